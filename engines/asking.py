@@ -1,7 +1,8 @@
 """How steps and searches ask: generators of probes, which the runner answers.
 
-They see ids, names and numbers; never a model, an array, a clock, a random source or the number of jobs. Given the same answers
-they ask the same questions in the same order: resume is running them again with the answers known.
+They see ids, names and numbers; never a model, an array, a clock, a random source or the number of
+jobs. Given the same answers they ask the same questions in the same order: resume is running them
+again with the answers known.
 """
 
 from collections.abc import Generator, Mapping, Sequence
@@ -9,9 +10,9 @@ from typing import Annotated, TypeAlias, TypeVar, overload
 
 import msgspec
 
-from engines.findings import Findings
-from engines.graph.index import GraphIndex
-from engines.probe import (
+from narrowdown.engines.findings import Findings
+from narrowdown.engines.graph.index import GraphIndex
+from narrowdown.engines.probe import (
     AnyProbe,
     Check,
     Construct,
@@ -26,22 +27,26 @@ from engines.probe import (
     State,
     Unroll,
 )
-from engines.views import EngineView, ProblemView
+from narrowdown.engines.views import EngineView, ProblemView
 
 T = TypeVar("T")
 
-# A parameter of a step that says how many: a negative one was taken, and the search ended before it began.
+# A parameter of a step that says how many: a negative one was taken, and the search ended before it
+# began.
 Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
-# One that says how much: with a negative margin no error was small enough, and a search spent all of its builds.
+# One that says how much: with a negative margin no error was small enough, and a search spent all
+# of its builds.
 Amount: TypeAlias = Annotated[float, msgspec.Meta(ge=0)]
 
 
 class Note(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Progress for people: what is being tried, the smallest failing node count so far. ``expected``: probes still to come until
-    the step ends, the one that is announced among them; -1: as planned; ``more``: these are the least. ``runs``: of the whole
-    model that these make in all, where they run one build again and again, which takes ``limit`` seconds at most. ``tried``:
-    parts that a search has tried, -1 where none may be ended now. ``best`` 0: no part is looked for, but a list is tried, one
-    after the other, and may end early. ``kept``: nodes that the build at work keeps in higher precision as the first one does."""
+    """Progress for people: what is being tried, the smallest failing node count so far.
+    ``expected``: probes still to come until the step ends, the one that is announced among them;
+    -1: as planned; ``more``: these are the least. ``runs``: of the whole model that these make in
+    all, where they run one build again and again, which takes ``limit`` seconds at most. ``tried``:
+    parts that a search has tried, -1 where none may be ended now. ``best`` 0: no part is looked
+    for, but a list is tried, one after the other, and may end early. ``kept``: nodes that the build
+    at work keeps in higher precision as the first one does."""
 
     text: str
     expected: int = -1
@@ -54,8 +59,8 @@ class Note(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class StepContext(msgspec.Struct, frozen=True, dict=True):
-    """All that a step may know. ``params`` are the flow's ``with`` values, checked against the step's ``params`` struct.
-    ``settings``: what answers on the way here have set."""
+    """All that a step may know. ``params`` are the flow's ``with`` values, checked against the
+    step's ``params`` struct. ``settings``: what answers on the way here have set."""
 
     engine: str
     reference: str
@@ -75,7 +80,8 @@ class StepContext(msgspec.Struct, frozen=True, dict=True):
         return self.engine_info.storage
 
     def can(self, what: str, *, untold: bool = False) -> bool:
-        """Whether the engine has a capability; ``untold``: what an engine that says nothing of it is taken for."""
+        """Whether the engine has a capability; ``untold``: what an engine that says nothing of it
+        is taken for."""
         return self.engine_info.can(what, untold=untold)
 
     def reason(self, what: str) -> str:
@@ -89,7 +95,8 @@ Answer: TypeAlias = "Measurement | Described | None"
 Sub: TypeAlias = Generator[AnyProbe | Note, Answer, T]
 
 
-# A row of a table that a step leaves (evidence, report, JSON), stored as the JSON object that it is.
+# A row of a table that a step leaves (evidence, report, JSON), stored as the JSON object that it
+# is.
 Row: TypeAlias = msgspec.Struct | Mapping[str, object]
 Tables: TypeAlias = Mapping[str, Sequence[Row]]
 
@@ -97,8 +104,8 @@ Tables: TypeAlias = Mapping[str, Sequence[Row]]
 class StepRefused(Exception):
     """The step cannot run here; the message is a sentence for the user (what, why, what to do).
 
-    ``code``: the exit code it ends with when it stops the session: 2 bad input, 4 an engine, file or checker is missing or
-    cannot do this, 6 nothing can be proven.
+    ``code``: the exit code it ends with when it stops the session: 2 bad input, 4 an engine, file
+    or checker is missing or cannot do this, 6 nothing can be proven.
     """
 
     def __init__(self, message: str, code: int = 4) -> None:
@@ -117,14 +124,26 @@ class Described(msgspec.Struct, frozen=True):
 def asked(probe: Describe) -> Sub[Described | Measurement]: ...
 @overload
 def asked(
-    probe: Inspect | Import | Sanitize | Unroll | LoadInputs | Recall | Construct | State | Measure | Check,
+    probe: Inspect
+    | Import
+    | Sanitize
+    | Unroll
+    | LoadInputs
+    | Recall
+    | Construct
+    | State
+    | Measure
+    | Check,
 ) -> Sub[Measurement]: ...
 def asked(probe: AnyProbe) -> Sub[Described | Measurement]:
-    """Ask one probe: ``m = yield from asked(Measure(...))``. A Describe that worked is answered with the graph's index.
+    """Ask one probe: ``m = yield from asked(Measure(...))``. A Describe that worked is answered
+    with the graph's index.
 
     Raises TypeError for an answer that is none, which no runner gives.
     """
     answer = yield probe
-    if isinstance(answer, Measurement) or (isinstance(answer, Described) and isinstance(probe, Describe)):
+    if isinstance(answer, Measurement) or (
+        isinstance(answer, Described) and isinstance(probe, Describe)
+    ):
         return answer
     raise TypeError(f"{type(probe).__name__} was answered with {type(answer).__name__}")

@@ -1,15 +1,18 @@
-"""The causes that can be named: the word, what it means, and what must have been measured before it is said.
+"""The causes that can be named: the word, what it means, and what must have been measured before it
+is said.
 
-One entry a cause; its rule is a function in ``engines.search.cause``. Screens, plans and docs/causes.md read them here.
+One entry a cause; its rule is a function in ``engines.search.cause``. Screens, plans and
+docs/causes.md read them here.
 """
 
 import msgspec
 
 
 class CauseKind(msgspec.Struct, frozen=True):
-    """``plain``: what goes wrong, as the end of a sentence. ``measured``: what must have been seen. ``card``: the term (a file of
-    ``flows/terms``) that explains it. ``unfit``: the right values do not fit into the engine's storage type, so they cannot be
-    fed to it as a patch either. ``whose``: who is to hear of it where that is nobody of the engine's."""
+    """``plain``: what goes wrong, as the end of a sentence. ``measured``: what must have been seen.
+    ``card``: the term (a file of ``flows/terms``) that explains it. ``unfit``: the right values do
+    not fit into the engine's storage type, so they cannot be fed to it as a patch either.
+    ``whose``: who is to hear of it where that is nobody of the engine's."""
 
     name: str
     plain: str

@@ -1,28 +1,45 @@
-"""A workaround in the words of the tools that convert a model to FP16 or BF16, whatever runs it then. Text only."""
+"""A workaround in the words of the tools that convert a model to FP16 or BF16, whatever runs it
+then. Text only."""
 
 import re
 import shlex
 
-from engines.declaration import Cure, Recipe
+from narrowdown.engines.declaration import Cure, Recipe
 
 _TYPES = ("fp16", "bf16")
 _MODEL, _MADE = "model.onnx", "converted.onnx"
 
 
 def conversion_recipes(precision: str, cure: Cure) -> list[Recipe]:
-    """For nodes that stay in FP32 while the rest is converted; none for any other workaround. Both tools go by names: a node that
-    has none cannot be told to them, so there is nothing to paste where one of the kept ones has none."""
+    """For nodes that stay in FP32 while the rest is converted; none for any other workaround. Both
+    tools go by names: a node that has none cannot be told to them, so there is nothing to paste
+    where one of the kept ones has none."""
     if precision not in _TYPES or not cure.keep or cure.nameless:
         return []
-    return [_autocast(precision, cure.keep), *([_onnxconverter(cure.keep)] if precision == "fp16" else [])]
+    return [
+        _autocast(precision, cure.keep),
+        *([_onnxconverter(cure.keep)] if precision == "fp16" else []),
+    ]
 
 
 def _autocast(precision: str, keep: tuple[str, ...]) -> Recipe:
     # It matches each word as a regular expression from the start of a name on.
     patterns = [f"^{re.escape(name)}$" for name in keep]
-    words = ["python", "-m", "modelopt.onnx.autocast", "--onnx_path", _MODEL, "--output_path", _MADE]
+    words = [
+        "python",
+        "-m",
+        "modelopt.onnx.autocast",
+        "--onnx_path",
+        _MODEL,
+        "--output_path",
+        _MADE,
+    ]
     words += ["--low_precision_type", precision, "--nodes_to_exclude", *patterns]
-    return Recipe("NVIDIA ModelOpt AutoCast, which keeps more in FP32 where it sees need", "sh", shlex.join(words))
+    return Recipe(
+        "NVIDIA ModelOpt AutoCast, which keeps more in FP32 where it sees need",
+        "sh",
+        shlex.join(words),
+    )
 
 
 def _onnxconverter(keep: tuple[str, ...]) -> Recipe:
@@ -35,7 +52,12 @@ model = onnx.load("{_MODEL}")
 casts = [node.name for node in model.graph.node if node.op_type == "Cast"]
 converted = float16.convert_float_to_float16(model, keep_io_types=True, node_block_list=casts + {write_list(keep)})
 onnx.save(converted, "{_MADE}")"""
-    return Recipe("onnxconverter-common", "python", text, text[text.index("converted =") :].rpartition("\n")[0])
+    return Recipe(
+        "onnxconverter-common",
+        "python",
+        text,
+        text[text.index("converted =") :].rpartition("\n")[0],
+    )
 
 
 def write_list(names: tuple[str, ...]) -> str:

@@ -1,8 +1,10 @@
-"""Finds the engines: ours, and those of other packages, each by the entry point that names its declaration.
+"""Finds the engines: ours, and those of other packages, each by the entry point that names its
+declaration.
 
-The entry points of ours stand here too, as ``pyproject.toml`` has them (a test holds the two equal): a checkout that is merely on
-``PYTHONPATH`` has no entry points, and a spec that names one of ours is checked without a look at what is installed. That look
-is made once a process, when another name is given or a list is asked for.
+The entry points of ours stand here too, as ``pyproject.toml`` has them (a test holds the two
+equal): a checkout that is merely on ``PYTHONPATH`` has no entry points, and a spec that names one
+of ours is checked without a look at what is installed. That look is made once a process, when
+another name is given or a list is asked for.
 """
 
 import contextlib
@@ -14,29 +16,29 @@ from typing import TYPE_CHECKING, get_args
 
 import msgspec
 
-from engines.declaration import Declaration, Option
+from narrowdown.engines.declaration import Declaration, Option
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 GROUP = "narrowdown.engines"
 OURS: Mapping[str, str] = {
-    "onnxruntime": "engines.backends.onnxruntime:DECLARATION",
-    "reference": "engines.backends.reference:DECLARATION",
-    "emulate": "engines.backends.emulate:DECLARATION",
-    "openvino": "engines.backends.openvino:DECLARATION",
-    "tensorrt": "engines.backends.tensorrt:DECLARATION",
-    "tensorrt_rtx": "engines.backends.tensorrt:RTX",
-    "golden": "engines.backends.golden:DECLARATION",
-    "command": "engines.backends.command:DECLARATION",
-    "fake": "engines.backends.fake:DECLARATION",
+    "onnxruntime": "narrowdown.engines.backends.onnxruntime:DECLARATION",
+    "reference": "narrowdown.engines.backends.reference:DECLARATION",
+    "emulate": "narrowdown.engines.backends.emulate:DECLARATION",
+    "openvino": "narrowdown.engines.backends.openvino:DECLARATION",
+    "tensorrt": "narrowdown.engines.backends.tensorrt:DECLARATION",
+    "tensorrt_rtx": "narrowdown.engines.backends.tensorrt:RTX",
+    "golden": "narrowdown.engines.backends.golden:DECLARATION",
+    "command": "narrowdown.engines.backends.command:DECLARATION",
+    "fake": "narrowdown.engines.backends.fake:DECLARATION",
 }
 _TEXTS = ("name", "summary", "module", "package", "install", "needs", "refusal", "family")
 
 
 class Plugin(msgspec.Struct, frozen=True):
-    """An engine of another package. ``package`` and ``version``: which one. Exactly one of ``declared`` and ``broken``, a
-    sentence on why it cannot be used, is there."""
+    """An engine of another package. ``package`` and ``version``: which one. Exactly one of
+    ``declared`` and ``broken``, a sentence on why it cannot be used, is there."""
 
     name: str
     package: str
@@ -54,7 +56,9 @@ def find(name: str) -> Declaration | None:
     """The declaration of an engine; None where there is none of that name that can be used."""
     if name in OURS:
         return _ours(name)
-    return next((plugin.declared for plugin in plugins() if plugin.name == name and plugin.declared), None)
+    return next(
+        (plugin.declared for plugin in plugins() if plugin.name == name and plugin.declared), None
+    )
 
 
 def ours() -> Mapping[str, Declaration]:
@@ -69,7 +73,8 @@ def engines() -> Mapping[str, Declaration]:
 
 @functools.cache
 def plugins() -> tuple[Plugin, ...]:
-    """The engines of other packages, sorted by name, broken ones too. Never raises ``Exception``."""
+    """The engines of other packages, sorted by name, broken ones too. Never raises
+    ``Exception``."""
     from importlib.metadata import entry_points  # some 20 ms, which no spec of ours need wait for
 
     return _chosen(entry_points(group=GROUP))
@@ -83,18 +88,23 @@ def _ours(name: str) -> Declaration:
 
 
 def _chosen(points: "Iterable[EntryPoint]") -> tuple[Plugin, ...]:
-    """A plug-in for each entry point that is not ours. An installation that is found twice counts once; of two packages that
-    bring the same name the first by name has it."""
+    """A plug-in for each entry point that is not ours. An installation that is found twice counts
+    once; of two packages that bring the same name the first by name has it."""
     found: list[Plugin] = []
     owners = dict.fromkeys(OURS, "Narrowdown")
-    # Ours go first: who brings an entry point stands in its package's metadata, a page that would be parsed for each.
+    # Ours go first: who brings an entry point stands in its package's metadata, a page that would
+    # be parsed for each.
     others = {point: _package(point) for point in points if OURS.get(point.name) != point.value}
     for point in sorted(others, key=lambda p: (p.name, *others[p], p.value)):
         plugin = Plugin(point.name, *others[point])
         if (plugin.name, plugin.source) in {(p.name, p.source) for p in found}:
             continue
         if owner := owners.get(point.name):
-            found.append(msgspec.structs.replace(plugin, broken=f"{owner} has an engine of that name already."))
+            found.append(
+                msgspec.structs.replace(
+                    plugin, broken=f"{owner} has an engine of that name already."
+                )
+            )
             continue
         owners[point.name] = plugin.source
         declared, broken = _load(point)
@@ -107,8 +117,8 @@ def _package(point: "EntryPoint") -> tuple[str, str]:
 
 
 def _load(point: "EntryPoint") -> tuple[Declaration | None, str]:
-    """(A plug-in's declaration, or None, why it cannot be used). What it prints goes nowhere: our own output may be read by a
-    program."""
+    """(A plug-in's declaration, or None, why it cannot be used). What it prints goes nowhere: our
+    own output may be read by a program."""
     try:
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
             declared = point.load()
@@ -117,20 +127,29 @@ def _load(point: "EntryPoint") -> tuple[Declaration | None, str]:
         said = " ".join(str(error).split())[:300]
         why = f"{type(error).__name__}: {said}" if said else type(error).__name__
         return None, f"Its declaration {point.value} does not load ({why})."
-    return (None, f"Its declaration {point.value} cannot be used: {fault}.") if fault else (declared, "")
+    return (
+        (None, f"Its declaration {point.value} cannot be used: {fault}.")
+        if fault
+        else (declared, "")
+    )
 
 
 def fault_of(declared: object, name: str) -> str:
-    """What is wrong with the declaration of an engine of this name, as the end of a sentence; "" where nothing is."""
+    """What is wrong with the declaration of an engine of this name, as the end of a sentence; ""
+    where nothing is."""
     if not isinstance(declared, Declaration):
-        return f"it is of the type {type(declared).__name__}, not an engines.declaration.Declaration"
+        return f"it is of the type {type(declared).__name__}, not a narrowdown.engines.declaration.Declaration"
     if wrong := [field for field in _TEXTS if not isinstance(getattr(declared, field), str)]:
         return f"its {wrong[0]} is not a text"
     if declared.name != name:
         return f"it is of '{declared.name}', and the entry point is named '{name}'"
     if not _word(name):
         return f"'{name}' is not a name; use letters, digits, - and _"
-    if missing := [field for field in ("summary", "module", "package", "install") if not getattr(declared, field)]:
+    if missing := [
+        field
+        for field in ("summary", "module", "package", "install")
+        if not getattr(declared, field)
+    ]:
         return f"its {missing[0]} is empty"
     options = declared.options if isinstance(declared.options, tuple) else (declared.options,)
     for option in options:
@@ -139,14 +158,16 @@ def fault_of(declared: object, name: str) -> str:
     names = [option.name for option in options]
     if twice := [option for option in names if names.count(option) > 1]:
         return f"its option '{twice[0]}' is declared twice"
-    if strange := [key for key in (*dict(declared.under_test), *declared.lists) if key not in names]:
+    if strange := [
+        key for key in (*dict(declared.under_test), *declared.lists) if key not in names
+    ]:
         return f"it says something of '{strange[0]}', which is not among its options"
     return ""
 
 
 def _fault_of_option(option: object) -> str:
     if not isinstance(option, Option):
-        return f"its options hold a {type(option).__name__} where an engines.declaration.Option belongs"
+        return f"its options hold a {type(option).__name__} where a narrowdown.engines.declaration.Option belongs"
     if not isinstance(option.name, str) or not _word(option.name):
         return f"{option.name!r} is not the name of an option; use letters, digits, - and _"
     kinds = get_args(Option.__annotations__["type"])

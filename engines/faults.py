@@ -1,7 +1,8 @@
-"""Faults of the machine: what the system refuses to us. No room on a disk, no memory, no file descriptors, no further process.
+"""Faults of the machine: what the system refuses to us. No room on a disk, no memory, no file
+descriptors, no further process.
 
-They say nothing about a model or an engine, so a probe that meets one is not answered (``status`` ``fault``, never journalled):
-the session stops with a sentence, and a resume measures the probe.
+They say nothing about a model or an engine, so a probe that meets one is not answered (``status``
+``fault``, never journalled): the session stops with a sentence, and a resume measures the probe.
 """
 
 import contextlib
@@ -13,11 +14,11 @@ import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
-from engines.probe import Measurement
-from engines.store.regular import Unfit
+from narrowdown.engines.probe import Measurement
+from narrowdown.engines.store.regular import Unfit
 
-# What a system call ends with for want of something that is ours to provide. A file that is not there, or that may not be read,
-# is none of them: that may be the user's own word for a path.
+# What a system call ends with for want of something that is ours to provide. A file that is not
+# there, or that may not be read, is none of them: that may be the user's own word for a path.
 OURS = frozenset(
     {
         errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOLCK,
@@ -26,17 +27,25 @@ OURS = frozenset(
 )  # fmt: skip
 _WRITING = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG)
 # A native library and a checker say it in words alone.
-_SAID = {os.strerror(n): n for n in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EMFILE, errno.ENFILE)}
+_SAID = {
+    os.strerror(n): n for n in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EMFILE, errno.ENFILE)
+}
 _WORDS = re.compile("|".join(map(re.escape, _SAID)))
-# What numpy says of a file that takes no more (``tofile``, in which ``numpy.save`` ends), with no errno: mostly a full disk.
+# What numpy says of a file that takes no more (``tofile``, in which ``numpy.save`` ends), with no
+# errno: mostly a full disk.
 _CUT_SHORT = re.compile(r"\d+ requested and \d+ written")
-FULL = 64 << 10  # bytes, all that is left of a disk that is full: a line of the journal may be as long
-_TEMPORARY = re.compile(r"\.([^/]+?)\.\d+-[0-9a-f]{8}\.tmp$")  # engines.store.content.atomic's own names
+FULL = (
+    64 << 10
+)  # bytes, all that is left of a disk that is full: a line of the journal may be as long
+_TEMPORARY = re.compile(
+    r"\.([^/]+?)\.\d+-[0-9a-f]{8}\.tmp$"
+)  # narrowdown.engines.store.content.atomic's own names
 KEPT = "what was measured is kept"
 
 
 def find_fault(error: BaseException | None) -> OSError | None:
-    """The fault of the machine that this exception is, or was raised for; None where there is none."""
+    """The fault of the machine that this exception is, or was raised for; None where there is
+    none."""
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         if isinstance(error, OSError) and error.errno in OURS and not isinstance(error, Unfit):
@@ -57,8 +66,8 @@ def find_fault_in_text(text: str) -> OSError | None:
 
 
 def make_unanswered(error: OSError, root: Path) -> Measurement:
-    """What a probe that met the fault is answered with; facts: ``errno``. ``root``: of the session, named where the error names
-    no path and no other disk that a worker writes to is full."""
+    """What a probe that met the fault is answered with; facts: ``errno``. ``root``: of the session,
+    named where the error names no path and no other disk that a worker writes to is full."""
     if error.errno == errno.ENOSPC and not error.filename:
         error = find_full_disk(list_written_places(root)) or error
     return Measurement(status="fault", message=say_fault(error, root), facts={"errno": error.errno})
@@ -87,13 +96,15 @@ def no_memory() -> OSError:
 
 
 def name_path(error: OSError, place: object = "") -> str:
-    """The path that the error is about: of two, the one that was written to; the file itself where it is our temporary one."""
+    """The path that the error is about: of two, the one that was written to; the file itself where
+    it is our temporary one."""
     written_to = error.filename2 if error.errno in _WRITING else None
     return _TEMPORARY.sub(r"\1", str(written_to or error.filename or place or ""))
 
 
 def say_fault(error: OSError, place: object = "") -> str:
-    """What the system refused, to what, and what to do. ``place``: what to name where the error names no path."""
+    """What the system refused, to what, and what to do. ``place``: what to name where the error
+    names no path."""
     name = name_path(error, place)
     at = f" of '{name}'" if name else ""
     match error.errno:
@@ -104,28 +115,20 @@ def say_fault(error: OSError, place: object = "") -> str:
         case errno.EROFS:
             return f"The file system{at} is read-only. Name another place."
         case errno.EMFILE:
-            return (
-                f"No further file may be opened (a limit of the shell, see ulimit -n). Raise it and try again; {KEPT}."
-            )
+            return f"No further file may be opened (a limit of the shell, see ulimit -n). Raise it and try again; {KEPT}."
         case errno.ENFILE:
-            return (
-                f"The machine can open no further file (see fs.file-max). Close other programs and try again; {KEPT}."
-            )
+            return f"The machine can open no further file (see fs.file-max). Close other programs and try again; {KEPT}."
         case errno.ENOMEM:
             return f"The machine has no memory left for narrowdown. Close other programs and try again; {KEPT}."
         case errno.EAGAIN:
-            return (
-                f"No further process or thread may be started (see ulimit -u). Raise that limit and try again; {KEPT}."
-            )
+            return f"No further process or thread may be started (see ulimit -u). Raise that limit and try again; {KEPT}."
         case errno.ENOLCK:
             return f"The file system{at} cannot lock files. Keep sessions on a local disk."
         case errno.EIO | errno.ESTALE:
             said = error.strerror or os.strerror(error.errno)
             return f"The disk{at} cannot be read or written: {said}. See what the system says of it (dmesg); {KEPT}."
         case errno.EFBIG:
-            return (
-                f"The file{at} may not grow any further (a limit of the shell, see ulimit -f). Raise it and try again."
-            )
+            return f"The file{at} may not grow any further (a limit of the shell, see ulimit -f). Raise it and try again."
     return f"The system refused{at.replace(' of', '')}: {error.strerror or error}."
 
 

@@ -1,12 +1,12 @@
-"""What a session establishes on its way, as plain data that is journalled: the case, its culprits, whom layerwise accuses, and
-what cures it."""
+"""What a session establishes on its way, as plain data that is journalled: the case, its culprits,
+whom layerwise accuses, and what cures it."""
 
 import math
 
 import msgspec
 
-from engines.compare.criterion import Criterion, Signature
-from engines.probe import APART, Candidate, SampleInfo
+from narrowdown.engines.compare.criterion import Criterion, Signature
+from narrowdown.engines.probe import APART, Candidate, SampleInfo
 
 
 class Case(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -21,7 +21,10 @@ class Case(msgspec.Struct, frozen=True, omit_defaults=True):
     outputs: tuple[str, ...] = ()
     own: float | None = None  # None: nothing was compared (a crash, a refusal, an external check)
     effect: float | None = None
-    own_places: tuple[int, int] = (0, 0)  # of whole numbers, those that are wrong and all: see ``Verdict``
+    own_places: tuple[int, int] = (
+        0,
+        0,
+    )  # of whole numbers, those that are wrong and all: see ``Verdict``
     effect_places: tuple[int, int] = (0, 0)
     feed: str = "stored"
     needs_higher_inputs: bool = False  # passes fed exactly, fails fed as stored
@@ -30,13 +33,14 @@ class Case(msgspec.Struct, frozen=True, omit_defaults=True):
     signature: Signature | None = None  # the case's own
     minimal: bool = False  # 1-minimality was proven
     found_by: str = ""  # step name
-    # The engine spec that it fails on, where that is not the session's: its precision is an order there
-    # (``engines.search.ordered``).
+    # The engine spec that it fails on, where that is not the session's: its precision is an order
+    # there (``engines.search.ordered``).
     engine: str = ""
 
 
 class Culprit(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One named cause with its minimal case. ``dir`` below the session folder holds its bundle once confirmed."""
+    """One named cause with its minimal case. ``dir`` below the session folder holds its bundle once
+    confirmed."""
 
     case: Case
     cause: str  # a name of ``engines.causes``
@@ -44,9 +48,11 @@ class Culprit(msgspec.Struct, frozen=True, omit_defaults=True):
     patches: str = ""  # tensor ids that cut this culprit off when fed with reference values
     keep: str = ""  # node ids from the case to those patches: where a precision workaround starts
     dir: str = ""
-    # Nodes whose true values are as far beyond the storage type, and which have no case of their own: ``keep`` has them too.
+    # Nodes whose true values are as far beyond the storage type, and which have no case of their
+    # own: ``keep`` has them too.
     also: tuple[str, ...] = ()
-    # Of several nodes that fail together the one that the evidence is about: the others are only the company that it takes.
+    # Of several nodes that fail together the one that the evidence is about: the others are only
+    # the company that it takes.
     at: str = ""
 
 
@@ -63,14 +69,18 @@ class Suspect(msgspec.Struct, frozen=True, omit_defaults=True):
     added: float = 0.0
     added_exact: float | None = None
     nonfinite: bool = False
-    own_places: tuple[int, int] = (0, 0)  # of whole numbers, those that are wrong and all: see ``Verdict``
+    own_places: tuple[int, int] = (
+        0,
+        0,
+    )  # of whole numbers, those that are wrong and all: see ``Verdict``
     effect_places: tuple[int, int] = (0, 0)
 
 
 class Unseen(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How a workaround does on samples that it was not made on: ``ok`` of ``n`` are right. ``given``: of these the user's own,
-    and ``given_ok``; the others were made near the user's. ``plain``: how many fail without it. ``undetermined``: made samples,
-    not counted, whose outputs rounding of the inputs moves as far. ``joined``: samples that it failed on and was then made on,
+    """How a workaround does on samples that it was not made on: ``ok`` of ``n`` are right.
+    ``given``: of these the user's own, and ``given_ok``; the others were made near the user's.
+    ``plain``: how many fail without it. ``undetermined``: made samples, not counted, whose outputs
+    rounding of the inputs moves as far. ``joined``: samples that it failed on and was then made on,
     too."""
 
     ok: int = 0
@@ -82,9 +92,7 @@ class Unseen(msgspec.Struct, frozen=True, omit_defaults=True):
     joined: int = 0
     error: float = 0.0  # the worst
     slight: int = 0  # not counted: off on nearly nothing only
-    worth: int = (
-        0  # the n say as much as so many that have nothing to do with one another; 0: as n (rows that go alike: fewer)
-    )
+    worth: int = 0  # the n say as much as so many that have nothing to do with one another; 0: as n (rows that go alike: fewer)
 
     @property
     def independent(self) -> tuple[int, int]:
@@ -96,8 +104,8 @@ class Unseen(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Point(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A set of nodes that was tried as a workaround on all that it was made on: how many nodes, the worst error, seconds of a run
-    over these samples (0: an emulation's time says nothing)."""
+    """A set of nodes that was tried as a workaround on all that it was made on: how many nodes, the
+    worst error, seconds of a run over these samples (0: an emulation's time says nothing)."""
 
     nodes: int
     error: float
@@ -108,17 +116,19 @@ class Point(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Close(msgspec.Struct, frozen=True):
-    """A node that stays in a storage type and whose values reach ``reached`` on the given samples, near the end of that type."""
+    """A node that stays in a storage type and whose values reach ``reached`` on the given samples,
+    near the end of that type."""
 
     node: str
     reached: float
 
 
 class Workaround(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What makes the model right here. ``kind``: precision (nodes kept in FP32), optimizer, threads, option, tactic,
-    rewrite, barrier (``switched_off``: tensors that are outputs of the model, too, so that the engine does not join layers across
-    them), wrap-reshape and wrap-max (the same: tensors that nodes of that kind hand on unchanged), control-flow (the same: If,
-    Loop and Scan nodes with plain ones in their place)."""
+    """What makes the model right here. ``kind``: precision (nodes kept in FP32), optimizer,
+    threads, option, tactic, rewrite, barrier (``switched_off``: tensors that are outputs of the
+    model, too, so that the engine does not join layers across them), wrap-reshape and wrap-max (the
+    same: tensors that nodes of that kind hand on unchanged), control-flow (the same: If, Loop and
+    Scan nodes with plain ones in their place)."""
 
     kind: str
     engine: str  # the engine spec that applies it (the same spec where only ``keep`` changes)
@@ -133,16 +143,21 @@ class Workaround(msgspec.Struct, frozen=True, omit_defaults=True):
     minimal: bool = False
     foretold: int = 0  # of a minimal set those not built without: an emulation failed so, or the engine with more kept
     forbid: dict[str, tuple[str, ...]] = {}  # tactics that layers may not choose
-    # What to mind, one sentence: what casts in the model do where the engine is free to ignore them; what cannot be seen here.
+    # What to mind, one sentence: what casts in the model do where the engine is free to ignore
+    # them; what cannot be seen here.
     tried: str = ""
     unseen: Unseen | None = None  # None: not tried on others (an earlier version)
     slight: int = 0  # given samples that are not counted: off on nearly nothing only
     undetermined: int = 0  # and these: off by no more than rounding makes
     outside: tuple[str, ...] = ()  # of ``keep_names`` those that lie beyond what is accused
-    accused_ok: int = -1  # given samples that are right with what is accused in FP32 and nothing else; -1: not asked
+    accused_ok: int = (
+        -1
+    )  # given samples that are right with what is accused in FP32 and nothing else; -1: not asked
     accused_n: int = 0  # of so many
     of: int = 0  # nodes that could be kept; 0: not counted (an earlier version)
-    in_model: tuple[str, ...] = ()  # those nodes by the names of the model in the file, where there is one
+    in_model: tuple[
+        str, ...
+    ] = ()  # those nodes by the names of the model in the file, where there is one
     holders: tuple[
         str, ...
     ] = ()  # where some lie in bodies of the user's model: the nodes of its graph that are or hold them
@@ -150,7 +165,9 @@ class Workaround(msgspec.Struct, frozen=True, omit_defaults=True):
     curve: tuple[Point, ...] = ()  # fewest nodes first; each has less error than those before
     condition: str = ""  # it is right while this holds: "'sr' is 16000"
     elsewhere: int = 0  # given samples of which that is not so, so that it is not for them
-    close: tuple[Close, ...] = ()  # nodes that it leaves near the end of FP16, those beside what is accused first
+    close: tuple[
+        Close, ...
+    ] = ()  # nodes that it leaves near the end of FP16, those beside what is accused first
 
     @property
     def in_file(self) -> bool:
@@ -160,11 +177,14 @@ class Workaround(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def holds(self) -> bool:
         """Right on all that it was made on, and on all else that it was tried on."""
-        return self.samples_ok == self.samples_n > 0 and (self.unseen is None or self.unseen.ok == self.unseen.n)
+        return self.samples_ok == self.samples_n > 0 and (
+            self.unseen is None or self.unseen.ok == self.unseen.n
+        )
 
 
 class Replaced(msgspec.Struct, frozen=True, rename={"origin": "from"}):
-    """The reference that was found wrong (``from``), the one that the session goes on with (``to``), and why."""
+    """The reference that was found wrong (``from``), the one that the session goes on with
+    (``to``), and why."""
 
     origin: str
     to: str
@@ -172,8 +192,8 @@ class Replaced(msgspec.Struct, frozen=True, rename={"origin": "from"}):
 
 
 class Lookalike(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A known bug (``engines.known``) that a culprit looks like. ``confirmed``: its own construction fails on this engine, where
-    its trigger says so and not beside it."""
+    """A known bug (``engines.known``) that a culprit looks like. ``confirmed``: its own
+    construction fails on this engine, where its trigger says so and not beside it."""
 
     bug: str  # id in the table
     thread: str  # owner/repository#number; "" where none is known
@@ -186,7 +206,8 @@ class Lookalike(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Findings(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What the steps so far have established. A step returns the whole, changed; rewind folds back to an earlier one."""
+    """What the steps so far have established. A step returns the whole, changed; rewind folds back
+    to an earlier one."""
 
     model: str = ""  # digest of the working model (the sanitized one once accepted)
     original: str = ""
@@ -195,9 +216,13 @@ class Findings(msgspec.Struct, frozen=True, omit_defaults=True):
     codes: str = ""  # int8 or fp8 where the model itself is quantized
     criterion: Criterion | None = None
     signature: Signature | None = None
-    round_signature: Signature | None = None  # with earlier culprits patched: what the next round looks for
+    round_signature: Signature | None = (
+        None  # with earlier culprits patched: what the next round looks for
+    )
     sample: str = ""  # the sample that the search works on
-    emulated: float | None = None  # badness of a faultless engine of that precision on the same sample
+    emulated: float | None = (
+        None  # badness of a faultless engine of that precision on the same sample
+    )
     looks: int = 1  # looks per verdict where the fault is intermittent
     builds: int = 1  # fresh builds (or external checks) per verdict where these differ
     suspects: tuple[Suspect, ...] = ()
@@ -206,26 +231,36 @@ class Findings(msgspec.Struct, frozen=True, omit_defaults=True):
     optimizers: tuple[str, ...] = ()  # guilty, necessary and sufficient
     options: tuple[str, ...] = ()  # guilty, as ``engines.search.switches`` names them
     enablers: tuple[str, ...] = ()
-    tactics: dict[str, str] = {}  # guilty: layer -> choice, as engines.data.tactic_replay writes it
+    tactics: dict[
+        str, str
+    ] = {}  # guilty: layer -> choice, as narrowdown.engines.data.tactic_replay writes it
     case: Case | None = None  # of the culprit being worked on
     culprits: tuple[Culprit, ...] = ()
-    # Earlier culprits, cured for the next round: tensor ids fed with reference values; nodes that the reference computes from
-    # what the engine gives them; nodes kept in FP32.
+    # Earlier culprits, cured for the next round: tensor ids fed with reference values; nodes that
+    # the reference computes from what the engine gives them; nodes kept in FP32.
     patches: str = ""
     righted: str = ""
     keep: str = ""
     workaround: Workaround | None = None
     sought: int = 0  # culprits that were known when what cures lay beyond them and the search went on; 0: it did not
     notes: tuple[str, ...] = ()  # sentences for the report
-    replaced: Replaced | None = None  # the reference, where two independent engines agree against the given one
+    replaced: Replaced | None = (
+        None  # the reference, where two independent engines agree against the given one
+    )
     alike: bool = False  # reference and engine under test are wrong in the same way
     random: tuple[str, ...] = ()  # nodes of the model as it was given that draw random numbers
     bodies: int = 0  # If, Loop and Scan nodes of the model as it was given
-    opened: bool = False  # whether it was tried to put plain nodes in their place (``engines.search.bodies``)
-    rests: str = ""  # the working model has plain nodes in their place: what that rests on, a phrase
-    # The working model is refused, and is right with plain nodes in the place of If, Loop and Scan: what that rests on, a phrase.
+    opened: bool = (
+        False  # whether it was tried to put plain nodes in their place (``engines.search.bodies``)
+    )
+    rests: str = (
+        ""  # the working model has plain nodes in their place: what that rests on, a phrase
+    )
+    # The working model is refused, and is right with plain nodes in the place of If, Loop and Scan:
+    # what that rests on, a phrase.
     fixable: str = ""
-    # Seconds of the first build of the whole model, where a twin that builds faster is still to be looked for.
+    # Seconds of the first build of the whole model, where a twin that builds faster is still to be
+    # looked for.
     dear: float = 0.0
     twin: str = ""  # an engine spec that builds faster and fails alike: what searches ask (``engines.search.twin``)
     lookalikes: tuple[Lookalike, ...] = ()  # known bugs, confirmed ones first

@@ -7,13 +7,14 @@ from pathlib import PurePath
 LISTED = 6  # names in a sentence
 _ALIKE = 0.5  # of difflib's ratio: fewer letters in common than this are not looked at more closely, however many names there are
 _LOOKED_AT = 5  # the most alike names, of which the one with the fewest slips is taken
-# One slip (a letter wrong, left out, added, or two swapped) in so many letters; a short word may have one.
+# One slip (a letter wrong, left out, added, or two swapped) in so many letters; a short word may
+# have one.
 _LETTERS_A_SLIP = 3
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """The name that ``word`` may be a slip for, "" where none is near. Case does not count, nor does the suffix of a file that
-    both have: ``b.onnx`` is not near ``a.onnx``."""
+    """The name that ``word`` may be a slip for, "" where none is near. Case does not count, nor
+    does the suffix of a file that both have: ``b.onnx`` is not near ``a.onnx``."""
     folded = {name.casefold(): name for name in sorted(known)}
     given = word.casefold()
     alike = difflib.get_close_matches(given, folded, n=_LOOKED_AT, cutoff=_ALIKE)
@@ -22,8 +23,9 @@ def nearest(word: str, known: Iterable[str]) -> str:
 
 
 def spell_out(word: str, known: Iterable[str]) -> str:
-    """The shortest name that ``word`` may be short for (``trt``, ``tensor``: tensorrt), "" of none: two letters or more
-    that it begins with, or at most half of it, in their order and with its first."""
+    """The shortest name that ``word`` may be short for (``trt``, ``tensor``: tensorrt), "" of none:
+    two letters or more that it begins with, or at most half of it, in their order and with its
+    first."""
     given = word.casefold()
 
     def shortens(name: str) -> bool:
@@ -43,18 +45,23 @@ def suggestion(word: str, known: Iterable[str], before: str = "") -> str:
 
 
 def suggest_or_list(word: str, known: Iterable[str]) -> str:
-    """`` Did you mean 'x'?``, or, where nothing is near, `` It has 'x' and 'y'.``: the first ``LISTED`` and how many more; "" of
-    nothing known."""
+    """`` Did you mean 'x'?``, or, where nothing is near, `` It has 'x' and 'y'.``: the first
+    ``LISTED`` and how many more; "" of nothing known."""
     names = tuple(known)
     if not names or (near := suggestion(word, names, " ")):
         return near if names else ""
     shown = [f"'{name}'" for name in names[:LISTED]]
     shown += [f"{len(names) - LISTED} more"] if len(names) > LISTED else []
-    return f" It has {', '.join(shown[:-1])} and {shown[-1]}." if len(shown) > 1 else f" It has {shown[0]}."
+    return (
+        f" It has {', '.join(shown[:-1])} and {shown[-1]}."
+        if len(shown) > 1
+        else f" It has {shown[0]}."
+    )
 
 
 def slips(one: str, other: str) -> int:
-    """Letters wrong, left out, added, or swapped with their neighbour, between two words (optimal string alignment)."""
+    """Letters wrong, left out, added, or swapped with their neighbour, between two words (optimal
+    string alignment)."""
     before: list[int] = []
     row = list(range(len(other) + 1))
     for i, letter in enumerate(one, 1):
@@ -68,7 +75,8 @@ def slips(one: str, other: str) -> int:
 
 
 def _is_near(given: str, name: str) -> bool:
-    """Whether one may be a slip for the other. A word cut short, or with more behind it, is near: ``resnet`` and ``resnet50``."""
+    """Whether one may be a slip for the other. A word cut short, or with more behind it, is near:
+    ``resnet`` and ``resnet50``."""
     short, long = sorted((given.lstrip("-"), name.lstrip("-")), key=len)
     if len(short) >= _LETTERS_A_SLIP and long.startswith(short):
         return True

@@ -1,6 +1,8 @@
-"""Whether an engine spec is right, and what its options say. Text only: no native library, no numpy.
+"""Whether an engine spec is right, and what its options say. Text only: no native library, no
+numpy.
 
-The command line checks a spec here before a session exists; the backends read their options' values here.
+The command line checks a spec here before a session exists; the backends read their options' values
+here.
 """
 
 import os
@@ -8,27 +10,28 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal
 
-from engines import discovery
-from engines.declaration import Cure, Declaration, Found, Option
-from engines.nearest import spell_out, suggestion
-from engines.spec import EngineSpec, name_of_engine, parse
+from narrowdown.engines import discovery
+from narrowdown.engines.declaration import Cure, Declaration, Found, Option
+from narrowdown.engines.nearest import spell_out, suggestion
+from narrowdown.engines.spec import EngineSpec, name_of_engine, parse
 
-# Of KEY=VALUE, what makes a provider load the files named in VALUE, whatever these are called; and files that are libraries
-# whatever the key is.
+# Of KEY=VALUE, what makes a provider load the files named in VALUE, whatever these are called; and
+# files that are libraries whatever the key is.
 _LOADS = re.compile(r"lib|backend|plugin", re.IGNORECASE)
 _LIBRARY = re.compile(r"\.(so(\.[0-9]+)*|dll|dylib)$", re.IGNORECASE)
 _TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 
 
 class BrokenEngine(ValueError):
-    """The engine comes from a package whose declaration cannot be used; the message says why and whose it is."""
+    """The engine comes from a package whose declaration cannot be used; the message says why and
+    whose it is."""
 
 
 def check(text: str | EngineSpec) -> EngineSpec:
     """The spec with every value in its canonical spelling.
 
-    Raises ``ValueError`` with a sentence, and the nearest name where there is one, for an unknown engine, key or value. Says
-    nothing about whether the engine is installed.
+    Raises ``ValueError`` with a sentence, and the nearest name where there is one, for an unknown
+    engine, key or value. Says nothing about whether the engine is installed.
     """
     try:
         spec = parse(_keyed(text)) if isinstance(text, str) else text
@@ -44,17 +47,24 @@ def check(text: str | EngineSpec) -> EngineSpec:
     for key, value in spec.options:
         if key not in options:
             takes = f" It takes {', '.join(options)}." if options else " It takes none."
-            raise ValueError(f"{spec.name} has no option '{key}'.{suggestion(key, options, ' ')}{takes}")
+            raise ValueError(
+                f"{spec.name} has no option '{key}'.{suggestion(key, options, ' ')}{takes}"
+            )
         if value != "":
             canonical.append((key, _text(_value(declared, options[key], value))))
     return EngineSpec(spec.name, tuple(sorted((k, v) for k, v in canonical if v != "")))
 
 
 def _keyed(text: str) -> str:
-    """``golden:out.npz`` as ``golden:files=out.npz``: a value alone is that of the option that the engine declares for it."""
+    """``golden:out.npz`` as ``golden:files=out.npz``: a value alone is that of the option that the
+    engine declares for it."""
     name, colon, rest = text.strip().partition(":")
     declared = discovery.find(name) if colon else None
-    if declared is None or not declared.bare or rest.startswith(tuple(f"{o.name}=" for o in declared.options)):
+    if (
+        declared is None
+        or not declared.bare
+        or rest.startswith(tuple(f"{o.name}=" for o in declared.options))
+    ):
         return text
     return f"{name}:{declared.bare}={rest}"
 
@@ -71,8 +81,9 @@ def _suggest_key(text: str) -> str:
 
 
 def recorded(text: str) -> bool:
-    """Whether the engine of this spec gives what was recorded and computes nothing; False of one that is not known here, and of a
-    text that is no spec, as a journal of somebody else may hold."""
+    """Whether the engine of this spec gives what was recorded and computes nothing; False of one
+    that is not known here, and of a text that is no spec, as a journal of somebody else may
+    hold."""
     try:
         declared = discovery.find(parse(text).name)
     except ValueError:
@@ -81,18 +92,27 @@ def recorded(text: str) -> bool:
 
 
 def values(spec: EngineSpec) -> dict[str, Any]:
-    """Every option of the engine with its typed value, defaults filled in; lists are tuples. Raises ``ValueError``."""
+    """Every option of the engine with its typed value, defaults filled in; lists are tuples. Raises
+    ``ValueError``."""
     given, declared = dict(check(spec).options), declared_as(spec.name)
-    return {o.name: _value(declared, o, given[o.name]) if o.name in given else o.default for o in declared.options}
+    return {
+        o.name: _value(declared, o, given[o.name]) if o.name in given else o.default
+        for o in declared.options
+    }
 
 
 def tell_apart(
-    found: Found, cure: Cure, say: Callable[[Mapping[str, Any]], Mapping[str, Any]], usual: Mapping[str, Any]
+    found: Found,
+    cure: Cure,
+    say: Callable[[Mapping[str, Any]], Mapping[str, Any]],
+    usual: Mapping[str, Any],
 ) -> dict[str, Literal["cure", "given", "measured"]]:
-    """Why a text to paste says something of an option: it is what cures, as the engine that fails has it otherwise; the user gave
-    it; or it was only measured so, as our default is not the engine's own. Of all other options it says nothing.
+    """Why a text to paste says something of an option: it is what cures, as the engine that fails
+    has it otherwise; the user gave it; or it was only measured so, as our default is not the
+    engine's own. Of all other options it says nothing.
 
-    ``say``: what is said of each option, made of typed values; ``usual``: the engine's own values where our defaults are others.
+    ``say``: what is said of each option, made of typed values; ``usual``: the engine's own values
+    where our defaults are others.
     """
     now, before = say(found.chosen), say((cure.failing or found).chosen)
     own = say({**values(EngineSpec(found.spec.name)), **usual})
@@ -106,8 +126,8 @@ def tell_apart(
 
 
 def loaded(text: str) -> tuple[tuple[str, str], ...]:
-    """(what it is, path) of each file that an engine of this spec would load or parse, as the engine itself reads the spec; none
-    for a text that is no spec, which no engine takes either."""
+    """(what it is, path) of each file that an engine of this spec would load or parse, as the
+    engine itself reads the spec; none for a text that is no spec, which no engine takes either."""
     try:
         spec = parse(text)
         given = values(spec)
@@ -124,19 +144,24 @@ def loaded(text: str) -> tuple[tuple[str, str], ...]:
 
 
 def pair_options(name: str) -> tuple[Option, ...]:
-    """The options of an engine whose values are KEY=VALUE and may name libraries. Raises ``ValueError`` for an unknown one."""
+    """The options of an engine whose values are KEY=VALUE and may name libraries. Raises
+    ``ValueError`` for an unknown one."""
     return tuple(o for o in declared_as(name).options if o.type == "list" and o.what)
 
 
 def libraries(pair: str) -> tuple[str, ...]:
-    """Paths in a KEY=VALUE that whoever is given it would load as code: ``backend_path=/opt/libQnnHtp.so``."""
+    """Paths in a KEY=VALUE that whoever is given it would load as code:
+    ``backend_path=/opt/libQnnHtp.so``."""
     key, _, value = pair.partition("=")
     loads = bool(_LOADS.search(key))
-    return tuple(p for p in value.split(";") if _LIBRARY.search(p) or (loads and ("/" in p or "\\" in p)))
+    return tuple(
+        p for p in value.split(";") if _LIBRARY.search(p) or (loads and ("/" in p or "\\" in p))
+    )
 
 
 def split_paths(text: str) -> tuple[str, ...]:
-    """The paths, or KEY=PATH, that '+' joins: one that is there keeps each '+' of its own, the longest first."""
+    """The paths, or KEY=PATH, that '+' joins: one that is there keeps each '+' of its own, the
+    longest first."""
     found, parts = [], text.split("+")
     while parts:
         whole = (n for n in range(len(parts), 1, -1) if _is_there("+".join(parts[:n])))
@@ -158,26 +183,32 @@ def with_libraries(pairs: Iterable[str], place: Callable[[str], str]) -> tuple[s
     for pair in pairs:
         key, equals, value = pair.partition("=")
         own = libraries(pair)
-        changed.append(key + equals + ";".join(place(p) if p in own else p for p in value.split(";")))
+        changed.append(
+            key + equals + ";".join(place(p) if p in own else p for p in value.split(";"))
+        )
     return tuple(changed)
 
 
 def commands(text: str) -> tuple[tuple[str, str], ...]:
-    """(what it is, command line) of each program that an engine of this spec would start; none for a text that is no spec."""
+    """(what it is, command line) of each program that an engine of this spec would start; none for
+    a text that is no spec."""
     try:
         spec = parse(text)
         given = values(spec)
     except ValueError:
         return ()
-    return tuple((o.what or o.name, given[o.name]) for o in command_options(spec.name) if given[o.name])
+    return tuple(
+        (o.what or o.name, given[o.name]) for o in command_options(spec.name) if given[o.name]
+    )
 
 
 SETTING = "engine setting"
 
 
 def settings(text: str) -> tuple[tuple[str, str], ...]:
-    """(what it is, ``ENGINE:OPTION=VALUE``) of each value that may do more than change what is computed: text that its option
-    does not declare to be harmless, where no file or command is asked about in its place; none for a text that is no spec."""
+    """(what it is, ``ENGINE:OPTION=VALUE``) of each value that may do more than change what is
+    computed: text that its option does not declare to be harmless, where no file or command is
+    asked about in its place; none for a text that is no spec."""
     try:
         spec = parse(text)
         given, declared = values(spec), declared_as(spec.name)
@@ -195,22 +226,26 @@ def settings(text: str) -> tuple[tuple[str, str], ...]:
 
 
 def started(text: str) -> tuple[tuple[str, str], ...]:
-    """``commands`` and ``settings``: all of a spec that is asked about by its words, whatever files come with it."""
+    """``commands`` and ``settings``: all of a spec that is asked about by its words, whatever files
+    come with it."""
     return commands(text) + settings(text)
 
 
 def command_options(name: str) -> tuple[Option, ...]:
-    """The options of an engine whose values are command lines. Raises ``ValueError`` for an unknown engine."""
+    """The options of an engine whose values are command lines. Raises ``ValueError`` for an unknown
+    engine."""
     return tuple(o for o in declared_as(name).options if o.type == "command")
 
 
 def file_options(name: str) -> tuple[Option, ...]:
-    """The options of an engine whose values are paths of files. Raises ``ValueError`` for an unknown engine."""
+    """The options of an engine whose values are paths of files. Raises ``ValueError`` for an
+    unknown engine."""
     return tuple(o for o in declared_as(name).options if o.type in ("file", "library"))
 
 
 def families(text: str) -> frozenset[str]:
-    """Whose code computes with this spec: engines that share any of it may be wrong alike. Raises ``ValueError``."""
+    """Whose code computes with this spec: engines that share any of it may be wrong alike. Raises
+    ``ValueError``."""
     spec = parse(text)
     declared = declared_as(spec.name)
     guests = (family for option, value, family in declared.guests if spec.get(option) == value)
@@ -222,7 +257,9 @@ def declared_as(name: str) -> Declaration:
     if declared := discovery.find(name):
         return declared
     if broken := next((p for p in discovery.plugins() if p.name == name), None):
-        raise BrokenEngine(f"The engine '{name}' of {broken.source} cannot be used. {broken.broken}")
+        raise BrokenEngine(
+            f"The engine '{name}' of {broken.source} cannot be used. {broken.broken}"
+        )
     shown = [d.name for d in discovery.engines().values() if not d.hidden and not d.refusal]
     meant = suggestion(spell_out(name, shown) or name, shown, " ")
     raise ValueError(f"There is no engine '{name}'.{meant} Known: {', '.join(shown)}.")
@@ -233,7 +270,9 @@ def _value(declared: Declaration, option: Option, text: str) -> Any:
     if option.type in ("list", "library"):
         holds_paths = option.type == "library" or option.what
         names = (
-            split_paths(text) if holds_paths else tuple(dict.fromkeys(filter(None, map(str.strip, text.split("+")))))
+            split_paths(text)
+            if holds_paths
+            else tuple(dict.fromkeys(filter(None, map(str.strip, text.split("+")))))
         )
         return declared.lists[key](names) if key in declared.lists else names
     if option.type == "bool":
@@ -247,7 +286,11 @@ def _value(declared: Declaration, option: Option, text: str) -> Any:
             kind = "a whole number" if option.type == "int" else "a number"
             raise ValueError(f"{engine}: {key}={text} is not {kind}.") from None
         low, high = option.least, option.most
-        if not (low is None or number >= low) or not (high is None or number <= high) or number != number:
+        if (
+            not (low is None or number >= low)
+            or not (high is None or number <= high)
+            or number != number
+        ):
             bounds = f"at least {low:g}" if high is None else f"from {low:g} to {high:g}"
             raise ValueError(f"{engine}: {key}={text} is out of range; it must be {bounds}.")
         return number
@@ -261,7 +304,8 @@ def _value(declared: Declaration, option: Option, text: str) -> Any:
 
 
 def _meant(option: Option, text: str) -> str:
-    """The choice that a text is but for its case, or for a type's other name (``f16`` of ``fp16``); "" where there is none."""
+    """The choice that a text is but for its case, or for a type's other name (``f16`` of ``fp16``);
+    "" where there is none."""
     plain: Callable[[str], str] = lambda word: word.casefold().replace("fp", "f")  # noqa: E731
     return next((choice for choice in option.choices if plain(choice) == plain(text)), "")
 

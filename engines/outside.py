@@ -1,18 +1,27 @@
-"""An engine where there is no Narrowdown: its part of a case's check.py and its commands by hand, as its declaration gives them.
+"""An engine where there is no Narrowdown: its part of a case's check.py and its commands by hand,
+as its declaration gives them.
 
-An engine of another package may raise there, or give what is of no use, or not be installed where a session is read: that is a
-reason, and the rest goes on without it.
+An engine of another package may raise there, or give what is of no use, or not be installed where a
+session is read: that is a reason, and the rest goes on without it.
 """
 
 import ast
 from collections.abc import Callable, Collection
 from typing import Final, TypeVar
 
-from engines import discovery
-from engines.converters import conversion_recipes
-from engines.declaration import ByHand, CaseCommand, CheckPart, Cure, Declaration, Found, Recipe
-from engines.options import values
-from engines.spec import EngineSpec
+from narrowdown.engines import discovery
+from narrowdown.engines.converters import conversion_recipes
+from narrowdown.engines.declaration import (
+    ByHand,
+    CaseCommand,
+    CheckPart,
+    Cure,
+    Declaration,
+    Found,
+    Recipe,
+)
+from narrowdown.engines.options import values
+from narrowdown.engines.spec import EngineSpec
 
 MODELS: Final = ("engine.onnx", "model.onnx")  # which files of a case an engine may be run on
 T = TypeVar("T")
@@ -43,27 +52,38 @@ def by_hand(engine: Found) -> ByHand:
 
 
 def check_part(engine: Found) -> tuple[CheckPart | None, str]:
-    """(What check.py takes to run the engine, or None, why there is none). Never raises ``Exception``."""
+    """(What check.py takes to run the engine, or None, why there is none). Never raises
+    ``Exception``."""
     make = _declared(engine).check_part
     if make is None:
         known = discovery.find(engine.spec.name) is not None
-        why = "does not say how it is run without Narrowdown" if known else "is not known where this was written"
+        why = (
+            "does not say how it is run without Narrowdown"
+            if known
+            else "is not known where this was written"
+        )
         return None, f"{engine.spec.name} {why}"
     try:
         part = make(engine)
         fault = _fault_of_part(part)
     except Exception as error:
         part, fault = None, f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
-    return (None, f"what {engine.spec.name} gives for it is of no use ({fault})") if fault else (part, "")
+    return (
+        (None, f"what {engine.spec.name} gives for it is of no use ({fault})")
+        if fault
+        else (part, "")
+    )
 
 
 def _fault_of_part(part: object) -> str:
     if not isinstance(part, CheckPart):
-        return f"a {type(part).__name__}, not an engines.declaration.CheckPart"
+        return f"a {type(part).__name__}, not a narrowdown.engines.declaration.CheckPart"
     if part.model not in MODELS:
         return f"the model {part.model!r}, not one of {', '.join(MODELS)}"
     defined = [
-        node.name for node in ast.parse(part.source, feature_version=(3, 8)).body if isinstance(node, ast.FunctionDef)
+        node.name
+        for node in ast.parse(part.source, feature_version=(3, 8)).body
+        if isinstance(node, ast.FunctionDef)
     ]
     if "start" not in defined:
         return "its source does not define start()"
@@ -72,16 +92,22 @@ def _fault_of_part(part: object) -> str:
     return ""
 
 
-def lines(engine: Found, compare: str, inputs: tuple[str, ...], part: CheckPart | None) -> list[str]:
-    """Shell lines that show a case through other tools; none where its declaration has none. Never raises ``Exception``."""
+def lines(
+    engine: Found, compare: str, inputs: tuple[str, ...], part: CheckPart | None
+) -> list[str]:
+    """Shell lines that show a case through other tools; none where its declaration has none. Never
+    raises ``Exception``."""
     give = by_hand(engine).lines
     if give is None or part is None:
         return []
-    return _take(lambda: [str(line) for line in give(engine, CaseCommand(compare, inputs, part))], [])
+    return _take(
+        lambda: [str(line) for line in give(engine, CaseCommand(compare, inputs, part))], []
+    )
 
 
 def flags(engine: Found) -> tuple[list[str], list[str]]:
-    """What makes a tool compute in the engine's types: (for Polygraphy, for trtexec). Never raises ``Exception``."""
+    """What makes a tool compute in the engine's types: (for Polygraphy, for trtexec). Never raises
+    ``Exception``."""
     precision = engine.spec.get("precision")
     said = [f"--{precision}"] if precision in _PRECISIONS else []
     plain = said, said if precision != "tf32" else []
@@ -96,13 +122,15 @@ def fitted(engine: Found, text: str) -> str:
 
 
 def keep_script(engine: Found, nodes: Collection[str]) -> str:
-    """The script with which Polygraphy keeps these nodes in FP32; "" where it cannot. Never raises ``Exception``."""
+    """The script with which Polygraphy keeps these nodes in FP32; "" where it cannot. Never raises
+    ``Exception``."""
     give = by_hand(engine).keep_script
     return _take(lambda: str(give(engine, nodes)), "") if give else ""
 
 
 def apply(engine: Found, cure: Cure) -> list[Recipe]:
-    """The workaround in the words of each tool: the engine's own, then those that convert a model. Never raises ``Exception``."""
+    """The workaround in the words of each tool: the engine's own, then those that convert a model.
+    Never raises ``Exception``."""
     give = by_hand(engine).apply
     own: list[Recipe] = _take(lambda: give(engine, cure), list[Recipe]()) if give else []
     return [*own, *conversion_recipes(engine.spec.get("precision"), cure)]

@@ -1,14 +1,16 @@
 """Probes and measurements: the questions that steps ask and the answers that workers give.
 
-A probe is idempotent and symbolic: it names digests, node ids and sample ids, never bytes. Its measurement holds every
-metric, so that a new tolerance needs no new run. Both are frozen and travel as JSON.
+A probe is idempotent and symbolic: it names digests, node ids and sample ids, never bytes. Its
+measurement holds every metric, so that a new tolerance needs no new run. Both are frozen and travel
+as JSON.
 
 Id sets are written as ranges (``engines.graph.ranges``): ``"0-3,7"``; ``"*"`` is everything.
 
-Sample ids: ``"real:0"`` is the first feed of the user's inputs, ``"random:0"`` the made-up one (``MADE_UP``). Where rows are
-independent (dimension 0 of every input and output is the same batch), ``"real:0/5"`` is row 5 alone: as a *request* it
-feeds that row only (batch 1), as a *result* it scores that row. Requesting ``"real:0"`` feeds the whole batch and
-returns one result per row where rows exist, else one result ``"real:0"``.
+Sample ids: ``"real:0"`` is the first feed of the user's inputs, ``"random:0"`` the made-up one
+(``MADE_UP``). Where rows are independent (dimension 0 of every input and output is the same batch),
+``"real:0/5"`` is row 5 alone: as a *request* it feeds that row only (batch 1), as a *result* it
+scores that row. Requesting ``"real:0"`` feeds the whole batch and returns one result per row where
+rows exist, else one result ``"real:0"``.
 """
 
 import hashlib
@@ -17,23 +19,30 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 FORMAT = 1
-# JSON holds no infinity: a ratio without bound is written HUGE, the SQNR of equal tensors SILENT_DB.
+# JSON holds no infinity: a ratio without bound is written HUGE, the SQNR of equal tensors
+# SILENT_DB.
 HUGE = 1e300
 SILENT_DB = 999.0
 MADE_UP = "random:0"
 BARRIER = "barrier"  # the rewrite that changes no node: inner tensors become outputs
-WRAPS = ("wrap-reshape", "wrap-max")  # those that put nodes behind inner tensors which hand on what they are given
+WRAPS = (
+    "wrap-reshape",
+    "wrap-max",
+)  # those that put nodes behind inner tensors which hand on what they are given
 FIXED_SIZES = "fixed-sizes"  # the rewrite that changes no node: inputs have the sizes that are fed
-APART = (BARRIER, *WRAPS)  # rewrites about tensors, so that an engine does not join layers across them
+APART = (
+    BARRIER,
+    *WRAPS,
+)  # rewrites about tensors, so that an engine does not join layers across them
 
 
 class Edit(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One shrink of a cut model (reduce's last passes). With edits, expected values are made by running the reference on
-    the edited cut itself.
+    """One shrink of a cut model (reduce's last passes). With edits, expected values are made by
+    running the reference on the edited cut itself.
 
-    kinds: ``fill`` (tensor: a fed input or weight becomes the constant ``value`` everywhere, same shape and dtype),
-    ``keep-rows`` (tensor: a fed input or weight keeps ``value`` of its rows in dimension ``axis``, from ``start`` on),
-    ``drop-attribute`` (node, attribute).
+    kinds: ``fill`` (tensor: a fed input or weight becomes the constant ``value`` everywhere, same
+    shape and dtype), ``keep-rows`` (tensor: a fed input or weight keeps ``value`` of its rows in
+    dimension ``axis``, from ``start`` on), ``drop-attribute`` (node, attribute).
     """
 
     kind: Literal["fill", "keep-rows", "drop-attribute"]
@@ -48,12 +57,16 @@ class Edit(msgspec.Struct, frozen=True, omit_defaults=True):
 class Candidate(msgspec.Struct, frozen=True, omit_defaults=True):
     """A symbolic part of the model; a worker cuts it.
 
-    ``nodes``    node ids. Tensors that they read and do not make are fed with captured reference values.
-    ``outputs``  tensor ids that are judged, all made by ``nodes``; ``""``: the model's own outputs made by them, or, if they
+    ``nodes``    node ids. Tensors that they read and do not make are fed with captured reference
+    values. ``outputs``  tensor ids that are judged, all made by ``nodes``; ``""``: the model's own
+    outputs made by them, or, if they
                  make none, their boundary outputs.
-    ``severed``  tensors made inside ``nodes`` whose readers get the captured reference value instead (a culprit patched
-                 with reference values; a node alone among others). The producer still runs; drop it by leaving it out.
-    ``constants`` fed tensors that are baked in as initializers. None: the default rule (the ``shape_like`` ones of the index).
+    ``severed``  tensors made inside ``nodes`` whose readers get the captured reference value
+    instead (a culprit patched
+                 with reference values; a node alone among others). The producer still runs; drop it
+                 by leaving it out.
+    ``constants`` fed tensors that are baked in as initializers. None: the default rule (the
+    ``shape_like`` ones of the index).
     """
 
     nodes: str = "*"
@@ -64,33 +77,35 @@ class Candidate(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Probe(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="op", kw_only=True):
-    """Base of all probes. ``exclusive``: nothing else of the session runs on its GPU meanwhile, or on its machine where its
-    engine takes no GPU; it runs ahead where another of these is free. ``attempt`` counts repetitions that a step asked for:
-    another attempt is another question."""
+    """Base of all probes. ``exclusive``: nothing else of the session runs on its GPU meanwhile, or
+    on its machine where its engine takes no GPU; it runs ahead where another of these is free.
+    ``attempt`` counts repetitions that a step asked for: another attempt is another question."""
 
     attempt: int = 0
     exclusive: bool = False
 
 
 class Inspect(Probe, frozen=True, tag="inspect"):
-    """What is this engine, here? -> facts: the ``EngineInfo`` as plain data (version, device, fingerprint, capabilities)."""
+    """What is this engine, here? -> facts: the ``EngineInfo`` as plain data (version, device,
+    fingerprint, capabilities)."""
 
     engine: str
 
 
 class Import(Probe, frozen=True, tag="import"):
-    """Take a model file into the session: lift Constant nodes to weights, split weights off. -> facts: model digest,
-    nodes, notes, names of its ``outputs``, ``bodies`` (If, Loop and Scan nodes), ``random`` (nodes that draw numbers),
-    ``warnings`` that its owner must be told. ``path`` is absolute; ``digest`` the sha256 of the file (with
-    its external data) when it was opened."""
+    """Take a model file into the session: lift Constant nodes to weights, split weights off. ->
+    facts: model digest, nodes, notes, names of its ``outputs``, ``bodies`` (If, Loop and Scan
+    nodes), ``random`` (nodes that draw numbers), ``warnings`` that its owner must be told. ``path``
+    is absolute; ``digest`` the sha256 of the file (with its external data) when it was opened."""
 
     path: str
     digest: str
 
 
 class Describe(Probe, frozen=True, tag="describe"):
-    """The graph index of a stored model -> artifacts["index"], a GraphIndex as JSON. With ``sample``, shapes and dtypes are those
-    seen in the reference run of that sample (which also fills the captures, within budget)."""
+    """The graph index of a stored model -> artifacts["index"], a GraphIndex as JSON. With
+    ``sample``, shapes and dtypes are those seen in the reference run of that sample (which also
+    fills the captures, within budget)."""
 
     model: str
     sample: str = ""
@@ -99,16 +114,19 @@ class Describe(Probe, frozen=True, tag="describe"):
 
 
 class Sanitize(Probe, frozen=True, tag="sanitize"):
-    """Fold constants, clean up, infer shapes. -> facts: model digest, nodes_before, nodes_after, notes."""
+    """Fold constants, clean up, infer shapes. -> facts: model digest, nodes_before, nodes_after,
+    notes."""
 
     model: str
 
 
 class Unroll(Probe, frozen=True, tag="unroll", kw_only=True):
-    """Put plain nodes in the place of If, Loop and Scan: the branch that ``sample`` takes in the reference run, the iterations
-    that it runs, bodies in bodies too. -> facts: ``model`` digest, ``nodes``, ``opened`` (node, op, how: the branch, or how many
-    iterations; by: what decides that; while: what it rests on), ``samples`` (those that run in the same way), ``kept`` (a
-    sentence for each that stays). ``base``: the inputs' digest that ``sample`` is of, where the ``samples`` are of others."""
+    """Put plain nodes in the place of If, Loop and Scan: the branch that ``sample`` takes in the
+    reference run, the iterations that it runs, bodies in bodies too. -> facts: ``model`` digest,
+    ``nodes``, ``opened`` (node, op, how: the branch, or how many iterations; by: what decides that;
+    while: what it rests on), ``samples`` (those that run in the same way), ``kept`` (a sentence for
+    each that stays). ``base``: the inputs' digest that ``sample`` is of, where the ``samples`` are
+    of others."""
 
     model: str
     inputs: str
@@ -119,13 +137,15 @@ class Unroll(Probe, frozen=True, tag="unroll", kw_only=True):
 
 
 class LoadInputs(Probe, frozen=True, tag="load-inputs"):
-    """Make the session's inputs from what the user gave and random data by role. -> facts: ``inputs`` digest,
-    ``samples`` (list of SampleInfo), ``batched`` (those whose scores are split by rows), ``guesses``, ``warnings``. Refused
-    (status ``refused``) with a sentence where they do not fit. ``folder``: the user's folder, where data loader scripts run.
+    """Make the session's inputs from what the user gave and random data by role. -> facts:
+    ``inputs`` digest, ``samples`` (list of SampleInfo), ``batched`` (those whose scores are split
+    by rows), ``guesses``, ``warnings``. Refused (status ``refused``) with a sentence where they do
+    not fit. ``folder``: the user's folder, where data loader scripts run.
 
-    ``near``: that many more feeds near those of ``base``, the digest of inputs that were made before, and nothing else:
-    ``near:START`` and so on, for which a workaround was not made. ``sources`` are then scripts alone: what they give when asked
-    once more, and did not give before, comes first. Where ``base`` has random feeds only, they are drawn by role."""
+    ``near``: that many more feeds near those of ``base``, the digest of inputs that were made
+    before, and nothing else: ``near:START`` and so on, for which a workaround was not made.
+    ``sources`` are then scripts alone: what they give when asked once more, and did not give
+    before, comes first. Where ``base`` has random feeds only, they are drawn by role."""
 
     model: str
     sources: tuple[str, ...] = ()  # absolute paths, "path.py:func" for scripts
@@ -143,47 +163,73 @@ class LoadInputs(Probe, frozen=True, tag="load-inputs"):
 
 
 class Measure(Probe, frozen=True, tag="measure"):
-    """Build a candidate on an engine, run it on samples, compare with the captured reference of the whole model.
+    """Build a candidate on an engine, run it on samples, compare with the captured reference of the
+    whole model.
 
-    ``keep``    node ids kept in higher precision (FP32); the engine says how (casts, layer precisions).
-    ``righted`` node ids that the reference computes, in that very run, from what the engine gives them: what the engine got wrong
-                before them stays in what they hand on. No engine needs to be able to do anything for it.
-    ``marks``   tensor ids observed beside the outputs; compared, not judged. A cut tensor is scored as it was fed. Where the
-                reference is held against itself they are what was captured: nothing is run for them.
-                Of a part: facts["weights"], the largest magnitude of each float weight that it reads, and facts["least"], the
+    ``keep``    node ids kept in higher precision (FP32); the engine says how (casts, layer
+    precisions). ``righted`` node ids that the reference computes, in that very run, from what the
+    engine gives them: what the engine got wrong
+                before them stays in what they hand on. No engine needs to be able to do anything
+                for it.
+    ``marks``   tensor ids observed beside the outputs; compared, not judged. A cut tensor is scored
+    as it was fed. Where the
+                reference is held against itself they are what was captured: nothing is run for
+                them.
+                Of a part: facts["weights"], the largest magnitude of each float weight that it
+                reads, and facts["least"], the
                 smallest that is not 0.
-    ``effect``  also transplant the engine's output values into the reference run of the whole model and score O.
+    ``effect``  also transplant the engine's output values into the reference run of the whole model
+    and score O.
                 ``effect_on``: tensor ids of O ("" = all the model's outputs).
-    ``runs``    runs of the one build; each run's scores are kept. 0: the candidate is built and not run, so that no engine but
+    ``runs``    runs of the one build; each run's scores are kept. 0: the candidate is built and not
+    run, so that no engine but
                 the builder is needed; there are no results then.
-    ``feed``    cut tensors as the engine would have stored them (rounded to its storage precision) or exactly.
-    ``engine``  an engine spec (``emulate:precision=fp16``). ``reference`` likewise; ``inputs`` is the inputs' digest.
-    ``record``  -> facts["build"]: what the build chose, ``choices`` by layer where the engine shows them (tactics).
-    ``force``   choices (as recorded) that this build must make, by layer; ``forbid``: those that it may not make. What could not
+    ``feed``    cut tensors as the engine would have stored them (rounded to its storage precision)
+    or exactly. ``engine``  an engine spec (``emulate:precision=fp16``). ``reference`` likewise;
+    ``inputs`` is the inputs' digest. ``record``  -> facts["build"]: what the build chose,
+    ``choices`` by layer where the engine shows them (tactics). ``force``   choices (as recorded)
+    that this build must make, by layer; ``forbid``: those that it may not make. What could not
                 be followed is listed in facts["build"]["refused"].
-    ``nudge``   ``inputs`` or ``weights``: each float of them moved by one unit in the last place, another draw in each run; what
+    ``nudge``   ``inputs`` or ``weights``: each float of them moved by one unit in the last place,
+    another draw in each run; what
                 they are held against is not moved.
-    ``vary``    the same samples in another way (``engines.workers.variation``), scored against the engine's own answer to them as
-                they are: no reference is run. facts["follows"]: of ``stale``, whether the answer follows what was in memory.
+    ``vary``    the same samples in another way (``engines.workers.variation``), scored against the
+    engine's own answer to them as
+                they are: no reference is run. facts["follows"]: of ``stale``, whether the answer
+                follows what was in memory.
                 ``unsupported`` where the samples cannot be fed so.
-    ``written`` digest of a stored model, this one, the one that it was made from or one that was made of it, into which
-                ``keep`` is written as a plain file that is read back and run in place of the candidate: ``rest`` is the
-                precision (``fp16``, ``bf16``) of all other nodes, "" leaves their types. facts["written"]: ``names`` of its kept
-                nodes, where some lie in bodies ``holders``: those of its graph that are or hold them, ``lost``: nodes of this
-                model that it does not have, ``inside``: nodes in the bodies of what is kept, ``idle``: nodes of bodies that did
-                not run and are kept, ``of``: nodes of it with all bodies'; with ``save`` the file is the artifact
+    ``written`` digest of a stored model, this one, the one that it was made from or one that was
+    made of it, into which
+                ``keep`` is written as a plain file that is read back and run in place of the
+                candidate: ``rest`` is the
+                precision (``fp16``, ``bf16``) of all other nodes, "" leaves their types.
+                facts["written"]: ``names`` of its kept
+                nodes, where some lie in bodies ``holders``: those of its graph that are or hold
+                them, ``lost``: nodes of this
+                model that it does not have, ``inside``: nodes in the bodies of what is kept,
+                ``idle``: nodes of bodies that did
+                not run and are kept, ``of``: nodes of it with all bodies'; with ``save`` the file
+                is the artifact
                 ``worked-around.onnx``.
-    ``rewrite`` a name of ``engines.graph.rewrites``: the whole model with that done runs in place of the candidate, its outputs
-                held against the model as it is. ``rewrite_at``: node ids that it is about. facts["rewritten"]: names of the nodes
+    ``rewrite`` a name of ``engines.graph.rewrites``: the whole model with that done runs in place
+    of the candidate, its outputs
+                held against the model as it is. ``rewrite_at``: node ids that it is about.
+                facts["rewritten"]: names of the nodes
                 that it changed; of ``APART`` both are about tensors. With ``save`` the model as it
                 was built is the artifact ``engine.onnx``.
-    ``save``    keep what was built (model.onnx, engine.onnx, inputs, expected, actual) under this name: artifacts; of ``good``
+    ``save``    keep what was built (model.onnx, engine.onnx, inputs, expected, actual) under this
+    name: artifacts; of ``good``
                 model.onnx alone.
-    ``postprocess`` what is done to the model's own outputs before they are scored (the whole model, and ``effect``): one
-                ``SCRIPT.py[:FUNCTION]``, whose digest is ``postprocess_digest`` and which runs in ``folder``, or several
-                ``[OUTPUT:]top-K[,axis=A]``. A script that fails is ``refused``, with facts["script"].
-    ``score``   how good the user counts the whole model's own outputs, before any ``postprocess``: ``SCRIPT.py[:FUNCTION]``, or a
-                file of labels, whose digest is ``score_digest``. -> facts["scores"]: sample -> [the engine's, the reference's],
+    ``postprocess`` what is done to the model's own outputs before they are scored (the whole model,
+    and ``effect``): one
+                ``SCRIPT.py[:FUNCTION]``, whose digest is ``postprocess_digest`` and which runs in
+                ``folder``, or several
+                ``[OUTPUT:]top-K[,axis=A]``. A script that fails is ``refused``, with
+                facts["script"].
+    ``score``   how good the user counts the whole model's own outputs, before any ``postprocess``:
+    ``SCRIPT.py[:FUNCTION]``, or a
+                file of labels, whose digest is ``score_digest``. -> facts["scores"]: sample -> [the
+                engine's, the reference's],
                 None where it is no finite number.
     """
 
@@ -219,16 +265,18 @@ class Measure(Probe, frozen=True, tag="measure"):
 
 
 class Recall(Probe, frozen=True, tag="recall", kw_only=True):
-    """What the table of known bugs holds for an engine (by its name alone) and operators like these. -> facts: ``bugs``, each an
-    ``engines.known.entry.Bug``: those whose pattern has no other operators."""
+    """What the table of known bugs holds for an engine (by its name alone) and operators like
+    these. -> facts: ``bugs``, each an ``engines.known.entry.Bug``: those whose pattern has no other
+    operators."""
 
     family: str
     ops: tuple[str, ...]
 
 
 class Construct(Probe, frozen=True, tag="construct"):
-    """Make a small model by its declaration, an ``engines.known.entry.Construction`` as JSON. -> facts: ``model`` digest; with
-    ``feed`` also ``inputs``, the digest of feeds that are drawn as it says, and ``samples``, their names."""
+    """Make a small model by its declaration, an ``engines.known.entry.Construction`` as JSON. ->
+    facts: ``model`` digest; with ``feed`` also ``inputs``, the digest of feeds that are drawn as it
+    says, and ``samples``, their names."""
 
     declared: str
     feed: bool = False
@@ -236,11 +284,11 @@ class Construct(Probe, frozen=True, tag="construct"):
 
 
 class State(Probe, frozen=True, tag="state", kw_only=True):
-    """State a part of a stored model as a declaration. -> facts: ``declared``, an ``engines.known.entry.Construction``;
-    ``sizes``: which numbers of it can be changed together (each a list of ``engines.known.varied.Place``); ``names``: what its
-    short names stand for. What holds values up
-    to ``engines.workers.stating.STATED`` has them in it, the rest their range. Refused (status ``refused``) where it holds what
-    a declaration cannot say."""
+    """State a part of a stored model as a declaration. -> facts: ``declared``, an
+    ``engines.known.entry.Construction``; ``sizes``: which numbers of it can be changed together
+    (each a list of ``engines.known.varied.Place``); ``names``: what its short names stand for. What
+    holds values up to ``engines.workers.stating.STATED`` has them in it, the rest their range.
+    Refused (status ``refused``) where it holds what a declaration cannot say."""
 
     model: str
     inputs: str
@@ -250,13 +298,14 @@ class State(Probe, frozen=True, tag="state", kw_only=True):
 
 
 class Check(Probe, frozen=True, tag="check"):
-    """Ask an external checker about a candidate: split by shell rules, no shell, a fresh folder. ``{model}``, ``{inputs}``,
-    ``{expected}``, ``{dir}`` are replaced. -> facts: returncode or signal, stdout and stderr (``left_out``: bytes missing from
-    their middles), output artifact.
+    """Ask an external checker about a candidate: split by shell rules, no shell, a fresh folder.
+    ``{model}``, ``{inputs}``, ``{expected}``, ``{dir}`` are replaced. -> facts: returncode or
+    signal, stdout and stderr (``left_out``: bytes missing from their middles), output artifact.
 
     ``folder``     the user's folder, whose entries the checker finds in its own as links.
-    ``artifacts``  files of the checker's folder that are kept, by name.
-    ``control``    in place of the candidate, a model of the same inputs that no checker may find fault with: ``identity`` hands
+    ``artifacts``  files of the checker's folder that are kept, by name. ``control``    in place of
+    the candidate, a model of the same inputs that no checker may find fault with: ``identity``
+    hands
                    them on, ``answers`` gives the reference's own outputs.
     """
 
@@ -273,19 +322,32 @@ class Check(Probe, frozen=True, tag="check"):
 
 
 AnyProbe: TypeAlias = (
-    Inspect | Import | Describe | Sanitize | Unroll | LoadInputs | Recall | Construct | State | Measure | Check
+    Inspect
+    | Import
+    | Describe
+    | Sanitize
+    | Unroll
+    | LoadInputs
+    | Recall
+    | Construct
+    | State
+    | Measure
+    | Check
 )
 
 
 class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A model's own output as people ask about it (``engines.compare.answers``). ``least``, ``most`` and ``mean`` of what the
-    engine gives, ``expected_...`` of the reference; HUGE where they are not finite. ``worst_at``: where the two are furthest
-    apart, ``worst`` and ``expected_worst`` the values there. ``psnr_db``: the reference's range over the root mean square error.
+    """A model's own output as people ask about it (``engines.compare.answers``). ``least``,
+    ``most`` and ``mean`` of what the engine gives, ``expected_...`` of the reference; HUGE where
+    they are not finite. ``worst_at``: where the two are furthest apart, ``worst`` and
+    ``expected_worst`` the values there. ``psnr_db``: the reference's range over the root mean
+    square error.
 
-    Of class scores (the last axis): ``rows`` of them (0: it holds none), the share ``top1`` of rows whose largest score is
-    another one, ``top5`` the mean share of the reference's five largest that is not among the engine's, ``kl`` the mean
-    divergence of the engine's distribution from the reference's in nats, ``perplexity`` and ``expected_perplexity`` of the
-    reference's own choice in each. ``iou``: mean intersection over union of masks or boxes, None of anything else."""
+    Of class scores (the last axis): ``rows`` of them (0: it holds none), the share ``top1`` of rows
+    whose largest score is another one, ``top5`` the mean share of the reference's five largest that
+    is not among the engine's, ``kl`` the mean divergence of the engine's distribution from the
+    reference's in nats, ``perplexity`` and ``expected_perplexity`` of the reference's own choice in
+    each. ``iou``: mean intersection over union of masks or boxes, None of anything else."""
 
     least: float = 0.0
     most: float = 0.0
@@ -307,17 +369,20 @@ class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Score(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One tensor against its reference, one sample. All of these are kept so that any criterion can be applied later.
+    """One tensor against its reference, one sample. All of these are kept so that any criterion can
+    be applied later.
 
-    ``max_abs`` largest absolute difference; ``max_rel`` largest |a-b|/|b|; ``rel_max`` max_abs over max |reference|;
-    ``rel_l2`` ||a-b|| / ||b||; ``cosine`` 1 for identical directions; ``sqnr_db`` 20 log10(||b|| / ||a-b||), SILENT_DB when
-    equal; ``ulp`` largest distance in units in the last place of the coarser of the two dtypes; ``mismatched`` fraction of
-    elements over 1e-5 absolute and 1e-5 relative; ``vanished`` elements that are 0 and are not in the reference, the largest of
+    ``max_abs`` largest absolute difference; ``max_rel`` largest |a-b|/|b|; ``rel_max`` max_abs over
+    max |reference|; ``rel_l2`` ||a-b|| / ||b||; ``cosine`` 1 for identical directions; ``sqnr_db``
+    20 log10(||b|| / ||a-b||), SILENT_DB when equal; ``ulp`` largest distance in units in the last
+    place of the coarser of the two dtypes; ``mismatched`` fraction of elements over 1e-5 absolute
+    and 1e-5 relative; ``vanished`` elements that are 0 and are not in the reference, the largest of
     which is ``vanished_max`` there. Differences count finite elements only; ``new_nonfinite`` and
-    ``lost_nonfinite`` count the others. NaN in the same place, and the same infinity in the same place, are equal. ``exact``
-    marks integers, booleans, strings: compared exactly in wide arithmetic. ``front`` is the staircase of (absolute, relative)
-    differences that no other element exceeds in both: it answers every (atol, rtol) question without a new run (at most 64
-    steps, rounded outwards).
+    ``lost_nonfinite`` count the others. NaN in the same place, and the same infinity in the same
+    place, are equal. ``exact`` marks integers, booleans, strings: compared exactly in wide
+    arithmetic. ``front`` is the staircase of (absolute, relative) differences that no other element
+    exceeds in both: it answers every (atol, rtol) question without a new run (at most 64 steps,
+    rounded outwards).
     """
 
     name: str
@@ -346,10 +411,11 @@ class Score(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class SampleResult(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Scores of one sample. ``effect``: scores of the model's own outputs after transplanting; empty when not asked for.
-    ``rounded``: which cut inputs changed when rounded to the storage precision (name -> relative L2 of the rounding), and
-    ``unrepresentable``: those that the storage precision cannot hold (a finite value became infinite); ``vanished``: those of
-    which it makes 0 of a value that is not 0."""
+    """Scores of one sample. ``effect``: scores of the model's own outputs after transplanting;
+    empty when not asked for. ``rounded``: which cut inputs changed when rounded to the storage
+    precision (name -> relative L2 of the rounding), and ``unrepresentable``: those that the storage
+    precision cannot hold (a finite value became infinite); ``vanished``: those of which it makes 0
+    of a value that is not 0."""
 
     sample: str
     outputs: tuple[Score, ...] = ()
@@ -367,12 +433,13 @@ Status = Literal[
 
 
 class Measurement(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The answer to a probe. ``status`` other than ``ok``: ``message`` says in one sentence what happened. ``cancelled`` and
-    ``fault`` (the machine's own, ``engines.faults``) are no answers: nothing was learnt, and neither is ever journalled.
+    """The answer to a probe. ``status`` other than ``ok``: ``message`` says in one sentence what
+    happened. ``cancelled`` and ``fault`` (the machine's own, ``engines.faults``) are no answers:
+    nothing was learnt, and neither is ever journalled.
 
-    ``results`` are those of run 0; ``runs`` holds the further runs of the same build that differed from it bitwise, in order
-    (``varies``: there were any), and ``facts["runs"]`` counts all. ``facts`` is plain data whose keys each probe's docstring
-    names; ``artifacts`` name -> sha256.
+    ``results`` are those of run 0; ``runs`` holds the further runs of the same build that differed
+    from it bitwise, in order (``varies``: there were any), and ``facts["runs"]`` counts all.
+    ``facts`` is plain data whose keys each probe's docstring names; ``artifacts`` name -> sha256.
     ``assumed`` is set only on answers invented for speculation and never journalled.
     """
 
@@ -388,7 +455,8 @@ class Measurement(msgspec.Struct, frozen=True, omit_defaults=True):
     log: str = ""  # path below the session folder
     build_seconds: float = 0.0
     run_seconds: float = 0.0  # of all runs together
-    # Of one run, where there were several: the middle one, as a run that the system held up says nothing.
+    # Of one run, where there were several: the middle one, as a run that the system held up says
+    # nothing.
     median_seconds: float = 0.0
     nodes: int = 0  # of the candidate that was built
     assumed: Literal["", "pass", "fail"] = ""
@@ -417,11 +485,14 @@ _encoder = msgspec.json.Encoder(order="deterministic")
 
 
 def key(probe: Probe, fingerprints: dict[str, str]) -> str:
-    """The content key of a probe: its question, and the fingerprint of each engine spec that it names.
+    """The content key of a probe: its question, and the fingerprint of each engine spec that it
+    names.
 
     Raises ``KeyError`` for a spec with no fingerprint.
     """
     names = () if isinstance(probe, Inspect) else engine_specs(probe)
-    question = {k: v for k, v in msgspec.to_builtins(probe).items() if k not in ("timeout", "exclusive")}
+    question = {
+        k: v for k, v in msgspec.to_builtins(probe).items() if k not in ("timeout", "exclusive")
+    }
     body = [FORMAT, question, {name: fingerprints[name] for name in names}]
     return hashlib.sha256(_encoder.encode(body)).hexdigest()

@@ -1,4 +1,5 @@
-"""Our own programs, each a process of its own: the runner and its workers, and modules that are asked for one thing."""
+"""Our own programs, each a process of its own: the runner and its workers, and modules that are
+asked for one thing."""
 
 import sys
 from collections.abc import Mapping, Sequence
@@ -18,8 +19,9 @@ def start(
     *,
     pipes: bool = False,
 ) -> "subprocess.Popen[bytes]":
-    """Run one of our scripts in a session of its own. ``errors``: takes its errors, and its output unless ``pipes``; then it has
-    a pipe for its input and one for its output. ``environment``: this process's unless told. Raises OSError."""
+    """Run one of our scripts in a session of its own. ``errors``: takes its errors, and its output
+    unless ``pipes``; then it has a pipe for its input and one for its output. ``environment``: this
+    process's unless told. Raises OSError."""
     import subprocess  # not where a command starts nothing
 
     return subprocess.Popen(
@@ -37,8 +39,9 @@ def start(
 def run_module(
     module: str, words: Sequence[str], timeout: float, environment: Mapping[str, str] | None = None
 ) -> "subprocess.CompletedProcess[str]":
-    """Run a module of this interpreter's to its end, at most ``timeout`` seconds, without input; it takes no module from the
-    folder that one stands in. ``environment``: this process's unless told. Raises subprocess.TimeoutExpired, OSError."""
+    """Run a module of this interpreter's to its end, at most ``timeout`` seconds, without input; it
+    takes no module from the folder that one stands in. ``environment``: this process's unless told.
+    Raises subprocess.TimeoutExpired, OSError."""
     import subprocess
 
     return subprocess.run(

@@ -1,5 +1,6 @@
-"""What an inputs source names, by its text alone: ``[NAME=]PATH`` or ``[NAME=]SCRIPT.py:FUNCTION``; and what postprocesses
-outputs: ``SCRIPT.py[:FUNCTION]`` or ``[OUTPUT:]top-K[,axis=A]``. Opens nothing."""
+"""What an inputs source names, by its text alone: ``[NAME=]PATH`` or ``[NAME=]SCRIPT.py:FUNCTION``;
+and what postprocesses outputs: ``SCRIPT.py[:FUNCTION]`` or ``[OUTPUT:]top-K[,axis=A]``. Opens
+nothing."""
 
 import re
 from collections.abc import Iterable
@@ -13,8 +14,9 @@ def split_function(source: str) -> tuple[str, str]:
 
 
 def paths(source: str) -> tuple[str, ...]:
-    """Every path that the source may mean: as it stands, and what follows ``NAME=``. Which of them is read depends on the
-    model's inputs and on what is on disk. What begins with ``/`` is a path and names no input."""
+    """Every path that the source may mean: as it stands, and what follows ``NAME=``. Which of them
+    is read depends on the model's inputs and on what is on disk. What begins with ``/`` is a path
+    and names no input."""
     path, _ = split_function(source)
     if path.startswith("/"):
         return (path,)
@@ -28,7 +30,8 @@ def scripts(source: str) -> tuple[str, ...]:
 
 
 def score_script(score: str) -> str:
-    """The path of the script that scores, "" where none does: labels are a file that nothing of is run."""
+    """The path of the script that scores, "" where none does: labels are a file that nothing of is
+    run."""
     path, _ = split_function(score)
     return path if path.lower().endswith(".py") else ""
 
@@ -39,7 +42,8 @@ SCORING = "scoring the outputs"
 
 
 class TopK(NamedTuple):
-    """The indices of the ``k`` largest values along ``axis``, of one output or (``""``) of all that are not named."""
+    """The indices of the ``k`` largest values along ``axis``, of one output or (``""``) of all that
+    are not named."""
 
     output: str
     k: int
@@ -47,8 +51,11 @@ class TopK(NamedTuple):
 
 
 def top_k(text: str) -> TopK | None:
-    """``[OUTPUT:]top-K[,axis=A]``, the last axis where none is told; None for what reads otherwise."""
-    match = re.fullmatch(r"(?:(?P<output>.+):)?top-(?P<k>[1-9]\d{0,8})(?:,axis=(?P<axis>-?\d{1,2}))?", text)
+    """``[OUTPUT:]top-K[,axis=A]``, the last axis where none is told; None for what reads
+    otherwise."""
+    match = re.fullmatch(
+        r"(?:(?P<output>.+):)?top-(?P<k>[1-9]\d{0,8})(?:,axis=(?P<axis>-?\d{1,2}))?", text
+    )
     return match and TopK(match["output"] or "", int(match["k"]), int(match["axis"] or -1))
 
 

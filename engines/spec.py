@@ -1,5 +1,5 @@
-"""Engine specs: ``NAME[:key=value,...]``, lists joined with ``+``, a comma inside a value as ``\\,``. Text in, canonical text
-out."""
+"""Engine specs: ``NAME[:key=value,...]``, lists joined with ``+``, a comma inside a value as
+``\\,``. Text in, canonical text out."""
 
 import re
 
@@ -9,7 +9,8 @@ _COMMA = re.compile(r"(?<!\\),")
 
 
 class EngineSpec(msgspec.Struct, frozen=True):
-    """A parsed spec; ``str()`` is canonical: keys sorted. Whether keys exist is the backend's to say."""
+    """A parsed spec; ``str()`` is canonical: keys sorted. Whether keys exist is the backend's to
+    say."""
 
     name: str
     options: tuple[tuple[str, str], ...] = ()
@@ -35,7 +36,9 @@ def parse(text: str) -> EngineSpec:
     """Raises ``ValueError`` with a sentence for text that is not ``NAME[:key=value,...]``."""
     name, _, rest = text.strip().partition(":")
     if not name or not all(c.isalnum() or c in "_-" for c in name):
-        raise ValueError(f"'{text}' does not name an engine; write NAME or NAME:key=value,key=value.")
+        raise ValueError(
+            f"'{text}' does not name an engine; write NAME or NAME:key=value,key=value."
+        )
     options: dict[str, str] = {}
     for part in filter(None, _COMMA.split(rest)):
         key, eq, value = part.replace("\\,", ",").partition("=")
@@ -43,7 +46,9 @@ def parse(text: str) -> EngineSpec:
             hint = "; a comma inside a value is written \\," if options else ""
             raise ValueError(f"'{part}' in '{text}' is not key=value{hint}.")
         if value.endswith("\\"):
-            raise ValueError(f"'{value}' in '{text}' ends in a backslash, which would hide the comma behind it.")
+            raise ValueError(
+                f"'{value}' in '{text}' ends in a backslash, which would hide the comma behind it."
+            )
         if key.strip() in options:
             raise ValueError(f"'{key.strip()}' is given twice in '{text}'.")
         options[key.strip()] = value.strip()

@@ -1,6 +1,8 @@
-"""An engine and the user's problem as steps see them: what is journalled of either, read into named fields.
+"""An engine and the user's problem as steps see them: what is journalled of either, read into named
+fields.
 
-An engine's may have been written by an earlier version or by somebody else's package: what is missing there has its default.
+An engine's may have been written by an earlier version or by somebody else's package: what is
+missing there has its default.
 """
 
 from collections.abc import Mapping
@@ -16,15 +18,17 @@ class Capability(msgspec.Struct, frozen=True):
 
 
 class Recorded(msgspec.Struct, frozen=True):
-    """What was recorded in place of being computed: how many samples, and the shape of each tensor of the first by its name."""
+    """What was recorded in place of being computed: how many samples, and the shape of each tensor
+    of the first by its name."""
 
     samples: int
     shapes: dict[str, tuple[int, ...]]
 
 
 class OptionView(msgspec.Struct, frozen=True):
-    """An option of an engine (``engines.declaration.Option``): its value where none is given, the plainest one, the twin's, the
-    one that makes the precision an order, the one with which FP32 is FP32, the values that it takes (none: free)."""
+    """An option of an engine (``engines.declaration.Option``): its value where none is given, the
+    plainest one, the twin's, the one that makes the precision an order, the one with which FP32 is
+    FP32, the values that it takes (none: free)."""
 
     name: str
     default: object = None
@@ -41,8 +45,8 @@ class OptionView(msgspec.Struct, frozen=True):
 
 
 class EngineView(msgspec.Struct, frozen=True):
-    """An engine, here and with these options (``engines.backends.base.EngineInfo``). ``capabilities`` None: it tells nothing of
-    what it can."""
+    """An engine, here and with these options (``engines.backends.base.EngineInfo``).
+    ``capabilities`` None: it tells nothing of what it can."""
 
     precision: str = "fp32"
     storage: str = "float32"
@@ -55,10 +59,13 @@ class EngineView(msgspec.Struct, frozen=True):
     recorded: Recorded | None = None
     version: str = ""
     typed: str = ""  # the spec that runs a file as it is typed; "": there is none
-    rebuilt: str = ""  # of an engine that was built elsewhere, the spec that builds the like; "": it builds
+    rebuilt: str = (
+        ""  # of an engine that was built elsewhere, the spec that builds the like; "": it builds
+    )
 
     def can(self, what: str, *, untold: bool = False) -> bool:
-        """Whether it has a capability; ``untold``: what an engine that says nothing of it is taken for."""
+        """Whether it has a capability; ``untold``: what an engine that says nothing of it is taken
+        for."""
         return (self.capabilities or {}).get(what, Capability(untold)).present
 
     def reason(self, what: str) -> str:
@@ -71,8 +78,9 @@ class EngineView(msgspec.Struct, frozen=True):
 
 
 class ProblemView(msgspec.Struct, frozen=True):
-    """What the user asked (``wizard.problem.Problem``, the PROBLEM of the contracts), an answer's settings worked in. Paths are
-    absolute; ``tolerance``, ``atol`` and ``rtol`` map output names to values, "" is the default for all."""
+    """What the user asked (``wizard.problem.Problem``, the PROBLEM of the contracts), an answer's
+    settings worked in. Paths are absolute; ``tolerance``, ``atol`` and ``rtol`` map output names to
+    values, "" is the default for all."""
 
     model: str = ""
     inputs: tuple[str, ...] = ()

@@ -1,5 +1,6 @@
-"""For all tests: Hypothesis measures no time, as a machine that is busy with other work is no failure of the code; and Ctrl-C
-reaches the programs that are tested, also where a shell has begun the tests in the background and told them to ignore it."""
+"""For all tests: Hypothesis measures no time, as a machine that is busy with other work is no
+failure of the code; and Ctrl-C reaches the programs that are tested, also where a shell has begun
+the tests in the background and told them to ignore it."""
 
 import gc
 import os
@@ -13,34 +14,41 @@ import pytest
 import pytest_timeout
 from hypothesis import settings
 
-from engines import installed
+from narrowdown.engines import installed
 
 from .patience import allow
 
 settings.register_profile("untimed", deadline=None)
-settings.register_profile("fixed", deadline=None, derandomize=True)  # make test: the same examples for everybody
+settings.register_profile(
+    "fixed", deadline=None, derandomize=True
+)  # make test: the same examples for everybody
 settings.load_profile("untimed")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# What tests start is compiled once, as users' programs are: a shell may have told Python to keep nothing of that.
+# What tests start is compiled once, as users' programs are: a shell may have told Python to keep
+# nothing of that.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
-# Seven thousand tests are some 600,000 objects that stay. Python, left to itself, searches them for garbage again and again, a
-# third of what the terminal UI's tests cost. So it searches seldom, and never what was there before the first test.
+# Seven thousand tests are some 600,000 objects that stay. Python, left to itself, searches them for
+# garbage again and again, a third of what the terminal UI's tests cost. So it searches seldom, and
+# never what was there before the first test.
 gc.set_threshold(100_000, 50, 100)
 
 
 def pytest_runtest_setup() -> None:
-    """Whoever edits a checkout while its tests run changes the program under the test that runs, not under all that follow: what
-    fails in there on purpose would be laid to the edit."""
+    """Whoever edits a checkout while its tests run changes the program under the test that runs,
+    not under all that follow: what fails in there on purpose would be laid to the edit."""
     installed._BEGUN = time.time()
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_timeout_set_timer(item: pytest.Item, settings: pytest_timeout.Settings) -> bool:
-    """A test's own limit is for what hangs, too: it is in seconds of a quiet machine, as all of ours are."""
-    return pytest_timeout.pytest_timeout_set_timer(item, settings._replace(timeout=allow(settings.timeout)))
+    """A test's own limit is for what hangs, too: it is in seconds of a quiet machine, as all of
+    ours are."""
+    return pytest_timeout.pytest_timeout_set_timer(
+        item, settings._replace(timeout=allow(settings.timeout))
+    )
 
 
 def pytest_collection_finish() -> None:
@@ -50,7 +58,8 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def _own_runtime_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Runners listen in a folder of the tests' own, and not below the sessions of who runs the tests."""
+    """Runners listen in a folder of the tests' own, and not below the sessions of who runs the
+    tests."""
     with pytest.MonkeyPatch.context() as patch:
         place = tmp_path_factory.mktemp("runtime")
         place.chmod(0o700)
@@ -60,8 +69,8 @@ def _own_runtime_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[No
 
 @pytest.fixture(scope="session", autouse=True)
 def _own_state_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """What is kept from session to session is not that of who runs the tests; and what steps took is kept of none, as a folder
-    lies in its place: no test is told what another one took."""
+    """What is kept from session to session is not that of who runs the tests; and what steps took
+    is kept of none, as a folder lies in its place: no test is told what another one took."""
     with pytest.MonkeyPatch.context() as patch:
         place = tmp_path_factory.mktemp("state")
         (place / "narrowdown" / "seconds.json").mkdir(parents=True)
@@ -77,7 +86,9 @@ def small_disk(tmp_path: Path) -> Iterator[Callable[[int], Path]]:
     def sized(kib: int) -> Path:
         place.mkdir(exist_ok=True)
         options = f"{'remount,' * place.is_mount()}size={kib}k"
-        made = subprocess.run(["mount", "-t", "tmpfs", "-o", options, "none", place], capture_output=True, check=False)
+        made = subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", options, "none", place], capture_output=True, check=False
+        )
         if made.returncode:
             pytest.skip(f"this machine mounts no tmpfs for us: {made.stderr.decode().strip()}")
         return place

@@ -4,6 +4,7 @@ import os
 
 
 def allow(seconds: float) -> float:
-    """So many seconds of a quiet machine, as long as they take just now: more by as much as there are more processes that want a
-    core than there are cores. A limit is for what hangs, and to be late on a busy machine is no fault of what is tested."""
+    """So many seconds of a quiet machine, as long as they take just now: more by as much as there
+    are more processes that want a core than there are cores. A limit is for what hangs, and to be
+    late on a busy machine is no fault of what is tested."""
     return seconds * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))

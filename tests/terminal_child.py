@@ -1,5 +1,6 @@
-"""A program on a pseudo-terminal of its own. A process of tests has threads and native libraries, and may not be forked: a small
-Python is started instead, which takes the terminal for its own and then becomes the program."""
+"""A program on a pseudo-terminal of its own. A process of tests has threads and native libraries,
+and may not be forked: a small Python is started instead, which takes the terminal for its own and
+then becomes the program."""
 
 import os
 import pty
@@ -13,7 +14,8 @@ from typing import Any
 
 from pexpect import fdpexpect
 
-# The first word: what tells of the terminal's end is ignored. Python itself ignores two more, as the program should not.
+# The first word: what tells of the terminal's end is ignored. Python itself ignores two more, as
+# the program should not.
 _BECOME = """
 import fcntl, os, signal, sys, termios
 fcntl.ioctl(0, termios.TIOCSCTTY, 0)
@@ -26,8 +28,8 @@ os.execvp(sys.argv[2], sys.argv[2:])
 
 
 class Child(fdpexpect.fdspawn):  # type: ignore[misc]
-    """The program, and what pexpect waits for and sends on its terminal. ``size``: columns, rows. ``deaf``: to the end of the
-    terminal, as by nohup."""
+    """The program, and what pexpect waits for and sends on its terminal. ``size``: columns, rows.
+    ``deaf``: to the end of the terminal, as by nohup."""
 
     def __init__(
         self,

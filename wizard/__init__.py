@@ -1,6 +1,7 @@
 import sys
 
-# Before anything else is read, as another Python may not be able to: one line in the place of a SyntaxError or a missing name.
+# Before anything else is read, as another Python may not be able to: one line in the place of a
+# SyntaxError or a missing name.
 OLDEST, NEWEST = (3, 11), (3, 13)
 if not OLDEST <= sys.version_info[:2] <= NEWEST:
     sys.exit(

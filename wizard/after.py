@@ -1,4 +1,5 @@
-"""What follows a failing case, as a session that goes on from an ended one: it takes over what that found and measured."""
+"""What follows a failing case, as a session that goes on from an ended one: it takes over what that
+found and measured."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -6,16 +7,16 @@ from typing import Final
 
 import msgspec
 
-from wizard.exits import BAD_USAGE, NOT_REPRODUCED, Refusal
-from wizard.flow import terms
-from wizard.flow.load import load
-from wizard.given import digest_score, require_engines
-from wizard.schedulers import LOCAL
-from wizard.session import folder as folders
-from wizard.session.editing import edit
-from wizard.session.events import FindingsTaken
-from wizard.session.following import why_nothing_follows
-from wizard.session.single import PREFIX, single_flow
+from narrowdown.wizard.exits import BAD_USAGE, NOT_REPRODUCED, Refusal
+from narrowdown.wizard.flow import terms
+from narrowdown.wizard.flow.load import load
+from narrowdown.wizard.given import digest_score, require_engines
+from narrowdown.wizard.schedulers import LOCAL
+from narrowdown.wizard.session import folder as folders
+from narrowdown.wizard.session.editing import edit
+from narrowdown.wizard.session.events import FindingsTaken
+from narrowdown.wizard.session.following import why_nothing_follows
+from narrowdown.wizard.session.single import PREFIX, single_flow
 
 FLOW: Final = "after"
 
@@ -28,33 +29,43 @@ def begin_after(
     params: Mapping[str, str] | None = None,
     executor: str = LOCAL,
 ) -> tuple[Path, int]:
-    """A new session that goes on from the ended one in ``source``, and how many of its measurements it took over. ``score``: what
-    says how good outputs are (``wizard.given.score``), in place of what that session has. ``step``: one step alone, with these
-    ``params``, in place of the flow. ``executor``: where it will be measured. Raises Refusal, which leaves nothing behind, also
-    where an engine of it is not installed there; SessionProblem, FlowProblem, ``OSError``."""
+    """A new session that goes on from the ended one in ``source``, and how many of its measurements
+    it took over. ``score``: what says how good outputs are (``wizard.given.score``), in place of
+    what that session has. ``step``: one step alone, with these ``params``, in place of the flow.
+    ``executor``: where it will be measured. Raises Refusal, which leaves nothing behind, also where
+    an engine of it is not installed there; SessionProblem, FlowProblem, ``OSError``."""
     problem, state = folders.describe(source).problem, folders.load(source)
     name = folders.name_for_command(source)
     if why := why_nothing_follows(state, problem):
         to_do = "" if state.end else f" 'narrowdown resume {name}' goes on with it."
-        raise Refusal(BAD_USAGE if not state.end or problem.check else NOT_REPRODUCED, f"{name}: {why}{to_do}")
+        raise Refusal(
+            BAD_USAGE if not state.end or problem.check else NOT_REPRODUCED, f"{name}: {why}{to_do}"
+        )
     require_engines(problem, executor, said=f"{name}: ")
     if score:
-        problem = msgspec.structs.replace(problem, score=score, digests={**problem.digests, **digest_score(score)})
+        problem = msgspec.structs.replace(
+            problem, score=score, digests={**problem.digests, **digest_score(score)}
+        )
     if step:
         alone = msgspec.structs.replace(problem, flow=PREFIX + step)
         return edit(source, alone, single_flow(step, params), taken=_take_findings(source))
     loaded = load(FLOW)
     taken = _take_findings(source)
-    place, known = edit(source, msgspec.structs.replace(problem, flow=FLOW), loaded.text, taken=taken)
+    place, known = edit(
+        source, msgspec.structs.replace(problem, flow=FLOW), loaded.text, taken=taken
+    )
     terms.pin(loaded.flow, loaded.folder, place)
     return place, known
 
 
 def _take_findings(source: Path) -> FindingsTaken:
     """What the session has established, and the files of its cases and of its workaround."""
-    from wizard.report.cured import list_workaround_files
-    from wizard.report.gather import case_files, confirmed  # here: most who ask whether anything follows go no further
-    from wizard.report.read import read
+    from narrowdown.wizard.report.cured import list_workaround_files
+    from narrowdown.wizard.report.gather import (  # here: most who ask whether anything follows go no further
+        case_files,
+        confirmed,
+    )
+    from narrowdown.wizard.report.read import read
 
     reading = read(source)
     state = reading.state

@@ -1,27 +1,30 @@
-"""The case by hand: check.py, the commands of other tools that the engine's declaration gives, narrowdown itself. Text only;
-every value is quoted for the shell."""
+"""The case by hand: check.py, the commands of other tools that the engine's declaration gives,
+narrowdown itself. Text only; every value is quoted for the shell."""
 
 import math
 import shlex
 
-from engines import outside
-from engines.compare.criterion import Criterion, for_parts
-from engines.declaration import Found
-from engines.spec import EngineSpec
+from narrowdown.engines import outside
+from narrowdown.engines.compare.criterion import Criterion, for_parts
+from narrowdown.engines.declaration import Found
+from narrowdown.engines.spec import EngineSpec
 
 
 def commands(
     engine: EngineSpec, criterion: Criterion, inputs: "tuple[str, ...]", version: str = "", looks: int = 1,
     *, rounded: bool = False,
 ) -> list[str]:  # fmt: skip
-    """Shell lines to run inside the case's folder, for the case's engine. ``inputs`` are the names of the case's inputs,
-    ``version`` is the engine's where the case was found, ``looks`` how often check.py looks: once where it always fails.
-    ``rounded``: the case is fed what the engine stores, and right is what comes of exact inputs, which nothing gives from these.
+    """Shell lines to run inside the case's folder, for the case's engine. ``inputs`` are the names
+    of the case's inputs, ``version`` is the engine's where the case was found, ``looks`` how often
+    check.py looks: once where it always fails. ``rounded``: the case is fed what the engine stores,
+    and right is what comes of exact inputs, which nothing gives from these.
 
     Polygraphy compares element by element; ``tolerances`` says what stands in for the metric.
     """
     atol, rtol = tolerances(criterion)
-    compare = f"--load-inputs inputs.json --load-outputs expected.json --atol {atol:g} --rtol {rtol:g}"
+    compare = (
+        f"--load-inputs inputs.json --load-outputs expected.json --atol {atol:g} --rtol {rtol:g}"
+    )
     chosen = outside.found(engine, version)
     part, why = outside.check_part(chosen)
     own = ["# the check that comes with the case: exit 1 while the fault lasts", "python check.py"]
@@ -41,9 +44,11 @@ def commands(
     ]  # fmt: skip
 
 
-def _write_other_tools(chosen: Found, lines: list[str], right: list[str], *, checkable: bool) -> list[str]:
-    """The engine through other tools, as far as they have it; ``right``: what gives the right values, added unless the engine is
-    Polygraphy's own runner."""
+def _write_other_tools(
+    chosen: Found, lines: list[str], right: list[str], *, checkable: bool
+) -> list[str]:
+    """The engine through other tools, as far as they have it; ``right``: what gives the right
+    values, added unless the engine is Polygraphy's own runner."""
     if not lines:
         rather = ": check.py does" if checkable else ""
         return [f"# Polygraphy cannot run {outside.title(chosen)}{rather}", *right]
@@ -66,9 +71,11 @@ def limits(criterion: Criterion) -> list[str]:
 
 
 def tolerances(criterion: Criterion) -> tuple[float, float]:
-    """(atol, rtol) for tools that fail an element over both: none that the criterion fails passes there, whatever its magnitude.
+    """(atol, rtol) for tools that fail an element over both: none that the criterion fails passes
+    there, whatever its magnitude.
 
-    Where no element is off by more than a share of itself, neither is the norm of all. Small elements may fail there alone.
+    Where no element is off by more than a share of itself, neither is the norm of all. Small
+    elements may fail there alone.
     """
     criterion = for_parts(criterion)
     limit = criterion.tolerance
@@ -84,5 +91,8 @@ def tolerances(criterion: Criterion) -> tuple[float, float]:
         case "sqnr_db":
             return 0.0, 10 ** (-limit / 20)
         case "ulp":
-            return 0.0, limit * 2.0**-24  # half a unit of float32 at its least; the units of shorter types are larger
+            return (
+                0.0,
+                limit * 2.0**-24,
+            )  # half a unit of float32 at its least; the units of shorter types are larger
     return 0.0, limit

@@ -1,7 +1,9 @@
-"""The one file of settings, ``~/.config/narrowdown/config.yaml``: what a user would otherwise say each time.
+"""The one file of settings, ``~/.config/narrowdown/config.yaml``: what a user would otherwise say
+each time.
 
-An option on the command line or a variable of the environment goes before it. Keys of the terminal screens may also stand in a
-file of their own (``wizard.tui.keys``), which goes before ``keys`` here.
+An option on the command line or a variable of the environment goes before it. Keys of the terminal
+screens may also stand in a file of their own (``wizard.tui.keys``), which goes before ``keys``
+here.
 """
 
 import functools
@@ -13,9 +15,9 @@ from typing import Any, Final
 
 import msgspec
 
-from engines.nearest import suggestion
-from engines.store.content import atomic
-from wizard.exits import BadUsage, Refusal
+from narrowdown.engines.nearest import suggestion
+from narrowdown.engines.store.content import atomic
+from narrowdown.wizard.exits import BadUsage, Refusal
 
 NAME: Final = "config.yaml"
 SETTINGS: Final[Mapping[str, str]] = {
@@ -25,12 +27,14 @@ SETTINGS: Final[Mapping[str, str]] = {
     "keys": "keys of the terminal screens: lines of action: key (docs/keys.md)",
 }
 THEMES: Final = ("dark", "light", "ansi")
-# The line of the theme, as 'load' takes it: a plain value at the margin; what stands behind it, a comment, stays.
+# The line of the theme, as 'load' takes it: a plain value at the margin; what stands behind it, a
+# comment, stays.
 _THEME: Final = re.compile(r"""^(["']?theme["']?\s*:\s*)["']?[a-z]+["']?""")
 
 
 class Config(msgspec.Struct, frozen=True):
-    """What the file says. ``keys``: action -> key, or list of keys, as they are written; ``lines``: action -> its line."""
+    """What the file says. ``keys``: action -> key, or list of keys, as they are written; ``lines``:
+    action -> its line."""
 
     path: Path = Path()
     theme: str = ""
@@ -43,12 +47,15 @@ class Config(msgspec.Struct, frozen=True):
 def folder(environment: Mapping[str, str] | None = None) -> Path:
     """``$XDG_CONFIG_HOME/narrowdown``."""
     environment = os.environ if environment is None else environment
-    base = environment.get("XDG_CONFIG_HOME", "") or str(Path(environment.get("HOME", "~")).expanduser() / ".config")
+    base = environment.get("XDG_CONFIG_HOME", "") or str(
+        Path(environment.get("HOME", "~")).expanduser() / ".config"
+    )
     return Path(base) / "narrowdown"
 
 
 def load(path: Path | None = None) -> Config:
-    """The user's settings; those of an empty file where there is none. Raises Refusal (exit 2) naming file and line."""
+    """The user's settings; those of an empty file where there is none. Raises Refusal (exit 2)
+    naming file and line."""
     place = folder() / NAME if path is None else path
     try:
         found = place.stat()
@@ -58,8 +65,9 @@ def load(path: Path | None = None) -> Config:
 
 
 def keep_theme(theme: str, path: Path | None = None) -> Path:
-    """Write the theme into the user's settings, whose other lines stay as they are; returns the file. Raises OSError, and Refusal
-    (exit 2) where the file that is there cannot be read, or no line can be written into it: it is not written over."""
+    """Write the theme into the user's settings, whose other lines stay as they are; returns the
+    file. Raises OSError, and Refusal (exit 2) where the file that is there cannot be read, or no
+    line can be written into it: it is not written over."""
     place = folder() / NAME if path is None else path
     load(place)
     lines = place.read_text(encoding="utf-8").splitlines(keepends=True) if place.exists() else []
@@ -73,7 +81,9 @@ def keep_theme(theme: str, path: Path | None = None) -> Path:
     with atomic(target) as temporary:
         temporary.write_text("".join(lines), encoding="utf-8")
         if not _says(temporary, theme):  # settings in braces, or behind a '---'
-            raise BadUsage(f"{place} is written in another way than a line a setting; write 'theme: {theme}' into it.")
+            raise BadUsage(
+                f"{place} is written in another way than a line a setting; write 'theme: {theme}' into it."
+            )
     return place
 
 
@@ -86,7 +96,7 @@ def _says(file: Path, theme: str) -> bool:
 
 @functools.lru_cache(maxsize=4)
 def _load(place: Path, changed: int, size: int) -> Config:  # noqa: ARG001 - another time or size is another file
-    from wizard.flow.load import FlowProblem, load_texts
+    from narrowdown.wizard.flow.load import FlowProblem, load_texts
 
     try:
         data, lines = load_texts(str(place), "settings file", "settings to values")
@@ -96,15 +106,23 @@ def _load(place: Path, changed: int, size: int) -> Config:  # noqa: ARG001 - ano
         at = f"{place}:{lines.key(name)[0]}"
         if name not in SETTINGS:
             known = ", ".join(SETTINGS)
-            raise BadUsage(f"{at}: there is no setting '{name}'.{suggestion(name, SETTINGS, ' ')} Known: {known}.")
+            raise BadUsage(
+                f"{at}: there is no setting '{name}'.{suggestion(name, SETTINGS, ' ')} Known: {known}."
+            )
         if name == "keys" and not isinstance(value, dict):
             raise BadUsage(f"{at}: 'keys' holds lines of action: key, one below the other.")
         if name != "keys" and (not isinstance(value, str) or not value):
             raise BadUsage(f"{at}: '{name}' is one plain value: {SETTINGS[name]}.")
     if (theme := data.get("theme", "dark")) not in THEMES:
         said = suggestion(theme, THEMES, " ")
-        raise BadUsage(f"{place}:{lines.key('theme')[0]}: '{theme}' is no theme.{said} Known: {', '.join(THEMES)}.")
+        raise BadUsage(
+            f"{place}:{lines.key('theme')[0]}: '{theme}' is no theme.{said} Known: {', '.join(THEMES)}."
+        )
     if (home := Path(data.get("home", "~")).expanduser()) and not home.is_absolute():
-        raise BadUsage(f"{place}:{lines.key('home')[0]}: 'home' is a whole path, such as ~/sessions.")
+        raise BadUsage(
+            f"{place}:{lines.key('home')[0]}: 'home' is a whole path, such as ~/sessions."
+        )
     keys = data.pop("keys", {})
-    return Config(place, **data, keys=keys, lines={action: lines.key("keys", action)[0] for action in keys})
+    return Config(
+        place, **data, keys=keys, lines={action: lines.key("keys", action)[0] for action in keys}
+    )

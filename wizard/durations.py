@@ -7,7 +7,8 @@ UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}  # secon
 
 
 def read_duration(text: str) -> float:
-    """Seconds of ``90s``, ``10m``, ``1.5h``, ``7d``, ``1h30m``; a number alone is seconds. Raises ValueError with a sentence."""
+    """Seconds of ``90s``, ``10m``, ``1.5h``, ``7d``, ``1h30m``; a number alone is seconds. Raises
+    ValueError with a sentence."""
     typed = text.strip().lower()
     parts = re.findall(r"(\d+(?:\.\d*)?)([smhdw]?)", typed)
     whole = "".join(number + unit for number, unit in parts)

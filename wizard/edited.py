@@ -1,4 +1,5 @@
-"""A PROBLEM with some of its options given anew: those that are not given stay as they were recorded."""
+"""A PROBLEM with some of its options given anew: those that are not given stay as they were
+recorded."""
 
 import argparse
 from collections.abc import Mapping
@@ -7,18 +8,19 @@ from typing import Any, Final
 
 import msgspec
 
-from engines.sources import split_function
-from wizard.exits import BadUsage
-from wizard.flow import terms
-from wizard.flow.load import load
-from wizard.given import problem_from
-from wizard.problem import Problem
-from wizard.schedulers import LOCAL
-from wizard.session import folder as folders
-from wizard.session.editing import edit
-from wizard.words import listing
+from narrowdown.engines.sources import split_function
+from narrowdown.wizard.exits import BadUsage
+from narrowdown.wizard.flow import terms
+from narrowdown.wizard.flow.load import load
+from narrowdown.wizard.given import problem_from
+from narrowdown.wizard.problem import Problem
+from narrowdown.wizard.schedulers import LOCAL
+from narrowdown.wizard.session import folder as folders
+from narrowdown.wizard.session.editing import edit
+from narrowdown.wizard.words import listing
 
-# Fields of a PROBLEM that are options of the command line, with the same names, and what stands for "not given".
+# Fields of a PROBLEM that are options of the command line, with the same names, and what stands for
+# "not given".
 OPTIONS: Final[Mapping[str, Any]] = {
     "engine": None,
     "reference": None,
@@ -47,44 +49,57 @@ _STARTED: Final = frozenset({"engine", "reference", "inputs", "postprocess", "ch
 
 
 def change_problem(base: Problem, given: Mapping[str, Any], executor: str = LOCAL) -> Problem:
-    """``base`` with the options in ``given``, as the command line parses them, in place of its own; a ``model`` likewise. Files
-    are digested anew. ``executor``: where it will be measured. Raises Refusal as ``problem_from`` does, for what was recorded
-    too: a file may be gone since."""
+    """``base`` with the options in ``given``, as the command line parses them, in place of its own;
+    a ``model`` likewise. Files are digested anew. ``executor``: where it will be measured. Raises
+    Refusal as ``problem_from`` does, for what was recorded too: a file may be gone since."""
     _refuse_gone(base, given)
-    own = {"flow": OPTIONS["flow"]}  # a flow of one's own is kept in the session: its file may be gone
-    told = problem_from(argparse.Namespace(**{**tell_options(base), **own, **given, "executor": executor}))
+    own = {
+        "flow": OPTIONS["flow"]
+    }  # a flow of one's own is kept in the session: its file may be gone
+    told = problem_from(
+        argparse.Namespace(**{**tell_options(base), **own, **given, "executor": executor})
+    )
     kept = {name: getattr(base, name) for name in OPTIONS if name not in given}
     folder = told.folder if _STARTED & given.keys() or not base.folder else base.folder
     return msgspec.structs.replace(told, **kept, folder=folder)
 
 
 def _refuse_gone(base: Problem, given: Mapping[str, Any]) -> None:
-    """Raise Refusal for a file of the session that is gone, where no other is given: nobody has typed its path now."""
+    """Raise Refusal for a file of the session that is gone, where no other is given: nobody has
+    typed its path now."""
     for option, places in {"model": (base.model,), "inputs": base.inputs}.items():
         for text in () if option in given else places:
             path = split_function(text)[0]
             if not any(Path(place).exists() for place in (path, path.partition("=")[2] or path)):
                 what = "model" if option == "model" else "inputs file"
                 where = f"Put it back, or say where it is now: --{option} FILE."
-                raise BadUsage(f"The {what} of this session is not there any more: '{path}'. {where}")
+                raise BadUsage(
+                    f"The {what} of this session is not there any more: '{path}'. {where}"
+                )
 
 
 def begin(source: Path, problem: Problem, *, alike: bool = True) -> tuple[Path, int]:
-    """A new session of this PROBLEM, and how many measurements of the session in ``source`` it took over. It walks the flow that
-    the session keeps, unless the PROBLEM names another. ``alike`` False: programs of the user's are given other variables than
-    in that session, so that of what was measured only the model as it was read holds. Raises FlowProblem,
-    SessionProblem, ``OSError``."""
+    """A new session of this PROBLEM, and how many measurements of the session in ``source`` it took
+    over. It walks the flow that the session keeps, unless the PROBLEM names another. ``alike``
+    False: programs of the user's are given other variables than in that session, so that of what
+    was measured only the model as it was read holds. Raises FlowProblem, SessionProblem,
+    ``OSError``."""
     about = folders.describe(source)
     changed = changes(about.problem, problem)
     loaded = load(source / folders.FLOW if about.problem.flow == problem.flow else problem.flow)
-    place, known = edit(source, problem, loaded.text, listing(changed) if changed else "", alike=alike)
+    place, known = edit(
+        source, problem, loaded.text, listing(changed) if changed else "", alike=alike
+    )
     terms.pin(loaded.flow, loaded.folder, place)
     return place, known
 
 
 def tell_options(problem: Problem) -> dict[str, Any]:
     """The PROBLEM as the command line would have parsed it."""
-    bounds = {name: [_named(key, repr(limit)) for key, limit in getattr(problem, name).items()] for name in _BOUNDS}
+    bounds = {
+        name: [_named(key, repr(limit)) for key, limit in getattr(problem, name).items()]
+        for name in _BOUNDS
+    }
     return {
         **OPTIONS,
         **{name: getattr(problem, name) for name in OPTIONS},
@@ -96,14 +111,21 @@ def tell_options(problem: Problem) -> dict[str, Any]:
 
 
 def changes(before: Problem, after: Problem) -> tuple[str, ...]:
-    """The options that differ, as words for people; ``model`` or ``inputs`` also where only the file's content does."""
+    """The options that differ, as words for people; ``model`` or ``inputs`` also where only the
+    file's content does."""
     names = ["model", *OPTIONS]
     found = [name for name in names if getattr(before, name) != getattr(after, name)]
     files = before.digests.keys() & after.digests.keys()
-    if "model" not in found and (after.model in files) and before.digests[after.model] != after.digests[after.model]:
+    if (
+        "model" not in found
+        and (after.model in files)
+        and before.digests[after.model] != after.digests[after.model]
+    ):
         found.insert(0, "model")
     others = files - {before.model, after.model}
-    if "inputs" not in found and any(before.digests[path] != after.digests[path] for path in others):
+    if "inputs" not in found and any(
+        before.digests[path] != after.digests[path] for path in others
+    ):
         found.append("inputs")
     return tuple(name.replace("_", " ") for name in found)
 

@@ -31,13 +31,15 @@ BY_VERDICT: Final[dict[str, int]] = {
     "unresolved": UNRESOLVED,
 }
 
-# What an exit code says of the failure, for --expect: it was seen, or whether it is there could not be told.
+# What an exit code says of the failure, for --expect: it was seen, or whether it is there could not
+# be told.
 FAILURE_SEEN: Final = frozenset({FOUND, INPUT_SENSITIVE, FIXED_BY_SANITIZING, EXPORT_AT_FAULT})
 UNTOLD: Final = frozenset({UNRESOLVED, REFERENCE_SUSPECT, NOT_DETERMINED})
 
 
 class Refusal(Exception):
-    """A command cannot go on. The message is for people: what happened, to what, what to do next."""
+    """A command cannot go on. The message is for people: what happened, to what, what to do
+    next."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)

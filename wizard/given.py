@@ -1,4 +1,5 @@
-"""From options to a PROBLEM: every value is checked before a session exists, each fault is one sentence and exit 2 or 4."""
+"""From options to a PROBLEM: every value is checked before a session exists, each fault is one
+sentence and exit 2 or 4."""
 
 import argparse
 import contextlib
@@ -10,25 +11,25 @@ from collections.abc import Iterable
 from pathlib import Path, PurePath
 from typing import TypeVar
 
-from engines import discovery, installed, options
-from engines.checker.command import PLACEHOLDERS, join
-from engines.compare.criterion import METRICS
-from engines.compare.tolerance import read_bound
-from engines.data import golden_files
-from engines.data.input_problem import InputProblem
-from engines.graph import filekind
-from engines.graph.weight_files import list_weight_files
-from engines.nearest import nearest, suggestion
-from engines.sources import paths, postprocess_script, split_function, top_k
-from engines.spec import EngineSpec, parse
-from engines.store import regular
-from engines.store.content import digest_file
-from engines.workers import gpus
-from wizard import config
-from wizard.exits import BadUsage, Missing
-from wizard.problem import Problem
-from wizard.schedulers import LOCAL
-from wizard.session.folder import DESCRIPTION
+from narrowdown.engines import discovery, installed, options
+from narrowdown.engines.checker.command import PLACEHOLDERS, join
+from narrowdown.engines.compare.criterion import METRICS
+from narrowdown.engines.compare.tolerance import read_bound
+from narrowdown.engines.data import golden_files
+from narrowdown.engines.data.input_problem import InputProblem
+from narrowdown.engines.graph import filekind
+from narrowdown.engines.graph.weight_files import list_weight_files
+from narrowdown.engines.nearest import nearest, suggestion
+from narrowdown.engines.sources import paths, postprocess_script, split_function, top_k
+from narrowdown.engines.spec import EngineSpec, parse
+from narrowdown.engines.store import regular
+from narrowdown.engines.store.content import digest_file
+from narrowdown.engines.workers import gpus
+from narrowdown.wizard import config
+from narrowdown.wizard.exits import BadUsage, Missing
+from narrowdown.wizard.problem import Problem
+from narrowdown.wizard.schedulers import LOCAL
+from narrowdown.wizard.session.folder import DESCRIPTION
 
 Value = TypeVar("Value")
 
@@ -36,8 +37,17 @@ Value = TypeVar("Value")
 DEBUG_MODEL = "polygraphy_debug.onnx"
 _INTERPRETERS = ("python", "pypy", "sh", "bash", "dash", "zsh", "ruby", "perl", "node")
 LABEL_KINDS = (".npy", ".txt", ".csv")
-_HOLE = re.compile(r"(?<!\$)\{([a-z]+)\}")  # what a checker's command wants put in; not a variable of a shell
-_COMPARED = ("tolerance", "atol", "rtol", "metric", "postprocess", "score")  # options of the comparison
+_HOLE = re.compile(
+    r"(?<!\$)\{([a-z]+)\}"
+)  # what a checker's command wants put in; not a variable of a shell
+_COMPARED = (
+    "tolerance",
+    "atol",
+    "rtol",
+    "metric",
+    "postprocess",
+    "score",
+)  # options of the comparison
 _EACH_ITS_OWN = ("/dev/fd/", "/dev/std", "/proc/")
 IMAGES = (".png", ".jpg", ".jpeg")
 INPUT_KINDS = (".json", ".npz", ".npy", ".safetensors", ".pb", ".py", ".bin", *IMAGES)
@@ -56,9 +66,13 @@ def problem_from(arguments: argparse.Namespace) -> Problem:
     }
     for option, values in reading.items():
         if values and not check:
-            raise BadUsage(f"{option} says how to read an external checker: give its command with --check too.")
+            raise BadUsage(
+                f"{option} says how to read an external checker: give its command with --check too."
+            )
     if arguments.fail_code and arguments.ignore_fail_code:
-        raise BadUsage("--fail-code lists all failures already: give either that or --ignore-fail-code, not both.")
+        raise BadUsage(
+            "--fail-code lists all failures already: give either that or --ignore-fail-code, not both."
+        )
     _exclusive(arguments)
     digests = {str(model): digest_file(model)}
     for source in sources:
@@ -72,7 +86,9 @@ def problem_from(arguments: argparse.Namespace) -> Problem:
     here = getattr(arguments, "executor", LOCAL) == LOCAL
     engine = asked_engine(arguments.engine, here=here)
     reference = (
-        engine_spec(arguments.reference, "--reference", here=here) if arguments.reference else defaults.reference
+        engine_spec(arguments.reference, "--reference", here=here)
+        if arguments.reference
+        else defaults.reference
     )
     _refuse_foreign(model, engine, reference, check)
     started = options.commands(engine) + options.commands(reference)
@@ -97,7 +113,9 @@ def problem_from(arguments: argparse.Namespace) -> Problem:
         postprocess=treated,
         score=scored,
         timeout=arguments.timeout,
-        folder=str(Path.cwd()) if check or script or started or any(".py" in source for source in sources) else "",
+        folder=str(Path.cwd())
+        if check or script or started or any(".py" in source for source in sources)
+        else "",
         artifacts=tuple(artifact(name) for name in getattr(arguments, "artifacts", ())),
         capture_bytes=arguments.capture_bytes or defaults.capture_bytes,
         artifact_bytes=arguments.artifact_bytes or defaults.artifact_bytes,
@@ -107,7 +125,8 @@ def problem_from(arguments: argparse.Namespace) -> Problem:
 
 
 def _refuse_foreign(model: Path, engine: str, reference: str, check: str) -> None:
-    """Raise Refusal where the model is in an engine's own format and something else is to run it."""
+    """Raise Refusal where the model is in an engine's own format and something else is to run
+    it."""
     owner = next((d for d in discovery.engines().values() if model.suffix in d.formats), None)
     if owner is None:
         return
@@ -153,8 +172,8 @@ def _take_once(option: str, pairs: Iterable[tuple[str, Value]]) -> dict[str, Val
 
 
 def model_file(text: str) -> Path:
-    """The model's absolute path. Raises Refusal (exit 2) naming the nearest file of that folder, or what the file is instead of
-    a model."""
+    """The model's absolute path. Raises Refusal (exit 2) naming the nearest file of that folder, or
+    what the file is instead of a model."""
     path = Path(text).expanduser()
     refuse_strange(path)
     if path.is_file():
@@ -162,7 +181,9 @@ def model_file(text: str) -> Path:
             raise BadUsage(complaint)
         return path.absolute()
     if (path / DESCRIPTION).is_file():
-        raise BadUsage(f"'{text}' is a session, not a model; 'narrowdown resume {shlex.quote(text)}' goes on with it.")
+        raise BadUsage(
+            f"'{text}' is a session, not a model; 'narrowdown resume {shlex.quote(text)}' goes on with it."
+        )
     if path.is_dir():
         inside = _names(path, "*.onnx")
         named = f", '{Path(text) / inside[0]}' for example" if inside else ""
@@ -171,8 +192,9 @@ def model_file(text: str) -> Path:
 
 
 def refuse_strange(path: Path, said: str = "") -> None:
-    """Raise Refusal (exit 2) for what is no file (a pipe, a device) or an endless one, before anybody waits for it, and for a
-    name that means something else in the worker that would read it. ``said`` comes before the sentence."""
+    """Raise Refusal (exit 2) for what is no file (a pipe, a device) or an endless one, before
+    anybody waits for it, and for a name that means something else in the worker that would read it.
+    ``said`` comes before the sentence."""
     if fault := regular.fault(path):
         raise BadUsage(f"{said}'{path}' {fault}.")
     if str(path).startswith(_EACH_ITS_OWN):
@@ -180,12 +202,18 @@ def refuse_strange(path: Path, said: str = "") -> None:
 
 
 def input_source(text: str) -> str:
-    """An input source, its path absolute; ``NAME=path``, or ``NAME:path`` as in trtexec's ``--loadInputs``, names the input of a
-    file with one array. Raises Refusal (exit 2)."""
+    """An input source, its path absolute; ``NAME=path``, or ``NAME:path`` as in trtexec's
+    ``--loadInputs``, names the input of a file with one array. Raises Refusal (exit 2)."""
     for given, named, rest in (text.partition("="), text.partition(":")):
         place = Path(split_function(rest)[0]).expanduser()
         a_file = place.suffix.lower() in INPUT_KINDS or (named and place.is_dir())
-        if named and "/" not in given and not given.endswith(".py") and a_file and not Path(text).expanduser().exists():
+        if (
+            named
+            and "/" not in given
+            and not given.endswith(".py")
+            and a_file
+            and not Path(text).expanduser().exists()
+        ):
             return f"{given}={input_source(rest)}"
     name, function = split_function(text)
     path = Path(name).expanduser()
@@ -194,22 +222,27 @@ def input_source(text: str) -> str:
         raise BadUsage(f"There is no inputs file '{name}'.{_near(path, '*')}")
     if path.is_file() and path.suffix.lower() not in INPUT_KINDS:
         kinds = ", ".join(INPUT_KINDS)
-        raise BadUsage(f"'{name}' is not a kind of inputs file that can be read; give one of {kinds}.")
-    # What runs is named by where it really lies: a session's path must not be able to mean another file later.
+        raise BadUsage(
+            f"'{name}' is not a kind of inputs file that can be read; give one of {kinds}."
+        )
+    # What runs is named by where it really lies: a session's path must not be able to mean another
+    # file later.
     whole = path.resolve() if path.suffix.lower() == ".py" else path.absolute()
     return f"{whole}:{function}" if function else str(whole)
 
 
 def postprocess(texts: Iterable[str]) -> tuple[str, ...]:
-    """What is done to outputs before they are compared: one script, its path absolute, or top-K of different outputs. Raises
-    Refusal (exit 2)."""
+    """What is done to outputs before they are compared: one script, its path absolute, or top-K of
+    different outputs. Raises Refusal (exit 2)."""
     given = tuple(texts)
     largest = [found for text in given if (found := top_k(text))]
     _take_once("--postprocess", ((each.output, each) for each in largest))
     if len(largest) == len(given):
         return given
     if len(given) > 1:
-        raise BadUsage("--postprocess takes one script, or top-K of one output or several: leave the rest out.")
+        raise BadUsage(
+            "--postprocess takes one script, or top-K of one output or several: leave the rest out."
+        )
     name, function = split_function(given[0])
     path = Path(name).expanduser()
     if path.suffix != ".py":
@@ -223,7 +256,8 @@ def postprocess(texts: Iterable[str]) -> tuple[str, ...]:
 
 
 def score(text: str) -> str:
-    """What says how good outputs are: a script's function, or a file of labels, its path absolute. Raises Refusal (exit 2)."""
+    """What says how good outputs are: a script's function, or a file of labels, its path absolute.
+    Raises Refusal (exit 2)."""
     name, function = split_function(text)
     path = Path(name).expanduser()
     if path.suffix not in (".py", *LABEL_KINDS):
@@ -243,11 +277,15 @@ def digest_score(scored: str) -> dict[str, str]:
 
 
 def changed_since(problem: Problem, began: float) -> tuple[str, ...]:
-    """The model, the inputs and the model's files of weights, by path, that are not what they were when the session began, at a
-    time of ``time.time()``. What was written before then is not read, and what is gone or cannot be read does not count: the
-    session has copies. Files of weights have no digest, as they may be huge: of these counts what was written since."""
+    """The model, the inputs and the model's files of weights, by path, that are not what they were
+    when the session began, at a time of ``time.time()``. What was written before then is not read,
+    and what is gone or cannot be read does not count: the session has copies. Files of weights have
+    no digest, as they may be huge: of these counts what was written since."""
     changed = []
-    for path in (problem.model, *(p for p in problem.digests if p != problem.model and Path(p).suffix != ".py")):
+    for path in (
+        problem.model,
+        *(p for p in problem.digests if p != problem.model and Path(p).suffix != ".py"),
+    ):
         recorded = problem.digests.get(path, "")
         with contextlib.suppress(OSError):
             newer = Path(path).stat().st_mtime > began
@@ -262,8 +300,8 @@ def changed_since(problem: Problem, began: float) -> tuple[str, ...]:
 
 
 def asked_engine(text: str | None, *, here: bool = True) -> str:
-    """The spec of ``--engine``, else of the user's settings, else what is usual on this machine. ``here``: as in ``engine_spec``.
-    Raises Refusal."""
+    """The spec of ``--engine``, else of the user's settings, else what is usual on this machine.
+    ``here``: as in ``engine_spec``. Raises Refusal."""
     if text:
         return engine_under_test(text, here=here)
     settings = config.load()
@@ -273,8 +311,9 @@ def asked_engine(text: str | None, *, here: bool = True) -> str:
 
 
 def usual_engine() -> tuple[str, str]:
-    """(the spec, why that one, half a sentence) of the engine that is asked where none is named: what models are deployed
-    on where its package and a GPU are here, else the one that runs anywhere."""
+    """(the spec, why that one, half a sentence) of the engine that is asked where none is named:
+    what models are deployed on where its package and a GPU are here, else the one that runs
+    anywhere."""
     why = []
     for declared in discovery.engines().values():
         if not declared.deployed or declared.hidden or declared.refusal:
@@ -290,7 +329,8 @@ def usual_engine() -> tuple[str, str]:
 
 
 def say_usual(arguments: argparse.Namespace) -> str:
-    """What is said where nobody has named the engine, and how to; "" where somebody has, or where a checker asks none."""
+    """What is said where nobody has named the engine, and how to; "" where somebody has, or where a
+    checker asks none."""
     asks_none = arguments.check and not re.search(r"{(inputs|expected)}", arguments.check)
     if arguments.engine or asks_none or config.load().engine:
         return ""
@@ -300,8 +340,8 @@ def say_usual(arguments: argparse.Namespace) -> str:
 
 
 def engine_under_test(text: str, option: str = "--engine", *, here: bool = True) -> str:
-    """The spec of ``option``, with what its declaration says of an engine under test unless told otherwise. ``here``: as in
-    ``engine_spec``. Raises Refusal."""
+    """The spec of ``option``, with what its declaration says of an engine under test unless told
+    otherwise. ``here``: as in ``engine_spec``. Raises Refusal."""
     spec = parse(engine_spec(text, option, here=here))
     if options.declared_as(spec.name).recorded:
         raise BadUsage(
@@ -314,8 +354,9 @@ def engine_under_test(text: str, option: str = "--engine", *, here: bool = True)
 
 
 def engine_spec(text: str, option: str, *, here: bool = True) -> str:
-    """The canonical spec. ``here`` False: the hosts of a cluster run it, and each of them says whether it has it. Raises Refusal:
-    exit 2 for an unknown name, key or value, exit 4 where the engine is not installed."""
+    """The canonical spec. ``here`` False: the hosts of a cluster run it, and each of them says
+    whether it has it. Raises Refusal: exit 2 for an unknown name, key or value, exit 4 where the
+    engine is not installed."""
     try:
         spec = options.check(text)
     except options.BrokenEngine as problem:
@@ -330,17 +371,28 @@ def engine_spec(text: str, option: str, *, here: bool = True) -> str:
         refuse_strange(path, f"{option}: ")
         if not path.is_file():
             near = suggestion(path.name, _names(path.parent, "*.onnx"), " ")
-            raise BadUsage(f"{option}: {name}={spec.get(name)}: there is no such file.{near or ' Check the path.'}")
+            raise BadUsage(
+                f"{option}: {name}={spec.get(name)}: there is no such file.{near or ' Check the path.'}"
+            )
         spec = spec.with_option(name, str(path.resolve()))
     if lacking := next((name for name in declared.required if not spec.get(name)), ""):
-        lacks = f"nothing follows '{spec.name}:'" if lacking == declared.bare else f"{spec.name} needs {lacking}="
+        lacks = (
+            f"nothing follows '{spec.name}:'"
+            if lacking == declared.bare
+            else f"{spec.name} needs {lacking}="
+        )
         raise BadUsage(f"{option}: {lacks}. {declared.needs}")
     for chosen in options.command_options(spec.name):
         if words := spec.get(chosen.name):
-            spec = spec.with_option(chosen.name, program(words, f"{option}: {chosen.name}=", chosen.holes))
+            spec = spec.with_option(
+                chosen.name, program(words, f"{option}: {chosen.name}=", chosen.holes)
+            )
     for chosen in options.file_options(spec.name):
         if chosen.type == "library":  # a worker runs in a folder of its own
-            paths = [Path(path).expanduser().resolve() for path in options.split_paths(spec.get(chosen.name))]
+            paths = [
+                Path(path).expanduser().resolve()
+                for path in options.split_paths(spec.get(chosen.name))
+            ]
             if declared.recorded:
                 paths = [file for path in paths for file in recorded_files(path, option)]
             for path in paths:
@@ -373,21 +425,30 @@ def recorded_files(path: Path, option: str) -> list[Path]:
         found = golden_files.list_golden_files(path)
     except (InputProblem, OSError) as problem:
         raise BadUsage(f"{option}: {problem}") from None
-    if wrong := next((file for file in found if file.suffix.lower() not in golden_files.KINDS), None):
+    if wrong := next(
+        (file for file in found if file.suffix.lower() not in golden_files.KINDS), None
+    ):
         kinds = ", ".join(golden_files.KINDS)
-        raise BadUsage(f"{option}: '{wrong.name}' is no file of outputs that can be read; give one of {kinds}.")
+        raise BadUsage(
+            f"{option}: '{wrong.name}' is no file of outputs that can be read; give one of {kinds}."
+        )
     return [file.resolve() for file in found]
 
 
 def require_engines(problem: Problem, executor: str = LOCAL, said: str = "") -> None:
-    """Ask, before anything is made, whether what the PROBLEM would be measured with is installed where ``executor`` runs it; the
-    hosts of a cluster say so themselves. ``said``: what the sentence begins with. Raises Refusal (exit 4)."""
-    pictures = [path for source in problem.inputs for path in paths(source) if _holds_images(Path(path))]
+    """Ask, before anything is made, whether what the PROBLEM would be measured with is installed
+    where ``executor`` runs it; the hosts of a cluster say so themselves. ``said``: what the
+    sentence begins with. Raises Refusal (exit 4)."""
+    pictures = [
+        path for source in problem.inputs for path in paths(source) if _holds_images(Path(path))
+    ]
     if pictures and executor == LOCAL and not installed.importable("PIL"):
         raise Missing(
             f"{said}'{pictures[0]}': images need pillow; {installed.command('pip install pillow')} brings it."
         )
-    for text in (problem.engine, problem.reference) if executor == LOCAL and not problem.check else ():
+    for text in (
+        (problem.engine, problem.reference) if executor == LOCAL and not problem.check else ()
+    ):
         try:
             absent = _say_absent(parse(text).name)
         except ValueError as unknown:
@@ -402,7 +463,8 @@ def _holds_images(path: Path) -> bool:
 
 
 def _say_absent(name: str) -> str:
-    """That the package of an engine is not on this machine, and what brings it; "" where it is. Raises ``ValueError``."""
+    """That the package of an engine is not on this machine, and what brings it; "" where it is.
+    Raises ``ValueError``."""
     declared = options.declared_as(name)
     if installed.importable(declared.package):
         return ""
@@ -411,23 +473,30 @@ def _say_absent(name: str) -> str:
 
 def spec_files(spec: EngineSpec) -> list[str]:
     """Names of the options that the spec gives and that are files."""
-    return [o.name for o in options.file_options(spec.name) if o.type == "file" and spec.get(o.name)]
+    return [
+        o.name for o in options.file_options(spec.name) if o.type == "file" and spec.get(o.name)
+    ]
 
 
 def checker(command: str) -> str:
-    """The external checker's command with the paths of files that exist made absolute, as it runs in a folder of its own.
+    """The external checker's command with the paths of files that exist made absolute, as it runs
+    in a folder of its own.
 
-    Raises Refusal: exit 2 when it cannot be split or misspells what is put in, exit 4 when it cannot be started.
+    Raises Refusal: exit 2 when it cannot be split or misspells what is put in, exit 4 when it
+    cannot be started.
     """
     for word in _HOLE.findall(command):
         if word not in PLACEHOLDERS and (near := nearest(word, PLACEHOLDERS)):
             holes = ", ".join(f"{{{name}}}" for name in PLACEHOLDERS)
-            raise BadUsage(f"--check: nothing is put in for '{{{word}}}'. Did you mean '{{{near}}}'? Known: {holes}.")
+            raise BadUsage(
+                f"--check: nothing is put in for '{{{word}}}'. Did you mean '{{{near}}}'? Known: {holes}."
+            )
     return _startable(command, "--check", "checker")
 
 
 def program(command: str, option: str, holes: Iterable[str]) -> str:
-    """The same of a program that an engine starts, in which each of ``holes`` must stand. Raises Refusal."""
+    """The same of a program that an engine starts, in which each of ``holes`` must stand. Raises
+    Refusal."""
     if missing := [hole for hole in holes if f"{{{hole}}}" not in command]:
         raise BadUsage(f"{option}'{command}' does not say where {{{missing[0]}}} goes.")
     return join(shlex.split(_startable(command, option.rstrip("="), "program")))
@@ -450,7 +519,9 @@ def _startable(command: str, option: str, who: str) -> str:
         near = _near(Path(script), f"*{Path(script).suffix}")
         raise Missing(f"The {who}'s script '{script}' was not found.{near}")
     return shlex.join(
-        str(Path(w).absolute()) if Path(w).is_file() and (i or "/" in w) and Path(w).name != DEBUG_MODEL else w
+        str(Path(w).absolute())
+        if Path(w).is_file() and (i or "/" in w) and Path(w).name != DEBUG_MODEL
+        else w
         for i, w in enumerate(words)
     )
 
@@ -465,8 +536,8 @@ def _not_startable(path: Path) -> str:
 
 
 def _not_a_program(path: Path, who: str) -> str:
-    """Why the system would refuse to start an executable file, as the end of a sentence; "" where it would not, as far as its
-    first line tells."""
+    """Why the system would refuse to start an executable file, as the end of a sentence; "" where
+    it would not, as far as its first line tells."""
     try:
         with regular.opened(path) as file:
             first = file.readline(1024)
@@ -476,9 +547,7 @@ def _not_a_program(path: Path, who: str) -> str:
         return ""  # may be executed though not read
     if not first.startswith(b"#!"):
         if first.strip() and all(32 <= byte < 127 or byte in b"\t\r\n" for byte in first):
-            return (
-                f"is a text file without a first line '#!...'; name its interpreter first, such as: sh {who.upper()}."
-            )
+            return f"is a text file without a first line '#!...'; name its interpreter first, such as: sh {who.upper()}."
         return ""
     words = first[2:].decode(errors="replace").split(maxsplit=1)
     interpreter = words[0] if words else ""
@@ -490,7 +559,8 @@ def _not_a_program(path: Path, who: str) -> str:
 
 
 def artifact(name: str) -> str:
-    """A file that a checker writes into the folder that it runs in, or that a build leaves. Raises Refusal (exit 2)."""
+    """A file that a checker writes into the folder that it runs in, or that a build leaves. Raises
+    Refusal (exit 2)."""
     path = PurePath(name)
     if not path.name or path.is_absolute() or ".." in path.parts:
         raise BadUsage(
@@ -503,12 +573,15 @@ def shape(text: str) -> tuple[str, tuple[int, ...]]:
     """``name:[1,3,224,224]``; the name may hold colons. Raises Refusal."""
     match = re.fullmatch(r"(?P<name>.+):\[(?P<dims>[\d\s,]*)\]", text)
     if not match:
-        raise BadUsage(f"--input-shapes: '{text}' is not name:[d,d], for example image:[1,3,224,224].")
+        raise BadUsage(
+            f"--input-shapes: '{text}' is not name:[d,d], for example image:[1,3,224,224]."
+        )
     return match["name"], tuple(int(part) for part in match["dims"].split(",") if part.strip())
 
 
 def value_range(text: str) -> tuple[str, tuple[int | float, int | float]]:
-    """``name:[lo,hi]``, or ``[lo,hi]`` for every input (the name ``""``). Whole numbers stay exact. Raises Refusal."""
+    """``name:[lo,hi]``, or ``[lo,hi]`` for every input (the name ``""``). Whole numbers stay exact.
+    Raises Refusal."""
     match = re.fullmatch(r"(?:(?P<name>.+):)?\[(?P<low>[^,]+),(?P<high>[^,]+)\]", text)
     try:
         low, high = (_number(match["low"]), _number(match["high"])) if match else (1, 0)
@@ -516,7 +589,9 @@ def value_range(text: str) -> tuple[str, tuple[int | float, int | float]]:
         low, high = 1, 0
     # NaN fails each comparison.
     if match is None or not (low <= high and abs(low) < math.inf and abs(high) < math.inf):
-        raise BadUsage(f"--val-range: '{text}' is not name:[low,high] with two finite numbers, low at most high.")
+        raise BadUsage(
+            f"--val-range: '{text}' is not name:[low,high] with two finite numbers, low at most high."
+        )
     return match["name"] or "", (low, high)
 
 
@@ -525,7 +600,9 @@ def _number(text: str) -> int | float:
         whole = int(text)
     except ValueError:
         return float(text)
-    return whole if -(2**63) <= whole < 2**64 else float(whole)  # what JSON and every integer type can hold
+    return (
+        whole if -(2**63) <= whole < 2**64 else float(whole)
+    )  # what JSON and every integer type can hold
 
 
 def bounds(option: str, texts: Iterable[str]) -> dict[str, float]:
@@ -548,7 +625,9 @@ def _bound(option: str, text: str) -> tuple[str, float]:
 
 def metric(name: str | None) -> str:
     if name and name not in METRICS:
-        raise BadUsage(f"'{name}' is not a metric.{suggestion(name, METRICS, ' ')} Known: {', '.join(METRICS)}.")
+        raise BadUsage(
+            f"'{name}' is not a metric.{suggestion(name, METRICS, ' ')} Known: {', '.join(METRICS)}."
+        )
     return name or ""
 
 
@@ -562,7 +641,8 @@ def regex(text: str) -> str:
 
 
 def flow_name(text: str) -> str:
-    """A shipped flow's name as it is; a file's path made absolute. Raises Refusal where there is no such file."""
+    """A shipped flow's name as it is; a file's path made absolute. Raises Refusal where there is no
+    such file."""
     path = Path(text).expanduser()
     if path.suffix in (".yaml", ".yml") or "/" in text:
         refuse_strange(path)
@@ -579,7 +659,9 @@ def _near(path: Path, pattern: str) -> str:
     if path.is_symlink():
         return " It is a link to a file that is gone."
     return (
-        suggestion(path.name, [name for name in _names(path.parent, pattern) if name != path.name], " ")
+        suggestion(
+            path.name, [name for name in _names(path.parent, pattern) if name != path.name], " "
+        )
         or " Check the path."
     )
 

@@ -1,8 +1,9 @@
-"""Variables that the user hands to a session's checker beside the few that every checker gets (``--pass-env``).
+"""Variables that the user hands to a session's checker beside the few that every checker gets
+(``--pass-env``).
 
-Which these are is told when a session is begun and kept on this machine, for this user, beside what may run: a session itself
-cannot ask for a variable. It is remembered for the session in its folder, so that a resume measures in the surroundings that the
-session has had from the start.
+Which these are is told when a session is begun and kept on this machine, for this user, beside what
+may run: a session itself cannot ask for a variable. It is remembered for the session in its folder,
+so that a resume measures in the surroundings that the session has had from the start.
 """
 
 import contextlib
@@ -12,15 +13,15 @@ from pathlib import Path
 
 import msgspec
 
-from engines.checker import environment
-from engines.store import decoding, regular
-from engines.store.content import write_own
-from wizard import trust
-from wizard.problem import Problem
-from wizard.schedulers import LOCAL
-from wizard.session import folder as folders
-from wizard.session import removal
-from wizard.session.problems import SessionProblem, of_system
+from narrowdown.engines.checker import environment
+from narrowdown.engines.store import decoding, regular
+from narrowdown.engines.store.content import write_own
+from narrowdown.wizard import trust
+from narrowdown.wizard.problem import Problem
+from narrowdown.wizard.schedulers import LOCAL
+from narrowdown.wizard.session import folder as folders
+from narrowdown.wizard.session import removal
+from narrowdown.wizard.session.problems import SessionProblem, of_system
 
 
 class HandedProblem(SessionProblem):
@@ -37,10 +38,11 @@ class Handed(msgspec.Struct, frozen=True):
 
 
 def chosen(place: Path, named: Sequence[str] = (), executor: str = LOCAL) -> tuple[str, ...]:
-    """The names for the session in this folder: those that were said now, else those of before. They are remembered.
+    """The names for the session in this folder: those that were said now, else those of before.
+    They are remembered.
 
-    Raises HandedProblem as ``refuse`` does, and where the session's checker has been asked already and was given others;
-    SessionProblem where they cannot be remembered.
+    Raises HandedProblem as ``refuse`` does, and where the session's checker has been asked already
+    and was given others; SessionProblem where they cannot be remembered.
     """
     problem = folders.describe(place).problem
     names, before = tuple(dict.fromkeys(named)), remembered(place, problem)
@@ -64,9 +66,12 @@ def differ(place: Path, problem: Problem, names: Sequence[str]) -> bool:
 
 
 def refuse(problem: Problem, names: Sequence[str], executor: str = LOCAL) -> None:
-    """Raise HandedProblem where a name cannot be handed on, or there is nobody here to hand it to."""
+    """Raise HandedProblem where a name cannot be handed on, or there is nobody here to hand it
+    to."""
     if names and not problem.check:
-        raise HandedProblem("--pass-env hands variables to an external checker: give its command with --check, too.")
+        raise HandedProblem(
+            "--pass-env hands variables to an external checker: give its command with --check, too."
+        )
     if names and executor != LOCAL:
         raise HandedProblem(
             "--pass-env hands on variables of this machine, and --executor asks others: leave one of them out."
@@ -77,14 +82,15 @@ def refuse(problem: Problem, names: Sequence[str], executor: str = LOCAL) -> Non
 
 
 def remembered(place: Path, problem: Problem) -> tuple[str, ...] | None:
-    """The names that the checker of this session was given here; None where none was ever started here."""
+    """The names that the checker of this session was given here; None where none was ever started
+    here."""
     found = _all().get(_key(place, problem))
     return None if found is None else found.names
 
 
 def rename(place: Path, name: str) -> Path:
-    """Give a session another name, what is handed to its checker with it; its new folder. Raises as ``removal.rename``, and
-    SessionProblem."""
+    """Give a session another name, what is handed to its checker with it; its new folder. Raises as
+    ``removal.rename``, and SessionProblem."""
     passed = remembered(place, folders.describe(place).problem)
     renamed = removal.rename(place, name)
     if passed:
@@ -98,8 +104,11 @@ def file() -> Path:
 
 
 def _key(place: Path, problem: Problem) -> str:
-    """Another command, or the same one started elsewhere, is another checker, and another folder another session."""
-    return hashlib.sha256("\0".join((str(place.resolve()), problem.folder, problem.check)).encode()).hexdigest()
+    """Another command, or the same one started elsewhere, is another checker, and another folder
+    another session."""
+    return hashlib.sha256(
+        "\0".join((str(place.resolve()), problem.folder, problem.check)).encode()
+    ).hexdigest()
 
 
 def _all() -> dict[str, Handed]:
@@ -116,4 +125,6 @@ def _remember(place: Path, problem: Problem, names: tuple[str, ...]) -> None:
         write_own(file(), msgspec.json.format(msgspec.json.encode(known)))
     except OSError as error:
         if names:
-            raise SessionProblem(f"What --pass-env names could not be remembered. {of_system(error, file())}") from None
+            raise SessionProblem(
+                f"What --pass-env names could not be remembered. {of_system(error, file())}"
+            ) from None

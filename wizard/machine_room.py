@@ -1,8 +1,9 @@
-"""One-off work in the machine room, in a process of its own: the application loads no native library."""
+"""One-off work in the machine room, in a process of its own: the application loads no native
+library."""
 
 import subprocess
 
-from engines import faults, processes
+from narrowdown.engines import faults, processes
 
 
 class MachineProblem(Exception):
@@ -12,14 +13,17 @@ class MachineProblem(Exception):
 def ask(module: str, *words: str, timeout: float = 300.0) -> str:
     """Run a module of ours with these words and return its stdout.
 
-    Raises MachineProblem with the last line that the process said, OSError where that speaks of a full disk and the like.
+    Raises MachineProblem with the last line that the process said, OSError where that speaks of a
+    full disk and the like.
     """
     try:
         done = processes.run_module(module, words, timeout)
     except subprocess.TimeoutExpired:
         raise MachineProblem(f"{module} gave no answer within {timeout:.0f} s.") from None
     if done.returncode:
-        said = (done.stderr.strip() or done.stdout.strip() or f"it ended with {done.returncode}").splitlines()[-1]
+        said = (
+            done.stderr.strip() or done.stdout.strip() or f"it ended with {done.returncode}"
+        ).splitlines()[-1]
         if fault := faults.find_fault_in_text(said):
             raise fault
         raise MachineProblem(f"{module} failed: {said}")

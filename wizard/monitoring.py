@@ -1,7 +1,8 @@
-"""Figures of a session for a monitoring system: a file in Prometheus' text format, replaced whole whenever something has changed.
+"""Figures of a session for a monitoring system: a file in Prometheus' text format, replaced whole
+whenever something has changed.
 
-Off unless asked for; needs the extra ``metrics``. It is made by whoever watches, from the journal and the runner's snapshot: the
-runner knows nothing of it.
+Off unless asked for; needs the extra ``metrics``. It is made by whoever watches, from the journal
+and the runner's snapshot: the runner knows nothing of it.
 """
 
 import time
@@ -11,8 +12,8 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, write_to_textfile
 
-from wizard.plain import Display
-from wizard.session.events import (
+from narrowdown.wizard.plain import Display
+from narrowdown.wizard.session.events import (
     AnyEvent,
     ProbeFinished,
     ProbeStarted,
@@ -26,7 +27,8 @@ _EVERY = 1.0  # seconds between two writes, at least
 
 
 class Metered:
-    """A display that passes everything on to another and keeps the file. Names and labels are public: dashboards use them."""
+    """A display that passes everything on to another and keeps the file. Names and labels are
+    public: dashboards use them."""
 
     def __init__(self, display: Display, path: Path, session: str) -> None:
         self._display, self._path, self._written = display, path, 0.0
@@ -41,16 +43,25 @@ class Metered:
             return Gauge(f"narrowdown_{name}", text, ("session", *labels), registry=registry)
 
         self._probes = counter("probes", "Probes that have been answered.", "op", "status")
-        self._seconds = counter("probe_seconds", "Seconds from the start of a probe to its answer.", "op")
-        self._ahead = counter("speculative_probes", "Probes that were started before a step had asked for them.")
-        self._deaths = counter("worker_deaths", "Worker processes that ended while they worked, or were ended for it.")
+        self._seconds = counter(
+            "probe_seconds", "Seconds from the start of a probe to its answer.", "op"
+        )
+        self._ahead = counter(
+            "speculative_probes", "Probes that were started before a step had asked for them."
+        )
+        self._deaths = counter(
+            "worker_deaths", "Worker processes that ended while they worked, or were ended for it."
+        )
         self._steps = counter("steps", "Steps that have ended.", "step", "status")
         self._working = gauge("working", "1 while a runner works on the session.")
         self._done = gauge("step_probes_done", "Probes that the running step has been answered.")
         self._expected = gauge(
-            "step_probes_expected", "Probes that the running step is expected to ask in all; -1 unknown."
+            "step_probes_expected",
+            "Probes that the running step is expected to ask in all; -1 unknown.",
         )
-        self._best = gauge("smallest_failing_nodes", "Nodes of the smallest part that fails so far; -1 unknown.")
+        self._best = gauge(
+            "smallest_failing_nodes", "Nodes of the smallest part that fails so far; -1 unknown."
+        )
         self._busy = gauge("busy_workers", "Workers that answer a probe now.", "host")
         self._memory = gauge("worker_memory_bytes", "Memory of the workers' own.", "host")
         self._exit = gauge("exit_code", "How the session was closed last; -1 while it is open.")
@@ -65,7 +76,9 @@ class Metered:
                 self._working.labels(**self._always).set(0)
                 self._exit.labels(**self._always).set(event.exit_code)
             case ProbeStarted():
-                self._ops[event.key] = str(event.probe.__struct_config__.tag) if event.probe else "unknown"
+                self._ops[event.key] = (
+                    str(event.probe.__struct_config__.tag) if event.probe else "unknown"
+                )
                 if event.speculative:
                     self._ahead.labels(**self._always).inc()
             case ProbeFinished():
@@ -83,14 +96,22 @@ class Metered:
         self._display.progress(snapshot)
         if snapshot is None:
             return
-        for gauge, name in ((self._done, "done"), (self._expected, "expected"), (self._best, "best")):
+        for gauge, name in (
+            (self._done, "done"),
+            (self._expected, "expected"),
+            (self._best, "best"),
+        ):
             gauge.labels(**self._always).set(float(snapshot.get(name, -1)))
         hosts: dict[str, list[Mapping[str, Any]]] = {}
         for worker in snapshot.get("workers") or ():
             hosts.setdefault(str(worker.get("host") or "local"), []).append(worker)
         for host, workers in hosts.items():
-            self._busy.labels(**self._always, host=host).set(sum(w.get("state") == "busy" for w in workers))
-            self._memory.labels(**self._always, host=host).set(sum(int(w.get("memory") or 0) for w in workers))
+            self._busy.labels(**self._always, host=host).set(
+                sum(w.get("state") == "busy" for w in workers)
+            )
+            self._memory.labels(**self._always, host=host).set(
+                sum(int(w.get("memory") or 0) for w in workers)
+            )
         self._write()
 
     def close(self) -> None:

@@ -1,4 +1,5 @@
-"""The plain and JSON displays: one line an event, numbered prompts, live progress only where a terminal can take it back."""
+"""The plain and JSON displays: one line an event, numbered prompts, live progress only where a
+terminal can take it back."""
 
 import os
 import shutil
@@ -9,15 +10,15 @@ from typing import Any, Protocol, TextIO
 
 import msgspec
 
-from engines.graph.index import GraphIndex
-from engines.options import recorded
-from engines.probe import AnyProbe, Describe, Inspect, LoadInputs, Measure, Measurement
-from wizard.flow.model import Flow
-from wizard.report.picture import curve
-from wizard.report.prefix import Shared, leave_out, shared_by_nodes
-from wizard.report.probe_words import WHY, say_worst_run, tried
-from wizard.report.stage import ended
-from wizard.session.events import (
+from narrowdown.engines.graph.index import GraphIndex
+from narrowdown.engines.options import recorded
+from narrowdown.engines.probe import AnyProbe, Describe, Inspect, LoadInputs, Measure, Measurement
+from narrowdown.wizard.flow.model import Flow
+from narrowdown.wizard.report.picture import curve
+from narrowdown.wizard.report.prefix import Shared, leave_out, shared_by_nodes
+from narrowdown.wizard.report.probe_words import WHY, say_worst_run, tried
+from narrowdown.wizard.report.stage import ended
+from narrowdown.wizard.session.events import (
     VERSION,
     AnyEvent,
     Event,
@@ -35,9 +36,9 @@ from wizard.session.events import (
     StepStarted,
     WorkerDied,
 )
-from wizard.session.single import PREFIX
-from wizard.terminal import draws_screens, show
-from wizard.words import (
+from narrowdown.wizard.session.single import PREFIX
+from narrowdown.wizard.terminal import draws_screens, show
+from narrowdown.wizard.words import (
     LONGEST,
     count,
     duration,
@@ -52,14 +53,16 @@ from wizard.words import (
 
 _BOLD, _RESET = "\x1b[1m", "\x1b[0m"
 _LONGEST_LINE = 5 * LONGEST  # of a few texts, each of which is bounded by itself
-# While one probe is at work the same is said again after three times as long as before, so that a build of an hour takes a page
-# of a log and not twenty; after five minutes at the latest, as CI services end jobs that are silent for ten.
+# While one probe is at work the same is said again after three times as long as before, so that a
+# build of an hour takes a page of a log and not twenty; after five minutes at the latest, as CI
+# services end jobs that are silent for ten.
 LESS_OFTEN, MOST_SILENT = 3, 300.0
 BEYOND = 9.0  # the end of layerwise's profile, log10: what is larger or not finite stands there
 
 
 class Display(Protocol):
-    """What watches a session. ``event`` gets every journal event once, in order; ``progress`` the runner's snapshot, often."""
+    """What watches a session. ``event`` gets every journal event once, in order; ``progress`` the
+    runner's snapshot, often."""
 
     def event(self, event: AnyEvent) -> None: ...
 
@@ -88,14 +91,17 @@ class Refused(msgspec.Struct, frozen=True, tag_field="kind", tag="refused"):
 
 
 def say_engines(event: StepStarted) -> str:
-    """``ENGINE:option=value 10.6 on NVIDIA H200 against REFERENCE 1.23.2 on CPU``; "" where no engine was looked at."""
+    """``ENGINE:option=value 10.6 on NVIDIA H200 against REFERENCE 1.23.2 on CPU``; "" where no
+    engine was looked at."""
     asked = []
     for spec, info in ((event.engine, event.engine_info), (event.reference, event.reference_info)):
         if spec and info and recorded(spec):
             asked.append(f"recorded outputs ({elide(spec, 100)})")
         elif spec and info:
             device = f"on {info['device']}" if info.get("device") else ""
-            asked.append(" ".join(filter(None, (elide(spec, 100), str(info.get("version", "")), device))))
+            asked.append(
+                " ".join(filter(None, (elide(spec, 100), str(info.get("version", "")), device)))
+            )
     return visible(" against ".join(asked))
 
 
@@ -130,10 +136,10 @@ class JsonDisplay:
 class PlainDisplay:
     """``--display plain`` (and ``rich``: the same with colour).
 
-    On a terminal the probes show as one live line that is rewritten; elsewhere each finished probe is a line, and a
-    progress line appears after ``every`` seconds in which nothing was said, then less and less often. What most nodes'
-    names begin with is left out, and told once: ``graph`` gives the index of a described model by its digest, ``names`` what
-    is known of it from before.
+    On a terminal the probes show as one live line that is rewritten; elsewhere each finished probe
+    is a line, and a progress line appears after ``every`` seconds in which nothing was said, then
+    less and less often. What most nodes' names begin with is left out, and told once: ``graph``
+    gives the index of a described model by its digest, ``names`` what is known of it from before.
     """
 
     def __init__(
@@ -173,8 +179,12 @@ class PlainDisplay:
         )  # how the last probe that gave nothing ended: status, signal, words
         self._begun: set[tuple[str, int]] = set()  # visits whose step was started
         self._between = ""  # engine and reference as they were said last
-        self._opened: list[str] = []  # the session's line, which waits for the one that names the engines
-        self._alone = flow.id.startswith(PREFIX)  # one step, whose question answers itself: its end says the answer
+        self._opened: list[
+            str
+        ] = []  # the session's line, which waits for the one that names the engines
+        self._alone = flow.id.startswith(
+            PREFIX
+        )  # one step, whose question answers itself: its end says the answer
 
     def event(self, event: AnyEvent) -> None:
         if isinstance(event, ProbeStarted) and event.probe is not None:
@@ -237,15 +247,16 @@ class PlainDisplay:
         return f"{_BOLD}{text}{_RESET}" if self._colour else text
 
     def _show(self, line: str) -> str:
-        """The line with nothing in it that a terminal obeys but our own paint at its beginning: a journal may be a stranger's."""
+        """The line with nothing in it that a terminal obeys but our own paint at its beginning: a
+        journal may be a stranger's."""
         head, painted, rest = line.removeprefix(_BOLD).partition(_RESET)
         if not (self._colour and painted and line.startswith(_BOLD)):
             return visible(line, longest=_LONGEST_LINE)
         return self._paint(visible(head)) + visible(rest, longest=_LONGEST_LINE)
 
     def lines(self, event: Event) -> list[str]:
-        """What the display says about one event; no line where it has nothing to add. What engine runs against what comes first
-        of all, so a new session's own line waits for it."""
+        """What the display says about one event; no line where it has nothing to add. What engine
+        runs against what comes first of all, so a new session's own line waits for it."""
         said = [self._show(line) for line in self._lines(event)]
         if isinstance(event, SessionOpened) and not event.resumed:
             self._opened = said
@@ -268,7 +279,10 @@ class PlainDisplay:
                 again = f", visit {event.visit}" if event.visit > 1 else ""
                 again += ", running again" if (event.node, event.visit) in self._begun else ""
                 self._begun.add((event.node, event.visit))
-                head = self._paint(f"[{self._questions}] {visible(title)}") + f"  (step {event.step}{again})"
+                head = (
+                    self._paint(f"[{self._questions}] {visible(title)}")
+                    + f"  (step {event.step}{again})"
+                )
                 between = say_engines(event)
                 named = [between] if between and between != self._between else []
                 self._between = between or self._between
@@ -276,14 +290,22 @@ class PlainDisplay:
                     *named,
                     "",
                     head,
-                    *(fold_price(event.expected, "    expected: ") if event.expected.probes >= 0 else []),
+                    *(
+                        fold_price(event.expected, "    expected: ")
+                        if event.expected.probes >= 0
+                        else []
+                    ),
                 ]
             case ProbeFinished():
                 return self._probe(event)
             case WorkerDied():
                 how = f"It ended with {f'signal {event.signal}' if event.signal else f'exit {event.returncode}'}."
                 said = visible(event.detail) or how
-                return [f"    {said}" if event.extra else f"    worker {event.worker} was lost and is replaced: {said}"]
+                return [
+                    f"    {said}"
+                    if event.extra
+                    else f"    worker {event.worker} was lost and is replaced: {said}"
+                ]
             case StepFinished():
                 return self._finished(event)
             case StepCancelled():
@@ -294,7 +316,9 @@ class PlainDisplay:
                 if self._alone:
                     return []
                 text = self._asked.get(event.answer, event.answer)
-                who = {"person": "your answer", "recommended": "recommended", "script": "script"}[event.by]
+                who = {"person": "your answer", "recommended": "recommended", "script": "script"}[
+                    event.by
+                ]
                 note = f"  {visible(event.note)}" if event.note else ""
                 return [f"    -> {visible(text)}  ({who}){note}"]
             case Rewound():
@@ -324,13 +348,20 @@ class PlainDisplay:
         what = tried(probe) if probe else event.key[:8]
         where = f" on {elide(probe.engine, 60)}" if isinstance(probe, Measure) else ""
         found = self._said_once(measurement) if measurement else "measured"
-        if isinstance(probe, LoadInputs) and measurement is not None and measurement.status == "refused":
-            found = visible(measurement.message.rstrip("."))  # no engine was asked: what was given does not fit
+        if (
+            isinstance(probe, LoadInputs)
+            and measurement is not None
+            and measurement.status == "refused"
+        ):
+            found = visible(
+                measurement.message.rstrip(".")
+            )  # no engine was asked: what was given does not fit
             self._unfit = measurement.message
         return [f"    {what}{where}: {found}, {duration(event.seconds)}"]
 
     def _said_once(self, measurement: Measurement) -> str:
-        """What it found, or how it ended, in full where the one before did not end so: a search meets one refusal everywhere."""
+        """What it found, or how it ended, in full where the one before did not end so: a search
+        meets one refusal everywhere."""
         told = (measurement.status, measurement.signal, measurement.message)
         if measurement.status == "ok" or told != self._refused:
             self._refused = self._refused if measurement.status == "ok" else told
@@ -340,7 +371,9 @@ class PlainDisplay:
     def _finished(self, event: StepFinished) -> list[str]:
         if event.status != "done":
             self._failed = event.error
-            why = "" if event.error == self._unfit else f": {visible(event.error)}"  # else it stands a line above
+            why = (
+                "" if event.error == self._unfit else f": {visible(event.error)}"
+            )  # else it stands a line above
             return [f"    {ended(event.status, event.error)}{why}"]
         message = self._message = str((event.outcome or {}).get("message") or "")
         spent = [duration(event.seconds), count(event.probes, "probe")]
@@ -389,19 +422,24 @@ def _curve(profile: str, metric: str) -> list[str]:
 
 
 def progress_line(snapshot: Mapping[str, Any]) -> str:
-    """One line from the runner's snapshot: what is tried, probes done of expected, time left, the best so far."""
+    """One line from the runner's snapshot: what is tried, probes done of expected, time left, the
+    best so far."""
     if snapshot.get("phase") not in ("starting", "running"):
         return ""
     parts = [visible(str(snapshot.get("text") or "")), _building(snapshot)]
     done, expected = int(snapshot.get("done") or 0), int(snapshot.get("expected") or -1)
     best = int(snapshot.get("best") or -1)
     left = tuple(float(snapshot.get(name, -1.0)) for name in ("eta", "eta_least", "eta_most"))
-    planned, most, nodes = (int(snapshot.get(name) or -1) for name in ("planned", "planned_most", "nodes"))
+    planned, most, nodes = (
+        int(snapshot.get(name) or -1) for name in ("planned", "planned_most", "nodes")
+    )
     if over := say_over_plan(done, planned, most, best, nodes, *left):
         parts.append(over)
         done = expected = best = -1
     if done > 0 or expected > 0:
-        parts.append(f"{done} of about {expected} probes" if expected >= done else count(done, "probe"))
+        parts.append(
+            f"{done} of about {expected} probes" if expected >= done else count(done, "probe")
+        )
     if expected > 0:
         parts.append(say_time_left(*left))
     if best > 0:
@@ -414,14 +452,18 @@ def progress_line(snapshot: Mapping[str, Any]) -> str:
 
 
 def _building(snapshot: Mapping[str, Any]) -> str:
-    """How far the longest build at work is, where the engine tells: ``building: Timing tactics, 3 of 40``."""
-    slots = [s for s in snapshot.get("workers") or () if str(s.get("text", "")).startswith("building:")]
+    """How far the longest build at work is, where the engine tells: ``building: Timing tactics, 3
+    of 40``."""
+    slots = [
+        s for s in snapshot.get("workers") or () if str(s.get("text", "")).startswith("building:")
+    ]
     longest = max(slots, key=lambda s: float(s.get("seconds") or 0.0), default=None)
     return visible(elide(str(longest["text"]), 80)) if longest else ""
 
 
 def say_measurement(measurement: Measurement) -> str:
-    """What a probe found, without judging it: values that are not finite, else the worst relative error; or how it ended."""
+    """What a probe found, without judging it: values that are not finite, else the worst relative
+    error; or how it ended."""
     if measurement.status != "ok":
         signal = f" (signal {measurement.signal})" if measurement.signal else ""
         return f"{WHY.get(measurement.status, measurement.status)}{signal}: {visible(elide(measurement.message, 160))}"

@@ -1,22 +1,25 @@
-"""The PROBLEM: everything that decides what is being asked, as the user gave it. Part of ``session.json``."""
+"""The PROBLEM: everything that decides what is being asked, as the user gave it. Part of
+``session.json``."""
 
 from typing import Final
 
 import msgspec
 
-# The engine that is asked where none is named: literal as the reference, optimized as the engine under test. ONNX Runtime, as it
-# comes with Narrowdown, runs nearly every ONNX model on any machine, is right where its optimizers are off, and is what most
-# exporters check against. The one place in the application that names an engine.
+# The engine that is asked where none is named: literal as the reference, optimized as the engine
+# under test. ONNX Runtime, as it comes with Narrowdown, runs nearly every ONNX model on any
+# machine, is right where its optimizers are off, and is what most exporters check against. The one
+# place in the application that names an engine.
 USUAL_ENGINE: Final = "onnxruntime"
 CAPTURE_BYTES = 4 << 30  # on disk, unless told otherwise
 ARTIFACT_BYTES = 8 << 30
 
 
 class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Paths are absolute. ``tolerance``, ``atol`` and ``rtol`` map output names to values; ``""`` is the default for all
-    outputs. ``folder``: where the user stood, for a check, a data loader or a postprocess script. ``artifacts``: files that a
-    check, or a build, leaves behind and that are kept. ``capture_bytes``, ``artifact_bytes``: budgets on disk, of captured values
-    and of artifacts with logs."""
+    """Paths are absolute. ``tolerance``, ``atol`` and ``rtol`` map output names to values; ``""``
+    is the default for all outputs. ``folder``: where the user stood, for a check, a data loader or
+    a postprocess script. ``artifacts``: files that a check, or a build, leaves behind and that are
+    kept. ``capture_bytes``, ``artifact_bytes``: budgets on disk, of captured values and of
+    artifacts with logs."""
 
     model: str
     engine: str = f"{USUAL_ENGINE}:optimization=all"
@@ -33,7 +36,9 @@ class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
     fail_regex: tuple[str, ...] = ()
     fail_code: tuple[int, ...] = ()
     ignore_fail_code: tuple[int, ...] = ()
-    postprocess: tuple[str, ...] = ()  # `SCRIPT.py:FUNCTION`, its path absolute, or several `[OUTPUT:]top-K[,axis=A]`
+    postprocess: tuple[
+        str, ...
+    ] = ()  # `SCRIPT.py:FUNCTION`, its path absolute, or several `[OUTPUT:]top-K[,axis=A]`
     score: str = ""  # `SCRIPT.py[:FUNCTION]` or a file of labels, its path absolute
     timeout: float = 0.0
     folder: str = ""
@@ -41,4 +46,6 @@ class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
     capture_bytes: int = CAPTURE_BYTES
     artifact_bytes: int = ARTIFACT_BYTES  # disk for artifacts and logs
     flow: str = "accuracy"  # name of a shipped flow, or an absolute path
-    digests: dict[str, str] = {}  # absolute path -> sha256 of the model, inputs and scripts as first seen
+    digests: dict[
+        str, str
+    ] = {}  # absolute path -> sha256 of the model, inputs and scripts as first seen

@@ -1,5 +1,5 @@
-"""Where probes run, as people type it: on this machine, or at the scheduler of a cluster. Standard library only at import: the
-command line's grammar reads it."""
+"""Where probes run, as people type it: on this machine, or at the scheduler of a cluster. Standard
+library only at import: the command line's grammar reads it."""
 
 import re
 from importlib.util import find_spec
@@ -22,10 +22,11 @@ def read_scheduler(text: str) -> str:
 def require_cluster(where: str) -> str:
     """``where`` again. Raises Refusal (exit 4) where what a cluster needs is not installed."""
     if where != LOCAL and find_spec("distributed") is None:
-        from engines import installed
-        from wizard.exits import Missing
+        from narrowdown.engines import installed
+        from narrowdown.wizard.exits import Missing
 
         raise Missing(
-            "--executor needs Dask distributed, here and on every host: " + installed.command("pip install distributed")
+            "--executor needs Dask distributed, here and on every host: "
+            + installed.command("pip install distributed")
         )
     return where

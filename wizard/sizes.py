@@ -1,4 +1,5 @@
-"""Sizes on the disk as people type them. Standard library only: the command line's grammar reads them."""
+"""Sizes on the disk as people type them. Standard library only: the command line's grammar reads
+them."""
 
 from typing import Final
 

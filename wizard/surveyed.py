@@ -1,6 +1,7 @@
-"""What the engines here are. They are asked in a process that loads them, once: an answer is kept with the marks of all that it
-follows from (packages, Python, drivers, environment), and holds as long as these are the same. An engine that does not load
-is asked each time, as what mends it may be anywhere. The file is a cache and never the truth."""
+"""What the engines here are. They are asked in a process that loads them, once: an answer is kept
+with the marks of all that it follows from (packages, Python, drivers, environment), and holds as
+long as these are the same. An engine that does not load is asked each time, as what mends it may be
+anywhere. The file is a cache and never the truth."""
 
 import contextlib
 import hashlib
@@ -14,18 +15,24 @@ from typing import Any, Final
 
 import msgspec
 
-import engines
-from engines import discovery, installed
-from engines.checker import environment
-from engines.cores import list_cores
-from engines.declaration import Declaration
-from engines.store import decoding, regular
-from engines.store.content import write_own
-from wizard.machine_room import MachineProblem, ask
-from wizard.session.condensed import cache_file
+from narrowdown import engines
+from narrowdown.engines import discovery, installed
+from narrowdown.engines.checker import environment
+from narrowdown.engines.cores import list_cores
+from narrowdown.engines.declaration import Declaration
+from narrowdown.engines.store import decoding, regular
+from narrowdown.engines.store.content import write_own
+from narrowdown.wizard.machine_room import MachineProblem, ask
+from narrowdown.wizard.session.condensed import cache_file
 
 FORMAT: Final = 1  # another one whenever a row is made otherwise of the same things
-_SHARED = ("numpy", "onnx", "onnxruntime", "ml_dtypes", "google.protobuf")  # what every engine's module loads
+_SHARED = (
+    "numpy",
+    "onnx",
+    "onnxruntime",
+    "ml_dtypes",
+    "google.protobuf",
+)  # what every engine's module loads
 _DRIVERS = ("/proc/sys/kernel/random/boot_id", "/proc/driver/nvidia/version")
 _DEVICES = ("nvidia*", "dri/*", "kfd", "accel/*")
 _LOADER = Path("/etc/ld.so.cache")  # changes with each library of the system
@@ -49,7 +56,8 @@ class Cache(msgspec.Struct, frozen=True):
 
 
 def survey() -> list[dict[str, Any]]:
-    """Every engine, as ``engines.backends.survey.survey_engines`` gives it. Raises MachineProblem, ValueError."""
+    """Every engine, as ``engines.backends.survey.survey_engines`` gives it. Raises MachineProblem,
+    ValueError."""
     known = [declared for declared in discovery.engines().values() if not declared.hidden]
     if any(plugin.broken for plugin in discovery.plugins()):
         return _asked()
@@ -65,23 +73,27 @@ def survey() -> list[dict[str, Any]]:
 
 
 def _lasts(declared: Declaration, row: dict[str, Any]) -> bool:
-    """Whether what was said of an engine holds until something changes that is in its mark: it loads, or nothing was loaded, as
-    its package is not there, or it is none without an option."""
+    """Whether what was said of an engine holds until something changes that is in its mark: it
+    loads, or nothing was loaded, as its package is not there, or it is none without an option."""
     named = declared.required or declared.recorded
     return bool(row.get("present") or named or not installed.importable(declared.package))
 
 
 def _asked(*names: str) -> list[dict[str, Any]]:
-    """Rows of these engines, of all without a name: in one process, and each in one of its own where that one dies or hangs."""
+    """Rows of these engines, of all without a name: in one process, and each in one of its own
+    where that one dies or hangs."""
     if names:
         with contextlib.suppress(MachineProblem):
-            return _rows(ask("engines.backends", *names, timeout=_TOGETHER))
-    return _rows(ask("engines.backends", *(("--apart", *names) if names else ())))
+            return _rows(ask("narrowdown.engines.backends", *names, timeout=_TOGETHER))
+    return _rows(ask("narrowdown.engines.backends", *(("--apart", *names) if names else ())))
 
 
 def _mark_of_machine() -> str:
-    """Of what holds for every engine: Python, our own code, what is installed, drivers and devices, the environment."""
-    given = environment.for_checker(os.environ, [name for name in os.environ if name.startswith("NARROWDOWN_")])
+    """Of what holds for every engine: Python, our own code, what is installed, drivers and devices,
+    the environment."""
+    given = environment.for_checker(
+        os.environ, [name for name in os.environ if name.startswith("NARROWDOWN_")]
+    )
     told: list[object] = [
         sys.version, sys.executable, platform.uname(), list_cores(),
         sorted((name, value) for name, value in given.items() if name not in _FLEETING),
@@ -96,11 +108,14 @@ def _mark_of_machine() -> str:
 def _mark(declared: Declaration, here: str) -> str:
     room = declared.module.partition(".")[0]
     package = [*_package(declared.package), *(_package(room) if room != engines.__name__ else ())]
-    return hashlib.sha256(f"{here}\n{declared.name}\n{package}".encode(errors="backslashreplace")).hexdigest()
+    return hashlib.sha256(
+        f"{here}\n{declared.name}\n{package}".encode(errors="backslashreplace")
+    ).hexdigest()
 
 
 def _package(name: str) -> Iterator[object]:
-    """Of a package's folder, all that lies in it and in the folders in it; nothing of one that is not there."""
+    """Of a package's folder, all that lies in it and in the folders in it; nothing of one that is
+    not there."""
     with contextlib.suppress(ImportError, ValueError, AttributeError):
         spec = find_spec(name) if name else None
         for place in (spec.submodule_search_locations or [spec.origin or ""]) if spec else ():

@@ -1,4 +1,5 @@
-"""What stands at the other end: a terminal that can show screens, one that prints lines alone, or none at all."""
+"""What stands at the other end: a terminal that can show screens, one that prints lines alone, or
+none at all."""
 
 import os
 import re
@@ -8,7 +9,7 @@ import textwrap
 from collections.abc import Iterable, Mapping
 from typing import TextIO
 
-from wizard.words import BEFORE_UNIT, visible
+from narrowdown.wizard.words import BEFORE_UNIT, visible
 
 _QUOTED = re.compile(r"(?<!\w)'[^']+'(?!\w)")
 _LABEL = re.compile(r" *\S[^:]{0,30}? {2,}(?=\S)")  # ``  report   ``, ``    * 1  ``
@@ -22,8 +23,9 @@ def say(sentence: str) -> None:
 
 
 def show(lines: Iterable[str], out: TextIO | None = None) -> None:
-    """Write lines for people, each ended. A terminal would break a long one inside a word, so it is broken at spaces there; a
-    file or a pipe gets it whole, for ``grep``. What is to be pasted is printed as it is: our breaks would be copied with it."""
+    """Write lines for people, each ended. A terminal would break a long one inside a word, so it is
+    broken at spaces there; a file or a pipe gets it whole, for ``grep``. What is to be pasted is
+    printed as it is: our breaks would be copied with it."""
     out = out or sys.stdout
     width = shutil.get_terminal_size((80, 24)).columns if out.isatty() else 0
     for line in lines:
@@ -31,9 +33,10 @@ def show(lines: Iterable[str], out: TextIO | None = None) -> None:
 
 
 def fold(line: str, width: int) -> list[str]:
-    """The line in rows of at most so many columns, those after the first two columns further in, or below the text where a label
-    comes before it. A number and its unit stay together; what is quoted, and a longer word, such as a path or a node's
-    name, stays whole: it may be copied. A width of 0 breaks nothing."""
+    """The line in rows of at most so many columns, those after the first two columns further in, or
+    below the text where a label comes before it. A number and its unit stay together; what is
+    quoted, and a longer word, such as a path or a node's name, stays whole: it may be copied. A
+    width of 0 breaks nothing."""
     if not width or len(line) <= width:
         return [line]
     label = _LABEL.match(line)
@@ -56,9 +59,12 @@ def at_terminal() -> bool:
 
 
 def in_ci(environment: Mapping[str, str] | None = None) -> bool:
-    """Whether a CI job runs this, as GitHub, GitLab, Buildkite and others say by ``CI=true``. Some of them give a terminal at
-    which nobody sits."""
-    return (os.environ if environment is None else environment).get("CI", "").lower() in ("true", "1")
+    """Whether a CI job runs this, as GitHub, GitLab, Buildkite and others say by ``CI=true``. Some
+    of them give a terminal at which nobody sits."""
+    return (os.environ if environment is None else environment).get("CI", "").lower() in (
+        "true",
+        "1",
+    )
 
 
 def person_present() -> bool:
@@ -72,7 +78,8 @@ def draws_screens(environment: Mapping[str, str] | None = None) -> bool:
 
 
 def why_text(environment: Mapping[str, str] | None = None) -> str:
-    """Why there is text where a person at a terminal would expect screens, in one sentence; "" where it draws."""
+    """Why there is text where a person at a terminal would expect screens, in one sentence; ""
+    where it draws."""
     environment = os.environ if environment is None else environment
     if in_ci(environment):
         return f"CI is '{environment['CI']}', so this is plain text; unset CI for the screens."

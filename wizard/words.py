@@ -8,14 +8,19 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from engines.compare.say import NEAR, say_amount
-from engines.probe import HUGE, SILENT_DB
-from engines.search.cost import Cost
+from narrowdown.engines.compare.say import NEAR, say_amount
+from narrowdown.engines.probe import HUGE, SILENT_DB
+from narrowdown.engines.search.cost import Cost
 
-# Characters of one word: a command's list of layers may be thousands long, a name of a megabyte is an attack.
+# Characters of one word: a command's list of layers may be thousands long, a name of a megabyte is
+# an attack.
 LONGEST = 8_000
 MOST_OPERATORS = 12  # operators in a row that are told one by one
-NAME, WORD, TEXT = 200, 500, 4_000  # characters of a name, of any other word, of a text in a report: of more both ends
+NAME, WORD, TEXT = (
+    200,
+    500,
+    4_000,
+)  # characters of a name, of any other word, of a text in a report: of more both ends
 # The space between a number and its unit, at which no line is broken.
 BEFORE_UNIT = re.compile(r"(?<=\d) (?=(?:%|dB|ms|s|min|h|[KMGT]iB)(?!\w))")
 # Control, format (direction marks), surrogate, line and paragraph separator.
@@ -23,8 +28,8 @@ ACTING = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 
 
 def number(value: float | None) -> str:
-    """An error, a tolerance or a value: three significant digits, without an exponent where people read it (``76,800``); ``?``
-    where not measured."""
+    """An error, a tolerance or a value: three significant digits, without an exponent where people
+    read it (``76,800``); ``?`` where not measured."""
     if value is None:
         return "?"
     if abs(value) >= HUGE:
@@ -41,8 +46,8 @@ def number(value: float | None) -> str:
 
 
 def show_error(value: float | None, metric: str) -> str:
-    """An error or a tolerance as it stands in tables and pictures: ``2.37 %`` where it is a share, ``1.2 times what is allowed``
-    elementwise, else as ``number`` gives it."""
+    """An error or a tolerance as it stands in tables and pictures: ``2.37 %`` where it is a share,
+    ``1.2 times what is allowed`` elementwise, else as ``number`` gives it."""
     if value is None or value >= HUGE:
         return number(value)
     if metric == "elementwise":
@@ -51,8 +56,8 @@ def show_error(value: float | None, metric: str) -> str:
 
 
 def margin(value: float | None) -> str:
-    """How far below the tolerance an error is: ``2.5 times below the tolerance``; ``just below the tolerance`` where it is less
-    than a tenth below."""
+    """How far below the tolerance an error is: ``2.5 times below the tolerance``; ``just below the
+    tolerance`` where it is less than a tenth below."""
     if value is None:
         return "?"
     if value < 1:
@@ -63,7 +68,8 @@ def margin(value: float | None) -> str:
 
 
 def decibels(value: float | None) -> str:
-    """An SQNR: ``27.1 dB``; ``exact`` where nothing is lost, empty where there is nothing to measure."""
+    """An SQNR: ``27.1 dB``; ``exact`` where nothing is lost, empty where there is nothing to
+    measure."""
     if value is None:
         return ""
     return "exact" if value >= SILENT_DB else f"{round(value, 1) + 0.0:.1f} dB"
@@ -104,7 +110,8 @@ def say_word(field: str, value: object) -> object:
 
 
 def say_operators(ops: Sequence[str], between: str = " + ") -> str:
-    """Operators in their order: a row of the same as ``41 Sin``, of many the first ones and how many more."""
+    """Operators in their order: a row of the same as ``41 Sin``, of many the first ones and how
+    many more."""
     runs = [(op, len(list(same))) for op, same in itertools.groupby(ops)]
     told = between.join(op if many == 1 else f"{many} {op}" for op, many in runs[:MOST_OPERATORS])
     left = sum(many for _, many in runs[MOST_OPERATORS:])
@@ -112,7 +119,8 @@ def say_operators(ops: Sequence[str], between: str = " + ") -> str:
 
 
 def name_precision(label: str, precision: object) -> str:
-    """A label of a step's, with the precision that the outcome was measured in: ``error that FP16 alone explains``."""
+    """A label of a step's, with the precision that the outcome was measured in: ``error that FP16
+    alone explains``."""
     return label.replace("{precision}", str(precision).upper() if precision else "the precision")
 
 
@@ -120,10 +128,15 @@ ELSEWHERE = "a runner on "  # and the name of a machine: who works on a session,
 
 
 def window(holder: str) -> str:
-    """Who else controls a session, as people know it: a window, with the command in it where its name tells one, or a machine."""
+    """Who else controls a session, as people know it: a window, with the command in it where its
+    name tells one, or a machine."""
     if holder.startswith(ELSEWHERE):
         return f"another machine ({holder.removeprefix(ELSEWHERE)})"
-    return "another window" if not holder or holder.startswith("process ") else f"another window ({holder})"
+    return (
+        "another window"
+        if not holder or holder.startswith("process ")
+        else f"another window ({holder})"
+    )
 
 
 def duration(seconds: float) -> str:
@@ -142,7 +155,8 @@ def duration(seconds: float) -> str:
 
 
 def say_span(least: float, most: float) -> str:
-    """``2 to 40 s``, ``20 s to 4 min``, ``up to 3 s``, ``about 25 s``: as exact as such a range is."""
+    """``2 to 40 s``, ``20 s to 4 min``, ``up to 3 s``, ``about 25 s``: as exact as such a range
+    is."""
     low, high = _rough(least), _rough(most)
     if not high[0]:
         return "under 1 s"
@@ -150,7 +164,11 @@ def say_span(least: float, most: float) -> str:
         return f"about {high[0]} {high[1]}"
     if least < 1:
         return f"up to {high[0]} {high[1]}"
-    return f"{low[0]} to {high[0]} {high[1]}" if low[1] == high[1] else f"{low[0]} {low[1]} to {high[0]} {high[1]}"
+    return (
+        f"{low[0]} to {high[0]} {high[1]}"
+        if low[1] == high[1]
+        else f"{low[0]} {low[1]} to {high[0]} {high[1]}"
+    )
 
 
 def _rough(seconds: float) -> tuple[int, str]:
@@ -164,7 +182,11 @@ def size(bytes_: float) -> str:
     """``12 KiB``, ``1.1 GiB``."""
     for unit in ("bytes", "KiB", "MiB", "GiB"):
         if bytes_ < 1024 or unit == "GiB":
-            return f"{bytes_:.0f} {unit}" if unit == "bytes" or bytes_ >= 10 else f"{bytes_:.1f} {unit}"
+            return (
+                f"{bytes_:.0f} {unit}"
+                if unit == "bytes" or bytes_ >= 10
+                else f"{bytes_:.1f} {unit}"
+            )
         bytes_ /= 1024
     return ""
 
@@ -175,13 +197,15 @@ SHORT = 0.05  # seconds that are said as less than 0.1
 
 
 def price(cost: Cost) -> str:
-    """What a step is expected to take, before it runs: one number for the seconds where they are known well enough for that, else
-    that they are not, and what is."""
+    """What a step is expected to take, before it runs: one number for the seconds where they are
+    known well enough for that, else that they are not, and what is."""
     if not cost.probes:
         return "nothing has to run: every answer is known from before"
     if cost.probes < 0:
         return "not known yet; this step finds out"
-    disk = f"at most {size(cost.disk)} more on disk" if cost.disk >= 0 else "disk space not known yet"
+    disk = (
+        f"at most {size(cost.disk)} more on disk" if cost.disk >= 0 else "disk space not known yet"
+    )
     if cost.open:
         return f"{_say_unknown(cost)}, {disk}"
     asked = f"about {count(cost.probes, 'probe')}"
@@ -200,7 +224,8 @@ def fold_price(cost: Cost, lead: str, width: int = 80) -> list[str]:
 
 
 def _say_unknown(cost: Cost) -> str:
-    """``not known yet, 20 s to 4 min, about 70 probes of about 0.3 s``: what is known where the seconds are not."""
+    """``not known yet, 20 s to 4 min, about 70 probes of about 0.3 s``: what is known where the
+    seconds are not."""
     if cost.seconds < 0 < cost.unit:
         return f"not known yet, about {count(cost.builds, 'build')}; the first took {duration(cost.unit)}"
     probes = f"about {count(cost.probes, 'probe')}"
@@ -221,7 +246,8 @@ def _say_ends(least: float, most: float) -> str:
 
 
 def say_time_left(seconds: float, least: float = -1.0, most: float = -1.0) -> str:
-    """How much longer a step will take, as far as that is known: as one number, or between which ends."""
+    """How much longer a step will take, as far as that is known: as one number, or between which
+    ends."""
     if seconds < 0 <= most:
         return f"{_say_ends(least, most)} left"
     if seconds < 0:
@@ -229,10 +255,13 @@ def say_time_left(seconds: float, least: float = -1.0, most: float = -1.0) -> st
     return f"~{duration(seconds)} left" if seconds >= 1 else "under 1 s left"
 
 
-def say_over_plan(done: int, planned: int, most: int, best: int = -1, nodes: int = -1, *left: float) -> str:
-    """That a step has asked more than it was planned to, and what it has so far: there is no time left to count down then, unless
-    its phase tells its end (``left``: as ``say_time_left`` has it). ``most``: how many it was planned to ask at the most, where
-    that depends on what it finds. Empty while it keeps within its plan."""
+def say_over_plan(
+    done: int, planned: int, most: int, best: int = -1, nodes: int = -1, *left: float
+) -> str:
+    """That a step has asked more than it was planned to, and what it has so far: there is no time
+    left to count down then, unless its phase tells its end (``left``: as ``say_time_left`` has it).
+    ``most``: how many it was planned to ask at the most, where that depends on what it finds. Empty
+    while it keeps within its plan."""
     if not 0 < max(planned, most) < done:
         return ""
     said = f"at most {most:,} planned" if most > planned else f"planned {planned:,}"
@@ -243,7 +272,11 @@ def say_over_plan(done: int, planned: int, most: int, best: int = -1, nodes: int
 
 def switch(kind: str) -> str:
     """What is done to the things that a workaround of this kind names."""
-    said = {"rewrite": "write otherwise:", "barrier": "make outputs, too:", "control-flow": "fix how it runs:"}
+    said = {
+        "rewrite": "write otherwise:",
+        "barrier": "make outputs, too:",
+        "control-flow": "fix how it runs:",
+    }
     said |= {"wrap-reshape": "wrap in two Reshapes:", "wrap-max": "wrap in a Max:"}
     if kind in said:
         return said[kind]
@@ -256,7 +289,8 @@ def count(n: int, thing: str, things: str = "") -> str:
 
 
 def elide(text: str, width: int) -> str:
-    """The text in at most ``width`` columns, its middle left out: both ends of a node's name say where it is."""
+    """The text in at most ``width`` columns, its middle left out: both ends of a node's name say
+    where it is."""
     if len(text) <= width:
         return text
     keep = max(width - 1, 2)
@@ -268,7 +302,13 @@ def listing(names: "tuple[str, ...] | list[str]", most: int = 6) -> str:
     shown = [name or "(no name)" for name in names[:most]]
     if len(names) > most:
         return f"{', '.join(shown)} and {len(names) - most} more"
-    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}" if shown else "none"
+    return (
+        shown[0]
+        if len(shown) == 1
+        else f"{', '.join(shown[:-1])} and {shown[-1]}"
+        if shown
+        else "none"
+    )
 
 
 def show_name(name: str, width: int = NAME) -> str:
@@ -278,26 +318,36 @@ def show_name(name: str, width: int = NAME) -> str:
 
 def bounded(text: str, longest: int = LONGEST) -> str:
     """Of each word longer than ``longest``, such as a name of a megabyte, both ends."""
-    return "".join(elide(word, longest) for word in re.split(r"(\s)", text)) if len(text) > longest else text
+    return (
+        "".join(elide(word, longest) for word in re.split(r"(\s)", text))
+        if len(text) > longest
+        else text
+    )
 
 
 def write_json(value: object) -> str:
-    """Plain data as JSON in several lines, for whoever prints it: what a terminal would obey is written as an escape, which means
-    the same."""
+    """Plain data as JSON in several lines, for whoever prints it: what a terminal would obey is
+    written as an escape, which means the same."""
     return literal_json(msgspec.json.format(msgspec.json.encode(value)).decode()) + "\n"
 
 
 def literal_json(text: str) -> str:
-    """JSON whose acting characters are escapes; its line ends stay. The encoder leaves all from 0x7f on as they are."""
+    """JSON whose acting characters are escapes; its line ends stay. The encoder leaves all from
+    0x7f on as they are."""
     if text.isascii() and "\x7f" not in text:
         return text
-    return "".join(c if c == "\n" or unicodedata.category(c) not in ACTING else json.dumps(c)[1:-1] for c in text)
+    return "".join(
+        c if c == "\n" or unicodedata.category(c) not in ACTING else json.dumps(c)[1:-1]
+        for c in text
+    )
 
 
 def visible(text: str, keep: str = "", longest: int = LONGEST) -> str:
-    """Foreign text that a terminal shows and does not obey: acting characters become escapes, those in ``keep`` stay. Of a giant
-    word both ends stay."""
+    """Foreign text that a terminal shows and does not obey: acting characters become escapes, those
+    in ``keep`` stay. Of a giant word both ends stay."""
     text = bounded(text, longest)
     if text.isprintable():
         return text
-    return "".join(c if c in keep or unicodedata.category(c) not in ACTING else ascii(c)[1:-1] for c in text)
+    return "".join(
+        c if c in keep or unicodedata.category(c) not in ACTING else ascii(c)[1:-1] for c in text
+    )

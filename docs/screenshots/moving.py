@@ -1,8 +1,9 @@
-"""The moving picture of the README: a real session of the demo ``magika`` in one SVG, played by CSS alone.
-python docs/screenshots/moving.py [SESSION]
+"""The moving picture of the README: a real session of the demo ``magika`` in one SVG, played by CSS
+alone. python docs/screenshots/moving.py [SESSION]
 
-The demo is walked with a real runner and real engines, or a finished session's folder is named; its journal is then shown to the
-screens bit by bit. How long a frame stays is chosen for reading. Rows that frames share are stored once.
+The demo is walked with a real runner and real engines, or a finished session's folder is named; its
+journal is then shown to the screens bit by bit. How long a frame stays is chosen for reading. Rows
+that frames share are stored once.
 """
 
 import asyncio
@@ -21,9 +22,15 @@ SIZE = (100, 30)
 PLACE = Path(tempfile.gettempdir()) / "demo"
 WIDE, TALL, TOP = 8.4, 17.0, 26.0  # of a cell, and of the title bar
 MOST = 4  # frames of one step at work
-SHORT, LONG, END = 0.4, 1.5, 6.0  # seconds that a frame at work, a question and the last screen stay
+SHORT, LONG, END = (
+    0.4,
+    1.5,
+    6.0,
+)  # seconds that a frame at work, a question and the last screen stay
 
-Row = tuple[tuple[str, str, str, bool], ...]  # text, its colour, the colour behind it, whether it is bold
+Row = tuple[
+    tuple[str, str, str, bool], ...
+]  # text, its colour, the colour behind it, whether it is bold
 
 
 class Frame(NamedTuple):
@@ -62,7 +69,9 @@ def drawn_row(row: Row, classes: dict[tuple[str, bool], str]) -> str:
     for text, ink, paper, bold in row:
         wide = cell_len(text)
         if paper and paper != "#14171c":
-            parts.append(f'<path fill="{paper}" d="M{x * WIDE:.1f} 0h{wide * WIDE:.1f}v{TALL:g}h-{wide * WIDE:.1f}z"/>')
+            parts.append(
+                f'<path fill="{paper}" d="M{x * WIDE:.1f} 0h{wide * WIDE:.1f}v{TALL:g}h-{wide * WIDE:.1f}z"/>'
+            )
         bare = text.strip()
         if bare:
             at = x + cell_len(text[: len(text) - len(text.lstrip())])
@@ -83,19 +92,26 @@ def moving(frames: Sequence[Frame]) -> str:
         used = []
         for y, row in enumerate(frame.rows):
             if any(text.strip() or (paper and paper != "#14171c") for text, _, paper, _ in row):
-                used.append(f'<use href="#{ids.setdefault(row, f"r{len(ids)}")}" y="{TOP + y * TALL:g}"/>')
+                used.append(
+                    f'<use href="#{ids.setdefault(row, f"r{len(ids)}")}" y="{TOP + y * TALL:g}"/>'
+                )
         shown.append(f'<g class="f" style="animation-name:f{n}">{"".join(used)}</g>')
     whole = sum(frame.seconds for frame in frames)
     at, steps = 0.0, []
     for n, frame in enumerate(frames):
         first, last = 100 * at / whole, 100 * (at + frame.seconds) / whole
         before = "0%{visibility:hidden}" if n else ""
-        after = f"{last:.2f}%,100%{{visibility:hidden}}" if n < len(frames) - 1 else "100%{visibility:visible}"
+        after = (
+            f"{last:.2f}%,100%{{visibility:hidden}}"
+            if n < len(frames) - 1
+            else "100%{visibility:visible}"
+        )
         steps.append(f"@keyframes f{n}{{{before}{first:.2f}%{{visibility:visible}}{after}}}")
         at += frame.seconds
     rows = "".join(f'<g id="{name}">{drawn_row(row, classes)}</g>' for row, name in ids.items())
     colours = "".join(
-        f".{name}{{fill:{ink}{';font-weight:bold' if bold else ''}}}" for (ink, bold), name in classes.items()
+        f".{name}{{fill:{ink}{';font-weight:bold' if bold else ''}}}"
+        for (ink, bold), name in classes.items()
     )
     width, height = SIZE[0] * WIDE + 16, SIZE[1] * TALL + TOP + 8
     return (
@@ -114,8 +130,8 @@ class Replayed:
     """A finished session as the screens met it while it ran: its journal up to ``at`` events."""
 
     def __init__(self, folder: Path) -> None:
-        from wizard.report.read import read
-        from wizard.session import journal
+        from narrowdown.wizard.report.read import read
+        from narrowdown.wizard.session import journal
 
         self.folder, self.flow = folder, read(folder).flow
         self.events = journal.read(folder / journal.NAME)
@@ -140,12 +156,26 @@ class Replayed:
         pass
 
     def moments(self, told: Callable[[str], str]) -> list[tuple[int, float, dict[str, Any]]]:
-        """(events so far, seconds that it is seen, what the runner would say): each step at work, each question, the end.
-        ``told``: what a step does."""
-        from wizard.session.events import ProbeFinished, QuestionAsked, SessionClosed, StepFinished, StepStarted
+        """(events so far, seconds that it is seen, what the runner would say): each step at work,
+        each question, the end. ``told``: what a step does."""
+        from narrowdown.wizard.session.events import (
+            ProbeFinished,
+            QuestionAsked,
+            SessionClosed,
+            StepFinished,
+            StepStarted,
+        )
 
         found: list[tuple[int, float, dict[str, Any]]] = []
-        nodes = next((n for e in self.events for n in [getattr(getattr(e, "measurement", None), "nodes", 0)] if n), -1)
+        nodes = next(
+            (
+                n
+                for e in self.events
+                for n in [getattr(getattr(e, "measurement", None), "nodes", 0)]
+                if n
+            ),
+            -1,
+        )
         for i, event in enumerate(self.events):
             if isinstance(event, StepStarted):
                 rest = range(i + 1, len(self.events))
@@ -155,7 +185,13 @@ class Replayed:
                 for part in range(1, many + 1):
                     n = max(1, len(done) * part // many - 1)
                     left = sum(self.events[j].seconds for j in done[n:])
-                    work = {"phase": "running", "text": told(event.step), "done": n, "expected": len(done), "eta": left}
+                    work = {
+                        "phase": "running",
+                        "text": told(event.step),
+                        "done": n,
+                        "expected": len(done),
+                        "eta": left,
+                    }
                     work["nodes"] = nodes
                     found.append((done[n - 1] + 1, SHORT, work))
             elif isinstance(event, QuestionAsked):
@@ -169,10 +205,10 @@ async def frames_of(folder: Path) -> list[Frame]:
     """A frame for each moment of a finished session, on the clock of its journal."""
     import msgspec
 
-    from wizard.tui import client, keys
-    from wizard.tui.app import Narrowdown
-    from wizard.tui.glyphs import UNICODE
-    from wizard.tui.library import Sessions
+    from narrowdown.wizard.tui import client, keys
+    from narrowdown.wizard.tui.app import Narrowdown
+    from narrowdown.wizard.tui.glyphs import UNICODE
+    from narrowdown.wizard.tui.library import Sessions
 
     session = Replayed(folder)
 
@@ -181,7 +217,9 @@ async def frames_of(folder: Path) -> list[Frame]:
             return session
 
         def problem(self, folder: Path) -> Any:
-            return msgspec.structs.replace(super().problem(folder), model="model.onnx", inputs=("inputs.npz",))
+            return msgspec.structs.replace(
+                super().problem(folder), model="model.onnx", inputs=("inputs.npz",)
+            )
 
         def finish(self, folder: Path) -> None:
             """Report and bundle are there already."""
@@ -207,7 +245,11 @@ async def frames_of(folder: Path) -> list[Frame]:
             wanted = session.events[at - 1].seq
             for _ in range(400):
                 await pilot.pause(0.05)
-                if app.scene and app.scene.state.seq == wanted and app.scene.work.phase == work["phase"]:
+                if (
+                    app.scene
+                    and app.scene.state.seq == wanted
+                    and app.scene.work.phase == work["phase"]
+                ):
                     break
             else:
                 raise SystemExit(f"The screens did not come to event {wanted}.")
@@ -232,8 +274,11 @@ def main() -> None:
         if len(sys.argv) > 1:
             folder = Path(sys.argv[1])
         else:
-            home = {"NARROWDOWN_HOME": str(PLACE / "sessions"), "XDG_STATE_HOME": str(PLACE / "state")}
-            start = "import sys; from wizard.cli import main; sys.exit(main())"
+            home = {
+                "NARROWDOWN_HOME": str(PLACE / "sessions"),
+                "XDG_STATE_HOME": str(PLACE / "state"),
+            }
+            start = "import sys; from narrowdown.wizard.cli import main; sys.exit(main())"
             words = [sys.executable, "-P", "-c", start, "demo", "magika", "--display", "none"]
             subprocess.run(words, env={**os.environ, **home}, check=True)
             (folder,) = (journal.parent for journal in (PLACE / "sessions").glob("*/journal.jsonl"))
@@ -243,7 +288,9 @@ def main() -> None:
     finally:
         shutil.rmtree(PLACE, ignore_errors=True)
     target.write_text(moving(frames), encoding="utf-8")
-    print(f"{target}: {len(frames)} frames, {sum(f.seconds for f in frames):.0f} s, {target.stat().st_size >> 10} KiB")
+    print(
+        f"{target}: {len(frames)} frames, {sum(f.seconds for f in frames):.0f} s, {target.stat().st_size >> 10} KiB"
+    )
 
 
 if __name__ == "__main__":

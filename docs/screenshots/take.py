@@ -1,7 +1,8 @@
 """Screenshots of each face and some cards, as SVG, from a real session of the demo ``shapes``:
 python docs/screenshots/take.py [FOLDER]
 
-The program runs as it always does, with a real runner and real engines; only the terminal is Textual's own headless one.
+The program runs as it always does, with a real runner and real engines; only the terminal is
+Textual's own headless one.
 """
 
 import asyncio
@@ -15,7 +16,10 @@ from pathlib import Path
 
 SIZE = (104, 32)
 FACES = ("sessions", "setup", "offer", "running", "ask", "finish")
-CARDS = {"ask": {"t": "terms", "m": "map", "r": "rewind"}, "finish": {"v": "pictures"}}  # face -> key -> picture
+CARDS = {
+    "ask": {"t": "terms", "m": "map", "r": "rewind"},
+    "finish": {"v": "pictures"},
+}  # face -> key -> picture
 PLACE = Path(tempfile.gettempdir()) / "demo"  # what the pictures show as the folder of the model
 
 
@@ -23,17 +27,19 @@ def slim(svg: str) -> str:
     """Without fonts from the network: any monospaced font will do."""
     svg = re.sub(r"@font-face\s*\{.*?\}\s*", "", svg, flags=re.DOTALL)
     svg = svg.replace("Fira Code", "monospace")
-    svg = re.sub(r"terminal-\d+-", "", svg)  # each picture is a document of its own, so its names need no prefix
+    svg = re.sub(
+        r"terminal-\d+-", "", svg
+    )  # each picture is a document of its own, so its names need no prefix
     return re.sub(r"\n\s+", "\n", svg)
 
 
 async def take(folder: Path) -> None:
     """Walk the demo by Enter and keep one picture of each face."""
-    from wizard import demo
-    from wizard.tui import keys
-    from wizard.tui.app import Narrowdown
-    from wizard.tui.glyphs import UNICODE
-    from wizard.tui.library import Sessions
+    from narrowdown.wizard import demo
+    from narrowdown.wizard.tui import keys
+    from narrowdown.wizard.tui.app import Narrowdown
+    from narrowdown.wizard.tui.glyphs import UNICODE
+    from narrowdown.wizard.tui.library import Sessions
 
     library = Sessions()
     found = demo.problem("shapes", PLACE)
@@ -42,7 +48,10 @@ async def take(folder: Path) -> None:
     import msgspec
 
     problem = msgspec.structs.replace(
-        found, model=names[found.model], inputs=tuple(names[name] for name in found.inputs), digests=digests
+        found,
+        model=names[found.model],
+        inputs=tuple(names[name] for name in found.inputs),
+        digests=digests,
     )
     session = library.create(problem)
     app = Narrowdown(library, folder=session, glyph_set=UNICODE, keymap=keys.Keymap())
@@ -61,7 +70,9 @@ async def take(folder: Path) -> None:
             if name not in kept:
                 kept.add(name)
                 await pilot.pause(settle)
-                (folder / f"{name}.svg").write_text(slim(app.export_screenshot(title="narrowdown")), encoding="utf-8")
+                (folder / f"{name}.svg").write_text(
+                    slim(app.export_screenshot(title="narrowdown")), encoding="utf-8"
+                )
 
         async def cards(face: str) -> None:
             for key, name in CARDS[face].items():
@@ -89,7 +100,9 @@ async def take(folder: Path) -> None:
             if before[0] == "ended":
                 break
             await pilot.press("enter")
-            if before[0] == "offer":  # the first step that tries parts of the model, once one of them fails
+            if (
+                before[0] == "offer"
+            ):  # the first step that tries parts of the model, once one of them fails
 
                 def hunting() -> bool:
                     return face() == "running" and bool(app.scene and app.scene.hunt.strip.suspects)

@@ -4,19 +4,22 @@ import importlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from engines import installed, options
-from engines.declaration import Declaration
-from engines.spec import EngineSpec
+from narrowdown.engines import installed, options
+from narrowdown.engines.declaration import Declaration
+from narrowdown.engines.spec import EngineSpec
 
 if TYPE_CHECKING:
-    from engines.backends.base import Engine
+    from narrowdown.engines.backends.base import Engine
 
 
 def make(spec: str | EngineSpec) -> "Engine":
-    """The engine of a spec. Raises ``EngineMissing`` where it is not installed, cannot be loaded or has no device, ``ValueError``
-    for a wrong spec, ``NotAgreed`` for what of the spec was not agreed to or has changed; all with a sentence."""
-    from engines.backends.base import EngineMissing
-    from engines.data import held  # here, as whoever checks a spec imports this package for a declaration alone
+    """The engine of a spec. Raises ``EngineMissing`` where it is not installed, cannot be loaded or
+    has no device, ``ValueError`` for a wrong spec, ``NotAgreed`` for what of the spec was not
+    agreed to or has changed; all with a sentence."""
+    from narrowdown.engines.backends.base import EngineMissing
+    from narrowdown.engines.data import (
+        held,  # here, as whoever checks a spec imports this package for a declaration alone
+    )
 
     checked = options.check(spec)
     declared = options.declared_as(checked.name)
@@ -49,7 +52,9 @@ def say_absent(declared: Declaration) -> str:
     """What to say where an engine cannot be had."""
     if declared.refusal:
         return f"{declared.refusal}."
-    lacks = f"{declared.name} is not installed; install it with: {installed.command(declared.install)}"
+    lacks = (
+        f"{declared.name} is not installed; install it with: {installed.command(declared.install)}"
+    )
     return f"{lacks}. {declared.needs}" if declared.needs else lacks
 
 

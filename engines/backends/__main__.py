@@ -1,12 +1,12 @@
-"""The survey as one line of JSON: ``python -P -m engines.backends`` asks every engine, with names those, here and now, behind
-``--apart`` in processes of their own."""
+"""The survey as one line of JSON: ``python -P -m narrowdown.engines.backends`` asks every engine,
+with names those, here and now, behind ``--apart`` in processes of their own."""
 
 import json
 import os
 import sys
 
-from engines import discovery
-from engines.backends.survey import describe_engine, survey_engines
+from narrowdown.engines import discovery
+from narrowdown.engines.backends.survey import describe_engine, survey_engines
 
 
 def main(names: list[str]) -> int:
@@ -18,7 +18,9 @@ def main(names: list[str]) -> int:
         return 2
     answer = os.dup(1)
     os.dup2(2, 1)
-    rows = [describe_engine(name) for name in names] if names and not apart else survey_engines(names)
+    rows = (
+        [describe_engine(name) for name in names] if names and not apart else survey_engines(names)
+    )
     with os.fdopen(answer, "w") as out:
         out.write(json.dumps(rows) + "\n")
     return 0

@@ -1,7 +1,9 @@
-"""The contract that every engine fulfils. Build and run are separate; what an engine cannot do is a capability with a reason.
+"""The contract that every engine fulfils. Build and run are separate; what an engine cannot do is a
+capability with a reason.
 
-An engine lives in a worker process only. It is given a *cut* model (plain ONNX, weights external, original types) and the set
-of nodes to keep in higher precision, and does to it what its options say.
+An engine lives in a worker process only. It is given a *cut* model (plain ONNX, weights external,
+original types) and the set of nodes to keep in higher precision, and does to it what its options
+say.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -11,8 +13,8 @@ import msgspec
 import numpy as np
 import onnx
 
-from engines.declaration import Option
-from engines.views import Capability, Recorded
+from narrowdown.engines.declaration import Option
+from narrowdown.engines.views import Capability, Recorded
 
 __all__ = [
     "BuildRequest", "Built", "Capability", "Engine", "EngineFault", "EngineInfo", "EngineMissing", "Option", "Recorded",
@@ -23,14 +25,17 @@ __all__ = [
 class EngineInfo(msgspec.Struct, frozen=True):
     """What an engine is, here and with these options.
 
-    ``precision`` is what it computes in (decides the default tolerance); ``storage`` the dtype that inner float tensors have in
-    it (``float32``, ``float16``, ``bfloat16``: cut tensors are fed rounded to it). ``fingerprint`` changes whenever results may:
-    engine, version, options, device, driver, CPU features, threads. ``capabilities``: build, run, mark, keep (precision per
-    node), optimizers (can be switched), tactics, rebuild (a new build may differ), threads. ``notes``: sentences on what the
-    engine really does here where its name or its options promise something else. ``typed``: the spec with which it computes a
-    file in the types that the file states, so that a workaround can be written into one; "": it retypes as it likes.
-    ``rebuilt``: of one that was built elsewhere and runs as it is, the spec that builds the like, as far as it tells; "": it
-    builds. ``kept_whole``: the spec of the engine whose bits it gives where every node is kept; "": nobody's.
+    ``precision`` is what it computes in (decides the default tolerance); ``storage`` the dtype that
+    inner float tensors have in it (``float32``, ``float16``, ``bfloat16``: cut tensors are fed
+    rounded to it). ``fingerprint`` changes whenever results may: engine, version, options, device,
+    driver, CPU features, threads. ``capabilities``: build, run, mark, keep (precision per node),
+    optimizers (can be switched), tactics, rebuild (a new build may differ), threads. ``notes``:
+    sentences on what the engine really does here where its name or its options promise something
+    else. ``typed``: the spec with which it computes a file in the types that the file states, so
+    that a workaround can be written into one; "": it retypes as it likes. ``rebuilt``: of one that
+    was built elsewhere and runs as it is, the spec that builds the like, as far as it tells; "": it
+    builds. ``kept_whole``: the spec of the engine whose bits it gives where every node is kept; "":
+    nobody's.
     """
 
     name: str
@@ -55,18 +60,20 @@ class EngineInfo(msgspec.Struct, frozen=True):
 
 
 def list_capabilities(**lacks: str) -> dict[str, Capability]:
-    """Build, run and mark, and each that is named here: present where the reason why it is not is empty. ``_`` is a hyphen."""
+    """Build, run and mark, and each that is named here: present where the reason why it is not is
+    empty. ``_`` is a hyphen."""
     plain = dict.fromkeys(("build", "run", "mark"), Capability(True))
     return plain | {what.replace("_", "-"): Capability(not why, why) for what, why in lacks.items()}
 
 
 class EngineFault(Exception):
-    """An engine said no. ``status`` becomes the measurement's; the message is one sentence with the engine's own last line.
-    ``model``: what it was given, where that is not the request's own."""
+    """An engine said no. ``status`` becomes the measurement's; the message is one sentence with the
+    engine's own last line. ``model``: what it was given, where that is not the request's own."""
 
     def __init__(self, status: str, message: str) -> None:
         super().__init__(message)
-        # build-failed | invalid-model | unsupported | out-of-memory | refused | error | crash, of a program with its ``signal``
+        # build-failed | invalid-model | unsupported | out-of-memory | refused | error | crash, of a
+        # program with its ``signal``
         self.status = status
         self.signal = 0
         self.model: onnx.ModelProto | None = None
@@ -74,10 +81,13 @@ class EngineFault(Exception):
 
 
 def check_names(
-    feeds: Mapping[str, np.ndarray], inputs: Iterable[str], outputs: Sequence[str], known: Iterable[str]
+    feeds: Mapping[str, np.ndarray],
+    inputs: Iterable[str],
+    outputs: Sequence[str],
+    known: Iterable[str],
 ) -> list[str]:
-    """The outputs to give: those that are asked for, or all that are ``known``. Raises ``EngineFault`` for an input that is not
-    fed, and for an output that is not known."""
+    """The outputs to give: those that are asked for, or all that are ``known``. Raises
+    ``EngineFault`` for an input that is not fed, and for an output that is not known."""
     if missing := [name for name in inputs if name not in feeds]:
         raise EngineFault("refused", f"The input '{missing[0]}' was not fed.")
     every = list(known)
@@ -87,22 +97,27 @@ def check_names(
 
 
 class EngineMissing(Exception):
-    """The engine cannot be imported or has no device; the message says how to get it (exit code 4)."""
+    """The engine cannot be imported or has no device; the message says how to get it (exit code
+    4)."""
 
 
 class BuildRequest(msgspec.Struct, frozen=True):
-    """What to build. ``model`` refers to external weights in ``weights_dir`` (a folder that holds the files its tensors name).
+    """What to build. ``model`` refers to external weights in ``weights_dir`` (a folder that holds
+    the files its tensors name).
 
-    ``keep``: indices into ``model.graph.node`` to keep in FP32. ``marks``: names of tensors to make readable beside the graph
-    outputs (already graph outputs of ``model`` for engines whose only way is that). ``feed_shapes``: shapes of the inputs that
-    will be run, the largest; ``least_shapes``: the smallest, on engines that span.
-    ``attempt`` above 0 is a repetition: nothing that an earlier build learned may decide it.
+    ``keep``: indices into ``model.graph.node`` to keep in FP32. ``marks``: names of tensors to make
+    readable beside the graph outputs (already graph outputs of ``model`` for engines whose only way
+    is that). ``feed_shapes``: shapes of the inputs that will be run, the largest; ``least_shapes``:
+    the smallest, on engines that span. ``attempt`` above 0 is a repetition: nothing that an earlier
+    build learned may decide it.
 
-    ``part``: a piece of the user's model, or an edited copy of it, which may lack what its options are about.
+    ``part``: a piece of the user's model, or an edited copy of it, which may lack what its options
+    are about.
 
-    Engines that choose kernels by timing: with ``record`` the build's ``facts`` hold its choices by layer; ``force`` makes the
-    choice of a layer, ``forbid`` names choices that it may not make. ``say`` is told how far a long build is. ``sample``: whose
-    values are wanted of an engine that has recorded them.
+    Engines that choose kernels by timing: with ``record`` the build's ``facts`` hold its choices by
+    layer; ``force`` makes the choice of a layer, ``forbid`` names choices that it may not make.
+    ``say`` is told how far a long build is. ``sample``: whose values are wanted of an engine that
+    has recorded them.
     """
 
     model: onnx.ModelProto
@@ -121,22 +136,27 @@ class BuildRequest(msgspec.Struct, frozen=True):
 
 
 class Built(Protocol):
-    """A runnable engine. ``run`` returns every graph output by name (and the marks that it can give out). Freed with ``close``.
+    """A runnable engine. ``run`` returns every graph output by name (and the marks that it can give
+    out). Freed with ``close``.
 
-    ``facts``: what is known of the build, as plain data; ``choices`` and ``refused`` where tactics were recorded or forced,
-    ``unobservable`` (tensor -> why) for marks that it cannot give out, ``kept`` (node -> what became of its precision).
+    ``facts``: what is known of the build, as plain data; ``choices`` and ``refused`` where tactics
+    were recorded or forced, ``unobservable`` (tensor -> why) for marks that it cannot give out,
+    ``kept`` (node -> what became of its precision).
     """
 
     model: onnx.ModelProto  # what really ran: casts in
     facts: Mapping[str, Any]
 
-    def run(self, feeds: Mapping[str, np.ndarray], outputs: Sequence[str] = ()) -> dict[str, np.ndarray]: ...
+    def run(
+        self, feeds: Mapping[str, np.ndarray], outputs: Sequence[str] = ()
+    ) -> dict[str, np.ndarray]: ...
 
     def close(self) -> None: ...
 
 
 class Engine(Protocol):
-    """One engine with its options. Made by ``engines.backends.make(spec)``; raises EngineMissing there."""
+    """One engine with its options. Made by ``engines.backends.make(spec)``; raises EngineMissing
+    there."""
 
     info: EngineInfo
 

@@ -1,4 +1,5 @@
-"""Built engines kept warm: asking one more sample of the same build costs a run, not a build. Bounded; closed when let go."""
+"""Built engines kept warm: asking one more sample of the same build costs a run, not a build.
+Bounded; closed when let go."""
 
 import contextlib
 import weakref
@@ -8,14 +9,15 @@ from typing import Any, Generic, TypeVar
 
 from onnx import ModelProto
 
-from engines.backends.base import BuildRequest, Built, Engine, EngineFault
-from engines.graph import converted, external
-from engines.graph.model_problem import ModelProblem
-from engines.store import memory
+from narrowdown.engines.backends.base import BuildRequest, Built, Engine, EngineFault
+from narrowdown.engines.graph import converted, external
+from narrowdown.engines.graph.model_problem import ModelProblem
+from narrowdown.engines.store import memory
 
 T = TypeVar("T")
 
-# Bytes of one kind that stay where another engine is asked. Four kinds are kept: a quarter of the memory in all.
+# Bytes of one kind that stay where another engine is asked. Four kinds are kept: a quarter of the
+# memory in all.
 _HEAVY = memory.machine() // 16
 _served = [""]
 _everything: "weakref.WeakSet[Kept[Any]]" = weakref.WeakSet()
@@ -24,20 +26,25 @@ _everything: "weakref.WeakSet[Kept[Any]]" = weakref.WeakSet()
 class Kept(Generic[T]):
     """Values by key; the least recently used go first and are closed through ``close``.
 
-    Before another is made, values go until fewer than ``most`` are left that weigh no more than ``heaviest`` together: a build
-    of a large model stays while it is asked again, and is gone before the next one needs its memory.
+    Before another is made, values go until fewer than ``most`` are left that weigh no more than
+    ``heaviest`` together: a build of a large model stays while it is asked again, and is gone
+    before the next one needs its memory.
     """
 
     def __init__(
-        self, most: int, close: Callable[[T], None], weigh: Callable[[T], int] = lambda _: 0, heaviest: int = 1 << 30
+        self,
+        most: int,
+        close: Callable[[T], None],
+        weigh: Callable[[T], int] = lambda _: 0,
+        heaviest: int = 1 << 30,
     ) -> None:
         self._most, self._close, self._weigh, self.heaviest = most, close, weigh, heaviest
         self._values: OrderedDict[bytes, tuple[T, int]] = OrderedDict()
         _everything.add(self)
 
     def get(self, key: bytes, make: Callable[[], T]) -> T:
-        """The value under this key, made if need be. What finds no memory is tried again once nothing at all is kept, here or
-        elsewhere in the process."""
+        """The value under this key, made if need be. What finds no memory is tried again once
+        nothing at all is kept, here or elsewhere in the process."""
         if key in self._values:
             self._values.move_to_end(key)
             return self._values[key][0]
@@ -56,7 +63,10 @@ class Kept(Generic[T]):
 
     def let_go(self, most: int, heaviest: int) -> None:
         """Until no more than ``most`` are left, which weigh no more than ``heaviest`` together."""
-        while len(self._values) > most or sum(weight for _, weight in self._values.values()) > heaviest:
+        while (
+            len(self._values) > most
+            or sum(weight for _, weight in self._values.values()) > heaviest
+        ):
             self._close(self._values.popitem(last=False)[1][0])
 
     def __len__(self) -> int:
@@ -68,8 +78,9 @@ class Kept(Generic[T]):
 
 
 def serve(who: str) -> None:
-    """Begin to answer for an engine and a reference: what is heavy and was made for others goes, all over the process, before
-    either takes memory. What is asked again at once stays, whatever it weighs."""
+    """Begin to answer for an engine and a reference: what is heavy and was made for others goes,
+    all over the process, before either takes memory. What is asked again at once stays, whatever it
+    weighs."""
     if who != _served[-1]:
         for kept in list(_everything):
             kept.let_go(len(kept), _HEAVY)
@@ -89,9 +100,14 @@ def outside_bytes(model: ModelProto) -> int:
 
 
 def weigh_nodes(model: ModelProto) -> int:
-    """Bytes that a build holds of the numbers in the nodes of a classical model (``ai.onnx.ml``); 0 of any other. Of a tree
-    ensemble of 131 MB ONNX Runtime was measured to hold nine times the file."""
-    return 9 * int(model.ByteSize()) if any(node.domain == "ai.onnx.ml" for node in model.graph.node) else 0
+    """Bytes that a build holds of the numbers in the nodes of a classical model (``ai.onnx.ml``); 0
+    of any other. Of a tree ensemble of 131 MB ONNX Runtime was measured to hold nine times the
+    file."""
+    return (
+        9 * int(model.ByteSize())
+        if any(node.domain == "ai.onnx.ml" for node in model.graph.node)
+        else 0
+    )
 
 
 def weigh_built(model: ModelProto) -> int:
@@ -100,15 +116,17 @@ def weigh_built(model: ModelProto) -> int:
 
 
 def build(engine: Engine, request: BuildRequest) -> Built:
-    """Build, with a file for each weight that the model names, but for engines of ours that see to converted ones themselves
-    (``converts``): they make the values in memory, or convert the model further and need other files. Raises ``EngineFault``."""
+    """Build, with a file for each weight that the model names, but for engines of ours that see to
+    converted ones themselves (``converts``): they make the values in memory, or convert the model
+    further and need other files. Raises ``EngineFault``."""
     if not getattr(engine, "converts", False):
         write_weights(request.model, request.weights_dir)
     return engine.build(request)
 
 
 def write_weights(model: ModelProto, weights_dir: str, title: str = "") -> None:
-    """Make the files of converted weights that the model names. ``title``: in front of what is wrong. Raises ``EngineFault``."""
+    """Make the files of converted weights that the model names. ``title``: in front of what is
+    wrong. Raises ``EngineFault``."""
     try:
         converted.write_files(external.initializers_with_bodies(model.graph), weights_dir)
     except ModelProblem as error:

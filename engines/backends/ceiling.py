@@ -9,12 +9,14 @@ _SILENT = 4
 
 
 def onnxruntime(ir: int, opset: int) -> tuple[int, int]:
-    """(IR version, opset), each as given or, where that is refused, the newest one that is not. Nothing is loaded for what is
-    sure. Raises ``ImportError`` where there is no ONNX Runtime."""
+    """(IR version, opset), each as given or, where that is refused, the newest one that is not.
+    Nothing is loaded for what is sure. Raises ``ImportError`` where there is no ONNX Runtime."""
     if ir <= _SURE_IR and opset <= _SURE_OPSET:
         return ir, opset
     newest_ir = next((v for v in range(ir, _SURE_IR, -1) if _is_taken(v, _SURE_OPSET)), _SURE_IR)
-    newest_opset = next((v for v in range(opset, _SURE_OPSET, -1) if _is_taken(_SURE_IR, v)), _SURE_OPSET)
+    newest_opset = next(
+        (v for v in range(opset, _SURE_OPSET, -1) if _is_taken(_SURE_IR, v)), _SURE_OPSET
+    )
     return min(ir, newest_ir), min(opset, newest_opset)
 
 
@@ -23,7 +25,9 @@ def _is_taken(ir: int, opset: int) -> bool:
     import onnxruntime as ort
 
     plain = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1]) for name in ("x", "y")]
-    graph = helper.make_graph([helper.make_node("Identity", ["x"], ["y"])], "probe", plain[:1], plain[1:])
+    graph = helper.make_graph(
+        [helper.make_node("Identity", ["x"], ["y"])], "probe", plain[:1], plain[1:]
+    )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=ir)
     quiet = ort.SessionOptions()
     quiet.log_severity_level = _SILENT

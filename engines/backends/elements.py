@@ -1,16 +1,18 @@
-"""Bytes of arrays as ONNX lays them out, of any element type, for engines whose own numpy knows fewer of them."""
+"""Bytes of arrays as ONNX lays them out, of any element type, for engines whose own numpy knows
+fewer of them."""
 
 import contextlib
 
 import numpy as np
 import onnx
 
-from engines.array import Array
-from engines.graph import external
+from narrowdown.engines.array import Array
+from narrowdown.engines.graph import external
 
 
 def pack_elements(value: Array, bits: int) -> bytes:
-    """Raw bytes of an array as ONNX lays them out: elements narrower than a byte share one, the first in the low bits."""
+    """Raw bytes of an array as ONNX lays them out: elements narrower than a byte share one, the
+    first in the low bits."""
     data = np.ascontiguousarray(value).reshape(-1)
     if bits == 8:
         return data.tobytes()

@@ -9,12 +9,13 @@ from typing import Any
 
 import msgspec
 
-from engines.cores import count_cores
+from narrowdown.engines.cores import count_cores
 
 
 @functools.cache
 def cpu() -> tuple[str, str]:
-    """(model name, its feature flags in one canonical line). Kernels are chosen by these flags, so results may follow them."""
+    """(model name, its feature flags in one canonical line). Kernels are chosen by these flags, so
+    results may follow them."""
     name, flags = "", platform.machine()
     try:
         for line in Path("/proc/cpuinfo").read_text().splitlines():
@@ -37,16 +38,21 @@ def count_slots(threads: int) -> int:
     return max(1, count_cores() // (threads or count_cores()))
 
 
-def fingerprint(engine: str, version: str, options: Mapping[str, Any], device: str, **more: str) -> str:
-    """Changes whenever the engine's results may: its version, its options, the device, the processor's features, and what
-    else the backend names (the driver, versions of the libraries below it). With ``threads=0`` the number of cores counts too."""
+def fingerprint(
+    engine: str, version: str, options: Mapping[str, Any], device: str, **more: str
+) -> str:
+    """Changes whenever the engine's results may: its version, its options, the device, the
+    processor's features, and what else the backend names (the driver, versions of the libraries
+    below it). With ``threads=0`` the number of cores counts too."""
     facts = {
         "engine": engine,
         "version": version,
         "options": dict(options),
         "device": device,
         "cpu": cpu(),
-        "cores": count_cores() if options.get("threads") == 0 or options.get("inter_threads") == 0 else 0,
+        "cores": count_cores()
+        if options.get("threads") == 0 or options.get("inter_threads") == 0
+        else 0,
         **more,
     }
     digest = hashlib.sha256(msgspec.json.encode(facts, order="deterministic")).hexdigest()

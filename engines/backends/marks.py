@@ -1,4 +1,5 @@
-"""Observed tensors as graph outputs: the only way to see inside, for engines that take ONNX as it is."""
+"""Observed tensors as graph outputs: the only way to see inside, for engines that take ONNX as it
+is."""
 
 from collections.abc import Sequence
 from copy import deepcopy

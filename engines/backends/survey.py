@@ -1,5 +1,5 @@
-"""What every engine is here, asked in a process of their own, and each in one of its own where that dies: a library that crashes
-while it loads is a line of the answer."""
+"""What every engine is here, asked in a process of their own, and each in one of its own where that
+dies: a library that crashes while it loads is a line of the answer."""
 
 import json
 import subprocess
@@ -9,19 +9,19 @@ from typing import Any
 
 import msgspec
 
-from engines import backends, discovery, installed
-from engines.declaration import Declaration
-from engines.faults import signal_name
-from engines.processes import run_module
+from narrowdown.engines import backends, discovery, installed
+from narrowdown.engines.declaration import Declaration
+from narrowdown.engines.faults import signal_name
+from narrowdown.engines.processes import run_module
 
 _SECONDS = 120.0
 _SECONDS_TOGETHER = 30.0  # for all of them, before each is asked alone
 
 
 def describe_engine(name: str) -> dict[str, Any]:
-    """One engine with its default options, as plain data: name, summary, source, present, reason, version, device, options,
-    capabilities and the rest of ``EngineInfo``. Never raises ``Exception``; a native library that dies takes this process
-    along."""
+    """One engine with its default options, as plain data: name, summary, source, present, reason,
+    version, device, options, capabilities and the rest of ``EngineInfo``. Never raises
+    ``Exception``; a native library that dies takes this process along."""
     declared = discovery.engines()[name]
     row = _bare_row(declared)
     if not declared.refusal:
@@ -34,7 +34,8 @@ def describe_engine(name: str) -> dict[str, Any]:
 
 
 def survey_engines(names: Sequence[str] = ()) -> list[dict[str, Any]]:
-    """Every engine (or those named) as ``describe_engine`` gives it, then broken plug-ins. Never raises ``Exception``."""
+    """Every engine (or those named) as ``describe_engine`` gives it, then broken plug-ins. Never
+    raises ``Exception``."""
     known = discovery.engines()
     wanted = [known[n] for n in names] if names else [d for d in known.values() if not d.hidden]
     asked = [d for d in wanted if not d.refusal and installed.importable(d.package)]
@@ -44,9 +45,12 @@ def survey_engines(names: Sequence[str] = ()) -> list[dict[str, Any]]:
 
 
 def _ask_all(asked: Sequence[Declaration]) -> list[dict[str, Any]]:
-    """All in one process, as most of what it costs to ask one is to load what they share; each alone where that one dies."""
+    """All in one process, as most of what it costs to ask one is to load what they share; each
+    alone where that one dies."""
     try:
-        rows = _told(run_module("engines.backends", [d.name for d in asked], _SECONDS_TOGETHER))
+        rows = _told(
+            run_module("narrowdown.engines.backends", [d.name for d in asked], _SECONDS_TOGETHER)
+        )
         if len(rows) == len(asked):
             return rows
     except (subprocess.TimeoutExpired, OSError, ValueError, IndexError):
@@ -58,14 +62,18 @@ def _ask_all(asked: Sequence[Declaration]) -> list[dict[str, Any]]:
 def _ask_process(declared: Declaration) -> dict[str, Any]:
     row = _bare_row(declared)
     try:
-        done = run_module("engines.backends", [declared.name], _SECONDS)
+        done = run_module("narrowdown.engines.backends", [declared.name], _SECONDS)
         if done.returncode == 0:
             return _told(done)[0]
         ended = (
-            f"it died of {signal_name(-done.returncode)}" if done.returncode < 0 else f"it ended with {done.returncode}"
+            f"it died of {signal_name(-done.returncode)}"
+            if done.returncode < 0
+            else f"it ended with {done.returncode}"
         )
         again = installed.command(declared.install)
-        row["reason"] = f"{declared.name} is installed but does not load here: {ended}; install it again: {again}."
+        row["reason"] = (
+            f"{declared.name} is installed but does not load here: {ended}; install it again: {again}."
+        )
     except subprocess.TimeoutExpired:
         row["reason"] = f"{declared.name} is installed but gave no answer within {_SECONDS:.0f} s."
     except (OSError, ValueError, IndexError) as error:
@@ -74,8 +82,11 @@ def _ask_process(declared: Declaration) -> dict[str, Any]:
 
 
 def _told(done: "subprocess.CompletedProcess[str]") -> list[dict[str, Any]]:
-    """The rows of a process that ended well, none of another. Raises ``ValueError``, ``IndexError`` for no rows."""
-    rows: list[dict[str, Any]] = json.loads(done.stdout.splitlines()[-1]) if done.returncode == 0 else []
+    """The rows of a process that ended well, none of another. Raises ``ValueError``, ``IndexError``
+    for no rows."""
+    rows: list[dict[str, Any]] = (
+        json.loads(done.stdout.splitlines()[-1]) if done.returncode == 0 else []
+    )
     return rows
 
 

@@ -1,4 +1,5 @@
-"""A program of the user's: run a command on files, and say how it ended. What that means is for others to say."""
+"""A program of the user's: run a command on files, and say how it ended. What that means is for
+others to say."""
 
 import contextlib
 import functools
@@ -18,14 +19,15 @@ from typing import IO, TYPE_CHECKING, Literal, NamedTuple
 
 import msgspec
 
-from engines.checker import environment, keeper
-from engines.data import compiled
+from narrowdown.engines.checker import environment, keeper
+from narrowdown.engines.data import compiled
 
 if TYPE_CHECKING:
     import socket
 
 PLACEHOLDERS = ("model", "inputs", "expected", "dir")
-# The name that Polygraphy's reducer gives each candidate: checkers written for it find the model under this name too.
+# The name that Polygraphy's reducer gives each candidate: checkers written for it find the model
+# under this name too.
 DEBUG_MODEL = "polygraphy_debug.onnx"
 KEEP = 1 << 20  # bytes of each stream that are kept from its start, and as many from its end
 _HOLE = re.compile(r"\{(" + "|".join(PLACEHOLDERS) + r")\}")
@@ -37,9 +39,10 @@ _LINGER = 0.5  # seconds to wait for the last output once the checker itself has
 
 
 class CheckResult(msgspec.Struct, frozen=True):
-    """How a checker ended: ``exited`` with ``returncode``, ``signalled`` by ``signal``, ``timeout``, ``not-started`` with a
-    sentence in ``message``, or ``lost``: what watched over it was killed, and nobody knows. ``stdout`` and ``stderr`` are its
-    first and last ``KEEP`` bytes as text, ``left_out`` the bytes between them; ``seconds`` wall clock.
+    """How a checker ended: ``exited`` with ``returncode``, ``signalled`` by ``signal``,
+    ``timeout``, ``not-started`` with a sentence in ``message``, or ``lost``: what watched over it
+    was killed, and nobody knows. ``stdout`` and ``stderr`` are its first and last ``KEEP`` bytes as
+    text, ``left_out`` the bytes between them; ``seconds`` wall clock.
     """
 
     status: Literal["exited", "signalled", "timeout", "not-started", "lost"]
@@ -54,20 +57,22 @@ class CheckResult(msgspec.Struct, frozen=True):
 
 
 def needs(command: str) -> frozenset[str]:
-    """The placeholders that a command needs: ``model`` always, as it is appended where it does not occur, and those of
-    ``inputs``, ``expected``, ``dir`` that occur. Raises ``ValueError`` for a command that cannot be split."""
+    """The placeholders that a command needs: ``model`` always, as it is appended where it does not
+    occur, and those of ``inputs``, ``expected``, ``dir`` that occur. Raises ``ValueError`` for a
+    command that cannot be split."""
     return frozenset({"model", *(name for word in _split(command) for name in _HOLE.findall(word))})
 
 
 def mentions_debug_model(command: str, folder: Path) -> bool:
-    """Whether the command, or a script that it names, speaks of ``polygraphy_debug.onnx``. Relative paths are below ``folder``.
-    Raises ``ValueError`` for a command that cannot be split."""
+    """Whether the command, or a script that it names, speaks of ``polygraphy_debug.onnx``. Relative
+    paths are below ``folder``. Raises ``ValueError`` for a command that cannot be split."""
     return any(DEBUG_MODEL in text for text in sources(command, folder))
 
 
 def sources(command: str, folder: Path) -> list[str]:
-    """The texts of the scripts that a command names, and its own words, in which a shell may be told what to do. Relative paths
-    are below ``folder``. Raises ``ValueError`` for a command that cannot be split."""
+    """The texts of the scripts that a command names, and its own words, in which a shell may be
+    told what to do. Relative paths are below ``folder``. Raises ``ValueError`` for a command that
+    cannot be split."""
     return [text for word in _split(command) for text in (word, _read(folder / word))]
 
 
@@ -79,11 +84,13 @@ def _read(path: Path) -> str:
 
 
 def show(folder: Path, source: Path, hidden: Iterable[str] = ()) -> bool:
-    """Link what lies in the user's folder into the checker's, so that names below it mean there what they mean to the user.
+    """Link what lies in the user's folder into the checker's, so that names below it mean there
+    what they mean to the user.
 
-    What the checker's folder has already, and ``hidden`` (names that the checker itself will write), stay as they are; compiled
-    modules and packages are left out that would be imported in place of a text that was copied there. False
-    where the user's folder holds more than can be shown; one that is not there shows nothing.
+    What the checker's folder has already, and ``hidden`` (names that the checker itself will
+    write), stay as they are; compiled modules and packages are left out that would be imported in
+    place of a text that was copied there. False where the user's folder holds more than can be
+    shown; one that is not there shows nothing.
     """
     kept, texts = {DEBUG_MODEL, *hidden}, compiled.list_texts(folder)
     count = 0
@@ -100,11 +107,15 @@ def show(folder: Path, source: Path, hidden: Iterable[str] = ()) -> bool:
 
 
 def words(
-    command: str, model_path: Path, inputs_path: Path | None, expected_path: Path | None, folder: Path
+    command: str,
+    model_path: Path,
+    inputs_path: Path | None,
+    expected_path: Path | None,
+    folder: Path,
 ) -> list[str]:
-    """The command split by shell rules, placeholders in any word replaced (once: a path that holds braces stays as it is), the
-    model appended where no word names it (as ``{model}``, or by Polygraphy's name, under which it lies in the folder). Raises
-    ``ValueError``: a sentence."""
+    """The command split by shell rules, placeholders in any word replaced (once: a path that holds
+    braces stays as it is), the model appended where no word names it (as ``{model}``, or by
+    Polygraphy's name, under which it lies in the folder). Raises ``ValueError``: a sentence."""
     values = {"model": model_path, "inputs": inputs_path, "expected": expected_path, "dir": folder}
 
     def fill(match: re.Match[str]) -> str:
@@ -125,14 +136,17 @@ def _split(command: str) -> tuple[str, ...]:
     try:
         split = shlex.split(command)
     except ValueError as error:
-        raise ValueError(f"The check command cannot be split into words ({error}); mind its quotes.") from error
+        raise ValueError(
+            f"The check command cannot be split into words ({error}); mind its quotes."
+        ) from error
     if not split:
         raise ValueError("The check command is empty.")
     return tuple(split)
 
 
 def join(words: Iterable[str]) -> str:
-    """The words as one command; what only holds placeholders beside plain characters is not quoted, as it says more so."""
+    """The words as one command; what only holds placeholders beside plain characters is not quoted,
+    as it says more so."""
     return " ".join(word if _BARE.fullmatch(word) else shlex.quote(word) for word in words)
 
 
@@ -140,26 +154,32 @@ def run_check(
     command: str, model_path: Path, inputs_path: Path | None, expected_path: Path | None, folder: Path, timeout: float = 0.0,
     handed: Collection[str] = (),
 ) -> CheckResult:  # fmt: skip
-    """Run the checker in ``folder``, with no shell, no input, a small environment and a process group of its own, for ``timeout``
-    seconds (0: no limit). ``handed``: names of variables that it gets beside those of ``engines.checker.environment``.
+    """Run the checker in ``folder``, with no shell, no input, a small environment and a process
+    group of its own, for ``timeout`` seconds (0: no limit). ``handed``: names of variables that it
+    gets beside those of ``engines.checker.environment``.
 
-    After a timeout, and for what it leaves behind when it ends, all that it has started is killed. Never raises for what the
-    checker does; raises ``ValueError`` for a command that cannot be split or asks for what was not made.
+    After a timeout, and for what it leaves behind when it ends, all that it has started is killed.
+    Never raises for what the checker does; raises ``ValueError`` for a command that cannot be split
+    or asks for what was not made.
     """
-    return run_line(words(command, model_path, inputs_path, expected_path, folder), folder, timeout, handed)
+    return run_line(
+        words(command, model_path, inputs_path, expected_path, folder), folder, timeout, handed
+    )
 
 
 def run_line(
     line: Sequence[str], folder: Path, timeout: float = 0.0, handed: Collection[str] = (), who: str = "checker",
     more: Mapping[str, str] = MappingProxyType({}),
 ) -> CheckResult:  # fmt: skip
-    """The same for a command that is split and filled in. ``who``: what a message calls the program. ``more``: variables of ours
-    that it gets beside the others, or in their place."""
+    """The same for a command that is split and filled in. ``who``: what a message calls the
+    program. ``more``: variables of ours that it gets beside the others, or in their place."""
     begun = time.monotonic()
     try:
         kept = _keep(line, folder, handed, more)
     except (OSError, ValueError) as error:
-        return CheckResult("not-started", message=_why(line[0], folder, error, who), words=tuple(line))
+        return CheckResult(
+            "not-started", message=_why(line[0], folder, error, who), words=tuple(line)
+        )
     out, err, told = kept.out, kept.err, kept.told
     deadline = begun + timeout if timeout > 0 else None
     in_time = True
@@ -180,7 +200,11 @@ def run_line(
         return CheckResult("not-started", message=message, words=tuple(line))
     if told.ended is None and in_time:
         keeper.sweep()
-        return CheckResult("lost", message=f"The process that watched over the {who} was killed.", words=tuple(line))
+        return CheckResult(
+            "lost",
+            message=f"The process that watched over the {who} was killed.",
+            words=tuple(line),
+        )
     status: Literal["exited", "signalled", "timeout"] = "exited"
     code = told.ended or 0
     if not in_time:
@@ -195,7 +219,9 @@ def run_line(
         stderr=err.text(),
         left_out=out.left_out + err.left_out,
         seconds=seconds,
-        message="" if in_time else f"The {who} gave no verdict within {timeout:g} s and was stopped.",
+        message=""
+        if in_time
+        else f"The {who} gave no verdict within {timeout:g} s and was stopped.",
         words=tuple(line),
     )
 
@@ -209,7 +235,9 @@ class _Kept(NamedTuple):
     told: "_Told"
 
 
-def _keep(line: Sequence[str], folder: Path, handed: Collection[str], more: Mapping[str, str]) -> _Kept:
+def _keep(
+    line: Sequence[str], folder: Path, handed: Collection[str], more: Mapping[str, str]
+) -> _Kept:
     """Have a keeper run the command. Raises OSError, ValueError."""
     given = environment.for_checker(os.environ, handed)
     mark = given.pop("NARROWDOWN_WORKER", "")
@@ -221,13 +249,16 @@ def _keep(line: Sequence[str], folder: Path, handed: Collection[str], more: Mapp
             _lines.pop().close()
             keeper.send(_line(given), order, its)
     held, out, err, told = ours
-    return _Kept(held, _Bounded(os.fdopen(out, "rb", 0)), _Bounded(os.fdopen(err, "rb", 0)), _Told(told))
+    return _Kept(
+        held, _Bounded(os.fdopen(out, "rb", 0)), _Bounded(os.fdopen(err, "rb", 0)), _Told(told)
+    )
 
 
 @contextlib.contextmanager
 def _open_pipes(*ways: int) -> Iterator[tuple[list[int], list[int]]]:
-    """Pipes to another process, each told by our end of it: 1 where we write, 0 where we read. Gives our ends, and its, which are
-    closed behind the block; ours only where it fails. Raises OSError."""
+    """Pipes to another process, each told by our end of it: 1 where we write, 0 where we read.
+    Gives our ends, and its, which are closed behind the block; ours only where it fails. Raises
+    OSError."""
     ours: list[int] = []
     its: list[int] = []
     try:
@@ -245,7 +276,9 @@ def _open_pipes(*ways: int) -> Iterator[tuple[list[int], list[int]]]:
             os.close(fd)
 
 
-_lines: list["socket.socket"] = []  # what this process's keeper takes its orders from, once there was one
+_lines: list[
+    "socket.socket"
+] = []  # what this process's keeper takes its orders from, once there was one
 
 
 def _line(given: Mapping[str, str]) -> "socket.socket":
@@ -270,8 +303,8 @@ def _line(given: Mapping[str, str]) -> "socket.socket":
 
 
 class _Told:
-    """What the keeper has said so far: the checker's process id, why it could not be started, how it ended (as ``subprocess``
-    gives it). ``open``: it may say more."""
+    """What the keeper has said so far: the checker's process id, why it could not be started, how
+    it ended (as ``subprocess`` gives it). ``open``: it may say more."""
 
     def __init__(self, fd: int) -> None:
         self.fd = fd
@@ -348,8 +381,8 @@ class _Bounded:
 
 
 def _follow(told: _Told, streams: tuple[_Bounded, _Bounded], deadline: float | None) -> bool:
-    """Read until the checker has ended; False when the deadline came first. Something that it started and left behind may
-    hold its streams open: its own end counts."""
+    """Read until the checker has ended; False when the deadline came first. Something that it
+    started and left behind may hold its streams open: its own end counts."""
     until = deadline
     with selectors.DefaultSelector() as selector:
         for stream in streams:
@@ -361,7 +394,8 @@ def _follow(told: _Told, streams: tuple[_Bounded, _Bounded], deadline: float | N
                 return told.ended is not None or not told.open
             for key, _ in selector.select(left):
                 key.data.read()
-                # Having said how the checker ended the keeper says no more, but lives on until it is let go.
+                # Having said how the checker ended the keeper says no more, but lives on until it
+                # is let go.
                 if not key.data.open or (key.data is told and told.ended is not None):
                     selector.unregister(key.fileobj)
                     if key.data is told:

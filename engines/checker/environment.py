@@ -1,8 +1,9 @@
-"""What of the user's environment a checker gets: a short list of names, and those of ``--pass-env``. The standard library only.
+"""What of the user's environment a checker gets: a short list of names, and those of
+``--pass-env``. The standard library only.
 
-A list of what is kept back cannot be complete: secrets have names of all kinds. What is needed can be listed: it lets a
-program be found, loaded and run on its device. Which further names a checker gets is said by whoever starts it, never by a
-session.
+A list of what is kept back cannot be complete: secrets have names of all kinds. What is needed can
+be listed: it lets a program be found, loaded and run on its device. Which further names a checker
+gets is said by whoever starts it, never by a session.
 """
 
 import contextlib
@@ -18,9 +19,11 @@ HANDED: Mapping[str, str] = {
     "LOGNAME": "the same by its older name",
     "LANG": "in which language and encoding it speaks",
     "LANGUAGE": "the same for messages",
-    # By name and not as LC_*: ssh servers take any LC_ name from a client, so people send secrets under such names.
+    # By name and not as LC_*: ssh servers take any LC_ name from a client, so people send secrets
+    # under such names.
     **dict.fromkeys(
-        ("LC_ALL", "LC_COLLATE", "LC_CTYPE", "LC_MESSAGES", "LC_NUMERIC", "LC_TIME"), "the same by category"
+        ("LC_ALL", "LC_COLLATE", "LC_CTYPE", "LC_MESSAGES", "LC_NUMERIC", "LC_TIME"),
+        "the same by category",
     ),
     "TZ": "what time it prints",
     "TERM": "some programs do not start without it",
@@ -56,17 +59,21 @@ HANDED: Mapping[str, str] = {
     "CONDA_DEFAULT_ENV": "its name",
     "NARROWDOWN_WORKER": "our own mark, by which what a checker leaves running is found",
 }
-# How many threads the user gives OpenBLAS: workers have one, whatever it is, as numpy's would compete with the engine's (20 times
-# slower); a checker has what the user says.
+# How many threads the user gives OpenBLAS: workers have one, whatever it is, as numpy's would
+# compete with the engine's (20 times slower); a checker has what the user says.
 USERS_THREADS = "NARROWDOWN_OPENBLAS_NUM_THREADS"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _EVERY = tuple(name[:-1] for name in HANDED if name.endswith("*"))
 # $NAME and ${NAME} of a shell; environ["NAME"], environ.get("NAME") and getenv("NAME") of Python.
-_ASKED = re.compile(r"""\$\{?([A-Za-z_]\w*)|(?:environ(?:\.get)?|getenv)\s*[\[(]\s*["']([A-Za-z_]\w*)""")
+_ASKED = re.compile(
+    r"""\$\{?([A-Za-z_]\w*)|(?:environ(?:\.get)?|getenv)\s*[\[(]\s*["']([A-Za-z_]\w*)"""
+)
 _SHELL_S = frozenset(
     {"PWD", "OLDPWD", "SHLVL", "SHELL", "COLUMNS", "LINES", "_"}
 )  # it sets them itself, so they say nothing
-_SEARCHED = 1 << 16  # characters from the end of what a checker printed: what it fails for want of, it says last
+_SEARCHED = (
+    1 << 16
+)  # characters from the end of what a checker printed: what it fails for want of, it says last
 
 
 _handed: list[tuple[str, ...]] = [()]  # the last one holds
@@ -89,7 +96,9 @@ def handed() -> tuple[str, ...]:
 
 def for_checker(held: Mapping[str, str], named: Collection[str] = ()) -> dict[str, str]:
     """What a checker gets of an environment. ``named``: the names of ``--pass-env``."""
-    given = {n: value for n, value in held.items() if n in HANDED or n.startswith(_EVERY) or n in named}
+    given = {
+        n: value for n, value in held.items() if n in HANDED or n.startswith(_EVERY) or n in named
+    }
     return given | ({"OPENBLAS_NUM_THREADS": held[USERS_THREADS]} if USERS_THREADS in held else {})
 
 
@@ -100,11 +109,20 @@ def for_worker(held: Mapping[str, str]) -> dict[str, str]:
 
 
 def list_missed(
-    said: Iterable[str], sources: Iterable[str], held: Mapping[str, str], named: Collection[str] = ()
+    said: Iterable[str],
+    sources: Iterable[str],
+    held: Mapping[str, str],
+    named: Collection[str] = (),
 ) -> list[str]:
-    """Names, sorted, of variables that a checker did not get and that it speaks of: what to hand on where it fails, or passes,
-    for want of one. ``said``: what it printed; ``sources``: its scripts, in which a variable is asked for."""
-    words = {word for text in said for word in _NAME.findall(text[-_SEARCHED:]) if word.isupper() or "_" in word}
+    """Names, sorted, of variables that a checker did not get and that it speaks of: what to hand on
+    where it fails, or passes, for want of one. ``said``: what it printed; ``sources``: its scripts,
+    in which a variable is asked for."""
+    words = {
+        word
+        for text in said
+        for word in _NAME.findall(text[-_SEARCHED:])
+        if word.isupper() or "_" in word
+    }
     words |= {word for text in sources for found in _ASKED.findall(text) for word in found}
     here = {word: held[word] for word in words if word in held}
     return sorted(here.keys() - for_checker(here, named).keys() - _SHELL_S)
@@ -115,5 +133,7 @@ def fault(name: str, held: Mapping[str, str] = os.environ) -> str:
     if not _NAME.fullmatch(name):
         return f"'{name}' is no name of a variable; give the name alone, such as HF_TOKEN, and its value in the environment."
     if name not in held:
-        return f"The variable '{name}' is not set here; set it (export {name}=...), or leave it out."
+        return (
+            f"The variable '{name}' is not set here; set it (export {name}=...), or leave it out."
+        )
     return ""

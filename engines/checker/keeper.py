@@ -1,14 +1,17 @@
-"""``python -I -S keeper.py SOCKET-FD``: runs one checker after the other, and ends whatever each has started, however it ends.
+"""``python -I -S keeper.py SOCKET-FD``: runs one checker after the other, and ends whatever each
+has started, however it ends.
 
-What a checker starts may leave its process group and its session, lose its parents and empty its environment: neither group nor
-parents nor a mark finds it then. On Linux this process is the one that inherits orphans (a "child subreaper"), so that all of
-them stay below it. It kills them when the checker's time is over: when the other end of a pipe closes, as whoever asked for the
-check has what it wants, or is gone. The standard library only, and little of it.
+What a checker starts may leave its process group and its session, lose its parents and empty its
+environment: neither group nor parents nor a mark finds it then. On Linux this process is the one
+that inherits orphans (a "child subreaper"), so that all of them stay below it. It kills them when
+the checker's time is over: when the other end of a pipe closes, as whoever asked for the check has
+what it wants, or is gone. The standard library only, and little of it.
 
-An order comes through the socket (``order``): four descriptors (a pipe that is held open meanwhile, the checker's output and
-errors, and one for what is said of it), the folder, a mark, the words and the environment. The mark goes into the checker's
-environment and not into this process's: who looks for the mark of a killed worker must not end what is about to clear up
-behind it. What is said, a line each: ``pid N`` or ``errno N`` (the checker runs, or could not be started), ``exit N`` (as
+An order comes through the socket (``order``): four descriptors (a pipe that is held open meanwhile,
+the checker's output and errors, and one for what is said of it), the folder, a mark, the words and
+the environment. The mark goes into the checker's environment and not into this process's: who looks
+for the mark of a killed worker must not end what is about to clear up behind it. What is said, a
+line each: ``pid N`` or ``errno N`` (the checker runs, or could not be started), ``exit N`` (as
 ``waitpid`` says); it is closed when nothing is left of the checker.
 """
 
@@ -28,15 +31,17 @@ else:
 
 Born = tuple[int, str]  # a process id and when it was started: an id alone may be used again
 PR_SET_CHILD_SUBREAPER = 36
-_LONGEST = 10.0  # seconds of killing: what outlasts it is another user's, or held up inside the kernel
+_LONGEST = (
+    10.0  # seconds of killing: what outlasts it is another user's, or held up inside the kernel
+)
 _PAUSE = 0.0005  # seconds between two rounds, in which the killed die
 _OURS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # which do not end it
 _LOOK = 0.02  # seconds between two looks where the system cannot wait for an end and a pipe at once
 
 
 def descendants(pid: int) -> list[Born]:
-    """Children of the process, their children and so on, as far as they have not been orphaned. Linux's /proc; nothing is found
-    elsewhere."""
+    """Children of the process, their children and so on, as far as they have not been orphaned.
+    Linux's /proc; nothing is found elsewhere."""
     parents: dict[int, list[Born]] = {}
     for number in _running():
         if fields := _stat(number):
@@ -51,10 +56,12 @@ def descendants(pid: int) -> list[Born]:
 
 
 def alive(process: Born) -> bool:
-    """Whether it still is who it was, and more than a dead one that nobody has waited for. One whose first thread has ended looks
-    dead and is not."""
+    """Whether it still is who it was, and more than a dead one that nobody has waited for. One
+    whose first thread has ended looks dead and is not."""
     fields = _stat(process[0])
-    return bool(fields) and fields[19] == process[1] and (fields[0] not in "ZX" or int(fields[17]) > 1)
+    return (
+        bool(fields) and fields[19] == process[1] and (fields[0] not in "ZX" or int(fields[17]) > 1)
+    )
 
 
 def kill(processes: list[Born]) -> None:
@@ -68,10 +75,12 @@ def kill(processes: list[Born]) -> None:
 
 
 def sweep() -> bool:
-    """SIGKILL to all that is below this process, until there is none, which is said, or for ten seconds.
+    """SIGKILL to all that is below this process, until there is none, which is said, or for ten
+    seconds.
 
-    It is enough to look at its own children: what one of them leaves becomes a child in turn, as this process inherits orphans.
-    When the system says that there is no child left, dead or alive, nothing can have slipped through between two looks.
+    It is enough to look at its own children: what one of them leaves becomes a child in turn, as
+    this process inherits orphans. When the system says that there is no child left, dead or alive,
+    nothing can have slipped through between two looks.
     """
     end = time.monotonic() + _LONGEST
     while time.monotonic() < end:
@@ -105,7 +114,11 @@ def _children() -> list[int]:
 def keepers(pid: int) -> list[Born]:
     """Those of the process's children that are such keepers."""
     own = os.fsencode(__file__)
-    return [each for each in descendants(pid) if own in _read(f"/proc/{each[0]}/cmdline").split(b"\0")[:4]]
+    return [
+        each
+        for each in descendants(pid)
+        if own in _read(f"/proc/{each[0]}/cmdline").split(b"\0")[:4]
+    ]
 
 
 def _running() -> list[int]:
@@ -154,9 +167,18 @@ _INT = 4  # bytes of a descriptor's number on its way
 _FDS = 4
 
 
-def order(folder: str, mark: str, words: "Sequence[str]", environment: "Mapping[str, str]") -> bytes:
-    """What a check is, as text without descriptors. Raises ``ValueError`` for a text that no program can be given."""
-    texts = [folder, mark, str(len(words)), *words, *(f"{name}={value}" for name, value in environment.items())]
+def order(
+    folder: str, mark: str, words: "Sequence[str]", environment: "Mapping[str, str]"
+) -> bytes:
+    """What a check is, as text without descriptors. Raises ``ValueError`` for a text that no
+    program can be given."""
+    texts = [
+        folder,
+        mark,
+        str(len(words)),
+        *words,
+        *(f"{name}={value}" for name, value in environment.items()),
+    ]
     if any("\0" in text for text in texts):
         raise ValueError("embedded null byte")
     return b"\0".join(map(os.fsencode, texts))
@@ -165,7 +187,9 @@ def order(folder: str, mark: str, words: "Sequence[str]", environment: "Mapping[
 def send(line: "socket.socket", text: bytes, descriptors: "Sequence[int]") -> None:
     """Give an order. Raises ``OSError`` where nobody takes it."""
     numbers = b"".join(fd.to_bytes(_INT, sys.byteorder) for fd in descriptors)
-    line.sendmsg([len(text).to_bytes(_HEAD, "little")], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, numbers)])
+    line.sendmsg(
+        [len(text).to_bytes(_HEAD, "little")], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, numbers)]
+    )
     line.sendall(text)
 
 
@@ -173,7 +197,10 @@ def _receive(line: "socket.socket") -> tuple[bytes, list[int]]:
     """The next order, and its descriptors; none once whoever gives them is gone."""
     head, rights, _, _ = line.recvmsg(_HEAD, socket.CMSG_SPACE(_FDS * _INT))
     numbers = b"".join(data for _, _, data in rights)
-    fds = [int.from_bytes(numbers[at : at + _INT], sys.byteorder) for at in range(0, len(numbers), _INT)]
+    fds = [
+        int.from_bytes(numbers[at : at + _INT], sys.byteorder)
+        for at in range(0, len(numbers), _INT)
+    ]
     left, pieces = int.from_bytes(head, "little"), []
     while left > 0 and (piece := line.recv(min(left, 1 << 16))):
         pieces.append(piece)
@@ -182,7 +209,8 @@ def _receive(line: "socket.socket") -> tuple[bytes, list[int]]:
 
 
 def _spawn(mark: str, words: list[str], environment: dict[str, str], out: int, err: int) -> int:
-    """Start the checker in a session of its own, as if nobody stood between it and who asked for it. Raises OSError."""
+    """Start the checker in a session of its own, as if nobody stood between it and who asked for
+    it. Raises OSError."""
     return os.posix_spawnp(
         words[0],
         words,
@@ -225,7 +253,8 @@ def _keep(status: int, held: int, pid: int) -> None:
 
 
 def _run(text: bytes, held: int, out: int, err: int, status: int) -> bool:
-    """Carry an order out: run the checker; end it with all that is its. Whether nothing is left of it."""
+    """Carry an order out: run the checker; end it with all that is its. Whether nothing is left of
+    it."""
     folder, mark, count, *rest = map(os.fsdecode, text.split(b"\0"))
     words, pairs = rest[: int(count)], rest[int(count) :]
     environment = {name: value for name, _, value in (pair.partition("=") for pair in pairs)}
@@ -257,8 +286,8 @@ def _inherit() -> None:
 
 
 def main() -> None:
-    """Carry out one order after the other until whoever gives them is gone, or something is left that cannot be ended: who comes
-    next shall not wait for it."""
+    """Carry out one order after the other until whoever gives them is gone, or something is left
+    that cannot be ended: who comes next shall not wait for it."""
     line = socket.socket(fileno=int(sys.argv[1]))
     os.set_inheritable(line.fileno(), False)
     _inherit()

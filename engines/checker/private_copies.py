@@ -1,7 +1,9 @@
-"""The files that a command names and imports, held to what was agreed: the program is given private copies of them, made from the
-bytes that were digested. What lies beside them is linked, so that a script still finds its neighbours.
+"""The files that a command names and imports, held to what was agreed: the program is given private
+copies of them, made from the bytes that were digested. What lies beside them is linked, so that a
+script still finds its neighbours.
 
-A script that asks where it lies, to keep something beside itself, runs where it is: it is digested right before and right after.
+A script that asks where it lies, to keep something beside itself, runs where it is: it is digested
+right before and right after.
 """
 
 import os
@@ -13,17 +15,19 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
-from engines.data import compiled, held
+from narrowdown.engines.data import compiled, held
 
 # How a script asks where it lies: Python's, the shells', Perl's, Ruby's and Node's ways.
 _ASKS = re.compile(
-    rb"__file__|__path__|argv\[0\]|\$\{?0\b|BASH_SOURCE|dirname|FindBin|__dir__|getsource|inspect", re.IGNORECASE
+    rb"__file__|__path__|argv\[0\]|\$\{?0\b|BASH_SOURCE|dirname|FindBin|__dir__|getsource|inspect",
+    re.IGNORECASE,
 )
 
 
 class Laid(NamedTuple):
-    """``command`` with private copies in place of what it names; ``private``: folders to be removed; ``named``: what the user
-    called each copy; ``in_place``: files that are read where they lie, with the digests that they must still have afterwards."""
+    """``command`` with private copies in place of what it names; ``private``: folders to be
+    removed; ``named``: what the user called each copy; ``in_place``: files that are read where they
+    lie, with the digests that they must still have afterwards."""
 
     command: str
     private: tuple[Path, ...] = ()
@@ -32,11 +36,17 @@ class Laid(NamedTuple):
 
 
 def lay_out(
-    command: str, user: Path, folder: Path, files: Mapping[str, str], hidden: Collection[str], beside: Path
+    command: str,
+    user: Path,
+    folder: Path,
+    files: Mapping[str, str],
+    hidden: Collection[str],
+    beside: Path,
 ) -> Laid:
-    """Make copies of ``files`` (path -> sha256 that was agreed to): of what lies below the ``user``'s folder in the program's own
-    ``folder``, all else in private folders (below ``beside`` where programs cannot be started from the temporary folder). Names
-    in ``hidden`` are left alone. Raises ``NotAgreed``, ``OSError``, ``ValueError`` for a command that cannot be split."""
+    """Make copies of ``files`` (path -> sha256 that was agreed to): of what lies below the
+    ``user``'s folder in the program's own ``folder``, all else in private folders (below ``beside``
+    where programs cannot be started from the temporary folder). Names in ``hidden`` are left alone.
+    Raises ``NotAgreed``, ``OSError``, ``ValueError`` for a command that cannot be split."""
     words = shlex.split(command)
     # A link to a script stands for the folder that the script lies in.
     links = any(os.path.realpath(path) != path for path in files)
@@ -51,18 +61,33 @@ def lay_out(
     for parent in sorted(outside):
         place = Path(tempfile.mkdtemp(prefix="held-", dir=beside if _no_programs() else None))
         private.append(place)
-        made |= held.lay_out(Path(parent), place, {path: d for path, d in files.items() if path not in made})
+        made |= held.lay_out(
+            Path(parent), place, {path: d for path, d in files.items() if path not in made}
+        )
         held.link_others(Path(parent), place)
     filled = [_fill_word(word, made) for word in words]
-    return Laid(shlex.join(filled) if filled != words else command, tuple(private), {v: k for k, v in made.items()})
+    return Laid(
+        shlex.join(filled) if filled != words else command,
+        tuple(private),
+        {v: k for k, v in made.items()},
+    )
 
 
 def _refuse_strange_modules(files: Mapping[str, str]) -> None:
-    """Raise ``NotAgreed`` where compiled Python that nobody agreed to would be imported in place of one of these texts."""
+    """Raise ``NotAgreed`` where compiled Python that nobody agreed to would be imported in place of
+    one of these texts."""
     for folder in {Path(path).parent for path in files}:
-        texts = {Path(path).stem for path in files if Path(path).parent == folder and path.endswith(".py")}
+        texts = {
+            Path(path).stem
+            for path in files
+            if Path(path).parent == folder and path.endswith(".py")
+        }
         for path in sorted(folder.iterdir()):
-            if path.is_file() and str(path) not in files and compiled.hides(folder, path.name, texts):
+            if (
+                path.is_file()
+                and str(path) not in files
+                and compiled.hides(folder, path.name, texts)
+            ):
                 held.digest(path)
 
 

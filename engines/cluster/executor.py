@@ -1,8 +1,10 @@
-"""The session's end of a cluster: which hosts fit, which files they still need, what became of each probe.
+"""The session's end of a cluster: which hosts fit, which files they still need, what became of each
+probe.
 
-Placing, queueing and noticing a dead worker are the cluster's. What is kept here is what it cannot know: that hosts whose engine
-is another one must not answer (their fingerprints differ), that some probes want to be alone, and that a host which was lost,
-slow or short of memory says nothing about a model.
+Placing, queueing and noticing a dead worker are the cluster's. What is kept here is what it cannot
+know: that hosts whose engine is another one must not answer (their fingerprints differ), that some
+probes want to be alone, and that a host which was lost, slow or short of memory says nothing about
+a model.
 """
 
 import asyncio
@@ -21,14 +23,14 @@ from typing import Any, cast
 import msgspec
 from distributed import Client, KilledWorker
 
-from engines.cluster import host as hosts
-from engines.cluster.parcels import Packer, Parcel, at_home, pin_files
-from engines.cluster.seats import Kind, Turns
-from engines.consent import NOTHING, Consent
-from engines.probe import FORMAT, AnyProbe, Inspect, Measurement, engine_specs
-from engines.store.content import Store, atomic
-from engines.workers.executor import ExecutorLost
-from engines.workers.pool import Death, Pool, Slot, log_name, make_cancelled
+from narrowdown.engines.cluster import host as hosts
+from narrowdown.engines.cluster.parcels import Packer, Parcel, at_home, pin_files
+from narrowdown.engines.cluster.seats import Kind, Turns
+from narrowdown.engines.consent import NOTHING, Consent
+from narrowdown.engines.probe import FORMAT, AnyProbe, Inspect, Measurement, engine_specs
+from narrowdown.engines.store.content import Store, atomic
+from narrowdown.engines.workers.executor import ExecutorLost
+from narrowdown.engines.workers.pool import Death, Pool, Slot, log_name, make_cancelled
 
 _CONNECT = 20.0  # seconds until a scheduler must have answered
 _FIRST_HOST = 60.0  # that a cluster may take to have a worker at all
@@ -50,7 +52,8 @@ _decode_slots = msgspec.msgpack.Decoder(list[Slot]).decode
 
 
 class _Member:
-    """One worker process of the cluster that has been greeted. ``told``: what each engine spec is there."""
+    """One worker process of the cluster that has been greeted. ``told``: what each engine spec is
+    there."""
 
     def __init__(self, address: str, greeting: hosts.Greeting, resources: dict[str, float]) -> None:
         self.address, self.greeting, self.resources = address, greeting, resources
@@ -62,7 +65,8 @@ class _Member:
 
 
 class _Job:
-    """A probe on its way. ``crowded``: another one ran during this one. ``seat``: what it has to itself, "" where it shares."""
+    """A probe on its way. ``crowded``: another one ran during this one. ``seat``: what it has to
+    itself, "" where it shares."""
 
     def __init__(self, ask: str, probe: AnyProbe, timeout: float, log: str) -> None:
         self.ask, self.probe, self.timeout, self.log = ask, probe, timeout, log
@@ -74,11 +78,10 @@ class _Job:
 class Cluster:
     """An ``Executor`` over a Dask cluster.
 
-    ``url``       of its scheduler.
-    ``session``   a name that is this session's own, the same wherever it is resumed.
-    ``prefer``    spec -> the fingerprint with which the session has measured so far; hosts that have it go first.
-    ``tell``      takes sentences for the session's notes.
-    ``consent``, ``on_death``  as the pool's.
+    ``url``       of its scheduler. ``session``   a name that is this session's own, the same
+    wherever it is resumed. ``prefer``    spec -> the fingerprint with which the session has
+    measured so far; hosts that have it go first. ``tell``      takes sentences for the session's
+    notes. ``consent``, ``on_death``  as the pool's.
     """
 
     def __init__(
@@ -99,14 +102,18 @@ class Cluster:
         self._consent = consent
         self._store = Store(self._root)
         self._packer = Packer(self._store)
-        self._home = Pool(self._root, 1, on_death=on_death, capture_bytes=capture_bytes, consent=consent)
+        self._home = Pool(
+            self._root, 1, on_death=on_death, capture_bytes=capture_bytes, consent=consent
+        )
         self._client: Any = None
         self._members: dict[str, _Member] = {}
         self._refused: dict[str, str] = {}  # address -> why this worker takes no part
         self._chosen: dict[str, str] = {}  # spec -> fingerprint
         self._named: set[str] = set()  # hosts that the session's notes have said to be left out
         self._joining: dict[str, asyncio.Task[None]] = {}
-        self._ways: dict[tuple[str, str], asyncio.Lock] = {}  # (place, file): one at a time sends it
+        self._ways: dict[
+            tuple[str, str], asyncio.Lock
+        ] = {}  # (place, file): one at a time sends it
         self._changed = asyncio.Condition()
         self._turns: Turns[_Job] = Turns()
         self._numbers = itertools.count(1)
@@ -132,8 +139,8 @@ class Cluster:
         return max(1, len({m.greeting.gpu or m.greeting.machine for m in self._members.values()}))
 
     def beside(self, probe: AnyProbe) -> int:
-        """How many exclusive probes like this one can be answered at a time: one on each GPU where its engine takes one, else
-        one on each machine."""
+        """How many exclusive probes like this one can be answered at a time: one on each GPU where
+        its engine takes one, else one on each machine."""
         specs = engine_specs(probe)
         return max(1, len({_seat_of(member, specs) for member in self._fit_members(specs)}))
 
@@ -141,7 +148,9 @@ class Cluster:
         """Find the scheduler and greet its workers. Raises ``ExecutorLost``."""
         try:
             self._client = await self._connect()
-        except Exception as error:  # whatever speaks another protocol there raises whatever it likes
+        except (
+            Exception
+        ) as error:  # whatever speaks another protocol there raises whatever it likes
             raise ExecutorLost(
                 f"No cluster answers at {self._url} ({_say_unanswered(self._url, error)}). "
                 "Start it, or leave --executor out to work on this machine."
@@ -156,7 +165,9 @@ class Cluster:
         if not self._members:
             why = next(iter(self._refused.values()), "start one with 'dask worker'")
             await self.stop(hard=True)
-            raise ExecutorLost(f"The cluster at {self._url} has no worker that can take part: {why}.")
+            raise ExecutorLost(
+                f"The cluster at {self._url} has no worker that can take part: {why}."
+            )
         for why in set(self._refused.values()):
             self._name_refused(why)
 
@@ -200,7 +211,8 @@ class Cluster:
         await self._home.stop(hard)
 
     def waited_for(self) -> str:
-        """What nothing goes on without and is not there, with how long it is waited for; "" where nothing is missing."""
+        """What nothing goes on without and is not there, with how long it is waited for; "" where
+        nothing is missing."""
         if not self._seen:
             return f"the scheduler at {self._url}, {_CONNECT:.0f} s at most"
         silent = time.monotonic() - self._seen
@@ -217,14 +229,17 @@ class Cluster:
         """What every slot of every host did a moment ago, and the one at home where it works."""
         found = [slot for member in self._members.values() for slot in member.slots]
         found += [slot for slot in self._home.snapshot() if slot.state == "busy"]
-        return [msgspec.structs.replace(slot, worker=number) for number, slot in enumerate(found, 1)]
+        return [
+            msgspec.structs.replace(slot, worker=number) for number, slot in enumerate(found, 1)
+        ]
 
     def _anyone_greeted(self) -> bool:
         """Whether everyone who is there has been greeted."""
         return bool(self._members or self._refused) and not self._joining
 
     async def _connect(self) -> Any:
-        """Raises whatever comes. Dask's own limit does not hold where a port accepts and stays silent."""
+        """Raises whatever comes. Dask's own limit does not hold where a port accepts and stays
+        silent."""
         client: Any = Client(self._url, asynchronous=True, timeout=_CONNECT, name="narrowdown")
         try:
             return await asyncio.wait_for(client, _CONNECT)
@@ -270,7 +285,8 @@ class Cluster:
             await asyncio.sleep(_PULSE)
 
     def _warn_of_open_wires(self, workers: Collection[str]) -> None:
-        """Say once that others can read and send along, where anything of the cluster is on another machine."""
+        """Say once that others can read and send along, where anything of the cluster is on another
+        machine."""
         if not self._warned and (where := first_unencrypted((self._url, *workers))):
             self._warned = True
             self._tell(
@@ -283,7 +299,11 @@ class Cluster:
             self._members.pop(address, None)
             self._refused.pop(address, None)
         for address, facts in workers.items():
-            if address not in self._members and address not in self._refused and address not in self._joining:
+            if (
+                address not in self._members
+                and address not in self._refused
+                and address not in self._joining
+            ):
                 self._joining[address] = asyncio.create_task(
                     self._join_worker(address, dict(facts.get("resources") or {}))
                 )
@@ -291,12 +311,16 @@ class Cluster:
     async def _join_worker(self, address: str, resources: dict[str, float]) -> None:
         try:
             greeting = _decode_greeting(
-                await self._call_host(address, hosts.greet, self._capture_bytes, hosts.encode(self._consent))
+                await self._call_host(
+                    address, hosts.greet, self._capture_bytes, hosts.encode(self._consent)
+                )
             )
             if greeting.speaks != FORMAT:
                 there = f"{greeting.narrowdown or 'of an unknown version'} (probes of format {greeting.speaks})"
                 here = f"{hosts.version()} (format {FORMAT})"
-                self._refuse_worker(address, f"{greeting.name} has narrowdown {there}, this machine {here}")
+                self._refuse_worker(
+                    address, f"{greeting.name} has narrowdown {there}, this machine {here}"
+                )
                 return
             member = _Member(address, greeting, resources)
             for spec, fingerprint in list(self._chosen.items()):
@@ -311,14 +335,17 @@ class Cluster:
                     f"narrowdown is not installed on {address}, or in another version ({_say_in_one_line(error)})",
                 )
             else:  # it may be gone; the next look finds it again
-                _log.warning("the worker %s could not be greeted: %s", address, _say_in_one_line(error))
+                _log.warning(
+                    "the worker %s could not be greeted: %s", address, _say_in_one_line(error)
+                )
         finally:
             del self._joining[address]
             async with self._changed:
                 self._changed.notify_all()
 
     def _refuse_worker(self, address: str, why: str) -> None:
-        """Note why a worker takes no part. Where others do, it is said in the session; where none does, at its end."""
+        """Note why a worker takes no part. Where others do, it is said in the session; where none
+        does, at its end."""
         self._refused[address] = why
         if self._members:
             self._name_refused(why)
@@ -335,22 +362,27 @@ class Cluster:
         else:
             member.slots = _decode_slots(said)
 
-    async def _call_host(self, address: str, function: Callable[..., Any], *words: Any, limit: float = _CALL) -> Any:
+    async def _call_host(
+        self, address: str, function: Callable[..., Any], *words: Any, limit: float = _CALL
+    ) -> Any:
         """What a host answers to a word, outside the cluster's queue. Raises whatever comes."""
         said = await asyncio.wait_for(
-            self._client.run(function, self._session, *words, workers=[address], on_error="raise"), limit
+            self._client.run(function, self._session, *words, workers=[address], on_error="raise"),
+            limit,
         )
         return said[address]
 
     # -- which engine -------------------------------------------------------------------------------------------------
 
     async def _inspect_everywhere(self, probe: Inspect, timeout: float) -> Measurement:
-        """Look at the engine on every host; go with the fingerprint that the session knows, else with the one that most hosts
-        have. The others take no part in what asks for this engine."""
+        """Look at the engine on every host; go with the fingerprint that the session knows, else
+        with the one that most hosts have. The others take no part in what asks for this engine."""
         spec, end = probe.engine, time.monotonic() + _PATIENCE + timeout
         while not any(spec in member.told for member in self._members.values()):
             asked = await self._wait_for_a_host((), ())
-            asks = [self._in_background(self._inspect_member(member, spec, timeout)) for member in asked]
+            asks = [
+                self._in_background(self._inspect_member(member, spec, timeout)) for member in asked
+            ]
             await asyncio.wait(asks, return_when=asyncio.FIRST_COMPLETED)
             await asyncio.wait(asks, timeout=_STRAGGLERS)  # later ones take part from then on
             if not any(spec in member.told for member in asked):  # they went away
@@ -365,7 +397,9 @@ class Cluster:
             if spec in member.told and member.told[spec].status == "ok":
                 found.setdefault(_fingerprint_of(member.told[spec]), []).append(member)
         if not found:
-            answers = [member.told[spec] for member in self._members.values() if spec in member.told]
+            answers = [
+                member.told[spec] for member in self._members.values() if spec in member.told
+            ]
             if all(answer.status != "ok" for answer in answers):
                 return answers[0]
             raise ExecutorLost(
@@ -374,12 +408,16 @@ class Cluster:
         known = self._prefer(spec)
         chosen = known if known in found else max(found, key=lambda name: (len(found[name]), name))
         self._chosen[spec], self._facts[spec] = chosen, found[chosen][0].told[spec].facts
-        self._left_out(spec, [m for m in self._members.values() if spec in m.told and not m.is_a(spec, chosen)])
+        self._left_out(
+            spec, [m for m in self._members.values() if spec in m.told and not m.is_a(spec, chosen)]
+        )
         return found[chosen][0].told[spec]
 
     async def _inspect_member(self, member: _Member, spec: str, timeout: float) -> None:
         with contextlib.suppress(Exception):  # a host that is lost meanwhile has told nothing
-            said = await self._call_host(member.address, hosts.inspect, spec, timeout, limit=timeout + _CALL)
+            said = await self._call_host(
+                member.address, hosts.inspect, spec, timeout, limit=timeout + _CALL
+            )
             member.told[spec] = _decode_measurement(said)
 
     def _left_out(self, spec: str, others: Sequence[_Member]) -> None:
@@ -407,20 +445,29 @@ class Cluster:
             )
 
     def _fit_members(self, specs: Collection[str], avoid: Collection[str] = ()) -> list[_Member]:
-        """The members whose engines are the session's, on other machines than those in ``avoid`` where there are any."""
-        fit = [m for m in self._members.values() if all(m.is_a(s, self._chosen[s]) for s in specs if s in self._chosen)]
+        """The members whose engines are the session's, on other machines than those in ``avoid``
+        where there are any."""
+        fit = [
+            m
+            for m in self._members.values()
+            if all(m.is_a(s, self._chosen[s]) for s in specs if s in self._chosen)
+        ]
         return [m for m in fit if m.greeting.place not in avoid] or fit
 
     # -- one probe ----------------------------------------------------------------------------------------------------
 
     async def _measure(self, probe: AnyProbe, timeout: float, log: str) -> Measurement:
         number = next(self._numbers)
-        job = _Job(f"{secrets.token_hex(4)}-{number}", probe, timeout, log or log_name(probe, number))
+        job = _Job(
+            f"{secrets.token_hex(4)}-{number}", probe, timeout, log or log_name(probe, number)
+        )
         try:
             measurement = await self._in_turn(job, "seated" if probe.exclusive else "shared")
             places = {member.greeting.place for member in self._members.values()}
             elsewhere = measurement.status in _HOST_DEPENDENT and places > {job.where}
-            sensitive = _HOST_DEPENDENT if probe.exclusive else _LOAD_SENSITIVE  # its own crash is to be counted
+            sensitive = (
+                _HOST_DEPENDENT if probe.exclusive else _LOAD_SENSITIVE
+            )  # its own crash is to be counted
             if measurement.status in sensitive and (job.crowded or elsewhere):
                 # Neither load nor one slow or small host decides.
                 measurement = await self._in_turn(job, "alone", avoid={job.where})
@@ -437,20 +484,36 @@ class Cluster:
                     other.crowded = True
             return await self._answer_somewhere(job, avoid, seated=kind == "seated")
 
-    async def _answer_somewhere(self, job: _Job, avoid: Collection[str], *, seated: bool) -> Measurement:
+    async def _answer_somewhere(
+        self, job: _Job, avoid: Collection[str], *, seated: bool
+    ) -> Measurement:
         """The measurement, however many hosts are lost on the way to it."""
         specs = engine_specs(job.probe)
         try:
-            needs, pins = self._packer.needed(job.probe), await asyncio.to_thread(pin_files, job.probe)
+            needs, pins = (
+                self._packer.needed(job.probe),
+                await asyncio.to_thread(pin_files, job.probe),
+            )
         except OSError as error:
-            raise ExecutorLost(f"A file of the session cannot be read: {_say_in_one_line(error)}.") from error
-        question = hosts.encode(hosts.Question(job.ask, job.probe, job.timeout, job.log, tuple(needs), pins))
-        weights = sum(parcel.size for parcels in needs.values() for parcel in parcels if "/weights/" in parcel.name)
+            raise ExecutorLost(
+                f"A file of the session cannot be read: {_say_in_one_line(error)}."
+            ) from error
+        question = hosts.encode(
+            hosts.Question(job.ask, job.probe, job.timeout, job.log, tuple(needs), pins)
+        )
+        weights = sum(
+            parcel.size
+            for parcels in needs.values()
+            for parcel in parcels
+            if "/weights/" in parcel.name
+        )
         lost, only, unfit = 0, "", dict[str, str]()
         while lost < _LOST:
             fit = [m for m in await self._wait_for_a_host(specs, avoid) if m.address not in unfit]
             if not fit:
-                raise ExecutorLost(f"{next(iter(unfit.values()))}, or leave --executor out to work on this machine.")
+                raise ExecutorLost(
+                    f"{next(iter(unfit.values()))}, or leave --executor out to work on this machine."
+                )
             if seated and not (fit := self._seat_members(job, specs, fit)):
                 await self._wait_for_news()
                 continue
@@ -469,10 +532,14 @@ class Cluster:
             only = ""
             member = self._members.get(answer.address) if answer else None
             if answer is None or member is None:
-                lost += self._wait_for_connection()  # a cluster that forgets its tasks says nothing about the probe
+                lost += (
+                    self._wait_for_connection()
+                )  # a cluster that forgets its tasks says nothing about the probe
                 await self._wait_for_news()
             elif answer.kind == "missing":
-                if await self._supply_member(member, [parcel for name in answer.missing for parcel in needs[name]]):
+                if await self._supply_member(
+                    member, [parcel for name in answer.missing for parcel in needs[name]]
+                ):
                     only = member.address
                 else:
                     lost += 1
@@ -481,24 +548,34 @@ class Cluster:
             elif answer.kind == "unfit":
                 unfit[member.address] = answer.reason
             elif answer.measurement.status == "fault":  # of that machine: another one may do
-                unfit[member.address] = f"{member.greeting.name}: {answer.measurement.message.rstrip('.')}"
-            elif answer.measurement.status != "cancelled" and await self._brought_home(member, answer):
+                unfit[member.address] = (
+                    f"{member.greeting.name}: {answer.measurement.message.rstrip('.')}"
+                )
+            elif answer.measurement.status != "cancelled" and await self._brought_home(
+                member, answer
+            ):
                 return self._accept_answer(job, member, answer)
             else:  # its workers were ended, by nobody here, or it went while it handed over what it had made
                 lost += 1
         return Measurement(
-            status="crash", message=f"The hosts that worked on the probe were lost {_LOST} times, one after the other."
+            status="crash",
+            message=f"The hosts that worked on the probe were lost {_LOST} times, one after the other.",
         )
 
-    def _seat_members(self, job: _Job, specs: Collection[str], fit: Sequence[_Member]) -> list[_Member]:
-        """Those of the members that are at the job's own seat, or at a free one that it takes; none where all are taken."""
+    def _seat_members(
+        self, job: _Job, specs: Collection[str], fit: Sequence[_Member]
+    ) -> list[_Member]:
+        """Those of the members that are at the job's own seat, or at a free one that it takes; none
+        where all are taken."""
         seats = {_seat_of(member, specs) for member in fit}
         if job.seat not in seats:
             free = seats - {other.seat for other in self._turns.at_work}
             job.seat = min(free, default="")
         return [member for member in fit if _seat_of(member, specs) == job.seat]
 
-    async def _wait_for_a_host(self, specs: Collection[str], avoid: Collection[str]) -> list[_Member]:
+    async def _wait_for_a_host(
+        self, specs: Collection[str], avoid: Collection[str]
+    ) -> list[_Member]:
         """The hosts that fit. Raises ``ExecutorLost`` where there is none for long."""
         end = time.monotonic() + _PATIENCE
         while not (fit := self._fit_members(specs, avoid)) or not self._wait_for_connection():
@@ -530,8 +607,8 @@ class Cluster:
     async def _submit_question(
         self, question: bytes, resources: Mapping[str, float], members: Sequence[_Member]
     ) -> hosts.Answer | None:
-        """The answer of whichever host the cluster has chosen; None where that host, or the cluster, was lost. Raises
-        ``KilledWorker``."""
+        """The answer of whichever host the cluster has chosen; None where that host, or the
+        cluster, was lost. Raises ``KilledWorker``."""
         addresses = [m.address for m in members]
         future = self._client.submit(
             hosts.answer, self._session, question, key=f"narrowdown-{secrets.token_hex(8)}", workers=addresses,
@@ -551,20 +628,35 @@ class Cluster:
                 await future.cancel(force=True)
         return hosts.decode_answer(said) if said is not None else None
 
-    def _needed_resources(self, probe: AnyProbe, weights: int, members: Sequence[_Member]) -> dict[str, float]:
-        """What the probe's engines need for a model of so many bytes, as far as all of these workers declare such a resource."""
-        facts = [told.facts for spec in engine_specs(probe) if (told := members[0].told.get(spec)) is not None]
+    def _needed_resources(
+        self, probe: AnyProbe, weights: int, members: Sequence[_Member]
+    ) -> dict[str, float]:
+        """What the probe's engines need for a model of so many bytes, as far as all of these
+        workers declare such a resource."""
+        facts = [
+            told.facts
+            for spec in engine_specs(probe)
+            if (told := members[0].told.get(spec)) is not None
+        ]
         copies = sum(float(f.get("copies", 0.0)) for f in facts)
-        needs = {"GPU": max((float(f.get("gpus", 0)) for f in facts), default=0.0), "MEMORY": copies * weights}
-        return {name: n for name, n in needs.items() if n and all(name in m.resources for m in members)}
+        needs = {
+            "GPU": max((float(f.get("gpus", 0)) for f in facts), default=0.0),
+            "MEMORY": copies * weights,
+        }
+        return {
+            name: n for name, n in needs.items() if n and all(name in m.resources for m in members)
+        }
 
     # -- files --------------------------------------------------------------------------------------------------------
 
     async def _supply_member(self, member: _Member, parcels: Sequence[Parcel]) -> bool:
-        """Send what is missing, each file once to each host, however many probes wait for it; False where that failed."""
+        """Send what is missing, each file once to each host, however many probes wait for it; False
+        where that failed."""
         try:
             for parcel in parcels:
-                async with self._ways.setdefault((member.greeting.place, parcel.name), asyncio.Lock()):
+                async with self._ways.setdefault(
+                    (member.greeting.place, parcel.name), asyncio.Lock()
+                ):
                     if await self._call_host(member.address, hosts.lacks, [parcel.name]):
                         await self._send_parcel(member, parcel)
         except Exception as error:  # a host that is lost is lost, however it shows
@@ -577,7 +669,9 @@ class Cluster:
         with (self._root / parcel.name).open("rb") as file:
             while True:
                 piece = file.read(_PIECE)
-                if await self._call_host(member.address, hosts.receive, label, offset, piece, limit=10 * _CALL):
+                if await self._call_host(
+                    member.address, hosts.receive, label, offset, piece, limit=10 * _CALL
+                ):
                     return
                 offset += len(piece)
 
@@ -600,7 +694,9 @@ class Cluster:
         sha = hashlib.sha256()
         with atomic(target) as temporary, temporary.open("wb") as file:
             for offset in range(0, size, _PIECE):
-                piece = await self._call_host(member.address, hosts.read, digest, offset, _PIECE, limit=10 * _CALL)
+                piece = await self._call_host(
+                    member.address, hosts.read, digest, offset, _PIECE, limit=10 * _CALL
+                )
                 sha.update(piece)
                 file.write(piece)
             if sha.hexdigest() != digest:
@@ -617,7 +713,11 @@ class Cluster:
                 file.write(answer.log)
         if self._on_death is not None:
             for death in answer.deaths:
-                self._on_death(msgspec.structs.replace(death, detail=f"{death.detail} (on {member.greeting.name})"))
+                self._on_death(
+                    msgspec.structs.replace(
+                        death, detail=f"{death.detail} (on {member.greeting.name})"
+                    )
+                )
         return msgspec.structs.replace(answer.measurement, log=job.log if answer.log else "")
 
     async def _withdraw_question(self, ask: str) -> None:
@@ -632,7 +732,8 @@ class Cluster:
 
 
 async def _task_result(future: Any) -> bytes | None:
-    """The task's result; None where the cluster has forgotten the task. Raises what the task raised."""
+    """The task's result; None where the cluster has forgotten the task. Raises what the task
+    raised."""
     try:
         return cast(bytes, await future)
     except asyncio.CancelledError:
@@ -642,8 +743,11 @@ async def _task_result(future: Any) -> bytes | None:
 
 
 def _seat_of(member: _Member, specs: Collection[str]) -> str:
-    """What a probe of these engines has to itself when it is alone at this member: a GPU, or a machine."""
-    takes = any(told.facts.get("gpus") for spec in specs if (told := member.told.get(spec)) is not None)
+    """What a probe of these engines has to itself when it is alone at this member: a GPU, or a
+    machine."""
+    takes = any(
+        told.facts.get("gpus") for spec in specs if (told := member.told.get(spec)) is not None
+    )
     return (member.greeting.gpu if takes else "") or member.greeting.machine
 
 
@@ -656,13 +760,17 @@ def _say_unanswered(url: str, error: Exception) -> str:
     if isinstance(error, TimeoutError):
         return f"nothing in {_CONNECT:.0f} s; a scheduler listens at port 8786 unless told otherwise, at 8787 is its dashboard"
     if url.startswith(("tls://", "wss://")) and "ssl_context" in str(error):
-        names = (f"DASK_DISTRIBUTED__COMM__TLS__{name}" for name in ("CA_FILE", "CLIENT__CERT", "CLIENT__KEY"))
+        names = (
+            f"DASK_DISTRIBUTED__COMM__TLS__{name}"
+            for name in ("CA_FILE", "CLIENT__CERT", "CLIENT__KEY")
+        )
         return f"it wants certificates: set {', '.join(names)}"
     return _say_in_one_line(error)
 
 
 def first_unencrypted(addresses: Iterable[str]) -> str:
-    """The first of these addresses that is on another machine and spoken to in the open; "" where there is none."""
+    """The first of these addresses that is on another machine and spoken to in the open; "" where
+    there is none."""
     for address in addresses:
         scheme, _, rest = address.partition("://")
         name = rest.rpartition(":")[0].strip("[]")
@@ -678,8 +786,8 @@ def _is_loopback(name: str) -> bool:
 
 
 def _is_import_failure(error: Exception) -> bool:
-    """Whether a worker could not import what it was asked for. Dask hands that on as it is, or by its name within an exception
-    of no kind."""
+    """Whether a worker could not import what it was asked for. Dask hands that on as it is, or by
+    its name within an exception of no kind."""
     return isinstance(error, ImportError | AttributeError) or bool(
         re.match(r"(ModuleNotFound|Import|Attribute)Error\(", str(error))
     )
@@ -687,7 +795,10 @@ def _is_import_failure(error: Exception) -> bool:
 
 def _say_version(facts: Mapping[str, Any]) -> str:
     """The version of an engine with its device and driver, as far as they are known."""
-    return " ".join(str(facts[name]) for name in ("version", "device", "driver") if facts.get(name)) or "unknown"
+    return (
+        " ".join(str(facts[name]) for name in ("version", "device", "driver") if facts.get(name))
+        or "unknown"
+    )
 
 
 def _say_in_one_line(error: BaseException) -> str:

@@ -1,8 +1,10 @@
-"""What runs inside a worker process of the cluster: a pool of our own workers there, kept warm from probe to probe.
+"""What runs inside a worker process of the cluster: a pool of our own workers there, kept warm from
+probe to probe.
 
-The cluster's process loads no engine: a probe that crashes its engine costs one of our workers and no worker of the cluster.
-The session's end calls the functions below by name, with bytes in and bytes out. One folder a session and host holds what was
-fetched; every worker process of the cluster on that host uses it.
+The cluster's process loads no engine: a probe that crashes its engine costs one of our workers and
+no worker of the cluster. The session's end calls the functions below by name, with bytes in and
+bytes out. One folder a session and host holds what was fetched; every worker process of the cluster
+on that host uses it.
 """
 
 import asyncio
@@ -21,15 +23,17 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from engines.cluster.parcels import Parcel, digest_here, parcel_place
-from engines.consent import Consent
-from engines.probe import FORMAT, AnyProbe, Inspect, Measurement
-from engines.store.content import Store, boot, digest_file
-from engines.workers import gpus
-from engines.workers.pool import Death, Pool, Slot
+from narrowdown.engines.cluster.parcels import Parcel, digest_here, parcel_place
+from narrowdown.engines.consent import Consent
+from narrowdown.engines.probe import FORMAT, AnyProbe, Inspect, Measurement
+from narrowdown.engines.store.content import Store, boot, digest_file
+from narrowdown.engines.workers import gpus
+from narrowdown.engines.workers.pool import Death, Pool, Slot
 
 LEASE = 90.0  # seconds without a word from the session's end after which its workers are ended
-INLINE = 1 << 20  # bytes of an artifact that comes back with the answer; larger ones are asked for in pieces
+INLINE = (
+    1 << 20
+)  # bytes of an artifact that comes back with the answer; larger ones are asked for in pieces
 _LOG_TAIL = 1 << 20  # bytes of a probe's log that come back
 _CLEAN_UP = 10.0
 
@@ -37,9 +41,10 @@ T = TypeVar("T")
 
 
 class Greeting(msgspec.Struct, frozen=True):
-    """A worker process of the cluster. ``token``: another process, another token, also at the same address. ``place``: equal for
-    processes that share the session's folder; ``machine``: for those that share a processor. ``gpu``: the id of the one that it
-    uses, "" for none. ``speaks``: the format of probes; ``narrowdown``: its version."""
+    """A worker process of the cluster. ``token``: another process, another token, also at the same
+    address. ``place``: equal for processes that share the session's folder; ``machine``: for those
+    that share a processor. ``gpu``: the id of the one that it uses, "" for none. ``speaks``: the
+    format of probes; ``narrowdown``: its version."""
 
     token: str
     place: str
@@ -52,8 +57,9 @@ class Greeting(msgspec.Struct, frozen=True):
 
 
 class Question(msgspec.Struct, frozen=True):
-    """One probe for a host. ``needs``: the session's files without which it cannot be answered, each the last of its kind to
-    arrive; ``pins``: the user's own files that it names, by path, and the digests that they must have."""
+    """One probe for a host. ``needs``: the session's files without which it cannot be answered,
+    each the last of its kind to arrive; ``pins``: the user's own files that it names, by path, and
+    the digests that they must have."""
 
     ask: str
     probe: AnyProbe
@@ -64,8 +70,9 @@ class Question(msgspec.Struct, frozen=True):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """``kind``: ``answered``; ``missing`` (files that must come first: ``missing``); ``stranger`` (this process was never
-    greeted: the one that was is gone); ``unfit`` (``reason``: a file of the user's that this host does not have).
+    """``kind``: ``answered``; ``missing`` (files that must come first: ``missing``); ``stranger``
+    (this process was never greeted: the one that was is gone); ``unfit`` (``reason``: a file of the
+    user's that this host does not have).
 
     ``files``: artifacts by digest; ``large``: those that must be asked for, with their sizes."""
 
@@ -88,10 +95,13 @@ _decode_parcel = msgspec.msgpack.Decoder(Parcel).decode
 
 
 class _Host:
-    """The workers of one session in this process, on a loop and a thread of their own: the kernel ends a worker when the thread
-    that started it ends, and the cluster's own loop must not wait for them."""
+    """The workers of one session in this process, on a loop and a thread of their own: the kernel
+    ends a worker when the thread that started it ends, and the cluster's own loop must not wait for
+    them."""
 
-    def __init__(self, root: Path, slots: int, memory: int, capture_bytes: int, consent: Consent) -> None:
+    def __init__(
+        self, root: Path, slots: int, memory: int, capture_bytes: int, consent: Consent
+    ) -> None:
         self.token = secrets.token_hex(8)
         self.root = root
         self.heard = time.monotonic()
@@ -99,10 +109,19 @@ class _Host:
         self.gpu: str | None = None
         self._deaths: list[Death] = []
         self._asks: dict[str, asyncio.Task[Measurement]] = {}
-        self._withdrawn: dict[str, float] = {}  # those that may still be on their way here, and since when
+        self._withdrawn: dict[
+            str, float
+        ] = {}  # those that may still be on their way here, and since when
         self._loop = asyncio.new_event_loop()
         store = Store(root)
-        for part in (store.artifacts, store.models, store.weights, store.inputs, store.captures, store.logs):
+        for part in (
+            store.artifacts,
+            store.models,
+            store.weights,
+            store.inputs,
+            store.captures,
+            store.logs,
+        ):
             part.mkdir(parents=True, exist_ok=True)
         self._pool = Pool(
             root,
@@ -128,7 +147,9 @@ class _Host:
         if self._withdrawn.pop(question.ask, None) is not None:
             return Measurement(status="cancelled"), ()
         probe = question.probe
-        if not getattr(probe, "timeout", 1.0):  # as the pool would, so that its deaths name this very probe
+        if not getattr(
+            probe, "timeout", 1.0
+        ):  # as the pool would, so that its deaths name this very probe
             probe = msgspec.structs.replace(probe, timeout=question.timeout)
         task = asyncio.ensure_future(self._pool.run(probe, question.timeout, question.log))
         self._asks[question.ask] = task
@@ -148,7 +169,9 @@ class _Host:
             return
         # Every host is told, and all but one will never see that question.
         now = time.monotonic()
-        self._withdrawn = {a: at for a, at in self._withdrawn.items() if now - at < LEASE} | {ask: now}
+        self._withdrawn = {a: at for a, at in self._withdrawn.items() if now - at < LEASE} | {
+            ask: now
+        }
 
     async def snapshot(self) -> list[Slot]:
         return self._pool.snapshot()
@@ -163,8 +186,8 @@ _guard = threading.Lock()
 
 
 async def greet(session: str, capture_bytes: int, consent: bytes, dask_worker: Any) -> bytes:
-    """Make ready for a session; a ``Greeting``. ``consent``: what of the user's may run or be loaded for it here, and as which
-    bytes; no other file of this host is."""
+    """Make ready for a session; a ``Greeting``. ``consent``: what of the user's may run or be
+    loaded for it here, and as which bytes; no other file of this host is."""
     with _guard:
         host = _hosts.get(session)
         if host is None:
@@ -173,16 +196,26 @@ async def greet(session: str, capture_bytes: int, consent: bytes, dask_worker: A
             limit = dask_worker.memory_manager.memory_limit
             root.mkdir(parents=True, exist_ok=True)
             host = _hosts[session] = _Host(
-                root, dask_worker.state.nthreads, limit or 0, capture_bytes, _decode_consent(consent)
+                root,
+                dask_worker.state.nthreads,
+                limit or 0,
+                capture_bytes,
+                _decode_consent(consent),
             )
-            threading.Thread(target=_expire_session, args=(session, host), name="lease", daemon=True).start()
+            threading.Thread(
+                target=_expire_session, args=(session, host), name="lease", daemon=True
+            ).start()
     host.heard = time.monotonic()
     status = host.root.stat()
     where = f"{socket.gethostname()}/{boot()}/{status.st_dev}/{status.st_ino}"
     if host.gpu is None:
         found = await asyncio.to_thread(gpus.list_gpus)
         host.gpu = found[0].id if found else ""
-    return encode(Greeting(host.token, where, platform.node(), host.slots, boot(), host.gpu, narrowdown=version()))
+    return encode(
+        Greeting(
+            host.token, where, platform.node(), host.slots, boot(), host.gpu, narrowdown=version()
+        )
+    )
 
 
 def version() -> str:
@@ -196,7 +229,9 @@ async def inspect(session: str, spec: str, timeout: float) -> bytes:
     """What an engine is here: the ``Measurement`` of an Inspect."""
     host = _hosts[session]
     ask = f"inspect {spec}"
-    question = Question(ask, Inspect(engine=spec), timeout, f"logs/inspect-{secrets.token_hex(4)}.log")
+    question = Question(
+        ask, Inspect(engine=spec), timeout, f"logs/inspect-{secrets.token_hex(4)}.log"
+    )
     measurement, _ = await host.on_own_loop(host.probe(question))
     return encode(measurement)
 
@@ -209,7 +244,9 @@ def answer(session: str, question: bytes) -> bytes:
     if host is None:
         return encode(Answer("stranger", address))
     host.heard = time.monotonic()
-    if missing := tuple(name for name in asked.needs if not parcel_place(host.root, name).is_file()):
+    if missing := tuple(
+        name for name in asked.needs if not parcel_place(host.root, name).is_file()
+    ):
         return encode(Answer("missing", address, missing=missing))
     if reason := _say_unfit(asked):
         return encode(Answer("unfit", address, reason=reason))
@@ -219,7 +256,17 @@ def answer(session: str, question: bytes) -> bytes:
             (host.root / name).unlink(missing_ok=True)
         return encode(Answer("missing", address, missing=asked.needs))
     files, large = _made_artifacts(host.root, measurement)
-    return encode(Answer("answered", address, measurement, files, large, _take_log_end(host.root / asked.log), deaths))
+    return encode(
+        Answer(
+            "answered",
+            address,
+            measurement,
+            files,
+            large,
+            _take_log_end(host.root / asked.log),
+            deaths,
+        )
+    )
 
 
 async def lacks(session: str, names: list[str]) -> list[str]:
@@ -229,7 +276,8 @@ async def lacks(session: str, names: list[str]) -> list[str]:
 
 
 async def receive(session: str, parcel: bytes, offset: int, piece: bytes) -> bool:
-    """Take a piece of a file; True once it is whole and in place. Raises ``ValueError`` for a wrong name or wrong bytes."""
+    """Take a piece of a file; True once it is whole and in place. Raises ``ValueError`` for a wrong
+    name or wrong bytes."""
     host, wanted = _hosts[session], _decode_parcel(parcel)
     host.heard = time.monotonic()
     target = parcel_place(host.root, wanted.name)
@@ -259,7 +307,8 @@ async def read(session: str, digest: str, offset: int, size: int) -> bytes:
 
 
 async def pulse(session: str, token: str) -> bytes | None:
-    """Say that the session's end is there; what each slot does now. None where another process has taken this one's place."""
+    """Say that the session's end is there; what each slot does now. None where another process has
+    taken this one's place."""
     host = _hosts.get(session)
     if host is None or host.token != token:
         return None
@@ -312,8 +361,11 @@ def _say_unfit(asked: Question) -> str:
     return ""
 
 
-def _made_artifacts(root: Path, measurement: Measurement) -> tuple[dict[str, bytes], dict[str, int]]:
-    """The artifacts that a measurement names: what is small with its bytes, what is large with its size."""
+def _made_artifacts(
+    root: Path, measurement: Measurement
+) -> tuple[dict[str, bytes], dict[str, int]]:
+    """The artifacts that a measurement names: what is small with its bytes, what is large with its
+    size."""
     store, files, large = Store(root), dict[str, bytes](), dict[str, int]()
     for digest in measurement.artifacts.values():
         path = store.path(digest)

@@ -1,4 +1,5 @@
-"""Which of the session's files a host needs for a probe, by content address, and which of the user's own files it must have."""
+"""Which of the session's files a host needs for a probe, by content address, and which of the
+user's own files it must have."""
 
 import contextlib
 import functools
@@ -10,12 +11,23 @@ from pathlib import Path
 
 import msgspec
 
-from engines.options import split_paths
-from engines.probe import AnyProbe, Check, Construct, Describe, Import, LoadInputs, Measure, Recall, Sanitize, Unroll
-from engines.sources import postprocess_script, split_function
-from engines.spec import parse
-from engines.store.content import Store, digest_file
-from engines.store.sound import weights_of
+from narrowdown.engines.options import split_paths
+from narrowdown.engines.probe import (
+    AnyProbe,
+    Check,
+    Construct,
+    Describe,
+    Import,
+    LoadInputs,
+    Measure,
+    Recall,
+    Sanitize,
+    Unroll,
+)
+from narrowdown.engines.sources import postprocess_script, split_function
+from narrowdown.engines.spec import parse
+from narrowdown.engines.store.content import Store, digest_file
+from narrowdown.engines.store.sound import weights_of
 
 _DIGEST = "[0-9a-f]{64}"
 _NAMES = re.compile(
@@ -24,7 +36,8 @@ _NAMES = re.compile(
 
 
 class Parcel(msgspec.Struct, frozen=True):
-    """One file of the session: where it lies below the session folder, the sha256 of its bytes, how many there are."""
+    """One file of the session: where it lies below the session folder, the sha256 of its bytes, how
+    many there are."""
 
     name: str
     digest: str
@@ -32,22 +45,29 @@ class Parcel(msgspec.Struct, frozen=True):
 
 
 class Packer:
-    """Finds out what a probe needs. What a name below the session folder stands for never changes, so that each file is read
-    for its digest once."""
+    """Finds out what a probe needs. What a name below the session folder stands for never changes,
+    so that each file is read for its digest once."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._known: dict[str, tuple[Parcel, ...]] = {}
 
     def needed(self, probe: AnyProbe) -> dict[str, tuple[Parcel, ...]]:
-        """What the probe needs of this session: the name of a model's file, or of the inputs' index, and everything that must be
-        there with it, that file last. Raises ``OSError`` where one is gone."""
+        """What the probe needs of this session: the name of a model's file, or of the inputs'
+        index, and everything that must be there with it, that file last. Raises ``OSError`` where
+        one is gone."""
         inputs = getattr(probe, "inputs", "")
         found: dict[str, tuple[Parcel, ...]] = {}
-        for model in dict.fromkeys(filter(None, (getattr(probe, "written", ""), getattr(probe, "model", "")))):
-            found[f"models/{model}.onnx"] = self._pack_once(f"models/{model}.onnx", self._pack_model)
+        for model in dict.fromkeys(
+            filter(None, (getattr(probe, "written", ""), getattr(probe, "model", "")))
+        ):
+            found[f"models/{model}.onnx"] = self._pack_once(
+                f"models/{model}.onnx", self._pack_model
+            )
         if inputs:
-            found[f"inputs/{inputs}/index.json"] = self._pack_once(f"inputs/{inputs}/index.json", self._pack_inputs)
+            found[f"inputs/{inputs}/index.json"] = self._pack_once(
+                f"inputs/{inputs}/index.json", self._pack_inputs
+            )
         return found
 
     def _pack_once(self, name: str, find: Callable[[Path], Iterator[Parcel]]) -> tuple[Parcel, ...]:
@@ -65,7 +85,9 @@ class Packer:
     def _pack_inputs(self, index: Path) -> Iterator[Parcel]:
         folder = index.parent
         for file in (*sorted(f for f in folder.iterdir() if f.is_file() and f != index), index):
-            yield Parcel(f"inputs/{folder.name}/{file.name}", digest_file(file), file.stat().st_size)
+            yield Parcel(
+                f"inputs/{folder.name}/{file.name}", digest_file(file), file.stat().st_size
+            )
 
 
 def parcel_place(root: Path, name: str) -> Path:
@@ -76,17 +98,18 @@ def parcel_place(root: Path, name: str) -> Path:
 
 
 def at_home(probe: AnyProbe) -> bool:
-    """Whether the probe is answered where the session lives: it reads the user's own files, makes a model of the session's, or no
-    engine has a part in it."""
+    """Whether the probe is answered where the session lives: it reads the user's own files, makes a
+    model of the session's, or no engine has a part in it."""
     return isinstance(probe, Import | Sanitize | Unroll | LoadInputs | Recall | Construct) or (
         isinstance(probe, Describe) and not probe.sample
     )
 
 
 def pin_files(probe: AnyProbe) -> dict[str, str]:
-    """The user's own files that the probe names by path, with their digests here: libraries and models in engine specs, scripts
-    and files in a check's command. A host must have the same ones: no other code may run there than was agreed to here. A program
-    that is found by the search path is each machine's own."""
+    """The user's own files that the probe names by path, with their digests here: libraries and
+    models in engine specs, scripts and files in a check's command. A host must have the same ones:
+    no other code may run there than was agreed to here. A program that is found by the search path
+    is each machine's own."""
     named: list[Path] = []
     for spec in filter(None, (getattr(probe, "engine", ""), getattr(probe, "reference", ""))):
         named += [Path(text) for _, value in parse(spec).options for text in split_paths(value)]
@@ -97,9 +120,13 @@ def pin_files(probe: AnyProbe) -> dict[str, str]:
     if isinstance(probe, Check):
         with contextlib.suppress(ValueError):
             words = shlex.split(probe.command)
-            texts = filter(None, (text for word in words for text in (word, word.partition("=")[2])))
+            texts = filter(
+                None, (text for word in words for text in (word, word.partition("=")[2]))
+            )
             named += [Path(os.path.normpath(Path(probe.folder) / text)) for text in texts]
-    return {str(path): digest for path in named if path.is_absolute() and (digest := digest_here(path))}
+    return {
+        str(path): digest for path in named if path.is_absolute() and (digest := digest_here(path))
+    }
 
 
 def digest_here(path: Path) -> str:

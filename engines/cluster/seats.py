@@ -1,5 +1,6 @@
-"""Who may start: first come, first served. One that wants to be alone waits until nobody is at work, and nobody starts beside
-it; those that want a seat of their own work beside each other, as many as there are seats, and beside nobody else."""
+"""Who may start: first come, first served. One that wants to be alone waits until nobody is at
+work, and nobody starts beside it; those that want a seat of their own work beside each other, as
+many as there are seats, and beside nobody else."""
 
 import asyncio
 import contextlib
@@ -20,7 +21,9 @@ class Turns(Generic[T]):
         self._waiting: deque[tuple[asyncio.Future[None], T, Kind, Callable[[], int]]] = deque()
 
     @contextlib.asynccontextmanager
-    async def turn(self, who: T, kind: Kind, seats: Callable[[], int] = lambda: 1) -> AsyncIterator[None]:
+    async def turn(
+        self, who: T, kind: Kind, seats: Callable[[], int] = lambda: 1
+    ) -> AsyncIterator[None]:
         """Wait for a turn and hold it. ``seats``: how many there are just now."""
         ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append((ready, who, kind, seats))
@@ -58,4 +61,6 @@ class Turns(Generic[T]):
 
     def _beside(self, kind: Kind, seats: Callable[[], int]) -> bool:
         """Whether one of this kind may start beside those at work."""
-        return kind == self._kind and (kind == "shared" or (kind == "seated" and len(self.at_work) < seats()))
+        return kind == self._kind and (
+            kind == "shared" or (kind == "seated" and len(self.at_work) < seats())
+        )

@@ -1,5 +1,6 @@
-"""A model's own output beside its reference, as people ask about it: its values, where it is worst, and whether it gives the same
-answer. Taken of whole outputs alone; a part's inner tensors give no answers."""
+"""A model's own output beside its reference, as people ask about it: its values, where it is worst,
+and whether it gives the same answer. Taken of whole outputs alone; a part's inner tensors give no
+answers."""
 
 import math
 from typing import Any
@@ -8,9 +9,11 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
-from engines.probe import HUGE, SILENT_DB, Answer
+from narrowdown.engines.probe import HUGE, SILENT_DB, Answer
 
-CHUNK = 1 << 16  # elements that are widened to float64 at a time: they stay in the processor's cache
+CHUNK = (
+    1 << 16
+)  # elements that are widened to float64 at a time: they stay in the processor's cache
 MOST_CLASSES = 4096  # different values of an output of integers, beyond which it is no mask
 TOP = 5
 DIGITS = 8  # kept of what was measured: float32 holds 7.2. All 17 of float64 make a session's journal a fifth longer
@@ -19,12 +22,15 @@ _SUMS_TO_ONE = 1e-2  # how far the sum of a row of probabilities may be from 1, 
 Floats = NDArray[np.float64]
 
 
-def answer(actual: np.ndarray | None, expected: np.ndarray, *, classes: bool = True) -> Answer | None:
-    """What there is to be said; None of what cannot be set side by side, of text and of nothing at all.
+def answer(
+    actual: np.ndarray | None, expected: np.ndarray, *, classes: bool = True
+) -> Answer | None:
+    """What there is to be said; None of what cannot be set side by side, of text and of nothing at
+    all.
 
-    Class scores are the last axis of an output of one to three dimensions; ``classes``: whether they may be. Rows in which either
-    side is not finite take no part in KL divergence and perplexity, and count as another answer unless they are equal, NaN
-    included."""
+    Class scores are the last axis of an output of one to three dimensions; ``classes``: whether
+    they may be. Rows in which either side is not finite take no part in KL divergence and
+    perplexity, and count as another answer unless they are equal, NaN included."""
     if actual is None or actual.shape != expected.shape or not expected.size:
         return None
     if any(a.dtype.kind in "OSUTc" for a in (actual, expected)):
@@ -63,7 +69,11 @@ def answer(actual: np.ndarray | None, expected: np.ndarray, *, classes: bool = T
         worst_at=tuple(int(i) for i in np.unravel_index(at, expected.shape)),
         worst=to_json(float(flat_a[at])),
         expected_worst=to_json(float(flat_b[at])),
-        psnr_db=SILENT_DB if noise == 0 else -SILENT_DB if span <= 0 else to_json(20 * math.log10(span / noise)),
+        psnr_db=SILENT_DB
+        if noise == 0
+        else -SILENT_DB
+        if span <= 0
+        else to_json(20 * math.log10(span / noise)),
         iou=_iou(actual, expected, same=same),
         **scores,
     )
@@ -78,7 +88,10 @@ class _Values:
 
     def add(self, x: Floats) -> None:
         least, most = float(x.min()), float(x.max())  # NaN where there is any
-        self._least, self._most = float(np.minimum(self._least, least)), float(np.maximum(self._most, most))
+        self._least, self._most = (
+            float(np.minimum(self._least, least)),
+            float(np.maximum(self._most, most)),
+        )
         with np.errstate(invalid="ignore", over="ignore"):
             self._sum += float(x.sum())
         self._count += x.size
@@ -101,7 +114,8 @@ class _Values:
 
 
 def _class_scores(actual: np.ndarray, expected: np.ndarray, *, same: bool) -> dict[str, Any]:
-    """``rows``, ``top1``, ``top5``, ``kl``, ``perplexity`` and ``expected_perplexity``; nothing of what holds no class scores."""
+    """``rows``, ``top1``, ``top5``, ``kl``, ``perplexity`` and ``expected_perplexity``; nothing of
+    what holds no class scores."""
     classes = expected.shape[-1] if expected.ndim else 0
     if not 1 <= expected.ndim <= 3 or classes < 2 or is_integral(expected) or is_integral(actual):
         return {}
@@ -126,7 +140,8 @@ def _class_scores(actual: np.ndarray, expected: np.ndarray, *, same: bool) -> di
         first, here = y.argmax(axis=1), np.arange(len(y))
         entropy -= float(q[here, first].sum())
         reference_entropy -= float(p[here, first].sum())
-        # A tie that is broken another way is another answer only where the reference's own value is not among the largest.
+        # A tie that is broken another way is another answer only where the reference's own value is
+        # not among the largest.
         other += int((x[here, first] < x.max(axis=1)).sum())
         if classes > TOP:
             kept = (_take_top(x)[:, :, None] == _take_top(y)[:, None, :]).any(axis=1).sum(axis=1)
@@ -143,8 +158,8 @@ def _class_scores(actual: np.ndarray, expected: np.ndarray, *, same: bool) -> di
 
 
 def _take_top(rows: Floats) -> NDArray[np.intp]:
-    """Where the ``TOP`` largest of each row stand. Takes them out of ``rows``: looking for the largest ``TOP`` times is faster
-    than a partition of each row."""
+    """Where the ``TOP`` largest of each row stand. Takes them out of ``rows``: looking for the
+    largest ``TOP`` times is faster than a partition of each row."""
     here, top = np.arange(len(rows)), np.zeros((len(rows), TOP), np.intp)
     for place in range(TOP):
         top[:, place] = rows.argmax(axis=1)
@@ -169,8 +184,8 @@ def _log_probabilities(rows: Floats, likely: bool) -> Floats:
 
 
 def _iou(actual: np.ndarray, expected: np.ndarray, *, same: bool) -> float | None:
-    """Mean intersection over union: of the classes of a mask (integers or booleans), or of boxes (floats, four to a row, corners
-    x1 y1 x2 y2, paired by their place). None of anything else."""
+    """Mean intersection over union: of the classes of a mask (integers or booleans), or of boxes
+    (floats, four to a row, corners x1 y1 x2 y2, paired by their place). None of anything else."""
     if is_integral(actual) and is_integral(expected):
         if same:
             return 1.0
@@ -178,7 +193,8 @@ def _iou(actual: np.ndarray, expected: np.ndarray, *, same: bool) -> float | Non
         if len(classes) > MOST_CLASSES:
             return None
         ratios = [
-            np.count_nonzero((actual == c) & (expected == c)) / np.count_nonzero((actual == c) | (expected == c))
+            np.count_nonzero((actual == c) & (expected == c))
+            / np.count_nonzero((actual == c) | (expected == c))
             for c in classes
         ]
         return to_json(float(np.mean(ratios)))
@@ -196,8 +212,8 @@ def _iou(actual: np.ndarray, expected: np.ndarray, *, same: bool) -> float | Non
 
 
 def to_json(value: float) -> float:
-    """As it is kept: whole numbers as they are, of others DIGITS significant digits. JSON has no infinity and no NaN: both are
-    HUGE, with the sign of an infinity."""
+    """As it is kept: whole numbers as they are, of others DIGITS significant digits. JSON has no
+    infinity and no NaN: both are HUGE, with the sign of an infinity."""
     if math.isnan(value):
         return HUGE
     kept = float(min(HUGE, max(-HUGE, value)))
@@ -209,7 +225,8 @@ def widen(x: np.ndarray) -> Floats:
 
 
 def is_integral(x: np.ndarray) -> bool:
-    """Whether its values are whole numbers or truth values, of numpy's types or of ``ml_dtypes`` (int4)."""
+    """Whether its values are whole numbers or truth values, of numpy's types or of ``ml_dtypes``
+    (int4)."""
     if x.dtype.kind in "biu":
         return True
     try:

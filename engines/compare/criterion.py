@@ -1,10 +1,11 @@
-"""When a measurement counts as failing: criterion, signature, verdict. Plain data; the rule itself is ``judge.py``."""
+"""When a measurement counts as failing: criterion, signature, verdict. Plain data; the rule itself
+is ``judge.py``."""
 
 from typing import Literal
 
 import msgspec
 
-from engines.probe import HUGE
+from narrowdown.engines.probe import HUGE
 
 Metric = Literal[
     "rel_l2", "rel_max", "max_abs", "max_rel", "cosine", "sqnr_db", "ulp", "mismatched",
@@ -16,8 +17,9 @@ METRICS: tuple[str, ...] = Metric.__args__  # type: ignore[attr-defined]
 # Metrics of answers (``engines.probe.Answer``), which only the model's own outputs give.
 ANSWERS: tuple[str, ...] = ("top1", "top5", "kl", "perplexity", "psnr_db", "iou")
 
-# Relative L2 that a precision may cost before it counts as wrong, by the precision the engine computes in.
-# Source: design notes, measured on real models; an absolute 1e-5 would fail FP16 and TF32 by design.
+# Relative L2 that a precision may cost before it counts as wrong, by the precision the engine
+# computes in. Source: design notes, measured on real models; an absolute 1e-5 would fail FP16 and
+# TF32 by design.
 TOLERANCE_BY_PRECISION: dict[str, float] = {
     "fp64": 1e-4, "fp32": 1e-4, "tf32": 1e-2, "fp16": 1e-2, "bf16": 5e-2, "fp8": 1e-1, "int8": 1e-1,
     "int16": 4e-4,  # what INT8 may cost, and steps 256 times finer
@@ -29,9 +31,10 @@ OF_CODES = ("int8", "int16", "fp8")  # of these, precisions of a model that is q
 class Criterion(msgspec.Struct, frozen=True, omit_defaults=True):
     """How scores are turned into pass or fail. Changing it needs no new run.
 
-    ``tolerance`` bounds the metric's *badness* (``score.badness``): for cosine and iou that is what lacks to 1; for ``sqnr_db``
-    and ``psnr_db`` the tolerance is the least in dB. ``elementwise`` is Polygraphy's rule (an element fails when it is over
-    ``atol`` and over ``rtol``); it is chosen when ``--atol`` or ``--rtol`` is given. Per-output values override.
+    ``tolerance`` bounds the metric's *badness* (``score.badness``): for cosine and iou that is what
+    lacks to 1; for ``sqnr_db`` and ``psnr_db`` the tolerance is the least in dB. ``elementwise`` is
+    Polygraphy's rule (an element fails when it is over ``atol`` and over ``rtol``); it is chosen
+    when ``--atol`` or ``--rtol`` is given. Per-output values override.
     """
 
     metric: Metric = "rel_l2"
@@ -50,8 +53,8 @@ class Criterion(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def for_parts(criterion: Criterion) -> Criterion:
-    """The criterion for what gives no answers, the outputs of a part: in the place of a metric of answers rel_l2, with what the
-    precision may cost."""
+    """The criterion for what gives no answers, the outputs of a part: in the place of a metric of
+    answers rel_l2, with what the precision may cost."""
     if criterion.metric not in ANSWERS:
         return criterion
     usual = TOLERANCE_BY_PRECISION.get(criterion.precision, TOLERANCE_BY_PRECISION["fp32"])
@@ -59,7 +62,8 @@ def for_parts(criterion: Criterion) -> Criterion:
 
 
 def tighten_criterion(criterion: Criterion, factor: float) -> Criterion:
-    """The criterion with every tolerance divided by ``factor``; the least SQNR and PSNR stay as they are."""
+    """The criterion with every tolerance divided by ``factor``; the least SQNR and PSNR stay as
+    they are."""
     if criterion.metric in ("sqnr_db", "psnr_db"):
         return criterion
     return msgspec.structs.replace(
@@ -74,9 +78,11 @@ def tighten_criterion(criterion: Criterion, factor: float) -> Criterion:
 
 
 class Signature(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What the failure looks like on the model's own outputs; everything the search finds must fail like this.
+    """What the failure looks like on the model's own outputs; everything the search finds must fail
+    like this.
 
-    ``outputs`` are names of the model's own outputs that fail; ``errors`` their badness e0 on ``sample``.
+    ``outputs`` are names of the model's own outputs that fail; ``errors`` their badness e0 on
+    ``sample``.
     """
 
     kind: Literal["accuracy", "crash", "build", "check"]
@@ -88,8 +94,13 @@ class Signature(msgspec.Struct, frozen=True, omit_defaults=True):
     tolerance: float = 0.0
     failures: int = 1
     looks: int = 1
-    places: tuple[int, int] = (0, 0)  # of the worst output, where it is whole numbers: those that are wrong, and all
-    refusal: tuple[str, ...] = ()  # of a model that is refused: the words that say why (``engines.compare.refusal``)
+    places: tuple[int, int] = (
+        0,
+        0,
+    )  # of the worst output, where it is whole numbers: those that are wrong, and all
+    refusal: tuple[
+        str, ...
+    ] = ()  # of a model that is refused: the words that say why (``engines.compare.refusal``)
 
     @property
     def error(self) -> float:
@@ -105,9 +116,10 @@ Reason = Literal[
 
 
 class Verdict(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One of three answers. ``own``: badness of the candidate's own outputs; ``effect``: badness on the model's
-    outputs O when the candidate's engine values are transplanted into the reference run; None where not measured. ``*_places``:
-    where the worst of these outputs is right or wrong as a whole, how many of its values are wrong, and of how many."""
+    """One of three answers. ``own``: badness of the candidate's own outputs; ``effect``: badness on
+    the model's outputs O when the candidate's engine values are transplanted into the reference
+    run; None where not measured. ``*_places``: where the worst of these outputs is right or wrong
+    as a whole, how many of its values are wrong, and of how many."""
 
     kind: Literal["pass", "fail", "unresolved"]
     reason: Reason = ""

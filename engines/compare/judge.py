@@ -1,5 +1,5 @@
-"""From a measurement to a verdict: pure rules, applied anew whenever they are needed, never cached. Imports neither numpy nor
-onnx.
+"""From a measurement to a verdict: pure rules, applied anew whenever they are needed, never cached.
+Imports neither numpy nor onnx.
 
 Every metric is turned into a *badness* that grows as things get worse and is compared with a limit:
 
@@ -7,15 +7,16 @@ Every metric is turned into a *badness* that grows as things get worse and is co
 |---|---|---|
 | rel_l2, rel_max, max_abs, max_rel, ulp, mismatched | the value | the tolerance |
 | cosine | 1 - cosine | the tolerance |
-| sqnr_db | noise over signal, 10^(-dB/20) | 10^(-tolerance/20): the tolerance is the least SQNR in dB |
+| sqnr_db | noise over signal, 10^(-dB/20) | 10^(-tolerance/20): the tolerance is the least SQNR in
+dB |
 | psnr_db | the same of a PSNR | likewise |
 | top1, top5, kl | the value | the tolerance |
 | perplexity | how far it is from the reference's, relatively | the tolerance |
 | iou | 1 - iou | the tolerance |
 | elementwise | the largest factor by which some element exceeds both atol and rtol | 1 |
 
-A value that is finite in the reference and is not in the engine, the reverse, a missing output and a wrong shape are HUGE
-under every metric.
+A value that is finite in the reference and is not in the engine, the reverse, a missing output and
+a wrong shape are HUGE under every metric.
 """
 
 import math
@@ -23,17 +24,30 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
-from engines.compare import patterns, refusal
-from engines.compare.criterion import ANSWERS, TOLERANCE_BY_PRECISION, Criterion, Signature, Verdict, for_parts
-from engines.probe import HUGE, Measurement, SampleResult, Score
+from narrowdown.engines.compare import patterns, refusal
+from narrowdown.engines.compare.criterion import (
+    ANSWERS,
+    TOLERANCE_BY_PRECISION,
+    Criterion,
+    Signature,
+    Verdict,
+    for_parts,
+)
+from narrowdown.engines.probe import HUGE, Measurement, SampleResult, Score
 
-REFUSALS = ("build-failed", "unsupported", "invalid-model")  # statuses of a model that an engine does not take
-# A candidate must carry at least this part of the original failure; less is another, lesser culprit.
+REFUSALS = (
+    "build-failed",
+    "unsupported",
+    "invalid-model",
+)  # statuses of a model that an engine does not take
+# A candidate must carry at least this part of the original failure; less is another, lesser
+# culprit.
 SHARE = 0.1
 # e0 beyond this (a non-finite failure) does not ask for more of a candidate's effect than this.
 LARGE = 10.0
-# A number that is so many times smaller than others of its output is called nearly nothing. Chosen: of a regression's 64 rows
-# (surface_boosting of the field campaign) those that FP16 leaves wrong by 1 to 12 % are 70 times smaller and more.
+# A number that is so many times smaller than others of its output is called nearly nothing. Chosen:
+# of a regression's 64 rows (surface_boosting of the field campaign) those that FP16 leaves wrong by
+# 1 to 12 % are 70 times smaller and more.
 SLIGHT = 5.0
 
 
@@ -51,7 +65,8 @@ def badness(score: Score, criterion: Criterion) -> float:
         rtol = criterion.rtols.get(score.name, criterion.rtol)
         return min(HUGE, max((_over(a, r, atol, rtol) for a, r in score.front), default=0.0))
     if score.exact and metric != "mismatched":
-        # Integers, booleans and strings are right or wrong: a ratio over a reference of zeros would say nothing.
+        # Integers, booleans and strings are right or wrong: a ratio over a reference of zeros would
+        # say nothing.
         return max(1.0, score.max_abs) if metric in ("max_abs", "ulp") else 1.0
     if metric == "cosine":
         return max(0.0, 1.0 - score.cosine)
@@ -61,8 +76,8 @@ def badness(score: Score, criterion: Criterion) -> float:
 
 
 def places(score: Score, criterion: Criterion) -> tuple[int, int]:
-    """How many values of a tensor are wrong, and of how many, where it is right or wrong as a whole: whole numbers, truth values
-    and texts, by a share. (0, 0) of any other."""
+    """How many values of a tensor are wrong, and of how many, where it is right or wrong as a
+    whole: whole numbers, truth values and texts, by a share. (0, 0) of any other."""
     if criterion.metric != "rel_l2" or not score.exact or score.problem or score.equal:
         return 0, 0
     size = math.prod(score.shape)
@@ -86,8 +101,9 @@ def gives_answer(score: Score, metric: str) -> bool:
 
 
 def _of_answer(score: Score, criterion: Criterion) -> float:
-    """Badness under a metric of answers. What gives no such answer (the outputs of a part, which are no outputs of the model) is
-    judged by rel_l2 and what the precision may cost, in proportion to the limit: over it there is over it here."""
+    """Badness under a metric of answers. What gives no such answer (the outputs of a part, which
+    are no outputs of the model) is judged by rel_l2 and what the precision may cost, in proportion
+    to the limit: over it there is over it here."""
     answer, metric = score.answer, criterion.metric
     if answer is not None and gives_answer(score, metric):
         if metric == "psnr_db":
@@ -96,7 +112,9 @@ def _of_answer(score: Score, criterion: Criterion) -> float:
             return 1.0 - (answer.iou or 0.0)
         if metric == "perplexity":
             return min(
-                HUGE, abs(answer.perplexity - answer.expected_perplexity) / max(answer.expected_perplexity, 1e-300)
+                HUGE,
+                abs(answer.perplexity - answer.expected_perplexity)
+                / max(answer.expected_perplexity, 1e-300),
             )
         return min(HUGE, float(getattr(answer, metric)))
     times = (1.0 if score.exact else score.rel_l2) / for_parts(criterion).tolerance
@@ -107,7 +125,8 @@ def _of_answer(score: Score, criterion: Criterion) -> float:
 
 
 def margin(criterion: Criterion, error: float, output: str = "") -> float:
-    """How many times the badness ``error`` fits into what is allowed on this output, at most HUGE."""
+    """How many times the badness ``error`` fits into what is allowed on this output, at most
+    HUGE."""
     return min(HUGE, limit(criterion, output) / error) if error > 0 else HUGE
 
 
@@ -134,12 +153,14 @@ def list_slight(
     largest: Mapping[str, float] | None = None,
     strict: Criterion | None = None,
 ) -> frozenset[str]:
-    """The samples that fail on nearly nothing: what fails of them is off by no more than the tolerance of the precision allows of
-    the largest value that this output has on any sample (``find_largest``, or what is given as ``largest``), and is itself
-    within that, or one number that is ``SLIGHT`` times smaller. ``strict``: what they fail by, where that is another rule.
+    """The samples that fail on nearly nothing: what fails of them is off by no more than the
+    tolerance of the precision allows of the largest value that this output has on any sample
+    (``find_largest``, or what is given as ``largest``), and is itself within that, or one number
+    that is ``SLIGHT`` times smaller. ``strict``: what they fail by, where that is another rule.
 
-    A score near zero is left of a difference of larger values; a share of it says nothing of those. Among other numbers it would
-    be carried by these. Only by rel_l2 with the tolerance that nobody chose: who says what a value may be off by means each one.
+    A score near zero is left of a difference of larger values; a share of it says nothing of those.
+    Among other numbers it would be carried by these. Only by rel_l2 with the tolerance that nobody
+    chose: who says what a value may be off by means each one.
     """
     if criterion.metric != "rel_l2":
         return frozenset()
@@ -156,12 +177,17 @@ def list_slight(
 
     failing: dict[str, list[Score]] = {}
     for r in results:  # of several runs: in each of them
-        failing.setdefault(r.sample, []).extend(s for s in r.outputs if over(s, strict or criterion))
-    return frozenset(sample for sample, scores in failing.items() if scores and all(map(slight, scores)))
+        failing.setdefault(r.sample, []).extend(
+            s for s in r.outputs if over(s, strict or criterion)
+        )
+    return frozenset(
+        sample for sample, scores in failing.items() if scores and all(map(slight, scores))
+    )
 
 
 def worst(results: Iterable[SampleResult], criterion: Criterion) -> tuple[str, str, float]:
-    """(sample, output, badness): non-finite first, then the highest badness relative to its limit, then the earliest sample."""
+    """(sample, output, badness): non-finite first, then the highest badness relative to its limit,
+    then the earliest sample."""
     best, found = -1.0, ("", "", 0.0)
     for result in results:
         for score in result.outputs:
@@ -186,11 +212,13 @@ def by_sample(measurement: Measurement) -> dict[str, tuple[SampleResult, ...]]:
 
 
 def unpatched(measurement: Measurement, names: Collection[str]) -> Measurement:
-    """The measurement without these outputs: what reads them was fed reference values, and they are judged no more."""
+    """The measurement without these outputs: what reads them was fed reference values, and they are
+    judged no more."""
 
     def rest(run: tuple[SampleResult, ...]) -> tuple[SampleResult, ...]:
         return tuple(
-            msgspec.structs.replace(r, outputs=tuple(s for s in r.outputs if s.name not in names)) for r in run
+            msgspec.structs.replace(r, outputs=tuple(s for s in r.outputs if s.name not in names))
+            for r in run
         )
 
     return msgspec.structs.replace(
@@ -199,7 +227,8 @@ def unpatched(measurement: Measurement, names: Collection[str]) -> Measurement:
 
 
 def worst_run(measurement: Measurement, criterion: Criterion) -> Measurement:
-    """The measurement as its worst run alone would have given it, as what comes and goes shows in some runs only."""
+    """The measurement as its worst run alone would have given it, as what comes and goes shows in
+    some runs only."""
     chosen = max(measurement.each_run, key=lambda run: worst(run, criterion)[2])
     return msgspec.structs.replace(measurement, results=chosen, runs=())
 
@@ -217,20 +246,23 @@ def judge_whole(measurement: Measurement, criterion: Criterion) -> Verdict:
     return Verdict("fail" if exceed(results, criterion) else "pass", own=bad)
 
 
-def judge_cured(measurement: Measurement, criterion: Criterion, signature: Signature | None) -> Verdict:
-    """The whole model under a change that may cure it. Of what was refused, or crashed: whether it still is, and if not, whether
-    it is right."""
+def judge_cured(
+    measurement: Measurement, criterion: Criterion, signature: Signature | None
+) -> Verdict:
+    """The whole model under a change that may cure it. Of what was refused, or crashed: whether it
+    still is, and if not, whether it is right."""
     if signature is None or signature.kind == "accuracy" or measurement.status == "ok":
         return judge_whole(measurement, criterion)
     return judge(measurement, criterion, signature)
 
 
 def judge(measurement: Measurement, criterion: Criterion, signature: Signature) -> Verdict:
-    """A candidate: does this part fail, and does its error make the model fail in the way that the signature says?
+    """A candidate: does this part fail, and does its error make the model fail in the way that the
+    signature says?
 
-    fail: own over its limit, effect over its limit, effect at least a tenth of e0. pass: own and effect within. Everything
-    else is unresolved, with the reason that tells the search where to go. Without effect scores own alone decides. The worst
-    of several runs counts.
+    fail: own over its limit, effect over its limit, effect at least a tenth of e0. pass: own and
+    effect within. Everything else is unresolved, with the reason that tells the search where to go.
+    Without effect scores own alone decides. The worst of several runs counts.
     """
     if measurement.assumed:
         return Verdict(measurement.assumed)
@@ -243,21 +275,24 @@ def judge(measurement: Measurement, criterion: Criterion, signature: Signature) 
 
 
 def judge_shrunk(measurement: Measurement, criterion: Criterion, signature: Signature) -> Verdict:
-    """A shrunk case, which has no effect on the model's outputs to be judged by: the outputs of its own signature decide, in any
-    run."""
+    """A shrunk case, which has no effect on the model's outputs to be judged by: the outputs of its
+    own signature decide, in any run."""
     if measurement.assumed or measurement.status != "ok":
         return judge_whole(measurement, criterion)
     results = [r for run in measurement.each_run for r in run]
     scores = [s for r in results for s in r.outputs if s.name in signature.outputs]
     failed = any(over(s, criterion) for s in scores)
-    return Verdict("fail" if failed else "pass", own=max((badness(s, criterion) for s in scores), default=0.0))
+    return Verdict(
+        "fail" if failed else "pass", own=max((badness(s, criterion) for s in scores), default=0.0)
+    )
 
 
 def judge_check(measurement: Measurement, criterion: Criterion) -> Verdict:
-    """An external checker, by Polygraphy's rules: an ignored exit code passes; a listed one fails (with a regex: only if that
-    matches too); a regex alone decides without the exit code; else any other exit code than 0 fails. Regexes search stdout with
-    stderr right behind it. A checker that died or timed out is unresolved, and so is one that printed too much to be searched
-    where a match would decide."""
+    """An external checker, by Polygraphy's rules: an ignored exit code passes; a listed one fails
+    (with a regex: only if that matches too); a regex alone decides without the exit code; else any
+    other exit code than 0 fails. Regexes search stdout with stderr right behind it. A checker that
+    died or timed out is unresolved, and so is one that printed too much to be searched where a
+    match would decide."""
     if measurement.assumed:
         return Verdict(measurement.assumed)
     if measurement.status != "ok":
@@ -266,13 +301,17 @@ def judge_check(measurement: Measurement, criterion: Criterion) -> Verdict:
     if facts.get("timed_out"):
         return Verdict("unresolved", "timeout", detail="the check did not end in time")
     if facts.get("signal"):
-        return Verdict("unresolved", "check-died", detail=f"the check died of signal {facts['signal']}")
+        return Verdict(
+            "unresolved", "check-died", detail=f"the check died of signal {facts['signal']}"
+        )
     code = int(facts.get("returncode", 0))
     if code in criterion.ignore_fail_codes:
         return Verdict("pass", detail=f"exit code {code} is ignored")
     text = f"{facts.get('stdout', '')}{facts.get('stderr', '')}"
     decides = criterion.fail_regex and (not criterion.fail_codes or code in criterion.fail_codes)
-    told = {pattern: patterns.is_found(pattern, text) for pattern in criterion.fail_regex if decides}
+    told = {
+        pattern: patterns.is_found(pattern, text) for pattern in criterion.fail_regex if decides
+    }
     found = next((pattern for pattern, there in told.items() if there), None)
     if found is None and None in told.values():
         untold = next(pattern for pattern, there in told.items() if there is None)
@@ -289,7 +328,9 @@ def judge_check(measurement: Measurement, criterion: Criterion) -> Verdict:
     return Verdict("fail" if failed else "pass", detail=f"exit code {code}{printed}")
 
 
-def _judge_run(results: Iterable[SampleResult], criterion: Criterion, signature: Signature) -> Verdict:
+def _judge_run(
+    results: Iterable[SampleResult], criterion: Criterion, signature: Signature
+) -> Verdict:
     results = tuple(results)
     outputs = [s for r in results for s in r.outputs]
     if not outputs:
@@ -297,11 +338,15 @@ def _judge_run(results: Iterable[SampleResult], criterion: Criterion, signature:
     own = max(badness(s, criterion) for s in outputs)
     own_places = find_places(outputs, criterion)
     own_over = any(over(s, criterion) for s in outputs)
-    watched = [s for r in results for s in r.effect if not signature.outputs or s.name in signature.outputs]
+    watched = [
+        s for r in results for s in r.effect if not signature.outputs or s.name in signature.outputs
+    ]
     blocked = [n for r in results for n in r.unrepresentable]
     if not any(r.effect for r in results):
         if blocked:
-            return Verdict("unresolved", "unrepresentable-input", own=own, detail=", ".join(blocked[:3]))
+            return Verdict(
+                "unresolved", "unrepresentable-input", own=own, detail=", ".join(blocked[:3])
+            )
         return Verdict("fail" if own_over else "pass", own=own, own_places=own_places)
     effect = max((badness(s, criterion) for s in watched), default=0.0)
     effect_over = any(over(s, criterion) for s in watched)
@@ -309,13 +354,25 @@ def _judge_run(results: Iterable[SampleResult], criterion: Criterion, signature:
         # What it was fed was already broken, so nothing it gives accuses it.
         return Verdict("unresolved", "unrepresentable-input", own, effect, ", ".join(blocked[:3]))
     if own_over and not effect_over:
-        return Verdict("unresolved", "harmless", own, effect, "its error does not reach the model's outputs")
+        return Verdict(
+            "unresolved", "harmless", own, effect, "its error does not reach the model's outputs"
+        )
     if effect_over and not own_over:
-        return Verdict("unresolved", "amplified-downstream", own, effect, "its small error grows further down")
+        return Verdict(
+            "unresolved", "amplified-downstream", own, effect, "its small error grows further down"
+        )
     if own_over and effect < SHARE * min(signature.error, LARGE):
-        return Verdict("unresolved", "milder", own, effect, "its effect is under a tenth of the failure")
+        return Verdict(
+            "unresolved", "milder", own, effect, "its effect is under a tenth of the failure"
+        )
     seen = find_places(watched, criterion)
-    return Verdict("fail" if own_over else "pass", own=own, effect=effect, own_places=own_places, effect_places=seen)
+    return Verdict(
+        "fail" if own_over else "pass",
+        own=own,
+        effect=effect,
+        own_places=own_places,
+        effect_places=seen,
+    )
 
 
 def find_places(scores: Sequence[Score], criterion: Criterion) -> tuple[int, int]:
@@ -325,10 +382,13 @@ def find_places(scores: Sequence[Score], criterion: Criterion) -> tuple[int, int
 
 
 def _judge_status(measurement: Measurement, signature: Signature) -> Verdict:
-    """A model that crashes the engine or cannot be built: the same status is the failure, a run that ends is the pass."""
+    """A model that crashes the engine or cannot be built: the same status is the failure, a run
+    that ends is the pass."""
     same = {"crash": ("crash",), "build": REFUSALS}[signature.kind]
     if measurement.status in same:
-        if signature.kind == "build" and not refusal.is_same(signature.refusal, measurement.facts.get("refusal", ())):
+        if signature.kind == "build" and not refusal.is_same(
+            signature.refusal, measurement.facts.get("refusal", ())
+        ):
             return Verdict("unresolved", "refused-otherwise", detail=measurement.message)
         return Verdict("fail", detail=measurement.message)
     return Verdict("pass") if measurement.status == "ok" else _unresolved(measurement)

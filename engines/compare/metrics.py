@@ -1,4 +1,5 @@
-"""Scores: one tensor against its reference, every metric at once, in float64 or exact integers, a chunk at a time."""
+"""Scores: one tensor against its reference, every metric at once, in float64 or exact integers, a
+chunk at a time."""
 
 import dataclasses
 import decimal
@@ -11,8 +12,8 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
-from engines.compare.answers import DIGITS, Floats, is_integral, to_json, widen
-from engines.probe import HUGE, SILENT_DB, Score
+from narrowdown.engines.compare.answers import DIGITS, Floats, is_integral, to_json, widen
+from narrowdown.engines.probe import HUGE, SILENT_DB, Score
 
 CHUNK = 1 << 16  # elements: their float64 copies stay in the processor's cache
 STEPS = 64  # of the front
@@ -28,8 +29,8 @@ Array = NDArray[np.generic]
 
 
 def score(name: str, actual: np.ndarray | None, expected: np.ndarray) -> Score:
-    """Compare one tensor. ``actual`` None: the engine gave no such output. Shapes must be equal; dtypes may differ (FP16
-    against FP32)."""
+    """Compare one tensor. ``actual`` None: the engine gave no such output. Shapes must be equal;
+    dtypes may differ (FP16 against FP32)."""
     if actual is None:
         return Score(name, str(expected.dtype), expected.shape, problem="missing")
     if actual.shape != expected.shape:
@@ -42,7 +43,9 @@ def score(name: str, actual: np.ndarray | None, expected: np.ndarray) -> Score:
     return _floats(name, actual, expected, shape)
 
 
-def score_rows(name: str, actual: np.ndarray | None, expected: np.ndarray, rows: int) -> list[Score]:
+def score_rows(
+    name: str, actual: np.ndarray | None, expected: np.ndarray, rows: int
+) -> list[Score]:
     """One score for each of the first ``rows`` entries of dimension 0."""
     if actual is None or actual.shape != expected.shape:
         return [score(name, actual, expected)] * rows
@@ -51,8 +54,9 @@ def score_rows(name: str, actual: np.ndarray | None, expected: np.ndarray, rows:
 
 @dataclass(slots=True)
 class _Totals:
-    """What was seen of a tensor, chunk by chunk. ``difference``, ``signal``, ``power`` and ``dot`` are sums over elements: of the
-    squared difference, of the squared reference, of the squared values, and of products of both; all times ``scale`` squared."""
+    """What was seen of a tensor, chunk by chunk. ``difference``, ``signal``, ``power`` and ``dot``
+    are sums over elements: of the squared difference, of the squared reference, of the squared
+    values, and of products of both; all times ``scale`` squared."""
 
     scale: float = 1.0  # what values are multiplied by before they are squared
     difference: float = 0.0
@@ -83,15 +87,16 @@ class _Totals:
             self.first = self.first if self.first >= 0 else offset + int(np.argmax(broken))
         self.lost += int((~finite_b & ~same).sum())
         self.differing += int((~same & ~(finite_a & finite_b)).sum())
-        # Magnitudes are those of all finite values, whatever the other side holds: an overflow shows in them.
+        # Magnitudes are those of all finite values, whatever the other side holds: an overflow
+        # shows in them.
         self.absmax = max(self.absmax, float(np.abs(b[finite_b]).max(initial=0.0)))
         self.actual_absmax = max(self.actual_absmax, float(np.abs(a[finite_a]).max(initial=0.0)))
         both = finite_a & finite_b
         return a[both], b[both]
 
     def add_finite(self, x: Floats, y: Floats, own: float, square: float, coarse: np.dtype) -> None:
-        """Take in finite values and their reference, at least one of each. ``own``, ``square``: the sums of their squares;
-        ``coarse``: the type whose last place counts."""
+        """Take in finite values and their reference, at least one of each. ``own``, ``square``: the
+        sums of their squares; ``coarse``: the type whose last place counts."""
         size = np.abs(y)
         with np.errstate(over="ignore"):
             apart = x - y
@@ -116,7 +121,10 @@ class _Totals:
         self.power += own
         self.dot += float(np.dot(*_scaled(self.scale, x, y)))
         self.difference += _square(*_scaled(self.scale, apart))
-        self.max_abs, self.max_rel = max(self.max_abs, min(farthest, HUGE)), max(self.max_rel, largest)
+        self.max_abs, self.max_rel = (
+            max(self.max_abs, min(farthest, HUGE)),
+            max(self.max_rel, largest),
+        )
         self.mismatched += int(np.count_nonzero((apart > DEFAULT) & (relative > DEFAULT)))
         self.ulp = max(self.ulp, _ulps(apart, size, coarse))
         self.front = _merge(self.front, apart, relative)
@@ -127,7 +135,9 @@ class _Totals:
             self.vanished += gone.size
             self.vanished_max = max(self.vanished_max, float(gone.max(initial=0.0)))
 
-    def to_score(self, name: str, expected: np.ndarray, shape: tuple[int, ...], *, exact: bool = False) -> Score:
+    def to_score(
+        self, name: str, expected: np.ndarray, shape: tuple[int, ...], *, exact: bool = False
+    ) -> Score:
         count = max(1, int(expected.size))
         noise, level = float(np.sqrt(self.difference)), float(np.sqrt(self.signal))
         return Score(
@@ -159,10 +169,12 @@ def _floats(name: str, actual: np.ndarray, expected: np.ndarray, shape: tuple[in
     coarse = _coarser(actual.dtype, expected.dtype)
     totals = _Totals(scale=_scale(actual, expected))
     for offset, x, y in _chunks(actual, expected):
-        # Passes over the chunk are what this costs, so none is made for what the numbers that are needed anyway rule out: sums of
-        # squares are finite only where all values are.
+        # Passes over the chunk are what this costs, so none is made for what the numbers that are
+        # needed anyway rule out: sums of squares are finite only where all values are.
         own, square = _squares(totals.scale, x, y)
-        if not (math.isfinite(own) and math.isfinite(square)) and not (np.isfinite(x).all() and np.isfinite(y).all()):
+        if not (math.isfinite(own) and math.isfinite(square)) and not (
+            np.isfinite(x).all() and np.isfinite(y).all()
+        ):
             x, y = totals.leave_out_nonfinite(offset, x, y)
             if not x.size:
                 continue
@@ -172,7 +184,8 @@ def _floats(name: str, actual: np.ndarray, expected: np.ndarray, shape: tuple[in
 
 
 def _integers(name: str, actual: np.ndarray, expected: np.ndarray, shape: tuple[int, ...]) -> Score:
-    """Exact: compared in 64 bits, and their distance is taken without a sign, so that 2^62 and -2^62 are 2^63 apart."""
+    """Exact: compared in 64 bits, and their distance is taken without a sign, so that 2^62 and
+    -2^62 are 2^63 apart."""
     t = _Totals()
     flat_a, flat_b = np.ravel(actual), np.ravel(expected)
     for i in range(0, flat_a.size, CHUNK):
@@ -180,8 +193,14 @@ def _integers(name: str, actual: np.ndarray, expected: np.ndarray, shape: tuple[
         apart, x, y = _distance(a, b), a.astype(np.float64), b.astype(np.float64)
         size = np.abs(y)
         relative = apart / np.where(size == 0, TINY, size)
-        t.max_abs, t.max_rel = max(t.max_abs, float(apart.max())), max(t.max_rel, float(relative.max()))
-        t.absmax, t.actual_absmax = max(t.absmax, float(size.max())), max(t.actual_absmax, float(np.abs(x).max()))
+        t.max_abs, t.max_rel = (
+            max(t.max_abs, float(apart.max())),
+            max(t.max_rel, float(relative.max())),
+        )
+        t.absmax, t.actual_absmax = (
+            max(t.absmax, float(size.max())),
+            max(t.actual_absmax, float(np.abs(x).max())),
+        )
         t.difference += _square(apart)
         t.signal += _square(y)
         t.power += _square(x)
@@ -199,15 +218,20 @@ def _wide_integers(x: np.ndarray) -> np.ndarray:
 
 
 def _distance(a: np.ndarray, b: np.ndarray) -> Floats:
-    """|a - b| as float64, 0 only where the two are equal: signed differences wrap, unsigned larger less smaller does not."""
+    """|a - b| as float64, 0 only where the two are equal: signed differences wrap, unsigned larger
+    less smaller does not."""
     if a.dtype != b.dtype:
         # int64 against uint64: of different signs they lie apart by the sum of their magnitudes.
         signed, unsigned = (a, b) if a.dtype == np.int64 else (b, a)
         negative = signed < 0
-        magnitude = np.where(negative, np.uint64(0) - signed.astype(np.uint64), signed.astype(np.uint64))
+        magnitude = np.where(
+            negative, np.uint64(0) - signed.astype(np.uint64), signed.astype(np.uint64)
+        )
         same_side = np.maximum(magnitude, unsigned) - np.minimum(magnitude, unsigned)
         return np.where(
-            negative, magnitude.astype(np.float64) + unsigned.astype(np.float64), same_side.astype(np.float64)
+            negative,
+            magnitude.astype(np.float64) + unsigned.astype(np.float64),
+            same_side.astype(np.float64),
         )
     high, low = np.maximum(a, b), np.minimum(a, b)
     return np.asarray((high.astype(np.uint64) - low.astype(np.uint64)).astype(np.float64))
@@ -223,19 +247,25 @@ def _strings(name: str, actual: np.ndarray, expected: np.ndarray, shape: tuple[i
 
 
 def _chunks(actual: np.ndarray, expected: np.ndarray) -> Iterator[tuple[int, Floats, Floats]]:
-    """(flat offset, actual, expected) as float64. Complex numbers are compared by their parts, real and imaginary in turn."""
+    """(flat offset, actual, expected) as float64. Complex numbers are compared by their parts, real
+    and imaginary in turn."""
     a, b = _parts(actual), _parts(expected)
     for i in range(0, a.size, CHUNK):
         yield i, widen(a[i : i + CHUNK]), widen(b[i : i + CHUNK])
 
 
 def _scale(*arrays: np.ndarray) -> float:
-    """What values are multiplied by before they are squared. Only float64 holds values whose squares overflow or vanish."""
+    """What values are multiplied by before they are squared. Only float64 holds values whose
+    squares overflow or vanish."""
     if all(x.dtype != np.float64 for x in arrays):
         return 1.0
     finite = [np.abs(x[np.isfinite(x)]).max(initial=0.0) for x in arrays]
     largest = float(max(finite))
-    return 1.0 if largest == 0 or 1e-100 < largest < 1e100 else float(np.exp2(min(1000.0, -np.floor(np.log2(largest)))))
+    return (
+        1.0
+        if largest == 0 or 1e-100 < largest < 1e100
+        else float(np.exp2(min(1000.0, -np.floor(np.log2(largest)))))
+    )
 
 
 def _parts(x: np.ndarray) -> np.ndarray:
@@ -244,8 +274,9 @@ def _parts(x: np.ndarray) -> np.ndarray:
 
 
 def _merge(front: Floats, apart: Floats, relative: Floats) -> Floats:
-    """The front with more points, not all of which are 0 apart. Only what no step exceeds is sorted: of a few points the step
-    that exceeds most of them is held against all, once more as long as that leaves out half."""
+    """The front with more points, not all of which are 0 apart. Only what no step exceeds is
+    sorted: of a few points the step that exceeds most of them is held against all, once more as
+    long as that leaves out half."""
     before = math.inf
     while 4 * SAMPLE < len(apart) < before / 2:
         before = len(apart)
@@ -270,8 +301,8 @@ def _front(points: Floats) -> Floats:
 
 
 def _steps(front: Floats) -> tuple[tuple[float, float], ...]:
-    """At most STEPS steps of DIGITS digits. Neighbours are merged into the corner that exceeds both and digits rounded up, so
-    no failure is ever hidden."""
+    """At most STEPS steps of DIGITS digits. Neighbours are merged into the corner that exceeds both
+    and digits rounded up, so no failure is ever hidden."""
     if len(front) > STEPS:
         groups = np.array_split(front, STEPS)
         front = np.stack([g.max(axis=0) for g in groups])
@@ -298,9 +329,11 @@ def _square(x: Floats) -> float:
 
 
 def _ulps(apart: Floats, size: Floats, dtype: np.dtype) -> float:
-    """The largest difference in units in the last place of ``dtype`` at the reference's magnitude."""
+    """The largest difference in units in the last place of ``dtype`` at the reference's
+    magnitude."""
     tiny, digits = _precision(dtype)
-    # Without its mantissa a number is the largest power of two in it, of which the last place is 2^-digits.
+    # Without its mantissa a number is the largest power of two in it, of which the last place is
+    # 2^-digits.
     powers = (np.maximum(size, tiny).view(np.int64) & _EXPONENT).view(np.float64)
     with np.errstate(over="ignore"):
         return float(np.max(apart / powers)) * 2.0**digits
@@ -308,7 +341,8 @@ def _ulps(apart: Floats, size: Floats, dtype: np.dtype) -> float:
 
 @functools.cache
 def _precision(dtype: np.dtype) -> tuple[float, int]:
-    """(smallest normal number, digits of the mantissa without the leading one). Raises ``ValueError`` for no float type."""
+    """(smallest normal number, digits of the mantissa without the leading one). Raises
+    ``ValueError`` for no float type."""
     info = ml_dtypes.finfo(dtype)
     return float(info.smallest_normal), int(info.nmant)
 

@@ -1,5 +1,6 @@
-"""Patterns of ``--fail-regex``, searched in what a check printed. Somebody else's session may hold one that comes to no end
-(``(a+)+$``): those that may are searched by a process of their own, this file, which the system ends in time."""
+"""Patterns of ``--fail-regex``, searched in what a check printed. Somebody else's session may hold
+one that comes to no end (``(a+)+$``): those that may are searched by a process of their own, this
+file, which the system ends in time."""
 
 import functools
 import json
@@ -20,8 +21,8 @@ _endless: set[str] = set()  # not tried again by this process
 
 @functools.lru_cache(maxsize=32)
 def is_found(pattern: str, text: str) -> bool | None:
-    """Whether the pattern is somewhere in the text; None where that could not be told in time, or it is no pattern. Raises
-    ``OSError`` where no process can be started."""
+    """Whether the pattern is somewhere in the text; None where that could not be told in time, or
+    it is no pattern. Raises ``OSError`` where no process can be started."""
     if pattern in _endless:
         return None
     if not _LONG & set(pattern):
@@ -29,7 +30,7 @@ def is_found(pattern: str, text: str) -> bool | None:
             return re.search(pattern, text) is not None
         except re.error:
             return None
-    from engines import processes
+    from narrowdown.engines import processes
 
     with Path(os.devnull).open("ab") as nothing:
         started = processes.start(Path(__file__), [], Path("/"), nothing, pipes=True)
@@ -42,9 +43,15 @@ def is_found(pattern: str, text: str) -> bool | None:
 
 def main() -> int:
     """Search for the pattern that stdin tells, in the text behind it."""
-    for kind, most in ((resource.RLIMIT_CORE, 0), (resource.RLIMIT_CPU, SECONDS), (resource.RLIMIT_AS, _MEMORY)):
+    for kind, most in (
+        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_CPU, SECONDS),
+        (resource.RLIMIT_AS, _MEMORY),
+    ):
         hard = resource.getrlimit(kind)[1]
-        resource.setrlimit(kind, (most, most) if hard == resource.RLIM_INFINITY else (min(most, hard),) * 2)
+        resource.setrlimit(
+            kind, (most, most) if hard == resource.RLIM_INFINITY else (min(most, hard),) * 2
+        )
     signal.alarm(_WAIT)
     pattern, text = json.load(sys.stdin)
     return _FOUND if re.search(pattern, text) else _NOT_FOUND

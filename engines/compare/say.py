@@ -3,27 +3,30 @@
 import math
 from collections.abc import Iterable, Sequence
 
-from engines.compare.criterion import Criterion
-from engines.compare.judge import badness, limit, margin, places, use_up
-from engines.probe import HUGE, SampleResult
+from narrowdown.engines.compare.criterion import Criterion
+from narrowdown.engines.compare.judge import badness, limit, margin, places, use_up
+from narrowdown.engines.probe import HUGE, SampleResult
 
-# A margin below it is said as "just below": "1.01 times below" is read as half as much at least. Chosen.
+# A margin below it is said as "just below": "1.01 times below" is read as half as much at least.
+# Chosen.
 NEAR = 1.1
 # What an output is that has no values to compare, by the ``problem`` of its score.
 UNLIKE = {"missing": "missing", "shape": "of another shape than the reference's"}
 
 
 def wrong_by(error: float | None, metric: str = "") -> str:
-    """``wrong by 1.23 %`` where it is a share (rel_l2), ``wrong by 0.0123`` by any other metric, or where that is not known.
-    What is infinite or NaN where it should not be, or has another shape, is ``infinitely wrong``."""
+    """``wrong by 1.23 %`` where it is a share (rel_l2), ``wrong by 0.0123`` by any other metric, or
+    where that is not known. What is infinite or NaN where it should not be, or has another shape,
+    is ``infinitely wrong``."""
     if error is None:
         return "not measured"
     return "infinitely wrong" if error >= HUGE else f"wrong by {say_amount(error, metric)}"
 
 
 def say_part(error: float | None, metric: str, places: Sequence[int]) -> str:
-    """What outputs are wrong by. ``places``: of the worst one, as a ``Verdict`` has it. Whole numbers are right or wrong, so
-    it is said in how many places: "100 %" says nothing of one code among 168 that is one off."""
+    """What outputs are wrong by. ``places``: of the worst one, as a ``Verdict`` has it. Whole
+    numbers are right or wrong, so it is said in how many places: "100 %" says nothing of one code
+    among 168 that is one off."""
     wrong, of = places or (0, 0)
     if not wrong:
         return wrong_by(error, metric)
@@ -43,14 +46,16 @@ def say_worst(results: Iterable[SampleResult], criterion: Criterion) -> str:
 
 
 def say_amount(error: float, metric: str) -> str:
-    """``1.23 %`` of a share, ``0.0123`` of anything else; of what is infinitely bad, "an infinite amount"."""
+    """``1.23 %`` of a share, ``0.0123`` of anything else; of what is infinitely bad, "an infinite
+    amount"."""
     if error >= HUGE:
         return "an infinite amount"
     return f"{say_percent(error)}" if metric == "rel_l2" else f"{error:.3g}"
 
 
 def say_most(error: float, criterion: Criterion) -> str:
-    """The worst error of all that a workaround was tried on, beside what is allowed, and whether that is close."""
+    """The worst error of all that a workaround was tried on, beside what is allowed, and whether
+    that is close."""
     most, allowed = (say_amount(value, criterion.metric) for value in (error, limit(criterion, "")))
     if (times := margin(criterion, error)) < NEAR:
         return f"the error is at most {most}, {'above' if times < 1 else 'just below'} the {allowed} that is allowed"
@@ -58,31 +63,42 @@ def say_most(error: float, criterion: Criterion) -> str:
 
 
 def say_percent(share: float) -> str:
-    """A share of 1 as per cent in three digits, without an exponent as long as people read it: ``112 %``, ``0.0003 %``,
-    ``0.0000325 %``; what is smaller, down to the last place of FP64, as ``2.2e-14 %``."""
+    """A share of 1 as per cent in three digits, without an exponent as long as people read it:
+    ``112 %``, ``0.0003 %``, ``0.0000325 %``; what is smaller, down to the last place of FP64, as
+    ``2.2e-14 %``."""
     value = 100 * share
     if value >= 100:
         return f"{value:,.0f} %"
     said = f"{value:.3g}"
     if "e" in said:
-        said = f"{value:.{2 - math.floor(math.log10(value))}f}".rstrip("0") if value >= 1e-7 else said
+        said = (
+            f"{value:.{2 - math.floor(math.log10(value))}f}".rstrip("0") if value >= 1e-7 else said
+        )
     return f"{said} %"
 
 
 def say_sample(sample: str) -> str:
-    """A sample as people count them: ``sample 12`` (``real:0/12``), ``sample 2/5`` (the sixth of the third file), ``made-up
-    sample 3``."""
+    """A sample as people count them: ``sample 12`` (``real:0/12``), ``sample 2/5`` (the sixth of
+    the third file), ``made-up sample 3``."""
     kind, _, place = sample.partition(":")
     feed, _, row = place.partition("/")
     where = row if row and feed == "0" else place
-    said = {"real": f"sample {where}", "random": f"made-up sample {where}", "near": f"sample {where} made near yours"}
+    said = {
+        "real": f"sample {where}",
+        "random": f"made-up sample {where}",
+        "near": f"sample {where} made near yours",
+    }
     return said.get(kind, sample)
 
 
 def say_limit(criterion: Criterion, output: str) -> str:
-    """What an output may be off by, in the words of the metric: ``rel_l2 0.0001``, ``atol 0.001, rtol 1e-05``."""
+    """What an output may be off by, in the words of the metric: ``rel_l2 0.0001``, ``atol 0.001,
+    rtol 1e-05``."""
     if criterion.metric == "elementwise":
-        atol, rtol = criterion.atols.get(output, criterion.atol), criterion.rtols.get(output, criterion.rtol)
+        atol, rtol = (
+            criterion.atols.get(output, criterion.atol),
+            criterion.rtols.get(output, criterion.rtol),
+        )
         return f"atol {atol:.3g}, rtol {rtol:.3g}"
     tolerance = criterion.tolerances.get(output, criterion.tolerance)
     least = " dB at least" if criterion.metric in ("sqnr_db", "psnr_db") else ""
@@ -99,7 +115,11 @@ def say_error(error: float, rule: Criterion) -> str:
     if error >= HUGE:
         return "infinite or NaN where the reference is finite"
     if rule.metric in ("sqnr_db", "psnr_db"):
-        return f"at {-20 * math.log10(error):.3g} dB ({rule.metric})" if error > 0 else f"exact ({rule.metric})"
+        return (
+            f"at {-20 * math.log10(error):.3g} dB ({rule.metric})"
+            if error > 0
+            else f"exact ({rule.metric})"
+        )
     if rule.metric == "elementwise":
         return f"wrong by {error:.3g} times what atol and rtol allow"
     if rule.metric == "rel_l2":

@@ -2,13 +2,15 @@
 
 import math
 
-from engines.compare.criterion import ANSWERS, METRICS, TOLERANCE_BY_PRECISION, Criterion
-from engines.views import ProblemView
+from narrowdown.engines.compare.criterion import ANSWERS, METRICS, TOLERANCE_BY_PRECISION, Criterion
+from narrowdown.engines.views import ProblemView
 
-# Units in the last place that the order of a long sum may cost; there is no such number that fits every model.
+# Units in the last place that the order of a long sum may cost; there is no such number that fits
+# every model.
 ULPS = 256.0
-# What answers may differ by, whatever the precision: they are what the model is for. No name may change unless the user
-# allows it; the others are where people begin to see a difference, by convention.
+# What answers may differ by, whatever the precision: they are what the model is for. No name may
+# change unless the user allows it; the others are where people begin to see a difference, by
+# convention.
 ANSWER_TOLERANCE = {"top1": 0.0, "top5": 0.0, "kl": 0.01, "perplexity": 0.01, "iou": 0.05}
 
 
@@ -21,8 +23,9 @@ def read_bound(text: str) -> float:
 
 
 def criterion(problem: ProblemView, precision: str) -> Criterion:
-    """What counts as failing: the user's metric, bounds and rules of a check, else what ``precision`` may cost. ``precision``:
-    what the engine computes in; ``int8`` for a model that is quantized in nodes of its own.
+    """What counts as failing: the user's metric, bounds and rules of a check, else what
+    ``precision`` may cost. ``precision``: what the engine computes in; ``int8`` for a model that is
+    quantized in nodes of its own.
 
     Raises ``ValueError`` with a sentence for an unknown metric."""
     default = TOLERANCE_BY_PRECISION.get(precision, TOLERANCE_BY_PRECISION["fp32"])

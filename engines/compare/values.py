@@ -1,4 +1,5 @@
-"""What was computed beside what is right, small enough for a picture. Plain data: ``engines.workers.histograms`` makes it."""
+"""What was computed beside what is right, small enough for a picture. Plain data:
+``engines.workers.histograms`` makes it."""
 
 import msgspec
 
@@ -7,12 +8,13 @@ ROWS, COLUMNS = 24, 48
 
 
 class Values(msgspec.Struct, frozen=True):
-    """One output. ``expected`` and ``actual`` count the finite elements in ``BINS`` equal bins from ``low`` to ``high``;
-    ``*_nonfinite`` the others. ``grid``: the largest difference in each of at most ``ROWS`` x ``COLUMNS`` tiles, over the largest
-    expected magnitude, ``HUGE`` where only one of the two is finite; of the axes longer than 1 the last runs to the right, the
-    others down. ``kinds`` has a letter for each tile: what is there and is not finite on one side alone, ``n`` NaN or ``i``
-    infinity of the engine's, ``r`` one of the reference's, else a dot; none in files of earlier versions. ``*_nan``: how many of
-    the elements that are not finite are NaN."""
+    """One output. ``expected`` and ``actual`` count the finite elements in ``BINS`` equal bins from
+    ``low`` to ``high``; ``*_nonfinite`` the others. ``grid``: the largest difference in each of at
+    most ``ROWS`` x ``COLUMNS`` tiles, over the largest expected magnitude, ``HUGE`` where only one
+    of the two is finite; of the axes longer than 1 the last runs to the right, the others down.
+    ``kinds`` has a letter for each tile: what is there and is not finite on one side alone, ``n``
+    NaN or ``i`` infinity of the engine's, ``r`` one of the reference's, else a dot; none in files
+    of earlier versions. ``*_nan``: how many of the elements that are not finite are NaN."""
 
     output: str
     dtype: str

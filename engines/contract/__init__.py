@@ -1,6 +1,7 @@
-"""The contract of engines as tests, for whoever writes one; it needs pytest, and nothing of the program imports it.
+"""The contract of engines as tests, for whoever writes one; it needs pytest, and nothing of the
+program imports it.
 
-from engines.contract import EngineContract
+from narrowdown.engines.contract import EngineContract
 
 
 class TestDrift(EngineContract):
@@ -9,8 +10,12 @@ class TestDrift(EngineContract):
 
 import pytest
 
-pytest.register_assert_rewrite("engines.contract.suite")
+pytest.register_assert_rewrite("narrowdown.engines.contract.suite")
 
-from engines.contract.suite import EngineContract, model_with_weights_outside, small_model  # noqa: E402
+from narrowdown.engines.contract.suite import (  # noqa: E402
+    EngineContract,
+    model_with_weights_outside,
+    small_model,
+)
 
 __all__ = ["EngineContract", "model_with_weights_outside", "small_model"]

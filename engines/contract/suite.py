@@ -1,5 +1,5 @@
-"""What every engine must do, whatever it is: outputs of every kind, marked tensors, weights in other files, wrong models, what
-happens after ``close``, what the declaration promises."""
+"""What every engine must do, whatever it is: outputs of every kind, marked tensors, weights in
+other files, wrong models, what happens after ``close``, what the declaration promises."""
 
 import subprocess
 import sys
@@ -14,15 +14,20 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from engines import discovery, options, outside
-from engines.array import Array
-from engines.backends import make
-from engines.backends.base import BuildRequest, Engine, EngineFault, EngineInfo
-from engines.installed import importable
-from engines.spec import parse
+from narrowdown.engines import discovery, options, outside
+from narrowdown.engines.array import Array
+from narrowdown.engines.backends import make
+from narrowdown.engines.backends.base import BuildRequest, Engine, EngineFault, EngineInfo
+from narrowdown.engines.installed import importable
+from narrowdown.engines.spec import parse
 
 node = helper.make_node
-FLOAT, INT64, BOOL, STRING = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL, TensorProto.STRING
+FLOAT, INT64, BOOL, STRING = (
+    TensorProto.FLOAT,
+    TensorProto.INT64,
+    TensorProto.BOOL,
+    TensorProto.STRING,
+)
 
 CAPABILITIES = {"build", "run", "mark", "keep", "optimizers", "tactics", "rebuild", "threads"}
 STATUSES = {"build-failed", "invalid-model", "unsupported", "out-of-memory", "refused", "error"}
@@ -40,11 +45,17 @@ def small_model(
     graph = helper.make_graph(
         list(nodes),
         "small",
-        [helper.make_tensor_value_info(name, kind, shape) for name, (kind, shape) in inputs.items()],
+        [
+            helper.make_tensor_value_info(name, kind, shape)
+            for name, (kind, shape) in inputs.items()
+        ],
         [onnx.ValueInfoProto(name=name) for name in outputs],
         [numpy_helper.from_array(np.asarray(a), name) for name, a in (weights or {}).items()],
     )
-    imports = [helper.make_opsetid("", opset), *(helper.make_opsetid(d, v) for d, v in (domains or {}).items())]
+    imports = [
+        helper.make_opsetid("", opset),
+        *(helper.make_opsetid(d, v) for d, v in (domains or {}).items()),
+    ]
     return helper.make_model(graph, opset_imports=imports, ir_version=9)
 
 
@@ -57,12 +68,18 @@ def model_with_weights_outside(folder: Path) -> tuple[onnx.ModelProto, Array]:
     weight = model.graph.initializer.add()
     weight.name, weight.data_type, weight.data_location = "w", FLOAT, TensorProto.EXTERNAL
     weight.dims.append(4096)
-    for key, value in (("location", "weights/w.bin"), ("offset", "64"), ("length", str(values.nbytes))):
+    for key, value in (
+        ("location", "weights/w.bin"),
+        ("offset", "64"),
+        ("length", str(values.nbytes)),
+    ):
         weight.external_data.add(key=key, value=value)
     return model, values
 
 
-def once(engine: Engine, model: onnx.ModelProto, feeds: dict[str, Array], **request: Any) -> dict[str, Array]:
+def once(
+    engine: Engine, model: onnx.ModelProto, feeds: dict[str, Array], **request: Any
+) -> dict[str, Array]:
     """Build, run, close."""
     built = engine.build(BuildRequest(model, request.pop("weights_dir", ""), **request))
     try:
@@ -74,8 +91,9 @@ def once(engine: Engine, model: onnx.ModelProto, feeds: dict[str, Array], **requ
 class EngineContract:
     """The suite. A subclass whose name begins with ``Test`` names the ``specs`` that it is run on.
 
-    ``complete`` False: the engine may refuse kinds of tensors that it lacks (text, sequences, 16-bit outputs), with a status and
-    a sentence. ``optional`` True: skipped where the engine's package is not installed.
+    ``complete`` False: the engine may refuse kinds of tensors that it lacks (text, sequences,
+    16-bit outputs), with a status and a sentence. ``optional`` True: skipped where the engine's
+    package is not installed.
     """
 
     specs: ClassVar[tuple[str, ...]] = ()
@@ -83,9 +101,14 @@ class EngineContract:
     optional: ClassVar[bool] = False
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
-        for fixture, values in (("engine", self.specs), ("name", dict.fromkeys(parse(s).name for s in self.specs))):
+        for fixture, values in (
+            ("engine", self.specs),
+            ("name", dict.fromkeys(parse(s).name for s in self.specs)),
+        ):
             if fixture in metafunc.fixturenames:
-                metafunc.parametrize(fixture, list(values), indirect=fixture == "engine", scope="class")
+                metafunc.parametrize(
+                    fixture, list(values), indirect=fixture == "engine", scope="class"
+                )
 
     @pytest.fixture(scope="class")
     @classmethod
@@ -99,8 +122,11 @@ class EngineContract:
     def with_weights(self, tmp_path: Path) -> tuple[onnx.ModelProto, Array]:
         return model_with_weights_outside(tmp_path)
 
-    def once_or_fault(self, engine: Engine, model: onnx.ModelProto, feeds: dict[str, Array]) -> dict[str, Array]:
-        """What the run gives; nothing where the engine refuses, which only one that is not ``complete`` may."""
+    def once_or_fault(
+        self, engine: Engine, model: onnx.ModelProto, feeds: dict[str, Array]
+    ) -> dict[str, Array]:
+        """What the run gives; nothing where the engine refuses, which only one that is not
+        ``complete`` may."""
         if self.complete:
             return once(engine, model, feeds)
         status = "ok"
@@ -115,13 +141,22 @@ class EngineContract:
         assert not discovery.fault_of(discovery.find(name), name)
 
     def test_the_declaration_loads_nothing_native(self, name: str) -> None:
-        """Options are checked on the command line, which must be quick and must not die of a native library."""
-        heavy = ("numpy", "onnx", "onnxruntime", options.declared_as(name).module, *self._package(name))
+        """Options are checked on the command line, which must be quick and must not die of a native
+        library."""
+        heavy = (
+            "numpy",
+            "onnx",
+            "onnxruntime",
+            options.declared_as(name).module,
+            *self._package(name),
+        )
         code = (
-            f"import sys; from engines import options; options.check({name!r}); "
+            f"import sys; from narrowdown.engines import options; options.check({name!r}); "
             f"print([m for m in {heavy!r} if m in sys.modules])"
         )
-        done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
+        done = subprocess.run(
+            [sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True
+        )
         assert done.stdout.strip() == "[]"
 
     def _package(self, name: str) -> tuple[str, ...]:
@@ -137,13 +172,16 @@ class EngineContract:
             options.check(f"{name}:{wrong}=1")
         assert not known or f"Did you mean '{known[0]}'?" in str(caught.value)
 
-    def test_what_check_py_takes_computes_what_the_engine_does(self, engine: Engine, tmp_path: Path) -> None:
+    def test_what_check_py_takes_computes_what_the_engine_does(
+        self, engine: Engine, tmp_path: Path
+    ) -> None:
         found = outside.found(options.check(engine.info.spec), engine.info.version)
         part, why = outside.check_part(found)
         if part is None and "does not say" in why:
             pytest.skip(why)
         assert part is not None, why
-        # A product of matrices, as some engines compute everything else in full precision whatever they are told.
+        # A product of matrices, as some engines compute everything else in full precision whatever
+        # they are told.
         weight = np.sin(np.arange(64 * 64, dtype=np.float32)).reshape(64, 64)
         nodes = [node("Tanh", ["x"], ["t"]), node("MatMul", ["t", "w"], ["y"])]
         model = small_model(nodes, {"x": (FLOAT, [1, 64])}, ["t", "y"], {"w": weight})
@@ -192,12 +230,20 @@ class EngineContract:
     def test_a_default_written_out_changes_no_fingerprint(self, engine: Engine) -> None:
         spec = parse(engine.info.spec)
         for option in options.declared_as(spec.name).options:
-            if option.type in ("int", "str") and option.default is not None and not spec.get(option.name):
+            if (
+                option.type in ("int", "str")
+                and option.default is not None
+                and not spec.get(option.name)
+            ):
                 written = spec.with_option(option.name, str(option.default))
                 assert make(written).info.fingerprint == engine.info.fingerprint
 
     def test_every_output_by_its_name(self, engine: Engine) -> None:
-        model = small_model([node("Relu", ["x"], ["y"]), node("Neg", ["x"], ["z"])], {"x": (FLOAT, [2, 3])}, ["z", "y"])
+        model = small_model(
+            [node("Relu", ["x"], ["y"]), node("Neg", ["x"], ["z"])],
+            {"x": (FLOAT, [2, 3])},
+            ["z", "y"],
+        )
         x = np.array([[-1, 2, -3], [4, -5, 6]], np.float32)
         got = once(engine, model, {"x": x})
         assert set(got) == {"y", "z"}
@@ -205,7 +251,9 @@ class EngineContract:
         np.testing.assert_array_equal(got["z"], -x)
 
     def test_only_the_outputs_that_are_asked_for(self, engine: Engine) -> None:
-        model = small_model([node("Relu", ["x"], ["y"]), node("Neg", ["x"], ["z"])], {"x": (FLOAT, [2])}, ["z", "y"])
+        model = small_model(
+            [node("Relu", ["x"], ["y"]), node("Neg", ["x"], ["z"])], {"x": (FLOAT, [2])}, ["z", "y"]
+        )
         built = engine.build(BuildRequest(model, ""))
         assert set(built.run({"x": np.ones(2, np.float32)}, ["y"])) == {"y"}
         with pytest.raises(EngineFault, match="no output 'w'"):
@@ -289,7 +337,9 @@ class EngineContract:
 
     def test_a_sequence_is_left_out_and_the_rest_is_given(self, engine: Engine) -> None:
         model = small_model(
-            [node("SequenceConstruct", ["x", "x"], ["s"]), node("Neg", ["x"], ["y"])], {"x": (FLOAT, [2])}, ["s", "y"]
+            [node("SequenceConstruct", ["x", "x"], ["s"]), node("Neg", ["x"], ["y"])],
+            {"x": (FLOAT, [2])},
+            ["s", "y"],
         )
         got = self.once_or_fault(engine, model, {"x": np.ones(2, np.float32)})
         assert set(got) == {"y"} or not self.complete
@@ -297,7 +347,10 @@ class EngineContract:
 
     def test_bfloat16_and_float16_pass_through(self, engine: Engine) -> None:
         model = small_model(
-            [node("Cast", ["x"], ["b"], to=TensorProto.BFLOAT16), node("Cast", ["x"], ["h"], to=TensorProto.FLOAT16)],
+            [
+                node("Cast", ["x"], ["b"], to=TensorProto.BFLOAT16),
+                node("Cast", ["x"], ["h"], to=TensorProto.FLOAT16),
+            ],
             {"x": (FLOAT, [3])},
             ["b", "h"],
         )
@@ -329,29 +382,40 @@ class EngineContract:
 
     def test_an_unknown_operator_is_unsupported(self, engine: Engine) -> None:
         model = small_model(
-            [node("Nothing", ["x"], ["y"], domain="com.nobody")], {"x": (FLOAT, [2])}, ["y"], domains={"com.nobody": 1}
+            [node("Nothing", ["x"], ["y"], domain="com.nobody")],
+            {"x": (FLOAT, [2])},
+            ["y"],
+            domains={"com.nobody": 1},
         )
         with pytest.raises(EngineFault, match="Nothing") as caught:
             once(engine, model, {"x": np.zeros(2, np.float32)})
         assert caught.value.status == "unsupported"
 
     def test_a_missing_input_is_refused(self, engine: Engine) -> None:
-        model = small_model([node("Add", ["x", "z"], ["y"])], {"x": (FLOAT, [2]), "z": (FLOAT, [2])}, ["y"])
+        model = small_model(
+            [node("Add", ["x", "z"], ["y"])], {"x": (FLOAT, [2]), "z": (FLOAT, [2])}, ["y"]
+        )
         with pytest.raises(EngineFault, match="'z'") as caught:
             once(engine, model, {"x": np.zeros(2, np.float32)})
         assert caught.value.status == "refused"
 
     def test_closing_twice_is_fine_and_running_afterwards_is_refused(self, engine: Engine) -> None:
-        built = engine.build(BuildRequest(small_model([node("Neg", ["x"], ["y"])], {"x": (FLOAT, [2])}, ["y"]), ""))
+        built = engine.build(
+            BuildRequest(small_model([node("Neg", ["x"], ["y"])], {"x": (FLOAT, [2])}, ["y"]), "")
+        )
         built.close()
         built.close()
         with pytest.raises(EngineFault):
             built.run({"x": np.zeros(2, np.float32)})
 
     def test_keep_is_honoured_or_the_capability_is_absent(self, engine: Engine) -> None:
-        """x*x of 300 overflows FP16 and is 90,000 in FP32; a kept pair of nodes exchanges it exactly."""
+        """x*x of 300 overflows FP16 and is 90,000 in FP32; a kept pair of nodes exchanges it
+        exactly."""
         model = small_model(
-            [node("Mul", ["x", "x"], ["a"], name="square"), node("Sqrt", ["a"], ["y"], name="root")],
+            [
+                node("Mul", ["x", "x"], ["a"], name="square"),
+                node("Sqrt", ["a"], ["y"], name="root"),
+            ],
             {"x": (FLOAT, [2])},
             ["y"],
         )
@@ -360,9 +424,12 @@ class EngineContract:
         plain = once(engine, model, {"x": x})["y"].astype(np.float64)
         if not present:
             if engine.info.precision in ("fp32", "fp64"):
-                np.testing.assert_allclose(once(engine, model, {"x": x}, keep=frozenset({0, 1}))["y"], x, rtol=1e-5)
+                np.testing.assert_allclose(
+                    once(engine, model, {"x": x}, keep=frozenset({0, 1}))["y"], x, rtol=1e-5
+                )
             elif engine.info.capabilities.get("casts", engine.info.capabilities["keep"]).present:
-                # Casts are put into the model, and the engine is free to ignore them: it runs, and no more is promised.
+                # Casts are put into the model, and the engine is free to ignore them: it runs, and
+                # no more is promised.
                 assert once(engine, model, {"x": x}, keep=frozenset({0, 1}))["y"].shape == x.shape
             else:
                 with pytest.raises(EngineFault, match="precision") as caught:
@@ -387,7 +454,9 @@ class EngineContract:
         np.testing.assert_allclose(got, weight, rtol=tolerance, atol=tolerance)
         assert model.SerializeToString() == before
         assert built.model.ByteSize() < 2000
-        assert not [p for p in tmp_path.iterdir() if p.is_file()]  # nothing lies about where the weights are
+        assert not [
+            p for p in tmp_path.iterdir() if p.is_file()
+        ]  # nothing lies about where the weights are
         built.close()
 
     def test_a_missing_weights_file_is_an_engine_fault(
@@ -395,5 +464,7 @@ class EngineContract:
     ) -> None:
         (tmp_path / "weights/w.bin").unlink()
         with pytest.raises(EngineFault) as caught:
-            once(engine, with_weights[0], {"x": np.ones(4096, np.float32)}, weights_dir=str(tmp_path))
+            once(
+                engine, with_weights[0], {"x": np.ones(4096, np.float32)}, weights_dir=str(tmp_path)
+            )
         assert caught.value.status in STATUSES

@@ -1,8 +1,10 @@
-"""Input files of every kind, read one feed at a time. What a file holds is not yet matched with the model: see ``samples``.
+"""Input files of every kind, read one feed at a time. What a file holds is not yet matched with the
+model: see ``samples``.
 
-Sources are paths: Polygraphy's JSON, ``.npz`` and ``.safetensors`` (arrays by input name, one feed), ``.npy``, ``.pb``, raw
-``.bin`` and images (one input each, ``NAME=path`` names it), folders of JSON, archives, arrays or images, ONNX's test data
-(folders ``test_data_set_0`` with ``input_0.pb``, or one that holds such folders; one feed each), and data loader scripts
+Sources are paths: Polygraphy's JSON, ``.npz`` and ``.safetensors`` (arrays by input name, one
+feed), ``.npy``, ``.pb``, raw ``.bin`` and images (one input each, ``NAME=path`` names it), folders
+of JSON, archives, arrays or images, ONNX's test data (folders ``test_data_set_0`` with
+``input_0.pb``, or one that holds such folders; one feed each), and data loader scripts
 ``path.py[:function]`` that yield feeds.
 """
 
@@ -15,25 +17,28 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from engines import installed
-from engines.array import Array
-from engines.data import packed, polygraphy, scripting, tensorproto
-from engines.data.golden_files import data_sets, sort_by_number
-from engines.data.input_problem import InputProblem
-from engines.graph.load import np_dtype
-from engines.nearest import suggest_or_list
-from engines.sources import split_function
-from engines.store import decoding, regular
+from narrowdown.engines import installed
+from narrowdown.engines.array import Array
+from narrowdown.engines.data import packed, polygraphy, scripting, tensorproto
+from narrowdown.engines.data.golden_files import data_sets, sort_by_number
+from narrowdown.engines.data.input_problem import InputProblem
+from narrowdown.engines.graph.load import np_dtype
+from narrowdown.engines.nearest import suggest_or_list
+from narrowdown.engines.sources import split_function
+from narrowdown.engines.store import decoding, regular
 
 IMAGES = (".png", ".jpg", ".jpeg")
-RAW = (".bin",)  # nothing but values, as trtexec's --loadInputs takes them; type and shape are the model's to say
+RAW = (
+    ".bin",
+)  # nothing but values, as trtexec's --loadInputs takes them; type and shape are the model's to say
 KINDS = (".json", ".npz", ".npy", ".safetensors", ".pb", ".py", *RAW, *IMAGES)
 _SAFETENSORS = {
     "F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16", "F8_E4M3": "float8_e4m3fn",
     "F8_E5M2": "float8_e5m2", "I64": "int64", "I32": "int32", "I16": "int16", "I8": "int8", "U64": "uint64", "U32": "uint32",
     "U16": "uint16", "U8": "uint8", "BOOL": "bool",
 }  # fmt: skip
-# Of one script: a loader without an end must neither fill the disk nor keep every probe busy for hours.
+# Of one script: a loader without an end must neither fill the disk nor keep every probe busy for
+# hours.
 _MOST_FEEDS = 1_000
 _MOST_BYTES = 4 << 30
 
@@ -41,8 +46,9 @@ _KIND = "data loader"
 
 
 class Given(NamedTuple):
-    """Arrays of one feed as the file holds them. ``alone``: one array for one input; other files complete the feed; its name is
-    empty where neither the user nor the file's name tells it. ``warning``: what is to be said about the source from here on."""
+    """Arrays of one feed as the file holds them. ``alone``: one array for one input; other files
+    complete the feed; its name is empty where neither the user nor the file's name tells it.
+    ``warning``: what is to be said about the source from here on."""
 
     source: str  # for people: a file's name
     arrays: Mapping[str, Array]
@@ -53,8 +59,9 @@ class Given(NamedTuple):
 
 
 def read(source: str, names: Iterable[str], folder: str = "") -> Iterator[Given]:
-    """The feeds of a source. ``names``: the model's inputs, to tell ``NAME=path`` and file names. ``folder``: where a script
-    runs, if it is there, else the script's own folder. Raises ``InputProblem``."""
+    """The feeds of a source. ``names``: the model's inputs, to tell ``NAME=path`` and file names.
+    ``folder``: where a script runs, if it is there, else the script's own folder. Raises
+    ``InputProblem``."""
     known = tuple(names)
     name, path = _split_name(source, known)
     path, function = split_function(path)
@@ -69,11 +76,16 @@ def read(source: str, names: Iterable[str], folder: str = "") -> Iterator[Given]
         raise InputProblem(f"There is no inputs file '{path}'.")
     if kind == ".py":
         yield from from_script(
-            file, function or "load_data", folder if folder and Path(folder).is_dir() else str(file.absolute().parent)
+            file,
+            function or "load_data",
+            folder if folder and Path(folder).is_dir() else str(file.absolute().parent),
         )
     elif file.is_dir() and (sets := data_sets(file)):
         for place in sets:
-            yield Given(place.name, dict(_read_tensorproto(tensor, known) for tensor in place.glob("input_*.pb")))
+            yield Given(
+                place.name,
+                dict(_read_tensorproto(tensor, known) for tensor in place.glob("input_*.pb")),
+            )
     elif kind == ".pb":
         found, array = _read_tensorproto(file, known)
         yield Given(file.name, {name or (found if found in known else ""): array}, alone=True)
@@ -99,25 +111,29 @@ def read(source: str, names: Iterable[str], folder: str = "") -> Iterator[Given]
 
 
 def _list_held(folder: Path) -> list[Path]:
-    """The files of a folder that are inputs, all of one kind, 9 before 10: images, or arrays; none where it is a folder of
-    Polygraphy's JSON, whatever arrays lie beside that."""
+    """The files of a folder that are inputs, all of one kind, 9 before 10: images, or arrays; none
+    where it is a folder of Polygraphy's JSON, whatever arrays lie beside that."""
     held = sorted((p.absolute() for p in folder.iterdir() if p.is_file()), key=sort_by_number)
     kinds = (
         [IMAGES]
         if any(p.suffix.lower() == ".json" for p in held)
         else [IMAGES, *((kind,) for kind in (*ARRAYS, ".npy"))]
     )
-    return next((found for kind in kinds if (found := [p for p in held if p.suffix.lower() in kind])), [])
+    return next(
+        (found for kind in kinds if (found := [p for p in held if p.suffix.lower() in kind])), []
+    )
 
 
 def _split_name(source: str, known: tuple[str, ...]) -> tuple[str, str]:
-    """(input name, path) of ``NAME=path``. A path that holds ``=`` itself stays a path unless an input has that name."""
+    """(input name, path) of ``NAME=path``. A path that holds ``=`` itself stays a path unless an
+    input has that name."""
     name, equals, path = source.partition("=")
     return (name, path) if equals and name in known and not name.startswith("/") else ("", source)
 
 
 def _read_tensorproto(file: Path, known: tuple[str, ...]) -> tuple[str, Array]:
-    """(input, value) of a TensorProto: the name in it, else the input at the place that the file's name tells, else ""."""
+    """(input, value) of a TensorProto: the name in it, else the input at the place that the file's
+    name tells, else ""."""
     name, value = tensorproto.read(file)
     place = re.fullmatch(r"input_(\d{1,4})", file.stem)
     if name in known or not place or int(place[1]) >= len(known):
@@ -129,7 +145,9 @@ def read_npy(file: Path) -> Array:
     """The array, mapped from the file and not to be written to. Raises ``InputProblem``."""
     try:
         loaded = np.load(file, mmap_mode="r", allow_pickle=False)
-    except Exception as error:  # numpy's header goes through Python's tokenizer, which has exceptions of its own
+    except (
+        Exception
+    ) as error:  # numpy's header goes through Python's tokenizer, which has exceptions of its own
         raise InputProblem(_say_unreadable(file, "a numpy array", error)) from error
     if not isinstance(loaded, np.ndarray):
         raise InputProblem(f"'{file.name}' is an archive of arrays; give it the ending .npz.")
@@ -137,7 +155,8 @@ def read_npy(file: Path) -> Array:
 
 
 def read_npz(file: Path) -> dict[str, Array]:
-    """Name -> array, all in memory. Raises ``InputProblem``, also where they are more than memory should hold."""
+    """Name -> array, all in memory. Raises ``InputProblem``, also where they are more than memory
+    should hold."""
     try:
         loaded = np.load(file, allow_pickle=False)
         if not isinstance(loaded, np.ndarray):
@@ -163,7 +182,11 @@ def read_safetensors(file: Path) -> dict[str, Array]:
         for name, told in header.items():
             if name != "__metadata__":
                 first, last = told["data_offsets"]
-                arrays[name] = data[first:last].view(np_dtype(_SAFETENSORS[told["dtype"]])).reshape(told["shape"])
+                arrays[name] = (
+                    data[first:last]
+                    .view(np_dtype(_SAFETENSORS[told["dtype"]]))
+                    .reshape(told["shape"])
+                )
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise InputProblem(
             f"'{file.name}' cannot be read as safetensors: {scripting.say_error(error)} Save it again."
@@ -172,7 +195,10 @@ def read_safetensors(file: Path) -> dict[str, Array]:
 
 
 # What holds the arrays of one feed by name.
-ARRAYS: Mapping[str, Callable[[Path], dict[str, Array]]] = {".npz": read_npz, ".safetensors": read_safetensors}
+ARRAYS: Mapping[str, Callable[[Path], dict[str, Array]]] = {
+    ".npz": read_npz,
+    ".safetensors": read_safetensors,
+}
 
 
 def _refuse_too_large(file: Path) -> None:
@@ -209,7 +235,9 @@ def _read_image(file: Path) -> Array:
             plain = image if image.mode in ("L", "RGB", "RGBA") else image.convert("RGB")
             pixels = np.asarray(plain, np.uint8)
     except Exception as error:  # every format's reader has its own
-        raise InputProblem(f"'{file.name}' cannot be read as an image: {scripting.say_error(error)}") from error
+        raise InputProblem(
+            f"'{file.name}' cannot be read as an image: {scripting.say_error(error)}"
+        ) from error
     return pixels if pixels.ndim == 3 else pixels[:, :, None]
 
 

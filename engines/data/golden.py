@@ -1,8 +1,11 @@
-"""Golden outputs: what a model gave where it is right (in training, in another runtime), read from files of every common kind.
+"""Golden outputs: what a model gave where it is right (in training, in another runtime), read from
+files of every common kind.
 
-``.npz`` (one sample, arrays by tensor name), ``.npy`` (one tensor, named by its file), Polygraphy's JSON of saved outputs,
-trtexec's ``--exportOutput`` JSON and its raw files (``NAME.output.1.1000.Float.raw``), ``.pb`` (a TensorProto, as in ONNX's
-``test_data_set_0/output_0.pb``), and scripts whose ``load_outputs()`` gives such samples. Inner tensors may be among them.
+``.npz`` (one sample, arrays by tensor name), ``.npy`` (one tensor, named by its file), Polygraphy's
+JSON of saved outputs, trtexec's ``--exportOutput`` JSON and its raw files
+(``NAME.output.1.1000.Float.raw``), ``.pb`` (a TensorProto, as in ONNX's
+``test_data_set_0/output_0.pb``), and scripts whose ``load_outputs()`` gives such samples. Inner
+tensors may be among them.
 """
 
 import contextlib
@@ -15,16 +18,17 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from engines.array import Array
-from engines.data import files, polygraphy, tensorproto
-from engines.data.golden_files import KINDS
-from engines.data.input_problem import InputProblem
-from engines.store import regular
+from narrowdown.engines.array import Array
+from narrowdown.engines.data import files, polygraphy, tensorproto
+from narrowdown.engines.data.golden_files import KINDS
+from narrowdown.engines.data.input_problem import InputProblem
+from narrowdown.engines.store import regular
 
 Sample: TypeAlias = dict[str, Array]
 
 _FUNCTION = "load_outputs"
-# trtexec names a raw file by what it holds: NAME.output.1.3.224.224.Float.raw (sampleInference.cpp of TensorRT 8.6 to 10).
+# trtexec names a raw file by what it holds: NAME.output.1.3.224.224.Float.raw (sampleInference.cpp
+# of TensorRT 8.6 to 10).
 _RAW = re.compile(r"(?P<name>.+)\.output\.(?P<dims>[\d.]*?)\.?(?P<dtype>[A-Za-z]\w*)\.raw")
 _RAW_TYPES = {
     "float": "float32", "fp32": "float32", "half": "float16", "fp16": "float16", "int32": "int32", "int64": "int64",
@@ -35,7 +39,8 @@ _PLACE = re.compile(r"output_(\d+)")
 
 
 class _Piece(NamedTuple):
-    """One tensor of a sample that other files complete. ``name``: empty where only its place among the outputs is known."""
+    """One tensor of a sample that other files complete. ``name``: empty where only its place among
+    the outputs is known."""
 
     group: str  # files of one folder belong to one sample
     name: str
@@ -44,9 +49,9 @@ class _Piece(NamedTuple):
 
 
 def read(sources: Sequence[str], opened: Callable[[str], Path] = Path) -> list[Sample]:
-    """Arrays by tensor name, a sample each, in the order of the sources; a folder's single tensors are one sample. What is known
-    by its place among the outputs alone is named ``#0``, ``#1``. ``opened``: the file that is read for a path, a script's
-    excepted. Raises ``InputProblem``."""
+    """Arrays by tensor name, a sample each, in the order of the sources; a folder's single tensors
+    are one sample. What is known by its place among the outputs alone is named ``#0``, ``#1``.
+    ``opened``: the file that is read for a path, a script's excepted. Raises ``InputProblem``."""
     samples: list[Sample] = []
     groups: dict[str, int] = {}
     for source in sources:
@@ -60,7 +65,9 @@ def read(sources: Sequence[str], opened: Callable[[str], Path] = Path) -> list[S
             name = found.name or f"#{found.place}"
             held = samples[groups[found.group]]
             if name in held:
-                raise InputProblem(f"'{Path(source).name}' gives '{name}' for a sample that has it already.")
+                raise InputProblem(
+                    f"'{Path(source).name}' gives '{name}' for a sample that has it already."
+                )
             held[name] = found.value
     if not samples or not any(samples):
         raise InputProblem("The golden files hold no outputs.")
@@ -80,18 +87,31 @@ def _read_file(source: str, opened: Callable[[str], Path]) -> Iterable[Sample | 
         case ".pb":
             name, value = tensorproto.read(opened(source))
             place = _PLACE.fullmatch(path.stem)
-            return [_Piece(group, name or ("" if place else path.stem), int(place[1]) if place else -1, value)]
+            return [
+                _Piece(
+                    group,
+                    name or ("" if place else path.stem),
+                    int(place[1]) if place else -1,
+                    value,
+                )
+            ]
         case ".raw":
             return [_Piece(group, *_read_raw(opened(source)))]
         case ".py":
-            return [dict(given.arrays) for given in files.from_script(path, _FUNCTION, group) if given.arrays]
+            return [
+                dict(given.arrays)
+                for given in files.from_script(path, _FUNCTION, group)
+                if given.arrays
+            ]
     raise InputProblem(
         f"'{path.name}' is not a kind of golden outputs that can be read; give one of {', '.join(KINDS)}."
     )
 
 
 def _read_json(path: Path) -> list[Sample]:
-    with contextlib.suppress(ValueError, RecursionError):  # which the reader of Polygraphy's files tells
+    with contextlib.suppress(
+        ValueError, RecursionError
+    ):  # which the reader of Polygraphy's files tells
         if (exported := _read_trtexec(path)) is not None:
             return [exported]
     runs = polygraphy.read_outputs(path)
@@ -104,7 +124,8 @@ def _read_json(path: Path) -> list[Sample]:
 
 
 def _read_trtexec(path: Path) -> Sample | None:
-    """The outputs that ``trtexec --exportOutput`` writes: a list of {name, dimensions, values}; None for other JSON."""
+    """The outputs that ``trtexec --exportOutput`` writes: a list of {name, dimensions, values};
+    None for other JSON."""
     decoded = json.loads(regular.read(path).decode("utf-8"))
     if not isinstance(decoded, list) or not decoded:
         return None
@@ -115,8 +136,12 @@ def _read_trtexec(path: Path) -> Sample | None:
         dims = [int(d) for d in str(item["dimensions"]).split("x") if d]
         values = np.asarray(item["values"])
         if values.dtype.kind not in "biuf" or values.size != math.prod(dims):
-            raise InputProblem(f"'{item['name']}' in '{path.name}' does not hold {item['dimensions']} numbers.")
-        found[str(item["name"])] = values.reshape(dims).astype(np.float32 if values.dtype.kind == "f" else values.dtype)
+            raise InputProblem(
+                f"'{item['name']}' in '{path.name}' does not hold {item['dimensions']} numbers."
+            )
+        found[str(item["name"])] = values.reshape(dims).astype(
+            np.float32 if values.dtype.kind == "f" else values.dtype
+        )
     return found
 
 
@@ -130,5 +155,7 @@ def _read_raw(path: Path) -> tuple[str, int, Array]:
     dims = tuple(int(d) for d in match["dims"].split(".") if d)
     held = np.frombuffer(regular.read(path), np.dtype(dtype))
     if held.size != math.prod(dims):
-        raise InputProblem(f"'{path.name}' holds {held.size} values, and its name says {math.prod(dims)}.")
+        raise InputProblem(
+            f"'{path.name}' holds {held.size} values, and its name says {math.prod(dims)}."
+        )
     return match["name"], -1, held.reshape(dims)

@@ -1,5 +1,6 @@
-"""What a process may run or load, held to what was agreed: a file is opened once, digested as it is read from that descriptor,
-and used from those bytes or from a private copy of them. Whatever is put in its place afterwards is not seen.
+"""What a process may run or load, held to what was agreed: a file is opened once, digested as it is
+read from that descriptor, and used from those bytes or from a private copy of them. Whatever is put
+in its place afterwards is not seen.
 
 A worker is told by each probe what was agreed (``under``); until then nothing is opened here.
 """
@@ -18,10 +19,10 @@ from pathlib import Path
 from types import CodeType, ModuleType
 from typing import BinaryIO
 
-from engines.consent import NOTHING, Consent
-from engines.data import compiled
-from engines.data.input_problem import InputProblem
-from engines.store import regular
+from narrowdown.engines.consent import NOTHING, Consent
+from narrowdown.engines.data import compiled
+from narrowdown.engines.data.input_problem import InputProblem
+from narrowdown.engines.store import regular
 
 _agreed = [NOTHING]  # the last one holds
 _copies: dict[str, Path] = {}  # digest -> a private copy, for as long as this process lives
@@ -29,7 +30,8 @@ _PIECE = 1 << 20
 
 
 class NotAgreed(InputProblem):
-    """A file that would run or be loaded was not agreed to, or is another one now. ``path``: that file."""
+    """A file that would run or be loaded was not agreed to, or is another one now. ``path``: that
+    file."""
 
     def __init__(self, message: str, path: str) -> None:
         super().__init__(message)
@@ -57,16 +59,19 @@ def digest(path: str | Path) -> str:
     if not wanted and not Path(path).exists():
         raise NotAgreed(f"There is no file '{path}'; put it back where it was.", str(path))
     if not wanted:
-        raise NotAgreed(f"'{path}' would be loaded, and nobody agreed to that; nothing was run.", str(path))
+        raise NotAgreed(
+            f"'{path}' would be loaded, and nobody agreed to that; nothing was run.", str(path)
+        )
     return wanted
 
 
 def of_command(command: str) -> dict[str, str]:
-    """Path -> sha256 of the files that come with a command which an engine starts; none of a setting. Raises ``NotAgreed`` for
-    what nobody agreed to."""
+    """Path -> sha256 of the files that come with a command which an engine starts; none of a
+    setting. Raises ``NotAgreed`` for what nobody agreed to."""
     if command not in consent().commands:
         raise NotAgreed(
-            f"{command[:200]!a} would be started or set, and nobody agreed to that; nothing was run.", command
+            f"{command[:200]!a} would be started or set, and nobody agreed to that; nothing was run.",
+            command,
         )
     return {path: digest(path) for path in consent().commands[command]}
 
@@ -81,8 +86,9 @@ def content(path: str | Path, wanted: str = "") -> bytes:
 
 
 def copy(path: str | Path) -> Path:
-    """A private copy of a library, in a folder that only this user can enter, with links to the libraries beside it, which it may
-    look for there, and to the folders of libraries that a wheel has beside its package. Raises ``NotAgreed``, ``OSError``."""
+    """A private copy of a library, in a folder that only this user can enter, with links to the
+    libraries beside it, which it may look for there, and to the folders of libraries that a wheel
+    has beside its package. Raises ``NotAgreed``, ``OSError``."""
     wanted = digest(path)
     if wanted not in _copies:
         origin = Path(path).parent
@@ -97,7 +103,8 @@ def copy(path: str | Path) -> Path:
 
 
 def write_copy(path: str | Path, target: Path, wanted: str) -> None:
-    """Copy a file as it was agreed to, with its owner's rights. Raises ``NotAgreed``, ``OSError``."""
+    """Copy a file as it was agreed to, with its owner's rights. Raises ``NotAgreed``,
+    ``OSError``."""
     digested = hashlib.sha256()
     with _open_held(path) as file, target.open("xb") as made:
         while piece := file.read(_PIECE):
@@ -113,12 +120,17 @@ def write_copy(path: str | Path, target: Path, wanted: str) -> None:
 
 
 def link_others(source: Path, folder: Path, *, suffix: str = "") -> None:
-    """Link what lies in ``source`` into ``folder``, but for what is there already; only files whose name holds ``suffix``.
-    Compiled Python, and packages, are left out that would be run in place of a text that was copied there."""
+    """Link what lies in ``source`` into ``folder``, but for what is there already; only files whose
+    name holds ``suffix``. Compiled Python, and packages, are left out that would be run in place of
+    a text that was copied there."""
     texts = compiled.list_texts(folder)
     with contextlib.suppress(OSError), os.scandir(source) as entries:
         for entry in entries:
-            if suffix in entry.name and entry.name != "__pycache__" and not compiled.hides(source, entry.name, texts):
+            if (
+                suffix in entry.name
+                and entry.name != "__pycache__"
+                and not compiled.hides(source, entry.name, texts)
+            ):
                 with contextlib.suppress(OSError):  # it is there already
                     (folder / entry.name).symlink_to(entry.path)
 
@@ -134,14 +146,17 @@ def _open_held(path: str | Path) -> BinaryIO:
 
 def _require_same(path: str | Path, wanted: str, found: str) -> None:
     if found != wanted:
-        raise NotAgreed(f"'{path}' has changed since it was agreed to; nothing of it was run.", str(path))
+        raise NotAgreed(
+            f"'{path}' has changed since it was agreed to; nothing of it was run.", str(path)
+        )
 
 
 # -- Python scripts
 
 
 class Loader(importlib.machinery.SourceFileLoader):
-    """A module whose text is what was agreed to; compiled code that lies beside it is never used."""
+    """A module whose text is what was agreed to; compiled code that lies beside it is never
+    used."""
 
     def get_code(self, fullname: str) -> CodeType:  # noqa: ARG002 - the machinery's own form
         code: CodeType = self.source_to_code(content(self.path), self.path)
@@ -149,7 +164,8 @@ class Loader(importlib.machinery.SourceFileLoader):
 
 
 class _Text(importlib.machinery.SourceFileLoader):
-    """A module that nobody saw coming, as a script makes up its name: its text, and nothing compiled."""
+    """A module that nobody saw coming, as a script makes up its name: its text, and nothing
+    compiled."""
 
     def get_code(self, fullname: str) -> CodeType:  # noqa: ARG002
         code: CodeType = self.source_to_code(regular.read(self.path), self.path)
@@ -164,14 +180,16 @@ class _Compiled(importlib.machinery.SourcelessFileLoader):
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """What a script imports from its own folder is held to what was agreed to with it. Compiled modules that nobody agreed to are
-    refused; of texts whose names a script makes up, the folder is what was agreed to."""
+    """What a script imports from its own folder is held to what was agreed to with it. Compiled
+    modules that nobody agreed to are refused; of texts whose names a script makes up, the folder is
+    what was agreed to."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = str(folder)
 
     def _lies_there(self, origin: str) -> bool:
-        """Whether it is the folder where this was found, and not another place of Python's, in it or around it."""
+        """Whether it is the folder where this was found, and not another place of Python's, in it
+        or around it."""
         around = [place for place in sys.path if origin.startswith(place.rstrip("/") + "/")]
         return max(around, key=len, default="") == self._folder
 
@@ -180,7 +198,11 @@ class _Finder(importlib.abc.MetaPathFinder):
     ) -> importlib.machinery.ModuleSpec | None:
         found = importlib.machinery.PathFinder.find_spec(fullname, path, target)
         origin = found.origin if found else None
-        if found is None or origin is None or not (origin in consent().files or self._lies_there(origin)):
+        if (
+            found is None
+            or origin is None
+            or not (origin in consent().files or self._lies_there(origin))
+        ):
             return None
         found.cached = None
         if isinstance(found.loader, importlib.machinery.ExtensionFileLoader):
@@ -210,9 +232,12 @@ def importing(folder: Path) -> Iterator[None]:
 # -- a folder with files held in it
 
 
-def lay_out(source: Path, folder: Path, files: Mapping[str, str], hidden: Sequence[str] = ()) -> dict[str, str]:
-    """Private copies, in ``folder``, of those ``files`` (path -> sha256) that lie below ``source``; what lies beside them in
-    deeper folders is linked. Names in ``hidden`` are left to others. Gives copy by path. Raises ``NotAgreed``, ``OSError``."""
+def lay_out(
+    source: Path, folder: Path, files: Mapping[str, str], hidden: Sequence[str] = ()
+) -> dict[str, str]:
+    """Private copies, in ``folder``, of those ``files`` (path -> sha256) that lie below ``source``;
+    what lies beside them in deeper folders is linked. Names in ``hidden`` are left to others. Gives
+    copy by path. Raises ``NotAgreed``, ``OSError``."""
     made: dict[str, str] = {}
     deeper: dict[Path, Path] = {}
     for text, wanted in sorted(files.items()):

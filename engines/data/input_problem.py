@@ -2,4 +2,5 @@
 
 
 class InputProblem(Exception):
-    """Inputs cannot be read, or do not fit the model. The message is a sentence for the user: what, where, what to do."""
+    """Inputs cannot be read, or do not fit the model. The message is a sentence for the user: what,
+    where, what to do."""

@@ -1,9 +1,10 @@
 """Feeds near those that there are: what a workaround is tried on that it was not made on.
 
-A model's user has few samples, and a set of layers that cures these may cure no others. More are made from them: quieter and
-louder, noisier, shifted, mixed, cut short, repeated. What is no signal (masks, positions, lengths, strings, single numbers) stays
-as it is in the feed that was varied, and what all feeds agree on stays so. Values stay within the range that was seen, or within
-the natural one of such data.
+A model's user has few samples, and a set of layers that cures these may cure no others. More are
+made from them: quieter and louder, noisier, shifted, mixed, cut short, repeated. What is no signal
+(masks, positions, lengths, strings, single numbers) stays as it is in the feed that was varied, and
+what all feeds agree on stays so. Values stay within the range that was seen, or within the natural
+one of such data.
 """
 
 import math
@@ -13,18 +14,26 @@ from typing import Any, Literal
 
 import numpy as np
 
-from engines.array import Array
-from engines.data import roles
-from engines.graph.index import GraphIndex
+from narrowdown.engines.array import Array
+from narrowdown.engines.data import roles
+from narrowdown.engines.graph.index import GraphIndex
 
 Arrays = Mapping[str, Array]
 Kind = Literal["signal", "pixels", "ids", "fixed"]
 
 # In turn, so that even a few feeds are of several kinds.
-WAYS = ("with noise", "scaled down", "mixed with another", "shifted", "scaled up", "cut short", "with a part repeated")
+WAYS = (
+    "with noise",
+    "scaled down",
+    "mixed with another",
+    "shifted",
+    "scaled up",
+    "cut short",
+    "with a part repeated",
+)
 OTHER_IDS = "with other codes in places"
-# Those that leave each value in its place: a quantized model is calibrated for each place, and a short axis counts features,
-# which are not shifted as time and space are.
+# Those that leave each value in its place: a quantized model is calibrated for each place, and a
+# short axis counts features, which are not shifted as time and space are.
 _IN_PLACE = ("with noise", "scaled down", "mixed with another", "scaled up")
 _EXCHANGED = ("with noise", "scaled down", "scaled up")  # what ids are not: some are others then
 _LONG = 16
@@ -35,20 +44,33 @@ _NATURAL = ((0.0, 1.0), (-1.0, 1.0), (0.0, 255.0))
 
 
 def classify_inputs(index: GraphIndex, samples: Sequence[Arrays]) -> dict[str, Kind]:
-    """What may be done with each input: values as a signal, whole numbers as pixels, ids that are exchanged, or nothing."""
+    """What may be done with each input: values as a signal, whole numbers as pixels, ids that are
+    exchanged, or nothing."""
     tensors = {index.tensors[t].name: t for t in index.inputs}
-    return {name: _kind_of_input(index, tensors.get(name, -1), [s[name] for s in samples]) for name in samples[0]}
+    return {
+        name: _kind_of_input(index, tensors.get(name, -1), [s[name] for s in samples])
+        for name in samples[0]
+    }
 
 
 def vary_sample(
-    samples: Sequence[Arrays], chosen: int, number: int, what: Mapping[str, Kind], seed: int, *, narrow: bool = False
+    samples: Sequence[Arrays],
+    chosen: int,
+    number: int,
+    what: Mapping[str, Kind],
+    seed: int,
+    *,
+    narrow: bool = False,
 ) -> tuple[str, dict[str, Array]]:
-    """(how, arrays): sample ``chosen`` varied, the same for the same ``number`` and ``seed``; shapes and types stay. ``samples``:
-    those that there are, arrays by input name. ``narrow``: not beyond what was seen, and as strong a signal."""
+    """(how, arrays): sample ``chosen`` varied, the same for the same ``number`` and ``seed``;
+    shapes and types stay. ``samples``: those that there are, arrays by input name. ``narrow``: not
+    beyond what was seen, and as strong a signal."""
     base = samples[chosen]
     rng = np.random.default_rng([seed, number])
     # Another way each time round, also where there are as many samples as ways.
-    longest = max((n for name, a in base.items() if what[name] != "fixed" for n in a.shape), default=0)
+    longest = max(
+        (n for name, a in base.items() if what[name] != "fixed" for n in a.shape), default=0
+    )
     ways = _IN_PLACE if narrow or longest < _LONG else WAYS
     way = ways[(number + number // len(ways)) % len(ways)]
     other = samples[int(rng.integers(len(samples)))]
@@ -64,20 +86,30 @@ def vary_sample(
         seen = [s[name] for s in samples]
         donor = other[name] if other[name].shape == value.shape else value
         if (donor is value or np.array_equal(donor, value)) and ways is WAYS:
-            donor = np.roll(value, max(1, int(place * value.shape[_longest_axis(value)])), _longest_axis(value))
+            donor = np.roll(
+                value, max(1, int(place * value.shape[_longest_axis(value)])), _longest_axis(value)
+            )
         if kind == "ids":
-            made[name] = _vary_ids(value, donor, way, strength, place, np.concatenate([s.ravel() for s in seen]), rng)
+            made[name] = _vary_ids(
+                value, donor, way, strength, place, np.concatenate([s.ravel() for s in seen]), rng
+            )
         else:
             made[name] = _vary_signal(
-                value, donor, way, strength, place, _value_range(seen, 1.0 if narrow else BEYOND), rng
+                value,
+                donor,
+                way,
+                strength,
+                place,
+                _value_range(seen, 1.0 if narrow else BEYOND),
+                rng,
             )
     ids_alone = way in _EXCHANGED and {what[name] for name in base} <= {"ids", "fixed"}
     return OTHER_IDS if ids_alone else way, made
 
 
 def draw_values(seen: Sequence[Array], name: str, shape: tuple[int, ...], seed: int) -> Array:
-    """An array of that shape, each value drawn at random from ``seen``: so it has their range, and is what they are (ids, pixels,
-    ones and zeros). The same for the same seed and name."""
+    """An array of that shape, each value drawn at random from ``seen``: so it has their range, and
+    is what they are (ids, pixels, ones and zeros). The same for the same seed and name."""
     rng = np.random.default_rng([seed, zlib.crc32(name.encode())])
     ends = np.cumsum([a.size for a in seen])
     at = rng.integers(ends[-1], size=shape)
@@ -95,7 +127,9 @@ def _kind_of_input(index: GraphIndex, tensor: int, seen: Sequence[Array]) -> Kin
     if len(seen) > 1 and all(a.shape == first.shape and np.array_equal(a, first) for a in seen):
         return "fixed"
     wide = [a.astype(np.float64) for a in seen]
-    if all(bool(np.isin(a, (0.0, 1.0)).all()) for a in wide) or all(bool((a == a.flat[0]).all()) for a in wide):
+    if all(bool(np.isin(a, (0.0, 1.0)).all()) for a in wide) or all(
+        bool((a == a.flat[0]).all()) for a in wide
+    ):
         return "fixed"  # a mask, or one number everywhere
     role = roles.guess_role(index, tensor).kind
     if role in ("mask", "positions", "lengths", "text", "choice"):
@@ -108,7 +142,9 @@ def _kind_of_input(index: GraphIndex, tensor: int, seen: Sequence[Array]) -> Kin
         return "ids"
     if first.dtype == np.uint8 or first.ndim == 4:
         return "pixels"
-    counts_up = all(a.ndim and a.shape[-1] > 1 and bool((np.diff(a, axis=-1) == 1).all()) for a in wide)
+    counts_up = all(
+        a.ndim and a.shape[-1] > 1 and bool((np.diff(a, axis=-1) == 1).all()) for a in wide
+    )
     return "fixed" if counts_up else "ids"
 
 
@@ -116,7 +152,11 @@ def _is_cast_whole(index: GraphIndex, tensor: int) -> bool:
     """Whether nothing reads the tensor but casts to whole numbers."""
     readers = [index.nodes[n] for n in index.readers[tensor]]
     made = [index.tensors[t].dtype for node in readers for t in node.outputs]
-    return bool(readers) and all(n.op == "Cast" for n in readers) and all(d.startswith(("int", "uint")) for d in made)
+    return (
+        bool(readers)
+        and all(n.op == "Cast" for n in readers)
+        and all(d.startswith(("int", "uint")) for d in made)
+    )
 
 
 def _vary_signal(
@@ -142,7 +182,9 @@ def _vary_signal(
             share = 0.3 + 0.4 * strength
             wide = share * wide + (1 - share) * donor.astype(np.float64)
         case _:
-            wide = _move_values(wide, way, strength, place, axis, float(np.median(finite)) if finite.size else 0.0)
+            wide = _move_values(
+                wide, way, strength, place, axis, float(np.median(finite)) if finite.size else 0.0
+            )
     if value.dtype.kind in "iu":
         limits = np.iinfo(value.dtype)
         wide = np.rint(np.clip(wide, limits.min, limits.max))
@@ -151,7 +193,13 @@ def _vary_signal(
 
 
 def _vary_ids(
-    value: Array, donor: Array, way: str, strength: float, place: float, pool: Array, rng: "np.random.Generator"
+    value: Array,
+    donor: Array,
+    way: str,
+    strength: float,
+    place: float,
+    pool: Array,
+    rng: "np.random.Generator",
 ) -> Array:
     """Only ids that were seen: a model may know no others."""
     axis = _longest_axis(value)
@@ -160,16 +208,19 @@ def _vary_ids(
         head, tail = np.split(value, [cut], axis)[0], np.split(donor, [cut], axis)[1]
         return np.concatenate([head, tail], axis)
     if way in _EXCHANGED:
-        hit = rng.random(value.shape) < {"with noise": 0.1, "scaled down": 0.3, "scaled up": 0.6}[way] * (
-            0.5 + strength
-        )
+        hit = rng.random(value.shape) < {"with noise": 0.1, "scaled down": 0.3, "scaled up": 0.6}[
+            way
+        ] * (0.5 + strength)
         return np.where(hit, rng.choice(pool, value.shape), value).astype(value.dtype)
     found, counts = np.unique(value, return_counts=True)
     return _move_values(value, way, strength, place, axis, found[int(counts.argmax())])
 
 
-def _move_values(value: Array, way: str, strength: float, place: float, axis: int, rest: Any) -> Array:
-    """Along the longest axis: shifted; cut short, the rest filled with ``rest``; a stretch of it again and again."""
+def _move_values(
+    value: Array, way: str, strength: float, place: float, axis: int, rest: Any
+) -> Array:
+    """Along the longest axis: shifted; cut short, the rest filled with ``rest``; a stretch of it
+    again and again."""
     length = value.shape[axis]
     if way == "shifted":
         return np.roll(value, max(1, int(place * length)), axis)
@@ -184,8 +235,8 @@ def _move_values(value: Array, way: str, strength: float, place: float, axis: in
 
 
 def _value_range(seen: Sequence[Array], beyond: float) -> tuple[float, float]:
-    """What values may be: what was seen; where they may go beyond it, a natural range that holds all of it, else ``beyond``
-    times."""
+    """What values may be: what was seen; where they may go beyond it, a natural range that holds
+    all of it, else ``beyond`` times."""
     finite = [a[np.isfinite(a)] for a in (s.astype(np.float64) for s in seen)]
     low = min((float(a.min()) for a in finite if a.size), default=-math.inf)
     high = max((float(a.max()) for a in finite if a.size), default=math.inf)

@@ -1,10 +1,11 @@
-"""The float original of a model, quantized or in half precision: which file it is, which of its weights each stored weight was
-made from, the float twin.
+"""The float original of a model, quantized or in half precision: which file it is, which of its
+weights each stored weight was made from, the float twin.
 
-An engine spec asks for it: ``quantization=bypass`` (every pair bypassed, stored weights as their codes are worth) or
-``model=FLOAT.onnx`` (that, with the weights of this file; what the whole model gives comes from the file itself). A
-reference so asked says what the model gave before it was converted. The twin of a model with no pairs has FP32 in place of
-every half, so that the casts of a converter do nothing; its tensors have the names of the model's own, wherever they stand.
+An engine spec asks for it: ``quantization=bypass`` (every pair bypassed, stored weights as their
+codes are worth) or ``model=FLOAT.onnx`` (that, with the weights of this file; what the whole model
+gives comes from the file itself). A reference so asked says what the model gave before it was
+converted. The twin of a model with no pairs has FP32 in place of every half, so that the casts of a
+converter do nothing; its tensors have the names of the model's own, wherever they stand.
 """
 
 from collections.abc import Collection, Iterator
@@ -13,29 +14,32 @@ from pathlib import Path
 import numpy as np
 from onnx import NodeProto, TensorProto, numpy_helper
 
-from engines.array import Array
-from engines.data import held
-from engines.graph import external, load
-from engines.graph.bypass import Originals, is_dequantize, leave_float, make_float_twin
-from engines.graph.cut import Cut
-from engines.graph.load import StoredModel
-from engines.graph.model_problem import ModelProblem
-from engines.graph.quantized import count_operators, is_quantized, nodes_on_codes
-from engines.graph.widen import widen_halves
-from engines.options import recorded
-from engines.spec import parse, unquantized
-from engines.store.content import Store
+from narrowdown.engines.array import Array
+from narrowdown.engines.data import held
+from narrowdown.engines.graph import external, load
+from narrowdown.engines.graph.bypass import Originals, is_dequantize, leave_float, make_float_twin
+from narrowdown.engines.graph.cut import Cut
+from narrowdown.engines.graph.load import StoredModel
+from narrowdown.engines.graph.model_problem import ModelProblem
+from narrowdown.engines.graph.quantized import count_operators, is_quantized, nodes_on_codes
+from narrowdown.engines.graph.widen import widen_halves
+from narrowdown.engines.options import recorded
+from narrowdown.engines.spec import parse, unquantized
+from narrowdown.engines.store.content import Store
 
 HALF = 0.5005  # steps: how far rounding to the nearest may move a weight, the float's own rounding aside
 
 
 def restore_floats(store: Store, model: StoredModel, part: Cut, engine: str) -> Cut:
-    """The cut as an engine of this spec is to be given it. What the whole model gives comes from the float original itself,
-    where the spec names one. Raises ``ModelProblem`` where there is no float twin of this model, or not of this part."""
+    """The cut as an engine of this spec is to be given it. What the whole model gives comes from
+    the float original itself, where the spec names one. Raises ``ModelProblem`` where there is no
+    float twin of this model, or not of this part."""
     if not unquantized(engine):
         return part
     entire = part.node_ids == tuple(range(len(model.node_protos))) and not part.marks
-    entire = entire and set(part.feeds) == set(model.inputs) and set(part.outputs) == set(model.outputs)
+    entire = (
+        entire and set(part.feeds) == set(model.inputs) and set(part.outputs) == set(model.outputs)
+    )
     original = load_original(store, model, engine)
     if original is None or has_quantization(model):
         _check_has_twin(model, inner=not entire, given=original is not None)
@@ -53,8 +57,8 @@ def has_quantization(model: StoredModel) -> bool:
 
 
 def same_weights(model: StoredModel, original: StoredModel) -> Originals:
-    """By the name of each float weight the original's: under its name, else at the same place of the node that gives the same
-    tensor, as long as it has the same shape."""
+    """By the name of each float weight the original's: under its name, else at the same place of
+    the node that gives the same tensor, as long as it has the same shape."""
     memo = f"same weights of {original.digest}"
     if memo not in model._memo:
         twins = {name: node for node in original.proto.graph.node for name in node.output if name}
@@ -62,11 +66,19 @@ def same_weights(model: StoredModel, original: StoredModel) -> Originals:
         for node in model.proto.graph.node:
             there = twins.get(node.output[0]) if node.output else None
             if there is not None and there.op_type == node.op_type:
-                places.update({here: named for here, named in zip(node.input, there.input, strict=False) if here})
+                places.update(
+                    {
+                        here: named
+                        for here, named in zip(node.input, there.input, strict=False)
+                        if here
+                    }
+                )
         found: dict[str, TensorProto] = {}
         for tensor in model.proto.graph.initializer:
             wished = (tensor.name, places.get(tensor.name, ""))
-            chosen = next((t for w in wished if (t := _find_fitting(original, w, tensor)) is not None), None)
+            chosen = next(
+                (t for w in wished if (t := _find_fitting(original, w, tensor)) is not None), None
+            )
             if chosen is not None and _can_stand_for(tensor, tensor):
                 found[tensor.name] = chosen
         model._memo[memo] = found
@@ -79,22 +91,29 @@ _ROUNDS = frozenset({"emulate", "reference"})
 
 
 def keeps_pairs(engine: str, reference: str) -> bool:
-    """Whether nodes of a quantized model that are kept in FP32 keep their pairs: the reference computes the same codes, so with
-    layers in float it would be left further behind than by rounding. Where the reference is the float model, or was recorded,
-    or where an engine has kernels of its own for codes, a layer is cured by leaving it in float."""
+    """Whether nodes of a quantized model that are kept in FP32 keep their pairs: the reference
+    computes the same codes, so with layers in float it would be left further behind than by
+    rounding. Where the reference is the float model, or was recorded, or where an engine has
+    kernels of its own for codes, a layer is cured by leaving it in float."""
     return parse(engine).name in _ROUNDS and not (unquantized(reference) or recorded(reference))
 
 
-def leave_layers_float(store: Store, model: StoredModel, part: Cut, keep: frozenset[int], reference: str) -> Cut:
-    """The cut with the layers ``keep`` (node ids of the whole model) left in float; their weights are those that the
-    reference uses. Raises ``ModelProblem``."""
+def leave_layers_float(
+    store: Store, model: StoredModel, part: Cut, keep: frozenset[int], reference: str
+) -> Cut:
+    """The cut with the layers ``keep`` (node ids of the whole model) left in float; their weights
+    are those that the reference uses. Raises ``ModelProblem``."""
     positions = [i for i, n in enumerate(part.node_ids) if n in keep]
-    return leave_float(part, positions, find_float_weights(store, model, reference)) if positions else part
+    return (
+        leave_float(part, positions, find_float_weights(store, model, reference))
+        if positions
+        else part
+    )
 
 
 def _check_has_twin(model: StoredModel, *, inner: bool, given: bool) -> None:
-    """Whether this model has a float twin: of its outputs, or (``inner``) of the tensors inside. ``given``: its original is
-    there. Raises ``ModelProblem``."""
+    """Whether this model has a float twin: of its outputs, or (``inner``) of the tensors inside.
+    ``given``: its original is there. Raises ``ModelProblem``."""
     nodes = model.index.nodes
     own = nodes_on_codes(model.index)
     if own and (inner or not given):
@@ -113,13 +132,16 @@ def _check_has_twin(model: StoredModel, *, inner: bool, given: bool) -> None:
 
 
 def load_original(store: Store, model: StoredModel, spec: str) -> StoredModel | None:
-    """The float original itself, where the spec names one. Its inputs and outputs are the quantized model's. Raises
-    ``ModelProblem``."""
+    """The float original itself, where the spec names one. Its inputs and outputs are the quantized
+    model's. Raises ``ModelProblem``."""
     path = parse(spec).get("model")
     if not path:
         return None
     original = _import_original(store, path)
-    for kind, here, there in (("input", model.inputs, original.inputs), ("output", model.outputs, original.outputs)):
+    for kind, here, there in (
+        ("input", model.inputs, original.inputs),
+        ("output", model.outputs, original.outputs),
+    ):
         if set(here) != set(there):
             lacking = sorted(set(here) ^ set(there))[0]
             raise ModelProblem(
@@ -129,9 +151,9 @@ def load_original(store: Store, model: StoredModel, spec: str) -> StoredModel | 
 
 
 def find_float_weights(store: Store, model: StoredModel, spec: str) -> Originals:
-    """By the name of what a DequantizeLinear gives: the float weight in place of its stored codes, the original's where one
-    is found, else what the codes are worth. A node that is left with its codes would still be quantized for an engine that
-    computes on them. Raises ``ModelProblem``."""
+    """By the name of what a DequantizeLinear gives: the float weight in place of its stored codes,
+    the original's where one is found, else what the codes are worth. A node that is left with its
+    codes would still be quantized for an engine that computes on them. Raises ``ModelProblem``."""
     path = parse(spec).get("model")
     original = _import_original(store, path) if path else None
     memo = f"weights of {original.digest if original else 'codes'}"
@@ -142,12 +164,18 @@ def find_float_weights(store: Store, model: StoredModel, spec: str) -> Originals
     return result
 
 
-def _by_their_codes(store: Store, model: StoredModel, known: Collection[str]) -> dict[str, TensorProto]:
+def _by_their_codes(
+    store: Store, model: StoredModel, known: Collection[str]
+) -> dict[str, TensorProto]:
     """Float weights made of stored codes, in a weights file of their own; small ones inside."""
     made: dict[str, TensorProto] = {}
     with external.Writer(store.models) as writer:
         for node in model.proto.graph.node:
-            value = None if not is_dequantize(node) or node.output[0] in known else dequantize_codes(model, node)
+            value = (
+                None
+                if not is_dequantize(node) or node.output[0] in known
+                else dequantize_codes(model, node)
+            )
             if value is None:
                 continue
             tensor = numpy_helper.from_array(value, node.output[0])
@@ -163,23 +191,31 @@ def _by_their_codes(store: Store, model: StoredModel, known: Collection[str]) ->
 
 
 def dequantize_codes(model: StoredModel, node: NodeProto) -> Array | None:
-    """What the stored codes of a DequantizeLinear are worth, in the type of its scale; None where they, or their scale, are
-    no weights. Raises ``ModelProblem`` where a weights file is damaged."""
+    """What the stored codes of a DequantizeLinear are worth, in the type of its scale; None where
+    they, or their scale, are no weights. Raises ``ModelProblem`` where a weights file is
+    damaged."""
     held = [model.initializers.get(name) for name in node.input if name]
     if len(held) < 2 or any(t is None for t in held):
         return None
     codes, scale, *rest = (external.read(t, model.weights_dir) for t in held if t is not None)
-    step, zero = _broadcast_steps(node, codes, scale), _broadcast_steps(node, codes, rest[0]) if rest else np.zeros(())
+    step, zero = (
+        _broadcast_steps(node, codes, scale),
+        _broadcast_steps(node, codes, rest[0]) if rest else np.zeros(()),
+    )
     if step is None or zero is None:
         return None
     # The difference of two codes is an exact float; one product is rounded once.
     counts = codes.astype(np.float64) - zero.astype(np.float64)
-    return np.asarray(counts.astype(np.float32) * step.astype(np.float32)).astype(scale.dtype).reshape(codes.shape)
+    return (
+        np.asarray(counts.astype(np.float32) * step.astype(np.float32))
+        .astype(scale.dtype)
+        .reshape(codes.shape)
+    )
 
 
 def _broadcast_steps(node: NodeProto, codes: Array, values: Array) -> Array | None:
-    """Scales or zero points in a shape that broadcasts over the codes: one for all, one a channel, one a block. None where
-    they do not fit."""
+    """Scales or zero points in a shape that broadcasts over the codes: one for all, one a channel,
+    one a block. None where they do not fit."""
     if values.size == 1:
         return values.reshape(())
     stated = {a.name: a.i for a in node.attribute}
@@ -197,9 +233,9 @@ def _broadcast_steps(node: NodeProto, codes: Array, values: Array) -> Array | No
 
 
 def match_weights(model: StoredModel, original: StoredModel) -> Iterator[tuple[str, TensorProto]]:
-    """(name of a DequantizeLinear's output, float weight) for each stored weight whose origin is found: at the same place
-    of the node that gives the same tensor; else under its name; else the only one of the same shape whose values the codes
-    are worth."""
+    """(name of a DequantizeLinear's output, float weight) for each stored weight whose origin is
+    found: at the same place of the node that gives the same tensor; else under its name; else the
+    only one of the same shape whose values the codes are worth."""
     graph = model.proto.graph
     readers: dict[str, list[tuple[NodeProto, int]]] = {}
     for node in graph.node:
@@ -214,10 +250,14 @@ def match_weights(model: StoredModel, original: StoredModel) -> Iterator[tuple[s
         places = (
             twins[reader.output[0]].input[i]
             for reader, i in readers.get(name, ())
-            if reader.output and reader.output[0] in twins and i < len(twins[reader.output[0]].input)
+            if reader.output
+            and reader.output[0] in twins
+            and i < len(twins[reader.output[0]].input)
         )
         wished = (*places, name, codes.name.removesuffix("_quantized"))
-        chosen = next((t for w in wished if (t := _find_fitting(original, w, codes)) is not None), None)
+        chosen = next(
+            (t for w in wished if (t := _find_fitting(original, w, codes)) is not None), None
+        )
         if chosen is None:
             fitting = (t for t in original.initializers.values() if _can_stand_for(t, codes))
             near = [t for t in fitting if _rounds_to_codes(model, node, t, original)]
@@ -231,7 +271,9 @@ def _import_original(store: Store, path: str) -> StoredModel:
     try:
         status = Path(path).stat()
     except OSError as error:
-        raise ModelProblem(f"The float original '{path}' cannot be read ({error.strerror}).") from error
+        raise ModelProblem(
+            f"The float original '{path}' cannot be read ({error.strerror})."
+        ) from error
     key = (str(store.root), path, status.st_mtime_ns, status.st_size)
     if key not in _known:
         _known[key] = load.import_model(Path(path), store, content=held.content(path)).digest
@@ -247,17 +289,27 @@ def _find_fitting(original: StoredModel, name: str, codes: TensorProto) -> Tenso
 
 
 def _can_stand_for(tensor: TensorProto, codes: TensorProto) -> bool:
-    floating = tensor.data_type in (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.DOUBLE)
+    floating = tensor.data_type in (
+        TensorProto.FLOAT,
+        TensorProto.FLOAT16,
+        TensorProto.BFLOAT16,
+        TensorProto.DOUBLE,
+    )
     return floating and list(tensor.dims) == list(codes.dims)
 
 
-def _rounds_to_codes(model: StoredModel, node: NodeProto, tensor: TensorProto, original: StoredModel) -> bool:
-    """Whether the stored codes are this weight's: every value that is not at the end of the range lies within half a step."""
+def _rounds_to_codes(
+    model: StoredModel, node: NodeProto, tensor: TensorProto, original: StoredModel
+) -> bool:
+    """Whether the stored codes are this weight's: every value that is not at the end of the range
+    lies within half a step."""
     value = dequantize_codes(model, node)
     if value is None:
         return False
     codes = external.read(model.initializers[node.input[0]], model.weights_dir)
-    step = _broadcast_steps(node, codes, external.read(model.initializers[node.input[1]], model.weights_dir))
+    step = _broadcast_steps(
+        node, codes, external.read(model.initializers[node.input[1]], model.weights_dir)
+    )
     if step is None:
         return False
     true = external.read(tensor, original.weights_dir).astype(np.float64)

@@ -1,11 +1,12 @@
-"""How much an archive of arrays unpacks to, asked before it is: a few megabytes of zeros, packed, are gigabytes."""
+"""How much an archive of arrays unpacks to, asked before it is: a few megabytes of zeros, packed,
+are gigabytes."""
 
 import sys
 import zipfile
 from pathlib import Path
 from typing import IO
 
-from engines.store import memory
+from narrowdown.engines.store import memory
 
 
 def most_bytes() -> int:
@@ -14,9 +15,11 @@ def most_bytes() -> int:
 
 
 def too_large(file: Path | IO[bytes]) -> str:
-    """``unpacks to 37.3 GiB, more than half of this machine's memory``; empty for one that fits. Raises zipfile's errors.
+    """``unpacks to 37.3 GiB, more than half of this machine's memory``; empty for one that fits.
+    Raises zipfile's errors.
 
-    Who reads on gets no more of an entry than the size that was added up here, whatever is packed in it.
+    Who reads on gets no more of an entry than the size that was added up here, whatever is packed
+    in it.
     """
     with zipfile.ZipFile(file) as archive:
         unpacked = sum(entry.file_size for entry in archive.infolist())

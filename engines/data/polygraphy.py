@@ -1,8 +1,9 @@
 """Polygraphy's JSON for arrays, inputs and outputs, in both directions, without Polygraphy.
 
-An array is ``{"array": base64 of the .npy bytes, "polygraphy_class": "ndarray"}``. Inputs are a list of feeds (name -> array), a
-bare feed counts as a list of one; outputs are ``RunResults``. Older files carry the marker ``__polygraphy_encoded_<type>`` and
-latin-1 or npz payloads; newer ones may be a folder with one file an iteration. Nothing is ever unpickled.
+An array is ``{"array": base64 of the .npy bytes, "polygraphy_class": "ndarray"}``. Inputs are a
+list of feeds (name -> array), a bare feed counts as a list of one; outputs are ``RunResults``.
+Older files carry the marker ``__polygraphy_encoded_<type>`` and latin-1 or npz payloads; newer ones
+may be a folder with one file an iteration. Nothing is ever unpickled.
 """
 
 import base64
@@ -18,9 +19,9 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from engines.data import packed
-from engines.data.input_problem import InputProblem
-from engines.store import regular
+from narrowdown.engines.data import packed
+from narrowdown.engines.data.input_problem import InputProblem
+from narrowdown.engines.store import regular
 
 Array: TypeAlias = np.ndarray[Any, Any]
 Feed: TypeAlias = dict[str, Array]
@@ -30,8 +31,8 @@ _LEGACY = "__polygraphy_encoded_"
 _LEGACY_VALUE = "polygraphy_serialized_json_type"
 
 
-# What a damaged array may end in: numpy's header goes through Python's tokenizer, and may name a shape that no memory holds; an
-# archive may be broken, packed by unknown means or encrypted.
+# What a damaged array may end in: numpy's header goes through Python's tokenizer, and may name a
+# shape that no memory holds; an archive may be broken, packed by unknown means or encrypted.
 _DAMAGED = (
     KeyError, TypeError, ValueError, EOFError, AttributeError, MemoryError, OverflowError, SyntaxError, tokenize.TokenError,
     zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError,
@@ -45,7 +46,8 @@ class Runs(NamedTuple):
 
 
 def read_inputs(path: Path) -> list[Feed]:
-    """Every feed of an inputs file, a folder of such files, or (their first runner's iterations) saved outputs.
+    """Every feed of an inputs file, a folder of such files, or (their first runner's iterations)
+    saved outputs.
 
     Raises ``InputProblem`` with a sentence that names the file.
     """
@@ -55,12 +57,16 @@ def read_inputs(path: Path) -> list[Feed]:
         if isinstance(decoded, Runs):
             feeds += decoded.runs[0][1] if decoded.runs else []
         else:
-            feeds += [_decode_feed(item, part) for item in (decoded if isinstance(decoded, list) else [decoded])]
+            feeds += [
+                _decode_feed(item, part)
+                for item in (decoded if isinstance(decoded, list) else [decoded])
+            ]
     return feeds
 
 
 def read_outputs(path: Path) -> list[tuple[str, list[Feed]]]:
-    """(runner name, iterations) of a file or folder of saved outputs; one runner's iterations are joined across a folder.
+    """(runner name, iterations) of a file or folder of saved outputs; one runner's iterations are
+    joined across a folder.
 
     Raises ``InputProblem`` with a sentence that names the file.
     """
@@ -80,16 +86,23 @@ def read_outputs(path: Path) -> list[tuple[str, list[Feed]]]:
 
 
 def write_inputs(path: Path, feeds: Sequence[Mapping[str, Array]]) -> None:
-    """A file for ``polygraphy run --load-inputs``. Raises ``OSError``; ``ValueError`` for arrays that npy cannot hold."""
-    _write_json(path, [{name: _encode_array(value) for name, value in feed.items()} for feed in feeds])
+    """A file for ``polygraphy run --load-inputs``. Raises ``OSError``; ``ValueError`` for arrays
+    that npy cannot hold."""
+    _write_json(
+        path, [{name: _encode_array(value) for name, value in feed.items()} for feed in feeds]
+    )
 
 
-def write_outputs(path: Path, iterations: Sequence[Mapping[str, Array]], runner: str = "reference") -> None:
-    """A file for ``polygraphy run --load-outputs``. Raises ``OSError``; ``ValueError`` for arrays that npy cannot hold."""
+def write_outputs(
+    path: Path, iterations: Sequence[Mapping[str, Array]], runner: str = "reference"
+) -> None:
+    """A file for ``polygraphy run --load-outputs``. Raises ``OSError``; ``ValueError`` for arrays
+    that npy cannot hold."""
     results = [
         {
             "outputs": {
-                name: {"values": _encode_array(value), _MARKER: "LazyArray"} for name, value in outputs.items()
+                name: {"values": _encode_array(value), _MARKER: "LazyArray"}
+                for name, value in outputs.items()
             },
             "runtime": 0.0,
             "runner_name": runner,
@@ -108,14 +121,17 @@ def _encode_array(value: Array) -> dict[str, str]:
     # ascontiguousarray would turn a scalar into a vector.
     value = np.ascontiguousarray(value) if np.ndim(value) else np.asarray(value)
     if value.dtype.isbuiltin == 2 or value.dtype.kind in "OV":
-        raise ValueError(f"arrays of type {value.dtype} cannot be written in Polygraphy's form; widen them first")
+        raise ValueError(
+            f"arrays of type {value.dtype} cannot be written in Polygraphy's form; widen them first"
+        )
     buffer = io.BytesIO()
     np.save(buffer, value, allow_pickle=False)
     return {"array": base64.b64encode(buffer.getvalue()).decode(), _MARKER: "ndarray"}
 
 
 def list_parts(path: Path) -> Iterable[Path]:
-    """The files of a folder of them, or the file itself. Raises ``InputProblem`` where the folder has none."""
+    """The files of a folder of them, or the file itself. Raises ``InputProblem`` where the folder
+    has none."""
     if not path.is_dir():
         return [path]
     parts = sorted(p for p in path.iterdir() if p.suffix == ".json")
@@ -131,12 +147,15 @@ def list_parts(path: Path) -> Iterable[Path]:
 def _read_json(path: Path) -> Any:
     try:
         return json.loads(
-            regular.read(path, min(packed.most_bytes(), regular.LARGEST)).decode("utf-8"), object_hook=_decode_object
+            regular.read(path, min(packed.most_bytes(), regular.LARGEST)).decode("utf-8"),
+            object_hook=_decode_object,
         )
     except OSError as error:
         raise InputProblem(f"'{path.name}' cannot be read: {error.strerror or error}.") from error
     except json.JSONDecodeError as error:
-        raise InputProblem(f"'{path.name}' is not JSON: {error.msg} in line {error.lineno}.") from error
+        raise InputProblem(
+            f"'{path.name}' is not JSON: {error.msg} in line {error.lineno}."
+        ) from error
     except UnicodeDecodeError as error:
         raise InputProblem(f"'{path.name}' is not JSON: it is not UTF-8 text.") from error
     except ValueError as error:  # Python reads whole numbers of so many digits alone
@@ -149,11 +168,15 @@ def _read_json(path: Path) -> Any:
 
 def _decode_feed(item: Any, path: Path) -> Feed:
     if not isinstance(item, dict) or not item:
-        raise InputProblem(f"'{path.name}' should hold a list of objects that map input names to arrays.")
+        raise InputProblem(
+            f"'{path.name}' should hold a list of objects that map input names to arrays."
+        )
     try:
         "".join(map(str, item)).encode()
     except UnicodeEncodeError as error:
-        raise InputProblem(f"'{path.name}' names an input with half of a character, which no text can hold.") from error
+        raise InputProblem(
+            f"'{path.name}' names an input with half of a character, which no text can hold."
+        ) from error
     return {str(name): _require_array(value, str(name), path) for name, value in item.items()}
 
 
@@ -176,7 +199,12 @@ class _Undecodable(Exception):
 
 def _decode_object(item: dict[str, Any]) -> Any:
     kind = item.get(_MARKER) or next(
-        (k.removeprefix(_LEGACY) for k, v in item.items() if k.startswith(_LEGACY) and v == _LEGACY_VALUE), None
+        (
+            k.removeprefix(_LEGACY)
+            for k, v in item.items()
+            if k.startswith(_LEGACY) and v == _LEGACY_VALUE
+        ),
+        None,
     )
     try:
         match kind:
@@ -193,7 +221,9 @@ def _decode_object(item: dict[str, Any]) -> Any:
                     "holds a torch tensor, which is not opened as that could run code; save numpy arrays instead."
                 )
             case "FormattedArray":
-                raise _Undecodable("holds an array in a vectorized TensorRT format, which cannot be used as an input.")
+                raise _Undecodable(
+                    "holds an array in a vectorized TensorRT format, which cannot be used as an input."
+                )
     except _DAMAGED as error:
         raise _Undecodable(f"holds a damaged {kind}.") from error
     return item
@@ -216,5 +246,7 @@ def _decode_array(text: str) -> Array:
         return loaded
     with loaded:
         if large := packed.too_large(io.BytesIO(data)):
-            raise _Undecodable(f"holds an array that {large}; give the inputs as one .npy file each.")
+            raise _Undecodable(
+                f"holds an array that {large}; give the inputs as one .npy file each."
+            )
         return np.asarray(loaded[loaded.files[0]]) if loaded.files else np.zeros(0)

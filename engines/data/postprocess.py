@@ -1,5 +1,5 @@
-"""What is done to a model's outputs before they are compared, in Polygraphy's two forms: the indices of the largest values, or a
-function of a user's script, called as Polygraphy calls it."""
+"""What is done to a model's outputs before they are compared, in Polygraphy's two forms: the
+indices of the largest values, or a function of a user's script, called as Polygraphy calls it."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from engines.array import Array
-from engines.data import held, scripting
-from engines.data.input_problem import InputProblem
-from engines.sources import TopK, postprocess_script, split_function, top_k
+from narrowdown.engines.array import Array
+from narrowdown.engines.data import held, scripting
+from narrowdown.engines.data.input_problem import InputProblem
+from narrowdown.engines.sources import TopK, postprocess_script, split_function, top_k
 
 FUNCTION = "postprocess_outputs"
 _KIND = "postprocess script"
@@ -21,8 +21,8 @@ class PostprocessProblem(InputProblem):
 
 
 class IterationResult(dict[str, Any]):
-    """One run's outputs by name, as a script is given them: writable copies, in the model's order. ``runner_name`` is the spec of
-    the engine; ``runtime``, in seconds, is not measured here."""
+    """One run's outputs by name, as a script is given them: writable copies, in the model's order.
+    ``runner_name`` is the spec of the engine; ``runtime``, in seconds, is not measured here."""
 
     def __init__(self, outputs: Mapping[str, Array], runner_name: str) -> None:
         super().__init__(outputs)
@@ -30,16 +30,23 @@ class IterationResult(dict[str, Any]):
 
 
 def apply_postprocess(
-    postprocess: Sequence[str], outputs: Mapping[str, Array], runner: str, *, folder: str = "", digest: str = ""
+    postprocess: Sequence[str],
+    outputs: Mapping[str, Array],
+    runner: str,
+    *,
+    folder: str = "",
+    digest: str = "",
 ) -> dict[str, Array]:
-    """The outputs after ``postprocess``: one script, ``SCRIPT.py[:FUNCTION]``, or any number of top-K. ``folder``: where the
-    script runs, if it is there, else its own. ``digest``: of the script, "" where it does not matter. Raises
-    ``PostprocessProblem``."""
+    """The outputs after ``postprocess``: one script, ``SCRIPT.py[:FUNCTION]``, or any number of
+    top-K. ``folder``: where the script runs, if it is there, else its own. ``digest``: of the
+    script, "" where it does not matter. Raises ``PostprocessProblem``."""
     try:
         if path := postprocess_script(postprocess):
             source = next(text for text in postprocess if top_k(text) is None)
             given = IterationResult({name: writable_copy(a) for name, a in outputs.items()}, runner)
-            return _run_script(Path(path), split_function(source)[1] or FUNCTION, given, folder, digest)
+            return _run_script(
+                Path(path), split_function(source)[1] or FUNCTION, given, folder, digest
+            )
         return _largest_indices([found for text in postprocess if (found := top_k(text))], outputs)
     except (PostprocessProblem, held.NotAgreed):
         raise
@@ -55,7 +62,9 @@ def _largest_indices(chosen: Sequence[TopK], outputs: Mapping[str, Array]) -> di
     for name in by_output:
         if name and name not in outputs:
             there = ", ".join(f"'{n}'" for n in list(outputs)[:6])
-            raise PostprocessProblem(f"--postprocess: the model has no output '{name}'. It has {there}.")
+            raise PostprocessProblem(
+                f"--postprocess: the model has no output '{name}'. It has {there}."
+            )
     made = dict(outputs)
     for name, value in outputs.items():
         if (each := by_output.get(name) or by_output.get("")) is not None:
@@ -64,11 +73,18 @@ def _largest_indices(chosen: Sequence[TopK], outputs: Mapping[str, Array]) -> di
 
 
 def top_indices(name: str, value: Array, k: int, axis: int) -> Array:
-    """int64: where along ``axis`` the ``k`` largest values are, the largest first, of equal ones the first; all where there are
-    fewer; NaN last. Raises ``PostprocessProblem`` for strings, and where there is no such axis."""
+    """int64: where along ``axis`` the ``k`` largest values are, the largest first, of equal ones
+    the first; all where there are fewer; NaN last. Raises ``PostprocessProblem`` for strings, and
+    where there is no such axis."""
     if value.dtype.kind in "OSUT" or not -value.ndim <= axis < value.ndim:
-        what = "holds strings" if value.dtype.kind in "OSUT" else f"has {value.ndim} dimensions, so no axis {axis}"
-        raise PostprocessProblem(f"--postprocess: the output '{name}' {what}; top-{k} cannot be taken of it.")
+        what = (
+            "holds strings"
+            if value.dtype.kind in "OSUT"
+            else f"has {value.ndim} dimensions, so no axis {axis}"
+        )
+        raise PostprocessProblem(
+            f"--postprocess: the output '{name}' {what}; top-{k} cannot be taken of it."
+        )
     # Integers and booleans are turned around bit by bit: a minus sign would wrap around.
     falling = ~value if value.dtype.kind in "biu" else -writable_copy(value)
     order = np.argsort(falling, axis=axis, kind="stable")
@@ -84,7 +100,9 @@ def writable_copy(value: Array) -> Array:
     return np.array(value, np.float32) if wide else np.array(value)
 
 
-def _run_script(file: Path, function: str, given: IterationResult, folder: str, digest: str) -> dict[str, Array]:
+def _run_script(
+    file: Path, function: str, given: IterationResult, folder: str, digest: str
+) -> dict[str, Array]:
     scripting.refuse_changed(_KIND, file, digest)
     where = folder if folder and Path(folder).is_dir() else str(file.absolute().parent)
     told = (_KIND, file, function)
@@ -100,7 +118,9 @@ def _run_script(file: Path, function: str, given: IterationResult, folder: str, 
 def _check_returned(returned: Any, who: str) -> dict[str, Array]:
     if returned is None or not hasattr(returned, "items"):
         what = "nothing" if returned is None else f"a value of type {type(returned).__name__}"
-        raise PostprocessProblem(f"{who} returned {what}; let it return the outputs, arrays by name.")
+        raise PostprocessProblem(
+            f"{who} returned {what}; let it return the outputs, arrays by name."
+        )
     try:
         made = {name: np.asarray(value) for name, value in returned.items()}
     except Exception as error:
@@ -108,11 +128,17 @@ def _check_returned(returned: Any, who: str) -> dict[str, Array]:
             f"{who} returned what cannot be turned into arrays by name: {scripting.say_error(error)}"
         ) from error
     if not made:
-        raise PostprocessProblem(f"{who} returned no outputs; let it return those to compare, arrays by name.")
+        raise PostprocessProblem(
+            f"{who} returned no outputs; let it return those to compare, arrays by name."
+        )
     for name, value in made.items():
         if not isinstance(name, str):
-            raise PostprocessProblem(f"{who} returned an output named {name!r:.80}; names are texts.")
+            raise PostprocessProblem(
+                f"{who} returned an output named {name!r:.80}; names are texts."
+            )
         strings = value.dtype.kind == "O" and all(isinstance(x, str) for x in value.ravel())
         if value.dtype.kind not in "biufSUT" and value.dtype.isbuiltin != 2 and not strings:
-            raise PostprocessProblem(f"{who} returned '{name}', which is not an array of numbers or strings.")
+            raise PostprocessProblem(
+                f"{who} returned '{name}', which is not an array of numbers or strings."
+            )
     return made

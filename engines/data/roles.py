@@ -1,21 +1,21 @@
 """Random inputs by role: what an input is *for* decides which random values make sense.
 
-Token ids stay below their vocabulary, masks are 0 and 1, positions count up, images lie in 0..1. Everything guessed is said in a
-sentence. Which role an input has follows from the graph first (who reads it), then from its name. Where the user gives a range,
-that decides instead: see ``draws``.
+Token ids stay below their vocabulary, masks are 0 and 1, positions count up, images lie in 0..1.
+Everything guessed is said in a sentence. Which role an input has follows from the graph first (who
+reads it), then from its name. Where the user gives a range, that decides instead: see ``draws``.
 """
 
 import math
 import re
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence  # noqa: F401
 from typing import Any, Literal
 
 import msgspec
 import numpy as np
 
-from engines.array import Array
-from engines.graph.index import GraphIndex, Node, Tensor
+from narrowdown.engines.array import Array
+from narrowdown.engines.graph.index import GraphIndex, Node, Tensor
 
 Kind = Literal["ids", "mask", "positions", "lengths", "image", "normal", "unit", "text", "choice"]
 
@@ -41,7 +41,8 @@ _POSITIVE = frozenset({"Log", "Sqrt", "Pow", "Reciprocal"})
 
 
 class Role(msgspec.Struct, frozen=True):
-    """What an input is taken for; ``low`` and ``high`` are inclusive for integers; ``because``: the guess in words."""
+    """What an input is taken for; ``low`` and ``high`` are inclusive for integers; ``because``: the
+    guess in words."""
 
     kind: Kind
     low: float = 0.0
@@ -52,15 +53,18 @@ class Role(msgspec.Struct, frozen=True):
 def unguessed_role(tensor: Tensor) -> Role:
     """The role of an input of which nothing is guessed."""
     if tensor.dtype in ("string", "bool"):
-        return Role("text" if tensor.dtype == "string" else "choice", because="nothing was guessed of it")
+        return Role(
+            "text" if tensor.dtype == "string" else "choice", because="nothing was guessed of it"
+        )
     if tensor.dtype.startswith(("int", "uint")):
         return Role("ids", 0, 1, "0 or 1, as nothing was guessed of it")
     return Role("unit", because="values from 0 to 1, as nothing was guessed of it")
 
 
 def compared_with(index: GraphIndex, tensor: int) -> int:
-    """The id of the one-element weight with which the model compares an input of one element; -1 where there is none: what asks
-    whether a sampling rate is 16000 mostly computes something else for any other number."""
+    """The id of the one-element weight with which the model compares an input of one element; -1
+    where there is none: what asks whether a sampling rate is 16000 mostly computes something else
+    for any other number."""
     todo, seen = [tensor], {tensor}
     while todo:
         for node in _reading_nodes(index, t := todo.pop()):
@@ -76,11 +80,18 @@ def compared_with(index: GraphIndex, tensor: int) -> int:
 
 
 def guess_role(index: GraphIndex, tensor: int, compared: float | None = None) -> Role:
-    """The role of an input for which the user gave no range. ``compared``: the number that it is compared with."""
+    """The role of an input for which the user gave no range. ``compared``: the number that it is
+    compared with."""
     info = index.tensors[tensor]
     words = info.name.lower()
-    if compared is not None and info.dtype.startswith(("int", "uint")) and math.prod(info.shape or ()) == 1:
-        return Role("ids", compared, compared, f"{compared:.0f}, as the model compares it with that")
+    if (
+        compared is not None
+        and info.dtype.startswith(("int", "uint"))
+        and math.prod(info.shape or ()) == 1
+    ):
+        return Role(
+            "ids", compared, compared, f"{compared:.0f}, as the model compares it with that"
+        )
     if info.dtype == "string":
         return Role("text", because="the word 'text' everywhere")
     masks = "mask" in words
@@ -95,8 +106,18 @@ def guess_role(index: GraphIndex, tensor: int, compared: float | None = None) ->
         if table is not None:
             rows, name = table
             if "position" in words:
-                return Role("positions", 0, rows - 1, f"positions, counted up below the {rows} rows of '{name}'")
-            return Role("ids", 0, rows - 1, f"ids below {rows}, as '{name}' has {rows} entries to choose from")
+                return Role(
+                    "positions",
+                    0,
+                    rows - 1,
+                    f"positions, counted up below the {rows} rows of '{name}'",
+                )
+            return Role(
+                "ids",
+                0,
+                rows - 1,
+                f"ids below {rows}, as '{name}' has {rows} entries to choose from",
+            )
         if masks:
             return Role("mask", because="a mask of ones that ends in zeros")
         if "position" in words or words.endswith("pos"):
@@ -104,7 +125,9 @@ def guess_role(index: GraphIndex, tensor: int, compared: float | None = None) ->
         if "length" in words or words.endswith(("_len", "lens")):
             return Role("lengths", because="lengths, the longest dimension of the other inputs")
         if _image_like(info.shape):
-            return Role("ids", 0, min(255, _largest_of_dtype(info.dtype)), "an image, values from 0 to 255")
+            return Role(
+                "ids", 0, min(255, _largest_of_dtype(info.dtype)), "an image, values from 0 to 255"
+            )
         top = min(25, _largest_of_dtype(info.dtype))
         return Role("ids", 1, top, f"integers from 1 to {top}")
     if masks:
@@ -112,14 +135,17 @@ def guess_role(index: GraphIndex, tensor: int, compared: float | None = None) ->
     if _image_like(info.shape):
         return Role("image", because="an image, values from 0 to 1")
     if any(node.op in _POSITIVE for node in _reading_nodes(index, tensor)):
-        return Role("unit", because="values from 0 to 1, as logarithms, roots or powers are taken of it")
+        return Role(
+            "unit", because="values from 0 to 1, as logarithms, roots or powers are taken of it"
+        )
     return Role("normal", because="normally distributed values")
 
 
 def draw_values(
     role: Role, name: str, dtype: np.dtype[Any], shape: tuple[int, ...], seed: int, longest: int = 1
 ) -> Array:
-    """Values for an input: the same for the same seed and name, whatever other inputs there are. ``longest``: for lengths."""
+    """Values for an input: the same for the same seed and name, whatever other inputs there are.
+    ``longest``: for lengths."""
     rng = np.random.default_rng([seed, zlib.crc32(name.encode())])
     match role.kind:
         case "text":
@@ -147,8 +173,9 @@ def guess_shape(
 ) -> tuple[tuple[int, ...], dict[str, int], tuple[str, ...]]:
     """(shape, symbols that were given a size, dimensions that were guessed).
 
-    ``declared`` holds numbers and the names of symbolic dimensions ("" unnamed). Sums of names (``past + seq``) follow from their
-    terms. A first dimension that nothing tells about is a batch of 1.
+    ``declared`` holds numbers and the names of symbolic dimensions ("" unnamed). Sums of names
+    (``past + seq``) follow from their terms. A first dimension that nothing tells about is a batch
+    of 1.
     """
     sizes, bound, guessed = [], dict[str, int](), []
     for axis, dim in enumerate(declared):
@@ -166,7 +193,8 @@ def guess_shape(
 
 
 def rows_named(index: GraphIndex, tensor: int) -> tuple[int, str] | None:
-    """(rows, name) of the smallest table of weights of which the tensor's values name rows; None where there is none."""
+    """(rows, name) of the smallest table of weights of which the tensor's values name rows; None
+    where there is none."""
     found: list[tuple[int, str]] = []
     todo, seen = [tensor], {tensor}
     while todo:
@@ -198,7 +226,13 @@ def _one_hot_classes(index: GraphIndex, node: Node, tensor: int) -> Iterator[tup
     """A one-hot spelled out: ids are compared with a row of all classes."""
     for other in node.inputs:
         row = index.tensors[other]
-        if other != tensor and row.kind == "weight" and not row.floating and row.shape and row.shape[-1] > 1:
+        if (
+            other != tensor
+            and row.kind == "weight"
+            and not row.floating
+            and row.shape
+            and row.shape[-1] > 1
+        ):
             yield row.shape[-1], row.name
 
 
@@ -211,11 +245,16 @@ def _image_like(shape: tuple[int, ...] | None) -> bool:
 
 
 def _largest_of_dtype(dtype: str) -> int:
-    return int(np.iinfo(dtype).max) if dtype.removeprefix("u").removeprefix("int") in ("8", "16", "32", "64") else 1
+    return (
+        int(np.iinfo(dtype).max)
+        if dtype.removeprefix("u").removeprefix("int") in ("8", "16", "32", "64")
+        else 1
+    )
 
 
 def _draw_mask(rng: "np.random.Generator", shape: tuple[int, ...]) -> Array:
-    """Ones, with up to a quarter of the last axis zero at its end: at least one stays in every row."""
+    """Ones, with up to a quarter of the last axis zero at its end: at least one stays in every
+    row."""
     if not shape or not shape[-1]:
         return np.ones(shape)
     ends = shape[-1] - rng.integers(0, shape[-1] // 4 + 1, (*shape[:-1], 1))
@@ -231,8 +270,7 @@ def _evaluate_dim(dim: str, known: Mapping[str, int]) -> int | None:
     terms = [term.strip() for term in dim.split("+")]
     if len(terms) < 2:
         return None
-    resolve: Callable[[str], int | None] = lambda term: int(term) if term.isdigit() else known.get(term)  # noqa: E731
-    sizes = [resolve(term) for term in terms]
+    sizes = [int(term) if term.isdigit() else known.get(term) for term in terms]
     return None if None in sizes else sum(s for s in sizes if s is not None)
 
 
@@ -246,18 +284,21 @@ def _guess_dim(dim: str, axis: int, image: bool) -> int:
     return IMAGE_SIDE if image else OTHER
 
 
-# Names that are told of inputs that were taken for the same: a decoder has a cache for each of its layers.
+# Names that are told of inputs that were taken for the same: a decoder has a cache for each of its
+# layers.
 _TOLD = 3
 _GUESS = re.compile(r"('[^']*'): (.*)", re.DOTALL)
 
 
 def join_guesses(guesses: Iterable[str]) -> list[str]:
-    """Sentences "'name': what it was taken for." with those that say the same in one, in the order in which they first come; any
-    other sentence as it is."""
+    """Sentences "'name': what it was taken for." with those that say the same in one, in the order
+    in which they first come; any other sentence as it is."""
     told: dict[str, list[str]] = {}
     for guess in guesses:
         found = _GUESS.fullmatch(guess)
-        told.setdefault(found[2] if found else guess, []).extend(found.groups()[:1] if found else ())
+        told.setdefault(found[2] if found else guess, []).extend(
+            found.groups()[:1] if found else ()
+        )
     return [f"{_list_names(names)}: {said}" if names else said for said, names in told.items()]
 
 

@@ -1,7 +1,8 @@
-"""The session's inputs: what the user gave and made-up data, checked against the model, kept as arrays on disk.
+"""The session's inputs: what the user gave and made-up data, checked against the model, kept as
+arrays on disk.
 
-``inputs/<digest>/index.json`` names the feeds and one ``.npy`` an array; the digest is that of the index, which holds each
-array's. A folder that has its name is whole.
+``inputs/<digest>/index.json`` names the feeds and one ``.npy`` an array; the digest is that of the
+index, which holds each array's. A folder that has its name is whole.
 """
 
 import functools
@@ -17,19 +18,19 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from engines import sources
-from engines.array import Array
-from engines.data import draws, files, near, roles
-from engines.data.arrays import write_npy
-from engines.data.input_problem import InputProblem
-from engines.graph import dimensions, load
-from engines.graph.codes import find_codes
-from engines.graph.index import Tensor
-from engines.graph.load import StoredModel, np_dtype
-from engines.nearest import suggest_or_list, suggestion
-from engines.probe import MADE_UP, LoadInputs, SampleInfo
-from engines.store import decoding, regular
-from engines.store.content import Damaged, Store, digest_file
+from narrowdown.engines import sources
+from narrowdown.engines.array import Array
+from narrowdown.engines.data import draws, files, near, roles
+from narrowdown.engines.data.arrays import write_npy
+from narrowdown.engines.data.input_problem import InputProblem
+from narrowdown.engines.graph import dimensions, load
+from narrowdown.engines.graph.codes import find_codes
+from narrowdown.engines.graph.index import Tensor
+from narrowdown.engines.graph.load import StoredModel, np_dtype
+from narrowdown.engines.nearest import suggest_or_list, suggestion
+from narrowdown.engines.probe import MADE_UP, LoadInputs, SampleInfo
+from narrowdown.engines.store import decoding, regular
+from narrowdown.engines.store.content import Damaged, Store, digest_file
 
 __all__ = [
     "InputProblem", "Span", "count_rows_alone", "count_score_rows", "find_span", "keep_feeds", "load_feed", "load_inputs",
@@ -42,7 +43,8 @@ Dims = tuple[int | str, ...]
 
 
 class _Kept(msgspec.Struct, frozen=True):
-    """One array of a feed on disk. Types that numpy lacks (bfloat16, ...) lie as unsigned integers of their size."""
+    """One array of a feed on disk. Types that numpy lacks (bfloat16, ...) lie as unsigned integers
+    of their size."""
 
     file: str
     dtype: str
@@ -50,7 +52,8 @@ class _Kept(msgspec.Struct, frozen=True):
 
 
 class _Feed(msgspec.Struct, frozen=True):
-    """``rows`` counts the rows that scores can be split into, also where one of them cannot be fed alone."""
+    """``rows`` counts the rows that scores can be split into, also where one of them cannot be fed
+    alone."""
 
     info: SampleInfo
     rows: int
@@ -76,7 +79,8 @@ def load_inputs(probe: LoadInputs, model: StoredModel, store: Store) -> dict[str
 
 
 def load_feed(store: Store, inputs: str, sample: str) -> dict[str, Array]:
-    """The arrays of a sample by input name, read-only, memory-mapped where large. ``real:0/5`` is row 5 alone.
+    """The arrays of a sample by input name, read-only, memory-mapped where large. ``real:0/5`` is
+    row 5 alone.
 
     Raises ``InputProblem`` for a sample that the inputs do not hold, ``Damaged``.
     """
@@ -87,22 +91,27 @@ def load_feed(store: Store, inputs: str, sample: str) -> dict[str, Array]:
     if not row:
         return arrays
     if not row.isdigit() or int(row) >= found.info.rows:
-        raise InputProblem(f"The feed '{name}' has no row {row} that can be fed alone (it has {found.info.rows}).")
+        raise InputProblem(
+            f"The feed '{name}' has no row {row} that can be fed alone (it has {found.info.rows})."
+        )
     return {key: value[int(row) : int(row) + 1] for key, value in arrays.items()}
 
 
 def count_score_rows(store: Store, inputs: str, sample: str) -> int:
-    """How many rows the scores of a feed split into; 0 for none and for a single row. Raises ``InputProblem``."""
+    """How many rows the scores of a feed split into; 0 for none and for a single row. Raises
+    ``InputProblem``."""
     return 0 if "/" in sample else _find_feed(store.inputs / inputs, sample).rows
 
 
 def count_rows_alone(store: Store, inputs: str, sample: str) -> int:
-    """How many rows the feed of a sample has that can each be fed alone; 0 for none. Raises ``InputProblem``."""
+    """How many rows the feed of a sample has that can each be fed alone; 0 for none. Raises
+    ``InputProblem``."""
     return _find_feed(store.inputs / inputs, sample.partition("/")[0]).info.rows
 
 
 class Span(msgspec.Struct, frozen=True):
-    """What one build can serve: shapes by input name, dimension by dimension the smallest and the largest."""
+    """What one build can serve: shapes by input name, dimension by dimension the smallest and the
+    largest."""
 
     least: dict[str, tuple[int, ...]]
     most: dict[str, tuple[int, ...]]
@@ -110,12 +119,17 @@ class Span(msgspec.Struct, frozen=True):
     def dims(self) -> Iterator[tuple[str, int]]:
         """(input, dimension) of those that are not always the same."""
         for name, least in self.least.items():
-            yield from ((name, d) for d, (a, b) in enumerate(zip(least, self.most[name], strict=True)) if a != b)
+            yield from (
+                (name, d)
+                for d, (a, b) in enumerate(zip(least, self.most[name], strict=True))
+                if a != b
+            )
 
 
 def find_span(store: Store, inputs: str, sample: str = "") -> Span | None:
-    """The shapes of the sample's feed, its rows alone and all of them together; without a sample those of all feeds. None where
-    nothing differs, or where the feeds have not the same inputs with as many dimensions. Raises ``InputProblem``."""
+    """The shapes of the sample's feed, its rows alone and all of them together; without a sample
+    those of all feeds. None where nothing differs, or where the feeds have not the same inputs with
+    as many dimensions. Raises ``InputProblem``."""
     folder = store.inputs / inputs
     feeds = (_find_feed(folder, sample.partition("/")[0]),) if sample else _read_index(folder).feeds
     least: dict[str, tuple[int, ...]] = {}
@@ -137,29 +151,44 @@ class _Loading:
     def __init__(self, probe: LoadInputs, model: StoredModel, store: Store) -> None:
         self.probe, self.store, self.model, self.index = probe, store, model, model.index
         self.wanted = {
-            self.index.tensors[t].name: _Wanted(self.index.tensors[t], _declared_shape(model, self.index.tensors[t]))
+            self.index.tensors[t].name: _Wanted(
+                self.index.tensors[t], _declared_shape(model, self.index.tensors[t])
+            )
             for t in self.index.inputs
         }
         self.batch = batch_dimension(model) if probe.batch else "none"
-        self.kept: dict[str, Array] = {}  # of given inputs that are no signal: what the first one has there
+        self.kept: dict[
+            str, Array
+        ] = {}  # of given inputs that are no signal: what the first one has there
         self.seen: dict[str, list[Array]] = {}  # of the others: what was given
         self.warnings: dict[str, None] = {}
         self.guesses: list[str] = []
         self.large: dict[str, float] = {}  # by input, where a given one is beyond what FP16 holds
-        odd = next((w.tensor for w in self.wanted.values() if w.tensor.dtype in ("", "sequence", "optional")), None)
+        odd = next(
+            (
+                w.tensor
+                for w in self.wanted.values()
+                if w.tensor.dtype in ("", "sequence", "optional")
+            ),
+            None,
+        )
         if odd is not None:
             raise InputProblem(
                 f"The model's input '{odd.name}' is no plain tensor (a sequence, say); such models cannot be fed here."
             )
         for name in (*probe.shapes, *(n for n in probe.ranges if n)):
             if name not in self.wanted:
-                raise InputProblem(f"The model has no input '{name}'.{suggest_or_list(name, self.wanted)}")
+                raise InputProblem(
+                    f"The model has no input '{name}'.{suggest_or_list(name, self.wanted)}"
+                )
 
     def write_inputs(self) -> dict[str, Any]:
         feeds: list[_Feed] = []
 
         def write(folder: Path) -> list[_Feed]:
-            feeds.extend(self._make_near_feeds(folder) if self.probe.base else self._load_feeds(folder))
+            feeds.extend(
+                self._make_near_feeds(folder) if self.probe.base else self._load_feeds(folder)
+            )
             return feeds
 
         digest = _keep_inputs(self.store, write)
@@ -190,8 +219,12 @@ class _Loading:
             feeds.append(self._write_feed(folder, f"real:{len(feeds)}", source, fitted))
             first = first or feeds[0].info.shapes
         if self.probe.random or not feeds:
-            self._note_given([{n: _read_array(folder, a) for n, a in feed.arrays.items()} for feed in feeds])
-            feeds.append(self._write_feed(folder, MADE_UP, "random by role", self._draw_feed(first)))
+            self._note_given(
+                [{n: _read_array(folder, a) for n, a in feed.arrays.items()} for feed in feeds]
+            )
+            feeds.append(
+                self._write_feed(folder, MADE_UP, "random by role", self._draw_feed(first))
+            )
         return feeds
 
     def _note_large_values(self, arrays: Mapping[str, Array]) -> None:
@@ -205,7 +238,8 @@ class _Loading:
     # -- near those that there are
 
     def _make_near_feeds(self, folder: Path) -> list[_Feed]:
-        """Feeds that ``base`` does not hold: of the user's scripts asked once more, then made from those that it holds."""
+        """Feeds that ``base`` does not hold: of the user's scripts asked once more, then made from
+        those that it holds."""
         base = self.store.inputs / self.probe.base
         held = _read_index(base).feeds
         real = [kept for kept in held if kept.info.id.startswith("real:")]
@@ -214,7 +248,9 @@ class _Loading:
         feeds: list[_Feed] = []
 
         def keep(source: str, arrays: Mapping[str, Array]) -> None:
-            feeds.append(self._write_feed(folder, f"near:{self.probe.start + len(feeds)}", source, arrays))
+            feeds.append(
+                self._write_feed(folder, f"near:{self.probe.start + len(feeds)}", source, arrays)
+            )
 
         if self.probe.sources:
             known = {tuple(sorted((n, a.sha256) for n, a in kept.arrays.items())) for kept in held}
@@ -235,7 +271,8 @@ class _Loading:
         parts = [_split_rows(arrays, kept.rows) for arrays, kept in zip(given, real, strict=True)]
         samples = [sample for rows in parts for sample in rows]
         what = near.classify_inputs(self.index, samples)
-        # A quantized model is calibrated for what is usual: it has no room beyond, and steps too coarse for what is faint.
+        # A quantized model is calibrated for what is usual: it has no room beyond, and steps too
+        # coarse for what is faint.
         narrow = bool(find_codes(self.model).rounded)
         firsts = [sum(map(len, parts[:i])) for i in range(len(parts))]
         for number in range(self.probe.start + len(feeds), self.probe.start + self.probe.near):
@@ -243,13 +280,20 @@ class _Loading:
             # A feed of rows is varied row by row, each in its own way.
             made = [
                 near.vary_sample(
-                    samples, firsts[which] + row, number * len(parts[which]) + row, what, self.probe.seed, narrow=narrow
+                    samples,
+                    firsts[which] + row,
+                    number * len(parts[which]) + row,
+                    what,
+                    self.probe.seed,
+                    narrow=narrow,
                 )
                 for row in range(len(parts[which]))
             ]
             ways = dict.fromkeys(way for way, _ in made)
             arrays = {
-                n: self._keep_range(n, np.concatenate([a[n] for _, a in made]) if len(made) > 1 else made[0][1][n])
+                n: self._keep_range(
+                    n, np.concatenate([a[n] for _, a in made]) if len(made) > 1 else made[0][1][n]
+                )
                 for n in made[0][1]
             }
             keep(f"near {real[which].info.id}: {', '.join(ways)}", arrays)
@@ -266,7 +310,8 @@ class _Loading:
     # -- what the user gave
 
     def _read_given(self) -> Iterator[tuple[str, Mapping[str, Array]]]:
-        """Whole feeds in the order of the sources, then those put together from files of one input each."""
+        """Whole feeds in the order of the sources, then those put together from files of one input
+        each."""
         parts: dict[str, list[tuple[str, Array]]] = {}
         for source in self.probe.sources:
             for given in files.read(source, self.wanted, self.probe.folder):
@@ -312,11 +357,14 @@ class _Loading:
         return name, self._fit_image(name, array, given.source) if given.image else array
 
     def _view_raw(self, name: str, data: Array, source: str) -> Array:
-        """Bytes as values of the input's type and shape; where one dimension is open, the file's size tells it."""
+        """Bytes as values of the input's type and shape; where one dimension is open, the file's
+        size tells it."""
         tensor, dims = self.wanted[name].tensor, self.probe.shapes.get(name, self.wanted[name].dims)
         where = f"'{source}' holds {data.size:,} bytes, and the input '{name}'"
         if tensor.dtype == "string" or dims is None:
-            raise InputProblem(f"{where} is {'text' if dims is not None else 'of no declared shape'}: give it as .npy.")
+            raise InputProblem(
+                f"{where} is {'text' if dims is not None else 'of no declared shape'}: give it as .npy."
+            )
         dtype = np_dtype(tensor.dtype)
         open_ = [axis for axis, d in enumerate(dims) if isinstance(d, str)]
         row = math.prod(int(d) for d in dims if not isinstance(d, str)) * dtype.itemsize
@@ -340,7 +388,9 @@ class _Loading:
                 f"'{source}' is an image, and the input '{name}' {_show_dims(dims)} is not shaped like one."
             )
         channels, height, width = (dims[layout.index(c)] for c in "CHW")
-        size = tuple(int(d) if isinstance(d, int) else pixels.shape[k] for k, d in enumerate((height, width)))
+        size = tuple(
+            int(d) if isinstance(d, int) else pixels.shape[k] for k, d in enumerate((height, width))
+        )
         pixels = _resize_image(_convert_channels(pixels, int(channels)), (size[0], size[1]))
         if dtype.kind in "iu":
             array, scale = pixels.astype(dtype), "0 to 255"
@@ -364,24 +414,36 @@ class _Loading:
                 raise InputProblem(f"'{source}' lacks the input '{name}' ({has}).{wants}{near}{do}")
         extra = [name for name in arrays if name not in self.wanted]
         if extra:
-            self.warnings[f"'{source}' also holds {_list_names(extra)}, which the model does not have: ignored."] = None
+            self.warnings[
+                f"'{source}' also holds {_list_names(extra)}, which the model does not have: ignored."
+            ] = None
         fitted: dict[str, Array] = {}
         for name, wanted in self.wanted.items():
             array = self._convert_dtype(arrays[name], wanted.tensor, source)
             self._check_shape(array, wanted, source)
-            if array.dtype.kind not in "OSUTbiu" and array.size and not np.isfinite(array.astype(np.float64)).all():
-                self.warnings[f"The input '{name}' in '{source}' holds NaN or infinite values."] = None
+            if (
+                array.dtype.kind not in "OSUTbiu"
+                and array.size
+                and not np.isfinite(array.astype(np.float64)).all()
+            ):
+                self.warnings[f"The input '{name}' in '{source}' holds NaN or infinite values."] = (
+                    None
+                )
             fitted[name] = array
         self._warn_unequal(fitted, source)
         return fitted
 
     def _warn_unequal(self, fitted: Mapping[str, Array], source: str) -> None:
-        """Warn of sizes that the model's names promise to be equal: ONNX Runtime runs it. Told of the first file: an exporter
-        that gave unlike axes one name did so for each."""
-        shapes = [(name, self.wanted[name].dims or (), array.shape) for name, array in fitted.items()]
+        """Warn of sizes that the model's names promise to be equal: ONNX Runtime runs it. Told of
+        the first file: an exporter that gave unlike axes one name did so for each."""
+        shapes = [
+            (name, self.wanted[name].dims or (), array.shape) for name, array in fitted.items()
+        ]
         for unequal in dimensions.find_unequal(shapes):
             if not any(warning.startswith(unequal.names) for warning in self.warnings):
-                said = f"{unequal} in '{source}': it is taken as it was given, here and in every file."
+                said = (
+                    f"{unequal} in '{source}': it is taken as it was given, here and in every file."
+                )
                 self.warnings[said] = None
 
     def _convert_dtype(self, array: Array, tensor: Tensor, source: str) -> Array:
@@ -389,15 +451,25 @@ class _Loading:
         where = f"The input '{tensor.name}' in '{source}'"
         if tensor.dtype == "string":
             if array.dtype.kind not in "OSUT":
-                raise InputProblem(f"{where} holds {array.dtype} values, and the model wants strings.")
-            return np.char.decode(array, "utf-8") if array.dtype.kind == "S" else array.astype(np.str_)
+                raise InputProblem(
+                    f"{where} holds {array.dtype} values, and the model wants strings."
+                )
+            return (
+                np.char.decode(array, "utf-8") if array.dtype.kind == "S" else array.astype(np.str_)
+            )
         dtype = np_dtype(tensor.dtype)
         if array.dtype == dtype:
             return array
-        if array.dtype.kind == "V" and array.dtype.itemsize == dtype.itemsize and dtype.isbuiltin == 2:
+        if (
+            array.dtype.kind == "V"
+            and array.dtype.itemsize == dtype.itemsize
+            and dtype.isbuiltin == 2
+        ):
             return array.view(dtype)  # numpy saves bfloat16 and its like as raw bytes
         if array.dtype.kind not in "biufV" or array.dtype.names:
-            raise InputProblem(f"{where} holds {array.dtype} values, and the model wants {tensor.dtype}.")
+            raise InputProblem(
+                f"{where} holds {array.dtype} values, and the model wants {tensor.dtype}."
+            )
         with np.errstate(all="ignore"):
             cast = array.astype(dtype)
             back = cast.astype(array.dtype)
@@ -405,7 +477,9 @@ class _Loading:
         same = np.array_equal(back, array, equal_nan=floats)
         if same and np.array_equal(cast < 0, array < 0):
             if array.dtype.kind != dtype.kind or floats:
-                self.warnings[f"{where} is {array.dtype} and was converted to {tensor.dtype}."] = None
+                self.warnings[f"{where} is {array.dtype} and was converted to {tensor.dtype}."] = (
+                    None
+                )
             return cast
         overflows = floats and bool(
             (~np.isfinite(cast.astype(np.float64)) & np.isfinite(array.astype(np.float64))).any()
@@ -413,8 +487,14 @@ class _Loading:
         if floats and not overflows:
             self.warnings[f"{where} is {array.dtype} and was rounded to {tensor.dtype}."] = None
             return cast
-        why = "do not fit into" if overflows or array.dtype.kind in "iu" else "would be changed by a conversion to"
-        raise InputProblem(f"{where} holds {array.dtype} values that {why} the model's {tensor.dtype}.")
+        why = (
+            "do not fit into"
+            if overflows or array.dtype.kind in "iu"
+            else "would be changed by a conversion to"
+        )
+        raise InputProblem(
+            f"{where} holds {array.dtype} values that {why} the model's {tensor.dtype}."
+        )
 
     def _check_shape(self, array: Array, wanted: _Wanted, source: str) -> None:
         name, dims = wanted.tensor.name, wanted.dims
@@ -424,14 +504,20 @@ class _Loading:
         if len(dims) != array.ndim or any(
             isinstance(d, int) and d != n for d, n in zip(dims, array.shape, strict=False)
         ):
-            hint = " A batch dimension in front seems to be missing." if len(dims) == array.ndim + 1 else ""
+            hint = (
+                " A batch dimension in front seems to be missing."
+                if len(dims) == array.ndim + 1
+                else ""
+            )
             raise InputProblem(f"{where}, and the model wants {_show_dims(dims)}.{hint}")
 
     # -- random by role
 
-    def _draw_feed(self, real: Mapping[str, tuple[int, ...]], seed: int | None = None) -> dict[str, Array]:
-        """A feed by role: shapes that the user gave, else those of the first real feed, else guessed ones. ``seed``: of another
-        draw than the session's."""
+    def _draw_feed(
+        self, real: Mapping[str, tuple[int, ...]], seed: int | None = None
+    ) -> dict[str, Array]:
+        """A feed by role: shapes that the user gave, else those of the first real feed, else
+        guessed ones. ``seed``: of another draw than the session's."""
         seed = self.probe.seed if seed is None else seed
         shapes: dict[str, tuple[int, ...]] = {}
         symbols: dict[str, int] = {}
@@ -451,22 +537,36 @@ class _Loading:
                     raise InputProblem(
                         f"The shape {list(told)} given for '{name}' does not fit the model's {_show_dims(wanted.dims)}."
                     )
-                symbols.update({d: n for d, n in zip(wanted.dims, told, strict=True) if isinstance(d, str) and d})
+                symbols.update(
+                    {
+                        d: n
+                        for d, n in zip(wanted.dims, told, strict=True)
+                        if isinstance(d, str) and d
+                    }
+                )
             shapes[name] = told
         for name, wanted in self.wanted.items():
             if name not in shapes:
                 shapes[name] = self._guessed_shape(wanted, symbols)
         # A width of pixels is no length of a text beside them.
-        plain = [name for name, w in self.wanted.items() if self._guess_role(w.tensor).kind != "image"]
+        plain = [
+            name for name, w in self.wanted.items() if self._guess_role(w.tensor).kind != "image"
+        ]
         longest = max((n for name in plain for n in shapes[name][1:]), default=1)
-        dtypes = {n: np_dtype(w.tensor.dtype) for n, w in self.wanted.items() if w.tensor.dtype != "string"}
+        dtypes = {
+            n: np_dtype(w.tensor.dtype)
+            for n, w in self.wanted.items()
+            if w.tensor.dtype != "string"
+        }
         for name in self.wanted:
             if math.prod(shapes[name]) > _MOST_ELEMENTS:
                 raise InputProblem(
                     f"Random values of the shape {list(shapes[name])} for '{name}' would not fit into memory."
                 )
         drawn = [
-            draws.Wanted(name, dtype, shapes[name], self.probe.ranges.get(name, self.probe.ranges.get("")))
+            draws.Wanted(
+                name, dtype, shapes[name], self.probe.ranges.get(name, self.probe.ranges.get(""))
+            )
             for name, dtype in dtypes.items()
             if name not in made
         ]
@@ -475,7 +575,9 @@ class _Loading:
             if name in made:
                 continue
             if name in self.seen:
-                self._add_once(self.guesses, f"'{name}': drawn at random from the values that you gave.")
+                self._add_once(
+                    self.guesses, f"'{name}': drawn at random from the values that you gave."
+                )
                 made[name] = near.draw_values(self.seen[name], name, shapes[name], seed)
             else:
                 role = self._guess_role(wanted.tensor)
@@ -485,8 +587,9 @@ class _Loading:
         return {name: made[name] for name in self.wanted}
 
     def _note_given(self, given: Sequence[Mapping[str, Array]]) -> None:
-        """What made-up values are taken from. What is no signal (a sampling rate, a mask), or the same in all, chooses what the
-        model does: made-up values beside it are of use only with it."""
+        """What made-up values are taken from. What is no signal (a sampling rate, a mask), or the
+        same in all, chooses what the model does: made-up values beside it are of use only with
+        it."""
         first = given[0] if given else {}
         if all(np.array_equal(feed[name], first[name]) for feed in given for name in first):
             given = given[:1]
@@ -495,18 +598,23 @@ class _Loading:
                 self.seen[name] = [feed[name] for feed in given]
             elif name not in self.probe.shapes and not {name, ""} & self.probe.ranges.keys():
                 self.kept[name] = first[name]
-                shown = f"{first[name].reshape(-1)[0]} as" if first[name].size == 1 else "the same as"
+                shown = (
+                    f"{first[name].reshape(-1)[0]} as" if first[name].size == 1 else "the same as"
+                )
                 self._add_once(self.guesses, f"'{name}': {shown} in your first sample.")
 
     def _shape_values(self) -> dict[str, Array]:
-        """Inputs that hold a shape themselves: a vector of integers with one element for each dimension given for it."""
+        """Inputs that hold a shape themselves: a vector of integers with one element for each
+        dimension given for it."""
         values: dict[str, Array] = {}
         for name, told in self.probe.shapes.items():
             wanted = self.wanted[name]
             whole = wanted.tensor.dtype.startswith(("int", "uint"))
             if whole and wanted.dims is not None and wanted.dims == (len(told),):
                 values[name] = np.array(told, np_dtype(wanted.tensor.dtype))
-                self._add_once(self.guesses, f"'{name}' was taken for a shape: its values are {list(told)}.")
+                self._add_once(
+                    self.guesses, f"'{name}' was taken for a shape: its values are {list(told)}."
+                )
         return values
 
     def _guess_role(self, tensor: Tensor) -> roles.Role:
@@ -520,10 +628,13 @@ class _Loading:
         name = wanted.tensor.name
         if wanted.dims is None:
             self._add_once(
-                self.guesses, f"'{name}' has no declared shape: one element was taken (--input-shapes changes it)."
+                self.guesses,
+                f"'{name}' has no declared shape: one element was taken (--input-shapes changes it).",
             )
             return (1,)
-        shape, bound, guessed = roles.guess_shape(wanted.dims, bool(_image_layout(wanted.dims)), symbols)
+        shape, bound, guessed = roles.guess_shape(
+            wanted.dims, bool(_image_layout(wanted.dims)), symbols
+        )
         symbols.update(bound)
         if guessed:
             self._add_once(
@@ -534,14 +645,18 @@ class _Loading:
 
     # -- to disk
 
-    def _write_feed(self, folder: Path, name: str, source: str, arrays: Mapping[str, Array]) -> _Feed:
+    def _write_feed(
+        self, folder: Path, name: str, source: str, arrays: Mapping[str, Array]
+    ) -> _Feed:
         kept = _write_arrays(folder, name, arrays)
         sizes = {array.shape[0] if array.ndim else 0 for array in arrays.values()}
         count = sizes.pop() if len(sizes) == 1 and self.batch != "none" else 0
         # One row is the feed itself.
         count = count if count > 1 else 0
         shapes = {key: tuple(int(d) for d in array.shape) for key, array in arrays.items()}
-        info = SampleInfo(id=name, source=source, rows=count if self.batch == "free" else 0, shapes=shapes)
+        info = SampleInfo(
+            id=name, source=source, rows=count if self.batch == "free" else 0, shapes=shapes
+        )
         return _Feed(info, count, kept)
 
     def _add_once(self, where: list[str], sentence: str) -> None:
@@ -550,13 +665,19 @@ class _Loading:
 
 
 def _split_rows(arrays: Mapping[str, Array], rows: int) -> list[Mapping[str, Array]]:
-    """The feed's rows, each with its dimension 0; the feed itself where its rows are not told apart."""
-    return [{n: a[k : k + 1] for n, a in arrays.items()} for k in range(rows)] if rows > 1 else [arrays]
+    """The feed's rows, each with its dimension 0; the feed itself where its rows are not told
+    apart."""
+    return (
+        [{n: a[k : k + 1] for n, a in arrays.items()} for k in range(rows)]
+        if rows > 1
+        else [arrays]
+    )
 
 
 def batch_dimension(model: StoredModel) -> str:
-    """``free``: dimension 0 of every input and output is an open batch, so single rows can be fed; ``fixed``: it is the same
-    number, so scores have rows but none can be fed alone; ``none`` otherwise."""
+    """``free``: dimension 0 of every input and output is an open batch, so single rows can be fed;
+    ``fixed``: it is the same number, so scores have rows but none can be fed alone; ``none``
+    otherwise."""
     index = model.index
     if not index.inputs or not index.outputs:
         return "none"
@@ -565,17 +686,30 @@ def batch_dimension(model: StoredModel) -> str:
     firsts = [dims[0] if dims else None for dims in inputs]
     lasts = [dims[0] if dims else None for dims in outputs]
     if any(isinstance(d, str) for d in firsts):
-        # Exporters often leave outputs' dimensions unnamed or name them anew; whether they follow the batch, the run shows.
+        # Exporters often leave outputs' dimensions unnamed or name them anew; whether they follow
+        # the batch, the run shows.
         open_all = all(isinstance(d, str) for d in (*firsts, *lasts))
         return "free" if open_all and len({d for d in firsts if d}) <= 1 else "none"
-    return "fixed" if firsts[0] is not None and set(firsts) == set(lasts) and len(set(firsts)) == 1 else "none"
+    return (
+        "fixed"
+        if firsts[0] is not None and set(firsts) == set(lasts) and len(set(firsts)) == 1
+        else "none"
+    )
 
 
 def _declared_shape(model: StoredModel, tensor: Tensor) -> Dims | None:
-    """The declared shape of an input or output: numbers, and the names of symbolic dimensions ("" unnamed)."""
+    """The declared shape of an input or output: numbers, and the names of symbolic dimensions (""
+    unnamed)."""
     info = model.inputs.get(tensor.name) or model.outputs.get(tensor.name)
-    if info is not None and info.type.HasField("tensor_type") and info.type.tensor_type.HasField("shape"):
-        return tuple(d.dim_value if d.HasField("dim_value") else d.dim_param for d in info.type.tensor_type.shape.dim)
+    if (
+        info is not None
+        and info.type.HasField("tensor_type")
+        and info.type.tensor_type.HasField("shape")
+    ):
+        return tuple(
+            d.dim_value if d.HasField("dim_value") else d.dim_param
+            for d in info.type.tensor_type.shape.dim
+        )
     return None if tensor.shape is None else tuple(d if d >= 0 else "" for d in tensor.shape)
 
 
@@ -597,7 +731,8 @@ def _image_layout(dims: Dims | None) -> str:
 
 
 def _convert_channels(pixels: Array, wanted: int) -> Array:
-    """The image with this many channels (1, 3 or 4): grey by the usual luma weights, missing alpha opaque."""
+    """The image with this many channels (1, 3 or 4): grey by the usual luma weights, missing alpha
+    opaque."""
     have = pixels.shape[2]
     if have == wanted:
         return pixels
@@ -615,27 +750,37 @@ def _resize_image(pixels: Array, size: tuple[int, int]) -> Array:
         return pixels
     from PIL import Image  # the image was read with it
 
-    planes = [Image.fromarray(np.ascontiguousarray(pixels[:, :, c])) for c in range(pixels.shape[2])]
+    planes = [
+        Image.fromarray(np.ascontiguousarray(pixels[:, :, c])) for c in range(pixels.shape[2])
+    ]
     bilinear = Image.Resampling.BILINEAR
     return np.stack([np.asarray(p.resize((size[1], size[0]), bilinear)) for p in planes], axis=2)
 
 
-def keep_feeds(store: Store, feeds: Sequence[Mapping[str, Array]], source: str) -> tuple[str, list[str]]:
-    """The digest of inputs that hold these feeds, ``real:0`` and so on, whose rows are not told apart; and their names."""
+def keep_feeds(
+    store: Store, feeds: Sequence[Mapping[str, Array]], source: str
+) -> tuple[str, list[str]]:
+    """The digest of inputs that hold these feeds, ``real:0`` and so on, whose rows are not told
+    apart; and their names."""
     names = [f"real:{number}" for number in range(len(feeds))]
 
     def write(folder: Path) -> list[_Feed]:
         made = []
         for name, arrays in zip(names, feeds, strict=True):
             shapes = {key: tuple(int(d) for d in a.shape) for key, a in arrays.items()}
-            made.append(_Feed(SampleInfo(name, source, shapes=shapes), 0, _write_arrays(folder, name, arrays)))
+            made.append(
+                _Feed(
+                    SampleInfo(name, source, shapes=shapes), 0, _write_arrays(folder, name, arrays)
+                )
+            )
         return made
 
     return _keep_inputs(store, write), names
 
 
 def _keep_inputs(store: Store, write: Callable[[Path], list[_Feed]]) -> str:
-    """Have the feeds written into a folder, and give it the name that follows from them: the digest."""
+    """Have the feeds written into a folder, and give it the name that follows from them: the
+    digest."""
     folder = store.inputs / f".incoming-{os.getpid()}-{secrets.token_hex(4)}"
     folder.mkdir(parents=True)
     try:
@@ -662,7 +807,11 @@ def _write_array(path: Path, array: Array) -> None:
     if array.dtype.kind in "OSUT":
         array = array.astype(np.str_)
     elif array.dtype.isbuiltin == 2:
-        array = np.ascontiguousarray(array).view(np.dtype(f"u{array.dtype.itemsize}")).reshape(array.shape)
+        array = (
+            np.ascontiguousarray(array)
+            .view(np.dtype(f"u{array.dtype.itemsize}"))
+            .reshape(array.shape)
+        )
     with path.open("wb") as file:
         write_npy(file, array)
         file.flush()
@@ -688,9 +837,13 @@ def _settle_folder(folder: Path, target: Path, index: bytes) -> None:
 def _read_array(folder: Path, kept: _Kept) -> Array:
     path = folder / kept.file
     if path.parent != folder:
-        raise Damaged(f"inputs/{folder.name}/index.json", "is damaged: it names a file that lies elsewhere")
+        raise Damaged(
+            f"inputs/{folder.name}/index.json", "is damaged: it names a file that lies elsewhere"
+        )
     try:
-        value: Array = np.load(path, mmap_mode="r" if regular.size(path) >= _MAP_FROM else None, allow_pickle=False)
+        value: Array = np.load(
+            path, mmap_mode="r" if regular.size(path) >= _MAP_FROM else None, allow_pickle=False
+        )
     except (OSError, ValueError, EOFError) as error:
         why = "is gone" if isinstance(error, FileNotFoundError) else f"is damaged: {error}"
         raise Damaged(f"inputs/{folder.name}/{kept.file}", why) from error
@@ -730,4 +883,6 @@ def _show_dims(dims: Dims | None) -> str:
 
 def _list_names(names: Any, most: int = 6) -> str:
     quoted: Sequence[str] = [f"'{n}'" for n in names]
-    return ", ".join(quoted[:most]) + (f" and {len(quoted) - most} more" if len(quoted) > most else "")
+    return ", ".join(quoted[:most]) + (
+        f" and {len(quoted) - most} more" if len(quoted) > most else ""
+    )

@@ -1,5 +1,5 @@
-"""How good a model's outputs are, as the user counts: a function of a script, called with the outputs and their sample, or a file
-of labels that the largest values are held against."""
+"""How good a model's outputs are, as the user counts: a function of a script, called with the
+outputs and their sample, or a file of labels that the largest values are held against."""
 
 import hashlib
 import io
@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from engines.array import Array
-from engines.data import held, scripting
-from engines.data.input_problem import InputProblem
-from engines.data.postprocess import writable_copy
-from engines.sources import score_script, split_function
-from engines.store import regular
+from narrowdown.engines.array import Array
+from narrowdown.engines.data import held, scripting
+from narrowdown.engines.data.input_problem import InputProblem
+from narrowdown.engines.data.postprocess import writable_copy
+from narrowdown.engines.sources import score_script, split_function
+from narrowdown.engines.store import regular
 
 FUNCTION = "score"
 _KIND = "score script"
@@ -27,8 +27,8 @@ class ScoreProblem(InputProblem):
 
 
 class Sample(dict[str, Any]):
-    """What the outputs were computed from, as a script is given it: the inputs by name, writable copies. ``id``: ``real:0`` and
-    so on; ``index``: its number among those of its kind."""
+    """What the outputs were computed from, as a script is given it: the inputs by name, writable
+    copies. ``id``: ``real:0`` and so on; ``index``: its number among those of its kind."""
 
     def __init__(self, inputs: Mapping[str, Array], name: str) -> None:
         super().__init__({key: writable_copy(value) for key, value in inputs.items()})
@@ -36,13 +36,18 @@ class Sample(dict[str, Any]):
         self.index = int(name.partition(":")[2].partition("/")[0] or 0)
 
 
-def apply_score(score: str, outputs: Mapping[str, Array], sample: Sample, digest: str = "") -> float | None:
-    """The score of these outputs: what the script's function returns, or the share of rows whose largest value is where the label
-    says. None where that is no finite number, as of outputs that are NaN. ``digest``: of the file, "" where it does not matter.
-    A script runs in its own folder. Raises ``ScoreProblem``."""
+def apply_score(
+    score: str, outputs: Mapping[str, Array], sample: Sample, digest: str = ""
+) -> float | None:
+    """The score of these outputs: what the script's function returns, or the share of rows whose
+    largest value is where the label says. None where that is no finite number, as of outputs that
+    are NaN. ``digest``: of the file, "" where it does not matter. A script runs in its own folder.
+    Raises ``ScoreProblem``."""
     try:
         if path := score_script(score):
-            return _run_script(Path(path), split_function(score)[1] or FUNCTION, outputs, sample, digest)
+            return _run_script(
+                Path(path), split_function(score)[1] or FUNCTION, outputs, sample, digest
+            )
         return hold_to_labels(_read_labels(Path(score), digest), outputs, sample.index)
     except (ScoreProblem, held.NotAgreed):
         raise
@@ -54,10 +59,15 @@ def apply_score(score: str, outputs: Mapping[str, Array], sample: Sample, digest
 
 
 def hold_to_labels(labels: Array, outputs: Mapping[str, Array], index: int) -> float:
-    """The share of rows whose largest value along the last axis of the one output of class scores is at the label. ``labels``:
-    whole numbers, one a row; the rows of sample 0 first, then those of sample 1, of as many rows each. Raises ``ScoreProblem``
-    where there is no such output or are several, and where labels are missing."""
-    scores = {name: a for name, a in outputs.items() if a.ndim and a.shape[-1] > 1 and a.dtype.kind not in "OSUTb"}
+    """The share of rows whose largest value along the last axis of the one output of class scores
+    is at the label. ``labels``: whole numbers, one a row; the rows of sample 0 first, then those of
+    sample 1, of as many rows each. Raises ``ScoreProblem`` where there is no such output or are
+    several, and where labels are missing."""
+    scores = {
+        name: a
+        for name, a in outputs.items()
+        if a.ndim and a.shape[-1] > 1 and a.dtype.kind not in "OSUTb"
+    }
     if len(scores) != 1:
         found = ", ".join(f"'{name}'" for name in list(scores)[:4]) or "none"
         raise ScoreProblem(
@@ -103,7 +113,9 @@ def _read_labels(file: Path, digest: str) -> Array:
 # -- scripts
 
 
-def _run_script(file: Path, function: str, outputs: Mapping[str, Array], sample: Sample, digest: str) -> float | None:
+def _run_script(
+    file: Path, function: str, outputs: Mapping[str, Array], sample: Sample, digest: str
+) -> float | None:
     scripting.refuse_changed(_KIND, file, digest)
     where, told = str(file.absolute().parent), (_KIND, file, function)
     given = {name: writable_copy(value) for name, value in outputs.items()}
@@ -118,5 +130,7 @@ def _check_returned(returned: Any, who: str) -> float | None:
         value = float(returned)
     except (TypeError, ValueError, OverflowError):
         what = "nothing" if returned is None else f"a value of type {type(returned).__name__}"
-        raise ScoreProblem(f"{who} returned {what}; let it return one number, the larger the better.") from None
+        raise ScoreProblem(
+            f"{who} returned {what}; let it return one number, the larger the better."
+        ) from None
     return value if math.isfinite(value) else None

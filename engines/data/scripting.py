@@ -1,5 +1,5 @@
-"""A function of a user's Python script: found, run in the folder that the user chose, and blamed by line where it stops. What
-runs is what was agreed to (``engines.data.held``)."""
+"""A function of a user's Python script: found, run in the folder that the user chose, and blamed by
+line where it stops. What runs is what was agreed to (``engines.data.held``)."""
 
 import contextlib
 import importlib.util
@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from engines.data import held
-from engines.data.input_problem import InputProblem
-from engines.nearest import nearest
-from engines.store.content import digest_file
+from narrowdown.engines.data import held
+from narrowdown.engines.data.input_problem import InputProblem
+from narrowdown.engines.nearest import nearest
+from narrowdown.engines.store.content import digest_file
 
 # How a user's script may end, beside returning.
 ENDS = (Exception, SystemExit, KeyboardInterrupt)
@@ -21,9 +21,10 @@ ENDS = (Exception, SystemExit, KeyboardInterrupt)
 
 @contextlib.contextmanager
 def open_script(kind: str, file: Path, function: str, folder: str) -> Iterator[Any]:
-    """What ``file`` calls ``function``, which can be called. Its folder is importable meanwhile, and its module is forgotten
-    afterwards. Its code, and nothing else, runs in ``folder``. ``kind``: for people, ``data loader``. Raises ``InputProblem``;
-    ``NotAgreed`` where it, or what it imports of its folder, is not what was agreed to."""
+    """What ``file`` calls ``function``, which can be called. Its folder is importable meanwhile,
+    and its module is forgotten afterwards. Its code, and nothing else, runs in ``folder``.
+    ``kind``: for people, ``data loader``. Raises ``InputProblem``; ``NotAgreed`` where it, or what
+    it imports of its folder, is not what was agreed to."""
     name = f"_narrowdown_script_{uuid.uuid4().hex}"
     spec = importlib.util.spec_from_file_location(name, file, loader=held.Loader(name, str(file)))
     if spec is None or spec.loader is None:
@@ -50,16 +51,20 @@ def open_script(kind: str, file: Path, function: str, folder: str) -> Iterator[A
         yield found
 
 
-def call_function(kind: str, file: Path, function: str, found: Any, folder: str, takes: str, *given: Any) -> Any:
-    """What the script's ``function``, open as ``found``, returns of what is ``given``; it runs in ``folder``. ``takes``: what it
-    must take, for people. Raises ``InputProblem``."""
+def call_function(
+    kind: str, file: Path, function: str, found: Any, folder: str, takes: str, *given: Any
+) -> Any:
+    """What the script's ``function``, open as ``found``, returns of what is ``given``; it runs in
+    ``folder``. ``takes``: what it must take, for people. Raises ``InputProblem``."""
     try:
         with contextlib.chdir(folder):
             return found(*given)
     except ENDS as error:
         if _refuses_arguments(error):
             said = say_error(error)[:-1]
-            raise InputProblem(f"{function}() in '{file.name}' must take {takes} ({said}).") from error
+            raise InputProblem(
+                f"{function}() in '{file.name}' must take {takes} ({said})."
+            ) from error
         raise InputProblem(blame_line(kind, file, error)) from error
 
 
@@ -75,11 +80,16 @@ def refuse_changed(kind: str, file: Path, digest: str) -> None:
 
 def _refuses_arguments(error: BaseException) -> bool:
     """Whether the function never began: it does not take what it was called with."""
-    return isinstance(error, TypeError) and error.__traceback__ is not None and error.__traceback__.tb_next is None
+    return (
+        isinstance(error, TypeError)
+        and error.__traceback__ is not None
+        and error.__traceback__.tb_next is None
+    )
 
 
 def blame_line(kind: str, file: Path, error: BaseException) -> str:
-    """Where in the script it happened: the deepest frame that lies in it, or the line of a syntax error."""
+    """Where in the script it happened: the deepest frame that lies in it, or the line of a syntax
+    error."""
     if isinstance(error, SyntaxError):
         where = f", line {error.lineno}," if error.lineno else ""
         return f"The {kind} '{file.name}'{where} is not Python: {make_sentence(error.msg)}"
@@ -88,7 +98,9 @@ def blame_line(kind: str, file: Path, error: BaseException) -> str:
         if Path(frame.filename) == file:
             line = frame.lineno
     where = f", line {line}," if line else ""
-    said = f"{type(error).__name__}: {say_error(error)}" if str(error) else f"{type(error).__name__}."
+    said = (
+        f"{type(error).__name__}: {say_error(error)}" if str(error) else f"{type(error).__name__}."
+    )
     return f"The {kind} '{file.name}'{where} stopped with {said}"
 
 

@@ -1,7 +1,10 @@
-"""Polygraphy's tactic replay files: read, write, and find what only failing builds chose. Plain data, no numpy, no TensorRT.
+"""Polygraphy's tactic replay files: read, write, and find what only failing builds chose. Plain
+data, no numpy, no TensorRT.
 
-A replay names, for each layer, the algorithm that TensorRT's builder chose (recorded by its algorithm selector, TensorRT 8 to
-10.16). A *choice* is that algorithm as canonical JSON text without class tags: equal choices are equal texts.
+A replay names, for each layer, the algorithm that TensorRT's builder chose (recorded by its
+algorithm selector, TensorRT 8 to
+10.16). A *choice* is that algorithm as canonical JSON text without class tags: equal choices are
+equal texts.
 """
 
 import json
@@ -13,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from engines.store import decoding, regular
+from narrowdown.engines.store import decoding, regular
 
 _MARKER = "polygraphy_class"
 _LEGACY = "__polygraphy_encoded_"
@@ -32,8 +35,9 @@ class ReplayProblem(Exception):
 
 
 class Suspect(msgspec.Struct, frozen=True):
-    """A layer's choice that some bad builds made and no good one did. ``chance``: how likely all of its builds would be bad ones
-    if it had nothing to do with the failure (Fisher's exact test, one-sided)."""
+    """A layer's choice that some bad builds made and no good one did. ``chance``: how likely all of
+    its builds would be bad ones if it had nothing to do with the failure (Fisher's exact test,
+    one-sided)."""
 
     layer: str
     choice: str
@@ -63,8 +67,9 @@ def read_replay(path: Path) -> Replay:
 
 
 def encode_replay(replay: Mapping[str, str]) -> bytes:
-    """The content of a file for Polygraphy's ``--load-tactics`` and ``inspect diff-tactics``. Raises ``ValueError`` for a choice
-    that is no algorithm, such as an entry of a timing cache: Polygraphy has no word for it."""
+    """The content of a file for Polygraphy's ``--load-tactics`` and ``inspect diff-tactics``.
+    Raises ``ValueError`` for a choice that is no algorithm, such as an entry of a timing cache:
+    Polygraphy has no word for it."""
     layers: dict[str, Any] = {}
     for layer, choice in replay.items():
         algorithm = decoding.decode(choice.encode())
@@ -75,7 +80,8 @@ def encode_replay(replay: Mapping[str, str]) -> bytes:
 
 
 def gather_replays(place: Path) -> list[tuple[Path, Replay]]:
-    """Every replay of a folder (and those below it), or of a single file, by path; what is no replay is passed over."""
+    """Every replay of a folder (and those below it), or of a single file, by path; what is no
+    replay is passed over."""
     paths = sorted(p for p in place.rglob("*") if p.is_file()) if place.is_dir() else [place]
     return list(_iterate_replays(paths))
 
@@ -88,11 +94,15 @@ def _iterate_replays(paths: Iterable[Path]) -> Iterator[tuple[Path, Replay]]:
             continue
 
 
-def rank_suspects(good: Sequence[Mapping[str, str]], bad: Sequence[Mapping[str, str]]) -> list[Suspect]:
+def rank_suspects(
+    good: Sequence[Mapping[str, str]], bad: Sequence[Mapping[str, str]]
+) -> list[Suspect]:
     """What only bad builds chose, the most telling first: Polygraphy's set difference, ranked."""
     fine = {(layer, choice) for replay in good for layer, choice in replay.items()}
     count = Counter(made for replay in bad for made in replay.items() if made not in fine)
-    found = [Suspect(*made, bad=n, chance=by_chance(n, len(good), len(bad))) for made, n in count.items()]
+    found = [
+        Suspect(*made, bad=n, chance=by_chance(n, len(good), len(bad))) for made, n in count.items()
+    ]
     return sorted(found, key=lambda s: -s.bad)
 
 
@@ -104,8 +114,13 @@ def by_chance(builds: int, good: int, bad: int) -> float:
 def describe_algorithm(choice: str) -> str:
     """A choice in Polygraphy's words."""
     found = decoding.decode(choice.encode())
-    sides = (f"{name.title()}: {_write_tuple(map(_describe_tensor, found[name]))}" for name in ("inputs", "outputs"))
-    return " | ".join((f"(Implementation: {found['implementation']}, Tactic: {found['tactic']})", *sides))
+    sides = (
+        f"{name.title()}: {_write_tuple(map(_describe_tensor, found[name]))}"
+        for name in ("inputs", "outputs")
+    )
+    return " | ".join(
+        (f"(Implementation: {found['implementation']}, Tactic: {found['tactic']})", *sides)
+    )
 
 
 def _describe_tensor(info: Mapping[str, Any]) -> str:
@@ -123,14 +138,23 @@ def _is_kind(found: Any, kind: str) -> bool:
 
 
 def _check_algorithm(found: Any, layer: str, path: Path) -> dict[str, Any]:
-    tensors = {side: found.get(side) for side in ("inputs", "outputs")} if _is_kind(found, "Algorithm") else {}
+    tensors = (
+        {side: found.get(side) for side in ("inputs", "outputs")}
+        if _is_kind(found, "Algorithm")
+        else {}
+    )
     numbers = {name: found.get(name) for name in ("implementation", "tactic")} if tensors else {}
     right = tensors and all(type(value) is int for value in numbers.values())
-    if not right or not all(isinstance(v, list) and all(map(_tensor_like, v)) for v in tensors.values()):
+    if not right or not all(
+        isinstance(v, list) and all(map(_tensor_like, v)) for v in tensors.values()
+    ):
         raise ReplayProblem(
             f"'{path}' does not say all about the layer '{layer}': it is damaged, or too old; record it again."
         )
-    return {**numbers, **{side: [{key: t[key] for key in _TENSOR} for t in v] for side, v in tensors.items()}}
+    return {
+        **numbers,
+        **{side: [{key: t[key] for key in _TENSOR} for t in v] for side, v in tensors.items()},
+    }
 
 
 def _tensor_like(found: Any) -> bool:
@@ -140,5 +164,8 @@ def _tensor_like(found: Any) -> bool:
 
 
 def _tag_algorithm(algorithm: Mapping[str, Any]) -> dict[str, Any]:
-    sides = {name: [{**t, _MARKER: "TensorInfo"} for t in algorithm[name]] for name in ("inputs", "outputs")}
+    sides = {
+        name: [{**t, _MARKER: "TensorInfo"} for t in algorithm[name]]
+        for name in ("inputs", "outputs")
+    }
     return {**algorithm, **sides, _MARKER: "Algorithm"}

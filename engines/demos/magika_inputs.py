@@ -1,8 +1,10 @@
-"""Inputs for the demo model ``magika``, made from this machine's own files: ``python -P -m engines.demos.magika_inputs OUT.npz``.
+"""Inputs for the demo model ``magika``, made from this machine's own files: ``python -P -m
+narrowdown.engines.demos.magika_inputs OUT.npz``.
 
-The model names a file's type from its first and last 1,024 bytes (leading and trailing white space stripped from a
-block of 4,096, padded with the token 256). The choice of files is bounded and deterministic on one machine; a few short
-and repetitive contents are made here, as real folders hold too few of them.
+The model names a file's type from its first and last 1,024 bytes (leading and trailing white space
+stripped from a block of 4,096, padded with the token 256). The choice of files is bounded and
+deterministic on one machine; a few short and repetitive contents are made here, as real folders
+hold too few of them.
 """
 
 import itertools
@@ -20,7 +22,8 @@ PADDING = 256
 FEWEST = 8  # bytes below which the model's own package does not ask the model
 MOST = 32
 
-# Little variety among the tokens makes the variance of the first normalization tiny beside its mean.
+# Little variety among the tokens makes the variance of the first normalization tiny beside its
+# mean.
 WRITTEN: dict[str, bytes] = {
     "repeated-line.txt": b"the same line again and again\n" * 400,
     "dashes.txt": b"-" * 3000,
@@ -53,12 +56,24 @@ def candidates() -> Iterator[Path]:
     groups = [
         sorted(library.glob("*.py"))[:200:14],
         sorted(system.glob("*.conf"))[:6],
-        [system / name for name in ("passwd", "services", "os-release", "hosts", "profile", "fstab", "mime.types")],
+        [
+            system / name
+            for name in (
+                "passwd",
+                "services",
+                "os-release",
+                "hosts",
+                "profile",
+                "fstab",
+                "mime.types",
+            )
+        ],
         sorted(packages.glob("*/METADATA"))[:4] + sorted(packages.glob("*.dist-info/RECORD"))[:4],
         sorted(library.glob("__pycache__/*.pyc"))[:40:10],
         sorted(library.glob("lib-dynload/*.so"))[:9:3],
         [Path(sys.executable).resolve(), Path("/bin/ls"), Path("/bin/sh")],
-        sorted(packages.glob("numpy/**/*.pyi"))[:30:10] + sorted(packages.glob("numpy/**/*.h"))[:30:10],
+        sorted(packages.glob("numpy/**/*.pyi"))[:30:10]
+        + sorted(packages.glob("numpy/**/*.h"))[:30:10],
         sorted(packages.glob("**/*.json"))[:3],
     ]
     for turn in itertools.zip_longest(*groups):
@@ -86,10 +101,12 @@ def contents() -> dict[str, bytes]:
 def main(words: list[str]) -> int:
     """Write the archive ``bytes`` (int32 [n, 2048]) and print its facts as JSON."""
     if len(words) != 1:
-        print("usage: python -P -m engines.demos.magika_inputs OUT.npz", file=sys.stderr)
+        print("usage: python -P -m narrowdown.engines.demos.magika_inputs OUT.npz", file=sys.stderr)
         return 2
     chosen = contents()
-    np.savez_compressed(words[0], bytes=np.stack([features(content) for content in chosen.values()]))
+    np.savez_compressed(
+        words[0], bytes=np.stack([features(content) for content in chosen.values()])
+    )
     print(json.dumps({"files": list(chosen), "samples": len(chosen)}))
     return 0
 

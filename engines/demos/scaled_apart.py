@@ -1,8 +1,10 @@
-"""The INT8 demo: a small network whose channels were scaled apart, and the Q/DQ model that per-tensor scales make of it.
+"""The INT8 demo: a small network whose channels were scaled apart, and the Q/DQ model that
+per-tensor scales make of it.
 
-``python -P -m engines.demos.scaled_apart MODEL.onnx INPUTS.npz FLOAT.onnx INT8.onnx``. Some convolutions' output channels are
-multiplied by 1 to 1000, what reads them is divided by the same: in float nothing changes but the last digits, while a scale
-that is one for the whole tensor leaves the small channels no steps. Deterministic: the same files in, the same models out.
+``python -P -m narrowdown.engines.demos.scaled_apart MODEL.onnx INPUTS.npz FLOAT.onnx INT8.onnx``.
+Some convolutions' output channels are multiplied by 1 to 1000, what reads them is divided by the
+same: in float nothing changes but the last digits, while a scale that is one for the whole tensor
+leaves the small channels no steps. Deterministic: the same files in, the same models out.
 """
 
 import contextlib
@@ -20,18 +22,19 @@ import numpy as np
 import onnx
 from onnx import ModelProto, numpy_helper
 
-from engines.array import Array
+from narrowdown.engines.array import Array
 
-# One stream of shapes_cnn between two activations: it is written by the first two and read by the last two; all of it is
-# linear.
+# One stream of shapes_cnn between two activations: it is written by the first two and read by the
+# last two; all of it is linear.
 WRITERS = ("/b/b.1/f/f.6/Conv", "/b/b.2/f/f.6/Conv")
 READERS = ("/b/b.2/f/f.0/Conv", "/b/b.3/f/f.0/Conv")
 SPREAD = 1000.0
 
 
 def scale_apart(model: ModelProto) -> ModelProto:
-    """A copy that computes the same: output channels of the convolutions ``WRITERS`` times 1 to ``SPREAD``, input channels of
-    ``READERS`` divided by it. Constant nodes become weights. Raises ``KeyError`` for a node that is not there."""
+    """A copy that computes the same: output channels of the convolutions ``WRITERS`` times 1 to
+    ``SPREAD``, input channels of ``READERS`` divided by it. Constant nodes become weights. Raises
+    ``KeyError`` for a node that is not there."""
     result = deepcopy(model)
     graph = result.graph
     for node in [n for n in graph.node if n.op_type == "Constant"]:
@@ -43,7 +46,9 @@ def scale_apart(model: ModelProto) -> ModelProto:
     weights = {t.name: t for t in graph.initializer}
 
     def change(name: str, factor: Array) -> None:
-        weights[name].CopyFrom(numpy_helper.from_array(numpy_helper.to_array(weights[name]) * factor, name))
+        weights[name].CopyFrom(
+            numpy_helper.from_array(numpy_helper.to_array(weights[name]) * factor, name)
+        )
 
     channels = weights[nodes[WRITERS[0]].input[1]].dims[0]
     factor = np.geomspace(1.0, SPREAD, channels).astype(np.float32)
@@ -66,16 +71,27 @@ class _Feeds:
 
 
 def quantize(
-    model: ModelProto, feeds: Mapping[str, Array], *, per_channel: bool = False, operators: bool = False, **more: Any
+    model: ModelProto,
+    feeds: Mapping[str, Array],
+    *,
+    per_channel: bool = False,
+    operators: bool = False,
+    **more: Any,
 ) -> ModelProto:
-    """ONNX Runtime's own static quantization: INT8 weights with one scale for each tensor (``per_channel``: for each output
-    channel), activations in UINT8 with ranges seen on ``feeds``. ``operators``: QLinearConv and its like in place of Q/DQ
-    pairs. ``more`` goes to ``onnxruntime.quantization.quantize_static``."""
+    """ONNX Runtime's own static quantization: INT8 weights with one scale for each tensor
+    (``per_channel``: for each output channel), activations in UINT8 with ranges seen on ``feeds``.
+    ``operators``: QLinearConv and its like in place of Q/DQ pairs. ``more`` goes to
+    ``onnxruntime.quantization.quantize_static``."""
     from onnxruntime.quantization import QuantFormat, QuantType, quantize_static
 
     said = io.StringIO()
-    logging.getLogger().setLevel(logging.ERROR)  # it asks for a preprocessing that this model does not need
-    with tempfile.TemporaryDirectory(prefix="narrowdown-") as folder, contextlib.redirect_stdout(said):
+    logging.getLogger().setLevel(
+        logging.ERROR
+    )  # it asks for a preprocessing that this model does not need
+    with (
+        tempfile.TemporaryDirectory(prefix="narrowdown-") as folder,
+        contextlib.redirect_stdout(said),
+    ):
         source, target = Path(folder) / "float.onnx", Path(folder) / "quantized.onnx"
         onnx.save(model, str(source))
         chosen = {"activation_type": QuantType.QUInt8, "weight_type": QuantType.QInt8, **more}
@@ -90,7 +106,8 @@ def main(words: list[str]) -> int:
     """Write both models and print their sizes as JSON."""
     if len(words) != 4:
         print(
-            "usage: python -P -m engines.demos.scaled_apart MODEL.onnx INPUTS.npz FLOAT.onnx INT8.onnx", file=sys.stderr
+            "usage: python -P -m narrowdown.engines.demos.scaled_apart MODEL.onnx INPUTS.npz FLOAT.onnx INT8.onnx",
+            file=sys.stderr,
         )
         return 2
     source, inputs, floats, quantized = map(Path, words)

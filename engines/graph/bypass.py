@@ -1,13 +1,14 @@
-"""Take Q/DQ pairs out of a cut model: all of them (its float twin) or those of single layers. Plain protobuf; no weight is
-copied.
+"""Take Q/DQ pairs out of a cut model: all of them (its float twin) or those of single layers. Plain
+protobuf; no weight is copied.
 
-A pair leaves a model when what reads its DequantizeLinear reads what was quantized instead: the float tensor before the
-QuantizeLinear, or, for a weight whose codes are stored, the float weight that the caller gives (``originals``, by the name
-of the DequantizeLinear's output). A stored weight without one stays as it is: its DequantizeLinear gives what the codes are
-worth.
+A pair leaves a model when what reads its DequantizeLinear reads what was quantized instead: the
+float tensor before the QuantizeLinear, or, for a weight whose codes are stored, the float weight
+that the caller gives (``originals``, by the name of the DequantizeLinear's output). A stored weight
+without one stays as it is: its DequantizeLinear gives what the codes are worth.
 
-Quantizers fold activations into pairs: ONNX Runtime's drops each Relu and Clip whose output it quantizes without symmetry, as
-codes end where the activation did. Such a pair is not handed through whole: what was below 0 stays 0, or its network diverges.
+Quantizers fold activations into pairs: ONNX Runtime's drops each Relu and Clip whose output it
+quantizes without symmetry, as codes end where the activation did. Such a pair is not handed through
+whole: what was below 0 stays 0, or its network diverges.
 """
 
 from collections.abc import Collection, Mapping
@@ -16,20 +17,22 @@ from copy import deepcopy
 import numpy as np
 from onnx import AttributeProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
-from engines.graph import external, names, schema
-from engines.graph.cut import Cut
-from engines.graph.quantized import DEQUANTIZE, DYNAMIC, QUANTIZE
+from narrowdown.engines.graph import external, names, schema
+from narrowdown.engines.graph.cut import Cut
+from narrowdown.engines.graph.quantized import DEQUANTIZE, DYNAMIC, QUANTIZE
 
 _DOMAINS = frozenset({"", "com.microsoft"})
-# The end of a range that a Clip to 0 and 6 leaves, and how near to it the last code is then: it is scale times codes, in float32.
+# The end of a range that a Clip to 0 and 6 leaves, and how near to it the last code is then: it is
+# scale times codes, in float32.
 _SIX, _NEAR = 6.0, 1e-3
 Originals = Mapping[str, TensorProto]
 
 
 def make_float_twin(part: Cut, originals: Originals) -> Cut:
-    """The cut as it was before it was quantized: each DequantizeLinear gives what its pair was given. Every tensor keeps
-    its name and element type; a QuantizeLinear stays where its codes are an output or anything else reads them. Codes that
-    are fed, or made by anything else than a QuantizeLinear, are still dequantized."""
+    """The cut as it was before it was quantized: each DequantizeLinear gives what its pair was
+    given. Every tensor keeps its name and element type; a QuantizeLinear stays where its codes are
+    an output or anything else reads them. Codes that are fed, or made by anything else than a
+    QuantizeLinear, are still dequantized."""
     graph = _Graph(part.model, originals)
     for position, node in enumerate(graph.proto.node):
         if is_dequantize(node):
@@ -38,9 +41,10 @@ def make_float_twin(part: Cut, originals: Originals) -> Cut:
 
 
 def leave_float(part: Cut, positions: Collection[int], originals: Originals) -> Cut:
-    """The cut with these nodes (positions in ``graph.node``) left in float: each reads what was there before its pairs,
-    whatever else still reads those pairs. A DequantizeLinear among them gives that to all its readers. Pairs and weights
-    that nothing reads any more are gone. None of them: the same cut."""
+    """The cut with these nodes (positions in ``graph.node``) left in float: each reads what was
+    there before its pairs, whatever else still reads those pairs. A DequantizeLinear among them
+    gives that to all its readers. Pairs and weights that nothing reads any more are gone. None of
+    them: the same cut."""
     if not positions:
         return part
     graph = _Graph(part.model, originals)
@@ -68,7 +72,9 @@ class _Graph:
         self.proto = self.model.graph
         self._originals = originals
         self._makers = {name: node for node in self.proto.node for name in node.output if name}
-        self._before = {name: deepcopy(node) for name, node in self._makers.items() if is_dequantize(node)}
+        self._before = {
+            name: deepcopy(node) for name, node in self._makers.items() if is_dequantize(node)
+        }
         self._stored = {t.name for t in self.proto.initializer}
         self._types = schema.element_types(self.model)
         self._fresh = names.Fresh(names.used(self.proto))
@@ -113,14 +119,19 @@ class _Graph:
         return Cut(self.model, part.feeds, part.outputs, part.marks, kept)
 
     def _prune_unread(self) -> list[int]:
-        """Remove quantizers, dequantizers and weights that nothing reads; positions that are left."""
+        """Remove quantizers, dequantizers and weights that nothing reads; positions that are
+        left."""
         final = {o.name for o in self.proto.output}
         left = list(range(len(self.proto.node)))
         while True:
             read = {
-                name for i in left for name in (*self.proto.node[i].input, *names.captures(self.proto.node[i]))
+                name
+                for i in left
+                for name in (*self.proto.node[i].input, *names.captures(self.proto.node[i]))
             } | final
-            read |= {name for i in left for node in self._inserted.get(i, ()) for name in node.input}
+            read |= {
+                name for i in left for node in self._inserted.get(i, ()) for name in node.input
+            }
             gone = {
                 i
                 for i, node in ((i, self.proto.node[i]) for i in left)
@@ -146,25 +157,35 @@ class _Graph:
         return [i for i, _ in placed]
 
     def _add_folded_activation(self, position: int, name: str, found: str) -> str:
-        """``found``, which the pair of ``name`` was given, behind the activation that was folded into the pair, for the node at
-        this position to read; ``found`` itself where there was none. Pairs right behind one another are of one range."""
+        """``found``, which the pair of ``name`` was given, behind the activation that was folded
+        into the pair, for the node at this position to read; ``found`` itself where there was none.
+        Pairs right behind one another are of one range."""
         activation = self._folded_activation(name)
         if not activation:
             return found
         found = self._insert_node(position, "Relu", found)
         kind = self._types.get(name, 0)
         return (
-            self._insert_node(position, "Min", found, self._add_constant(_SIX, kind)) if activation == "Min" else found
+            self._insert_node(position, "Min", found, self._add_constant(_SIX, kind))
+            if activation == "Min"
+            else found
         )
 
     def _folded_activation(self, name: str) -> str:
-        """What the pair that gives ``name`` may stand for besides: ``Relu`` where its codes begin at 0, ``Min`` where they end at
-        6 as well; "" where neither, or where what it quantizes is a stored weight."""
+        """What the pair that gives ``name`` may stand for besides: ``Relu`` where its codes begin
+        at 0, ``Min`` where they end at 6 as well; "" where neither, or where what it quantizes is a
+        stored weight."""
         pair = self._before[name]
         if pair.input[0] not in self._makers or len(pair.input) < 3:
             return ""
         scale, zero = (self._stored_value(held) for held in pair.input[1:3])
-        if scale is None or zero is None or zero.size != 1 or zero.dtype.kind not in "iu" or zero.dtype.itemsize > 2:
+        if (
+            scale is None
+            or zero is None
+            or zero.size != 1
+            or zero.dtype.kind not in "iu"
+            or zero.dtype.itemsize > 2
+        ):
             return ""
         ends = np.iinfo(zero.dtype)
         if int(zero.reshape(-1)[0]) != ends.min:
@@ -190,8 +211,8 @@ class _Graph:
         return given
 
     def _float_source(self, name: str) -> str:
-        """The float tensor in place of what a pair gives, through pairs right behind one another; the name itself where
-        there is none."""
+        """The float tensor in place of what a pair gives, through pairs right behind one another;
+        the name itself where there is none."""
         while name in self._before:
             found = self._pair_source(name)
             if found is None:

@@ -5,19 +5,22 @@ from typing import NamedTuple
 
 from onnx import GraphProto, NodeProto, TensorProto
 
-from engines.graph import external, names
-from engines.graph.load import StoredModel
-from engines.graph.quantized import DEQUANTIZE, QUANTIZE, is_rounding
+from narrowdown.engines.graph import external, names
+from narrowdown.engines.graph.load import StoredModel
+from narrowdown.engines.graph.quantized import DEQUANTIZE, QUANTIZE, is_rounding
 
 # Operators that read codes, the first of what they read.
-_READ_CODES = frozenset({DEQUANTIZE, "QLinearConv", "QLinearMatMul", "ConvInteger", "MatMulInteger"})
+_READ_CODES = frozenset(
+    {DEQUANTIZE, "QLinearConv", "QLinearMatMul", "ConvInteger", "MatMulInteger"}
+)
 _SIXTEEN = frozenset({"int16", "uint16"})
 
 
 class Codes(NamedTuple):
-    """``held``: ``int8`` or ``fp8`` where the model has codes at all, weights included (``int8`` also where it has both).
-    ``rounded``: what values are rounded to while it runs, so that a faultless engine may be off by their steps: ``fp8``,
-    ``int16`` or ``int8`` (fewer bits as well, and the coarsest of several); "" where only weights are codes."""
+    """``held``: ``int8`` or ``fp8`` where the model has codes at all, weights included (``int8``
+    also where it has both). ``rounded``: what values are rounded to while it runs, so that a
+    faultless engine may be off by their steps: ``fp8``, ``int16`` or ``int8`` (fewer bits as well,
+    and the coarsest of several); "" where only weights are codes."""
 
     held: str = ""
     rounded: str = ""
@@ -47,17 +50,26 @@ def _list_held(graph: GraphProto) -> dict[str, int]:
     held = {t.name: t.data_type for t in graph.initializer}
     for node in graph.node:
         if node.op_type == "Constant":
-            held.update((node.output[0], a.t.data_type) for a in node.attribute if a.name == "value")
+            held.update(
+                (node.output[0], a.t.data_type) for a in node.attribute if a.name == "value"
+            )
     return held
 
 
 def _find_made(node: NodeProto, dtypes: dict[str, str]) -> str:
     """The type of the codes that a node rounds to."""
-    stated = next((a.i for a in node.attribute if a.name == "output_dtype" and a.i), TensorProto.UNDEFINED)
+    stated = next(
+        (a.i for a in node.attribute if a.name == "output_dtype" and a.i), TensorProto.UNDEFINED
+    )
     if stated:
         return external.dtype_of(stated).name
-    # Without a zero point ONNX says uint8; what QLinear operators write has eight bits, whatever they read.
-    return dtypes.get(node.input[2], "") if node.op_type == QUANTIZE and len(node.input) > 2 else "uint8"
+    # Without a zero point ONNX says uint8; what QLinear operators write has eight bits, whatever
+    # they read.
+    return (
+        dtypes.get(node.input[2], "")
+        if node.op_type == QUANTIZE and len(node.input) > 2
+        else "uint8"
+    )
 
 
 def _name_codes(dtypes: Collection[str]) -> str:

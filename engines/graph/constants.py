@@ -5,17 +5,23 @@ from copy import deepcopy
 import numpy as np
 from onnx import AttributeProto, GraphProto, NodeProto, TensorProto, helper, numpy_helper
 
-from engines.graph import schema
+from narrowdown.engines.graph import schema
 
 
 def lift_constants(graph: GraphProto) -> int:
-    """Turn Constant nodes into initializers; sparse ones and those that are themselves outputs of the graph stay nodes."""
+    """Turn Constant nodes into initializers; sparse ones and those that are themselves outputs of
+    the graph stay nodes."""
     final = {o.name for o in graph.output}
     kept: list[NodeProto] = []
     lifted = 0
     for node in graph.node:
         tensor = None
-        if node.op_type == "Constant" and schema.domain_of(node) == "" and node.output and node.output[0] not in final:
+        if (
+            node.op_type == "Constant"
+            and schema.domain_of(node) == ""
+            and node.output
+            and node.output[0] not in final
+        ):
             tensor = weight_of_constant(node)
         if tensor is None:
             kept.append(node)
@@ -30,7 +36,8 @@ def lift_constants(graph: GraphProto) -> int:
 
 
 def weight_of_constant(node: NodeProto) -> TensorProto | None:
-    """The weight, named as its output, that a Constant node is; None for a sparse one, and for one without a value."""
+    """The weight, named as its output, that a Constant node is; None for a sparse one, and for one
+    without a value."""
     tensor = TensorProto()
     for a in node.attribute:
         if a.name == "value" and a.type == AttributeProto.TENSOR:

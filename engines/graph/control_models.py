@@ -1,5 +1,5 @@
-"""What a checker must be able to pass: models with nothing in them that could be wrong, with the inputs of the model that is
-searched."""
+"""What a checker must be able to pass: models with nothing in them that could be wrong, with the
+inputs of the model that is searched."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,18 +7,19 @@ from typing import Any
 import numpy as np
 from onnx import ModelProto, helper, numpy_helper
 
-from engines.graph import external, names
-from engines.graph.cut import Cut, empty_like
-from engines.graph.load import StoredModel
-from engines.graph.model_problem import ModelProblem
+from narrowdown.engines.graph import external, names
+from narrowdown.engines.graph.cut import Cut, empty_like
+from narrowdown.engines.graph.load import StoredModel
+from narrowdown.engines.graph.model_problem import ModelProblem
 
-# Bytes of right answers that a model is made of: it is written anew, and protobuf holds no more than 2 GiB.
+# Bytes of right answers that a model is made of: it is written anew, and protobuf holds no more
+# than 2 GiB.
 LARGEST = 256 << 20
 
 
 def identity_model(model: StoredModel) -> Cut:
-    """A model that hands on each of its inputs, of the same names, types and shapes, under a name of its own. Raises
-    ``ModelProblem`` where there is no tensor among them."""
+    """A model that hands on each of its inputs, of the same names, types and shapes, under a name
+    of its own. Raises ``ModelProblem`` where there is no tensor among them."""
     result, outputs = _taking_the_same(model), {}
     fresh = names.Fresh(model.tensor_names)
     for info in result.graph.input:
@@ -27,23 +28,29 @@ def identity_model(model: StoredModel) -> Cut:
             handed_on.CopyFrom(info)
             handed_on.name = fresh(f"{info.name}__again")
             outputs[handed_on.name] = model.index.by_name[info.name]
-            result.graph.node.append(helper.make_node("Identity", [info.name], [handed_on.name], handed_on.name))
+            result.graph.node.append(
+                helper.make_node("Identity", [info.name], [handed_on.name], handed_on.name)
+            )
     if not outputs:
         raise ModelProblem("The model has no input that could be handed on.")
     return _as_cut(model, result, outputs)
 
 
 def constant_model(model: StoredModel, right: Mapping[int, np.ndarray[Any, Any]]) -> Cut:
-    """A model of the same inputs and outputs that gives these values, by tensor id, whatever it is fed. Raises ``ModelProblem``
-    where they are too large to be written down."""
+    """A model of the same inputs and outputs that gives these values, by tensor id, whatever it is
+    fed. Raises ``ModelProblem`` where they are too large to be written down."""
     if sum(value.nbytes for value in right.values()) > LARGEST:
         raise ModelProblem("The model's outputs are too large to be written into a model.")
     result, outputs = _taking_the_same(model), {}
     fresh = names.Fresh(model.tensor_names)
     for t, value in right.items():
         name, held = model.index.tensors[t].name, fresh(f"{model.index.tensors[t].name}__right")
-        result.graph.initializer.append(numpy_helper.from_array(np.ascontiguousarray(value).reshape(value.shape), held))
-        result.graph.node.append(helper.make_node("Identity", [held], [name], fresh(f"{name}__identity")))
+        result.graph.initializer.append(
+            numpy_helper.from_array(np.ascontiguousarray(value).reshape(value.shape), held)
+        )
+        result.graph.node.append(
+            helper.make_node("Identity", [held], [name], fresh(f"{name}__identity"))
+        )
         kind = external.elem_type_of(np.dtype(value.dtype))
         result.graph.output.append(helper.make_tensor_value_info(name, kind, value.shape))
         outputs[name] = t

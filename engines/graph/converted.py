@@ -1,8 +1,10 @@
-"""Weights in other element types, each named by what it is made from, so that it can be made at any time.
+"""Weights in other element types, each named by what it is made from, so that it can be made at any
+time.
 
-``weights/<stem>.float32-float16.<start>-<end>.bin`` is that span of ``weights/<stem>.bin``, in bytes, cast from one type to the
-next along the chain. A model may point to such a file where there is none: who takes weights from memory never has one, for all
-others ``write_files`` makes them, and what a session keeps of a model outlives them.
+``weights/<stem>.float32-float16.<start>-<end>.bin`` is that span of ``weights/<stem>.bin``, in
+bytes, cast from one type to the next along the chain. A model may point to such a file where there
+is none: who takes weights from memory never has one, for all others ``write_files`` makes them, and
+what a session keeps of a model outlives them.
 """
 
 import re
@@ -14,16 +16,17 @@ import ml_dtypes
 import numpy as np
 from onnx import TensorProto
 
-from engines.array import Array
-from engines.graph import external
-from engines.graph.model_problem import ModelProblem
-from engines.store import regular
-from engines.store.content import atomic
-from engines.store.sound import Sealed
+from narrowdown.engines.array import Array
+from narrowdown.engines.graph import external
+from narrowdown.engines.graph.model_problem import ModelProblem
+from narrowdown.engines.store import regular
+from narrowdown.engines.store.content import atomic
+from narrowdown.engines.store.sound import Sealed
 
-# Source bytes that are converted together where a weight lies within them: thousands of small weights share a few files, and of
-# a large model no more is converted than a cut of it holds. A weight that crosses the border has a file of its own. With 8 MiB a
-# half of what BERT's size holds was converted twice: alone, and in the blocks of the small weights between.
+# Source bytes that are converted together where a weight lies within them: thousands of small
+# weights share a few files, and of a large model no more is converted than a cut of it holds. A
+# weight that crosses the border has a file of its own. With 8 MiB a half of what BERT's size holds
+# was converted twice: alone, and in the blocks of the small weights between.
 BLOCK = 1 << 20
 _AT_ONCE = 1 << 18  # elements: what lies between the types stays in the processor's cache
 _NAME = re.compile(r"(.+)\.([a-z0-9]+(?:-[a-z0-9]+)+)\.([0-9]+)-([0-9]+)\.bin")
@@ -38,7 +41,8 @@ Chain = tuple[np.dtype[Any], ...]
 
 
 class Made(NamedTuple):
-    """What a file of converted weights was made from: bytes ``start`` to ``end`` of the file at ``source``."""
+    """What a file of converted weights was made from: bytes ``start`` to ``end`` of the file at
+    ``source``."""
 
     source: str
     chain: Chain
@@ -55,12 +59,14 @@ def cast_along(values: np.ndarray[Any, Any], types: Chain) -> np.ndarray[Any, An
 
 
 def convert_weight(tensor: TensorProto, *types: np.dtype[Any]) -> None:
-    """Point an external weight to its values cast along ``types``. The element type becomes the last of them. Raises
-    ``ModelProblem`` where it does not say where it lies."""
+    """Point an external weight to its values cast along ``types``. The element type becomes the
+    last of them. Raises ``ModelProblem`` where it does not say where it lies."""
     location, offset, _ = external.external_span(tensor)
     size = external.byte_size(tensor.data_type, tensor.dims)
     chain = (external.dtype_of(tensor.data_type), *types)
-    if (before := made_of(location)) is not None:  # of a converted one: named by what both come down to
+    if (
+        before := made_of(location)
+    ) is not None:  # of a converted one: named by what both come down to
         back = (before.chain[-1], before.chain[0])
         location, offset = before.source, before.start + _scale(offset, back)
         size, chain = _scale(size, back), (*before.chain, *types)
@@ -76,8 +82,11 @@ def is_converted(tensor: TensorProto) -> bool:
 
 
 def write_files(tensors: Iterable[TensorProto], folder: str | Path) -> None:
-    """Make the files that converted weights among these point to, where there are none. Raises ``ModelProblem``."""
-    for location in dict.fromkeys(external.external_span(t)[0] for t in filter(external.is_external, tensors)):
+    """Make the files that converted weights among these point to, where there are none. Raises
+    ``ModelProblem``."""
+    for location in dict.fromkeys(
+        external.external_span(t)[0] for t in filter(external.is_external, tensors)
+    ):
         made = made_of(location)
         if made is None or (target := external.resolve(folder, location)).exists():
             continue
@@ -88,12 +97,15 @@ def write_files(tensors: Iterable[TensorProto], folder: str | Path) -> None:
                     sealed.write(piece)
                 sealed.seal()
         except OSError as error:
-            said = f"The weights file '{made.source}' cannot be converted ({error.strerror or error})."
+            said = (
+                f"The weights file '{made.source}' cannot be converted ({error.strerror or error})."
+            )
             raise ModelProblem(said) from error
 
 
 def read(tensor: TensorProto, folder: str | Path) -> Array:
-    """The tensor's values as ``external.read`` gives them; converted ones are made in memory. Raises ``ModelProblem``."""
+    """The tensor's values as ``external.read`` gives them; converted ones are made in memory.
+    Raises ``ModelProblem``."""
     if not is_converted(tensor):
         return external.read(tensor, folder)
     source, chain, start, size = _span_of(
@@ -102,21 +114,30 @@ def read(tensor: TensorProto, folder: str | Path) -> Array:
     values = np.empty(tuple(tensor.dims), chain[-1])
     flat = values.reshape(-1)
     try:
-        given = np.memmap(external.resolve(folder, source), chain[0], "r", start, (flat.size,)) if size else flat
+        given = (
+            np.memmap(external.resolve(folder, source), chain[0], "r", start, (flat.size,))
+            if size
+            else flat
+        )
     except (OSError, ValueError) as error:
-        raise ModelProblem(f"The weights file '{source}' is missing or cut short ({error}).") from error
+        raise ModelProblem(
+            f"The weights file '{source}' is missing or cut short ({error})."
+        ) from error
     for at in range(0, flat.size, _AT_ONCE):
         flat[at : at + _AT_ONCE] = cast_along(given[at : at + _AT_ONCE], chain[1:])
     return values
 
 
 def made_of(location: str) -> Made | None:
-    """What the file at this location was made from; None where its name is not one of converted weights."""
+    """What the file at this location was made from; None where its name is not one of converted
+    weights."""
     match = _NAME.fullmatch(location)
     types = match[2].split("-") if match else []
     if match is None or not all(name in _DTYPES for name in types):
         return None
-    return Made(f"{match[1]}.bin", tuple(_DTYPES[name] for name in types), int(match[3]), int(match[4]))
+    return Made(
+        f"{match[1]}.bin", tuple(_DTYPES[name] for name in types), int(match[3]), int(match[4])
+    )
 
 
 def source_of(location: str) -> str:
@@ -126,29 +147,31 @@ def source_of(location: str) -> str:
 
 
 def read_again(folder: str | Path, location: str, offset: int, size: int) -> Iterator[bytes]:
-    """A span of a weights file piece by piece, converted ones from what they are made from: their own files need not be there.
-    Raises ``ModelProblem``, ``OSError``."""
+    """A span of a weights file piece by piece, converted ones from what they are made from: their
+    own files need not be there. Raises ``ModelProblem``, ``OSError``."""
     source, chain, start, size = _span_of(location, offset, size)
     return _convert(folder, Made(source, chain, start, start + size))
 
 
 def _span_of(location: str, offset: int, size: int) -> tuple[str, Chain, int, int]:
-    """(source, chain, start, size) of what a span of a weights file is made from; of one that is not converted, itself."""
+    """(source, chain, start, size) of what a span of a weights file is made from; of one that is
+    not converted, itself."""
     made = made_of(location) or Made(location, (np.dtype(np.uint8),), 0, 0)
     back = (made.chain[-1], made.chain[0])
     return made.source, made.chain, made.start + _scale(offset, back), _scale(size, back)
 
 
 def _choose_span(offset: int, size: int, itemsize: int) -> tuple[int, int]:
-    """Which bytes of a file are converted for the weight at ``offset``: the block that it lies in, or its own."""
+    """Which bytes of a file are converted for the weight at ``offset``: the block that it lies in,
+    or its own."""
     first = offset // BLOCK * BLOCK
     within = offset + size <= first + BLOCK and offset % itemsize == 0
     return (first, first + BLOCK) if within else (offset, offset + size)
 
 
 def _convert(folder: str | Path, made: Made) -> Iterator[bytes]:
-    """The converted bytes of a span, as far as the file goes. What is of another type in it becomes noise, which nothing points
-    to. Raises ``ModelProblem``, ``OSError``."""
+    """The converted bytes of a span, as far as the file goes. What is of another type in it becomes
+    noise, which nothing points to. Raises ``ModelProblem``, ``OSError``."""
     with regular.opened(external.resolve(folder, made.source), links=False) as reader:
         reader.seek(made.start)
         left = made.end - made.start

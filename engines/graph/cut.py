@@ -1,19 +1,28 @@
-"""Cut a candidate out of a stored model: plain protobuf over the index, linear in the candidate, no weight copied."""
+"""Cut a candidate out of a stored model: plain protobuf over the index, linear in the candidate, no
+weight copied."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
+from onnx import (
+    GraphProto,
+    ModelProto,
+    NodeProto,
+    TensorProto,
+    ValueInfoProto,
+    helper,
+    numpy_helper,
+)
 
-from engines.graph import external, names, schema
-from engines.graph.index import GraphIndex, Tensor
-from engines.graph.load import StoredModel, np_dtype, read_weight
-from engines.graph.model_problem import ModelProblem
-from engines.graph.ranges import ALL, decode
-from engines.probe import Candidate, Edit
-from engines.store.content import atomic
+from narrowdown.engines.graph import external, names, schema
+from narrowdown.engines.graph.index import GraphIndex, Tensor
+from narrowdown.engines.graph.load import StoredModel, np_dtype, read_weight
+from narrowdown.engines.graph.model_problem import ModelProblem
+from narrowdown.engines.graph.ranges import ALL, decode
+from narrowdown.engines.probe import Candidate, Edit
+from narrowdown.engines.store.content import atomic
 
 _INLINE_FILL = 1 << 20  # bytes; a larger weight filled with one value lies in a file of its own
 Types = Mapping[int, tuple[np.dtype[Any], tuple[int, ...]]]
@@ -23,9 +32,9 @@ Types = Mapping[int, tuple[np.dtype[Any], tuple[int, ...]]]
 class Cut:
     """A model cut out of another, ready for an engine.
 
-    ``feeds``: input name -> tensor id whose value is fed. ``outputs``, ``marks``: graph output name -> tensor id.
-    ``node_ids``: position in ``model.graph.node`` -> node id, -1 for a node that the cut added (an Identity in front of an output
-    that is itself an input).
+    ``feeds``: input name -> tensor id whose value is fed. ``outputs``, ``marks``: graph output name
+    -> tensor id. ``node_ids``: position in ``model.graph.node`` -> node id, -1 for a node that the
+    cut added (an Identity in front of an output that is itself an input).
     """
 
     model: ModelProto
@@ -36,7 +45,8 @@ class Cut:
 
 
 def node_ids(index: GraphIndex, candidate: Candidate) -> tuple[int, ...]:
-    """The candidate's node ids, ascending. Raises ``ModelProblem`` for ids that the model does not have."""
+    """The candidate's node ids, ascending. Raises ``ModelProblem`` for ids that the model does not
+    have."""
     if candidate.nodes == ALL:
         return tuple(range(len(index.nodes)))
     ids = decode(candidate.nodes)
@@ -52,12 +62,15 @@ def severed_of(index: GraphIndex, candidate: Candidate) -> tuple[int, ...]:
         return ()
     inside = set(node_ids(index, candidate))
     return tuple(
-        t for t in wanted if index.tensors[t].producer in inside and any(r in inside for r in index.readers[t])
+        t
+        for t in wanted
+        if index.tensors[t].producer in inside and any(r in inside for r in index.readers[t])
     )
 
 
 def feeds_of(index: GraphIndex, candidate: Candidate) -> tuple[int, ...]:
-    """Tensor ids that must have a value: model inputs, cut and severed tensors, ascending, before the constants rule.
+    """Tensor ids that must have a value: model inputs, cut and severed tensors, ascending, before
+    the constants rule.
 
     The whole model takes all its inputs, read or not.
     """
@@ -66,14 +79,20 @@ def feeds_of(index: GraphIndex, candidate: Candidate) -> tuple[int, ...]:
     else:
         inside = node_ids(index, candidate)
         made = {t for n in inside for t in index.nodes[n].outputs}
-        fed = {t for n in inside for t in index.nodes[n].reads if t not in made and index.tensors[t].kind != "weight"}
+        fed = {
+            t
+            for n in inside
+            for t in index.nodes[n].reads
+            if t not in made and index.tensors[t].kind != "weight"
+        }
     fed.update(severed_of(index, candidate))
     return tuple(sorted(fed))
 
 
 def outputs_of(index: GraphIndex, candidate: Candidate) -> tuple[int, ...]:
-    """The judged outputs by ``Candidate``'s rule: those it names; else the model's own that it makes, in the model's order;
-    else its boundary; else (nothing reads what it makes) what it makes and does not read."""
+    """The judged outputs by ``Candidate``'s rule: those it names; else the model's own that it
+    makes, in the model's order; else its boundary; else (nothing reads what it makes) what it makes
+    and does not read."""
     if candidate.outputs:
         return decode(candidate.outputs)
     if candidate.nodes == ALL:
@@ -94,13 +113,15 @@ def cut(
 ) -> Cut:  # fmt: skip
     """Cut the candidate.
 
-    ``constants``: fed tensors that are baked in, with their values. ``types``: (dtype, shape) of tensors as they will be fed,
-    by id; a dimension below 0 is left open. Without an entry the index's dtype and shape count. The model's own inputs keep
-    their declaration, unless the candidate keeps fewer rows. Raises ``ModelProblem``, for instance where a cut tensor's type is
+    ``constants``: fed tensors that are baked in, with their values. ``types``: (dtype, shape) of
+    tensors as they will be fed, by id; a dimension below 0 is left open. Without an entry the
+    index's dtype and shape count. The model's own inputs keep their declaration, unless the
+    candidate keeps fewer rows. Raises ``ModelProblem``, for instance where a cut tensor's type is
     not known.
 
-    A cut tensor's input has the tensor's name; a severed one's a fresh name, so that its producer may still give the original
-    name as an output. ``drop-attribute``, and what is done to weights, are done here; edits of inputs are the feeds' business.
+    A cut tensor's input has the tensor's name; a severed one's a fresh name, so that its producer
+    may still give the original name as an output. ``drop-attribute``, and what is done to weights,
+    are done here; edits of inputs are the feeds' business.
     """
     index = model.index
     ids = node_ids(index, candidate)
@@ -117,11 +138,19 @@ def cut(
     read = {t for i in ids for t in index.nodes[i].reads}
     passed_on = [t for t in wanted if t not in made]  # what it is fed or holds, and gives out again
     weights = {t for t in (read - made).union(passed_on) if index.tensors[t].kind == "weight"}
-    feed_names |= {t: index.tensors[t].name for t in passed_on if t not in weights and t not in feed_names}
+    feed_names |= {
+        t: index.tensors[t].name for t in passed_on if t not in weights and t not in feed_names
+    }
 
     result = empty_like(model)
     graph = result.graph
-    _copy_nodes(model, graph, ids, {index.tensors[t].name: feed_names[t] for t in sorted(severed)}, candidate.edits)
+    _copy_nodes(
+        model,
+        graph,
+        ids,
+        {index.tensors[t].name: feed_names[t] for t in sorted(severed)},
+        candidate.edits,
+    )
     out_names = {t: index.tensors[t].name for t in wanted}
     out_names |= _pass_on(index, graph, passed_on, feed_names, fresh)
     _add_weights(model, graph, sorted(weights), candidate.edits)
@@ -143,9 +172,14 @@ def cut(
 
 
 def _copy_nodes(
-    model: StoredModel, graph: GraphProto, ids: Sequence[int], renamed: dict[str, str], edits: Sequence[Edit]
+    model: StoredModel,
+    graph: GraphProto,
+    ids: Sequence[int],
+    renamed: dict[str, str],
+    edits: Sequence[Edit],
 ) -> None:
-    """The nodes under the names that engines get. ``renamed``: what they read in the place of a tensor."""
+    """The nodes under the names that engines get. ``renamed``: what they read in the place of a
+    tensor."""
     dropped: dict[int, set[str]] = {}
     for edit in edits:
         if edit.kind == "drop-attribute":
@@ -161,9 +195,14 @@ def _copy_nodes(
 
 
 def _pass_on(
-    index: GraphIndex, graph: GraphProto, tensors: Iterable[int], feed_names: Mapping[int, str], fresh: names.Fresh
+    index: GraphIndex,
+    graph: GraphProto,
+    tensors: Iterable[int],
+    feed_names: Mapping[int, str],
+    fresh: names.Fresh,
 ) -> dict[int, str]:
-    """An Identity for each tensor that is given out and not made, as no input may be an output. Tensor id -> output name."""
+    """An Identity for each tensor that is given out and not made, as no input may be an output.
+    Tensor id -> output name."""
     given: dict[int, str] = {}
     for t in tensors:
         name = index.tensors[t].name
@@ -178,12 +217,15 @@ def _add_feeds(
     model: StoredModel, graph: GraphProto, feed_names: Mapping[int, str], constants: Mapping[int, np.ndarray[Any, Any]],
     types: Types, rows: bool,
 ) -> None:  # fmt: skip
-    """What is fed: baked in, or an input, the model's own as it declares it unless fewer ``rows`` are kept."""
+    """What is fed: baked in, or an input, the model's own as it declares it unless fewer ``rows``
+    are kept."""
     for t, name in sorted(feed_names.items()):
         tensor = model.index.tensors[t]
         if t in constants:
             value = constants[t]
-            graph.initializer.append(numpy_helper.from_array(np.ascontiguousarray(value).reshape(value.shape), name))
+            graph.initializer.append(
+                numpy_helper.from_array(np.ascontiguousarray(value).reshape(value.shape), name)
+            )
         elif tensor.kind == "input" and not (rows and t in types):
             graph.input.add().CopyFrom(model.inputs[name])
         else:
@@ -193,7 +235,8 @@ def _add_feeds(
 def _state_types(
     index: GraphIndex, graph: GraphProto, ids: Iterable[int], types: Types, stated: Collection[str]
 ) -> None:
-    """The element types of inner tensors, as far as they are known; ``stated``: names that have one as outputs."""
+    """The element types of inner tensors, as far as they are known; ``stated``: names that have one
+    as outputs."""
     for tensor in (index.tensors[t] for i in ids for t in index.nodes[i].outputs):
         kind = _element_type(tensor, types)
         if kind > 0 and tensor.name not in stated:
@@ -204,7 +247,14 @@ def empty_like(model: StoredModel) -> ModelProto:
     """The model's header, with a graph that has nothing in it."""
     source = model.proto
     result = ModelProto()
-    for name in ("ir_version", "producer_name", "producer_version", "domain", "model_version", "doc_string"):
+    for name in (
+        "ir_version",
+        "producer_name",
+        "producer_version",
+        "domain",
+        "model_version",
+        "doc_string",
+    ):
         if source.HasField(name):
             setattr(result, name, getattr(source, name))
     result.opset_import.MergeFrom(source.opset_import)
@@ -221,7 +271,8 @@ def _drop_attributes(node: NodeProto, unwanted: set[str]) -> None:
 
 
 def _element_type(tensor: Tensor, types: Types) -> int:
-    """The tensor's ONNX element type as given, else as the index knows it; 0 where unknown, below 0 for what is no tensor."""
+    """The tensor's ONNX element type as given, else as the index knows it; 0 where unknown, below 0
+    for what is no tensor."""
     if tensor.id in types:
         return external.elem_type_of(np.dtype(types[tensor.id][0]))
     if tensor.dtype == "sequence":
@@ -234,11 +285,17 @@ def _element_type(tensor: Tensor, types: Types) -> int:
 def _declare_tensor(name: str, tensor: Tensor, types: Types) -> ValueInfoProto:
     kind = _element_type(tensor, types)
     if kind < 0:
-        raise ModelProblem(f"'{tensor.name}' is a sequence, not a tensor; the model cannot be cut there.")
+        raise ModelProblem(
+            f"'{tensor.name}' is a sequence, not a tensor; the model cannot be cut there."
+        )
     if kind == 0:
-        raise ModelProblem(f"The element type of '{tensor.name}' is not known; capture it in a run first.")
+        raise ModelProblem(
+            f"The element type of '{tensor.name}' is not known; capture it in a run first."
+        )
     shape = types[tensor.id][1] if tensor.id in types else tensor.shape
-    return helper.make_tensor_value_info(name, kind, None if shape is None else [d if d >= 0 else None for d in shape])
+    return helper.make_tensor_value_info(
+        name, kind, None if shape is None else [d if d >= 0 else None for d in shape]
+    )
 
 
 def _declare_output(name: str, tensor: Tensor, types: Types, rows: bool) -> ValueInfoProto:
@@ -247,7 +304,9 @@ def _declare_output(name: str, tensor: Tensor, types: Types, rows: bool) -> Valu
     if kind <= 0:
         return ValueInfoProto(name=name)
     shape = None if rows else types[tensor.id][1] if tensor.id in types else tensor.shape
-    return helper.make_tensor_value_info(name, kind, None if shape is None else [d if d >= 0 else None for d in shape])
+    return helper.make_tensor_value_info(
+        name, kind, None if shape is None else [d if d >= 0 else None for d in shape]
+    )
 
 
 def kept_rows(value: np.ndarray[Any, Any], edit: Edit) -> np.ndarray[Any, Any]:
@@ -259,7 +318,9 @@ def kept_rows(value: np.ndarray[Any, Any], edit: Edit) -> np.ndarray[Any, Any]:
     return np.ascontiguousarray(value[tuple(kept)])
 
 
-def _add_weights(model: StoredModel, graph: Any, weights: Sequence[int], edits: Sequence[Edit]) -> None:
+def _add_weights(
+    model: StoredModel, graph: Any, weights: Sequence[int], edits: Sequence[Edit]
+) -> None:
     fills = {e.tensor: e.value for e in edits if e.kind == "fill"}
     rows: dict[int, list[Edit]] = {}
     for e in edits:
@@ -278,8 +339,8 @@ def _add_weights(model: StoredModel, graph: Any, weights: Sequence[int], edits: 
 
 
 def _slice_weight(model: StoredModel, tensor: int, rows: Sequence[Edit]) -> TensorProto:
-    """A weight with fewer rows, held by the model itself. Raises ``ModelProblem`` where that is still large: no probe copies
-    weights."""
+    """A weight with fewer rows, held by the model itself. Raises ``ModelProblem`` where that is
+    still large: no probe copies weights."""
     name = model.index.tensors[tensor].name
     value = read_weight(model, tensor)
     for edit in rows:
@@ -290,13 +351,18 @@ def _slice_weight(model: StoredModel, tensor: int, rows: Sequence[Edit]) -> Tens
 
 
 def _fill_weight(model: StoredModel, name: str, value: float, rows: Sequence[Edit]) -> TensorProto:
-    """A weight of the same dtype, and of the same shape but for the rows that go, that holds one value everywhere. It stays an
-    initializer, however large: a ConstantOfShape in its place would change what an engine folds and fuses."""
+    """A weight of the same dtype, and of the same shape but for the rows that go, that holds one
+    value everywhere. It stays an initializer, however large: a ConstantOfShape in its place would
+    change what an engine folds and fuses."""
     dims = list(model.sparse[name].dims if name in model.sparse else model.initializers[name].dims)
     for edit in rows:
         if edit.axis < len(dims):
             dims[edit.axis] = min(int(edit.value), dims[edit.axis] - edit.start)
-    kind = int(model.sparse[name].values.data_type if name in model.sparse else model.initializers[name].data_type)
+    kind = int(
+        model.sparse[name].values.data_type
+        if name in model.sparse
+        else model.initializers[name].data_type
+    )
     dtype = external.dtype_of(kind)
     size = external.byte_size(kind, dims)
     if size <= _INLINE_FILL or size != int(np.prod(dims)) * dtype.itemsize:

@@ -1,4 +1,5 @@
-"""Dimensions that a model declares and that say nothing: Paddle2ONNX writes ``-1``, or the name ``?`` for every unknown size."""
+"""Dimensions that a model declares and that say nothing: Paddle2ONNX writes ``-1``, or the name
+``?`` for every unknown size."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -6,16 +7,17 @@ from typing import NamedTuple
 
 from onnx import GraphProto, ModelProto, TypeProto
 
-from engines.graph import names
+from narrowdown.engines.graph import names
 
-# A name begins with a letter or a line; sums and products of names (``past + seq``) are names here. ``None`` and its like are
-# what exporters print for a size that they do not know.
+# A name begins with a letter or a line; sums and products of names (``past + seq``) are names here.
+# ``None`` and its like are what exporters print for a size that they do not know.
 _NAME = re.compile(r"[A-Za-z_(]")
 _NOTHING = frozenset({"none", "null", "nan", "unknown", "unk", "dynamic"})
 
 
 def open_unknown(model: ModelProto) -> list[str]:
-    """Leave dimensions open that are below 0 or whose name is none, wherever they are declared; what to say about it."""
+    """Leave dimensions open that are below 0 or whose name is none, wherever they are declared;
+    what to say about it."""
     found: list[str] = []
     _open_graph(model.graph, found)
     if not found:
@@ -27,7 +29,8 @@ def open_unknown(model: ModelProto) -> list[str]:
 
 
 class Unequal(NamedTuple):
-    """A dimension that two inputs share by its name and not by its size. ``names``: the sentence up to the sizes."""
+    """A dimension that two inputs share by its name and not by its size. ``names``: the sentence up
+    to the sizes."""
 
     names: str
     sizes: str
@@ -36,9 +39,12 @@ class Unequal(NamedTuple):
         return f"{self.names}, {self.sizes}"
 
 
-def find_unequal(inputs: Iterable[tuple[str, Sequence[int | str], tuple[int, ...]]]) -> Iterator[Unequal]:
-    """The dimensions of that kind; ``inputs``: name, declared dimensions and shape of each. A model may run with them all the
-    same, as exporters give one name to sizes that differ: they explain, no more."""
+def find_unequal(
+    inputs: Iterable[tuple[str, Sequence[int | str], tuple[int, ...]]],
+) -> Iterator[Unequal]:
+    """The dimensions of that kind; ``inputs``: name, declared dimensions and shape of each. A model
+    may run with them all the same, as exporters give one name to sizes that differ: they explain,
+    no more."""
     met: dict[str, tuple[int, str]] = {}
     for name, declared, shape in inputs:
         for dim, size in zip(declared, shape, strict=False):
@@ -54,9 +60,11 @@ def find_unequal(inputs: Iterable[tuple[str, Sequence[int | str], tuple[int, ...
 
 
 def say_unequal(model: ModelProto, shapes: Mapping[str, tuple[int, ...]]) -> str:
-    """A sentence on the first of these for inputs of these shapes, by name; "" where there is none."""
+    """A sentence on the first of these for inputs of these shapes, by name; "" where there is
+    none."""
     declared = (
-        (i.name, [d.dim_param for d in i.type.tensor_type.shape.dim], shapes.get(i.name, ())) for i in model.graph.input
+        (i.name, [d.dim_param for d in i.type.tensor_type.shape.dim], shapes.get(i.name, ()))
+        for i in model.graph.input
     )
     first = next(find_unequal(declared), None)
     return f"The inputs do not fit each other. {first}." if first else ""

@@ -1,4 +1,5 @@
-"""Weights files: tensors whose bytes lie beside the model, written as a stream and read through a memory map."""
+"""Weights files: tensors whose bytes lie beside the model, written as a stream and read through a
+memory map."""
 
 import contextlib
 import hashlib
@@ -12,12 +13,13 @@ from typing import Any, BinaryIO, Self
 import numpy as np
 from onnx import GraphProto, ModelProto, TensorProto, helper, numpy_helper
 
-from engines.graph.model_problem import ModelProblem
-from engines.graph.names import bodies, with_bodies
-from engines.store import unsynced
-from engines.store.content import write_pieces
+from narrowdown.engines.graph.model_problem import ModelProblem
+from narrowdown.engines.graph.names import bodies, with_bodies
+from narrowdown.engines.store import unsynced
+from narrowdown.engines.store.content import write_pieces
 
-# Bytes of a file of weights above which nobody waits for the disk: that takes a second and more where a disk is slow.
+# Bytes of a file of weights above which nobody waits for the disk: that takes a second and more
+# where a disk is slow.
 LARGE = 64 << 20
 ALIGN = 64  # bytes; every tensor starts on a cache line, as memory-mapping engines want it
 INLINE = 1024  # bytes; smaller tensors stay inside the model
@@ -26,7 +28,8 @@ _BESIDE = 1 << 20  # bytes of a piece from which on another thread is worth it
 FOLDER = "weights"
 _NOTHING = bytes(CHUNK)
 
-# Element types narrower than a byte are packed; numpy widens them, so their size is counted in bits.
+# Element types narrower than a byte are packed; numpy widens them, so their size is counted in
+# bits.
 PACKED_BITS = {
     TensorProto.UINT4: 4, TensorProto.INT4: 4, TensorProto.FLOAT4E2M1: 4,
     **{getattr(TensorProto, name): 2 for name in ("UINT2", "INT2") if hasattr(TensorProto, name)},
@@ -40,7 +43,8 @@ def dtype_of(elem_type: int) -> np.dtype[Any]:
 
 
 def elem_type_of(dtype: np.dtype[Any]) -> int:
-    """The ONNX element type of a numpy dtype; text of any kind is STRING. Raises ``ValueError`` where there is none."""
+    """The ONNX element type of a numpy dtype; text of any kind is STRING. Raises ``ValueError``
+    where there is none."""
     if dtype.kind in "OUST":
         return int(TensorProto.STRING)
     return int(helper.np_dtype_to_tensor_dtype(dtype))
@@ -82,7 +86,15 @@ def external_span(tensor: TensorProto) -> tuple[str, int, int]:
 
 def make_external(tensor: TensorProto, location: str, offset: int, length: int) -> None:
     """Make a tensor external; whatever data it held inside is dropped."""
-    for field in ("raw_data", "float_data", "int32_data", "int64_data", "double_data", "uint64_data", "string_data"):
+    for field in (
+        "raw_data",
+        "float_data",
+        "int32_data",
+        "int64_data",
+        "double_data",
+        "uint64_data",
+        "string_data",
+    ):
         tensor.ClearField(field)
     tensor.ClearField("external_data")
     tensor.data_location = TensorProto.EXTERNAL
@@ -98,9 +110,15 @@ def locations(model: ModelProto) -> frozenset[str]:
 
 
 def resolve(folder: str | Path, location: str) -> Path:
-    """The file that a location names. Raises ``ModelProblem`` for one that leads out of ``folder``."""
+    """The file that a location names. Raises ``ModelProblem`` for one that leads out of
+    ``folder``."""
     parts = PurePosixPath(location.replace("\\", "/"))
-    if parts.is_absolute() or ".." in parts.parts or "\0" in location or (len(location) > 1 and location[1] == ":"):
+    if (
+        parts.is_absolute()
+        or ".." in parts.parts
+        or "\0" in location
+        or (len(location) > 1 and location[1] == ":")
+    ):
         raise ModelProblem(
             f"The model's external data file '{location}' lies outside the model's folder; "
             "put it beside the model and export again."
@@ -115,7 +133,8 @@ def initializers_with_bodies(graph: GraphProto) -> Iterator[TensorProto]:
 
 
 def held_graphs(model: ModelProto) -> Iterator[GraphProto]:
-    """The main graph and every body, also those in the model's own functions, which become bodies of the main graph."""
+    """The main graph and every body, also those in the model's own functions, which become bodies
+    of the main graph."""
     yield from with_bodies(model.graph)
     for node in (node for function in model.functions for node in function.node):
         for body in bodies(node):
@@ -123,13 +142,15 @@ def held_graphs(model: ModelProto) -> Iterator[GraphProto]:
 
 
 def held_initializers(model: ModelProto) -> Iterator[TensorProto]:
-    """The initializers of a model, those of every body too: in functions as well, so that no file of weights goes unlooked at."""
+    """The initializers of a model, those of every body too: in functions as well, so that no file
+    of weights goes unlooked at."""
     for graph in held_graphs(model):
         yield from graph.initializer
 
 
 def attribute_tensors(model: ModelProto) -> Iterator[TensorProto]:
-    """Tensors held by node attributes (``Constant``'s and the like), in bodies and model-local functions too."""
+    """Tensors held by node attributes (``Constant``'s and the like), in bodies and model-local
+    functions too."""
 
     def of_nodes(nodes: Iterable[Any]) -> Iterator[TensorProto]:
         for node in nodes:
@@ -149,7 +170,8 @@ def attribute_tensors(model: ModelProto) -> Iterator[TensorProto]:
 
 
 def read(tensor: TensorProto, folder: str | Path) -> np.ndarray[Any, Any]:
-    """The tensor's values: memory-mapped read-only where external, else a copy. Raises ``ModelProblem``."""
+    """The tensor's values: memory-mapped read-only where external, else a copy. Raises
+    ``ModelProblem``."""
     if not is_external(tensor):
         return inner_values(tensor)
     location, offset, _ = external_span(tensor)
@@ -166,7 +188,9 @@ def read(tensor: TensorProto, folder: str | Path) -> np.ndarray[Any, Any]:
             return np.asarray(numpy_helper.to_array(inline))
         return np.memmap(path, dtype_of(tensor.data_type), "r", offset, tuple(tensor.dims))
     except (OSError, ValueError) as error:
-        raise ModelProblem(f"The weights file '{location}' is missing or cut short ({error}).") from error
+        raise ModelProblem(
+            f"The weights file '{location}' is missing or cut short ({error})."
+        ) from error
 
 
 def inner_values(tensor: TensorProto) -> np.ndarray[Any, Any]:
@@ -183,7 +207,9 @@ def read_bytes(tensor: TensorProto, folder: str | Path) -> bytes:
     """The raw bytes of an external tensor. Raises ``ModelProblem``."""
     location, offset, _ = external_span(tensor)
     try:
-        return b"".join(read_chunks(resolve(folder, location), offset, byte_size(tensor.data_type, tensor.dims)))
+        return b"".join(
+            read_chunks(resolve(folder, location), offset, byte_size(tensor.data_type, tensor.dims))
+        )
     except (OSError, EOFError) as error:
         raise ModelProblem(f"The weights file '{location}' is missing or cut short.") from error
 
@@ -201,8 +227,8 @@ def read_chunks(path: Path, offset: int, length: int) -> Iterator[bytes]:
 
 
 def write_sparse(file: BinaryIO, piece: bytes | memoryview) -> None:
-    """Write a piece; a whole chunk of zeros becomes a hole, so that a sparse file stays one. Who ends with ``put`` must truncate
-    the file to where it stands."""
+    """Write a piece; a whole chunk of zeros becomes a hole, so that a sparse file stays one. Who
+    ends with ``put`` must truncate the file to where it stands."""
     if len(piece) == CHUNK and piece == _NOTHING:
         file.seek(CHUNK, os.SEEK_CUR)
     else:
@@ -210,7 +236,8 @@ def write_sparse(file: BinaryIO, piece: bytes | memoryview) -> None:
 
 
 class Incoming:
-    """A large file in ``folder`` that is written piece by piece and gets its name, the sha256 of what it holds, once it is whole.
+    """A large file in ``folder`` that is written piece by piece and gets its name, the sha256 of
+    what it holds, once it is whole.
 
     Use as a context manager: what was not put into place when it is left is removed.
     """
@@ -242,7 +269,8 @@ class Incoming:
         self._size += len(piece)
 
     def _digest(self, piece: bytes) -> None:
-        """Take the piece into the name once all before it are, beside what comes next where it is large."""
+        """Take the piece into the name once all before it are, beside what comes next where it is
+        large."""
         if self._named is not None:
             self._named.result()
             self._named = None
@@ -261,8 +289,9 @@ class Incoming:
         return start
 
     def place(self, name: Callable[[str], Path], *, sync: bool = True) -> str:
-        """Put the finished file where ``name`` says for its digest, which is returned; also over a file of that name, which may
-        be damaged. ``sync``: wait until the disk has it; else a large one is left to ``unsynced.sync``."""
+        """Put the finished file where ``name`` says for its digest, which is returned; also over a
+        file of that name, which may be damaged. ``sync``: wait until the disk has it; else a large
+        one is left to ``unsynced.sync``."""
         self._file.truncate()
         self._file.flush()
         self._digest(b"")
@@ -288,16 +317,20 @@ class Writer(Incoming):
         self._pending: list[tuple[TensorProto, int, int]] = []
 
     def add(self, tensor: TensorProto, pieces: Iterable[bytes]) -> None:
-        """Append the raw bytes of a tensor; it points to them after ``finish``. Its inner data is freed at once."""
+        """Append the raw bytes of a tensor; it points to them after ``finish``. Its inner data is
+        freed at once."""
         start = self.append(pieces)
         self._pending.append((tensor, start, self._size - start))
         make_external(tensor, "pending", start, self._size - start)
 
     def finish(self, *, sync: bool = True) -> str:
-        """The location of the finished file, ``weights/<digest>.bin``; ``""`` where nothing was added. ``sync``: as ``place``."""
+        """The location of the finished file, ``weights/<digest>.bin``; ``""`` where nothing was
+        added. ``sync``: as ``place``."""
         if not self._pending:
             return ""
-        location = f"{FOLDER}/{self.place(lambda digest: self._folder / f'{digest}.bin', sync=sync)}.bin"
+        location = (
+            f"{FOLDER}/{self.place(lambda digest: self._folder / f'{digest}.bin', sync=sync)}.bin"
+        )
         for tensor, offset, length in self._pending:
             make_external(tensor, location, offset, length)
         return location

@@ -1,9 +1,11 @@
-"""What a file is that was given as a model, told from its bytes alone. Standard library only: asked before any engine loads."""
+"""What a file is that was given as a model, told from its bytes alone. Standard library only: asked
+before any engine loads."""
 
 from pathlib import Path
 from typing import BinaryIO, Final, Literal
 
-# Field numbers of onnx.ModelProto and their wire types: enough to tell a model from any other file without parsing it.
+# Field numbers of onnx.ModelProto and their wire types: enough to tell a model from any other file
+# without parsing it.
 _FIELDS: Final = {1: 0, 2: 2, 3: 2, 4: 2, 5: 0, 6: 2, 7: 2, 8: 2, 14: 2, 20: 2, 25: 2, 26: 2}
 _GRAPH: Final = 7
 _VARINT, _BYTES, _FIXED = 0, 2, {1: 8, 5: 4}  # wire types; the bytes of those of fixed size
@@ -43,7 +45,8 @@ _KINDS: Final = (
 
 
 def _outer_fields(path: Path) -> Literal["model", "short", "other"]:
-    """What the outermost fields say: all there, ended before their time, or those of something else."""
+    """What the outermost fields say: all there, ended before their time, or those of something
+    else."""
     size = path.stat().st_size
     graph = begun = False
     with path.open("rb") as file:
@@ -55,8 +58,13 @@ def _outer_fields(path: Path) -> Literal["model", "short", "other"]:
             if key < 0:
                 return "short"
             begun = True
-            # A field of a later version is passed over; a known one of another type makes it another message.
-            if not field or _FIELDS.get(field, wire) != wire or wire not in (_VARINT, *_FIXED, _BYTES):
+            # A field of a later version is passed over; a known one of another type makes it
+            # another message.
+            if (
+                not field
+                or _FIELDS.get(field, wire) != wire
+                or wire not in (_VARINT, *_FIXED, _BYTES)
+            ):
                 return "other"
             length = _FIXED.get(wire, 0) or _read_varint(file)
             if length < 0 or (wire != _VARINT and file.tell() + length > size):
@@ -73,7 +81,8 @@ def is_ir(name: str | Path) -> bool:
 
 
 def explain_no_model(path: Path) -> str:
-    """Why the file cannot be a model, and what to do, as a sentence; "" where it looks like one. Raises ``OSError``."""
+    """Why the file cannot be a model, and what to do, as a sentence; "" where it looks like one.
+    Raises ``OSError``."""
     name = path.name
     with path.open("rb") as file:
         head = file.read(_HEAD)
@@ -83,7 +92,11 @@ def explain_no_model(path: Path) -> str:
         return f"'{name}' is a pointer of git-lfs, not the model itself; fetch the model with 'git lfs pull'."
     if is_ir(path):
         text = b"<net" in head
-        return "" if text else f"'{name}' is not OpenVINO IR: it does not begin with <net; name the .xml of a model."
+        return (
+            ""
+            if text
+            else f"'{name}' is not OpenVINO IR: it does not begin with <net; name the .xml of a model."
+        )
     if path.suffix == ".bin" and path.with_suffix(".xml").is_file():
         return f"'{name}' holds the weights of '{path.stem}.xml': name that file."
     if head.startswith((_ZIP, _PICKLE)) and path.suffix.lower() in _PYTORCH:
@@ -92,9 +105,7 @@ def explain_no_model(path: Path) -> str:
             f"(example,), '{path.stem}.onnx')."
         )
     if head.startswith(_ZIP) and path.suffix.lower() == ".npz":
-        return (
-            f"'{name}' holds arrays, not an ONNX model; it belongs to the inputs, so name the model's .onnx file here."
-        )
+        return f"'{name}' holds arrays, not an ONNX model; it belongs to the inputs, so name the model's .onnx file here."
     for offset, magic, what, remedy in _KINDS:
         if head[offset : offset + len(magic)] == magic:
             return f"'{name}' is {what}, not an ONNX model; {remedy}."
@@ -111,7 +122,9 @@ def explain_no_model(path: Path) -> str:
     if layer == "short":
         size = path.stat().st_size
         held = f"{size:,} bytes" if size != 1 else "1 byte"
-        return f"'{name}' begins like an ONNX model but ends too early, after {held}; copy it again."
+        return (
+            f"'{name}' begins like an ONNX model but ends too early, after {held}; copy it again."
+        )
     export = (
         "if it is one of TensorFlow's, convert it with tf2onnx"
         if path.suffix.lower() == ".pb"

@@ -1,13 +1,13 @@
-"""Model-local functions: counted before they are inlined (forty, each of which calls the next one twice, are 2**40 nodes), then
-inlined under names that say where each node stood."""
+"""Model-local functions: counted before they are inlined (forty, each of which calls the next one
+twice, are 2**40 nodes), then inlined under names that say where each node stood."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from onnx import FunctionProto, GraphProto, ModelProto, NodeProto
 
-from engines.graph import names, schema, splice
-from engines.graph.model_problem import ModelProblem
+from narrowdown.engines.graph import names, schema, splice
+from narrowdown.engines.graph.model_problem import ModelProblem
 
 DEEPEST = 100  # functions in one another: ONNX's own checker takes no more
 
@@ -15,8 +15,9 @@ Key = tuple[str, str, str]  # domain, name, overload
 
 
 def count_expanded_nodes(model: ModelProto) -> int:
-    """How many nodes the graph has once every call of a model-local function is replaced by what is in it, bodies included; a
-    whole number of any size. Raises ``ModelProblem`` for functions that call one another in a circle, or too many in a row."""
+    """How many nodes the graph has once every call of a model-local function is replaced by what is
+    in it, bodies included; a whole number of any size. Raises ``ModelProblem`` for functions that
+    call one another in a circle, or too many in a row."""
     functions = {_function_key(f.domain, f.name, f): f for f in model.functions}
     sizes: dict[Key, int] = {}
     depths: dict[Key, int] = {}
@@ -36,23 +37,30 @@ def count_expanded_nodes(model: ModelProto) -> int:
                     )
                 path.popitem()
             elif inner in path:
-                raise ModelProblem(f"The model's own function '{inner[1]}' calls itself; the model is not valid ONNX.")
+                raise ModelProblem(
+                    f"The model's own function '{inner[1]}' calls itself; the model is not valid ONNX."
+                )
             elif inner not in sizes:
                 path[inner] = iter(calls[inner])
-    return _expanded_size(model.graph.node, Counter(_called_functions(model.graph.node, functions)), sizes)
+    return _expanded_size(
+        model.graph.node, Counter(_called_functions(model.graph.node, functions)), sizes
+    )
 
 
 def inline(model: ModelProto) -> tuple[int, str]:
-    """Replace every call of a model-local function, in bodies too, by what is in it: the call ``block`` of a function with a node
-    ``mul`` becomes ``block/mul``. Returns how many calls there were, and why some are left ("" where none is): a function of
-    another opset, in which an operator that it uses means something else. Call
-    ``count_expanded_nodes`` first, which refuses functions that call themselves."""
+    """Replace every call of a model-local function, in bodies too, by what is in it: the call
+    ``block`` of a function with a node ``mul`` becomes ``block/mul``. Returns how many calls there
+    were, and why some are left ("" where none is): a function of another opset, in which an
+    operator that it uses means something else. Call ``count_expanded_nodes`` first, which refuses
+    functions that call themselves."""
     functions = {_function_key(f.domain, f.name, f): f for f in model.functions}
     if not functions:
         return 0, ""
     stays = _foreign_functions(model, functions)
     fresh = names.Fresh(names.used(model.graph))
-    calls = _inline_graph(model.graph, {k: f for k, f in functions.items() if k not in stays}, fresh)
+    calls = _inline_graph(
+        model.graph, {k: f for k, f in functions.items() if k not in stays}, fresh
+    )
     left = set(_called_functions(model.graph.node, functions))
     kept = [f for key, f in functions.items() if left and key in stays | left]
     del model.functions[:]
@@ -64,7 +72,9 @@ def inline(model: ModelProto) -> tuple[int, str]:
     return calls, why
 
 
-def _inline_graph(graph: GraphProto, functions: dict[Key, FunctionProto], fresh: names.Fresh) -> int:
+def _inline_graph(
+    graph: GraphProto, functions: dict[Key, FunctionProto], fresh: names.Fresh
+) -> int:
     calls = 0
     nodes: list[NodeProto] = []
     for i, node in enumerate(graph.node):
@@ -106,11 +116,14 @@ def _expand_call(
 
 
 def _foreign_functions(model: ModelProto, functions: dict[Key, FunctionProto]) -> set[Key]:
-    """The functions that cannot stand in the model's own opsets. The model imports what only functions do."""
+    """The functions that cannot stand in the model's own opsets. The model imports what only
+    functions do."""
     known = schema.opsets(model)
     foreign = set()
     for key, function in functions.items():
-        versions = {("" if o.domain == "ai.onnx" else o.domain): o.version for o in function.opset_import}
+        versions = {
+            ("" if o.domain == "ai.onnx" else o.domain): o.version for o in function.opset_import
+        }
         for domain, version in versions.items():
             if domain not in known:
                 model.opset_import.add(domain=domain, version=version)
@@ -119,16 +132,25 @@ def _foreign_functions(model: ModelProto, functions: dict[Key, FunctionProto]) -
             domain = schema.domain_of(node)
             ours, theirs = known.get(domain), versions.get(domain)
             own = _function_key(node.domain, node.op_type, node) in functions
-            if not own and ours != theirs and theirs is not None and not schema.same_operator(node, ours or 0, theirs):
+            if (
+                not own
+                and ours != theirs
+                and theirs is not None
+                and not schema.same_operator(node, ours or 0, theirs)
+            ):
                 foreign.add(key)
     return foreign
 
 
 def _expanded_size(nodes: Iterable[NodeProto], calls: Counter[Key], sizes: dict[Key, int]) -> int:
-    return sum(1 for _ in _nodes_with_bodies(nodes)) + sum((sizes[key] - 1) * many for key, many in calls.items())
+    return sum(1 for _ in _nodes_with_bodies(nodes)) + sum(
+        (sizes[key] - 1) * many for key, many in calls.items()
+    )
 
 
-def _called_functions(nodes: Iterable[NodeProto], functions: dict[Key, FunctionProto]) -> Iterator[Key]:
+def _called_functions(
+    nodes: Iterable[NodeProto], functions: dict[Key, FunctionProto]
+) -> Iterator[Key]:
     """The function that each node calls, for those that call one."""
     if functions:
         yield from (

@@ -1,7 +1,8 @@
 """The graph as steps see it: ids, edges, op types, sizes. No arrays, no protobuf.
 
-A worker makes one from a model (``engines.graph.load``); it travels as JSON. Node ids are topological: every input
-of node ``i`` is made by a node with a smaller id, or is a graph input or a weight.
+A worker makes one from a model (``engines.graph.load``); it travels as JSON. Node ids are
+topological: every input of node ``i`` is made by a node with a smaller id, or is a graph input or a
+weight.
 """
 
 from collections import Counter
@@ -20,8 +21,9 @@ _DRAWN = {"RandomNormalLike", "RandomUniformLike", "Bernoulli", "Multinomial", "
 class Tensor(msgspec.Struct, frozen=True, array_like=True):
     """One tensor of the main graph.
 
-    ``dtype`` is numpy's name (``float32``, ``bfloat16``, ``int64``, ``bool``), ``"string"``, ``"sequence"`` or ``""``
-    where unknown. ``shape`` is the shape *seen in the reference run* where there was one, else the declared one with
+    ``dtype`` is numpy's name (``float32``, ``bfloat16``, ``int64``, ``bool``), ``"string"``,
+    ``"sequence"`` or ``""`` where unknown. ``shape`` is the shape *seen in the reference run* where
+    there was one, else the declared one with
     -1 for symbolic dimensions, else None. ``bytes`` follows from both, -1 where unknown.
     """
 
@@ -41,9 +43,10 @@ class Tensor(msgspec.Struct, frozen=True, array_like=True):
 class Node(msgspec.Struct, frozen=True, array_like=True):
     """One node of the main graph. ``inputs`` holds tensor ids, -1 for an omitted optional input.
 
-    ``captures`` are outer tensors read by the bodies of If, Loop and Scan nodes; they count as inputs for every cut.
-    ``attributes`` are those that the operator could do without: stated, not required, no graph and no element type. ``values``:
-    what its attributes hold, short ones alone. ``source``: file and line of the program that was exported, "" where unknown.
+    ``captures`` are outer tensors read by the bodies of If, Loop and Scan nodes; they count as
+    inputs for every cut. ``attributes`` are those that the operator could do without: stated, not
+    required, no graph and no element type. ``values``: what its attributes hold, short ones alone.
+    ``source``: file and line of the program that was exported, "" where unknown.
     """
 
     id: int
@@ -71,15 +74,16 @@ class Node(msgspec.Struct, frozen=True, array_like=True):
 
 
 class GraphIndex(msgspec.Struct, frozen=True, dict=True):
-    """The whole main graph. Constant nodes have become weights. ``model`` is the digest of the stored model."""
+    """The whole main graph. Constant nodes have become weights. ``model`` is the digest of the
+    stored model."""
 
     model: str
     nodes: tuple[Node, ...]
     tensors: tuple[Tensor, ...]
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
-    # Tensors that decide a shape, an axis, an index list or a condition somewhere downstream (integers and booleans
-    # only): fed as constants by default, as the engine would fold them.
+    # Tensors that decide a shape, an axis, an index list or a condition somewhere downstream
+    # (integers and booleans only): fed as constants by default, as the engine would fold them.
     shape_like: tuple[int, ...] = ()
     opset: int = 0  # of ONNX's own operators; 0: not known
     small_weights: dict[str, Stated] = {}  # name -> what it holds, of weights of a few numbers
@@ -100,11 +104,13 @@ class GraphIndex(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def shown_names(self) -> tuple[str, ...]:
-        """What people are told of each node, by id: its name where it is the only one of that name, else its operator and the
-        first tensor that it makes (``Add:y``): "n and n" tells nobody which two."""
+        """What people are told of each node, by id: its name where it is the only one of that name,
+        else its operator and the first tensor that it makes (``Add:y``): "n and n" tells nobody
+        which two."""
         many = Counter(node.name for node in self.nodes)
         return tuple(
-            n.name if n.name and many[n.name] == 1 else f"{n.op}:{self.tensors[n.outputs[0]].name}" for n in self.nodes
+            n.name if n.name and many[n.name] == 1 else f"{n.op}:{self.tensors[n.outputs[0]].name}"
+            for n in self.nodes
         )
 
     @cached_property
@@ -114,11 +120,17 @@ class GraphIndex(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def from_weights(self) -> frozenset[int]:
-        """Ids of the tensors that nodes make of weights alone, the same in every run: an engine folds them into constants."""
+        """Ids of the tensors that nodes make of weights alone, the same in every run: an engine
+        folds them into constants."""
         fixed = {t.id for t in self.tensors if t.kind == "weight"}
         weights = frozenset(fixed)
         for node in self.nodes:
-            if node.reads and node.op not in _DRAWN and not node.holds_graphs and fixed.issuperset(node.reads):
+            if (
+                node.reads
+                and node.op not in _DRAWN
+                and not node.holds_graphs
+                and fixed.issuperset(node.reads)
+            ):
                 fixed.update(node.outputs)
         return frozenset(fixed) - weights
 
@@ -128,7 +140,8 @@ class GraphIndex(msgspec.Struct, frozen=True, dict=True):
         return self.nodes[producer] if producer >= 0 else None
 
     def ancestors(self, tensors: Iterable[int], stop: Iterable[int] = ()) -> tuple[int, ...]:
-        """Ids of the nodes that the tensors depend on, ascending; tensors in ``stop`` are not followed upwards."""
+        """Ids of the nodes that the tensors depend on, ascending; tensors in ``stop`` are not
+        followed upwards."""
         stops, seen = set(stop), set[int]()
         todo = [t for t in tensors if t not in stops]
         while todo:
@@ -150,21 +163,27 @@ class GraphIndex(msgspec.Struct, frozen=True, dict=True):
         return tuple(sorted(seen))
 
     def boundary(self, nodes: Iterable[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """(inputs, outputs) of a node set: tensors it reads and does not make, weights left out; tensors it makes that
-        a node outside reads or that are outputs of the graph. Each ascending."""
+        """(inputs, outputs) of a node set: tensors it reads and does not make, weights left out;
+        tensors it makes that a node outside reads or that are outputs of the graph. Each
+        ascending."""
         inside = set(nodes)
         made = {t for n in inside for t in self.nodes[n].outputs}
         final = self.output_order
         reads = {t for n in inside for t in self.nodes[n].reads} - made
         feeds = tuple(sorted(t for t in reads if self.tensors[t].kind != "weight"))
-        leaves = tuple(sorted(t for t in made if t in final or any(r not in inside for r in self.readers[t])))
+        leaves = tuple(
+            sorted(t for t in made if t in final or any(r not in inside for r in self.readers[t]))
+        )
         return feeds, leaves
 
     def first_of(self, tensors: Collection[int]) -> tuple[int, ...]:
-        """Those that a node makes of none of them, ascending. A constant and an input are made by none."""
+        """Those that a node makes of none of them, ascending. A constant and an input are made by
+        none."""
         among = frozenset(tensors)
         made = (t for t in sorted(among) if self.tensors[t].producer >= 0)
-        return tuple(t for t in made if among.isdisjoint(self.nodes[self.tensors[t].producer].reads))
+        return tuple(
+            t for t in made if among.isdisjoint(self.nodes[self.tensors[t].producer].reads)
+        )
 
     def with_paths(self, nodes: Iterable[int]) -> frozenset[int]:
         """The nodes, and those on every path that leaves them and comes back to them."""

@@ -1,24 +1,30 @@
-"""What the value of a tensor follows from, as a digest: tensors of two models that compute alike have the same."""
+"""What the value of a tensor follows from, as a digest: tensors of two models that compute alike
+have the same."""
 
 import hashlib
 from collections.abc import Iterator
 
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto
 
-from engines.graph import external, names, random_nodes
-from engines.graph.index import GraphIndex
+from narrowdown.engines.graph import external, names, random_nodes
+from narrowdown.engines.graph.index import GraphIndex
 
 
 def trace(proto: ModelProto, index: GraphIndex) -> tuple[str, ...]:
-    """By tensor id: operators with their versions and attributes, weights by their bytes or by their place in a file that is
-    named by its content, inputs by name. Empty for a model that may draw random numbers: its values belong to one run."""
+    """By tensor id: operators with their versions and attributes, weights by their bytes or by
+    their place in a file that is named by its content, inputs by name. Empty for a model that may
+    draw random numbers: its values belong to one run."""
     graph = proto.graph
     if any(random_nodes.may_draw(node) for node in _with_bodies(graph)):
         return ()
     opsets = sorted((o.domain, o.version) for o in proto.opset_import)
-    base = _digest(repr(opsets).encode(), *(f.SerializeToString(deterministic=True) for f in proto.functions))
+    base = _digest(
+        repr(opsets).encode(), *(f.SerializeToString(deterministic=True) for f in proto.functions)
+    )
     weights = {t.name: _know_weight(t) for t in graph.initializer}
-    weights |= {s.values.name: s.SerializeToString(deterministic=True) for s in graph.sparse_initializer}
+    weights |= {
+        s.values.name: s.SerializeToString(deterministic=True) for s in graph.sparse_initializer
+    }
     found = [_digest(t.kind.encode(), weights.get(t.name, t.name.encode())) for t in index.tensors]
     for node, written in zip(index.nodes, graph.node, strict=True):
         reads = [found[t] if t >= 0 else "" for t in (*node.inputs, *node.captures)]
@@ -42,9 +48,16 @@ def _know_weight(tensor: TensorProto) -> bytes:
 
 def _know_operator(node: NodeProto) -> bytes:
     """Without its names, but for those inside bodies, which say what is read from outside."""
-    bare = NodeProto(op_type=node.op_type, domain=node.domain, overload=node.overload, attribute=node.attribute)
-    given = [bool(name) for name in node.output]  # an output that nobody asks for may choose the computation
-    return bytes(bare.SerializeToString(deterministic=True)) + repr((given, names.captures(node))).encode()
+    bare = NodeProto(
+        op_type=node.op_type, domain=node.domain, overload=node.overload, attribute=node.attribute
+    )
+    given = [
+        bool(name) for name in node.output
+    ]  # an output that nobody asks for may choose the computation
+    return (
+        bytes(bare.SerializeToString(deterministic=True))
+        + repr((given, names.captures(node))).encode()
+    )
 
 
 def _with_bodies(graph: GraphProto) -> Iterator[NodeProto]:

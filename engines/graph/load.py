@@ -1,8 +1,8 @@
 """Take a model into the session, store it, load it again with its index.
 
-A stored model is ``models/<digest>.onnx``. Its tensors over ``external.INLINE`` bytes point into ``models/weights/<digest>.bin``;
-models made from one another share that file. The digest is the sha256 of the stored file, which names its weights by their
-digests: equal content, equal digest.
+A stored model is ``models/<digest>.onnx``. Its tensors over ``external.INLINE`` bytes point into
+``models/weights/<digest>.bin``; models made from one another share that file. The digest is the
+sha256 of the stored file, which names its weights by their digests: equal content, equal digest.
 """
 
 import functools
@@ -24,7 +24,7 @@ import onnx
 from google.protobuf.message import DecodeError, EncodeError  # type: ignore[import-untyped]
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, numpy_helper, shape_inference
 
-from engines.graph import (
+from narrowdown.engines.graph import (
     constants,
     dimensions,
     external,
@@ -40,13 +40,13 @@ from engines.graph import (
     wire,
     wrong_pairs,
 )
-from engines.graph.index import GraphIndex, Node, Tensor
-from engines.graph.model_problem import ModelProblem
-from engines.graph.random_nodes import list_random
-from engines.graph.shapelike import is_sink, shape_like
-from engines.graph.source import find_source
-from engines.store import regular
-from engines.store.content import Damaged, Store, keep
+from narrowdown.engines.graph.index import GraphIndex, Node, Tensor
+from narrowdown.engines.graph.model_problem import ModelProblem
+from narrowdown.engines.graph.random_nodes import list_random
+from narrowdown.engines.graph.shapelike import is_sink, shape_like
+from narrowdown.engines.graph.source import find_source
+from narrowdown.engines.store import regular
+from narrowdown.engines.store.content import Damaged, Store, keep
 
 __all__ = [
     "Imported",
@@ -68,7 +68,8 @@ _cache: OrderedDict[tuple[str, str], "StoredModel"] = OrderedDict()
 
 
 class Imported(msgspec.Struct, frozen=True):
-    """A model that the session now holds. ``outputs``: the names of its own. ``warnings``: what its owner must be told."""
+    """A model that the session now holds. ``outputs``: the names of its own. ``warnings``: what its
+    owner must be told."""
 
     digest: str
     nodes: int
@@ -81,7 +82,8 @@ class Imported(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class StoredModel:
-    """A parsed stored model: no weights over ``external.INLINE`` bytes in ``proto``, which nobody changes.
+    """A parsed stored model: no weights over ``external.INLINE`` bytes in ``proto``, which nobody
+    changes.
 
     ``weights_dir`` is the folder to which the external tensors' locations are relative.
     """
@@ -109,7 +111,8 @@ class StoredModel:
 
     @cached_property
     def engine_names(self) -> tuple[str, ...]:
-        """By node id: unique, non-empty names, as engines want them; a node's own name where it is unique."""
+        """By node id: unique, non-empty names, as engines want them; a node's own name where it is
+        unique."""
         return tuple(names.unique_nodes(self.proto.graph.node))
 
     @cached_property
@@ -135,23 +138,32 @@ class StoredModel:
 
 
 def import_model(
-    path: Path, store: Store, ceiling: Ceiling | None = None, *, content: bytes | None = None, sync: bool = True
+    path: Path,
+    store: Store,
+    ceiling: Ceiling | None = None,
+    *,
+    content: bytes | None = None,
+    sync: bool = True,
 ) -> Imported:
     """Take a user's ONNX file, with its external data, into the session.
 
-    Constant nodes of the main graph become weights, calls of the model's own functions become what is in them, nodes are sorted
-    where they were not, weights listed among the inputs (old IR versions) stop being inputs, dimensions that say nothing are
-    open; names (unless giant) and metadata stay. Weights are copied as a stream.
+    Constant nodes of the main graph become weights, calls of the model's own functions become what
+    is in them, nodes are sorted where they were not, weights listed among the inputs (old IR
+    versions) stop being inputs, dimensions that say nothing are open; names (unless giant) and
+    metadata stay. Weights are copied as a stream.
 
-    ``ceiling``: (IR version, opset) -> the newest that the usual engine takes; a model that is newer is restated in those where
-    that means exactly the same. ``content``: the file's bytes, where they were read already. ``sync``: as ``save``.
-    Raises ``ModelProblem`` with one sentence, ``OSError`` where the session's disk is full.
+    ``ceiling``: (IR version, opset) -> the newest that the usual engine takes; a model that is
+    newer is restated in those where that means exactly the same. ``content``: the file's bytes,
+    where they were read already. ``sync``: as ``save``. Raises ``ModelProblem`` with one sentence,
+    ``OSError`` where the session's disk is full.
     """
     proto = _parse(path, content)
     notes: list[str] = []
     if respelt := spelling.respell(proto, path.name):
         many = "1 name is" if respelt == 1 else f"{respelt:,} names are"
-        notes.append(f"{many} no text in UTF-8: each byte that is none is written as \\x and its number.")
+        notes.append(
+            f"{many} no text in UTF-8: each byte that is none is written as \\x and its number."
+        )
     _check_header(proto, path, notes)
     _refuse_compiled(proto, path.name)
     _refuse_expanding(proto, path.name)
@@ -165,7 +177,9 @@ def import_model(
     graph = proto.graph
     inlined, left = functions.inline(proto)
     if inlined:
-        notes.append(f"{inlined} call{'s' if inlined > 1 else ''} of the model's own functions became what is in them.")
+        notes.append(
+            f"{inlined} call{'s' if inlined > 1 else ''} of the model's own functions became what is in them."
+        )
     if left:
         warnings = (*warnings, left)
     warnings = (*warnings, *plain_outputs.flatten_outputs(proto))
@@ -173,12 +187,16 @@ def import_model(
     lifted = constants.lift_constants(graph)
     if lifted:
         notes.append(f"{lifted} Constant node{'s' if lifted > 1 else ''} became weights.")
-    weights = {t.name for t in graph.initializer} | {s.values.name for s in graph.sparse_initializer}
+    weights = {t.name for t in graph.initializer} | {
+        s.values.name for s in graph.sparse_initializer
+    }
     doubled = [i for i in graph.input if i.name in weights]
     for info in doubled:
         graph.input.remove(info)
     if doubled:
-        notes.append(f"{len(doubled)} weights were also listed as inputs (an old IR version); they are fed no more.")
+        notes.append(
+            f"{len(doubled)} weights were also listed as inputs (an old IR version); they are fed no more."
+        )
     _check_names(graph)
     if _sort_nodes(graph):
         notes.append("The nodes were not in topological order; they were sorted.")
@@ -193,16 +211,22 @@ def import_model(
     outputs = tuple(o.name for o in graph.output)
     random = list_random(graph)
     return Imported(
-        digest, len(graph.node), tuple(notes), outputs, warnings, len(unroll.nodes_with_bodies(graph)), random
+        digest,
+        len(graph.node),
+        tuple(notes),
+        outputs,
+        warnings,
+        len(unroll.nodes_with_bodies(graph)),
+        random,
     )
 
 
 def save(store: Store, proto: ModelProto, weights_from: str = "", *, sync: bool = True) -> str:
     """Store a model; returns its digest. ``proto`` is changed: its big tensors are moved out.
 
-    ``weights_from``: the folder to which its external tensors' locations are relative; ``""``: they are the store's own
-    already and stay where they are. ``sync``: as ``external.Incoming.place``. Raises ``ModelProblem``, also where a file of
-    weights was changed meanwhile; ``OSError``.
+    ``weights_from``: the folder to which its external tensors' locations are relative; ``""``: they
+    are the store's own already and stay where they are. ``sync``: as ``external.Incoming.place``.
+    Raises ``ModelProblem``, also where a file of weights was changed meanwhile; ``OSError``.
     """
     source = Path(weights_from) if weights_from else store.models
     read: dict[Path, tuple[int, ...]] = {}
@@ -231,7 +255,9 @@ def save(store: Store, proto: ModelProto, weights_from: str = "", *, sync: bool 
     try:
         data = proto.SerializeToString(deterministic=True)
     except (EncodeError, ValueError) as error:
-        raise ModelProblem("The model is over 2 GB even without its weights; ONNX cannot hold it.") from error
+        raise ModelProblem(
+            "The model is over 2 GB even without its weights; ONNX cannot hold it."
+        ) from error
     digest = hashlib.sha256(data).hexdigest()
     keep(store.models / f"{digest}.onnx", data)
     return digest
@@ -248,7 +274,8 @@ class _Changed(ModelProblem):
 
 
 def _read_pieces(path: Path, offset: int, size: int) -> Iterator[bytes]:
-    """As ``external.read_chunks``, of a file that was long enough a moment ago. Raises ModelProblem where it is not now."""
+    """As ``external.read_chunks``, of a file that was long enough a moment ago. Raises ModelProblem
+    where it is not now."""
     try:
         yield from external.read_chunks(path, offset, size)
     except (EOFError, FileNotFoundError):
@@ -256,7 +283,8 @@ def _read_pieces(path: Path, offset: int, size: int) -> Iterator[bytes]:
 
 
 def _stamp(path: Path) -> tuple[int, ...]:
-    """What of a file is another one once somebody has written to it, has put another in its place or none."""
+    """What of a file is another one once somebody has written to it, has put another in its place
+    or none."""
     try:
         found = path.stat()
     except OSError:
@@ -265,7 +293,8 @@ def _stamp(path: Path) -> tuple[int, ...]:
 
 
 def load(store: Store, digest: str) -> StoredModel:
-    """The stored model; parsed once a process. Raises ``Damaged`` where it, or its weights, are gone or not what was stored."""
+    """The stored model; parsed once a process. Raises ``Damaged`` where it, or its weights, are
+    gone or not what was stored."""
     memo = (str(store.models), digest)
     if memo in _cache:
         _cache.move_to_end(memo)
@@ -291,7 +320,8 @@ def load(store: Store, digest: str) -> StoredModel:
 
 
 def _refuse_compiled(proto: ModelProto, name: str) -> None:
-    """Raise ``ModelProblem`` for a node that holds, or names, what an engine compiled elsewhere: loading it may run its code."""
+    """Raise ``ModelProblem`` for a node that holds, or names, what an engine compiled elsewhere:
+    loading it may run its code."""
     graphs, functions = [proto.graph.node], [f.node for f in proto.functions]
     for nodes in itertools.chain(functions, graphs):
         for node in nodes:
@@ -304,24 +334,33 @@ def _refuse_compiled(proto: ModelProto, name: str) -> None:
 
 
 def _weights_reach(model: StoredModel) -> None:
-    """Raise ``Damaged`` where a weights file of the session is gone or ends too early: an engine would only say that it cannot
-    build."""
+    """Raise ``Damaged`` where a weights file of the session is gone or ends too early: an engine
+    would only say that it cannot build."""
     ends: dict[str, int] = {}
-    for tensor in (*external.held_initializers(model.proto), *external.attribute_tensors(model.proto)):
+    for tensor in (
+        *external.held_initializers(model.proto),
+        *external.attribute_tensors(model.proto),
+    ):
         if external.is_external(tensor):
             location, offset, _ = external.external_span(tensor)
-            ends[location] = max(ends.get(location, 0), offset + external.byte_size(tensor.data_type, tensor.dims))
+            ends[location] = max(
+                ends.get(location, 0), offset + external.byte_size(tensor.data_type, tensor.dims)
+            )
     for location, end in ends.items():
         try:
             size = external.resolve(model.weights_dir, location).stat().st_size
         except OSError as error:
             raise Damaged(f"models/{location}", "is gone") from error
         if size < end:
-            raise Damaged(f"models/{location}", f"is cut short: it ends at byte {size}, and {end} belong in it")
+            raise Damaged(
+                f"models/{location}",
+                f"is cut short: it ends at byte {size}, and {end} belong in it",
+            )
 
 
 def read_weight(model: StoredModel, tensor_id: int) -> np.ndarray[Any, Any]:
-    """A weight's values: memory-mapped read-only where external. Raises ``ModelProblem``, ``KeyError`` for what is no weight."""
+    """A weight's values: memory-mapped read-only where external. Raises ``ModelProblem``,
+    ``KeyError`` for what is no weight."""
     name = model.index.tensors[tensor_id].name
     if name in model.sparse:
         return _make_dense(model.sparse[name])
@@ -329,9 +368,12 @@ def read_weight(model: StoredModel, tensor_id: int) -> np.ndarray[Any, Any]:
 
 
 def with_seen(index: GraphIndex, seen: Mapping[int, tuple[str, tuple[int, ...]]]) -> GraphIndex:
-    """The index with (dtype name, shape) as seen in a run in place of what was declared or inferred, by tensor id."""
+    """The index with (dtype name, shape) as seen in a run in place of what was declared or
+    inferred, by tensor id."""
     tensors = tuple(
-        msgspec.structs.replace(t, dtype=seen[t.id][0], shape=tuple(seen[t.id][1]), bytes=_count_bytes(*seen[t.id]))
+        msgspec.structs.replace(
+            t, dtype=seen[t.id][0], shape=tuple(seen[t.id][1]), bytes=_count_bytes(*seen[t.id])
+        )
         if t.id in seen
         else t
         for t in index.tensors
@@ -341,7 +383,8 @@ def with_seen(index: GraphIndex, seen: Mapping[int, tuple[str, tuple[int, ...]]]
 
 
 def sizes_for(model: StoredModel, fed: Mapping[str, tuple[int, ...]]) -> Mapping[str, int]:
-    """Bytes of the main graph's tensors by name, where the inputs have these shapes; what inference cannot tell is left out."""
+    """Bytes of the main graph's tensors by name, where the inputs have these shapes; what inference
+    cannot tell is left out."""
     memo = f"sizes {sorted(fed.items())}"
     if memo not in model._memo:
         proto = deepcopy(model.proto)
@@ -351,16 +394,19 @@ def sizes_for(model: StoredModel, fed: Mapping[str, tuple[int, ...]]) -> Mapping
                 for dim, size in zip(declared.shape.dim, fed[info.name], strict=True):
                     dim.dim_value = size
         types, shapes = _infer_types(proto)
-        told = {name: _count_bytes(_dtype_name(types.get(name, 0)), shape) for name, shape in shapes.items()}
+        told = {
+            name: _count_bytes(_dtype_name(types.get(name, 0)), shape)
+            for name, shape in shapes.items()
+        }
         model._memo[memo] = {name: size for name, size in told.items() if size >= 0}
     sizes: Mapping[str, int] = model._memo[memo]
     return sizes
 
 
 def build_index(proto: ModelProto, digest: str) -> GraphIndex:
-    """The graph as steps see it. Node ids are positions in ``graph.node`` (topological in stored models); tensor ids:
-    inputs, weights, then node outputs in order. Types and shapes come from what the model declares and from shape inference,
-    whose failure is tolerated."""
+    """The graph as steps see it. Node ids are positions in ``graph.node`` (topological in stored
+    models); tensor ids: inputs, weights, then node outputs in order. Types and shapes come from
+    what the model declares and from shape inference, whose failure is tolerated."""
     graph = proto.graph
     types, shapes = _infer_types(proto)
     versions = schema.opsets(proto)
@@ -370,11 +416,16 @@ def build_index(proto: ModelProto, digest: str) -> GraphIndex:
     def add(name: str, kind: Any, producer: int) -> int:
         dtype, shape = _dtype_name(types.get(name, 0)), shapes.get(name)
         ids[name] = len(tensors)
-        tensors.append(Tensor(len(tensors), name, dtype, kind, producer, shape, _count_bytes(dtype, shape)))
+        tensors.append(
+            Tensor(len(tensors), name, dtype, kind, producer, shape, _count_bytes(dtype, shape))
+        )
         return ids[name]
 
     inputs = tuple(add(i.name, "input", -1) for i in graph.input)
-    for name in (*(t.name for t in graph.initializer), *(s.values.name for s in graph.sparse_initializer)):
+    for name in (
+        *(t.name for t in graph.initializer),
+        *(s.values.name for s in graph.sparse_initializer),
+    ):
         add(name, "weight", -1)
     nodes: list[Node] = []
     deciding: set[str] = set()
@@ -388,11 +439,28 @@ def build_index(proto: ModelProto, digest: str) -> GraphIndex:
         droppable = schema.droppable_attributes(node, versions)
         values, domain = schema.short_attributes(node), schema.domain_of(node)
         source = find_source(node)
-        nodes.append(Node(i, node.name, node.op_type, domain, reads, outputs, captured, droppable, values, source))
+        nodes.append(
+            Node(
+                i,
+                node.name,
+                node.op_type,
+                domain,
+                reads,
+                outputs,
+                captured,
+                droppable,
+                values,
+                source,
+            )
+        )
     outputs = tuple(dict.fromkeys(ids[o.name] for o in graph.output))
-    small = {t.name: held for t in graph.initializer if (held := schema.short_weight(t)) is not None}
+    small = {
+        t.name: held for t in graph.initializer if (held := schema.short_weight(t)) is not None
+    }
     opset = versions.get("", 0)
-    index = GraphIndex(digest, tuple(nodes), tuple(tensors), inputs, outputs, opset=opset, small_weights=small)
+    index = GraphIndex(
+        digest, tuple(nodes), tuple(tensors), inputs, outputs, opset=opset, small_weights=small
+    )
     seeds = [ids[name] for name in deciding if name in ids]
     return msgspec.structs.replace(index, shape_like=shape_like(index, seeds))
 
@@ -407,7 +475,9 @@ def _parse(path: Path, content: bytes | None = None) -> ModelProto:
         raise ModelProblem(f"'{path}' is a folder; name the .onnx file in it.")
     try:
         if regular.size(path) > regular.MODEL:
-            raise ModelProblem(f"'{path.name}' is over 2 GB; save it again with its weights as external data.")
+            raise ModelProblem(
+                f"'{path.name}' is over 2 GB; save it again with its weights as external data."
+            )
         if complaint := filekind.explain_no_model(path):
             raise ModelProblem(complaint)
         _refuse_endless(path)
@@ -417,16 +487,23 @@ def _parse(path: Path, content: bytes | None = None) -> ModelProto:
     try:
         proto = ModelProto.FromString(data)
     except DecodeError as error:
-        raise ModelProblem(f"'{path.name}' is a damaged ONNX model; export or copy it again.") from error
+        raise ModelProblem(
+            f"'{path.name}' is a damaged ONNX model; export or copy it again."
+        ) from error
     except ValueError as error:
-        raise ModelProblem(f"'{path.name}' is over 2 GB; save it again with its weights as external data.") from error
+        raise ModelProblem(
+            f"'{path.name}' is over 2 GB; save it again with its weights as external data."
+        ) from error
     if not proto.HasField("graph") or not proto.ir_version:
-        raise ModelProblem(f"'{path.name}' is a damaged ONNX model: it has no graph or no IR version; export it again.")
+        raise ModelProblem(
+            f"'{path.name}' is a damaged ONNX model: it has no graph or no IR version; export it again."
+        )
     return proto
 
 
 def _refuse_endless(path: Path) -> None:
-    """Raise ``ModelProblem``, before any of it is parsed, for a model of more nodes than a worker can hold."""
+    """Raise ``ModelProblem``, before any of it is parsed, for a model of more nodes than a worker
+    can hold."""
     if wire.iterate_nodes(path, MOST_NODES) > MOST_NODES:
         raise ModelProblem(
             f"'{path.name}' has more than {MOST_NODES:,} nodes, and no more can be searched. Cut a part out of it first."
@@ -434,7 +511,8 @@ def _refuse_endless(path: Path) -> None:
 
 
 def _refuse_expanding(proto: ModelProto, name: str) -> None:
-    """Raise ``ModelProblem`` for a model whose functions, once they are inlined, are more nodes than a worker can hold."""
+    """Raise ``ModelProblem`` for a model whose functions, once they are inlined, are more nodes
+    than a worker can hold."""
     if proto.functions and (many := functions.count_expanded_nodes(proto)) > MOST_NODES:
         told = f"{many:,}" if many < 10**15 else f"about 10^{math.log10(many):.0f}"
         raise ModelProblem(
@@ -465,10 +543,14 @@ def _check_header(proto: ModelProto, path: Path, notes: list[str]) -> None:
             f"{versions.NEWEST_IR}. Save it with an older IR version, or install a newer onnx and onnxruntime."
         )
     if not proto.graph.output:
-        raise ModelProblem(f"'{path.name}' has no outputs, or it was cut short; export or copy it again.")
+        raise ModelProblem(
+            f"'{path.name}' has no outputs, or it was cut short; export or copy it again."
+        )
     custom = sorted({d for n in proto.graph.node if (d := schema.domain_of(n)) and d not in known})
     if custom:
-        notes.append(f"Nodes of the domain '{custom[0]}' are used, but the model does not import it.")
+        notes.append(
+            f"Nodes of the domain '{custom[0]}' are used, but the model does not import it."
+        )
 
 
 def _restate_if_newer(proto: ModelProto, ceiling: Ceiling) -> tuple[str, ...]:
@@ -493,8 +575,11 @@ def _restate_if_newer(proto: ModelProto, ceiling: Ceiling) -> tuple[str, ...]:
 
 
 def _check_external(proto: ModelProto, path: Path) -> None:
-    """Every external tensor's file is there and long enough, every inner tensor holds as many bytes as it should."""
-    for sparse in (sparse for graph in external.held_graphs(proto) for sparse in graph.sparse_initializer):
+    """Every external tensor's file is there and long enough, every inner tensor holds as many bytes
+    as it should."""
+    for sparse in (
+        sparse for graph in external.held_graphs(proto) for sparse in graph.sparse_initializer
+    ):
         if any(map(external.is_external, (sparse.values, sparse.indices))):
             raise ModelProblem(
                 f"The sparse weight '{sparse.values.name}' of '{path.name}' lies in a file of its own, which no engine reads; "
@@ -533,8 +618,9 @@ def _check_external(proto: ModelProto, path: Path) -> None:
 
 
 def _weights_file(path: Path, location: str) -> Path:
-    """The file that an external tensor names. Raises where it is missing, is no file, or is a link that leads out of the model's
-    folder (or out of the one that the model itself is a link into, as in a download cache)."""
+    """The file that an external tensor names. Raises where it is missing, is no file, or is a link
+    that leads out of the model's folder (or out of the one that the model itself is a link into, as
+    in a download cache)."""
     file = external.resolve(path.parent, location)
     if not os.path.lexists(file):
         raise ModelProblem(
@@ -578,13 +664,19 @@ def _check_names(graph: GraphProto) -> None:
                 )
     for output in graph.output:
         if output.name not in seen:
-            raise ModelProblem(f"The output '{output.name}' is made by nothing in the model; was the file cut short?")
+            raise ModelProblem(
+                f"The output '{output.name}' is made by nothing in the model; was the file cut short?"
+            )
 
 
 def _sort_nodes(graph: GraphProto) -> bool:
-    """Sort the nodes so that each comes after what it reads; the order of independent nodes stays. Raises for a cycle."""
+    """Sort the nodes so that each comes after what it reads; the order of independent nodes stays.
+    Raises for a cycle."""
     makers = {name: i for i, node in enumerate(graph.node) for name in node.output if name}
-    needs = [{makers[name] for name in (*node.input, *names.captures(node)) if name in makers} for node in graph.node]
+    needs = [
+        {makers[name] for name in (*node.input, *names.captures(node)) if name in makers}
+        for node in graph.node
+    ]
     if all(max(reads, default=-1) < i for i, reads in enumerate(needs)):
         return False
     order: list[int] = []
@@ -645,7 +737,9 @@ def _packed_values(tensor: TensorProto) -> bytes:
     try:
         return bytes(numpy_helper.to_array(tensor).tobytes())
     except (ValueError, TypeError) as error:
-        raise ModelProblem(f"The weight '{tensor.name}' does not hold what its shape says ({error}).") from error
+        raise ModelProblem(
+            f"The weight '{tensor.name}' does not hold what its shape says ({error})."
+        ) from error
 
 
 def _make_inline(tensor: TensorProto, data: bytes) -> None:
@@ -663,7 +757,9 @@ def _make_dense(sparse: onnx.SparseTensorProto) -> np.ndarray[Any, Any]:
         else:
             dense[tuple(positions.T)] = values
     except (ValueError, TypeError, IndexError, MemoryError, OverflowError) as error:
-        raise ModelProblem(f"The sparse weight '{sparse.values.name}' does not fit its shape ({error}).") from error
+        raise ModelProblem(
+            f"The sparse weight '{sparse.values.name}' does not fit its shape ({error})."
+        ) from error
     return dense
 
 
@@ -680,7 +776,8 @@ def _infer_types(proto: ModelProto) -> tuple[dict[str, int], dict[str, tuple[int
     for info in (*full.graph.value_info, *full.graph.output, *full.graph.input):
         if info.type.HasField("tensor_type") and info.type.tensor_type.HasField("shape"):
             shapes[info.name] = tuple(
-                d.dim_value if d.HasField("dim_value") else -1 for d in info.type.tensor_type.shape.dim
+                d.dim_value if d.HasField("dim_value") else -1
+                for d in info.type.tensor_type.shape.dim
             )
     shapes.update((t.name, tuple(t.dims)) for t in proto.graph.initializer)
     shapes.update((s.values.name, tuple(s.dims)) for s in proto.graph.sparse_initializer)
@@ -709,7 +806,8 @@ def _count_bytes(dtype: str, shape: tuple[int, ...] | None) -> int:
 
 
 def np_dtype(name: str) -> np.dtype[Any]:
-    """numpy's dtype of an index's dtype name (``bfloat16`` and its like come from ml_dtypes). Raises ``ModelProblem``."""
+    """numpy's dtype of an index's dtype name (``bfloat16`` and its like come from ml_dtypes).
+    Raises ``ModelProblem``."""
     import ml_dtypes
 
     try:
@@ -726,7 +824,11 @@ def _captured_deciders(node: NodeProto) -> set[str]:
         own = names.defined(body)
         for child in body.node:
             for i, name in enumerate(child.input):
-                if name in outer and name not in own and is_sink(child.op_type, schema.domain_of(child), i):
+                if (
+                    name in outer
+                    and name not in own
+                    and is_sink(child.op_type, schema.domain_of(child), i)
+                ):
                     found.add(name)
             found |= {n for n in _captured_deciders(child) if n in outer and n not in own}
     return found

@@ -2,4 +2,5 @@
 
 
 class ModelProblem(Exception):
-    """The model cannot be read, cut or converted. The message is a sentence: what happened, to what, what to do next."""
+    """The model cannot be read, cut or converted. The message is a sentence: what happened, to
+    what, what to do next."""

@@ -1,4 +1,5 @@
-"""Names inside a graph: every name in use, fresh ones, and renaming inside the bodies of If, Loop and Scan."""
+"""Names inside a graph: every name in use, fresh ones, and renaming inside the bodies of If, Loop
+and Scan."""
 
 import hashlib
 from collections import Counter
@@ -27,7 +28,8 @@ def with_bodies(graph: GraphProto) -> Iterator[GraphProto]:
 
 
 def defined(graph: GraphProto) -> set[str]:
-    """Names that the graph itself gives a value: inputs, initializers, node outputs. Not those of nested bodies."""
+    """Names that the graph itself gives a value: inputs, initializers, node outputs. Not those of
+    nested bodies."""
     names = {i.name for i in graph.input}
     names.update(t.name for t in graph.initializer)
     names.update(s.values.name for s in graph.sparse_initializer)
@@ -68,7 +70,8 @@ def _free_names(graph: GraphProto) -> Iterator[str]:
 
 
 def rename_captures(node: NodeProto, mapping: Mapping[str, str]) -> None:
-    """Make the node's bodies read other outer tensors; names that a body defines itself are left alone."""
+    """Make the node's bodies read other outer tensors; names that a body defines itself are left
+    alone."""
     for body in bodies(node):
         own = defined(body)
         inner = {old: new for old, new in mapping.items() if old not in own}
@@ -97,10 +100,13 @@ def rename_tensors(nodes: Iterable[NodeProto], mapping: Mapping[str, str]) -> No
 
 
 class Fresh:
-    """Names that nothing in the graph uses yet. Deterministic: the same calls give the same names."""
+    """Names that nothing in the graph uses yet. Deterministic: the same calls give the same
+    names."""
 
     def __init__(self, taken: Collection[str]) -> None:
-        self._taken = taken  # shared, not copied: a cut of one node must not pay for the whole model
+        self._taken = (
+            taken  # shared, not copied: a cut of one node must not pay for the whole model
+        )
         self._given: set[str] = set()
 
     def __call__(self, wish: str) -> str:
@@ -114,19 +120,23 @@ class Fresh:
 
 
 def unique_nodes(nodes: Iterable[NodeProto]) -> list[str]:
-    """One unique, non-empty name a node: the node's own where no other has it, else the name (or the op) and the position."""
+    """One unique, non-empty name a node: the node's own where no other has it, else the name (or
+    the op) and the position."""
     listed = list(nodes)
     counts = Counter(node.name for node in listed)
     fresh = Fresh(counts)
     return [
-        node.name if node.name and counts[node.name] == 1 else fresh(f"{node.name or node.op_type}#{i}")
+        node.name
+        if node.name and counts[node.name] == 1
+        else fresh(f"{node.name or node.op_type}#{i}")
         for i, node in enumerate(listed)
     ]
 
 
 def shorten(model: ModelProto) -> int:
-    """Give every node and tensor whose name is longer than ``LONGEST`` a shorter one, everywhere in the model; returns how many
-    names that were. Different names stay different, equal ones equal."""
+    """Give every node and tensor whose name is longer than ``LONGEST`` a shorter one, everywhere in
+    the model; returns how many names that were. Different names stay different, equal ones
+    equal."""
     changed: dict[str, str] = {}
 
     def short(name: str) -> str:

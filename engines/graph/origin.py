@@ -1,14 +1,17 @@
-"""Where nodes of a model that was made from another one (cleaned, its bodies opened) stand in that one."""
+"""Where nodes of a model that was made from another one (cleaned, its bodies opened) stand in that
+one."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 from onnx import AttributeProto, NodeProto
 
-from engines.graph.index import GraphIndex, Node
-from engines.graph.unroll import CONTROL, name_inside
+from narrowdown.engines.graph.index import GraphIndex, Node
+from narrowdown.engines.graph.unroll import CONTROL, name_inside
 
-Steps: TypeAlias = tuple[tuple[str, int], ...]  # names of bodies, each with a position in it, from the outside in
+Steps: TypeAlias = tuple[
+    tuple[str, int], ...
+]  # names of bodies, each with a position in it, from the outside in
 
 
 class Place(NamedTuple):
@@ -19,19 +22,27 @@ class Place(NamedTuple):
 
 
 def find_origins(
-    made: GraphIndex, origin: GraphIndex, protos: Sequence[NodeProto], names: Sequence[str], nodes: Iterable[int]
+    made: GraphIndex,
+    origin: GraphIndex,
+    protos: Sequence[NodeProto],
+    names: Sequence[str],
+    nodes: Iterable[int],
 ) -> Mapping[int, Place]:
-    """Node of ``made`` -> where it stands in ``origin``; those that are not found are left out. ``protos``, ``names``: of the
-    nodes of ``origin``, by id; what was opened is called by these names.
+    """Node of ``made`` -> where it stands in ``origin``; those that are not found are left out.
+    ``protos``, ``names``: of the nodes of ``origin``, by id; what was opened is called by these
+    names.
 
-    A node is the one that gives a tensor of the same name by the same operator, else the only one of its own name and operator;
-    a node that stood in a body is the one there, or, where the body has no such node, the If, Loop or Scan that holds it.
+    A node is the one that gives a tensor of the same name by the same operator, else the only one
+    of its own name and operator; a node that stood in a body is the one there, or, where the body
+    has no such node, the If, Loop or Scan that holds it.
     """
     by_name: dict[tuple[str, str], list[int]] = {}
     for node in origin.nodes:
         by_name.setdefault((node.name, node.op), []).append(node.id)
     holders = {
-        name: node.id for name, node in zip(names, origin.nodes, strict=True) if node.op in CONTROL and not node.domain
+        name: node.id
+        for name, node in zip(names, origin.nodes, strict=True)
+        if node.op in CONTROL and not node.domain
     }
     found: dict[int, Place] = {}
     for n in nodes:
@@ -55,7 +66,8 @@ def _find_holder(holders: Mapping[str, int], path: str) -> tuple[int, str] | Non
 
 
 def _find_inside(holder: NodeProto, path: str, op: str) -> Steps:
-    """Where in the bodies the node stands of which ``path`` is what ``unroll`` has put behind the holder's name; () for none."""
+    """Where in the bodies the node stands of which ``path`` is what ``unroll`` has put behind the
+    holder's name; () for none."""
     for attribute in holder.attribute:
         if attribute.type != AttributeProto.GRAPH or not path.startswith(f"{attribute.name}/"):
             continue
@@ -73,12 +85,16 @@ def _find_inside(holder: NodeProto, path: str, op: str) -> Steps:
 
 
 def find_folded(made: GraphIndex, origin: GraphIndex, tensors: Iterable[int]) -> frozenset[int]:
-    """Nodes of ``origin`` that make floats of weights alone on the way to these tensors of it, where ``made`` holds the results.
+    """Nodes of ``origin`` that make floats of weights alone on the way to these tensors of it,
+    where ``made`` holds the results.
 
-    Those were computed in full; in ``origin`` a lower precision takes part in making them (of 1 / (a + 1e-9), as an example).
+    Those were computed in full; in ``origin`` a lower precision takes part in making them (of 1 /
+    (a + 1e-9), as an example).
     """
     fixed = origin.from_weights.intersection(tensors)
-    return frozenset(n for n in origin.ancestors(fixed) if _is_folded(made, origin, origin.nodes[n]))
+    return frozenset(
+        n for n in origin.ancestors(fixed) if _is_folded(made, origin, origin.nodes[n])
+    )
 
 
 def _is_folded(made: GraphIndex, origin: GraphIndex, node: Node) -> bool:
@@ -89,7 +105,10 @@ def _is_folded(made: GraphIndex, origin: GraphIndex, node: Node) -> bool:
 
 
 def _find_renamed(
-    made: GraphIndex, origin: GraphIndex, by_name: Mapping[tuple[str, str], Sequence[int]], node: Node
+    made: GraphIndex,
+    origin: GraphIndex,
+    by_name: Mapping[tuple[str, str], Sequence[int]],
+    node: Node,
 ) -> int | None:
     for t in node.outputs:
         tensor = origin.by_name.get(made.tensors[t].name)

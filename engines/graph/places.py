@@ -1,6 +1,7 @@
-"""Which outputs hold a value for each place of a picture or a sound: their last axis is no classes."""
+"""Which outputs hold a value for each place of a picture or a sound: their last axis is no
+classes."""
 
-from engines.graph.index import GraphIndex
+from narrowdown.engines.graph.index import GraphIndex
 
 _MADE_OF_PLACES = {
     "Conv", "ConvInteger", "ConvTranspose", "DeformConv", "QLinearConv", "AveragePool", "LpPool", "MaxPool", "DepthToSpace",
@@ -15,8 +16,8 @@ _LEAVES_IT = {
 
 
 def holds_places(index: GraphIndex, tensor: int) -> bool:
-    """Whether what makes the tensor works on pictures or sounds, and nothing behind it moves the last axis. False where that is
-    not known."""
+    """Whether what makes the tensor works on pictures or sounds, and nothing behind it moves the
+    last axis. False where that is not known."""
     while (made := index.tensors[tensor]).producer >= 0:
         node = index.nodes[made.producer]
         if node.domain not in ("", "ai.onnx") or node.op not in _MADE_OF_PLACES | _LEAVES_IT:

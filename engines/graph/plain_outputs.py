@@ -1,16 +1,17 @@
-"""Outputs that are no tensors, as tensors: what is compared is numbers. A sequence becomes its tensors' values in their order, an
-optional its value, the map of a classifier the numbers in it. The name stays."""
+"""Outputs that are no tensors, as tensors: what is compared is numbers. A sequence becomes its
+tensors' values in their order, an optional its value, the map of a classifier the numbers in it.
+The name stays."""
 
 from onnx import GraphProto, ModelProto, TensorProto, TypeProto, helper
 
-from engines.graph import names, schema
+from narrowdown.engines.graph import names, schema
 
 FLATTENED = "/flattened"  # ends the names of nodes that are not the user's
 
 
 def flatten_outputs(model: ModelProto) -> list[str]:
-    """Give the model tensors for outputs; a sentence for each that was changed, or left out as nothing comparable is in it. Not
-    all are left out: what has no other output keeps it."""
+    """Give the model tensors for outputs; a sentence for each that was changed, or left out as
+    nothing comparable is in it. Not all are left out: what has no other output keeps it."""
     graph = model.graph
     said: list[str] = []
     for info in list(graph.output):
@@ -24,12 +25,15 @@ def flatten_outputs(model: ModelProto) -> list[str]:
             info.type.CopyFrom(_plain_type(info.type))
         elif len(graph.output) > 1:
             graph.output.remove(info)
-            said.append(f"The output '{info.name}' is no tensor and cannot be compared: it is left out.")
+            said.append(
+                f"The output '{info.name}' is no tensor and cannot be compared: it is left out."
+            )
     return said
 
 
 def _flatten_output(graph: GraphProto, name: str, declared: TypeProto, fresh: names.Fresh) -> str:
-    """Put a tensor in the place of the output; what it holds, in words that follow "is", "" where that cannot be done."""
+    """Put a tensor in the place of the output; what it holds, in words that follow "is", "" where
+    that cannot be done."""
     maker = next((node for node in graph.node if name in node.output), None)
     if maker is None:
         return ""
@@ -45,7 +49,9 @@ def _flatten_output(graph: GraphProto, name: str, declared: TypeProto, fresh: na
     inner = fresh(f"{name}__{kind.removesuffix('_type')}")
     names.rename_tensors(graph.node, {name: inner})
     if kind == "optional_type":
-        graph.node.append(helper.make_node("OptionalGetElement", [inner], [name], f"{name}{FLATTENED}"))
+        graph.node.append(
+            helper.make_node("OptionalGetElement", [inner], [name], f"{name}{FLATTENED}")
+        )
         return "compared as the value in it"
     _add_join_loop(graph, inner, name, element, fresh)
     return "a sequence, compared as the values of its tensors one after the other"
@@ -66,15 +72,25 @@ def _plain_type(declared: TypeProto) -> TypeProto:
     if kind == "optional_type":
         return declared.optional_type.elem_type
     element = _element_type(declared)  # a table of probabilities where it held maps
-    made: TypeProto = helper.make_tensor_type_proto(element or TensorProto.FLOAT, [None] if element else [None, None])
+    made: TypeProto = helper.make_tensor_type_proto(
+        element or TensorProto.FLOAT, [None] if element else [None, None]
+    )
     return made
 
 
-def _add_join_loop(graph: GraphProto, sequence: str, target: str, element: int, fresh: names.Fresh) -> None:
+def _add_join_loop(
+    graph: GraphProto, sequence: str, target: str, element: int, fresh: names.Fresh
+) -> None:
     """Add the loop that joins a sequence's tensors, each as a vector."""
-    empty, all_, count = fresh(f"{target}__none"), fresh(f"{target}__all"), fresh(f"{target}__count")
+    empty, all_, count = (
+        fresh(f"{target}__none"),
+        fresh(f"{target}__all"),
+        fresh(f"{target}__count"),
+    )
     graph.initializer.append(TensorProto(name=empty, data_type=element, dims=[0]))
-    graph.initializer.append(TensorProto(name=all_, data_type=TensorProto.INT64, dims=[1], int64_data=[-1]))
+    graph.initializer.append(
+        TensorProto(name=all_, data_type=TensorProto.INT64, dims=[1], int64_data=[-1])
+    )
     i, go, on, before, after, one, flat = (
         fresh(f"{target}__{word}") for word in ("i", "go", "on", "had", "has", "one", "flat")
     )
@@ -96,8 +112,12 @@ def _add_join_loop(graph: GraphProto, sequence: str, target: str, element: int, 
             helper.make_tensor_value_info(after, element, [None]),
         ],
     )
-    graph.node.append(helper.make_node("SequenceLength", [sequence], [count], f"{target}/length{FLATTENED}"))
-    graph.node.append(helper.make_node("Loop", [count, "", empty], [target], f"{target}{FLATTENED}", body=body))
+    graph.node.append(
+        helper.make_node("SequenceLength", [sequence], [count], f"{target}/length{FLATTENED}")
+    )
+    graph.node.append(
+        helper.make_node("Loop", [count, "", empty], [target], f"{target}{FLATTENED}", body=body)
+    )
 
 
 def holds_sequences(graph: GraphProto) -> bool:

@@ -1,9 +1,10 @@
-"""Q/DQ models as steps see them: which node is quantized by which pairs, and which operators are quantized in themselves.
+"""Q/DQ models as steps see them: which node is quantized by which pairs, and which operators are
+quantized in themselves.
 
-A *pair* is a QuantizeLinear and a DequantizeLinear behind it; a stored weight has the second alone. A *layer* is a node
-that reads what a DequantizeLinear gives: its inputs are quantized. To leave a layer in float means that it reads what was
-there before the pairs; what it gives is quantized where the next quantized layer reads it, as quantizers do it with a layer
-that they exclude.
+A *pair* is a QuantizeLinear and a DequantizeLinear behind it; a stored weight has the second alone.
+A *layer* is a node that reads what a DequantizeLinear gives: its inputs are quantized. To leave a
+layer in float means that it reads what was there before the pairs; what it gives is quantized where
+the next quantized layer reads it, as quantizers do it with a layer that they exclude.
 """
 
 from collections import Counter
@@ -11,14 +12,12 @@ from collections.abc import Iterable
 
 import msgspec
 
-from engines.graph.index import GraphIndex, Node
+from narrowdown.engines.graph.index import GraphIndex, Node
 
 QUANTIZE = "QuantizeLinear"
 DYNAMIC = "DynamicQuantizeLinear"
 DEQUANTIZE = "DequantizeLinear"
-LOOK_WRONG = (
-    "Q/DQ nodes of the model look wrong: "  # what is said of its own pairs begins so (``engines.graph.wrong_pairs``)
-)
+LOOK_WRONG = "Q/DQ nodes of the model look wrong: "  # what is said of its own pairs begins so (``engines.graph.wrong_pairs``)
 # ONNX Runtime keeps its own operators of the same names, for types that ONNX's once lacked.
 _DOMAINS = frozenset({"", "com.microsoft"})
 _IN_THEMSELVES = frozenset(
@@ -31,9 +30,10 @@ _IN_THEMSELVES = frozenset(
 
 
 class Layer(msgspec.Struct, frozen=True):
-    """A node whose inputs are quantized. ``dequantizers``: the DequantizeLinear nodes that it reads, ascending; ``around``:
-    these, the quantizers behind them, up to the float tensors, and the node itself. The model's own output behind a pair is
-    a layer of its own, whose ``node`` is the DequantizeLinear."""
+    """A node whose inputs are quantized. ``dequantizers``: the DequantizeLinear nodes that it
+    reads, ascending; ``around``: these, the quantizers behind them, up to the float tensors, and
+    the node itself. The model's own output behind a pair is a layer of its own, whose ``node`` is
+    the DequantizeLinear."""
 
     node: int
     dequantizers: tuple[int, ...]
@@ -45,7 +45,8 @@ def is_quantize(node: Node) -> bool:
 
 
 def is_rounding(op: str) -> bool:
-    """Whether an operator rounds what it is fed, or what it gives, to codes while the model runs."""
+    """Whether an operator rounds what it is fed, or what it gives, to codes while the model
+    runs."""
     return op in (QUANTIZE, "QGemm") or op.startswith(("DynamicQuantize", "QLinear"))
 
 
@@ -54,8 +55,8 @@ def is_dequantize(node: Node) -> bool:
 
 
 def find_pair_source(index: GraphIndex, dequantizer: int) -> int:
-    """The tensor that the pair of this DequantizeLinear quantizes, directly before it; -1 where the codes are stored, fed,
-    or made by something else than a QuantizeLinear."""
+    """The tensor that the pair of this DequantizeLinear quantizes, directly before it; -1 where the
+    codes are stored, fed, or made by something else than a QuantizeLinear."""
     codes = index.nodes[dequantizer].inputs[0]
     made = index.made_by(codes)
     if made is None or not is_quantize(made) or made.outputs[0] != codes:
@@ -74,8 +75,11 @@ def is_opaque(index: GraphIndex, dequantizer: int) -> bool:
 
 
 def find_bypassable(index: GraphIndex, nodes: Iterable[int]) -> tuple[int, ...]:
-    """The DequantizeLinear nodes of these whose pairs can be taken out of the whole model, ascending."""
-    return tuple(sorted(n for n in nodes if is_dequantize(index.nodes[n]) and not is_opaque(index, n)))
+    """The DequantizeLinear nodes of these whose pairs can be taken out of the whole model,
+    ascending."""
+    return tuple(
+        sorted(n for n in nodes if is_dequantize(index.nodes[n]) and not is_opaque(index, n))
+    )
 
 
 def find_layers(index: GraphIndex) -> tuple[Layer, ...]:
@@ -96,8 +100,8 @@ def find_layers(index: GraphIndex) -> tuple[Layer, ...]:
 
 
 def can_stay_float(index: GraphIndex, layer: Layer) -> bool:
-    """Whether the layer can be left in float: something says of each of its quantized inputs what it was, or (a stored
-    weight) what it is worth."""
+    """Whether the layer can be left in float: something says of each of its quantized inputs what
+    it was, or (a stored weight) what it is worth."""
     return not any(is_opaque(index, d) for d in layer.dequantizers)
 
 
@@ -107,8 +111,8 @@ def find_leavable_layers(index: GraphIndex) -> tuple[Layer, ...]:
 
 
 def nodes_on_codes(index: GraphIndex) -> tuple[int, ...]:
-    """Ids of the nodes that compute on codes by themselves (QLinearConv, MatMulInteger, ...): no pair can be taken from
-    them."""
+    """Ids of the nodes that compute on codes by themselves (QLinearConv, MatMulInteger, ...): no
+    pair can be taken from them."""
     return tuple(n.id for n in index.nodes if n.op.startswith("QLinear") or n.op in _IN_THEMSELVES)
 
 

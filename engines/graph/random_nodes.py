@@ -4,10 +4,17 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from onnx import GraphProto, NodeProto, TensorProto, numpy_helper
 
-from engines.graph import names
+from narrowdown.engines.graph import names
 
 DRAWS = frozenset(
-    {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", "Bernoulli"}
+    {
+        "RandomNormal",
+        "RandomNormalLike",
+        "RandomUniform",
+        "RandomUniformLike",
+        "Multinomial",
+        "Bernoulli",
+    }
 )
 
 

@@ -1,9 +1,11 @@
-"""Sets of node and tensor ids written as ranges: ``"0-3,7"``. Compact in a journal, readable in a log."""
+"""Sets of node and tensor ids written as ranges: ``"0-3,7"``. Compact in a journal, readable in a
+log."""
 
 from collections.abc import Iterable
 
 ALL = "*"
-# Ids in one text: no model has a tenth as many nodes. "0-999999999999" in a stranger's journal took all memory.
+# Ids in one text: no model has a tenth as many nodes. "0-999999999999" in a stranger's journal took
+# all memory.
 MOST = 1 << 22
 
 
@@ -24,7 +26,8 @@ def encode(ids: Iterable[int]) -> str:
 
 
 def decode(text: str) -> tuple[int, ...]:
-    """Ranges as a sorted tuple of ids. Raises ``ValueError`` for what is no list of ranges, and for more ids than ``MOST``."""
+    """Ranges as a sorted tuple of ids. Raises ``ValueError`` for what is no list of ranges, and for
+    more ids than ``MOST``."""
     ids: set[int] = set()
     for part in filter(None, text.split(",")):
         low, _, high = part.partition("-")

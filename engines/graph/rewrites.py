@@ -1,7 +1,9 @@
-"""Rewrites of a graph that leave what it computes as it is, exactly or nearly: other nodes for the same values.
+"""Rewrites of a graph that leave what it computes as it is, exactly or nearly: other nodes for the
+same values.
 
-Each takes the model and the ids of the nodes that are accused (positions in the graph), changes it in place, and gives the names
-of the nodes that it changed; none where its precondition holds nowhere. ``engines.search.rewrites`` says what each is good for.
+Each takes the model and the ids of the nodes that are accused (positions in the graph), changes it
+in place, and gives the names of the nodes that it changed; none where its precondition holds
+nowhere. ``engines.search.rewrites`` says what each is good for.
 """
 
 import itertools
@@ -23,22 +25,27 @@ from onnx import (
     version_converter,
 )  # fmt: skip
 
-from engines.graph import external, names, schema, splice
-from engines.probe import BARRIER, WRAPS
+from narrowdown.engines.graph import external, names, schema, splice
+from narrowdown.engines.probe import BARRIER, WRAPS
 
-# Beyond this magnitude a constant of a mask becomes infinite in FP16 (65,504), and stays in it whatever is added to it below.
+# Beyond this magnitude a constant of a mask becomes infinite in FP16 (65,504), and stays in it
+# whatever is added to it below.
 FITS = 30_000.0
 # A norm's squares shrink by its square, 2^-12: 65,504 becomes room for 268 million.
 SHRINK = 2.0**-6
 # What FP16 still holds behind Exp (e^11 is 59,874) and, with room to spare, behind a power.
 LARGEST_EXPONENT, LARGEST_POWER = 11.0, 60_000.0
-# Pieces that a product is summed up in, and the shortest sum that is worth it: 64 roundings of FP16 cost 3 %.
+# Pieces that a product is summed up in, and the shortest sum that is worth it: 64 roundings of FP16
+# cost 3 %.
 PIECES, LONG = 4, 64
-# Opsets that a model is converted to: releases of engines match and fuse nodes by opset, and know some versions of an operator
-# alone. ONNX Runtime's optimizers of 1.23.2 match Transpose and Gemm up to opset 20 (microsoft/onnxruntime#32228).
+# Opsets that a model is converted to: releases of engines match and fuse nodes by opset, and know
+# some versions of an operator alone. ONNX Runtime's optimizers of 1.23.2 match Transpose and Gemm
+# up to opset 20 (microsoft/onnxruntime#32228).
 OTHER_OPSET, HIGHER, LOWER = "other-opset", 21, 20
 OLDEST = 13  # a Softmax of before it comes out of ONNX's converter (1.23) over another axis
-Apply = Callable[["_Graph", frozenset[int]], Iterator[str]]  # does it, and gives the names of the nodes that it changes
+Apply = Callable[
+    ["_Graph", frozenset[int]], Iterator[str]
+]  # does it, and gives the names of the nodes that it changes
 Form = Callable[
     ["_Graph", NodeProto, str], str
 ]  # puts nodes before this one; the tensor that hands the given one on, or ""
@@ -47,11 +54,15 @@ Form = Callable[
 def rewrite_model(
     model: ModelProto, weights_dir: str, name: str, nodes: Collection[int]
 ) -> tuple[ModelProto, tuple[str, ...]]:
-    """(a copy of the model with the rewrite done, names of the nodes that it changed). ``nodes``: where it may be done. Raises
-    ``KeyError`` for a rewrite that there is not."""
+    """(a copy of the model with the rewrite done, names of the nodes that it changed). ``nodes``:
+    where it may be done. Raises ``KeyError`` for a rewrite that there is not."""
     if name == OTHER_OPSET:
         converted = convert_opset(model)
-        return (model, ()) if converted is None else (converted, tuple(n.name for n in model.graph.node))
+        return (
+            (model, ())
+            if converted is None
+            else (converted, tuple(n.name for n in model.graph.node))
+        )
     changed = deepcopy(model)
     graph = _Graph(changed, weights_dir)
     done = tuple(REWRITES[name](graph, frozenset(nodes)))
@@ -59,9 +70,11 @@ def rewrite_model(
     return changed, done
 
 
-def fix_sizes(model: ModelProto, shapes: Mapping[str, tuple[int, ...]]) -> tuple[ModelProto, tuple[str, ...]]:
-    """(a copy of the model whose inputs have these shapes, names of the inputs that this changed). What is declared of the sizes
-    of other tensors goes, as it may say less."""
+def fix_sizes(
+    model: ModelProto, shapes: Mapping[str, tuple[int, ...]]
+) -> tuple[ModelProto, tuple[str, ...]]:
+    """(a copy of the model whose inputs have these shapes, names of the inputs that this changed).
+    What is declared of the sizes of other tensors goes, as it may say less."""
     changed = deepcopy(model)
     done = []
     for info in changed.graph.input:
@@ -80,9 +93,9 @@ def fix_sizes(model: ModelProto, shapes: Mapping[str, tuple[int, ...]]) -> tuple
 def keep_apart(
     model: ModelProto, weights_dir: str, name: str, tensors: Collection[str]
 ) -> tuple[ModelProto, tuple[str, ...]]:
-    """(a copy of the model in which an engine does not join layers across these tensors, names of those that it was done to).
-    A tensor whose type nothing tells, or is not one of the form's, stays as it is. Raises ``KeyError`` for a form that there is
-    not."""
+    """(a copy of the model in which an engine does not join layers across these tensors, names of
+    those that it was done to). A tensor whose type nothing tells, or is not one of the form's,
+    stays as it is. Raises ``KeyError`` for a form that there is not."""
     changed = deepcopy(model)
     if name == BARRIER:
         return changed, _add_outputs(changed, tensors)
@@ -96,8 +109,12 @@ def _add_outputs(changed: ModelProto, tensors: Collection[str]) -> tuple[str, ..
     """What the engine may not lose it does not join across."""
     types = schema.element_types(changed)
     present = {o.name for o in changed.graph.output}
-    added = tuple(name for name in dict.fromkeys(tensors) if name not in present and types.get(name, 0) > 0)
-    changed.graph.output.extend(helper.make_tensor_value_info(name, types[name], None) for name in added)
+    added = tuple(
+        name for name in dict.fromkeys(tensors) if name not in present and types.get(name, 0) > 0
+    )
+    changed.graph.output.extend(
+        helper.make_tensor_value_info(name, types[name], None) for name in added
+    )
     return added
 
 
@@ -118,7 +135,9 @@ class _Graph:
 
     def finish(self) -> None:
         """Write the nodes back, new ones in front of those that they are for."""
-        kept = [(*self.before.get(id(n), ()), *(() if id(n) in self.gone else (n,))) for n in self.nodes]
+        kept = [
+            (*self.before.get(id(n), ()), *(() if id(n) in self.gone else (n,))) for n in self.nodes
+        ]
         splice.replace_nodes(self.graph, [n for group in kept for n in group])
 
     def readers(self, tensor: str) -> list[NodeProto]:
@@ -139,7 +158,9 @@ class _Graph:
         self.weights[name] = held
         return name
 
-    def insert(self, before: NodeProto, op: str, inputs: list[str], hint: str, **attributes: object) -> str:
+    def insert(
+        self, before: NodeProto, op: str, inputs: list[str], hint: str, **attributes: object
+    ) -> str:
         """A new node in front of another; the name of its output."""
         out: str = self.fresh(f"{hint}__{op.lower()}")
         made = helper.make_node(op, inputs, [out], name=out, **attributes)
@@ -166,8 +187,8 @@ def _attribute(node: NodeProto, name: str, default: Any = None) -> Any:
 
 
 def _drop_identity(graph: _Graph, _accused: frozenset[int]) -> Iterator[str]:
-    """Take out nodes that hand on what they are given: a Transpose that moves nothing, a Cast to the type that is there, a Pad of
-    nothing, Identity."""
+    """Take out nodes that hand on what they are given: a Transpose that moves nothing, a Cast to
+    the type that is there, a Pad of nothing, Identity."""
     for node in graph.nodes:
         if not _hands_on(graph, node) or node.output[0] in graph.outputs:
             continue
@@ -186,23 +207,38 @@ def _hands_on(graph: _Graph, node: NodeProto) -> bool:
         case "Cast":
             return bool(graph.types.get(node.input[0], 0) == _attribute(node, "to"))
         case "Pad":
-            pads = graph.value(node.input[1]) if len(node.input) > 1 else np.asarray(_attribute(node, "pads", [1]))
+            pads = (
+                graph.value(node.input[1])
+                if len(node.input) > 1
+                else np.asarray(_attribute(node, "pads", [1]))
+            )
             return pads is not None and not bool(pads.any())
     return False
 
 
 def _scale_norm(graph: _Graph, _accused: frozenset[int]) -> Iterator[str]:
-    """Scale what a written-out norm squares by a power of two, and its epsilon by the square of that: the quotient stays."""
+    """Scale what a written-out norm squares by a power of two, and its epsilon by the square of
+    that: the quotient stays."""
     for root in (n for n in graph.nodes if n.op_type == "Sqrt"):
         add = graph.makers.get(root.input[0])
-        mean = graph.makers.get(_other(graph, add)) if add is not None and add.op_type == "Add" else None
-        square = graph.makers.get(mean.input[0]) if mean is not None and mean.op_type == "ReduceMean" else None
+        mean = (
+            graph.makers.get(_other(graph, add))
+            if add is not None and add.op_type == "Add"
+            else None
+        )
+        square = (
+            graph.makers.get(mean.input[0])
+            if mean is not None and mean.op_type == "ReduceMean"
+            else None
+        )
         if add is None or mean is None or square is None:
             continue
         if not _squares(graph, square) or not graph.reads_alone(square.output[0], mean):
             continue
         centred = square.input[0]
-        divided = [n for n in graph.readers(root.output[0]) if n.op_type == "Div" and n.input[0] == centred]
+        divided = [
+            n for n in graph.readers(root.output[0]) if n.op_type == "Div" and n.input[0] == centred
+        ]
         eps = next(name for name in add.input if name in graph.weights)
         epsilon = graph.value(eps)
         if not divided or len(divided) != len(graph.readers(root.output[0])) or epsilon is None:
@@ -212,7 +248,9 @@ def _scale_norm(graph: _Graph, _accused: frozenset[int]) -> Iterator[str]:
         for i, name in enumerate(square.input):
             if name == centred:
                 square.input[i] = small
-        less = graph.constant(f"{eps}__shrunk", (epsilon.astype(np.float64) * SHRINK**2).astype(epsilon.dtype))
+        less = graph.constant(
+            f"{eps}__shrunk", (epsilon.astype(np.float64) * SHRINK**2).astype(epsilon.dtype)
+        )
         add.input[list(add.input).index(eps)] = less
         for node in divided:
             node.input[0] = small
@@ -233,7 +271,8 @@ def _squares(graph: _Graph, node: NodeProto) -> bool:
 
 
 def _fit_mask(graph: _Graph, _accused: frozenset[int]) -> Iterator[str]:
-    """Constants of masks that FP16 cannot hold become the largest that it holds with room to spare."""
+    """Constants of masks that FP16 cannot hold become the largest that it holds with room to
+    spare."""
     for node in graph.nodes:
         places = {"Add": (0, 1), "Where": (1, 2), "Mul": (0, 1)}.get(node.op_type, ())
         for place in places:
@@ -254,7 +293,8 @@ _UNFUSED = {
 
 
 def _unfuse_reductions(graph: _Graph, _accused: frozenset[int]) -> Iterator[str]:
-    """Reductions with a function inside, as that function and ReduceSum; ReduceLogSumExp with its maximum taken out first."""
+    """Reductions with a function inside, as that function and ReduceSum; ReduceLogSumExp with its
+    maximum taken out first."""
     for node in graph.nodes:
         if graph.opset < 13 or (node.op_type not in _UNFUSED and node.op_type != "ReduceLogSumExp"):
             continue
@@ -272,7 +312,11 @@ def _unfuse_reductions(graph: _Graph, _accused: frozenset[int]) -> Iterator[str]
         else:
             first, middle, last = _UNFUSED[node.op_type]
             for op in first:
-                x = graph.insert(node, "Mul", [x, x], hint) if op == "Square" else graph.insert(node, op, [x], hint)
+                x = (
+                    graph.insert(node, "Mul", [x, x], hint)
+                    if op == "Square"
+                    else graph.insert(node, op, [x], hint)
+                )
             if last:
                 x = graph.insert(node, middle, [x, *over], hint, keepdims=keep)
                 _become(node, last[0], [x])
@@ -306,11 +350,15 @@ def _become(node: NodeProto, op: str, inputs: list[str], **attributes: object) -
 
 
 def _explicit_pad(graph: _Graph, _accused: frozenset[int]) -> Iterator[str]:
-    """Padding that auto_pad leaves to the engine, as numbers; padding of AveragePool that counts, as a Pad with zeros in front
-    of it."""
+    """Padding that auto_pad leaves to the engine, as numbers; padding of AveragePool that counts,
+    as a Pad with zeros in front of it."""
     for node in graph.nodes:
         if (stated := _state_padding(graph, node)) is not None:
-            kept = {a.name: helper.get_attribute_value(a) for a in node.attribute if a.name != "auto_pad"}
+            kept = {
+                a.name: helper.get_attribute_value(a)
+                for a in node.attribute
+                if a.name != "auto_pad"
+            }
             _become(node, node.op_type, list(node.input), **{**kept, "pads": stated})
             yield node.name
             continue
@@ -326,27 +374,46 @@ def _explicit_pad(graph: _Graph, _accused: frozenset[int]) -> Iterator[str]:
             [node.input[0], graph.constant(f"{node.output[0]}__pads", np.asarray(whole, np.int64))],
             node.output[0],
         )
-        kept = {a.name: helper.get_attribute_value(a) for a in node.attribute if a.name not in ("pads", "auto_pad")}
+        kept = {
+            a.name: helper.get_attribute_value(a)
+            for a in node.attribute
+            if a.name not in ("pads", "auto_pad")
+        }
         _become(node, "AveragePool", [padded], **kept)
         yield node.name
 
 
 def _state_padding(graph: _Graph, node: NodeProto) -> list[int] | None:
-    """What ``auto_pad`` stands for, where no size of the input has a say: of a ConvTranspose, and of a stride of 1."""
+    """What ``auto_pad`` stands for, where no size of the input has a say: of a ConvTranspose, and
+    of a stride of 1."""
     mode = _attribute(node, "auto_pad", b"NOTSET").decode()
-    if node.op_type not in ("Conv", "ConvTranspose", "AveragePool", "MaxPool", "LpPool") or not mode.startswith(
-        "SAME_"
-    ):
+    if node.op_type not in (
+        "Conv",
+        "ConvTranspose",
+        "AveragePool",
+        "MaxPool",
+        "LpPool",
+    ) or not mode.startswith("SAME_"):
         return None
     weight = graph.weights.get(node.input[1]) if len(node.input) > 1 else None
-    kernel = list(_attribute(node, "kernel_shape", ()) or (weight.dims[2:] if weight is not None else ()))
+    kernel = list(
+        _attribute(node, "kernel_shape", ()) or (weight.dims[2:] if weight is not None else ())
+    )
     ones = [1] * len(kernel)
     strides, dilations = _attribute(node, "strides", ones), _attribute(node, "dilations", ones)
     transposed = node.op_type == "ConvTranspose"
-    if not kernel or not (transposed or all(s == 1 for s in strides)) or _attribute(node, "output_shape"):
+    if (
+        not kernel
+        or not (transposed or all(s == 1 for s in strides))
+        or _attribute(node, "output_shape")
+    ):
         return None
-    more = _attribute(node, "output_padding", [0] * len(kernel)) if transposed else [0] * len(kernel)
-    total = [(k - 1) * d + 1 - s + m for k, d, s, m in zip(kernel, dilations, strides, more, strict=True)]
+    more = (
+        _attribute(node, "output_padding", [0] * len(kernel)) if transposed else [0] * len(kernel)
+    )
+    total = [
+        (k - 1) * d + 1 - s + m for k, d, s, m in zip(kernel, dilations, strides, more, strict=True)
+    ]
     if min(total) < 0:
         return None
     less, rest = [n // 2 for n in total], [n - n // 2 for n in total]
@@ -354,26 +421,35 @@ def _state_padding(graph: _Graph, node: NodeProto) -> list[int] | None:
 
 
 def _reduce(graph: _Graph, node: NodeProto, op: str, x: str, axes: list[int], hint: str) -> str:
-    """A reduction that keeps its dimensions, in front of ``node``, in the form of the model's opset."""
+    """A reduction that keeps its dimensions, in front of ``node``, in the form of the model's
+    opset."""
     by_input = 13 if op == "ReduceSum" else 18
     if graph.opset < by_input:
         return graph.insert(node, op, [x], hint, axes=axes, keepdims=1)
-    return graph.insert(node, op, [x, graph.constant(f"{hint}__axes", np.asarray(axes, np.int64))], hint, keepdims=1)
+    return graph.insert(
+        node, op, [x, graph.constant(f"{hint}__axes", np.asarray(axes, np.int64))], hint, keepdims=1
+    )
 
 
 def _unfuse_layernorm(graph: _Graph, _accused: frozenset[int]) -> Iterator[str]:
-    """LayerNormalization as mean, difference, square, mean, root, quotient. Of FP32 over the last dimensions alone: what FP16 is
-    computed in meanwhile is its own affair (stash_type)."""
+    """LayerNormalization as mean, difference, square, mean, root, quotient. Of FP32 over the last
+    dimensions alone: what FP16 is computed in meanwhile is its own affair (stash_type)."""
     for node in (n for n in graph.nodes if n.op_type == "LayerNormalization"):
         axis, x, hint = int(_attribute(node, "axis", -1)), node.input[0], node.output[0]
         if axis >= 0 or any(node.output[1:]) or graph.types.get(x) != TensorProto.FLOAT:
             continue
         axes = list(range(axis, 0))
-        apart = graph.insert(node, "Sub", [x, _reduce(graph, node, "ReduceMean", x, axes, hint)], hint)
+        apart = graph.insert(
+            node, "Sub", [x, _reduce(graph, node, "ReduceMean", x, axes, hint)], hint
+        )
         square = graph.insert(node, "Mul", [apart, apart], hint)
         spread = _reduce(graph, node, "ReduceMean", square, axes, f"{hint}__square")
-        epsilon = graph.constant(f"{hint}__epsilon", np.asarray(_attribute(node, "epsilon", 1e-5), np.float32))
-        root = graph.insert(node, "Sqrt", [graph.insert(node, "Add", [spread, epsilon], hint)], hint)
+        epsilon = graph.constant(
+            f"{hint}__epsilon", np.asarray(_attribute(node, "epsilon", 1e-5), np.float32)
+        )
+        root = graph.insert(
+            node, "Sqrt", [graph.insert(node, "Add", [spread, epsilon], hint)], hint
+        )
         unit = graph.insert(node, "Div", [apart, root], hint)
         bias = node.input[2] if len(node.input) > 2 else ""
         if bias:
@@ -389,14 +465,21 @@ def _unfuse_softmax(graph: _Graph, _accused: frozenset[int]) -> Iterator[str]:
         if graph.opset < 13:  # before, it flattened what lies behind its axis
             continue
         axes, x, hint = [int(_attribute(node, "axis", -1))], node.input[0], node.output[0]
-        rest = graph.insert(node, "Sub", [x, _reduce(graph, node, "ReduceMax", x, axes, hint)], hint)
+        rest = graph.insert(
+            node, "Sub", [x, _reduce(graph, node, "ReduceMax", x, axes, hint)], hint
+        )
         powers = graph.insert(node, "Exp", [rest], hint)
-        _become(node, "Div", [powers, _reduce(graph, node, "ReduceSum", powers, axes, f"{hint}__powers")])
+        _become(
+            node,
+            "Div",
+            [powers, _reduce(graph, node, "ReduceSum", powers, axes, f"{hint}__powers")],
+        )
         yield node.name
 
 
 def _split_sums(graph: _Graph, accused: frozenset[int]) -> Iterator[str]:
-    """Of the accused products with a weight: the sum in pieces, each a product of its own, which are added up."""
+    """Of the accused products with a weight: the sum in pieces, each a product of its own, which
+    are added up."""
     for node in (graph.nodes[n] for n in sorted(accused)):
         weight = graph.value(node.input[1]) if node.op_type == "MatMul" else None
         if weight is None or weight.ndim != 2 or weight.shape[0] < LONG or graph.opset < 13:
@@ -418,10 +501,15 @@ def _split_sums(graph: _Graph, accused: frozenset[int]) -> Iterator[str]:
 
 
 def _clamp_powers(graph: _Graph, _accused: frozenset[int]) -> Iterator[str]:
-    """What goes into Exp, or into Pow with a constant above 1, is held below where FP16 overflows behind it."""
+    """What goes into Exp, or into Pow with a constant above 1, is held below where FP16 overflows
+    behind it."""
     for node in graph.nodes:
         x, hint = node.input[0] if node.input else "", node.output[0] if node.output else ""
-        if graph.opset < 11 or node.op_type not in ("Exp", "Pow") or graph.types.get(x) != TensorProto.FLOAT:
+        if (
+            graph.opset < 11
+            or node.op_type not in ("Exp", "Pow")
+            or graph.types.get(x) != TensorProto.FLOAT
+        ):
             continue
         low, high = "", LARGEST_EXPONENT
         if node.op_type == "Pow":
@@ -436,14 +524,19 @@ def _clamp_powers(graph: _Graph, _accused: frozenset[int]) -> Iterator[str]:
 
 
 def _unfuse_functions(graph: _Graph, accused: frozenset[int]) -> Iterator[str]:
-    """Accused operators that ONNX itself defines by others (Attention, Gelu, RMSNormalization, ...), written as these."""
+    """Accused operators that ONNX itself defines by others (Attention, Gelu, RMSNormalization,
+    ...), written as these."""
     for node in (graph.nodes[n] for n in sorted(accused)):
         body = _definition(graph, node)
         if body is None or any(a.type in _GRAPHS for inner in body.node for a in inner.attribute):
             continue
         given = itertools.chain(node.input, itertools.repeat(""))
         renamed = dict(zip(body.input, given, strict=False)) | {"": ""}
-        renamed |= {formal: actual for formal, actual in zip(body.output, node.output, strict=False) if actual}
+        renamed |= {
+            formal: actual
+            for formal, actual in zip(body.output, node.output, strict=False)
+            if actual
+        }
         usual = defs.get_schema(node.op_type, graph.opset, "").attributes
         stated = {name: a.default_value for name, a in usual.items() if a.default_value.type}
         stated |= {a.name: a for a in node.attribute}
@@ -465,7 +558,8 @@ _GRAPHS = (AttributeProto.GRAPH, AttributeProto.GRAPHS)
 
 
 def _definition(graph: _Graph, node: NodeProto) -> FunctionProto | None:
-    """What ONNX defines the operator by, in the latest form that the model's opset has; None where it defines it by nothing."""
+    """What ONNX defines the operator by, in the latest form that the model's opset has; None where
+    it defines it by nothing."""
     if node.domain or not defs.has(node.op_type):
         return None
     try:
@@ -474,24 +568,39 @@ def _definition(graph: _Graph, node: NodeProto) -> FunctionProto | None:
         return None
     if known.has_function:
         version = max((v for v in known.function_opset_versions if v <= graph.opset), default=0)
-        return FunctionProto.FromString(known.get_function_with_opset_version(version)) if version else None
-    version = max((v for v in known.context_dependent_function_opset_versions if v <= graph.opset), default=0)
+        return (
+            FunctionProto.FromString(known.get_function_with_opset_version(version))
+            if version
+            else None
+        )
+    version = max(
+        (v for v in known.context_dependent_function_opset_versions if v <= graph.opset), default=0
+    )
     types = [graph.types.get(name, 0) for name in node.input]
     if not version or any(name and not kind for name, kind in zip(node.input, types, strict=True)):
         return None
     told = [helper.make_tensor_type_proto(kind, None).SerializeToString() for kind in types]
     return FunctionProto.FromString(
-        known.get_context_dependent_function_with_opset_version(version, node.SerializeToString(), told)
+        known.get_context_dependent_function_with_opset_version(
+            version, node.SerializeToString(), told
+        )
     )
 
 
 def _widen_attention(graph: _Graph, _accused: frozenset[int]) -> Iterator[str]:
-    """A written-out attention of halves (product, scale and mask, Softmax, product) computed in FP32: Casts in front of all that
-    it reads, and one behind it."""
-    for softmax in (n for n in graph.nodes if n.op_type == "Softmax" and graph.types.get(n.input[0]) in _HALVES):
+    """A written-out attention of halves (product, scale and mask, Softmax, product) computed in
+    FP32: Casts in front of all that it reads, and one behind it."""
+    for softmax in (
+        n for n in graph.nodes if n.op_type == "Softmax" and graph.types.get(n.input[0]) in _HALVES
+    ):
         chain = _scores(graph, softmax)
         readers = graph.readers(softmax.output[0])
-        if not chain or len(readers) != 1 or readers[0].op_type != "MatMul" or softmax.output[0] in graph.outputs:
+        if (
+            not chain
+            or len(readers) != 1
+            or readers[0].op_type != "MatMul"
+            or softmax.output[0] in graph.outputs
+        ):
             continue
         last, half = readers[0], graph.types[softmax.input[0]]
         inside = {n.output[0] for n in (*chain, softmax)}
@@ -509,7 +618,8 @@ _HALVES = (TensorProto.FLOAT16, TensorProto.BFLOAT16)
 
 
 def _scores(graph: _Graph, softmax: NodeProto) -> list[NodeProto]:
-    """What makes the scores of an attention, from its product on, each read by the next one alone; empty where that is not it."""
+    """What makes the scores of an attention, from its product on, each read by the next one alone;
+    empty where that is not it."""
     chain: list[NodeProto] = []
     at, reader = softmax.input[0], softmax
     while (node := graph.makers.get(at)) is not None and graph.reads_alone(at, reader):
@@ -518,7 +628,9 @@ def _scores(graph: _Graph, softmax: NodeProto) -> list[NodeProto]:
             return chain
         if node.op_type not in ("Mul", "Div", "Add", "Sub"):
             break
-        made = [name for name in node.input if name in graph.makers and graph.reads_alone(name, node)]
+        made = [
+            name for name in node.input if name in graph.makers and graph.reads_alone(name, node)
+        ]
         if not made:
             break
         at, reader = made[0], node
@@ -546,9 +658,12 @@ def _transpose_in_branches(graph: _Graph, _accused: frozenset[int]) -> Iterator[
 
 
 def _wrap(graph: "_Graph", tensor: str, form: Form) -> bool:
-    """Let all that read the tensor read what nodes behind it hand on unchanged; whether that could be done."""
+    """Let all that read the tensor read what nodes behind it hand on unchanged; whether that could
+    be done."""
     at = next((i for i, n in enumerate(graph.nodes) if tensor in n.output), len(graph.nodes)) + 1
-    if at >= len(graph.nodes) or not any(tensor in (*n.input, *names.captures(n)) for n in graph.nodes[at:]):
+    if at >= len(graph.nodes) or not any(
+        tensor in (*n.input, *names.captures(n)) for n in graph.nodes[at:]
+    ):
         return False  # nobody makes it, or nobody reads it
     wrapped = form(graph, graph.nodes[at], tensor)
     if wrapped:
@@ -557,17 +672,23 @@ def _wrap(graph: "_Graph", tensor: str, form: Form) -> bool:
 
 
 def _wrap_reshape(graph: "_Graph", before: NodeProto, tensor: str) -> str:
-    """Laid flat and brought back to its own shape, as it is told at run time: the values are not touched."""
+    """Laid flat and brought back to its own shape, as it is told at run time: the values are not
+    touched."""
     if graph.types.get(tensor, 0) <= 0 or graph.opset < 5:
         return ""
     shape = graph.insert(before, "Shape", [tensor], tensor)
-    flat = graph.insert(before, "Reshape", [tensor, graph.constant("flat", np.array([-1], np.int64))], tensor)
-    empty = {"allowzero": 1} if graph.opset >= 14 else {}  # else a dimension of 0 stands for that of the flat form
+    flat = graph.insert(
+        before, "Reshape", [tensor, graph.constant("flat", np.array([-1], np.int64))], tensor
+    )
+    empty = (
+        {"allowzero": 1} if graph.opset >= 14 else {}
+    )  # else a dimension of 0 stands for that of the flat form
     return graph.insert(before, "Reshape", [flat, shape], tensor, **empty)
 
 
 def _wrap_max(graph: "_Graph", before: NodeProto, tensor: str) -> str:
-    """The greater of itself and itself, which is itself bit by bit; what is no number stays none."""
+    """The greater of itself and itself, which is itself bit by bit; what is no number stays
+    none."""
     kinds = (TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16)
     taken = (*kinds, TensorProto.INT32, TensorProto.INT64) if graph.opset >= 12 else kinds
     taken = (*taken, TensorProto.BFLOAT16) if graph.opset >= 13 else taken
@@ -575,13 +696,15 @@ def _wrap_max(graph: "_Graph", before: NodeProto, tensor: str) -> str:
     return graph.insert(before, "Max", [tensor, tensor], tensor) if known else ""
 
 
-# Measured: ONNX Runtime 1.31.1 takes Identity, a product by one and two Transposes out and then joins; neither of these.
+# Measured: ONNX Runtime 1.31.1 takes Identity, a product by one and two Transposes out and then
+# joins; neither of these.
 FORMS: dict[str, Form] = dict(zip(WRAPS, (_wrap_reshape, _wrap_max), strict=True))
 
 
 def convert_opset(model: ModelProto) -> ModelProto | None:
-    """A copy in another opset of ONNX: ``HIGHER`` where the model's is lower, else ``LOWER``. None where the model has operators
-    of others or bodies of its own, holds weights in other files, or ONNX cannot convert it."""
+    """A copy in another opset of ONNX: ``HIGHER`` where the model's is lower, else ``LOWER``. None
+    where the model has operators of others or bodies of its own, holds weights in other files, or
+    ONNX cannot convert it."""
     opset = schema.opsets(model).get("", 0)
     outside = any(n.domain not in ("", "ai.onnx") for n in model.graph.node)
     beside = any(t.data_location == TensorProto.EXTERNAL for t in model.graph.initializer)

@@ -2,11 +2,14 @@
 
 from collections.abc import Iterable
 
-from engines.graph.index import GraphIndex
+from narrowdown.engines.graph.index import GraphIndex
 
 
-def order_stages(index: GraphIndex, inside: Iterable[int], righted: Iterable[int]) -> tuple[tuple[int, ...], ...]:
-    """The righted nodes among those inside, in groups: what the engine computes for a group depends on earlier groups only."""
+def order_stages(
+    index: GraphIndex, inside: Iterable[int], righted: Iterable[int]
+) -> tuple[tuple[int, ...], ...]:
+    """The righted nodes among those inside, in groups: what the engine computes for a group depends
+    on earlier groups only."""
     own, nodes = set(righted), sorted(inside)  # ids ascend in topological order
     stage: dict[int, int] = {}
     for n in nodes:

@@ -1,4 +1,5 @@
-"""Fold constants, drop what nothing needs, sort, infer shapes: ONNX-GraphSurgeon on a stored model whose weights stay outside."""
+"""Fold constants, drop what nothing needs, sort, infer shapes: ONNX-GraphSurgeon on a stored model
+whose weights stay outside."""
 
 import contextlib
 import io
@@ -10,21 +11,32 @@ import onnx
 from google.protobuf.message import Message  # type: ignore[import-untyped]
 from onnx import ModelProto, TensorProto, shape_inference
 
-from engines.graph import external, load, names, schema
-from engines.graph.load import Imported, StoredModel
-from engines.graph.model_problem import ModelProblem
-from engines.store.content import Store
+from narrowdown.engines.graph import external, load, names, schema
+from narrowdown.engines.graph.load import Imported, StoredModel
+from narrowdown.engines.graph.model_problem import ModelProblem
+from narrowdown.engines.store.content import Store
 
 _ROUNDS = 8  # a fold may enable another
-_LARGEST = 256 << 20  # bytes of weights that folding may read, all together, and of a constant that it may make
-_RANDOM = {"RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Multinomial", "Bernoulli"}
+_LARGEST = (
+    256 << 20
+)  # bytes of weights that folding may read, all together, and of a constant that it may make
+_RANDOM = {
+    "RandomNormal",
+    "RandomUniform",
+    "RandomNormalLike",
+    "RandomUniformLike",
+    "Multinomial",
+    "Bernoulli",
+}
 
 
 def sanitize(model: StoredModel, store: Store) -> Imported:
-    """Store a sanitized model beside the given one; weights that folding leaves alone are shared, not copied. Where nothing is
-    folded or dropped it is the given one, of which all that was measured still holds.
+    """Store a sanitized model beside the given one; weights that folding leaves alone are shared,
+    not copied. Where nothing is folded or dropped it is the given one, of which all that was
+    measured still holds.
 
-    Names, metadata, opsets, inputs and outputs stay. Raises ``ModelProblem("could not sanitize: ...")``.
+    Names, metadata, opsets, inputs and outputs stay. Raises ``ModelProblem("could not sanitize:
+    ...")``.
     """
     said = io.StringIO()
     try:
@@ -47,15 +59,18 @@ def sanitize(model: StoredModel, store: Store) -> Imported:
     notes = []
     if after < before:
         gone = before - after
-        notes.append(f"{gone} node{'s' if gone > 1 else ''} of {before} were folded into constants or led nowhere.")
+        notes.append(
+            f"{gone} node{'s' if gone > 1 else ''} of {before} were folded into constants or led nowhere."
+        )
     if "error" in said.getvalue().lower() or "could not" in said.getvalue().lower():
         notes.append("Some constants could not be folded and stay as nodes.")
     return Imported(digest, after, tuple(notes))
 
 
 def _with_foldable_inside(model: StoredModel) -> tuple[ModelProto, dict[str, TensorProto]]:
-    """A copy that holds the external weights that folding will read, the smallest ones first as far as they fit; and, by name,
-    the external form of each. What does not fit stays outside, and the nodes that read it stay nodes."""
+    """A copy that holds the external weights that folding will read, the smallest ones first as far
+    as they fit; and, by name, the external form of each. What does not fit stays outside, and the
+    nodes that read it stay nodes."""
     proto = deepcopy(model.proto)
     constant = {t.name for t in proto.graph.initializer}
     wanted: set[str] = set()
@@ -67,7 +82,9 @@ def _with_foldable_inside(model: StoredModel) -> tuple[ModelProto, dict[str, Ten
     inlined: dict[str, TensorProto] = {}
     outside = (t for t in proto.graph.initializer if t.name in wanted and external.is_external(t))
     room = _LARGEST
-    for size, tensor in sorted(((external.byte_size(t.data_type, t.dims), t) for t in outside), key=lambda x: x[0]):
+    for size, tensor in sorted(
+        ((external.byte_size(t.data_type, t.dims), t) for t in outside), key=lambda x: x[0]
+    ):
         room -= size
         if room < 0:
             break
@@ -103,8 +120,8 @@ def _fold_constants(proto: ModelProto) -> ModelProto:
 
 
 def _must_stay(node: Any) -> bool:
-    """Must the node not be folded? One that draws random numbers would draw them once and for all; one that reads a weight
-    which lies outside the model would not find it."""
+    """Must the node not be folded? One that draws random numbers would draw them once and for all;
+    one that reads a weight which lies outside the model would not find it."""
     if node.op in _RANDOM:
         return True
     for tensor in node.inputs:
@@ -123,7 +140,8 @@ def _infer_shapes(proto: ModelProto) -> ModelProto:
 
 
 def _merge_into_original(original: ModelProto, surgeon: ModelProto) -> ModelProto:
-    """The surgeon's nodes, weights and types in the original's frame: it drops metadata, and knows no node's documentation."""
+    """The surgeon's nodes, weights and types in the original's frame: it drops metadata, and knows
+    no node's documentation."""
     result = deepcopy(original)
     graph = result.graph
     described = {
@@ -149,9 +167,13 @@ def _merge_into_original(original: ModelProto, surgeon: ModelProto) -> ModelProt
 
 
 def _is_same_graph(made: ModelProto, original: ModelProto) -> bool:
-    """Whether both have the same nodes, in whichever order, and the same weights; what is known of shapes is not compared."""
+    """Whether both have the same nodes, in whichever order, and the same weights; what is known of
+    shapes is not compared."""
     fields = ("node", "initializer", "sparse_initializer")
-    return all(_list_bytes(getattr(made.graph, f)) == _list_bytes(getattr(original.graph, f)) for f in fields)
+    return all(
+        _list_bytes(getattr(made.graph, f)) == _list_bytes(getattr(original.graph, f))
+        for f in fields
+    )
 
 
 def _list_bytes(messages: Iterable[Message]) -> list[bytes]:

@@ -1,5 +1,6 @@
-"""What the ONNX operator schemas say about element types: which inputs and outputs of a node may hold FP16, and element
-types carried from inputs to outputs. Needed because a cut has no value_info to rely on."""
+"""What the ONNX operator schemas say about element types: which inputs and outputs of a node may
+hold FP16, and element types carried from inputs to outputs. Needed because a cut has no value_info
+to rely on."""
 
 import math
 from collections.abc import Mapping
@@ -8,10 +9,19 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import onnx
-from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, TypeProto, numpy_helper
+from onnx import (
+    AttributeProto,
+    FunctionProto,
+    GraphProto,
+    ModelProto,
+    NodeProto,
+    TensorProto,
+    TypeProto,
+    numpy_helper,
+)
 
-from engines.graph.index import Stated
-from engines.graph.names import bodies
+from narrowdown.engines.graph.index import Stated
+from narrowdown.engines.graph.names import bodies
 
 SHORT = 64  # bytes of a text, or numbers of a list, that are kept beside a node's name
 NOT_TENSOR = -1  # sequences, optionals, maps
@@ -19,8 +29,8 @@ _TEXT = {
     TensorProto.FLOAT: "tensor(float)", TensorProto.FLOAT16: "tensor(float16)", TensorProto.BFLOAT16: "tensor(bfloat16)",
     TensorProto.DOUBLE: "tensor(double)",
 }  # fmt: skip
-# Operators whose output element type is an attribute (name, value when absent; 0 = follows the input, of DequantizeLinear the
-# scale).
+# Operators whose output element type is an attribute (name, value when absent; 0 = follows the
+# input, of DequantizeLinear the scale).
 DTYPE_ATTRIBUTE: Mapping[str, tuple[str, int]] = {
     "Cast": ("to", 0), "RandomNormal": ("dtype", 1), "RandomUniform": ("dtype", 1), "RandomNormalLike": ("dtype", 0),
     "RandomUniformLike": ("dtype", 0), "EyeLike": ("dtype", 0), "Bernoulli": ("dtype", 0), "Multinomial": ("dtype", 6),
@@ -28,15 +38,17 @@ DTYPE_ATTRIBUTE: Mapping[str, tuple[str, int]] = {
     "MelWeightMatrix": ("output_datatype", 1), "QuantizeLinear": ("output_dtype", 2),
     "DequantizeLinear": ("output_dtype", 0),
 }  # fmt: skip
-# Outputs whose schema would allow a low precision but that stay FP32 by the operator's definition (stash_type).
+# Outputs whose schema would allow a low precision but that stay FP32 by the operator's definition
+# (stash_type).
 _STASHED = {"LayerNormalization": (1, 2)}
-# Quantization keeps its scales exact: a scale rounded to FP16 is another quantizer. BitCast needs the width that it had, and a
-# TreeEnsemble's splits the type of what they split.
+# Quantization keeps its scales exact: a scale rounded to FP16 is another quantizer. BitCast needs
+# the width that it had, and a TreeEnsemble's splits the type of what they split.
 _WHOLE = {"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear", "BitCast", "TreeEnsemble"}
 
 
 class Slot(NamedTuple):
-    """One formal parameter: its type variable (or concrete type) and the element types it may hold."""
+    """One formal parameter: its type variable (or concrete type) and the element types it may
+    hold."""
 
     variable: str
     allowed: frozenset[str]
@@ -67,14 +79,20 @@ def _operator_schema(op: str, domain: str, version: int) -> Any:
 
 
 def same_operator(node: NodeProto, version: int, other: int) -> bool:
-    """Whether the node's operator is the same in two versions of its domain; False where one of them does not know it."""
+    """Whether the node's operator is the same in two versions of its domain; False where one of
+    them does not know it."""
     domain = domain_of(node)
-    one, two = _operator_schema(node.op_type, domain, version), _operator_schema(node.op_type, domain, other)
+    one, two = (
+        _operator_schema(node.op_type, domain, version),
+        _operator_schema(node.op_type, domain, other),
+    )
     return one is not None and two is not None and bool(one.since_version == two.since_version)
 
 
 @cache
-def _signature(op: str, domain: str, version: int, n_inputs: int, n_outputs: int) -> Signature | None:
+def _signature(
+    op: str, domain: str, version: int, n_inputs: int, n_outputs: int
+) -> Signature | None:
     schema = _operator_schema(op, domain, version)
     if schema is None:
         return None
@@ -88,7 +106,9 @@ def _signature(op: str, domain: str, version: int, n_inputs: int, n_outputs: int
                 continue
             formal = formals[min(i, len(formals) - 1)]
             name = formal.type_str
-            if not formal.is_homogeneous:  # each actual of a heterogeneous variadic has a type of its own
+            if (
+                not formal.is_homogeneous
+            ):  # each actual of a heterogeneous variadic has a type of its own
                 name = f"{name}#{i}"
             result.append(Slot(name, variables.get(formal.type_str, frozenset({formal.type_str}))))
         return tuple(result)
@@ -97,7 +117,8 @@ def _signature(op: str, domain: str, version: int, n_inputs: int, n_outputs: int
 
 
 def signature(node: NodeProto, versions: Mapping[str, int]) -> Signature | None:
-    """The operator's slots for this node; None where onnx does not know the operator (custom domains, model-local functions)."""
+    """The operator's slots for this node; None where onnx does not know the operator (custom
+    domains, model-local functions)."""
     domain = domain_of(node)
     if domain not in versions:
         return None
@@ -107,11 +128,13 @@ def signature(node: NodeProto, versions: Mapping[str, int]) -> Signature | None:
 def convertible_slots(
     node: NodeProto, versions: Mapping[str, int], target: int
 ) -> tuple[tuple[bool, ...], tuple[bool, ...]]:
-    """For each input and output: may it hold ``target`` in place of the float type it holds now? A type variable that must stay,
-    stays everywhere in the node."""
+    """For each input and output: may it hold ``target`` in place of the float type it holds now? A
+    type variable that must stay, stays everywhere in the node."""
     domain = domain_of(node)
     version = versions.get(domain, 0)
-    return _cached_convertible(node.op_type, domain, version, len(node.input), len(node.output), target)
+    return _cached_convertible(
+        node.op_type, domain, version, len(node.input), len(node.output), target
+    )
 
 
 @cache
@@ -135,7 +158,8 @@ def attribute(node: NodeProto, name: str) -> Any:
 
 
 def short_attributes(node: NodeProto) -> dict[str, Stated]:
-    """Values of the node's attributes: numbers, short texts, and lists of at most ``SHORT`` of these."""
+    """Values of the node's attributes: numbers, short texts, and lists of at most ``SHORT`` of
+    these."""
     values: dict[str, Stated] = {}
     for a in node.attribute:
         match a.type:
@@ -147,27 +171,37 @@ def short_attributes(node: NodeProto) -> dict[str, Stated]:
                 values[a.name] = a.s.decode("utf-8", "replace")
             case AttributeProto.INTS if len(a.ints) <= SHORT:
                 values[a.name] = list(a.ints)
-            case AttributeProto.FLOATS if len(a.floats) <= SHORT and all(map(math.isfinite, a.floats)):
+            case AttributeProto.FLOATS if len(a.floats) <= SHORT and all(
+                map(math.isfinite, a.floats)
+            ):
                 values[a.name] = list(a.floats)
     return values
 
 
 def short_weight(tensor: TensorProto) -> Stated | None:
-    """What a weight of at most ``SHORT`` numbers holds, where it is stored in the model; None of any other."""
+    """What a weight of at most ``SHORT`` numbers holds, where it is stored in the model; None of
+    any other."""
     if math.prod(tensor.dims) > SHORT or tensor.data_location == TensorProto.EXTERNAL:
         return None
-    if tensor.data_type not in (TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.INT32, TensorProto.INT64):
+    if tensor.data_type not in (
+        TensorProto.FLOAT,
+        TensorProto.DOUBLE,
+        TensorProto.INT32,
+        TensorProto.INT64,
+    ):
         return None
     try:
         held: list[int | float | str] = numpy_helper.to_array(tensor).ravel().tolist()
     except ValueError:  # fewer bytes than its dimensions say: whoever runs the model says so
         return None
-    return held if all(math.isfinite(number) for number in held if isinstance(number, float)) else None
+    return (
+        held if all(math.isfinite(number) for number in held if isinstance(number, float)) else None
+    )
 
 
 def droppable_attributes(node: NodeProto, versions: Mapping[str, int]) -> tuple[str, ...]:
-    """The attributes that the operator has a rule for when they are left out, that say something else now, and that decide no
-    element type."""
+    """The attributes that the operator has a rule for when they are left out, that say something
+    else now, and that decide no element type."""
     known = _operator_schema(node.op_type, domain_of(node), versions.get(domain_of(node), 1))
     if known is None or not node.attribute:
         return ()
@@ -184,14 +218,19 @@ def droppable_attributes(node: NodeProto, versions: Mapping[str, int]) -> tuple[
 
 
 def _has_value_of(a: AttributeProto, b: AttributeProto) -> bool:
-    """Whether two attributes say the same, whatever else is stated about them. Nothing is copied: those of a tree ensemble take
-    hundreds of megabytes."""
+    """Whether two attributes say the same, whatever else is stated about them. Nothing is copied:
+    those of a tree ensemble take hundreds of megabytes."""
     beside = ("name", "doc_string", "ref_attr_name")
-    return all(getattr(a, f.name) == getattr(b, f.name) for f in a.DESCRIPTOR.fields if f.name not in beside)
+    return all(
+        getattr(a, f.name) == getattr(b, f.name)
+        for f in a.DESCRIPTOR.fields
+        if f.name not in beside
+    )
 
 
 def elem_type(declared: TypeProto) -> int:
-    """The element type of a declared tensor type, 0 where undeclared, ``NOT_TENSOR`` for anything else."""
+    """The element type of a declared tensor type, 0 where undeclared, ``NOT_TENSOR`` for anything
+    else."""
     kind = declared.WhichOneof("value")
     if kind is None:
         return 0
@@ -211,8 +250,11 @@ def declared_types(graph: GraphProto) -> dict[str, int]:
 
 
 def element_types(model: ModelProto) -> dict[str, int]:
-    """Element types of the main graph's tensors: what it states, then what its operators imply. 0 is left out."""
-    return graph_types(model.graph, opsets(model), {}, {(f.domain, f.name): f for f in model.functions})
+    """Element types of the main graph's tensors: what it states, then what its operators imply. 0
+    is left out."""
+    return graph_types(
+        model.graph, opsets(model), {}, {(f.domain, f.name): f for f in model.functions}
+    )
 
 
 def graph_types(
@@ -221,7 +263,8 @@ def graph_types(
     outer: Mapping[str, int],
     functions: Mapping[tuple[str, str], FunctionProto] = MappingProxyType({}),
 ) -> dict[str, int]:
-    """Like ``element_types`` for any graph; ``outer`` are the types of the names it may read from around it."""
+    """Like ``element_types`` for any graph; ``outer`` are the types of the names it may read from
+    around it."""
     types = {**outer, **declared_types(graph)}
     for node in graph.node:
         missing = [i for i, name in enumerate(node.output) if name and name not in types]
@@ -280,11 +323,17 @@ def _implied_types(
 def _function_types(
     function: FunctionProto, node: NodeProto, types: Mapping[str, int], functions: Mapping[tuple[str, str], FunctionProto]
 ) -> list[int]:  # fmt: skip
-    versions = {("" if o.domain == "ai.onnx" else o.domain): o.version for o in function.opset_import}
-    inner = {name: types.get(actual, 0) for name, actual in zip(function.input, node.input, strict=False)}
+    versions = {
+        ("" if o.domain == "ai.onnx" else o.domain): o.version for o in function.opset_import
+    }
+    inner = {
+        name: types.get(actual, 0) for name, actual in zip(function.input, node.input, strict=False)
+    }
     inner = {name: kind for name, kind in inner.items() if kind}
     for child in function.node:
-        for name, kind in zip(child.output, _implied_types(child, versions, inner, functions), strict=False):
+        for name, kind in zip(
+            child.output, _implied_types(child, versions, inner, functions), strict=False
+        ):
             if kind:
                 inner[name] = kind
     return [inner.get(name, 0) for name in function.output]
@@ -297,7 +346,9 @@ def _constant_type(node: NodeProto) -> int:
         if a.name == "sparse_value":
             return int(a.sparse_tensor.values.data_type)
         if a.name.startswith("value_"):
-            return int({"f": TensorProto.FLOAT, "i": TensorProto.INT64, "s": TensorProto.STRING}[a.name[6]])
+            return int(
+                {"f": TensorProto.FLOAT, "i": TensorProto.INT64, "s": TensorProto.STRING}[a.name[6]]
+            )
     return 0
 
 

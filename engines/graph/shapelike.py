@@ -1,10 +1,12 @@
-"""Which tensors decide a shape, an axis, an index list or a condition somewhere downstream. Pure: an index in, ids out."""
+"""Which tensors decide a shape, an axis, an index list or a condition somewhere downstream. Pure:
+an index in, ids out."""
 
 from collections.abc import Iterable
 
-from engines.graph.index import GraphIndex, Node, Tensor
+from narrowdown.engines.graph.index import GraphIndex, Node, Tensor
 
-# Operator -> positions of the inputs that decide the form of its result, not its values. "1+" is position 1 and all after.
+# Operator -> positions of the inputs that decide the form of its result, not its values. "1+" is
+# position 1 and all after.
 _REDUCTIONS = (
     "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum", "ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp",
     "ReduceSumSquare",
@@ -22,8 +24,8 @@ _SINKS: dict[str, tuple[int, ...]] = {
 # The values of their input do not reach the result.
 _FORM_ONLY = {"Shape", "Size", "SequenceLength"}
 _CONTROL = {"If", "Loop", "Scan"}
-# Sizes are sometimes computed in floats (Shape, Cast, Mul, Floor, Cast): these are followed upwards through floats too. The
-# list is short so that the search never wanders into the network itself.
+# Sizes are sometimes computed in floats (Shape, Cast, Mul, Floor, Cast): these are followed upwards
+# through floats too. The list is short so that the search never wanders into the network itself.
 _THROUGH_FLOATS = {
     "Cast", "Add", "Sub", "Mul", "Div", "Floor", "Ceil", "Round", "Sqrt", "Pow", "Min", "Max", "Concat", "Slice", "Squeeze",
     "Unsqueeze", "Identity",
@@ -39,7 +41,8 @@ def _is_discrete(tensor: Tensor) -> bool:
 
 
 def form_deciding_tensors(index: GraphIndex, nodes: Iterable[int]) -> set[int]:
-    """Tensors of any type, weights too, that these nodes read where a value decides the form of the result."""
+    """Tensors of any type, weights too, that these nodes read where a value decides the form of the
+    result."""
     found = set[int]()
     for node in (index.nodes[n] for n in nodes):
         places = _SINKS.get(node.op, ()) if _is_standard(node) else ()
@@ -48,13 +51,19 @@ def form_deciding_tensors(index: GraphIndex, nodes: Iterable[int]) -> set[int]:
 
 
 def shape_like(index: GraphIndex, seeds: Iterable[int] = ()) -> tuple[int, ...]:
-    """Ids, ascending, of integer and boolean node outputs that decide the form of something downstream.
+    """Ids, ascending, of integer and boolean node outputs that decide the form of something
+    downstream.
 
-    ``seeds``: tensors known to do so for reasons that the index does not show (a loop's body reads them)."""
+    ``seeds``: tensors known to do so for reasons that the index does not show (a loop's body reads
+    them)."""
     todo = list(seeds)
     for node in index.nodes:
         if _is_standard(node):
-            todo += [node.inputs[p] for p in _SINKS.get(node.op, ()) if p < len(node.inputs) and node.inputs[p] >= 0]
+            todo += [
+                node.inputs[p]
+                for p in _SINKS.get(node.op, ())
+                if p < len(node.inputs) and node.inputs[p] >= 0
+            ]
     reached: set[int] = set()
     while todo:
         t = todo.pop()
@@ -70,7 +79,11 @@ def shape_like(index: GraphIndex, seeds: Iterable[int] = ()) -> tuple[int, ...]:
             for i in node.inputs
             if i >= 0 and (_is_discrete(index.tensors[i]) or (floats and index.tensors[i].floating))
         ]
-    return tuple(sorted(t for t in reached if index.tensors[t].kind == "node" and _is_discrete(index.tensors[t])))
+    return tuple(
+        sorted(
+            t for t in reached if index.tensors[t].kind == "node" and _is_discrete(index.tensors[t])
+        )
+    )
 
 
 def is_sink(op: str, domain: str, position: int) -> bool:

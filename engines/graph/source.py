@@ -1,16 +1,20 @@
-"""Where a node comes from in the program that was exported: ``models/vit.py:212``, as torch's exporter writes it."""
+"""Where a node comes from in the program that was exported: ``models/vit.py:212``, as torch's
+exporter writes it."""
 
 import re
 from typing import Any
 
 from onnx import NodeProto
 
-# The key under which torch.onnx's dynamo exporter keeps the frames of the program, the innermost last.
+# The key under which torch.onnx's dynamo exporter keeps the frames of the program, the innermost
+# last.
 STACK = "pkg.torch.onnx.stack_trace"
 # Frames of the framework say nothing of the user's model.
 _FRAMEWORK = re.compile(r"(^|[/\\])(site-packages|dist-packages|torch)[/\\]")
 _FRAME = re.compile(r'File "([^"\n]+)", line (\d+)')
-PARTS = 2  # of a path: the file and its folder name it, and what lies above is the exporting machine's
+PARTS = (
+    2  # of a path: the file and its folder name it, and what lies above is the exporting machine's
+)
 
 
 def find_source(node: NodeProto) -> str:

@@ -1,19 +1,21 @@
-"""Names that are no text. ONNX says UTF-8; a program that wrote its user's names in another encoding (GBK, Latin-1) is taken by
-ONNX Runtime as it is, and protobuf gives such a name as bytes here, which no graph, journal or screen holds."""
+"""Names that are no text. ONNX says UTF-8; a program that wrote its user's names in another
+encoding (GBK, Latin-1) is taken by ONNX Runtime as it is, and protobuf gives such a name as bytes
+here, which no graph, journal or screen holds."""
 
 from collections.abc import Iterable, MutableSequence
 from typing import Any
 
 from onnx import FunctionProto, GraphProto, ModelProto, NodeProto
 
-from engines.graph.model_problem import ModelProblem
-from engines.graph.names import bodies
+from narrowdown.engines.graph.model_problem import ModelProblem
+from narrowdown.engines.graph.names import bodies
 
 
 def respell(model: ModelProto, file: str) -> int:
-    """Give every node, tensor and dimension whose name is no text one that is, with ``\\xff`` for such a byte, everywhere in the
-    model; returns how many names that were. Equal ones stay equal. Raises ``ModelProblem`` where what a node does has such a
-    name: no operator or attribute is called so, so the file is damaged. ``file``: its name."""
+    """Give every node, tensor and dimension whose name is no text one that is, with ``\\xff`` for
+    such a byte, everywhere in the model; returns how many names that were. Equal ones stay equal.
+    Raises ``ModelProblem`` where what a node does has such a name: no operator or attribute is
+    called so, so the file is damaged. ``file``: its name."""
     changed: set[bytes] = set()
 
     def spell(name: Any) -> str:
@@ -35,7 +37,11 @@ def respell(model: ModelProto, file: str) -> int:
 
     def spell_nodes(nodes: Iterable[NodeProto]) -> None:
         for node in nodes:
-            for word in (node.op_type, node.domain, *(attribute.name for attribute in node.attribute)):
+            for word in (
+                node.op_type,
+                node.domain,
+                *(attribute.name for attribute in node.attribute),
+            ):
                 _refuse_bytes(word, file)
             if type(node.name) is bytes:
                 node.name = spell(node.name)
@@ -58,7 +64,12 @@ def respell(model: ModelProto, file: str) -> int:
         spell_nodes(graph.node)
 
     def spell_function(function: FunctionProto) -> None:
-        for word in (function.name, function.domain, *function.attribute, *(o.domain for o in function.opset_import)):
+        for word in (
+            function.name,
+            function.domain,
+            *function.attribute,
+            *(o.domain for o in function.opset_import),
+        ):
             _refuse_bytes(word, file)
         spell_listed(function.input)
         spell_listed(function.output)

@@ -1,6 +1,8 @@
-"""Put the nodes of a function or of a body in the place of the node that holds them: copies under names of their own.
+"""Put the nodes of a function or of a body in the place of the node that holds them: copies under
+names of their own.
 
-``layer/body/iteration_3/add`` is the node ``add`` in iteration 3 of the Loop ``layer``: the name says where it stands.
+``layer/body/iteration_3/add`` is the node ``add`` in iteration 3 of the Loop ``layer``: the name
+says where it stands.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,7 +11,7 @@ from copy import deepcopy
 import numpy as np
 from onnx import AttributeProto, GraphProto, NodeProto, TensorProto, numpy_helper
 
-from engines.graph import constants, names, schema
+from narrowdown.engines.graph import constants, names, schema
 
 Attributes = Mapping[str, AttributeProto]
 
@@ -17,9 +19,10 @@ Attributes = Mapping[str, AttributeProto]
 def copy_nodes(
     nodes: Sequence[NodeProto], prefix: str, mapping: dict[str, str], fresh: names.Fresh, attributes: Attributes | None = None
 ) -> list[NodeProto]:  # fmt: skip
-    """Copies of the nodes, named ``prefix/...``. What they read and make is renamed by ``mapping``; what they make besides gets a
-    fresh name below the prefix, which is added to ``mapping``. ``attributes``: the call's, for nodes of a function that refer to
-    them; an attribute that refers to none is left out."""
+    """Copies of the nodes, named ``prefix/...``. What they read and make is renamed by ``mapping``;
+    what they make besides gets a fresh name below the prefix, which is added to ``mapping``.
+    ``attributes``: the call's, for nodes of a function that refer to them; an attribute that refers
+    to none is left out."""
     for node in nodes:
         for name in node.output:
             if name and name not in mapping:
@@ -56,8 +59,8 @@ def fill_references(node: NodeProto, attributes: Attributes) -> None:
 def share_weights(
     body: GraphProto, into: GraphProto, prefix: str, mapping: dict[str, str], fresh: names.Fresh
 ) -> list[NodeProto]:  # fmt: skip
-    """Move the body's weights, Constant nodes too, to the graph around it, once for all its copies; ``mapping`` gets their new
-    names. Returns the nodes that are left."""
+    """Move the body's weights, Constant nodes too, to the graph around it, once for all its copies;
+    ``mapping`` gets their new names. Returns the nodes that are left."""
     for tensor in body.initializer:
         weight = into.initializer.add()
         weight.CopyFrom(tensor)
@@ -79,7 +82,11 @@ def share_weights(
 
 def weight_of(node: NodeProto) -> TensorProto | None:
     """The weight that a Constant node stands for; None for every other node."""
-    return constants.weight_of_constant(node) if node.op_type == "Constant" and schema.domain_of(node) == "" else None
+    return (
+        constants.weight_of_constant(node)
+        if node.op_type == "Constant" and schema.domain_of(node) == ""
+        else None
+    )
 
 
 def identity_node(source: str, target: str, prefix: str) -> NodeProto:
@@ -90,7 +97,9 @@ def identity_node(source: str, target: str, prefix: str) -> NodeProto:
     return node
 
 
-def add_weight(graph: GraphProto, value: np.ndarray[tuple[int, ...], np.dtype[np.generic]], name: str) -> str:
+def add_weight(
+    graph: GraphProto, value: np.ndarray[tuple[int, ...], np.dtype[np.generic]], name: str
+) -> str:
     """Add a weight; returns its name."""
     tensor: TensorProto = numpy_helper.from_array(np.asarray(value), name)
     graph.initializer.append(tensor)

@@ -1,4 +1,5 @@
-"""A model in stages that can be run one after the other: each takes what those before it gave, under the same names."""
+"""A model in stages that can be run one after the other: each takes what those before it gave,
+under the same names."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -6,7 +7,7 @@ from itertools import accumulate, pairwise
 
 from onnx import ModelProto, NodeProto, TensorProto
 
-from engines.graph import names, schema
+from narrowdown.engines.graph import names, schema
 
 LEAST, MOST = 4, 32  # nodes of a stage: for fewer a session of their own does not pay
 STAGES = 32  # of a large model, at the most
@@ -14,10 +15,11 @@ STAGES = 32  # of a large model, at the most
 
 @dataclass(frozen=True)
 class Stage:
-    """``first``, ``last``: positions of its nodes in the whole graph, the last left out. ``model``: these nodes, and before them
-    an Identity for each float tensor that an earlier stage gives, so that it can be treated as its node's result is.
-    ``makers``: by position of that Identity, the position of this node in the whole graph. ``passing``: tensors that are needed
-    after it, whichever stage gives them."""
+    """``first``, ``last``: positions of its nodes in the whole graph, the last left out. ``model``:
+    these nodes, and before them an Identity for each float tensor that an earlier stage gives, so
+    that it can be treated as its node's result is. ``makers``: by position of that Identity, the
+    position of this node in the whole graph. ``passing``: tensors that are needed after it,
+    whichever stage gives them."""
 
     first: int
     last: int
@@ -26,15 +28,16 @@ class Stage:
     passing: tuple[str, ...]
 
     def local(self, nodes: Collection[int]) -> frozenset[int]:
-        """Positions in ``model`` of these nodes of the whole graph, and of the Identities of what they give."""
+        """Positions in ``model`` of these nodes of the whole graph, and of the Identities of what
+        they give."""
         shift = len(self.makers) - self.first
         own = (node + shift for node in nodes if self.first <= node < self.last)
         return frozenset((*own, *(at for at, maker in enumerate(self.makers) if maker in nodes)))
 
 
 def split(model: ModelProto) -> tuple[Stage, ...]:
-    """The model's stages, the whole model where it cannot be divided. A stage ends where the fewest tensors pass, before the
-    graph fans out; what passes is of known type."""
+    """The model's stages, the whole model where it cannot be divided. A stage ends where the fewest
+    tensors pass, before the graph fans out; what passes is of known type."""
     graph = model.graph
     reads = [_reads(node) for node in graph.node]
     made = {name: at for at, node in enumerate(graph.node) for name in node.output if name}
@@ -81,7 +84,9 @@ def _cut(
     floats = [name for name in taken if types[name] == TensorProto.FLOAT]
     fresh = names.Fresh(names.used(graph))
     named = {name: fresh(f"{name}__taken") for name in floats}
-    stage = ModelProto(ir_version=model.ir_version, opset_import=model.opset_import, functions=model.functions)
+    stage = ModelProto(
+        ir_version=model.ir_version, opset_import=model.opset_import, functions=model.functions
+    )
     part = stage.graph
     part.name = graph.name
     part.input.extend(i for i in graph.input if i.name in read)

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from onnx import ModelProto, TensorProto
 
-from engines.graph import converted, external
-from engines.graph.model_problem import ModelProblem
-from engines.store.content import write_pieces
+from narrowdown.engines.graph import converted, external
+from narrowdown.engines.graph.model_problem import ModelProblem
+from narrowdown.engines.store.content import write_pieces
 
 
 def standing_alone(model: ModelProto, weights_dir: str) -> ModelProto:
@@ -21,7 +21,8 @@ def standing_alone(model: ModelProto, weights_dir: str) -> ModelProto:
 
 
 def _read_pieces(tensor: TensorProto, weights_dir: str) -> Iterator[bytes]:
-    """The raw bytes of an external tensor, converted ones made on the way. Raises ``ModelProblem``."""
+    """The raw bytes of an external tensor, converted ones made on the way. Raises
+    ``ModelProblem``."""
     location, offset, _ = external.external_span(tensor)
     left = external.byte_size(tensor.data_type, tensor.dims)
     try:
@@ -29,7 +30,9 @@ def _read_pieces(tensor: TensorProto, weights_dir: str) -> Iterator[bytes]:
             left -= len(piece)
             yield piece
     except OSError as error:
-        raise ModelProblem(f"The weights file '{converted.source_of(location)}' is missing.") from error
+        raise ModelProblem(
+            f"The weights file '{converted.source_of(location)}' is missing."
+        ) from error
     if left:
         raise ModelProblem(f"The weights file '{converted.source_of(location)}' is cut short.")
 
@@ -42,8 +45,8 @@ def make_inner(tensor: TensorProto, data: bytes) -> None:
 
 
 def copy_with_weights(folder: Path, model: ModelProto, weights_dir: str) -> ModelProto:
-    """A copy whose weights lie in ``folder/weights.bin``, which is written: the bytes that it uses, no others. Raises
-    ``ModelProblem`` where a weights file is missing, ``OSError``."""
+    """A copy whose weights lie in ``folder/weights.bin``, which is written: the bytes that it uses,
+    no others. Raises ``ModelProblem`` where a weights file is missing, ``OSError``."""
     copy = deepcopy(model)
     with (folder / "weights.bin").open("wb") as file:
         for tensor in external.initializers_with_bodies(copy.graph):

@@ -1,9 +1,11 @@
-"""Really typed FP16, BF16 and FP64 models: every float tensor changes its type, except on islands of kept nodes.
+"""Really typed FP16, BF16 and FP64 models: every float tensor changes its type, except on islands
+of kept nodes.
 
-The rules are those of ``emulate``, written as types: tensors between two nodes of an island stay in their own type with no cast,
-casts stand at the island's borders only. An island may lie in a body of an If, Loop or Scan: what it gives out of the body keeps
-its own type, in all branches and from one iteration to the next. An operator whose schema does not allow the target type at some
-input or output keeps its own type there. The main graph's inputs and outputs keep their types.
+The rules are those of ``emulate``, written as types: tensors between two nodes of an island stay in
+their own type with no cast, casts stand at the island's borders only. An island may lie in a body
+of an If, Loop or Scan: what it gives out of the body keeps its own type, in all branches and from
+one iteration to the next. An operator whose schema does not allow the target type at some input or
+output keeps its own type there. The main graph's inputs and outputs keep their types.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -11,11 +13,19 @@ from copy import deepcopy
 from typing import Any, NamedTuple
 
 import numpy as np
-from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, TypeProto, numpy_helper
+from onnx import (
+    AttributeProto,
+    GraphProto,
+    ModelProto,
+    NodeProto,
+    TensorProto,
+    TypeProto,
+    numpy_helper,
+)
 
-from engines.graph import converted, external, names, schema
-from engines.graph.emulate import CONVERT, PRECISIONS, local_calls, write_notes
-from engines.graph.model_problem import ModelProblem
+from narrowdown.engines.graph import converted, external, names, schema
+from narrowdown.engines.graph.emulate import CONVERT, PRECISIONS, local_calls, write_notes
+from narrowdown.engines.graph.model_problem import ModelProblem
 
 _DOUBLE = int(TensorProto.DOUBLE)
 _HALVES = (TensorProto.FLOAT16, TensorProto.BFLOAT16)
@@ -23,9 +33,9 @@ _CASTS = 13  # an opset whose Cast knows every type here
 
 
 class _Plan(NamedTuple):
-    """What a conversion does: ``sources`` element types become ``target``. ``dtype`` is numpy's of ``target``.
-    ``rounds``: the model's own casts to a narrower type still round. ``stores``: so does each result, into the type that it
-    had."""
+    """What a conversion does: ``sources`` element types become ``target``. ``dtype`` is numpy's of
+    ``target``. ``rounds``: the model's own casts to a narrower type still round. ``stores``: so
+    does each result, into the type that it had."""
 
     target: int
     dtype: np.dtype[Any]
@@ -35,22 +45,26 @@ class _Plan(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """Nodes of a graph that stay in their own type: ``nodes``, positions in ``graph.node``; ``inside``: position of an If, Loop
-    or Scan that is none of these -> name of a body -> those in the body. A body that is not named there stays as it is."""
+    """Nodes of a graph that stay in their own type: ``nodes``, positions in ``graph.node``;
+    ``inside``: position of an If, Loop or Scan that is none of these -> name of a body -> those in
+    the body. A body that is not named there stays as it is."""
 
     nodes: frozenset[int] = frozenset()
     inside: Mapping[int, Mapping[str, "Kept"]] = {}
 
 
 def to_precision(
-    model: ModelProto, precision: str, keep: Collection[int], inside: Mapping[int, Mapping[str, Kept]] | None = None
+    model: ModelProto,
+    precision: str,
+    keep: Collection[int],
+    inside: Mapping[int, Mapping[str, Kept]] | None = None,
 ) -> ModelProto:
-    """A copy typed in ``fp16`` or ``bf16``. ``keep``: positions in ``graph.node`` of nodes that stay in FP32; ``inside``: see
-    ``Kept``.
+    """A copy typed in ``fp16`` or ``bf16``. ``keep``: positions in ``graph.node`` of nodes that
+    stay in FP32; ``inside``: see ``Kept``.
 
-    Float32 inputs and outputs of the graph stay float32, with a cast. Names of the graph's inputs and outputs stay; inner tensors
-    keep their names in their new type. Raises ``ModelProblem`` for an unknown precision, or where no node can hold it (BF16 below
-    opset 13).
+    Float32 inputs and outputs of the graph stay float32, with a cast. Names of the graph's inputs
+    and outputs stay; inner tensors keep their names in their new type. Raises ``ModelProblem`` for
+    an unknown precision, or where no node can hold it (BF16 below opset 13).
     """
     if precision not in PRECISIONS:
         raise ModelProblem(f"The precision '{precision}' is not one of fp16, bf16.")
@@ -58,39 +72,54 @@ def to_precision(
     plan = _Plan(target, dtype, frozenset({int(TensorProto.FLOAT)}), rounds=False)
     version = schema.opsets(model).get("", 13)
     if precision == "bf16" and version < 13:
-        raise ModelProblem(f"Typed BF16 needs opset 13 or newer; this model has opset {version}. {CONVERT}")
+        raise ModelProblem(
+            f"Typed BF16 needs opset 13 or newer; this model has opset {version}. {CONVERT}"
+        )
     return _convert_model(model, plan, keep, inside)
 
 
 def to_float64(model: ModelProto) -> ModelProto:
-    """A copy that computes in double what the model computes in float32, FP16 and BF16: a judge of the reference itself, or the
-    reference.
+    """A copy that computes in double what the model computes in float32, FP16 and BF16: a judge of
+    the reference itself, or the reference.
 
-    Inputs and outputs of the graph, and so all that is read out of it, keep the model's own types: whoever is fed these values
-    next declares them so. A Cast that rounds (FP32 to FP16, INT64 to FP32) is part of what the model computes and stays as it is;
-    one that widens takes doubles. Operators without doubles keep their own type, with casts. Raises ``ModelProblem``.
+    Inputs and outputs of the graph, and so all that is read out of it, keep the model's own types:
+    whoever is fed these values next declares them so. A Cast that rounds (FP32 to FP16, INT64 to
+    FP32) is part of what the model computes and stays as it is; one that widens takes doubles.
+    Operators without doubles keep their own type, with casts. Raises ``ModelProblem``.
     """
-    sources = frozenset({int(TensorProto.FLOAT), int(TensorProto.FLOAT16), int(TensorProto.BFLOAT16)})
+    sources = frozenset(
+        {int(TensorProto.FLOAT), int(TensorProto.FLOAT16), int(TensorProto.BFLOAT16)}
+    )
     return _convert_model(model, _Plan(_DOUBLE, np.dtype(np.float64), sources, rounds=True), ())
 
 
 def to_rounded(model: ModelProto) -> ModelProto:
-    """A copy that computes in float32 what the model computes in FP16 and BF16, and rounds each result to the type that it had:
-    what a faultless engine that obeys the types gives. FP32 stays as it is. Raises ``ModelProblem``."""
-    plan = _Plan(int(TensorProto.FLOAT), np.dtype(np.float32), frozenset(_HALVES), rounds=True, stores=True)
+    """A copy that computes in float32 what the model computes in FP16 and BF16, and rounds each
+    result to the type that it had: what a faultless engine that obeys the types gives. FP32 stays
+    as it is. Raises ``ModelProblem``."""
+    plan = _Plan(
+        int(TensorProto.FLOAT), np.dtype(np.float32), frozenset(_HALVES), rounds=True, stores=True
+    )
     return _convert_model(model, plan, ())
 
 
 def _convert_model(
-    model: ModelProto, plan: _Plan, keep: Collection[int], inside: Mapping[int, Mapping[str, Kept]] | None = None
+    model: ModelProto,
+    plan: _Plan,
+    keep: Collection[int],
+    inside: Mapping[int, Mapping[str, Kept]] | None = None,
 ) -> ModelProto:
     result = deepcopy(model)
     graph = result.graph
     kept = Kept(frozenset(keep), inside or {})
     types = schema.element_types(result)
-    taken = names.used(graph).union(node.name for scope in names.with_bodies(graph) for node in scope.node)
+    taken = names.used(graph).union(
+        node.name for scope in names.with_bodies(graph) for node in scope.node
+    )
     shared = _Shared(plan, schema.opsets(result), names.Fresh(taken), [])
-    shared.notes.extend(f"'{name}' keeps its own precision inside." for name in local_calls(result, kept.nodes))
+    shared.notes.extend(
+        f"'{name}' keeps its own precision inside." for name in local_calls(result, kept.nodes)
+    )
     scope = _Scope(shared, graph, types, None)
     scope.convert(kept, frozenset(i.name for i in (*graph.input, *graph.output)))
     write_notes(result, shared.notes)
@@ -107,9 +136,12 @@ class _Shared(NamedTuple):
 
 
 class _Scope:
-    """One graph under conversion: which element type each name really has now, and the casts made so far."""
+    """One graph under conversion: which element type each name really has now, and the casts made
+    so far."""
 
-    def __init__(self, shared: _Shared, graph: GraphProto, types: Mapping[str, int], parent: "_Scope | None") -> None:
+    def __init__(
+        self, shared: _Shared, graph: GraphProto, types: Mapping[str, int], parent: "_Scope | None"
+    ) -> None:
         self.shared, self.graph, self.types, self.parent = shared, graph, types, parent
         self.plan = shared.plan
         self.own = names.defined(graph)
@@ -117,7 +149,9 @@ class _Scope:
         self.casts: dict[tuple[str, int], str] = {}
         self.nodes: list[NodeProto] = []
         self.weights = {t.name: t for t in graph.initializer if t.data_type in self.plan.sources}
-        self.made: dict[tuple[str, int], str] = {}  # (weight, element type) -> name of the initializer
+        self.made: dict[
+            tuple[str, int], str
+        ] = {}  # (weight, element type) -> name of the initializer
 
     # -- names and types
 
@@ -132,7 +166,8 @@ class _Scope:
         return self.parent.current_type(name)
 
     def read(self, name: str, wanted: int) -> str:
-        """A name that holds the value of ``name`` in the element type ``wanted``; made where there is none yet."""
+        """A name that holds the value of ``name`` in the element type ``wanted``; made where there
+        is none yet."""
         if not name or self.original_type(name) not in self.plan.sources:
             return name
         if name in self.own and name in self.weights:
@@ -156,7 +191,9 @@ class _Scope:
         if (name, wanted) not in self.made:
             free = not any(key[0] == name for key in self.made)
             tensor = self.weights[name]
-            self.made[name, wanted] = name if free else self.shared.fresh(f"{name}__{_type_word(wanted)}")
+            self.made[name, wanted] = (
+                name if free else self.shared.fresh(f"{name}__{_type_word(wanted)}")
+            )
             copy = deepcopy(tensor)
             copy.name = self.made[name, wanted]
             if wanted != tensor.data_type:
@@ -174,8 +211,8 @@ class _Scope:
     # -- conversion
 
     def convert(self, kept: Kept | None, own: frozenset[str]) -> None:
-        """Convert the graph in place. ``kept``: None for all of it. ``own``: those of its inputs and outputs that keep their
-        type; the others get the target's."""
+        """Convert the graph in place. ``kept``: None for all of it. ``own``: those of its inputs
+        and outputs that keep their type; the others get the target's."""
         if kept is None:
             kept = Kept(frozenset(range(len(self.graph.node))))
         self._new_weights: list[TensorProto] = []
@@ -246,7 +283,9 @@ class _Scope:
         else:
             low_in, low_out = self._convertible_slots(node)
         for i, name in enumerate(node.input):
-            node.input[i] = self.read(name, self.plan.target if low_in[i] else self.original_type(name))
+            node.input[i] = self.read(
+                name, self.plan.target if low_in[i] else self.original_type(name)
+            )
         for i, name in enumerate(node.output):
             if low_out[i] and self.original_type(name) in self.plan.sources:
                 self.actual[name] = self.plan.target
@@ -268,14 +307,22 @@ class _Scope:
         self._cast(stored, name, self.plan.target)
 
     def _loses_digits(self, node: NodeProto) -> bool:
-        """Whether it is a cast of the model's own that loses digits, which the conversion must not give back."""
-        if not self.plan.rounds or node.op_type not in ("Cast", "CastLike") or schema.domain_of(node):
+        """Whether it is a cast of the model's own that loses digits, which the conversion must not
+        give back."""
+        if (
+            not self.plan.rounds
+            or node.op_type not in ("Cast", "CastLike")
+            or schema.domain_of(node)
+        ):
             return False
         given, made = (self.original_type(name) for name in (node.input[0], node.output[0]))
-        return made in self.plan.sources and not (given == made or (given in _HALVES and made == TensorProto.FLOAT))
+        return made in self.plan.sources and not (
+            given == made or (given in _HALVES and made == TensorProto.FLOAT)
+        )
 
     def _convertible_slots(self, node: NodeProto) -> tuple[list[bool], list[bool]]:
-        """Which inputs and outputs take the target type: where the schema allows it, to all that share a type variable."""
+        """Which inputs and outputs take the target type: where the schema allows it, to all that
+        share a type variable."""
         inputs, outputs = schema.convertible_slots(node, self.shared.versions, self.plan.target)
         known = schema.signature(node, self.shared.versions)
         stuck: set[str] = set()
@@ -287,7 +334,11 @@ class _Scope:
         ]
         for slot, name, allowed in actuals:
             holds = self.original_type(name)
-            if name and (holds == schema.NOT_TENSOR or holds == 0 or (holds in self.plan.sources and not allowed)):
+            if name and (
+                holds == schema.NOT_TENSOR
+                or holds == 0
+                or (holds in self.plan.sources and not allowed)
+            ):
                 stuck.add(slot.variable)
             if name and holds == schema.NOT_TENSOR:  # sequences hold tensors of the original type
                 return [False] * len(inputs), [False] * len(outputs)
@@ -315,38 +366,56 @@ class _Scope:
                 )
             else:
                 raw = next(a for a in node.attribute if a.name in ("value_float", "value_floats"))
-                array = np.array(raw.f if raw.name == "value_float" else raw.floats, np.float32).astype(self.plan.dtype)
+                array = np.array(
+                    raw.f if raw.name == "value_float" else raw.floats, np.float32
+                ).astype(self.plan.dtype)
                 del node.attribute[:]
-                node.attribute.add(name="value", type=AttributeProto.TENSOR).t.CopyFrom(numpy_helper.from_array(array))
+                node.attribute.add(name="value", type=AttributeProto.TENSOR).t.CopyFrom(
+                    numpy_helper.from_array(array)
+                )
 
     def _convert_control(
-        self, node: NodeProto, keep: bool, nested: Sequence[GraphProto], inside: Mapping[str, Kept] | None
+        self,
+        node: NodeProto,
+        keep: bool,
+        nested: Sequence[GraphProto],
+        inside: Mapping[str, Kept] | None,
     ) -> None:
-        """If, Loop and Scan: their bodies are converted with them, or left whole and read from outside in the original types."""
+        """If, Loop and Scan: their bodies are converted with them, or left whole and read from
+        outside in the original types."""
         whole = keep or node.op_type not in ("If", "Loop", "Scan") or schema.domain_of(node) != ""
         if not whole and not all(map(self._is_fully_typed, nested)):
-            self.shared.notes.append(f"The body of '{node.name}' holds sequences and stays in its own precision.")
+            self.shared.notes.append(
+                f"The body of '{node.name}' holds sequences and stays in its own precision."
+            )
             whole = True
         if whole:
             for i, name in enumerate(node.input):
                 node.input[i] = self.read(name, self.original_type(name))
             names.rename_captures(
-                node, {name: self.read(name, self.original_type(name)) for name in names.captures(node)}
+                node,
+                {name: self.read(name, self.original_type(name)) for name in names.captures(node)},
             )
             self.nodes.append(node)
             return
         kept = _list_kept(node, inside)
         own = {place for body, those in kept for place in _list_own(node, body, those)}
-        before = {"If": len(node.input), "Loop": 2, "Scan": 0}[node.op_type]  # inputs that are not carried
+        before = {"If": len(node.input), "Loop": 2, "Scan": 0}[
+            node.op_type
+        ]  # inputs that are not carried
         for i, name in enumerate(node.input):
             held = i - before in own and i - before < _count_carried(node)
             node.input[i] = self.read(name, self.original_type(name) if held else self.plan.target)
         given = {o.name for body in nested for o in body.output}
-        for name in given.intersection(names.captures(node)):  # what a body only hands on is typed outside of it
+        for name in given.intersection(
+            names.captures(node)
+        ):  # what a body only hands on is typed outside of it
             if self.owns_weight(name):
                 self.read(name, self.plan.target)
         for body, those in kept:
-            scope = _Scope(self.shared, body, schema.graph_types(body, self.shared.versions, self.types), self)
+            scope = _Scope(
+                self.shared, body, schema.graph_types(body, self.shared.versions, self.types), self
+            )
             scope.convert(those, _list_ends(node, body, own))
         for place, name in enumerate(node.output):
             if place not in own and self.original_type(name) in self.plan.sources:
@@ -365,17 +434,25 @@ class _Scope:
             declared.tensor_type.elem_type = kind
 
 
-def _list_kept(node: NodeProto, inside: Mapping[str, Kept] | None) -> list[tuple[GraphProto, Kept | None]]:
-    """The bodies of an If, Loop or Scan, each with what stays in it, None for all; nothing stays where ``inside`` is None."""
+def _list_kept(
+    node: NodeProto, inside: Mapping[str, Kept] | None
+) -> list[tuple[GraphProto, Kept | None]]:
+    """The bodies of an If, Loop or Scan, each with what stays in it, None for all; nothing stays
+    where ``inside`` is None."""
     bodies = [(a.name, a.g) for a in node.attribute if a.type == AttributeProto.GRAPH]
     return [(body, Kept() if inside is None else inside.get(name)) for name, body in bodies]
 
 
 def _count_carried(node: NodeProto) -> int:
-    """How many values a Loop or Scan hands from one iteration to the next; they are its first outputs."""
+    """How many values a Loop or Scan hands from one iteration to the next; they are its first
+    outputs."""
     if node.op_type == "Loop":
         return max(0, len(node.input) - 2)
-    return len(node.input) - int(schema.attribute(node, "num_scan_inputs").i) if node.op_type == "Scan" else 0
+    return (
+        len(node.input) - int(schema.attribute(node, "num_scan_inputs").i)
+        if node.op_type == "Scan"
+        else 0
+    )
 
 
 def _list_own(node: NodeProto, body: GraphProto, kept: Kept | None) -> Iterator[int]:
@@ -387,13 +464,18 @@ def _list_own(node: NodeProto, body: GraphProto, kept: Kept | None) -> Iterator[
             yield place
         elif i in kept.inside:
             inner = body.node[i]
-            places = {p for b, those in _list_kept(inner, kept.inside[i]) for p in _list_own(inner, b, those)}
+            places = {
+                p
+                for b, those in _list_kept(inner, kept.inside[i])
+                for p in _list_own(inner, b, those)
+            }
             if list(inner.output).index(info.name) in places:
                 yield place
 
 
 def _list_ends(node: NodeProto, body: GraphProto, own: Collection[int]) -> frozenset[str]:
-    """Inputs and outputs of a body that keep their type; ``own``: outputs of the node, by place, that do."""
+    """Inputs and outputs of a body that keep their type; ``own``: outputs of the node, by place,
+    that do."""
     loop = node.op_type == "Loop"
     carried = _count_carried(node)
     given = [body.input[place + 2 * loop].name for place in own if place < carried]

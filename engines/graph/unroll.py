@@ -1,8 +1,10 @@
-"""If, Loop and Scan of the main graph as plain nodes: the branch that was taken, the iterations that were run.
+"""If, Loop and Scan of the main graph as plain nodes: the branch that was taken, the iterations
+that were run.
 
-What was taken and run is known from a reference run of ``watched``, which makes it readable. The nodes of a body get names that
-say where they stood (``layer/then_branch/add``, ``layer/body/iteration_3/add``), its weights are shared by all iterations, and
-the result computes the same bits.
+What was taken and run is known from a reference run of ``watched``, which makes it readable. The
+nodes of a body get names that say where they stood (``layer/then_branch/add``,
+``layer/body/iteration_3/add``), its weights are shared by all iterations, and the result computes
+the same bits.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,20 +14,28 @@ from dataclasses import dataclass
 import numpy as np
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper
 
-from engines.array import Array
-from engines.graph import names, plain_outputs, schema, splice
+from narrowdown.engines.array import Array
+from narrowdown.engines.graph import names, plain_outputs, schema, splice
 
 CONTROL = frozenset({"If", "Loop", "Scan"})
 # Operators that draw numbers: one node in a loop draws on, its copies would each begin anew.
 _DRAWN = frozenset(
-    {"RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Multinomial", "Bernoulli", "Dropout"}
+    {
+        "RandomNormal",
+        "RandomUniform",
+        "RandomNormalLike",
+        "RandomUniformLike",
+        "Multinomial",
+        "Bernoulli",
+        "Dropout",
+    }
 )
 
 
 @dataclass(frozen=True)
 class Watched:
-    """What tells how a node ran: the tensor ``name`` of the watched model. Of an If its condition, of a Loop how many iterations
-    it ran, of a Scan what it walks along ``axis``."""
+    """What tells how a node ran: the tensor ``name`` of the watched model. Of an If its condition,
+    of a Loop how many iterations it ran, of a Scan what it walks along ``axis``."""
 
     position: int
     name: str
@@ -34,7 +44,11 @@ class Watched:
 
 def nodes_with_bodies(graph: GraphProto) -> list[int]:
     """Positions of the graph's If, Loop and Scan nodes."""
-    return [i for i, node in enumerate(graph.node) if node.op_type in CONTROL and schema.domain_of(node) == ""]
+    return [
+        i
+        for i, node in enumerate(graph.node)
+        if node.op_type in CONTROL and schema.domain_of(node) == ""
+    ]
 
 
 def body_size(graph: GraphProto) -> int:
@@ -44,8 +58,8 @@ def body_size(graph: GraphProto) -> int:
 
 
 def name_inside(body: GraphProto) -> dict[str, int]:
-    """What each node of a body is called once it is opened, behind the names of its holder and of the body (and the iteration),
-    and its position there; without those that share a name."""
+    """What each node of a body is called once it is opened, behind the names of its holder and of
+    the body (and the iteration), and its position there; without those that share a name."""
     left = [i for i, node in enumerate(body.node) if splice.weight_of(node) is None]
     called = [body.node[i].name or f"{body.node[i].op_type}_{at}" for at, i in enumerate(left)]
     return {name: i for name, i in zip(called, left, strict=True) if called.count(name) == 1}
@@ -64,11 +78,15 @@ def why_closed(model: ModelProto, position: int) -> str:
 
 
 def _draws_numbers(graph: GraphProto) -> bool:
-    return any(n.op_type in _DRAWN or any(_draws_numbers(body) for body in names.bodies(n)) for n in graph.node)
+    return any(
+        n.op_type in _DRAWN or any(_draws_numbers(body) for body in names.bodies(n))
+        for n in graph.node
+    )
 
 
 def watch_nodes(model: ModelProto, positions: Sequence[int]) -> tuple[ModelProto, list[Watched]]:
-    """A copy of the model in which the If, Loop and Scan nodes at these positions tell how they ran."""
+    """A copy of the model in which the If, Loop and Scan nodes at these positions tell how they
+    ran."""
     result = deepcopy(model)
     graph = result.graph
     fresh = names.Fresh(names.used(graph))
@@ -90,8 +108,13 @@ def _count_runs(graph: GraphProto, node: NodeProto, fresh: names.Fresh) -> str:
     body = _body_attribute(node, "body")
     node.input.extend([""] * (2 - len(node.input)))
     carried = len(node.input) - 2
-    start, one = (splice.add_weight(graph, np.array(value, np.int64), fresh(f"count_{value}")) for value in (0, 1))
-    before, after, total = (fresh(f"{node.name}__{word}") for word in ("before", "after", "iterations"))
+    start, one = (
+        splice.add_weight(graph, np.array(value, np.int64), fresh(f"count_{value}"))
+        for value in (0, 1)
+    )
+    before, after, total = (
+        fresh(f"{node.name}__{word}") for word in ("before", "after", "iterations")
+    )
     node.input.append(start)
     body.input.append(helper.make_tensor_value_info(before, TensorProto.INT64, []))
     body.node.append(helper.make_node("Add", [before, one], [after]))
@@ -100,7 +123,10 @@ def _count_runs(graph: GraphProto, node: NodeProto, fresh: names.Fresh) -> str:
     del body.output[:]
     body.output.extend(outputs)
     # ONNX Runtime 1.31.1 dies of a Loop whose state is not asked for.
-    given = [name or fresh(f"{total}_unread") for name in (*node.output, *[""] * (carried - len(node.output)))]
+    given = [
+        name or fresh(f"{total}_unread")
+        for name in (*node.output, *[""] * (carried - len(node.output)))
+    ]
     given.insert(carried, total)
     del node.output[:]
     node.output.extend(given)
@@ -108,15 +134,19 @@ def _count_runs(graph: GraphProto, node: NodeProto, fresh: names.Fresh) -> str:
 
 
 def how_it_ran(node: NodeProto, value: Array, axis: int) -> int:
-    """How the node ran, by the value that was watched: 0 or 1 for the else or then branch, else the number of iterations."""
+    """How the node ran, by the value that was watched: 0 or 1 for the else or then branch, else the
+    number of iterations."""
     if node.op_type == "Scan":
         return int(value.shape[axis])
     return int(bool(value.reshape(-1)[0])) if node.op_type == "If" else int(value.reshape(-1)[0])
 
 
-def open_nodes(model: ModelProto, runs: Mapping[int, int], empty: Mapping[str, Array]) -> ModelProto:
-    """A copy of the model with plain nodes in place of those at the positions of ``runs`` (how each ran). ``empty``: values of
-    the outputs of loops that ran no iteration, by name. Nodes that nothing reads any more are gone."""
+def open_nodes(
+    model: ModelProto, runs: Mapping[int, int], empty: Mapping[str, Array]
+) -> ModelProto:
+    """A copy of the model with plain nodes in place of those at the positions of ``runs`` (how each
+    ran). ``empty``: values of the outputs of loops that ran no iteration, by name. Nodes that
+    nothing reads any more are gone."""
     result = deepcopy(model)
     graph = result.graph
     fresh = names.Fresh(names.used(graph))
@@ -129,26 +159,35 @@ def open_nodes(model: ModelProto, runs: Mapping[int, int], empty: Mapping[str, A
         elif node.op_type == "If":
             nodes += _splice_branch(graph, node, listed[i], bool(runs[i]), fresh)
         else:
-            nodes += _Rolled(graph, node, listed[i], fresh, versions.get("", 1)).unrolled(runs[i], empty)
+            nodes += _Rolled(graph, node, listed[i], fresh, versions.get("", 1)).unrolled(
+                runs[i], empty
+            )
     splice.replace_nodes(graph, nodes)
     splice.drop_unread(graph)
     return result
 
 
-def _splice_branch(graph: GraphProto, node: NodeProto, name: str, taken: bool, fresh: names.Fresh) -> list[NodeProto]:
+def _splice_branch(
+    graph: GraphProto, node: NodeProto, name: str, taken: bool, fresh: names.Fresh
+) -> list[NodeProto]:
     which = "then_branch" if taken else "else_branch"
     body, prefix = _body_attribute(node, which), f"{name}/{which}"
     mapping: dict[str, str] = {}
     left = splice.share_weights(body, graph, prefix, mapping, fresh)
     return _splice_body(
-        left, prefix, mapping, fresh, [(o.name, t) for o, t in zip(body.output, node.output, strict=False)]
+        left,
+        prefix,
+        mapping,
+        fresh,
+        [(o.name, t) for o, t in zip(body.output, node.output, strict=False)],
     )
 
 
 def _splice_body(
     nodes: list[NodeProto], prefix: str, mapping: dict[str, str], fresh: names.Fresh, handed: list[tuple[str, str]]
 ) -> list[NodeProto]:  # fmt: skip
-    """The body's nodes, and what hands its values on: ``handed`` are (name in the body, name outside; "" for none)."""
+    """The body's nodes, and what hands its values on: ``handed`` are (name in the body, name
+    outside; "" for none)."""
     made = {name for node in nodes for name in node.output if name}
     later = []
     for inner, outer in handed:
@@ -159,14 +198,24 @@ def _splice_body(
         else:
             later.append((inner, outer))
     copies = splice.copy_nodes(nodes, prefix, mapping, fresh)
-    return copies + [splice.identity_node(mapping.get(inner, inner), outer, prefix) for inner, outer in later]
+    return copies + [
+        splice.identity_node(mapping.get(inner, inner), outer, prefix) for inner, outer in later
+    ]
 
 
 class _Rolled:
     """A Loop or a Scan, to be unrolled."""
 
-    def __init__(self, graph: GraphProto, node: NodeProto, name: str, fresh: names.Fresh, opset: int) -> None:
-        self.graph, self.node, self.prefix, self.fresh, self.opset = graph, node, f"{name}/body", fresh, opset
+    def __init__(
+        self, graph: GraphProto, node: NodeProto, name: str, fresh: names.Fresh, opset: int
+    ) -> None:
+        self.graph, self.node, self.prefix, self.fresh, self.opset = (
+            graph,
+            node,
+            f"{name}/body",
+            fresh,
+            opset,
+        )
         self.body = _body_attribute(node, "body")
         self.loop = node.op_type == "Loop"
         walked = 0 if self.loop else _count_scan_inputs(node)
@@ -182,7 +231,11 @@ class _Rolled:
         if count == 0:
             for name in filter(None, self.stacked):
                 splice.add_weight(self.graph, empty[name], name)
-            return [splice.identity_node(s, f, self.prefix) for s, f in zip(self.start, self.finals, strict=True) if f]
+            return [
+                splice.identity_node(s, f, self.prefix)
+                for s, f in zip(self.start, self.finals, strict=True)
+                if f
+            ]
         shared: dict[str, str] = {}
         left = splice.share_weights(self.body, self.graph, self.prefix, shared, self.fresh)
         nodes: list[NodeProto] = []
@@ -211,24 +264,38 @@ class _Rolled:
         if self.loop:
             for info, value in zip(self.body.input[:2], (np.int64(k), np.True_), strict=False):
                 shaped = np.asarray(value).reshape([1] * len(info.type.tensor_type.shape.dim))
-                mapping[info.name] = splice.add_weight(self.graph, shaped, self.fresh(f"{prefix}/{info.name}"))
+                mapping[info.name] = splice.add_weight(
+                    self.graph, shaped, self.fresh(f"{prefix}/{info.name}")
+                )
         mapping.update(zip(inputs[self.first :], state, strict=False))
-        axes, backwards = (_integer_attribute(self.node, f"scan_input_{word}") for word in ("axes", "directions"))
+        axes, backwards = (
+            _integer_attribute(self.node, f"scan_input_{word}") for word in ("axes", "directions")
+        )
         for i, (source, inner) in enumerate(
             zip(self.walked, inputs[len(state) :] if not self.loop else [], strict=False)
         ):
             at = count - 1 - k if i < len(backwards) and backwards[i] else k
-            index = splice.add_weight(self.graph, np.array(at, np.int64), self.fresh(f"{prefix}/{inner}/index"))
+            index = splice.add_weight(
+                self.graph, np.array(at, np.int64), self.fresh(f"{prefix}/{inner}/index")
+            )
             mapping[inner] = self.fresh(f"{prefix}/{inner}")
             axis = axes[i] if i < len(axes) else 0
             made.append(
-                helper.make_node("Gather", [source, index], [mapping[inner]], f"{prefix}/{inner}/Gather", axis=axis)
+                helper.make_node(
+                    "Gather",
+                    [source, index],
+                    [mapping[inner]],
+                    f"{prefix}/{inner}/Gather",
+                    axis=axis,
+                )
             )
         return made
 
     def _stack_outputs(self, position: int, row: list[str], target: str) -> list[NodeProto]:
         """What each iteration gave, joined along a new axis."""
-        axes, backwards = (_integer_attribute(self.node, f"scan_output_{word}") for word in ("axes", "directions"))
+        axes, backwards = (
+            _integer_attribute(self.node, f"scan_output_{word}") for word in ("axes", "directions")
+        )
         axis = axes[position] if position < len(axes) else 0
         if position < len(backwards) and backwards[position]:
             row = row[::-1]
@@ -246,7 +313,11 @@ class _Rolled:
                 nodes.append(helper.make_node("Unsqueeze", [name], [part], label, axes=[axis]))
             parts.append(part)
         if len(row) > 1:
-            nodes.append(helper.make_node("Concat", parts, [target], f"{self.prefix}/{target}/Concat", axis=axis))
+            nodes.append(
+                helper.make_node(
+                    "Concat", parts, [target], f"{self.prefix}/{target}/Concat", axis=axis
+                )
+            )
         return nodes
 
 

@@ -1,7 +1,9 @@
-"""Opset and IR versions: restate a model in older ones where that changes nothing, and say why where it would.
+"""Opset and IR versions: restate a model in older ones where that changes nothing, and say why
+where it would.
 
-An opset number says which definition of each operator is meant. Where every operator that a model uses has the same definition in
-an older opset, the older number means the same model. An IR version says which fields and element types a file may hold.
+An opset number says which definition of each operator is meant. Where every operator that a model
+uses has the same definition in an older opset, the older number means the same model. An IR version
+says which fields and element types a file may hold.
 """
 
 from collections.abc import Iterator, Mapping
@@ -10,15 +12,18 @@ from typing import Final
 import onnx
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto
 
-from engines.graph import external, schema
-from engines.graph.names import bodies, with_bodies
+from narrowdown.engines.graph import external, schema
+from narrowdown.engines.graph.names import bodies, with_bodies
 
-# What came with an IR version after this one is element types alone (and hints for several devices, which change no value).
+# What came with an IR version after this one is element types alone (and hints for several devices,
+# which change no value).
 _PLAIN_IR: Final = 10
 _TYPES: Final[Mapping[str, int]] = {
     "FLOAT4E2M1": 11, "FLOAT8E8M0": 12, "UINT2": 13, "INT2": 13, "FLOAT6E2M3": 14, "FLOAT6E3M2": 14,
 }  # fmt: skip
-_TYPE_ATTRIBUTES: Final = frozenset({"to", "dtype", "output_dtype", "output_datatype", "stash_type"})
+_TYPE_ATTRIBUTES: Final = frozenset(
+    {"to", "dtype", "output_dtype", "output_datatype", "stash_type"}
+)
 NEWEST_IR: Final = int(onnx.IR_VERSION)
 
 
@@ -28,8 +33,9 @@ def newest_opset() -> int:
 
 
 def restate(model: ModelProto, ir: int, opset: int) -> str:
-    """Give the model versions no newer than these, where it then means exactly the same. "" where that is done or was not needed;
-    else what stands in the way, as the end of a sentence, and the model is left alone."""
+    """Give the model versions no newer than these, where it then means exactly the same. "" where
+    that is done or was not needed; else what stands in the way, as the end of a sentence, and the
+    model is left alone."""
     lower_ir, lower_opset = model.ir_version > ir, schema.opsets(model).get("", 0) > opset
     obstacle = (lower_opset and _of_opset(model, opset)) or (lower_ir and _of_ir(model, ir))
     if obstacle:
@@ -37,7 +43,10 @@ def restate(model: ModelProto, ir: int, opset: int) -> str:
     if lower_ir:
         model.ir_version = ir
     if lower_opset:
-        for imported in (*model.opset_import, *(o for f in model.functions for o in f.opset_import)):
+        for imported in (
+            *model.opset_import,
+            *(o for f in model.functions for o in f.opset_import),
+        ):
             if imported.domain in ("", "ai.onnx"):
                 imported.version = min(imported.version, opset)
     return ""
@@ -47,13 +56,19 @@ def _of_opset(model: ModelProto, opset: int) -> str:
     """The first node that another opset defines otherwise."""
     versions = schema.opsets(model)
     for node in _all_nodes(model.graph):
-        if schema.domain_of(node) == "" and not _same_everywhere(node.op_type, versions.get("", 0), opset):
+        if schema.domain_of(node) == "" and not _same_everywhere(
+            node.op_type, versions.get("", 0), opset
+        ):
             return _say_not_same(node, opset)
     for function in model.functions:
-        own = {("" if o.domain == "ai.onnx" else o.domain): o.version for o in function.opset_import}
+        own = {
+            ("" if o.domain == "ai.onnx" else o.domain): o.version for o in function.opset_import
+        }
         for outer in function.node:
             for node in (outer, *(n for body in bodies(outer) for n in _all_nodes(body))):
-                if schema.domain_of(node) == "" and not _same_everywhere(node.op_type, own.get("", 0), opset):
+                if schema.domain_of(node) == "" and not _same_everywhere(
+                    node.op_type, own.get("", 0), opset
+                ):
                     return _say_not_same(node, opset)
     return ""
 
@@ -82,14 +97,21 @@ def _of_ir(model: ModelProto, ir: int) -> str:
 
 
 def _element_types(model: ModelProto) -> Iterator[int]:
-    for tensor in (*external.initializers_with_bodies(model.graph), *external.attribute_tensors(model)):
+    for tensor in (
+        *external.initializers_with_bodies(model.graph),
+        *external.attribute_tensors(model),
+    ):
         yield tensor.data_type
     for graph in with_bodies(model.graph):
         for info in (*graph.input, *graph.output, *graph.value_info):
             yield schema.elem_type(info.type)
     everywhere = (*_all_nodes(model.graph), *(n for f in model.functions for n in f.node))
     for node in everywhere:
-        yield from (a.i for a in node.attribute if a.name in _TYPE_ATTRIBUTES and a.type == AttributeProto.INT)
+        yield from (
+            a.i
+            for a in node.attribute
+            if a.name in _TYPE_ATTRIBUTES and a.type == AttributeProto.INT
+        )
 
 
 def _all_nodes(graph: GraphProto) -> Iterator[NodeProto]:

@@ -1,21 +1,24 @@
-"""Which files hold the weights of a model's file, told without parsing it. Standard library only, as ``filekind`` is."""
+"""Which files hold the weights of a model's file, told without parsing it. Standard library only,
+as ``filekind`` is."""
 
 import mmap
 import os
 import re
 from pathlib import Path
 
-from engines.graph.filekind import is_ir
-from engines.store import regular
+from narrowdown.engines.graph.filekind import is_ir
+from narrowdown.engines.store import regular
 
-# Where a weight lies outside: {"location": NAME}, as protobuf writes it, the name's length in one byte or two.
+# Where a weight lies outside: {"location": NAME}, as protobuf writes it, the name's length in one
+# byte or two.
 _LOCATION = re.compile(rb"\x0a\x08location\x12(?:([\x00-\x7f])|([\x80-\xff])([\x01-\x7f]))")
 _SCANNED = 256 << 20  # bytes; a larger model file holds its weights itself
 
 
 def list_weight_files(path: Path) -> tuple[Path, ...]:
-    """The files beside the model in ``path`` that it names as its weights', whether they are there or not; for OpenVINO's own
-    format ``NAME.bin``. Raises ``OSError``, ``ValueError`` where the model's file cannot be looked into."""
+    """The files beside the model in ``path`` that it names as its weights', whether they are there
+    or not; for OpenVINO's own format ``NAME.bin``. Raises ``OSError``, ``ValueError`` where the
+    model's file cannot be looked into."""
     if is_ir(path):
         return (path.with_suffix(".bin"),)
     if not 0 < regular.size(path) <= _SCANNED:

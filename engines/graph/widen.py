@@ -1,6 +1,8 @@
-"""A model in half precision as it was before: every FP16 and BF16 tensor is FP32, and weights may be those of the original.
+"""A model in half precision as it was before: every FP16 and BF16 tensor is FP32, and weights may
+be those of the original.
 
-As all of them change, no cast is needed, and a cast that a converter put in does nothing any more. Names stay.
+As all of them change, no cast is needed, and a cast that a converter put in does nothing any more.
+Names stay.
 """
 
 from collections.abc import Mapping
@@ -9,15 +11,15 @@ from copy import deepcopy
 import numpy as np
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, TypeProto, numpy_helper
 
-from engines.graph import converted, external, names, schema
+from narrowdown.engines.graph import converted, external, names, schema
 
 HALVES = frozenset({int(TensorProto.FLOAT16), int(TensorProto.BFLOAT16)})
 _FLOAT = int(TensorProto.FLOAT)
 
 
 def widen_halves(model: ModelProto, originals: Mapping[str, TensorProto]) -> ModelProto:
-    """A copy with no half in it. ``originals``: by the name of a weight of the main graph what it was before. Raises
-    ``ModelProblem`` where a weights file is damaged."""
+    """A copy with no half in it. ``originals``: by the name of a weight of the main graph what it
+    was before. Raises ``ModelProblem`` where a weights file is damaged."""
     copy = deepcopy(model)
     for tensor in copy.graph.initializer:
         if (before := originals.get(tensor.name)) is not None:

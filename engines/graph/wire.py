@@ -1,10 +1,11 @@
-"""A model's nodes, counted in the file's own bytes: a model of ten million takes gigabytes once it is parsed."""
+"""A model's nodes, counted in the file's own bytes: a model of ten million takes gigabytes once it
+is parsed."""
 
 import mmap
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from engines.store import regular
+from narrowdown.engines.store import regular
 
 _FIXED = {1: 8, 5: 4}  # bytes by wire type
 _BYTES, _VARINT = 2, 0
@@ -16,8 +17,9 @@ _INSIDE: Mapping[str, Mapping[int, str]] = {
     "node": {5: "attribute"},
     "attribute": {6: "graph", 11: "graph"},
 }
-# How an attribute says that it holds a graph, or several. Where none does, no node need be looked into, which takes as long as to
-# parse the model. Who writes it in more bytes than are needed is not seen here, but by whoever parses the model.
+# How an attribute says that it holds a graph, or several. Where none does, no node need be looked
+# into, which takes as long as to parse the model. Who writes it in more bytes than are needed is
+# not seen here, but by whoever parses the model.
 _BODIES = (b"\xa0\x01\x05", b"\xa0\x01\x0a")
 _FIELDS = 16  # fields, for each node that there may be, that are passed at the most: names, attributes, what is said of tensors
 _DEEPEST = 200  # messages in one another; protobuf reads half as many
@@ -32,8 +34,9 @@ class _Endless(Exception):
 
 
 def iterate_nodes(path: Path, most: int) -> int:
-    """How many nodes the graph, the bodies in it and the model's own functions have, or ``most`` + 1 where they are more; 0 in a
-    file that is no model. Reads no more of the file than the heads of its fields. Raises OSError."""
+    """How many nodes the graph, the bodies in it and the model's own functions have, or ``most`` +
+    1 where they are more; 0 in a file that is no model. Reads no more of the file than the heads of
+    its fields. Raises OSError."""
     with regular.opened(path, regular.MODEL) as file:
         if not regular.size(path):
             return 0
@@ -70,8 +73,11 @@ def _count_fields(data: mmap.mmap, most: int, *, deep: bool) -> int:
     return count
 
 
-def _iterate_fields(data: mmap.mmap, at: int, end: int, left: list[int]) -> Iterator[tuple[int, int, int]]:
-    """(number, start, end) of each field with a length; the others are passed. ``left``: how many may still be looked at."""
+def _iterate_fields(
+    data: mmap.mmap, at: int, end: int, left: list[int]
+) -> Iterator[tuple[int, int, int]]:
+    """(number, start, end) of each field with a length; the others are passed. ``left``: how many
+    may still be looked at."""
     while at < end:
         left[0] -= 1
         if left[0] < 0:

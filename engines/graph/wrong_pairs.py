@@ -1,26 +1,33 @@
-"""Pairs of QuantizeLinear and DequantizeLinear that are wrong in the file itself, whatever an engine makes of them: some engines
-take them in silence and compute something, others refuse the model in words about something else."""
+"""Pairs of QuantizeLinear and DequantizeLinear that are wrong in the file itself, whatever an
+engine makes of them: some engines take them in silence and compute something, others refuse the
+model in words about something else."""
 
 from collections.abc import Iterator
 
 import numpy as np
 from onnx import ModelProto, NodeProto, TensorProto, numpy_helper
 
-from engines.array import Array
-from engines.graph import external, schema
-from engines.graph.quantized import DEQUANTIZE, LOOK_WRONG, QUANTIZE
+from narrowdown.engines.array import Array
+from narrowdown.engines.graph import external, schema
+from narrowdown.engines.graph.quantized import DEQUANTIZE, LOOK_WRONG, QUANTIZE
 
 _NAMED = 3  # faults in a sentence
 _SMALL = 1 << 20  # elements of a scale that are looked at
 _DOMAINS = frozenset({"", "com.microsoft"})
 _NO_CODES = frozenset(
-    {TensorProto.INT32, TensorProto.INT64, TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.DOUBLE}
+    {
+        TensorProto.INT32,
+        TensorProto.INT64,
+        TensorProto.FLOAT,
+        TensorProto.FLOAT16,
+        TensorProto.DOUBLE,
+    }
 )
 
 
 def say_wrong_pairs(model: ModelProto) -> str:
-    """The faults of the model's own pairs and what to do, in two sentences; "" where there are none. Only what is stored in the
-    model is looked at."""
+    """The faults of the model's own pairs and what to do, in two sentences; "" where there are
+    none. Only what is stored in the model is looked at."""
     found = list(_find_faults(model))
     if not found:
         return ""
@@ -37,7 +44,9 @@ def _find_faults(model: ModelProto) -> Iterator[str]:
     pairs = [
         node
         for node in model.graph.node
-        if node.op_type in (QUANTIZE, DEQUANTIZE) and schema.domain_of(node) in _DOMAINS and len(node.input) > 1
+        if node.op_type in (QUANTIZE, DEQUANTIZE)
+        and schema.domain_of(node) in _DOMAINS
+        and len(node.input) > 1
     ]
     quantizers = {node.output[0]: node for node in pairs if node.op_type == QUANTIZE}
     for node in pairs:
@@ -47,7 +56,8 @@ def _find_faults(model: ModelProto) -> Iterator[str]:
 
 
 def _find_fault(node: NodeProto, made_by: NodeProto | None, held: dict[str, TensorProto]) -> str:
-    """What is wrong with the node; "" where nothing is. ``made_by``: the QuantizeLinear whose codes it reads."""
+    """What is wrong with the node; "" where nothing is. ``made_by``: the QuantizeLinear whose codes
+    it reads."""
     scale, zero = held.get(node.input[1]), held.get(node.input[2]) if len(node.input) > 2 else None
     values = _read(scale)
     if values is not None:
@@ -62,7 +72,11 @@ def _find_fault(node: NodeProto, made_by: NodeProto | None, held: dict[str, Tens
         return f"has {_size(scale):,} scales and {_size(zero):,} zero points"
     if node.op_type == QUANTIZE:
         wrong = zero is not None and zero.data_type in _NO_CODES
-        return f"has a zero point of {_type(zero)}, and codes are of its type" if zero is not None and wrong else ""
+        return (
+            f"has a zero point of {_type(zero)}, and codes are of its type"
+            if zero is not None and wrong
+            else ""
+        )
     codes = held.get(node.input[0])
     if codes is None and made_by is not None:
         codes = held.get(made_by.input[2]) if len(made_by.input) > 2 else None
@@ -70,7 +84,9 @@ def _find_fault(node: NodeProto, made_by: NodeProto | None, held: dict[str, Tens
         if _differ(values, _read(held.get(made_by.input[1]))):
             return f"reads with another scale {by}"
         if codes is not None and zero is not None and codes.data_type == zero.data_type:
-            return f"reads with another zero point {by}" if _differ(_read(zero), _read(codes)) else ""
+            return (
+                f"reads with another zero point {by}" if _differ(_read(zero), _read(codes)) else ""
+            )
     if codes is not None and zero is not None and codes.data_type != zero.data_type:
         return f"has a zero point of {_type(zero)} for codes of {_type(codes)}"
     return ""

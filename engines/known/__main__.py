@@ -1,10 +1,17 @@
-"""``python -m engines.known``: check the files of the table and write their digests anew."""
+"""``python -m narrowdown.engines.known``: check the files of the table and write their digests
+anew."""
 
 import sys
 from importlib import resources
 from pathlib import Path
 
-from engines.known.table import DIGESTS, TableProblem, list_files, parse_bug, write_digests
+from narrowdown.engines.known.table import (
+    DIGESTS,
+    TableProblem,
+    list_files,
+    parse_bug,
+    write_digests,
+)
 
 
 def main() -> int:
@@ -16,7 +23,9 @@ def main() -> int:
     except TableProblem as problem:
         print(problem, file=sys.stderr)
         return 2
-    Path(str(resources.files("flows").joinpath("known", DIGESTS))).write_text(write_digests(files), encoding="utf-8")
+    Path(str(resources.files("narrowdown.flows").joinpath("known", DIGESTS))).write_text(
+        write_digests(files), encoding="utf-8"
+    )
     print(f"{len(files)} known bugs, digests written.")
     return 0
 

@@ -7,15 +7,17 @@ import msgspec
 
 Scalar: TypeAlias = int | float | str
 Stated: TypeAlias = Scalar | list[Scalar]
-# What an attribute may be asked for beside a value: ``in`` a list, where ``absent`` stands for one that is not stated; ``is``:
-# absent, stated; ``identity`` of a permutation: 0, 1, 2, ...; ``moves``: any other; ``swaps``: of the last two; ``nonzero``.
+# What an attribute may be asked for beside a value: ``in`` a list, where ``absent`` stands for one
+# that is not stated; ``is``: absent, stated; ``identity`` of a permutation: 0, 1, 2, ...;
+# ``moves``: any other; ``swaps``: of the last two; ``nonzero``.
 Asked: TypeAlias = Stated | dict[Literal["in", "not", "is"], Stated]
 
 
 class Pattern(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A node of the pattern. ``op``: one of these operators. ``reads``: places in the pattern of nodes whose outputs it reads.
-    ``attributes``: name to what it must be. ``dtype``: of its first input, numpy's name; ``rank``: of that input. ``weight``:
-    places of inputs that must be weights; ``input``: of some that must not be."""
+    """A node of the pattern. ``op``: one of these operators. ``reads``: places in the pattern of
+    nodes whose outputs it reads. ``attributes``: name to what it must be. ``dtype``: of its first
+    input, numpy's name; ``rank``: of that input. ``weight``: places of inputs that must be weights;
+    ``input``: of some that must not be."""
 
     op: tuple[str, ...]
     domain: str = ""
@@ -38,18 +40,20 @@ class Pattern(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     zero: int = -1  # the place of an input that is left out, or a weight of zeros
     nonzero: int = -1  # the place of a weight that holds another number than zero
     same: bool = False  # of a Cast: whether it is to the type that its input has
-    # Of a pool, by its own pads or by those of the Pad that it reads: ``cut``: the end of one axis is padded by more than the
-    # beginning of the next (what ONNX Runtime 1.22 takes for it); ``wide``: a Pad is as wide as the window; ``beyond``: the last
-    # window reaches beyond the padding, where the shape is known.
+    # Of a pool, by its own pads or by those of the Pad that it reads: ``cut``: the end of one axis
+    # is padded by more than the beginning of the next (what ONNX Runtime 1.22 takes for it);
+    # ``wide``: a Pad is as wide as the window; ``beyond``: the last window reaches beyond the
+    # padding, where the shape is known.
     cut: bool = False
     wide: bool = False
     beyond: bool = False
 
 
 class MadeTensor(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A tensor of a construction: an input or a weight of this shape, drawn evenly from ``range`` (one number: that number
-    everywhere), or with these ``values``. ``step``: what is drawn is rounded to multiples of it, so that many are equal.
-    ``special``: what its first element is in place of that. ``open``: dimensions of an input whose size the model leaves open."""
+    """A tensor of a construction: an input or a weight of this shape, drawn evenly from ``range``
+    (one number: that number everywhere), or with these ``values``. ``step``: what is drawn is
+    rounded to multiples of it, so that many are equal. ``special``: what its first element is in
+    place of that. ``open``: dimensions of an input whose size the model leaves open."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -69,7 +73,8 @@ class MadeNode(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Construction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A small model that shows the bug: our own declaration of it, no file of a thread. ``outputs``: name to dtype."""
+    """A small model that shows the bug: our own declaration of it, no file of a thread.
+    ``outputs``: name to dtype."""
 
     opset: int
     inputs: dict[str, MadeTensor]
@@ -79,14 +84,15 @@ class Construction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Bug(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """``thread``: ``owner/repository#number``, where it was reported; "" where no public thread is known. ``says``: what goes
-    wrong, one sentence. ``wrong_in`` and ``right_in``: releases of which the thread says so; ``ran``: release to what our own run
-    of the construction gave.
-    ``since``, ``mended``: the first release that has it and the first that has it no more; "" where nobody said.
-    ``precision``: what the engine must compute in; none: whatever. ``fails``: wrong values, or the engine refuses the model.
-    ``switch_off``: switches of the engine that cure it. ``settings``: options that the construction is run with. ``fires``,
-    ``beside``: its trigger, as changes of the construction (``engines.known.variant``) with which it still fails, and with which
-    it does not."""
+    """``thread``: ``owner/repository#number``, where it was reported; "" where no public thread is
+    known. ``says``: what goes wrong, one sentence. ``wrong_in`` and ``right_in``: releases of which
+    the thread says so; ``ran``: release to what our own run of the construction gave. ``since``,
+    ``mended``: the first release that has it and the first that has it no more; "" where nobody
+    said. ``precision``: what the engine must compute in; none: whatever. ``fails``: wrong values,
+    or the engine refuses the model. ``switch_off``: switches of the engine that cure it.
+    ``settings``: options that the construction is run with. ``fires``, ``beside``: its trigger, as
+    changes of the construction (``engines.known.variant``) with which it still fails, and with
+    which it does not."""
 
     schema: Literal[1]
     id: str
@@ -118,17 +124,20 @@ class Bug(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
         return self.thread or self.id
 
     def affects(self, version: str) -> bool:
-        """Whether a release is between ``since`` and ``mended``, as far as anybody knows; without a construction that could be
-        tried, whether it is one that the thread calls wrong."""
+        """Whether a release is between ``since`` and ``mended``, as far as anybody knows; without a
+        construction that could be tried, whether it is one that the thread calls wrong."""
         at = release(version)
         if not at:
             return True
         if self.make is None and self.wrong_in:
             return at[:2] in {release(wrong)[:2] for wrong in self.wrong_in}
-        return not (self.since and at < release(self.since)) and not (self.mended and at >= release(self.mended))
+        return not (self.since and at < release(self.since)) and not (
+            self.mended and at >= release(self.mended)
+        )
 
 
 def release(version: str) -> tuple[int, ...]:
-    """The numbers that a version begins with: ``2025.2.0-19140-...`` is (2025, 2, 0); () where it begins with none."""
+    """The numbers that a version begins with: ``2025.2.0-19140-...`` is (2025, 2, 0); () where it
+    begins with none."""
     found = re.match(r"\d+(?:\.\d+)*", version)
     return tuple(int(n) for n in found.group().split(".")) if found else ()

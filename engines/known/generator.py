@@ -1,7 +1,8 @@
-"""A case as a program of a few lines: onnx.helper and numpy make it at any size, and with what matters changed. Pure: text.
+"""A case as a program of a few lines: onnx.helper and numpy make it at any size, and with what
+matters changed. Pure: text.
 
-The program is ours and needs nothing of ours: whoever gets it runs ``python make_case.py`` and has ``case.onnx`` and
-``inputs.npz``."""
+The program is ours and needs nothing of ours: whoever gets it runs ``python make_case.py`` and has
+``case.onnx`` and ``inputs.npz``."""
 
 import math
 import re
@@ -10,8 +11,8 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from engines.known.entry import Construction, MadeTensor, Stated
-from engines.known.varied import (
+from narrowdown.engines.known.entry import Construction, MadeTensor, Stated
+from narrowdown.engines.known.varied import (
     ABSENT,
     DRAWN,
     FEW,
@@ -82,14 +83,16 @@ def write_generator(
     title: str,
     line: str,
 ) -> str:
-    """The program. ``factors``: what it has parameters for; ``fires``, ``passes``, ``refused``: levels that were seen to do
-    so; those are kept that it can make. ``line``: what was found."""
+    """The program. ``factors``: what it has parameters for; ``fires``, ``passes``, ``refused``:
+    levels that were seen to do so; those are kept that it can make. ``line``: what was found."""
     shown = [f for f in factors if f.kind in SHOWN]
     names = name_parameters(shown)
     of = {f: names[f.name] for f in shown}
 
     def rows(levels: Sequence[tuple[Factor, Level]], *more: str) -> str:
-        made = dict.fromkeys((*more, *(repr({of[f]: _value(f, level)}) for f, level in levels if f in of)))
+        made = dict.fromkeys(
+            (*more, *(repr({of[f]: _value(f, level)}) for f, level in levels if f in of))
+        )
         return "[" + "".join(f"\n    {one}," for one in made) + ("\n]" if made else "]")
 
     parameters = ", ".join(f"{of[f]}={_value(f, f.base)!r}" for f in shown)
@@ -132,24 +135,40 @@ def _body(made: Construction, shown: Sequence[Factor], of: Mapping[Factor, str])
     sizes: dict[Place, list[tuple[str, int]]] = {}
     for f in shown:
         for p in f.places if f.kind == "size" else ():
-            sizes.setdefault(msgspec.structs.replace(p, times=1), []).append((of[f], max(1, int(f.base))))
+            sizes.setdefault(msgspec.structs.replace(p, times=1), []).append(
+                (of[f], max(1, int(f.base)))
+            )
     about: dict[tuple[str, str, str], str] = {(f.kind, f.of, f.key): of[f] for f in shown}
     types = {str(f.base): of[f] for f in shown if f.kind == "type"}
     numpy_of = f"helper.tensor_dtype_to_np_dtype(getattr(TensorProto, {dict(_ONNX)!r}"
     lines = [*(f"{name}_np = {numpy_of}[{name}]))" for name in types.values()), "weights = {"]
-    lines += [f"    {n!r}: {_array(n, t, i, sizes, about, types)}," for i, (n, t) in enumerate(made.weights.items())]
+    lines += [
+        f"    {n!r}: {_array(n, t, i, sizes, about, types)},"
+        for i, (n, t) in enumerate(made.weights.items())
+    ]
     lines += ["}", "feeds = {"]
     lines += [
-        f"    {n!r}: {_array(n, t, 100 + i, sizes, about, types)}," for i, (n, t) in enumerate(made.inputs.items())
+        f"    {n!r}: {_array(n, t, 100 + i, sizes, about, types)},"
+        for i, (n, t) in enumerate(made.inputs.items())
     ]
     which = about.get(("open", "", ""))
     opened = {n: t.open or (0,) for n, t in made.inputs.items() if t.open or (which and t.shape)}
-    lines += ["}", f"opened = {opened!r}{f' if {which} == {OPEN!r} else {{}}' if which else ''}", "nodes = ["]
+    lines += [
+        "}",
+        f"opened = {opened!r}{f' if {which} == {OPEN!r} else {{}}' if which else ''}",
+        "nodes = [",
+    ]
     for at, node in enumerate(made.nodes):
-        stated = [f"{k!r}: {_attribute(at, k, v, sizes, about)}" for k, v in node.attributes.items()]
+        stated = [
+            f"{k!r}: {_attribute(at, k, v, sizes, about)}" for k, v in node.attributes.items()
+        ]
         domain = f", domain={node.domain!r}" if node.domain else ""
         called = f"    helper.make_node({node.op!r}, {list(node.inputs)!r}, {list(node.outputs)!r}{domain}"
-        has = f", **{{k: v for k, v in {{{', '.join(stated)}}}.items() if v is not None}}" if stated else ""
+        has = (
+            f", **{{k: v for k, v in {{{', '.join(stated)}}}.items() if v is not None}}"
+            if stated
+            else ""
+        )
         lines.append(f"{called}{has}),")
     lines += ["]", "graph = helper.make_graph(", "    nodes,", "    'case',"]
     lines.append(
@@ -164,7 +183,9 @@ def _body(made: Construction, shown: Sequence[Factor], of: Mapping[Factor, str])
     lines += ["    [numpy_helper.from_array(a, n) for n, a in weights.items()],", ")"]
     opset = about.get(("opset", "", ""), str(made.opset))
     domains = sorted({n.domain for n in made.nodes if n.domain})
-    imports = ", ".join([f"helper.make_opsetid('', {opset})", *(f"helper.make_opsetid({d!r}, 1)" for d in domains)])
+    imports = ", ".join(
+        [f"helper.make_opsetid('', {opset})", *(f"helper.make_opsetid({d!r}, 1)" for d in domains)]
+    )
     lines.append(f"model = helper.make_model(graph, opset_imports=[{imports}], ir_version=10)")
     lines.append("model = shape_inference.infer_shapes(model, strict_mode=True)")
     lines.append("del model.graph.value_info[:]")
@@ -211,7 +232,9 @@ def _array(
     return f"drawn({seed}, {shape}, {dtype}, {low!r}{times}, {high!r}{times})"
 
 
-def _attribute(at: int, key: str, stated: Stated, sizes: Sizes, about: Mapping[tuple[str, str, str], str]) -> str:
+def _attribute(
+    at: int, key: str, stated: Stated, sizes: Sizes, about: Mapping[tuple[str, str, str], str]
+) -> str:
     if parameter := about.get(("attribute", str(at), key)):
         return parameter
     if isinstance(stated, list):
@@ -231,7 +254,8 @@ def _sized(sizes: Sizes, place: Place, stated: Any) -> str:
 
 
 def _value(factor: Factor, level: Level) -> Any:
-    """A level as the parameter takes it: None for what is left out; a scale as what values are multiplied by."""
+    """A level as the parameter takes it: None for what is left out; a scale as what values are
+    multiplied by."""
     if factor.kind == "scale":
         return 2.0 ** (int(level) - int(factor.base))
     return None if level == ABSENT else decode(level)

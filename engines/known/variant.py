@@ -5,11 +5,11 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from engines.known.entry import Construction, MadeTensor, Stated
-from engines.known.varied import ABSENT, retype
+from narrowdown.engines.known.entry import Construction, MadeTensor, Stated
+from narrowdown.engines.known.varied import ABSENT, retype
 
-# ``opset``; ``type``: of every tensor that has the first input's; ``NAME.shape``, ``.range``, ``.values``, ``.special`` of an
-# input or weight; ``NUMBER.ATTRIBUTE`` of a node, ABSENT: left out.
+# ``opset``; ``type``: of every tensor that has the first input's; ``NAME.shape``, ``.range``,
+# ``.values``, ``.special`` of an input or weight; ``NUMBER.ATTRIBUTE`` of a node, ABSENT: left out.
 Variant: TypeAlias = Mapping[str, Stated]
 _FIELDS: Final = ("shape", "range", "values", "special")
 
@@ -31,7 +31,9 @@ def _change(made: Construction, key: str, stated: Stated) -> Construction:
     if of.isdigit() and int(of) < len(made.nodes):
         nodes = list(made.nodes)
         kept = {k: v for k, v in nodes[int(of)].attributes.items() if k != what}
-        nodes[int(of)] = replace(nodes[int(of)], attributes=kept if stated == ABSENT else {**kept, what: stated})
+        nodes[int(of)] = replace(
+            nodes[int(of)], attributes=kept if stated == ABSENT else {**kept, what: stated}
+        )
         return replace(made, nodes=tuple(nodes))
     if what not in _FIELDS:
         raise ValueError(f"'{key}' is nothing that can be changed")

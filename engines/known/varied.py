@@ -1,6 +1,8 @@
-"""A declared model with something of it changed: sizes, rank, types, attributes, opset, weights, what is fed. Pure.
+"""A declared model with something of it changed: sizes, rank, types, attributes, opset, weights,
+what is fed. Pure.
 
-A *factor* is what can be changed, a *level* what it is changed to: the words of the design of experiments."""
+A *factor* is what can be changed, a *level* what it is changed to: the words of the design of
+experiments."""
 
 import json
 import math
@@ -9,7 +11,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from engines.known.entry import Construction, MadeNode, MadeTensor, Scalar, Stated
+from narrowdown.engines.known.entry import Construction, MadeNode, MadeTensor, Scalar, Stated
 
 Level: TypeAlias = int | float | str
 Kind: TypeAlias = Literal[
@@ -37,8 +39,9 @@ _AXES = ("axis", "axes")
 
 
 class Place(msgspec.Struct, frozen=True):
-    """A number that says how large something is: a dimension (``at``) of the input or weight ``of``; an element of the weight
-    ``of``; an element (-1: the whole) of the attribute ``key`` of node number ``of``. ``times``: it is so many times the size."""
+    """A number that says how large something is: a dimension (``at``) of the input or weight
+    ``of``; an element of the weight ``of``; an element (-1: the whole) of the attribute ``key`` of
+    node number ``of``. ``times``: it is so many times the size."""
 
     kind: Literal["dim", "entry", "attribute"]
     of: str
@@ -48,10 +51,11 @@ class Place(msgspec.Struct, frozen=True):
 
 
 class Factor(msgspec.Struct, frozen=True):
-    """``name``: for people. ``levels``: those to try, beside ``base``, what it is in the case; ``ordered``: numbers of which
-    every one between can be tried, too. ``of``: the tensor or the number of the node; ``key``: the attribute or the option.
-    ``places``: of a size, what changes with it. The level of ``scale`` is a power of two: that which the largest magnitude, in
-    the case ``unit``, is below."""
+    """``name``: for people. ``levels``: those to try, beside ``base``, what it is in the case;
+    ``ordered``: numbers of which every one between can be tried, too. ``of``: the tensor or the
+    number of the node; ``key``: the attribute or the option. ``places``: of a size, what changes
+    with it. The level of ``scale`` is a power of two: that which the largest magnitude, in the case
+    ``unit``, is below."""
 
     name: str
     kind: Kind
@@ -72,7 +76,11 @@ def list_places(made: Construction) -> list[tuple[Place, int]]:
             if isinstance(stated, int):
                 found.append((Place("attribute", str(at), -1, key), stated))
             elif isinstance(stated, list):
-                found += [(Place("attribute", str(at), i, key), v) for i, v in enumerate(stated) if isinstance(v, int)]
+                found += [
+                    (Place("attribute", str(at), i, key), v)
+                    for i, v in enumerate(stated)
+                    if isinstance(v, int)
+                ]
     for name, w in made.weights.items():
         if is_list(w) and w.values is not None:
             found += [(Place("entry", name, i), int(v)) for i, v in enumerate(w.values)]
@@ -87,8 +95,9 @@ def is_list(weight: MadeTensor) -> bool:
 
 
 def resize(made: Construction, places: Iterable[Place], base: int, size: int) -> Construction:
-    """The declaration with these places of another size where they had ``base``, or a multiple of it: 12 = 3 heads of 4 follows
-    its heads, and then its head size. Values are repeated, or cut off."""
+    """The declaration with these places of another size where they had ``base``, or a multiple of
+    it: 12 = 3 heads of 4 follows its heads, and then its head size. Values are repeated, or cut
+    off."""
     now = dict(list_places(made))
     inputs, weights, nodes = dict(made.inputs), dict(made.weights), list(made.nodes)
     for place in places:
@@ -109,7 +118,8 @@ def resize(made: Construction, places: Iterable[Place], base: int, size: int) ->
 
 
 def vary(made: Construction, factor: Factor, level: Level) -> Construction:
-    """The declaration with this factor at this level. A factor of the engine changes nothing here."""
+    """The declaration with this factor at this level. A factor of the engine changes nothing
+    here."""
     of, replace = factor.of, msgspec.structs.replace
     match factor.kind:
         case "size":
@@ -129,7 +139,9 @@ def vary(made: Construction, factor: Factor, level: Level) -> Construction:
             nodes[int(of)] = replace(node, attributes=attributes)
             return replace(made, nodes=tuple(nodes))
         case "open":
-            return replace(made, inputs={n: _with_open(t, str(level)) for n, t in made.inputs.items()})
+            return replace(
+                made, inputs={n: _with_open(t, str(level)) for n, t in made.inputs.items()}
+            )
         case "role":
             return _moved(made, of, str(level))
         case "option":
@@ -157,7 +169,9 @@ def encode(stated: Stated) -> Level:
 def largest(tensor: MadeTensor) -> float:
     """The largest magnitude that its values may have."""
     return float(
-        max(map(abs, tensor.values), default=0.0) if tensor.values is not None else max(map(abs, tensor.range))
+        max(map(abs, tensor.values), default=0.0)
+        if tensor.values is not None
+        else max(map(abs, tensor.range))
     )
 
 
@@ -186,7 +200,12 @@ def _refilled(tensor: MadeTensor, factor: Factor, level: Level) -> MadeTensor:
         return replace(tensor, values=None, range=(number, number))
     if factor.kind == "entries":
         values = decode(level)
-        return replace(tensor, values=[v for v in values if not isinstance(v, str)] if isinstance(values, list) else [])
+        return replace(
+            tensor,
+            values=[v for v in values if not isinstance(v, str)]
+            if isinstance(values, list)
+            else [],
+        )
     if factor.kind == "special":
         return replace(tensor, special="nan" if level == "a NaN" else "inf")
     match level:
@@ -252,7 +271,9 @@ def _with_rank(made: Construction) -> Construction:
                 attributes[key] = stated + 1
         nodes.append(msgspec.structs.replace(node, attributes=attributes))
     inputs = {
-        n: msgspec.structs.replace(_reshaped(t, (1, *t.shape)), open=tuple(at + 1 for at in t.open)) if t.shape else t
+        n: msgspec.structs.replace(_reshaped(t, (1, *t.shape)), open=tuple(at + 1 for at in t.open))
+        if t.shape
+        else t
         for n, t in made.inputs.items()
     }
     return msgspec.structs.replace(made, inputs=inputs, nodes=tuple(nodes))
@@ -262,10 +283,15 @@ def retype(made: Construction, old: str, new: str) -> Construction:
     """Every tensor of one element type with another."""
 
     def retyped(tensors: Mapping[str, MadeTensor]) -> dict[str, MadeTensor]:
-        return {n: msgspec.structs.replace(t, dtype=new) if t.dtype == old else t for n, t in tensors.items()}
+        return {
+            n: msgspec.structs.replace(t, dtype=new) if t.dtype == old else t
+            for n, t in tensors.items()
+        }
 
     outputs = {n: new if d == old else d for n, d in made.outputs.items()}
-    return msgspec.structs.replace(made, inputs=retyped(made.inputs), weights=retyped(made.weights), outputs=outputs)
+    return msgspec.structs.replace(
+        made, inputs=retyped(made.inputs), weights=retyped(made.weights), outputs=outputs
+    )
 
 
 def _with_open(tensor: MadeTensor, level: str) -> MadeTensor:

@@ -1,30 +1,32 @@
-"""The other nodes at which the reference foretells the fault that was confirmed at one, each looked at alone."""
+"""The other nodes at which the reference foretells the fault that was confirmed at one, each looked
+at alone."""
 
 import msgspec
 
-from engines.asking import Sub
-from engines.compare.criterion import Verdict
-from engines.findings import Culprit
-from engines.graph import ranges
-from engines.graph.index import GraphIndex
-from engines.search.foretold import Place, foretell_places
-from engines.search.fresh import Seen, confirm_in_fresh_builds
-from engines.search.inquiry import Inquiry
-from engines.search.search import Trials
-from engines.search.settle import settle_case
+from narrowdown.engines.asking import Sub
+from narrowdown.engines.compare.criterion import Verdict
+from narrowdown.engines.findings import Culprit
+from narrowdown.engines.graph import ranges
+from narrowdown.engines.graph.index import GraphIndex
+from narrowdown.engines.search.foretold import Place, foretell_places
+from narrowdown.engines.search.fresh import Seen, confirm_in_fresh_builds
+from narrowdown.engines.search.inquiry import Inquiry
+from narrowdown.engines.search.search import Trials
+from narrowdown.engines.search.settle import settle_case
 
 
 class Another(msgspec.Struct, frozen=True):
-    """A node that fails alone too, as a case of its own; ``keep``: node ids of it and of all that its values reach."""
+    """A node that fails alone too, as a case of its own; ``keep``: node ids of it and of all that
+    its values reach."""
 
     seen: Seen
     keep: tuple[int, ...]
 
 
 class Alike(msgspec.Struct, frozen=True):
-    """``found``: fail there too, alone; ``silent``: alone it is right, as the engine may compute it otherwise among others;
-    ``beyond``: not looked at, as there are culprits enough; ``own``: node ids around the first culprit that its ``keep``
-    lacks."""
+    """``found``: fail there too, alone; ``silent``: alone it is right, as the engine may compute it
+    otherwise among others; ``beyond``: not looked at, as there are culprits enough; ``own``: node
+    ids around the first culprit that its ``keep`` lacks."""
 
     found: tuple[Another, ...] = ()
     silent: tuple[Place, ...] = ()
@@ -34,16 +36,25 @@ class Alike(msgspec.Struct, frozen=True):
     @property
     def keep(self) -> tuple[int, ...]:
         """Node ids around all of them."""
-        around = [each.keep for each in self.found] + [place.keep for place in (*self.silent, *self.beyond)]
+        around = [each.keep for each in self.found] + [
+            place.keep for place in (*self.silent, *self.beyond)
+        ]
         return tuple(sorted(set(self.own).union(*around)))
 
 
 def find_alike(
-    ask: Inquiry, first: Culprit, beyond: str, *, found_by: str, room: int, shrink_probes: int, repeats: int
+    ask: Inquiry,
+    first: Culprit,
+    beyond: str,
+    *,
+    found_by: str,
+    room: int,
+    shrink_probes: int,
+    repeats: int,
 ) -> Sub[Alike]:
-    """Every place (``Alike``) of the same op as the node called ``beyond``, in the first culprit, looked at alone.
-    ``found_by``: the step; ``room``: how
-    many more culprits there may be; ``shrink_probes``: that go into making a case simpler; ``repeats``: fresh builds of it."""
+    """Every place (``Alike``) of the same op as the node called ``beyond``, in the first culprit,
+    looked at alone. ``found_by``: the step; ``room``: how many more culprits there may be;
+    ``shrink_probes``: that go into making a case simpler; ``repeats``: fresh builds of it."""
     inside = ranges.decode(first.case.node_ids)
     node = next((n for n in inside if ask.names([n])[0] == beyond), None)
     if node is None:
@@ -69,7 +80,13 @@ def find_alike(
         if not verdict.failed:
             continue
         case, _, _ = yield from settle_case(
-            lowered, trials, frozenset({place.node}), True, found_by=found_by, verify=0, shrink_probes=shrink_probes
+            lowered,
+            trials,
+            frozenset({place.node}),
+            True,
+            found_by=found_by,
+            verify=0,
+            shrink_probes=shrink_probes,
         )
         seen: Seen = yield from confirm_in_fresh_builds(lowered, case, repeats)
         if seen.failures:
@@ -102,12 +119,17 @@ def make_culprits(others: Alike) -> tuple[Culprit, ...]:
 
 
 def say_alike(others: Alike) -> str:
-    """Where the same was found or is to be expected, sentences with a space in front; empty where nowhere."""
+    """Where the same was found or is to be expected, sentences with a space in front; empty where
+    nowhere."""
     told = ""
     if others.found:
         names = ", ".join(each.seen.case.nodes[0] for each in others.found)
         one = len(others.found) == 1
-        more = "1 more node, which has" if one else f"{len(others.found)} more nodes, each of which has"
+        more = (
+            "1 more node, which has"
+            if one
+            else f"{len(others.found)} more nodes, each of which has"
+        )
         told = f" The same is wrong at {more} a case of its own: {names}."
     return told + say_kept_along(others)
 
@@ -115,10 +137,17 @@ def say_alike(others: Alike) -> str:
 def say_kept_along(others: Alike) -> str:
     """What the first culprit takes along, and why."""
     told = ""
-    for places, why in ((others.silent, "alone {} right"), (others.beyond, "there are cases enough")):
+    for places, why in (
+        (others.silent, "alone {} right"),
+        (others.beyond, "there are cases enough"),
+    ):
         one = len(places) == 1
         if places:
-            nodes = "1 more node of that kind goes" if one else f"{len(places)} more nodes of that kind go"
+            nodes = (
+                "1 more node of that kind goes"
+                if one
+                else f"{len(places)} more nodes of that kind go"
+            )
             tried = "it is" if one else "they are"
             told += f" {nodes} as far in the reference; {why.format(tried)}, so in FP32 {tried} tried together with this one."
     return told

@@ -1,23 +1,26 @@
-"""Does an engine refuse every part of a model in the words in which it refuses the whole? Then no node is at fault.
+"""Does an engine refuse every part of a model in the words in which it refuses the whole? Then no
+node is at fault.
 
-An emulation of BF16 takes no model below opset 13, a parser none above the opset that it knows: whatever part is cut out is
-refused, and a search would name whichever node it happened to look at last.
+An emulation of BF16 takes no model below opset 13, a parser none above the opset that it knows:
+whatever part is cut out is refused, and a search would name whichever node it happened to look at
+last.
 """
 
-from engines.asking import Note, StepContext, StepRefused, Sub, asked
-from engines.findings import Findings
-from engines.search.inquiry import Inquiry, open_inquiry
+from narrowdown.engines.asking import Note, StepContext, StepRefused, Sub, asked
+from narrowdown.engines.findings import Findings
+from narrowdown.engines.search.inquiry import Inquiry, open_inquiry
 
-# Nodes that are tried alone, each of an operator of its own, spread over the model. Chosen, not measured: a reason that lies in
-# one operator spares the others, so two could do; four cost a build of one node each.
+# Nodes that are tried alone, each of an operator of its own, spread over the model. Chosen, not
+# measured: a reason that lies in one operator spares the others, so two could do; four cost a build
+# of one node each.
 TRIED = 4
 LEAST = 2
 
 
 def refused_alike(ctx: StepContext, findings: Findings) -> Sub[tuple[str, ...]]:
-    """Names of nodes, each refused by itself as the whole model is; empty where one of those tried is not, where the model has
-    too few operators to tell, where the reference cannot run it (what the engine said is then the thing to tell), or where it is
-    not refused at all."""
+    """Names of nodes, each refused by itself as the whole model is; empty where one of those tried
+    is not, where the model has too few operators to tell, where the reference cannot run it (what
+    the engine said is then the thing to tell), or where it is not refused at all."""
     signature = findings.signature
     if ctx.check or signature is None or signature.kind != "build" or not signature.refusal:
         return ()
@@ -37,7 +40,8 @@ def refused_alike(ctx: StepContext, findings: Findings) -> Sub[tuple[str, ...]]:
 
 
 def choose_nodes(ops: tuple[str, ...]) -> tuple[int, ...]:
-    """Positions of at most ``TRIED`` nodes of as many operators: the first of each, spread over the operators there are."""
+    """Positions of at most ``TRIED`` nodes of as many operators: the first of each, spread over the
+    operators there are."""
     first: dict[str, int] = {}
     for at, op in enumerate(ops):
         first.setdefault(op, at)

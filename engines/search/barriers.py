@@ -1,51 +1,58 @@
-"""Barriers: inner tensors that are made outputs of the model, too, or wrapped in nodes that hand them on, so that the engine does
-not join layers across them. What is cured by watching is cured by these; the fewest that do it are searched for as any workaround
-is."""
+"""Barriers: inner tensors that are made outputs of the model, too, or wrapped in nodes that hand
+them on, so that the engine does not join layers across them. What is cured by watching is cured by
+these; the fewest that do it are searched for as any workaround is."""
 
 import msgspec
 
-from engines.asking import Note, Sub
-from engines.compare.criterion import Verdict
-from engines.compare.judge import by_sample, judge_whole
-from engines.findings import Findings
-from engines.graph import ranges
-from engines.probe import APART, BARRIER, Measurement
-from engines.search.ddmin import ddmin
-from engines.search.inquiry import Inquiry
-from engines.search.unseen import restrict, set_apart
-from engines.search.watchable import pack_batches, split_markable
-from engines.search.whole import list_feeds
+from narrowdown.engines.asking import Note, Sub
+from narrowdown.engines.compare.criterion import Verdict
+from narrowdown.engines.compare.judge import by_sample, judge_whole
+from narrowdown.engines.findings import Findings
+from narrowdown.engines.graph import ranges
+from narrowdown.engines.probe import APART, BARRIER, Measurement
+from narrowdown.engines.search.ddmin import ddmin
+from narrowdown.engines.search.inquiry import Inquiry
+from narrowdown.engines.search.unseen import restrict, set_apart
+from narrowdown.engines.search.watchable import pack_batches, split_markable
+from narrowdown.engines.search.whole import list_feeds
 
-# Builds of the search: one guilty pair in 16,000 tensors takes two bisections of 14, and some steps to be sure of it. Chosen.
+# Builds of the search: one guilty pair in 16,000 tensors takes two bisections of 14, and some steps
+# to be sure of it. Chosen.
 BUDGET = 60
-# Bytes of tensors that are made outputs at once, as layerwise watches by default: they are all held for the answer.
+# Bytes of tensors that are made outputs at once, as layerwise watches by default: they are all held
+# for the answer.
 AT_ONCE = 512 << 20
 
 
 class Barriers(msgspec.Struct, frozen=True):
-    """``tensors``: ids of those where layers are to be kept apart; none where nothing that was tried cures. ``minimal``: the
-    search was not cut short, so none of them can be left out."""
+    """``tensors``: ids of those where layers are to be kept apart; none where nothing that was
+    tried cures. ``minimal``: the search was not cut short, so none of them can be left out."""
 
     tensors: tuple[int, ...] = ()
     minimal: bool = False
 
 
 def hides_when_watched(findings: Findings) -> bool:
-    """Whether what fails was seen to be right where its inner tensors are watched: the whole, or a part that was cut out."""
+    """Whether what fails was seen to be right where its inner tensors are watched: the whole, or a
+    part that was cut out."""
     return findings.hidden or any(c.cause == "fusion" for c in findings.culprits)
 
 
 def list_rings(ask: Inquiry) -> tuple[tuple[int, ...], ...]:
-    """Ids of tensors to try together, the likeliest first, none empty: those that were found before; those between the accused
-    nodes; those around them, too; and, where nobody is accused or watching is known to cure, all, in batches that can be held at
-    once."""
+    """Ids of tensors to try together, the likeliest first, none empty: those that were found
+    before; those between the accused nodes; those around them, too; and, where nobody is accused or
+    watching is known to cure, all, in batches that can be held at once."""
     index, known = ask.index, ask.findings.workaround
     before = known.switched_off if known is not None and known.kind in APART else ()
     can = frozenset(split_markable(index)[0])
     accused = {n for c in ask.findings.culprits for n in ranges.decode(c.case.node_ids)}
     made = {t for n in accused for t in index.nodes[n].outputs}
     read = {t for n in accused for t in index.nodes[n].reads}
-    rings = [{index.by_name[name] for name in before if name in index.by_name}, made & read & can, (made | read) & can]
+    rings = [
+        {index.by_name[name] for name in before if name in index.by_name},
+        made & read & can,
+        (made | read) & can,
+    ]
     if not accused or hides_when_watched(ask.findings):
         rings += [set(batch) for batch in pack_batches(index, sorted(can), AT_ONCE)]
     return tuple(dict.fromkeys(tuple(sorted(ring)) for ring in rings if ring))
@@ -54,8 +61,8 @@ def list_rings(ask: Inquiry) -> tuple[tuple[int, ...], ...]:
 def find_barriers(
     ask: Inquiry, rings: tuple[tuple[int, ...], ...], plain: Measurement, form: str = BARRIER
 ) -> Sub[Barriers]:
-    """The fewest tensors of the first ring that cures every sample but those that are set apart. ``plain``: the model's answer
-    without any, on all of them. ``form``: one of ``APART``."""
+    """The fewest tensors of the first ring that cures every sample but those that are set apart.
+    ``plain``: the model's answer without any, on all of them. ``form``: one of ``APART``."""
     held = set_apart(ask.findings, by_sample(plain))
     feeds = list_feeds(ask.findings)
     spent = 0
@@ -73,7 +80,9 @@ def find_barriers(
         done = "made outputs" if form == BARRIER else "wrapped"
         yield Note(f"{len(tensors)} {'tensor' if len(tensors) == 1 else 'tensors'} {done}")
         m = yield from ask.repeated(
-            lambda attempt: ask.plain(feeds, rewrite=form, rewrite_at=ranges.encode(tensors), attempt=attempt),
+            lambda attempt: ask.plain(
+                feeds, rewrite=form, rewrite_at=ranges.encode(tensors), attempt=attempt
+            ),
             judged,
         )
         verdict = judged(m)

@@ -1,35 +1,47 @@
-"""Is dimension 0 a batch? Only where rows are seen to be independent: a declared size in front says nothing.
+"""Is dimension 0 a batch? Only where rows are seen to be independent: a declared size in front says
+nothing.
 
-A vector ``y[64] = Wx + b`` has 64 first elements and no rows; taken for a batch, each of its elements would be judged by itself,
-and one that happens to be small would fail for the rounding of its neighbours.
+A vector ``y[64] = Wx + b`` has 64 first elements and no rows; taken for a batch, each of its
+elements would be judged by itself, and one that happens to be small would fail for the rounding of
+its neighbours.
 """
 
-from engines.asking import Note, StepContext, Sub, asked
-from engines.compare.criterion import Criterion
-from engines.compare.judge import badness
-from engines.findings import Findings
-from engines.options import recorded
-from engines.probe import Measurement
-from engines.search.whole import probe_whole
+from narrowdown.engines.asking import Note, StepContext, Sub, asked
+from narrowdown.engines.compare.criterion import Criterion
+from narrowdown.engines.compare.judge import badness
+from narrowdown.engines.findings import Findings
+from narrowdown.engines.options import recorded
+from narrowdown.engines.probe import Measurement
+from narrowdown.engines.search.whole import probe_whole
 
-# Relative L2 by which a row may move when others change: the order of a sum may follow its place in the batch, which rounds in
-# the last digits. What depends on other rows moves by far more.
+# Relative L2 by which a row may move when others change: the order of a sum may follow its place in
+# the batch, which rounds in the last digits. What depends on other rows moves by far more.
 INDEPENDENT = 1e-3
 NO_BATCH = "Dimension 0 is no batch: what is in one row changes others. Outputs are judged whole."
 
 
 def see_rows(ctx: StepContext, findings: Findings, batched: tuple[str, ...]) -> Sub[str]:
-    """Why dimension 0 is no batch, as a sentence; "" where rows are independent, as the reference computes them. ``batched``: the
-    feeds that have rows by what the model declares."""
-    if not batched or ctx.check or recorded(ctx.reference):  # nothing is computed from what was recorded
+    """Why dimension 0 is no batch, as a sentence; "" where rows are independent, as the reference
+    computes them. ``batched``: the feeds that have rows by what the model declares."""
+    if (
+        not batched or ctx.check or recorded(ctx.reference)
+    ):  # nothing is computed from what was recorded
         return ""
     yield Note("are the rows of a batch independent?")
-    m = yield from asked(probe_whole(ctx, findings, samples=batched[:1], engine=ctx.reference, vary="repeated", runs=1))
+    m = yield from asked(
+        probe_whole(
+            ctx, findings, samples=batched[:1], engine=ctx.reference, vary="repeated", runs=1
+        )
+    )
     if m.status != "ok" or not m.results:
-        # A reference that does not run, or rows that are all alike: an open dimension is the batch by its exporter's own word, a
-        # number is not.
+        # A reference that does not run, or rows that are all alike: an open dimension is the batch
+        # by its exporter's own word, a number is not.
         declared = any(s.rows for s in findings.samples if s.id in batched)
-        return "" if declared else "Whether rows are independent could not be seen: outputs are judged whole."
+        return (
+            ""
+            if declared
+            else "Whether rows are independent could not be seen: outputs are judged whole."
+        )
     if _independent(m):
         return ""
     return NO_BATCH
@@ -37,4 +49,6 @@ def see_rows(ctx: StepContext, findings: Findings, batched: tuple[str, ...]) -> 
 
 def _independent(m: Measurement) -> bool:
     by = Criterion(metric="rel_l2", tolerance=INDEPENDENT)
-    return all(badness(s, by) <= INDEPENDENT and not s.problem for r in m.results for s in r.outputs)
+    return all(
+        badness(s, by) <= INDEPENDENT and not s.problem for r in m.results for s in r.outputs
+    )

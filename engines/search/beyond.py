@@ -1,26 +1,27 @@
 """What cures beyond what is accused: is the search done?
 
-A workaround may keep nodes that no culprit explains. With the culprits alone in FP32, each given what the engine gives it in that
-very run, either all given samples are right, and the other nodes serve a margin or samples that were made near; or some fail, and
-then another culprit is to be looked for, in what is left."""
+A workaround may keep nodes that no culprit explains. With the culprits alone in FP32, each given
+what the engine gives it in that very run, either all given samples are right, and the other nodes
+serve a margin or samples that were made near; or some fail, and then another culprit is to be
+looked for, in what is left."""
 
 import msgspec
 
-from engines.asking import Note, Sub, asked
-from engines.compare.judge import by_sample, list_slight, worst
-from engines.findings import Findings
-from engines.graph import ranges
-from engines.probe import HUGE
-from engines.search.cured import measure_cured
-from engines.search.inquiry import Inquiry
-from engines.search.unseen import list_failing, restrict
-from engines.search.whole import list_feeds
+from narrowdown.engines.asking import Note, Sub, asked
+from narrowdown.engines.compare.judge import by_sample, list_slight, worst
+from narrowdown.engines.findings import Findings
+from narrowdown.engines.graph import ranges
+from narrowdown.engines.probe import HUGE
+from narrowdown.engines.search.cured import measure_cured
+from narrowdown.engines.search.inquiry import Inquiry
+from narrowdown.engines.search.unseen import list_failing, restrict
+from narrowdown.engines.search.whole import list_feeds
 
 
 class Left(msgspec.Struct, frozen=True):
-    """``findings``: where the search goes on, with what is left of the failure locked. ``ok`` of ``n`` given samples are right
-    with the culprits alone cured (-1: not measured), the worst off by ``error``. ``message``: sentences with a space in
-    front."""
+    """``findings``: where the search goes on, with what is left of the failure locked. ``ok`` of
+    ``n`` given samples are right with the culprits alone cured (-1: not measured), the worst off by
+    ``error``. ``message``: sentences with a space in front."""
 
     findings: Findings
     goes_on: bool = False
@@ -31,10 +32,13 @@ class Left(msgspec.Struct, frozen=True):
 
 
 def look_beyond(ask: Inquiry, most: int) -> Sub[Left]:
-    """Cure what is accused, nothing else, and see what is left. The search goes on where samples fail then, fewer than ``most``
-    culprits are known, and a further one was found since it went on last: what nobody can be named for stays open."""
+    """Cure what is accused, nothing else, and see what is left. The search goes on where samples
+    fail then, fewer than ``most`` culprits are known, and a further one was found since it went on
+    last: what nobody can be named for stays open."""
     findings = ask.findings
-    accused = tuple(sorted({n for c in findings.culprits for n in ranges.decode(c.keep or c.case.node_ids)}))
+    accused = tuple(
+        sorted({n for c in findings.culprits for n in ranges.decode(c.keep or c.case.node_ids)})
+    )
     yield Note(f"with the {len(accused)} nodes that are accused in FP32, and nothing else")
     m = yield from asked(ask.kept(list_feeds(findings), accused))
     if m.status != "ok":
@@ -65,5 +69,8 @@ def look_beyond(ask: Inquiry, most: int) -> Sub[Left]:
     if not still:
         return left
     return msgspec.structs.replace(
-        left, findings=after, goes_on=True, message=f"{alone}: something else is wrong, and is looked for."
+        left,
+        findings=after,
+        goes_on=True,
+        message=f"{alone}: something else is wrong, and is looked for.",
     )

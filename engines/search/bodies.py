@@ -1,30 +1,32 @@
-"""Let the search into the bodies of If, Loop and Scan: the working model becomes one with plain nodes in their place.
+"""Let the search into the bodies of If, Loop and Scan: the working model becomes one with plain
+nodes in their place.
 
-Only where the engine shows the same failure then. Where it does not, the fault rests on the control flow itself, or on what the
-engine makes of it, and the node stays whole.
+Only where the engine shows the same failure then. Where it does not, the fault rests on the control
+flow itself, or on what the engine makes of it, and the node stays whole.
 """
 
 import msgspec
 
-from engines.asking import Note, StepContext, Sub, asked
-from engines.compare.criterion import Criterion, Signature
-from engines.compare.judge import judge_whole
-from engines.compare.say import wrong_by
-from engines.findings import Findings
-from engines.probe import Measurement, Unroll
-from engines.search.control_flow import list_opened, say_while
-from engines.search.whole import lock_failure, probe_whole
+from narrowdown.engines.asking import Note, StepContext, Sub, asked
+from narrowdown.engines.compare.criterion import Criterion, Signature
+from narrowdown.engines.compare.judge import judge_whole
+from narrowdown.engines.compare.say import wrong_by
+from narrowdown.engines.findings import Findings
+from narrowdown.engines.probe import Measurement, Unroll
+from narrowdown.engines.search.control_flow import list_opened, say_while
+from narrowdown.engines.search.whole import lock_failure, probe_whole
 
-# The failure is taken for the same where no more than this share of its error is gone: without a loop around them an engine joins
-# and rounds other operators, and a fault of the loop's own may leave a small error behind that fails too.
+# The failure is taken for the same where no more than this share of its error is gone: without a
+# loop around them an engine joins and rounds other operators, and a fault of the loop's own may
+# leave a small error behind that fails too.
 SAME = 0.5
 _TOLD = 3  # nodes that are named one by one
 ALWAYS = "nothing of it changes"  # what rests on constants alone
 
 
 def open_bodies(ctx: StepContext, findings: Findings) -> Sub[Findings]:
-    """Findings with the working model opened, once a session; with a note that says what was opened, or why not. The failure must
-    be locked."""
+    """Findings with the working model opened, once a session; with a note that says what was
+    opened, or why not. The failure must be locked."""
     signature = findings.signature
     if not findings.bodies or findings.opened or signature is None or not findings.inputs:
         return findings
@@ -46,7 +48,9 @@ def open_bodies(ctx: StepContext, findings: Findings) -> Sub[Findings]:
     if not made.facts["opened"]:
         return _noted(findings, *kept)
     agreed = tuple(s for s in findings.samples if s.id in made.facts["samples"])
-    clean = msgspec.structs.replace(findings, model=str(made.facts["model"]), samples=agreed, signature=None)
+    clean = msgspec.structs.replace(
+        findings, model=str(made.facts["model"]), samples=agreed, signature=None
+    )
     looks = findings.looks
     yield Note("does it fail with their nodes in the open?")
     m = yield from asked(probe_whole(ctx, clean, runs=looks, exclusive=looks > 1))
@@ -54,7 +58,9 @@ def open_bodies(ctx: StepContext, findings: Findings) -> Sub[Findings]:
     said = _told(made)
     if signature.kind == "build" and _is_right(clean, m):
         fixable = msgspec.structs.replace(findings, fixable=say_while(made) or ALWAYS)
-        return _noted(fixable, said, _say_way_around(ctx, made, len(agreed), len(findings.samples)), *kept)
+        return _noted(
+            fixable, said, _say_way_around(ctx, made, len(agreed), len(findings.samples)), *kept
+        )
     if why := _other(signature, locked.signature, m):
         return _noted(
             findings,
@@ -63,7 +69,9 @@ def open_bodies(ctx: StepContext, findings: Findings) -> Sub[Findings]:
         )
     left = len(findings.samples) - len(agreed)
     some = (
-        f" {left} of {len(findings.samples)} samples run in another way and are left out of the search." if left else ""
+        f" {left} of {len(findings.samples)} samples run in another way and are left out of the search."
+        if left
+        else ""
     )
     inside = msgspec.structs.replace(_counted(locked, signature), rests=say_while(made) or ALWAYS)
     return _noted(inside, f"{said} It fails so too, and the search goes on inside.{some}", *kept)
@@ -77,14 +85,23 @@ def _is_right(findings: Findings, m: Measurement) -> bool:
 
 
 def _say_way_around(ctx: StepContext, made: Measurement, agreed: int, samples: int) -> str:
-    """What to do where an engine takes the model once its control flow is fixed: the file is written, and was tried."""
-    deciding = [f"'{o.node}' ({o.op}) is decided by {' and '.join(o.by)}" for o in list_opened(made) if o.by]
+    """What to do where an engine takes the model once its control flow is fixed: the file is
+    written, and was tried."""
+    deciding = [
+        f"'{o.node}' ({o.op}) is decided by {' and '.join(o.by)}" for o in list_opened(made) if o.by
+    ]
     told = f"{'; '.join(deciding[:_TOLD])}. " if deciding else ""
     held = (
-        "on your sample" if samples == 1 else f"on {'all' if agreed == samples else f'{agreed} of'} {samples} samples"
+        "on your sample"
+        if samples == 1
+        else f"on {'all' if agreed == samples else f'{agreed} of'} {samples} samples"
     )
     held += "" if agreed == samples else " (the others are decided otherwise)"
-    tried = f"builds and is right {held}" if ctx.can("run", untold=True) else f"builds; it runs alike {held}"
+    tried = (
+        f"builds and is right {held}"
+        if ctx.can("run", untold=True)
+        else f"builds; it runs alike {held}"
+    )
     rests = say_while(made)
     condition = f", and is so only while {rests}" if rests else ""
     return (
@@ -101,12 +118,15 @@ def _counted(locked: Findings, before: Signature) -> Findings:
     """The failure with the rate that was measured over more looks than these."""
     if locked.looks == 1 or locked.signature is None:
         return locked
-    counted = msgspec.structs.replace(locked.signature, failures=before.failures, looks=before.looks)
+    counted = msgspec.structs.replace(
+        locked.signature, failures=before.failures, looks=before.looks
+    )
     return msgspec.structs.replace(locked, signature=counted)
 
 
 def _other(before: Signature, after: Signature | None, m: Measurement) -> str:
-    """What is different about the failure, in words that follow "then"; "" where it is the same one."""
+    """What is different about the failure, in words that follow "then"; "" where it is the same
+    one."""
     if after is None:
         return f"it does not run ({m.message.rstrip('.')})" if m.status != "ok" else "it passes"
     if after.kind != before.kind:

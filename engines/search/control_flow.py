@@ -1,15 +1,16 @@
-"""If, Loop and Scan that an engine refuses, worked around: a model in which they are fixed to how they ran, written, built, held
-to the reference, and tried on other samples that run in the same way."""
+"""If, Loop and Scan that an engine refuses, worked around: a model in which they are fixed to how
+they ran, written, built, held to the reference, and tried on other samples that run in the same
+way."""
 
 import msgspec
 
-from engines.asking import Note, Sub, asked
-from engines.compare.judge import by_sample, judge_whole, margin, worst
-from engines.compare.say import wrong_by
-from engines.findings import Unseen, Workaround
-from engines.probe import Measure, Measurement, Unroll
-from engines.search.inquiry import Inquiry
-from engines.search.unseen import (
+from narrowdown.engines.asking import Note, Sub, asked
+from narrowdown.engines.compare.judge import by_sample, judge_whole, margin, worst
+from narrowdown.engines.compare.say import wrong_by
+from narrowdown.engines.findings import Unseen, Workaround
+from narrowdown.engines.probe import Measure, Measurement, Unroll
+from narrowdown.engines.search.inquiry import Inquiry
+from narrowdown.engines.search.unseen import (
     Near,
     add_made,
     count_determined,
@@ -19,15 +20,15 @@ from engines.search.unseen import (
     make_near,
     restrict,
 )
-from engines.search.whole import list_feeds
+from narrowdown.engines.search.whole import list_feeds
 
 UNSEEN = "It builds, and the reference is right with it; whether this engine then is cannot be seen on this machine."
 _TOLD = 3  # nodes and phrases that are told one by one
 
 
 class Fixed(msgspec.Struct, frozen=True):
-    """``cure`` None: ``message`` says why there is none. ``files``: artifact name -> digest; ``probe``: the question that shows
-    it again."""
+    """``cure`` None: ``message`` says why there is none. ``files``: artifact name -> digest;
+    ``probe``: the question that shows it again."""
 
     cure: Workaround | None = None
     message: str = ""
@@ -36,8 +37,8 @@ class Fixed(msgspec.Struct, frozen=True):
 
 
 class Opened(msgspec.Struct, frozen=True, rename={"rests": "while"}):
-    """A node whose body stands in its place. ``how``: it ran; ``by``: what decides that; ``rests``: phrases of what must be so
-    for it to run so again."""
+    """A node whose body stands in its place. ``how``: it ran; ``by``: what decides that; ``rests``:
+    phrases of what must be so for it to run so again."""
 
     node: str
     op: str
@@ -56,14 +57,16 @@ def list_opened(made: Measurement) -> tuple[Opened, ...]:
 
 
 def say_while(made: Measurement) -> str:
-    """What must be so for all that was opened to run as it did, as a phrase that follows "while"; "" where it is always so."""
+    """What must be so for all that was opened to run as it did, as a phrase that follows "while";
+    "" where it is always so."""
     said = list(dict.fromkeys(phrase for one in list_opened(made) for phrase in one.rests))
     more = f" and {len(said) - _TOLD} more" if len(said) > _TOLD else ""
     return f"{' and '.join(said[:_TOLD])}{more}"
 
 
 def fix_control_flow(ask: Inquiry) -> Sub[Fixed]:
-    """Write the user's own model with plain nodes in the place of what was refused, and try the file."""
+    """Write the user's own model with plain nodes in the place of what was refused, and try the
+    file."""
     findings, rule = ask.findings, ask.criterion
     model = findings.original or findings.model
     feeds = tuple(dict.fromkeys((findings.sample, *(s.id for s in findings.samples))))
@@ -71,13 +74,17 @@ def fix_control_flow(ask: Inquiry) -> Sub[Fixed]:
     made = yield from asked(_unroll(ask, model, findings.inputs, feeds))
     if made.status != "ok" or not made.facts["opened"]:
         why = made.message if made.status != "ok" else "; ".join(made.facts["kept"])
-        return Fixed(message=f"If, Loop and Scan of your model could not be fixed: {why.rstrip('.')}.")
+        return Fixed(
+            message=f"If, Loop and Scan of your model could not be fixed: {why.rstrip('.')}."
+        )
     fixed, alike = str(made.facts["model"]), tuple(made.facts["samples"])
     shown = ask.ctx.can("run", untold=True)
     yield Note("does the file compute what your model computes?")
     same = yield from asked(_probe(ask, model, fixed, alike, engine=ask.ctx.reference))
     if not judge_whole(same, rule).passed:
-        return Fixed(message="With them fixed the reference gives another answer, so the model is not the same.")
+        return Fixed(
+            message="With them fixed the reference gives another answer, so the model is not the same."
+        )
     yield Note("the file on the engine")
     probe = _probe(ask, model, fixed, alike, runs=1 if shown else 0, save="written")
     m = yield from asked(probe)
@@ -89,11 +96,18 @@ def fix_control_flow(ask: Inquiry) -> Sub[Fixed]:
     wrong = set(list_failing(tried, rule))
     if wrong & first:
         error = worst(restrict(tried, first).results, rule)[2]
-        return Fixed(message=f"With If, Loop and Scan fixed it builds, and is {wrong_by(error, rule.metric)}.")
+        return Fixed(
+            message=f"With If, Loop and Scan fixed it builds, and is {wrong_by(error, rule.metric)}."
+        )
     given = {s for s in others if s.startswith("real:")}
     right, right_given = len(others - wrong), len(given - wrong)
     unseen = Unseen(
-        right, len(others), len(given), right_given, len(others), error=find_worst(restrict(tried, others), rule)
+        right,
+        len(others),
+        len(given),
+        right_given,
+        len(others),
+        error=find_worst(restrict(tried, others), rule),
     )
     unseen = yield from _try_near(ask, model, fixed, tried, unseen, runs=shown)
     error = max(worst(tried.results, rule)[2], unseen.error)
@@ -115,13 +129,19 @@ def fix_control_flow(ask: Inquiry) -> Sub[Fixed]:
     return Fixed(cure, _say(cure), dict(m.artifacts), probe)
 
 
-def _try_near(ask: Inquiry, model: str, fixed: str, given: Measurement, unseen: Unseen, *, runs: bool) -> Sub[Unseen]:
+def _try_near(
+    ask: Inquiry, model: str, fixed: str, given: Measurement, unseen: Unseen, *, runs: bool
+) -> Sub[Unseen]:
     """With made samples that run in the same way; those that do not are none of its own."""
-    each = max(1, len(given.results) // max(1, len({s.partition("/")[0] for s in by_sample(given)})))
+    each = max(
+        1, len(given.results) // max(1, len({s.partition("/")[0] for s in by_sample(given)}))
+    )
     near: Near = yield from make_near(ask, count_wanted(given, unseen.n), 0, each)
     if not near.feeds:
         return unseen
-    watched = yield from asked(_unroll(ask, model, near.inputs, near.feeds, base=ask.findings.inputs))
+    watched = yield from asked(
+        _unroll(ask, model, near.inputs, near.feeds, base=ask.findings.inputs)
+    )
     alike = tuple(watched.facts.get("samples", ())) if watched.status == "ok" else ()
     if not alike:
         return unseen
@@ -134,13 +154,28 @@ def _try_near(ask: Inquiry, model: str, fixed: str, given: Measurement, unseen: 
     return add_made(unseen, made, ask.criterion, plain=len(by_sample(made.counted)))
 
 
-def _unroll(ask: Inquiry, model: str, inputs: str, samples: tuple[str, ...], base: str = "") -> Unroll:
+def _unroll(
+    ask: Inquiry, model: str, inputs: str, samples: tuple[str, ...], base: str = ""
+) -> Unroll:
     sample = ask.findings.sample or samples[0]
-    return Unroll(model=model, inputs=inputs, samples=samples, sample=sample, reference=ask.ctx.reference, base=base)
+    return Unroll(
+        model=model,
+        inputs=inputs,
+        samples=samples,
+        sample=sample,
+        reference=ask.ctx.reference,
+        base=base,
+    )
 
 
 def _probe(
-    ask: Inquiry, model: str, fixed: str, samples: tuple[str, ...], *, engine: str = "", **more: object
+    ask: Inquiry,
+    model: str,
+    fixed: str,
+    samples: tuple[str, ...],
+    *,
+    engine: str = "",
+    **more: object,
 ) -> Measure:
     """The file in place of the user's model, held against what that gives."""
     return ask.plain(samples, engine=engine, model=model, written=fixed, **more)
@@ -148,7 +183,11 @@ def _probe(
 
 def _of(m: Measurement, sample: str) -> set[str]:
     """The results of a sample: its own, or those of its rows."""
-    return {s for s in by_sample(m) if s == sample or s.startswith(f"{sample}/") or sample.startswith(f"{s}/")}
+    return {
+        s
+        for s in by_sample(m)
+        if s == sample or s.startswith(f"{sample}/") or sample.startswith(f"{s}/")
+    }
 
 
 def _say_written(made: Measurement) -> str:

@@ -1,37 +1,44 @@
-"""Can the user's checker pass at all? It is asked about models that hold nothing that could be wrong."""
+"""Can the user's checker pass at all? It is asked about models that hold nothing that could be
+wrong."""
 
 from typing import Literal
 
 import msgspec
 
-from engines.asking import Note, StepContext, Sub, asked
-from engines.compare.criterion import Criterion
-from engines.compare.judge import judge_check
-from engines.findings import Findings
-from engines.probe import Check, Measurement
-from engines.search.whole import probe_whole
+from narrowdown.engines.asking import Note, StepContext, Sub, asked
+from narrowdown.engines.compare.criterion import Criterion
+from narrowdown.engines.compare.judge import judge_check
+from narrowdown.engines.findings import Findings
+from narrowdown.engines.probe import Check, Measurement
+from narrowdown.engines.search.whole import probe_whole
 
 LINES, LONG = 3, 160  # of what a checker printed last that is shown, and characters of a line
 
-_NAMED = {"identity": "a model that only hands its inputs on", "answers": "one that gives the reference's own outputs"}
+_NAMED = {
+    "identity": "a model that only hands its inputs on",
+    "answers": "one that gives the reference's own outputs",
+}
 
 
 class Controls(msgspec.Struct, frozen=True):
-    """``passed``: the checker passed one of the controls. ``said``: otherwise, which it did not pass, what to do, and what it
-    printed last."""
+    """``passed``: the checker passed one of the controls. ``said``: otherwise, which it did not
+    pass, what to do, and what it printed last."""
 
     passed: bool
     said: str = ""
 
 
 def can_pass(ctx: StepContext, findings: Findings) -> Sub[Controls]:
-    """Ask the checker about the controls until it passes one: a failure is told only by who can also pass.
+    """Ask the checker about the controls until it passes one: a failure is told only by who can
+    also pass.
 
-    The reference's own outputs are known only where the checker is handed inputs. A control that cannot be made or judged (it
-    takes too long, its process dies) is not passed.
+    The reference's own outputs are known only where the checker is handed inputs. A control that
+    cannot be made or judged (it takes too long, its process dies) is not passed.
     """
     rule = findings.criterion or Criterion()
-    kinds: tuple[Literal["identity", "answers"], ...] = ("identity", "answers") if findings.inputs else ("identity",)
+    kinds: tuple[Literal["identity", "answers"], ...] = (
+        ("identity", "answers") if findings.inputs else ("identity",)
+    )
     failed: list[str] = []
     last = Measurement()
     for kind in kinds:
@@ -52,7 +59,8 @@ def can_pass(ctx: StepContext, findings: Findings) -> Sub[Controls]:
 
 
 def last_words(m: Measurement) -> str:
-    """The last lines that a checker printed, stderr behind stdout; why there are none where it did not run."""
+    """The last lines that a checker printed, stderr behind stdout; why there are none where it did
+    not run."""
     printed = f"{m.facts.get('stdout', '')}\n{m.facts.get('stderr', '')}"
     lines = [line.strip()[:LONG] for line in printed.splitlines() if line.strip()]
     return " | ".join(lines[-LINES:]) or (m.message if m.status != "ok" else "")

@@ -1,22 +1,26 @@
-"""The curve of error over nodes kept in higher precision, drawn through sets that a search has tried."""
+"""The curve of error over nodes kept in higher precision, drawn through sets that a search has
+tried."""
 
 from collections.abc import Sequence
 from typing import TypeAlias
 
 import msgspec
 
-from engines.asking import Sub
-from engines.compare.criterion import Criterion
-from engines.compare.judge import limit
-from engines.findings import Point
-from engines.graph import ranges
-from engines.probe import Measurement
-from engines.search.knee import find_knee
-from engines.search.sets import KeptSets, NodeSet
+from narrowdown.engines.asking import Sub
+from narrowdown.engines.compare.criterion import Criterion
+from narrowdown.engines.compare.judge import limit
+from narrowdown.engines.findings import Point
+from narrowdown.engines.graph import ranges
+from narrowdown.engines.probe import Measurement
+from narrowdown.engines.search.knee import find_knee
+from narrowdown.engines.search.sets import KeptSets, NodeSet
 
-POINTS = 4  # sets that the curve shows beside nothing kept, everything kept, and the one that is chosen
-# Times the nodes that are chosen: nobody trades for more. Where it was weighed what single groups bring, each set of nearly all
-# nodes looks exact on the few samples that it was asked about: three of magika's, on all, took a twelfth of the guide.
+POINTS = (
+    4  # sets that the curve shows beside nothing kept, everything kept, and the one that is chosen
+)
+# Times the nodes that are chosen: nobody trades for more. Where it was weighed what single groups
+# bring, each set of nearly all nodes looks exact on the few samples that it was asked about: three
+# of magika's, on all, took a twelfth of the guide.
 TRADED = 2
 
 Curve: TypeAlias = tuple[tuple[NodeSet, Point], ...]  # each set beside its point
@@ -25,12 +29,15 @@ Curve: TypeAlias = tuple[tuple[NodeSet, Point], ...]  # each set beside its poin
 def draw_curve(
     sets: KeptSets, chosen: NodeSet, everything: NodeSet, samples: tuple[str, ...], aim: Criterion
 ) -> Sub[Curve]:
-    """Sets that were tried, fewest nodes first, each with less error than those before, and the chosen one, on all of these
-    samples. Of sets that were asked about some of them only such as have at most ``TRADED`` times the nodes of the chosen one are
-    asked about the rest. The knee is marked. ``aim``: what an error may be at most, below which less gains nothing."""
+    """Sets that were tried, fewest nodes first, each with less error than those before, and the
+    chosen one, on all of these samples. Of sets that were asked about some of them only such as
+    have at most ``TRADED`` times the nodes of the chosen one are asked about the rest. The knee is
+    marked. ``aim``: what an error may be at most, below which less gains nothing."""
     most = TRADED * len(chosen)
     rough = [
-        (len(k), sets.find_error(m), k) for k, m in sets.list_sets().items() if m.status == "ok" and len(k) <= most
+        (len(k), sets.find_error(m), k)
+        for k, m in sets.list_sets().items()
+        if m.status == "ok" and len(k) <= most
     ]
     likely = [k for _, _, k in _front(rough)]
     step = max(1, len(likely) // POINTS)
@@ -40,7 +47,9 @@ def draw_curve(
         m: Measurement = yield from sets.measure(keep, samples)
         if m.status == "ok":
             found.add(keep)
-    whole = {k: m for k, m in sets.list_sets().items() if sets.knows(k, samples) and m.status == "ok"}
+    whole = {
+        k: m for k, m in sets.list_sets().items() if sets.knows(k, samples) and m.status == "ok"
+    }
     exact = [(len(k), sets.find_error(m), k) for k, m in whole.items()]
     timed = sets.ask.ctx.can("latency", untold=True)
     front = {k for _, _, k in _front(exact)} | {chosen}
@@ -48,13 +57,26 @@ def draw_curve(
     for n, error, k in sorted(exact, key=lambda row: row[:2]):
         if k in front:
             known: Measurement = yield from sets.measure(k, samples)
-            points.append((k, Point(n, error, known.run_seconds if timed else 0.0, k == chosen, keep=ranges.encode(k))))
+            points.append(
+                (
+                    k,
+                    Point(
+                        n,
+                        error,
+                        known.run_seconds if timed else 0.0,
+                        k == chosen,
+                        keep=ranges.encode(k),
+                    ),
+                )
+            )
     bend = find_knee([(p.nodes, p.error) for _, p in points], limit(aim, ""))
     marked = [(k, msgspec.structs.replace(p, knee=i == bend)) for i, (k, p) in enumerate(points)]
     return tuple(marked)
 
 
-def _front(points: Sequence[tuple[int, float, tuple[int, ...]]]) -> list[tuple[int, float, tuple[int, ...]]]:
+def _front(
+    points: Sequence[tuple[int, float, tuple[int, ...]]],
+) -> list[tuple[int, float, tuple[int, ...]]]:
     """Those that no other beats in both nodes and error, fewest nodes first."""
     front: list[tuple[int, float, tuple[int, ...]]] = []
     for point in sorted(set(points)):

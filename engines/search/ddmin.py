@@ -1,34 +1,41 @@
 """Delta debugging over a three-valued oracle, as a generator.
 
-After Zeller and Hildebrandt, "Simplifying and isolating failure-inducing input" (2002): complements at a growing granularity,
-swept from the first chunk to the last without starting over after a success, which makes large results cost about twice their
-size instead of its square; more chunks at once where one after another can be spared. Subsets on their own are not tried:
-callers cut by the graph's order first. The result was measured to fail, and every removal of a single item was asked about and
-did not; answers other than fail never count as fail.
+After Zeller and Hildebrandt, "Simplifying and isolating failure-inducing input" (2002): complements
+at a growing granularity, swept from the first chunk to the last without starting over after a
+success, which makes large results cost about twice their size instead of its square; more chunks at
+once where one after another can be spared. Subsets on their own are not tried: callers cut by the
+graph's order first. The result was measured to fail, and every removal of a single item was asked
+about and did not; answers other than fail never count as fail.
 """
 
 from collections.abc import Callable, Hashable, Sequence
 from itertools import pairwise
 from typing import TypeVar
 
-from engines.asking import Sub
-from engines.compare.criterion import Verdict
-from engines.search.pace import Pace, count_trim
+from narrowdown.engines.asking import Sub
+from narrowdown.engines.compare.criterion import Verdict
+from narrowdown.engines.search.pace import Pace, count_trim
 
 Item = TypeVar("Item", bound=Hashable)
-# Chunks spared in a row before two are tried at once, then four. Of an oracle that is monotone at most two are: of two halves
-# of a chunk that was needed one is. Three say that what was needed before is so no more (17 in a row were seen on TensorRT).
+# Chunks spared in a row before two are tried at once, then four. Of an oracle that is monotone at
+# most two are: of two halves of a chunk that was needed one is. Three say that what was needed
+# before is so no more (17 in a row were seen on TensorRT).
 _IN_A_ROW = 3
 
 
 def ddmin(
-    items: Sequence[Item], test: Callable[[tuple[Item, ...]], Sub[Verdict]], parts: int = 2, pace: Pace | None = None
+    items: Sequence[Item],
+    test: Callable[[tuple[Item, ...]], Sub[Verdict]],
+    parts: int = 2,
+    pace: Pace | None = None,
 ) -> Sub[tuple[Item, ...]]:
-    """A small failing subset of ``items``, in their order. ``items`` themselves are taken to fail; early items are dropped first.
-    ``parts``: into how many it is divided at first; as many as there are items where most are likely to be needed.
-    ``pace``: is told before each question how many are left, and that these are the least as long as chunks hold several.
+    """A small failing subset of ``items``, in their order. ``items`` themselves are taken to fail;
+    early items are dropped first. ``parts``: into how many it is divided at first; as many as there
+    are items where most are likely to be needed. ``pace``: is told before each question how many
+    are left, and that these are the least as long as chunks hold several.
 
-    ``test`` is a sub-generator that returns a Verdict. Ends after O(n^2) questions whatever the answers are.
+    ``test`` is a sub-generator that returns a Verdict. Ends after O(n^2) questions whatever the
+    answers are.
     """
     failing = tuple(items)
     more = pace is not None and pace.more
@@ -44,7 +51,9 @@ def ddmin(
             if pace is not None:
                 kept = at - len(chunks) + survivors
                 pace.left = count_trim(before, len(chunks), at, kept, single=single)
-                pace.more = more or not single  # as long as it is halved nobody knows how many will be needed
+                pace.more = (
+                    more or not single
+                )  # as long as it is halved nobody knows how many will be needed
             verdict: Verdict | None = (yield from test(rest)) if rest else None
             if verdict is None or not verdict.failed:
                 if wide == 1:
@@ -55,7 +64,9 @@ def ddmin(
             at, row = at + wide, row + 1
             wide = 2 * wide if row >= _IN_A_ROW else 1
         if not single:
-            parts = min(len(failing), 2 * survivors)  # halve what is left of each: one guilty item costs a bisection
+            parts = min(
+                len(failing), 2 * survivors
+            )  # halve what is left of each: one guilty item costs a bisection
         elif len(failing) == before:
             break
         else:

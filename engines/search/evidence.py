@@ -6,23 +6,25 @@ from functools import cached_property
 
 import msgspec
 
-from engines.compare.criterion import Criterion, for_parts
-from engines.compare.say import say_amount, say_part
-from engines.findings import Case, Findings, Suspect
-from engines.probe import Score
-from engines.search.storage import smallest_positive
+from narrowdown.engines.compare.criterion import Criterion, for_parts
+from narrowdown.engines.compare.say import say_amount, say_part
+from narrowdown.engines.findings import Case, Findings, Suspect
+from narrowdown.engines.probe import Score
+from narrowdown.engines.search.storage import smallest_positive
 
-# Times that a faultless engine must be nearer to the reference for the precision to be out of the question. Where the kernel was
-# at fault it was 86 times and more, where the precision was, 1. Window (see ``engines.search.cause``): 1 to 86.
+# Times that a faultless engine must be nearer to the reference for the precision to be out of the
+# question. Where the kernel was at fault it was 86 times and more, where the precision was, 1.
+# Window (see ``engines.search.cause``): 1 to 86.
 FAULTLESS = 10.0
-# A difference lost to rounding alone is off by no more than this many times what its operands were rounded by: one rounding of
-# each operand, one of the result, one for luck (0.1 to 0.43 seen; the one Add that was off for another reason: 15.7).
+# A difference lost to rounding alone is off by no more than this many times what its operands were
+# rounded by: one rounding of each operand, one of the result, one for luck (0.1 to 0.43 seen; the
+# one Add that was off for another reason: 15.7).
 ROUNDINGS = 4.0
 
 
 class Cause(msgspec.Struct, frozen=True):
-    """``name``: one of ``engines.causes``. ``beyond``: the node whose true values the storage type cannot hold, by its name;
-    empty for any other cause."""
+    """``name``: one of ``engines.causes``. ``beyond``: the node whose true values the storage type
+    cannot hold, by its name; empty for any other cause."""
 
     name: str
     evidence: str
@@ -30,8 +32,8 @@ class Cause(msgspec.Struct, frozen=True):
 
 
 class Inner(msgspec.Struct, frozen=True):
-    """One tensor of the case as the engine computed it: its node's op and its score against the reference. ``op`` is empty for
-    what the case is fed, which is scored as it was stored."""
+    """One tensor of the case as the engine computed it: its node's op and its score against the
+    reference. ``op`` is empty for what the case is fed, which is scored as it was stored."""
 
     op: str
     node: str
@@ -46,13 +48,14 @@ class Inner(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Evidence:
-    """All that a rule may read. ``inner``: every tensor that the case is fed, then every one made inside it, topological.
-    ``storage``: the type that the engine stores values in ("float16").
+    """All that a rule may read. ``inner``: every tensor that the case is fed, then every one made
+    inside it, topological. ``storage``: the type that the engine stores values in ("float16").
 
-    Where watching the inside cures the case, which is then off by ``watched`` only, ``inner`` tells what the reference gives and
-    nothing of the engine. ``said``: by the engine, where it refused. ``weights``: the largest magnitude of each weight that the
-    case reads, where that was looked at; ``least``: the smallest that is not 0. ``against_float``: whether the reference is the
-    model as it was before it was quantized. ``emulating``: whether the engine is nothing but a rounding."""
+    Where watching the inside cures the case, which is then off by ``watched`` only, ``inner`` tells
+    what the reference gives and nothing of the engine. ``said``: by the engine, where it refused.
+    ``weights``: the largest magnitude of each weight that the case reads, where that was looked at;
+    ``least``: the smallest that is not 0. ``against_float``: whether the reference is the model as
+    it was before it was quantized. ``emulating``: whether the engine is nothing but a rounding."""
 
     findings: Findings
     case: Case

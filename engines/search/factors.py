@@ -1,12 +1,13 @@
-"""What of a case can be changed, and to what: the factors of ``trigger`` with the levels that are tried first."""
+"""What of a case can be changed, and to what: the factors of ``trigger`` with the levels that are
+tried first."""
 
 import math
 from collections.abc import Container, Iterable, Mapping, Sequence
 
 import msgspec
 
-from engines.known.entry import Construction, MadeTensor, Stated
-from engines.known.varied import (
+from narrowdown.engines.known.entry import Construction, MadeTensor, Stated
+from narrowdown.engines.known.varied import (
     ABSENT,
     DRAWN,
     FEW,
@@ -23,18 +24,20 @@ from engines.known.varied import (
     name_values,
     vary,
 )
-from engines.spec import parse
-from engines.views import EngineView
+from narrowdown.engines.spec import parse
+from narrowdown.engines.views import EngineView
 
-# Opsets in which operators that cases are made of changed: reductions took axes as an input in 13 and 18, pools and casts 19, 21.
+# Opsets in which operators that cases are made of changed: reductions took axes as an input in 13
+# and 18, pools and casts 19, 21.
 _OPSETS = (11, 13, 17, 18, 19, 20, 21, 22, 23)
 _FLOATS = ("float32", "float64", "float16", "bfloat16")
 _WHOLE = ("int32", "int64", "uint8", "int8")
 _PRECISION = "precision"  # as the engines that have it call the option
 _THREADS = "threads"
-# Precision -> those that hold each of its numbers, by bits of exponent and mantissa: fp16 5+10, bf16 8+7, tf32 8+10. A case is
-# moved to these alone: in a narrower one its numbers overflow or are rounded by more than the tolerance allows, which is another
-# failure, and one that only some processors show (OpenVINO computes in FP32 on those without instructions for the hint).
+# Precision -> those that hold each of its numbers, by bits of exponent and mantissa: fp16 5+10,
+# bf16 8+7, tf32 8+10. A case is moved to these alone: in a narrower one its numbers overflow or are
+# rounded by more than the tolerance allows, which is another failure, and one that only some
+# processors show (OpenVINO computes in FP32 on those without instructions for the hint).
 _WIDER: Mapping[str, tuple[str, ...]] = {
     "int8": ("fp16", "bf16", "tf32", "fp32", "fp64"), "fp8": ("fp16", "bf16", "tf32", "fp32", "fp64"),
     "fp16": ("tf32", "fp32", "fp64"), "bf16": ("tf32", "fp32", "fp64"), "tf32": ("fp32", "fp64"), "fp32": ("fp64",),
@@ -58,7 +61,8 @@ _MOST_LEVELS = 8  # of one number that are tried before its bounds are looked fo
 def list_factors(
     made: Construction, sizes: Sequence[Sequence[Place]], engine: str, view: EngineView
 ) -> tuple[Factor, ...]:
-    """All factors of a case, those first that matter most often. Levels that change nothing are left out."""
+    """All factors of a case, those first that matter most often. Levels that change nothing are
+    left out."""
     sized = {p for places in sizes for p in places if p.kind == "attribute"}
     every = (
         *_of_sizes(made, sizes),
@@ -71,7 +75,10 @@ def list_factors(
         *_of_opset(made),
         *_of_rank(made),
     )
-    return tuple(msgspec.structs.replace(f, levels=tuple(n for n in f.levels if _changes(made, f, n))) for f in every)
+    return tuple(
+        msgspec.structs.replace(f, levels=tuple(n for n in f.levels if _changes(made, f, n)))
+        for f in every
+    )
 
 
 def _changes(made: Construction, factor: Factor, level: Level) -> bool:
@@ -83,18 +90,26 @@ def _of_sizes(made: Construction, sizes: Sequence[Sequence[Place]]) -> Iterable[
     now = dict(list_places(made))
     for places in sizes:
         dims = [p for p in places if p.kind == "dim"]
-        # Called by what a person would look at: the attribute that states it, else an input's dimension, else a weight's, else
-        # the number that it is.
+        # Called by what a person would look at: the attribute that states it, else an input's
+        # dimension, else a weight's, else the number that it is.
         stated = [p for p in places if p.kind == "attribute"]
         plain = [p for p in dims if p.times == 1]
-        first = min(plain, key=lambda p: (p.of not in made.inputs, plain.index(p))) if plain else places[0]
+        first = (
+            min(plain, key=lambda p: (p.of not in made.inputs, plain.index(p)))
+            if plain
+            else places[0]
+        )
         first = msgspec.structs.replace(stated[0] if stated else first, times=1)
         base = max(1, now[first])
         whole = [now[msgspec.structs.replace(p, times=1)] for p in places]
         heaviest = max((math.prod(tensors[p.of].shape) for p in dims), default=1)
         most = max(base, min(_MOST_SIZE, _MOST_ELEMENTS * base // max(1, heaviest), 64 * base))
         levels = [base + 1, 1, 2 * base, base - 1, base // 2, 4 * base, 2, 3, 16 * base]
-        fit = [n for n in levels if 1 <= n <= most and n != base and all(w * n % base == 0 for w in whole)]
+        fit = [
+            n
+            for n in levels
+            if 1 <= n <= most and n != base and all(w * n % base == 0 for w in whole)
+        ]
         yield Factor(
             name=_call_size(made, first),
             kind="size",
@@ -107,21 +122,28 @@ def _of_sizes(made: Construction, sizes: Sequence[Sequence[Place]]) -> Iterable[
 
 def _call_size(made: Construction, place: Place) -> str:
     if place.kind == "attribute":
-        return f"{made.nodes[int(place.of)].op} {place.key}{f'[{place.at}]' if place.at >= 0 else ''}"
+        return (
+            f"{made.nodes[int(place.of)].op} {place.key}{f'[{place.at}]' if place.at >= 0 else ''}"
+        )
     return f"{place.of}.shape[{place.at}]" if place.kind == "dim" else f"{place.of}[{place.at}]"
 
 
 def _of_attributes(made: Construction, sized: Container[tuple[str, str]]) -> Iterable[Factor]:
-    """``sized``: attributes, by the number of their node and their name, that change with a size."""
+    """``sized``: attributes, by the number of their node and their name, that change with a
+    size."""
     names = [n.op for n in made.nodes]
     for at, node in enumerate(made.nodes):
         called = node.op if names.count(node.op) == 1 else f"{node.op} {at}"
         for key, stated in node.attributes.items():
             if (str(at), key) in sized:
                 continue
-            others = tuple(dict.fromkeys(n for n in _other_values(key, stated) if n != encode(stated)))
+            others = tuple(
+                dict.fromkeys(n for n in _other_values(key, stated) if n != encode(stated))
+            )
             ordered = isinstance(stated, int) and stated not in (0, 1)
-            yield Factor(f"{called} {key}", "attribute", encode(stated), others, ordered, of=str(at), key=key)
+            yield Factor(
+                f"{called} {key}", "attribute", encode(stated), others, ordered, of=str(at), key=key
+            )
 
 
 def _other_values(key: str, stated: Stated) -> list[Level]:
@@ -129,7 +151,9 @@ def _other_values(key: str, stated: Stated) -> list[Level]:
         return [*(_STRINGS.get(key, ())), ABSENT]
     if isinstance(stated, list):
         return [*map(encode, _other_lists(key, stated)), ABSENT]
-    if isinstance(stated, int) and key == "to":  # the number of a type: those beside it are any other types
+    if (
+        isinstance(stated, int) and key == "to"
+    ):  # the number of a type: those beside it are any other types
         return []
     if isinstance(stated, int):
         return [1 - stated] if stated in (0, 1) else [*_other_integers(stated), ABSENT]
@@ -145,12 +169,19 @@ def _other_lists(key: str, stated: list[int | float | str]) -> list[Stated]:
     if not all(isinstance(v, int) for v in stated):
         return []
     if key == "perm":
-        swapped: list[int | float | str] = [*range(many - 2), many - 1, many - 2] if many > 1 else []
+        swapped: list[int | float | str] = (
+            [*range(many - 2), many - 1, many - 2] if many > 1 else []
+        )
         order: list[int | float | str] = list(range(many))
         return [order, order[::-1], swapped] if many > 1 else []
     if key == "pads":
         half, least = many // 2, [max(1, int(v)) for v in stated]
-        return [[0] * many, [*([0] * half), *least[half:]], [*least[:half], *([0] * half)], [1] * many]
+        return [
+            [0] * many,
+            [*([0] * half), *least[half:]],
+            [*least[:half], *([0] * half)],
+            [1] * many,
+        ]
     return [[1] * many, [2] * many, [3] * many]
 
 
@@ -161,7 +192,12 @@ def _of_types(made: Construction) -> Iterable[Factor]:
         if others:
             whole = dtype in _WHOLE
             levels = (*(d for d in others if d != dtype), *(("float32",) if whole else ()))
-            yield Factor("the type" if len(used) == 1 else f"the type of {dtype} tensors", "type", dtype, levels)
+            yield Factor(
+                "the type" if len(used) == 1 else f"the type of {dtype} tensors",
+                "type",
+                dtype,
+                levels,
+            )
 
 
 def _of_engine(engine: str, view: EngineView) -> Iterable[Factor]:
@@ -174,7 +210,13 @@ def _of_engine(engine: str, view: EngineView) -> Iterable[Factor]:
             if levels:
                 yield Factor("the engine's precision", "option", base, levels, key=option.name)
         if option.name == _THREADS and base:
-            yield Factor("threads", "option", base, tuple(n for n in ("1", "2") if n != base), key=option.name)
+            yield Factor(
+                "threads",
+                "option",
+                base,
+                tuple(n for n in ("1", "2") if n != base),
+                key=option.name,
+            )
 
 
 def _of_weights(made: Construction) -> Iterable[Factor]:
@@ -188,7 +230,9 @@ def _of_weights(made: Construction) -> Iterable[Factor]:
             ]  # fmt: skip
             levels = [encode([int(v) for v in one]) for one in lists]
             base = encode([int(v) for v in values])
-            yield Factor(name, "entries", base, tuple(x for x in dict.fromkeys(levels) if x != base), of=name)
+            yield Factor(
+                name, "entries", base, tuple(x for x in dict.fromkeys(levels) if x != base), of=name
+            )
         elif values is not None and len(values) == 1:
             yield _number(made, name, weight, values[0])
         else:
@@ -197,7 +241,8 @@ def _of_weights(made: Construction) -> Iterable[Factor]:
 
 
 def _number(made: Construction, name: str, weight: MadeTensor, value: float) -> Factor:
-    """A single number: the other sign and its neighbours first; of whole ones also the sizes of what is fed."""
+    """A single number: the other sign and its neighbours first; of whole ones also the sizes of
+    what is fed."""
     if weight.dtype in _WHOLE:
         levels: Iterable[float] = (*_other_integers(int(value)), *_list_sizes(made), 0, 1)
     else:
@@ -219,14 +264,22 @@ def _of_inputs(made: Construction) -> Iterable[Factor]:
             levels = tuple(dict.fromkeys((*sizes, 0, 1)))[:_MOST_LEVELS]
             yield Factor(f"every number of {name}", "number", GIVEN, levels, of=name)
         if tensor.dtype in _FLOATS:
-            yield Factor(f"{name} has", "special", "finite values only", ("a NaN", "an infinity"), of=name)
+            yield Factor(
+                f"{name} has", "special", "finite values only", ("a NaN", "an infinity"), of=name
+            )
         most = largest(tensor)
         if most and tensor.dtype in (*_FLOATS, *_WHOLE):
             base = math.frexp(most)[1]
             # Of what is small already less is only harder to see.
             lower = (base - 30,) if base > 24 else ()
-            low, high = (-40, 60) if tensor.dtype in _FLOATS else (1, 62 if tensor.dtype == "int64" else 30)
-            levels_ = [n for n in (base + 4, base - 4, base + 12, base - 12, base + 30, *lower) if low <= n <= high]
+            low, high = (
+                (-40, 60) if tensor.dtype in _FLOATS else (1, 62 if tensor.dtype == "int64" else 30)
+            )
+            levels_ = [
+                n
+                for n in (base + 4, base - 4, base + 12, base - 12, base + 30, *lower)
+                if low <= n <= high
+            ]
             yield Factor(
                 f"the largest |{name}|", "scale", base, tuple(n for n in dict.fromkeys(levels_) if n != base), True, name,
                 unit=most,
@@ -247,7 +300,9 @@ def _of_open(made: Construction) -> Iterable[Factor]:
 
 
 def _of_opset(made: Construction) -> Iterable[Factor]:
-    yield Factor("opset", "opset", made.opset, tuple(n for n in _OPSETS if n != made.opset), ordered=True)
+    yield Factor(
+        "opset", "opset", made.opset, tuple(n for n in _OPSETS if n != made.opset), ordered=True
+    )
 
 
 def _of_rank(made: Construction) -> Iterable[Factor]:

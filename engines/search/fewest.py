@@ -1,5 +1,6 @@
-"""The fewest nodes to keep in higher precision so that every sample that decides passes: from a start that does down to what is
-needed, and wider again where the set is wrong on what it was not made on."""
+"""The fewest nodes to keep in higher precision so that every sample that decides passes: from a
+start that does down to what is needed, and wider again where the set is wrong on what it was not
+made on."""
 
 import functools
 import math
@@ -8,74 +9,93 @@ from typing import Protocol, TypeAlias
 
 import msgspec
 
-from engines.asking import Amount, Count, Note, Sub
-from engines.compare.criterion import Criterion, Verdict, tighten_criterion
-from engines.compare.judge import by_sample, judge_whole, use_up
-from engines.findings import Unseen
-from engines.probe import Measurement
-from engines.search.curve import Curve
-from engines.search.inquiry import Inquiry
-from engines.search.kept import Kept, Knee
-from engines.search.ordered import is_ordered
-from engines.search.pace import Pace, halvings
-from engines.search.remedy import list_cured
-from engines.search.sets import KeptSets, NodeSet
-from engines.search.starts import likely_last, list_growing, list_starts
-from engines.search.trim import Test, leave_out_each, leave_out_groups
-from engines.search.unseen import (
+from narrowdown.engines.asking import Amount, Count, Note, Sub
+from narrowdown.engines.compare.criterion import Criterion, Verdict, tighten_criterion
+from narrowdown.engines.compare.judge import by_sample, judge_whole, use_up
+from narrowdown.engines.findings import Unseen
+from narrowdown.engines.probe import Measurement
+from narrowdown.engines.search.curve import Curve
+from narrowdown.engines.search.inquiry import Inquiry
+from narrowdown.engines.search.kept import Kept, Knee
+from narrowdown.engines.search.ordered import is_ordered
+from narrowdown.engines.search.pace import Pace, halvings
+from narrowdown.engines.search.remedy import list_cured
+from narrowdown.engines.search.sets import KeptSets, NodeSet
+from narrowdown.engines.search.starts import likely_last, list_growing, list_starts
+from narrowdown.engines.search.trim import Test, leave_out_each, leave_out_groups
+from narrowdown.engines.search.unseen import (
     Tried,
     list_failing,
     restrict,
     try_earlier,
     try_unseen,
 )
-from engines.search.weigh import GROUPS, MOST, Weighed, count_kept, find_prefix, weigh_groups
-from engines.search.whole import list_feeds
-from engines.spec import unquantized
+from narrowdown.engines.search.weigh import (
+    GROUPS,
+    MOST,
+    Weighed,
+    count_kept,
+    find_prefix,
+    weigh_groups,
+)
+from narrowdown.engines.search.whole import list_feeds
+from narrowdown.engines.spec import unquantized
 
-# Samples that join a search at once, the worst: each is paid for in every build that follows, and what cures the worst mostly
-# cures the rest.
+# Samples that join a search at once, the worst: each is paid for in every build that follows, and
+# what cures the worst mostly cures the rest.
 JOINING = 3
-ON_THE_WAY = 64  # sets that passed on a part of the samples and are tried on all, before all nodes are told
-# Probes after the last node was left out: other samples with the set and without it, the curve, the file. As a rule.
+ON_THE_WAY = (
+    64  # sets that passed on a part of the samples and are tried on all, before all nodes are told
+)
+# Probes after the last node was left out: other samples with the set and without it, the curve, the
+# file. As a rule.
 AFTER = 8
-# The margin where kernels are timed and may be of another precision in the next build: what just passes here fails there. Chosen,
-# not measured.
+# The margin where kernels are timed and may be of another precision in the next build: what just
+# passes here fails there. Chosen, not measured.
 TIMED_ANEW = 2.0
-# And where the next build is the one that was measured, or of the same precision in each node. Of six sets of 32 files for
-# magika, with 1.3 and 1.6 the search took 16 and 12 s, with 2 up to 40, for 10 to 24 nodes, which were wrong on none to two of
-# 300 other files.
+# And where the next build is the one that was measured, or of the same precision in each node. Of
+# six sets of 32 files for magika, with 1.3 and 1.6 the search took 16 and 12 s, with 2 up to 40,
+# for 10 to 24 nodes, which were wrong on none to two of 300 other files.
 STEADY = 1.5
-# And of layers left in float: the tolerance of INT8 is wide, each costs speed, and codes round alike in each build. Of the
-# demo's 46 layers 10 and 12 are kept in its two flows, 13 and 17 with 1.25.
+# And of layers left in float: the tolerance of INT8 is wide, each costs speed, and codes round
+# alike in each build. Of the demo's 46 layers 10 and 12 are kept in its two flows, 13 and 17 with
+# 1.25.
 QUANTIZED = 1.05
-# What a sample that is asked alone is held to more strictly, and how much more each time that one is right alone and wrong among
-# others, where it rounds otherwise. Of 216 errors of magika's rows, near to what is allowed, nine in ten were 0.27 to 1.48 times
-# as large among others as alone, one in a hundred twice.
+# What a sample that is asked alone is held to more strictly, and how much more each time that one
+# is right alone and wrong among others, where it rounds otherwise. Of 216 errors of magika's rows,
+# near to what is allowed, nine in ten were 0.27 to 1.48 times as large among others as alone, one
+# in a hundred twice.
 ALONE = 1.05
 CLOSER = 1.25
-# Seconds that a run of all rows takes from which on that is done in place of asking about all of them: a search takes dozens.
+# Seconds that a run of all rows takes from which on that is done in place of asking about all of
+# them: a search takes dozens.
 LONG = 0.1
-# Of the square of what is allowed that a search has at least, where everything kept is all but over it.
+# Of the square of what is allowed that a search has at least, where everything kept is all but over
+# it.
 ROOM = 0.01
-# Times the groups at first: with fewer builds left their halves would take all of them, and nothing would be left out.
+# Times the groups at first: with fewer builds left their halves would take all of them, and nothing
+# would be left out.
 AFFORDED = 6
-# Where kernels are timed and an emulation told the order: nodes up to which each is tried without, which takes a build or two;
-# and builds in which more of them are looked through in groups. 367 left out 22 of 85 nodes that basic_pitch seems to need.
+# Where kernels are timed and an emulation told the order: nodes up to which each is tried without,
+# which takes a build or two; and builds in which more of them are looked through in groups. 367
+# left out 22 of 85 nodes that basic_pitch seems to need.
 EACH = 24
 IN_GROUPS = 60
 # And up to which the emulation is asked first what can go: each is a question to it.
 AS_THERE = 50
-# Builds in turn that were refused where kernels are timed, after which no others of the kind are tried: basic_pitch was built
-# with up to 172 of 248 nodes kept and with all of them, and in 40 others in between there was no implementation.
+# Builds in turn that were refused where kernels are timed, after which no others of the kind are
+# tried: basic_pitch was built with up to 172 of 248 nodes kept and with all of them, and in 40
+# others in between there was no implementation.
 REFUSED = 8
-# How much more strictly what goes there is judged, and how many of these may be needed here before each is tried alone; chosen.
+# How much more strictly what goes there is judged, and how many of these may be needed here before
+# each is tried alone; chosen.
 SURELY = 1.5
 MISTAKES = 3
-# Questions to an emulation that tell the order of nodes, the heaviest first: beyond them it is as good as it gets. A model of 332
-# nodes that are nearly all of some weight took 250.
+# Questions to an emulation that tell the order of nodes, the heaviest first: beyond them it is as
+# good as it gets. A model of 332 nodes that are nearly all of some weight took 250.
 TOLD = 100
-# Times the nodes that were foretold; where more are needed the order was none to go by, and they are looked through in groups.
+# Times the nodes that were foretold; where more are needed the order was none to go by, and they
+# are looked through in groups.
 FAR_MORE = 2
 
 # Whether a set need be made no better now, as the search for culprits goes on and comes back.
@@ -93,16 +113,23 @@ class Beside(Protocol):
     def list_foretold(self, keep: NodeSet) -> frozenset[int]: ...
 
 
-# Rings: the norm or attention around a culprit is within six nodes of it; beyond, what each node brings tells better. The budget
-# bounds time: at its end the smallest set so far is given, and said to be no minimum. Rounds add three samples each, so that two
-# dozen can join. Chosen, but for the budget (ResNet-50 under a tolerance that rounding breaks spends all of it) not measured.
+# Rings: the norm or attention around a culprit is within six nodes of it; beyond, what each node
+# brings tells better. The budget bounds time: at its end the smallest set so far is given, and said
+# to be no minimum. Rounds add three samples each, so that two dozen can join. Chosen, but for the
+# budget (ResNet-50 under a tolerance that rounding breaks spends all of it) not measured.
 class PrecisionParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     rings: Count = 6  # how far around the seeds nodes are tried before those of the whole model
     budget: Count = 400  # builds
     rounds: Count = 8  # how often samples that a set does not cure are added to the search
-    margin: Amount = 0.0  # tolerance over error that is aimed at; 0: 2 where kernels are timed, else 1.5
-    batches: Count = 4  # how often other samples are made that the set is tried on; what fails joins the search
-    headroom: Amount = 0.0  # nodes whose values come within so many times of the end of FP16 are kept as well
+    margin: Amount = (
+        0.0  # tolerance over error that is aimed at; 0: 2 where kernels are timed, else 1.5
+    )
+    batches: Count = (
+        4  # how often other samples are made that the set is tried on; what fails joins the search
+    )
+    headroom: Amount = (
+        0.0  # nodes whose values come within so many times of the end of FP16 are kept as well
+    )
 
 
 class Best(msgspec.Struct, frozen=True):
@@ -115,12 +142,13 @@ class Best(msgspec.Struct, frozen=True):
 
 
 class Fewest(KeptSets):
-    """The search for the fewest nodes. ``aim``: what samples are held to, the tolerance less the margin where that can be had;
-    ``working``: what is fed in it, the samples that sets were seen to fail on; ``batches``: what sets were tried on so far;
-    ``steady``: no kernels are timed, so that the next build is the one that was measured; ``long``: and all rows take long;
-    ``together``: kernels are timed, and a run of all that is seen is nothing beside a build, so that each set that is right on
-    what is searched on is held to ``overall`` there;
-    ``draft``: the same search on an emulation."""
+    """The search for the fewest nodes. ``aim``: what samples are held to, the tolerance less the
+    margin where that can be had; ``working``: what is fed in it, the samples that sets were seen to
+    fail on; ``batches``: what sets were tried on so far; ``steady``: no kernels are timed, so that
+    the next build is the one that was measured; ``long``: and all rows take long; ``together``:
+    kernels are timed, and a run of all that is seen is nothing beside a build, so that each set
+    that is right on what is searched on is held to ``overall`` there; ``draft``: the same search on
+    an emulation."""
 
     def __init__(self, ask: Inquiry, params: PrecisionParams, everything: NodeSet) -> None:
         super().__init__(ask)
@@ -136,19 +164,28 @@ class Fewest(KeptSets):
         self.working: tuple[str, ...] = ()
         self.batches: tuple[Tried, ...] = ()
         self.limit = params.budget  # builds; trimming has some of its own
-        self.weights: dict[int, float] = {}  # node -> the most that it was seen to bring, 1 being all that is allowed
+        self.weights: dict[
+            int, float
+        ] = {}  # node -> the most that it was seen to bring, 1 being all that is allowed
 
     def hold_to(self, whole: Measurement) -> None:
-        """What samples are held to: the tolerance less the margin, where everything kept (``whole``) has that."""
+        """What samples are held to: the tolerance less the margin, where everything kept
+        (``whole``) has that."""
         strict = tighten_criterion(self.ask.criterion, self.params.margin or self.find_margin())
         self.aim = strict if judge_whole(whole, strict).passed else self.ask.criterion
 
     def find(
-        self, tries: Sequence[NodeSet], seeds: NodeSet, held: frozenset[str], plain: Measurement, enough: Enough | None
+        self,
+        tries: Sequence[NodeSet],
+        seeds: NodeSet,
+        held: frozenset[str],
+        plain: Measurement,
+        enough: Enough | None,
     ) -> Sub[tuple[Best | None, bool]]:
-        """The best set, None where none short of everything does, and whether making it better was put off. It is tried on what
-        was set apart (``held``) and on samples made near the session's; what it fails on there joins the search, and others are
-        made in its place, until it holds on these and on all that were made before, or the batches are through."""
+        """The best set, None where none short of everything does, and whether making it better was
+        put off. It is tried on what was set apart (``held``) and on samples made near the
+        session's; what it fails on there joins the search, and others are made in its place, until
+        it holds on these and on all that were made before, or the batches are through."""
         start: NodeSet = ()
         best: Best | None = None
         for batch in range(self.params.batches):
@@ -157,11 +194,16 @@ class Fewest(KeptSets):
                 break
             tried: Tried = yield from self.try_on_unseen(keep, held, plain, batch, best)
             best = Best(keep, self.seen, tried.unseen, tried)
-            if not tried.failing or batch + 1 == self.params.batches or self.spent >= self.params.budget:
+            if (
+                not tried.failing
+                or batch + 1 == self.params.batches
+                or self.spent >= self.params.budget
+            ):
                 break
             if not batch and enough is not None and (yield from enough(keep)):
                 return best, True
-            # What it fails on joins the search, the worst first; others take its place among the unseen.
+            # What it fails on joins the search, the worst first; others take its place among the
+            # unseen.
             fresh: tuple[str, ...] = yield from self.curable(tried)
             if not fresh:
                 break
@@ -170,11 +212,14 @@ class Fewest(KeptSets):
             )
             self.join(fresh)
             joined = best.unseen.joined + len(fresh)
-            best = msgspec.structs.replace(best, unseen=msgspec.structs.replace(best.unseen, joined=joined))
+            best = msgspec.structs.replace(
+                best, unseen=msgspec.structs.replace(best.unseen, joined=joined)
+            )
             start = keep
         if best is None:
             return None, False
-        # Where only everything cures what joined, the set before it stands, and what it does not cure counts as unseen.
+        # Where only everything cures what joined, the set before it stands, and what it does not
+        # cure counts as unseen.
         self.seen = best.seen
         return best, False
 
@@ -193,12 +238,19 @@ class Fewest(KeptSets):
 
     def all_seen(self) -> tuple[str, ...]:
         """Every feed that holds a sample that decides."""
-        return (*self.everywhere, *(f for f in self.near if any(s.partition("/")[0] == f for s in self.seen)))
+        return (
+            *self.everywhere,
+            *(f for f in self.near if any(s.partition("/")[0] == f for s in self.seen)),
+        )
 
     def list_telling(self) -> tuple[str, ...]:
-        """What a curve is drawn on: every given feed, and of what was made near them what a search has failed on, alone."""
+        """What a curve is drawn on: every given feed, and of what was made near them what a search
+        has failed on, alone."""
         given = set(self.everywhere)
-        return (*self.everywhere, *(s for s in self.list_alone() if s.partition("/")[0] not in given))
+        return (
+            *self.everywhere,
+            *(s for s in self.list_alone() if s.partition("/")[0] not in given),
+        )
 
     def join(self, samples: Iterable[str]) -> None:
         """These decide, too, and are searched on."""
@@ -210,35 +262,53 @@ class Fewest(KeptSets):
         worst_first = tried.failing[:JOINING]
         feeds = tuple(dict.fromkeys(s.partition("/")[0] for s in worst_first))
         self.near |= {f: b.near.inputs for b in self.batches for f in feeds if f in b.near.feeds}
-        # Kernels that are timed are others for a row alone; elsewhere the other rows would be run for nothing.
+        # Kernels that are timed are others for a row alone; elsewhere the other rows would be run
+        # for nothing.
         fed = tuple(dict.fromkeys(map(self.fed, worst_first))) if self.steady else feeds
-        # Everything in FP32 is a build of its own: 118 s on PaddleOCR's detection, where one with a few nodes kept takes 5.
-        there = (yield from self.draft.open(self)) if self.draft and not self._answers.get(self.everything) else None
+        # Everything in FP32 is a build of its own: 118 s on PaddleOCR's detection, where one with a
+        # few nodes kept takes 5.
+        there = (
+            (yield from self.draft.open(self))
+            if self.draft and not self._answers.get(self.everything)
+            else None
+        )
         m: Measurement = yield from (there or self).measure(self.everything, fed)
         if m.status != "ok":
             return ()
         over = set(list_failing(m, self.ask.criterion))
         curable = tuple(s for s in worst_first if s not in over)
         if not set(curable).isdisjoint(list_failing(m, self.aim)):
-            self.aim = self.ask.criterion  # a margin that not even everything has there: no set would do
+            self.aim = (
+                self.ask.criterion
+            )  # a margin that not even everything has there: no set would do
         return curable
 
     def try_on_unseen(
-        self, keep: NodeSet, held: frozenset[str], plain: Measurement, batch: int, before: Best | None
+        self,
+        keep: NodeSet,
+        held: frozenset[str],
+        plain: Measurement,
+        batch: int,
+        before: Best | None,
     ) -> Sub[Tried]:
-        """The set on what it was not made on, others in each ``batch``, and again on those of the batches before."""
+        """The set on what it was not made on, others in each ``batch``, and again on those of the
+        batches before."""
         given: Measurement = yield from self.measure(keep, self.everywhere)
         joined = before.unseen.joined if before else 0
         ask, question = self.ask, self.elsewhere(keep)
-        tried: Tried = yield from try_unseen(ask, question, given, held - self.seen, plain, batch, joined, self.noise)
+        tried: Tried = yield from try_unseen(
+            ask, question, given, held - self.seen, plain, batch, joined, self.noise
+        )
         earlier, self.batches = self.batches, (*self.batches, tried)
         return (yield from try_earlier(ask, question, earlier, tried, self.scale))
 
     def smallest(self, tries: Sequence[NodeSet], seeds: NodeSet, known: NodeSet) -> Sub[NodeSet]:
-        """The smallest set found that passes on all that is seen: seeds (the culprits, up to where their values fit again;
-        without any, what the reference takes beyond the storage type), grown until the samples ``working`` pass; then delta
-        debugging down, least likely nodes first. A sample that the set does not cure joins ``working``, and what cures it too is
-        looked for among the nodes that are not kept yet. ``known``: what was needed before, which stays."""
+        """The smallest set found that passes on all that is seen: seeds (the culprits, up to where
+        their values fit again; without any, what the reference takes beyond the storage type),
+        grown until the samples ``working`` pass; then delta debugging down, least likely nodes
+        first. A sample that the set does not cure joins ``working``, and what cures it too is
+        looked for among the nodes that are not kept yet. ``known``: what was needed before, which
+        stays."""
         ask, params, everything = self.ask, self.params, self.everything
         likely = tuple(reversed(tries[-1])) if tries else seeds
         before = known
@@ -246,15 +316,20 @@ class Fewest(KeptSets):
         alone, self.overall = self.aim, ask.criterion
         start = everything
         for _ in range(params.rounds):
-            # What joined may need what was left out for the others' sake; if not, then others than the culprits, which are among
-            # what was needed before as far as they are needed.
-            growing = [start] if before and not tries else list_growing(ask.index, seeds, params.rings)
+            # What joined may need what was left out for the others' sake; if not, then others than
+            # the culprits, which are among what was needed before as far as they are needed.
+            growing = (
+                [start] if before and not tries else list_growing(ask.index, seeds, params.rings)
+            )
             self.pace.left = -1
             start = yield from self._find_start(tries, growing, before, alone)
-            # Of many that a look at each layer accuses together few may be needed: their order is worth asking for.
+            # Of many that a look at each layer accuses together few may be needed: their order is
+            # worth asking for.
             few = self.draft is None or len(start) <= EACH
             known_to_do = tries or (few and seeds and start == tuple(sorted({*seeds, *before})))
-            smallest: NodeSet = yield from self._leave_out(start, before, likely, alone, by_weight=not known_to_do)
+            smallest: NodeSet = yield from self._leave_out(
+                start, before, likely, alone, by_weight=not known_to_do
+            )
             everywhere = self.all_seen()
             final: Measurement = yield from self.measure(smallest, everywhere)
             holds = self.holds(final, ask.criterion)
@@ -263,7 +338,8 @@ class Fewest(KeptSets):
             holding = smallest if holds else holding
             if self.holds(final, self.aim) or tighter or self.spent >= params.budget:
                 break
-            # A sample that this set does not cure joins the search; the worst first, a few at a time.
+            # A sample that this set does not cure joins the search; the worst first, a few at a
+            # time.
             failing = self.list_failing(final, self.aim)[:JOINING]
             more = self.widen(self.working, failing, whole=holding is None and not self.long)
             if more == self.working:
@@ -279,10 +355,12 @@ class Fewest(KeptSets):
     def _find_start(
         self, tries: Sequence[NodeSet], growing: Sequence[NodeSet], before: NodeSet, rule: Criterion
     ) -> Sub[NodeSet]:
-        """The first set that passes on what is searched on, each with ``before``; everything where none does."""
+        """The first set that passes on what is searched on, each with ``before``; everything where
+        none does."""
         there: Fewest | None = None
         for i, keep in enumerate(list_starts(self.ask, self.everything, tries or growing, before)):
-            # The likeliest is asked at once; of the others those that an emulation takes for enough, where there is one.
+            # The likeliest is asked at once; of the others those that an emulation takes for
+            # enough, where there is one.
             if i == 1 and self.draft:
                 there = yield from self.draft.open(self)
             if there is not None and not (yield from there.passes(keep, rule, self.working)).passed:
@@ -292,17 +370,24 @@ class Fewest(KeptSets):
         return self.everything
 
     def does(self, keep: NodeSet, rule: Criterion, samples: tuple[str, ...]) -> Sub[Verdict]:
-        """Whether the set is right on these samples, and, where that is asked with each set, on all that is seen."""
+        """Whether the set is right on these samples, and, where that is asked with each set, on all
+        that is seen."""
         verdict: Verdict = yield from self.passes(keep, rule, samples)
         if verdict.passed and self.together:
             verdict = yield from self.passes(keep, self.overall, self.all_seen())
         return verdict
 
     def _leave_out(
-        self, start: NodeSet, before: NodeSet, likely: Sequence[int], rule: Criterion, *, by_weight: bool
+        self,
+        start: NodeSet,
+        before: NodeSet,
+        likely: Sequence[int],
+        rule: Criterion,
+        *,
+        by_weight: bool,
     ) -> Sub[NodeSet]:
-        """``start`` without what the samples of the search do not need by ``rule``; ``before`` stays. ``by_weight``: what brings
-        the least is found out first, and left out together."""
+        """``start`` without what the samples of the search do not need by ``rule``; ``before``
+        stays. ``by_weight``: what brings the least is found out first, and left out together."""
         ask = self.ask
         added = likely_last(tuple(n for n in start if n not in set(before)), likely)
 
@@ -335,13 +420,16 @@ class Fewest(KeptSets):
             enough: int = yield from shortest()
             own = self.draft is None
             if not own and enough > EACH and is_ordered(ask.ctx):
-                # Another order than the engine's own. Where types are free it computes what is left out alone as its neighbours
-                # are, or builds nothing so, and there is no better one to be had.
+                # Another order than the engine's own. Where types are free it computes what is left
+                # out alone as its neighbours are, or builds nothing so, and there is no better one
+                # to be had.
                 order, guess, adds_up = yield from self._weigh(nodes, rule)
                 enough, own = (yield from shortest()), True
             if not own:
                 if enough > EACH:
-                    order = yield from self._turn_to_rest(order, enough, lacking, before, rule, needed)
+                    order = yield from self._turn_to_rest(
+                        order, enough, lacking, before, rule, needed
+                    )
                     enough = len(order)
                 self.limit = min(limit, self.spent + IN_GROUPS)
             most = (FAR_MORE * guess + GROUPS if own else EACH) if adds_up else 0
@@ -354,11 +442,19 @@ class Fewest(KeptSets):
         return tuple(sorted({*before, *added}))
 
     def _turn_to_rest(
-        self, order: NodeSet, enough: int, lacking: int, before: NodeSet, rule: Criterion, needed: Test[int]
+        self,
+        order: NodeSet,
+        enough: int,
+        lacking: int,
+        before: NodeSet,
+        rule: Criterion,
+        needed: Test[int],
     ) -> Sub[NodeSet]:
-        """What the longest prefix that does not do lacks, where that does with ``before`` and is less than the first ``enough``;
-        else these. The six nodes that cure basic_pitch on one machine are as far off on another, with 166 others as without, and
-        nearly all larger sets are refused there. ``lacking``: so many of the first were seen not to do, 0: all were refused."""
+        """What the longest prefix that does not do lacks, where that does with ``before`` and is
+        less than the first ``enough``; else these. The six nodes that cure basic_pitch on one
+        machine are as far off on another, with 166 others as without, and nearly all larger sets
+        are refused there. ``lacking``: so many of the first were seen not to do, 0: all were
+        refused."""
         at = enough
         while not lacking and at > 1:
             at //= 2
@@ -373,11 +469,19 @@ class Fewest(KeptSets):
         return rest if does.passed else order[:enough]
 
     def leave_out_as_there(
-        self, nodes: NodeSet, stays: NodeSet, rule: Criterion, samples: tuple[str, ...], needed: Test[int]
+        self,
+        nodes: NodeSet,
+        stays: NodeSet,
+        rule: Criterion,
+        samples: tuple[str, ...],
+        needed: Test[int],
     ) -> Sub[NodeSet]:
-        """The nodes without those that the emulation can do without, one after the other, as far as the engine can: all of these
-        at once, and where that fails halving finds the first that is needed here. All nodes where there is no emulation."""
-        there = (yield from self.draft.open(self)) if self.draft and len(nodes) <= AS_THERE else None
+        """The nodes without those that the emulation can do without, one after the other, as far as
+        the engine can: all of these at once, and where that fails halving finds the first that is
+        needed here. All nodes where there is no emulation."""
+        there = (
+            (yield from self.draft.open(self)) if self.draft and len(nodes) <= AS_THERE else None
+        )
         if there is None:
             return nodes
 
@@ -416,9 +520,12 @@ class Fewest(KeptSets):
         self.weights |= {n: max(w, self.weights.get(n, 0.0)) for n, w in there.weights.items()}
         return order, guess, True
 
-    def _weigh(self, nodes: NodeSet, rule: Criterion, most: int = 0) -> Sub[tuple[NodeSet, int, bool]]:
-        """The nodes, those that bring the most first, how many of these have to be kept as far as that foretells it, and whether
-        it foretells anything. ``most``: questions, 0: as many as it takes."""
+    def _weigh(
+        self, nodes: NodeSet, rule: Criterion, most: int = 0
+    ) -> Sub[tuple[NodeSet, int, bool]]:
+        """The nodes, those that bring the most first, how many of these have to be kept as far as
+        that foretells it, and whether it foretells anything. ``most``: questions, 0: as many as it
+        takes."""
         base: float = yield from self._use(self.everything, rule)
         room = math.sqrt(max(ROOM, 1 - base**2))
 
@@ -436,8 +543,9 @@ class Fewest(KeptSets):
         return tuple(n for n, _ in each), count_kept([w for _, w in each]), adds_up
 
     def _use(self, keep: NodeSet, rule: Criterion) -> Sub[float]:
-        """What part of what is allowed the worst sample of the search has with this set, at most ``MOST``: where one has as much
-        the others are not asked. What is fed with a row that is asked alone is left out: it takes many times as long."""
+        """What part of what is allowed the worst sample of the search has with this set, at most
+        ``MOST``: where one has as much the others are not asked. What is fed with a row that is
+        asked alone is left out: it takes many times as long."""
         most = 0.0
         for part in self.list_parts(self.list_alone()):
             m: Measurement = yield from self.measure(keep, part)
@@ -445,21 +553,31 @@ class Fewest(KeptSets):
                 return MOST
             rows = [r for run in self.judged(m, rule).each_run for r in run]
             most = max(most, *(use_up(s, rule) for r in rows for s in r.outputs), 0.0)
-            self.note_failing(map(self.fed, list_failing(restrict(m, {r.sample for r in rows}), rule)))
+            self.note_failing(
+                map(self.fed, list_failing(restrict(m, {r.sample for r in rows}), rule))
+            )
             if most >= MOST:
                 return MOST
         return most
 
-    def is_needed(self, items: Iterable[int], criterion: Criterion, samples: tuple[str, ...]) -> Sub[Verdict]:
-        """Delta debugging wants "fails" for what it should keep: a set that cures counts as failing. Where the emulation's word
-        holds that a set fails, nothing is built."""
+    def is_needed(
+        self, items: Iterable[int], criterion: Criterion, samples: tuple[str, ...]
+    ) -> Sub[Verdict]:
+        """Delta debugging wants "fails" for what it should keep: a set that cures counts as
+        failing. Where the emulation's word holds that a set fails, nothing is built."""
         if self.spent >= self.limit:
             return Verdict("pass")
         keep = tuple(sorted(items))
-        hard, taken = (yield from self.draft.foretell(self, keep, criterion, samples)) if self.draft else ((), False)
+        hard, taken = (
+            (yield from self.draft.foretell(self, keep, criterion, samples))
+            if self.draft
+            else ((), False)
+        )
         if taken:
             return Verdict("pass")
-        verdict: Verdict = yield from self.does(keep, criterion, tuple(dict.fromkeys((*samples, *hard))))
+        verdict: Verdict = yield from self.does(
+            keep, criterion, tuple(dict.fromkeys((*samples, *hard)))
+        )
         if self.draft and hard and (verdict.passed or verdict.failed):
             self.draft.bear_out(failed=verdict.failed)
         self._refused = 0 if verdict.passed or verdict.failed or self.steady else self._refused + 1
@@ -472,10 +590,12 @@ class Fewest(KeptSets):
         fed = {s.partition("/")[0] for s in self.working if "/" in s}
         return tuple(s for s in self.working if s not in fed)
 
-    def widen(self, samples: tuple[str, ...], failing: Iterable[str], *, whole: bool = True) -> tuple[str, ...]:
-        """What is searched on with those that fail. Where they are searched on already, ``whole``: all that is fed with them, as
-        engines that time kernels build otherwise for other shapes, and a row that is cured alone need not be among the others;
-        never for the margin's sake."""
+    def widen(
+        self, samples: tuple[str, ...], failing: Iterable[str], *, whole: bool = True
+    ) -> tuple[str, ...]:
+        """What is searched on with those that fail. Where they are searched on already, ``whole``:
+        all that is fed with them, as engines that time kernels build otherwise for other shapes,
+        and a row that is cured alone need not be among the others; never for the margin's sake."""
         failing = tuple(failing)
         more = tuple(dict.fromkeys((*samples, *map(self.fed, failing))))
         if more != samples or not whole:
@@ -483,15 +603,21 @@ class Fewest(KeptSets):
         return tuple(dict.fromkeys((*samples, *(s.partition("/")[0] for s in failing))))
 
     def _met_on_the_way(self) -> Sub[NodeSet]:
-        """The smallest set that passes on all that is seen, of those that passed on a part of it; everything where none does."""
-        passed = {k for k, m in self.list_sets().items() if judge_whole(self.judged(m), self.ask.criterion).passed}
+        """The smallest set that passes on all that is seen, of those that passed on a part of it;
+        everything where none does."""
+        passed = {
+            k
+            for k, m in self.list_sets().items()
+            if judge_whole(self.judged(m), self.ask.criterion).passed
+        }
         for keep in sorted(passed - {()}, key=lambda k: (len(k), k))[:ON_THE_WAY]:
             if (yield from self.passes(keep, self.ask.criterion, self.all_seen())).passed:
                 return keep
         return self.everything
 
     def needs_each(self, keep: NodeSet) -> bool:
-        """Whether each node of the set was seen to be needed, for the tolerance or for the margin that is aimed at."""
+        """Whether each node of the set was seen to be needed, for the tolerance or for the margin
+        that is aimed at."""
         return len(self._list_needed(keep) | self._list_foretold(keep)) == len(keep)
 
     def count_foretold(self, keep: NodeSet) -> int:
@@ -500,7 +626,10 @@ class Fewest(KeptSets):
 
     def _list_needed(self, keep: NodeSet) -> frozenset[int]:
         strict = (tighten_criterion(c, ALONE) for c in (self.ask.criterion, self.aim))
-        return max((self.list_needed(keep, rule) for rule in (self.ask.criterion, self.aim, *strict)), key=len)
+        return max(
+            (self.list_needed(keep, rule) for rule in (self.ask.criterion, self.aim, *strict)),
+            key=len,
+        )
 
     def _list_foretold(self, keep: NodeSet) -> frozenset[int]:
         return self.draft.list_foretold(keep) if self.draft else frozenset()

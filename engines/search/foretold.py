@@ -1,37 +1,42 @@
-"""foretold: the nodes whose true values are beyond what a storage type holds, by the reference alone.
+"""foretold: the nodes whose true values are beyond what a storage type holds, by the reference
+alone.
 
-A transformer with one layer norm that overflows mostly has more of them. Looked for one after another, each costs a round of
-layerwise, extract and reduce; the reference's own values name them all in one run, before anything is built. And an engine that
-computes such a node in FP32 where it stands alone, and in FP16 among others, shows it to no search for single nodes.
+A transformer with one layer norm that overflows mostly has more of them. Looked for one after
+another, each costs a round of layerwise, extract and reduce; the reference's own values name them
+all in one run, before anything is built. And an engine that computes such a node in FP32 where it
+stands alone, and in FP16 among others, shows it to no search for single nodes.
 """
 
 from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from engines.asking import Note, Sub, asked
-from engines.graph import ranges
-from engines.graph.index import GraphIndex
-from engines.search.inquiry import Inquiry
-from engines.search.storage import largest_finite
-from engines.search.watchable import pack_batches
-from engines.search.whole import list_feeds
+from narrowdown.engines.asking import Note, Sub, asked
+from narrowdown.engines.graph import ranges
+from narrowdown.engines.graph.index import GraphIndex
+from narrowdown.engines.search.inquiry import Inquiry
+from narrowdown.engines.search.storage import largest_finite
+from narrowdown.engines.search.watchable import pack_batches
+from narrowdown.engines.search.whole import list_feeds
 
-# Of tensors looked at in one run of the reference, which holds them all: layerwise's batches are as large.
+# Of tensors looked at in one run of the reference, which holds them all: layerwise's batches are as
+# large.
 BATCH_BYTES = 512 << 20
-# Readers of readers whose inputs are beyond the storage type, too: a square's sum, mean, epsilon and root are four deep, and the
-# root of what is just beyond it is within it again.
+# Readers of readers whose inputs are beyond the storage type, too: a square's sum, mean, epsilon
+# and root are four deep, and the root of what is just beyond it is within it again.
 RINGS = 4
-# Times less than the largest value, on the sample that the search works on: other samples may go beyond it. Chosen, not measured:
-# twice would do for inputs that are twice as large, and who squares them goes four times as far.
+# Times less than the largest value, on the sample that the search works on: other samples may go
+# beyond it. Chosen, not measured: twice would do for inputs that are twice as large, and who
+# squares them goes four times as far.
 NEAR = 4.0
-# Times the largest value from which on one is infinite in the storage type, however it is rounded: FP16 rounds up to 65,519 down.
+# Times the largest value from which on one is infinite in the storage type, however it is rounded:
+# FP16 rounds up to 65,519 down.
 SURELY = 1.001
 
 
 class Place(msgspec.Struct, frozen=True):
-    """A node whose true values reach ``reached``, beyond the storage type. ``keep``: node ids of it and of all that read a value
-    beyond it, in turn."""
+    """A node whose true values reach ``reached``, beyond the storage type. ``keep``: node ids of it
+    and of all that read a value beyond it, in turn."""
 
     node: int
     reached: float
@@ -39,22 +44,34 @@ class Place(msgspec.Struct, frozen=True):
 
 
 def foretell_places(ask: Inquiry, op: str = "") -> Sub[tuple[Place, ...]]:
-    """Every node (``Place``) that makes values beyond the engine's storage type of values within it, on any sample, in the order
-    of the graph; none where the reference did not answer. ``op``: of this kind alone.
+    """Every node (``Place``) that makes values beyond the engine's storage type of values within
+    it, on any sample, in the order of the graph; none where the reference did not answer. ``op``:
+    of this kind alone.
 
-    All tensors of all samples would have to be computed and kept for that. So the sample that the search works on, whose
-    values are kept anyhow, says who comes near; the others are run for those, and for who reads them.
+    All tensors of all samples would have to be computed and kept for that. So the sample that the
+    search works on, whose values are kept anyhow, says who comes near; the others are run for
+    those, and for who reads them.
     """
     index, largest = ask.index, largest_finite(ask.ctx.storage)
     near = [n for n in ask.everything if index.nodes[n].op == op]
     if not op:
         told: dict[int, float] = yield from measure_reached(
-            ask, (t for n in ask.everything for t in floating_outputs(index, n)), (ask.findings.sample,)
+            ask,
+            (t for n in ask.everything for t in floating_outputs(index, n)),
+            (ask.findings.sample,),
         )
-        near = [n for n in ask.everything if any(told.get(t, 0.0) > largest / NEAR for t in floating_outputs(index, n))]
+        near = [
+            n
+            for n in ask.everything
+            if any(told.get(t, 0.0) > largest / NEAR for t in floating_outputs(index, n))
+        ]
     everywhere = list_feeds(ask.findings)
-    # With who reads them: mostly some are beyond it in turn, and a run of all samples costs more than these tensors.
-    watched = {*near, *(r for n in near for t in floating_outputs(index, n) for r in index.readers[t])}
+    # With who reads them: mostly some are beyond it in turn, and a run of all samples costs more
+    # than these tensors.
+    watched = {
+        *near,
+        *(r for n in near for t in floating_outputs(index, n) for r in index.readers[t]),
+    }
     reached: dict[int, float] = yield from measure_reached(
         ask, (t for n in sorted(watched) for t in floating_outputs(index, n)), everywhere
     )
@@ -68,28 +85,38 @@ def foretell_places(ask: Inquiry, op: str = "") -> Sub[tuple[Place, ...]]:
         reached |= yield from measure_reached(ask, fresh, everywhere)
     beyond = {t for t, top in reached.items() if top > largest}
     makers = [
-        n for n in near if beyond.intersection(floating_outputs(index, n)) and not beyond & set(index.nodes[n].reads)
+        n
+        for n in near
+        if beyond.intersection(floating_outputs(index, n))
+        and not beyond & set(index.nodes[n].reads)
     ]
     return tuple(
         Place(
-            n, max(reached.get(t, 0.0) for t in floating_outputs(index, n)), _nodes_behind(index, n, reached, largest)
+            n,
+            max(reached.get(t, 0.0) for t in floating_outputs(index, n)),
+            _nodes_behind(index, n, reached, largest),
         )
         for n in makers
     )
 
 
 def list_beyond(ask: Inquiry) -> Sub[frozenset[int]]:
-    """The tensors that nodes make, on the sample that the search works on, which the storage type makes infinite. Asks the
-    reference what ``foretell_places`` asks it first."""
+    """The tensors that nodes make, on the sample that the search works on, which the storage type
+    makes infinite. Asks the reference what ``foretell_places`` asks it first."""
     told: dict[int, float] = yield from measure_reached(
-        ask, (t for n in ask.everything for t in floating_outputs(ask.index, n)), (ask.findings.sample,)
+        ask,
+        (t for n in ask.everything for t in floating_outputs(ask.index, n)),
+        (ask.findings.sample,),
     )
     limit = SURELY * largest_finite(ask.ctx.storage)
     return frozenset(t for t, top in told.items() if top > limit)
 
 
-def _nodes_behind(index: GraphIndex, node: int, reached: Mapping[int, float], largest: float) -> tuple[int, ...]:
-    """The node and who reads what is beyond the type, which makes values that may be beyond it in turn."""
+def _nodes_behind(
+    index: GraphIndex, node: int, reached: Mapping[int, float], largest: float
+) -> tuple[int, ...]:
+    """The node and who reads what is beyond the type, which makes values that may be beyond it in
+    turn."""
     keep = rim = {node}
     for _ in range(RINGS):
         rim = _readers_beyond(index, rim, reached, largest) - keep
@@ -97,23 +124,38 @@ def _nodes_behind(index: GraphIndex, node: int, reached: Mapping[int, float], la
     return tuple(sorted(keep))
 
 
-def _readers_beyond(index: GraphIndex, nodes: Iterable[int], reached: Mapping[int, float], largest: float) -> set[int]:
+def _readers_beyond(
+    index: GraphIndex, nodes: Iterable[int], reached: Mapping[int, float], largest: float
+) -> set[int]:
     """Who reads what these nodes make beyond ``largest``."""
     return {
-        r for n in nodes for t in floating_outputs(index, n) if reached.get(t, 0.0) > largest for r in index.readers[t]
+        r
+        for n in nodes
+        for t in floating_outputs(index, n)
+        if reached.get(t, 0.0) > largest
+        for r in index.readers[t]
     }
 
 
 def floating_outputs(index: GraphIndex, node: int) -> list[int]:
-    return [t for t in index.nodes[node].outputs if t >= 0 and index.tensors[t].name and index.tensors[t].floating]
+    return [
+        t
+        for t in index.nodes[node].outputs
+        if t >= 0 and index.tensors[t].name and index.tensors[t].floating
+    ]
 
 
-def measure_reached(ask: Inquiry, tensors: Iterable[int], samples: tuple[str, ...]) -> Sub[dict[int, float]]:
-    """Tensor id -> its largest finite magnitude in the reference over these samples; what could not be read is left out."""
+def measure_reached(
+    ask: Inquiry, tensors: Iterable[int], samples: tuple[str, ...]
+) -> Sub[dict[int, float]]:
+    """Tensor id -> its largest finite magnitude in the reference over these samples; what could not
+    be read is left out."""
     reached: dict[int, float] = {}
     for batch in pack_batches(ask.index, tuple(tensors), BATCH_BYTES):
         yield Note(f"how large do {len(batch)} tensors become in the reference?")
-        m = yield from asked(ask.plain(samples, engine=ask.ctx.reference, marks=ranges.encode(batch)))
+        m = yield from asked(
+            ask.plain(samples, engine=ask.ctx.reference, marks=ranges.encode(batch))
+        )
         for score in (s for r in m.results if m.status == "ok" for s in (*r.marks, *r.outputs)):
             if (t := ask.index.by_name.get(score.name)) is not None:
                 reached[t] = max(reached.get(t, 0.0), score.absmax)

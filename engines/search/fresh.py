@@ -4,22 +4,23 @@ from typing import Literal
 
 import msgspec
 
-from engines.asking import Described, Note, Sub, asked
-from engines.compare.judge import judge_shrunk
-from engines.findings import Case
-from engines.graph import ranges
-from engines.probe import Check, Describe, Measure, Measurement
-from engines.search.cause import name_cause
-from engines.search.evidence import Cause, Evidence, Inner
-from engines.search.inquiry import Inquiry
-from engines.search.timings import EMULATION
-from engines.spec import parse, unquantized
+from narrowdown.engines.asking import Described, Note, Sub, asked
+from narrowdown.engines.compare.judge import judge_shrunk
+from narrowdown.engines.findings import Case
+from narrowdown.engines.graph import ranges
+from narrowdown.engines.probe import Check, Describe, Measure, Measurement
+from narrowdown.engines.search.cause import name_cause
+from narrowdown.engines.search.evidence import Cause, Evidence, Inner
+from narrowdown.engines.search.inquiry import Inquiry
+from narrowdown.engines.search.timings import EMULATION
+from narrowdown.engines.spec import parse, unquantized
 
 HALVES = ("float16", "bfloat16")
 
 
 class Seen(msgspec.Struct, frozen=True):
-    """A case in fresh builds: in how many it failed, the files of the first, and what makes it fail."""
+    """A case in fresh builds: in how many it failed, the files of the first, and what makes it
+    fail."""
 
     case: Case
     cause: Cause
@@ -48,12 +49,18 @@ def confirm_in_fresh_builds(ask: Inquiry, case: Case, repeats: int) -> Sub[Seen]
         emulating=parse(ask.ctx.engine).name == EMULATION,
     )
     cause = name_cause(evidence)
-    return Seen(msgspec.structs.replace(case, verified=f"{seen.failures}/{repeats}"), cause, seen.failures, seen.saved)
+    return Seen(
+        msgspec.structs.replace(case, verified=f"{seen.failures}/{repeats}"),
+        cause,
+        seen.failures,
+        seen.saved,
+    )
 
 
 def _find_storage(ask: Inquiry, case: Case) -> Sub[str]:
-    """What the values of a case are held in: a file in halves that is held against the model that it was made of says so itself,
-    whatever the engine. What was seen in the reference run is the other model's."""
+    """What the values of a case are held in: a file in halves that is held against the model that
+    it was made of says so itself, whatever the engine. What was seen in the reference run is the
+    other model's."""
     storage = ask.ctx.storage
     if storage in HALVES or not parse(ask.ctx.reference).get("model"):
         return storage
@@ -61,21 +68,29 @@ def _find_storage(ask: Inquiry, case: Case) -> Sub[str]:
     if not isinstance(stated, Described):
         return storage
     index = stated.index
-    made = {index.tensors[t].dtype for n in ranges.decode(case.node_ids) for t in index.nodes[n].outputs if t >= 0}
+    made = {
+        index.tensors[t].dtype
+        for n in ranges.decode(case.node_ids)
+        for t in index.nodes[n].outputs
+        if t >= 0
+    }
     halves = sorted(made & set(HALVES))
     return halves[0] if len(halves) == 1 else storage
 
 
-def probe_case(ask: Inquiry, case: Case, attempt: int, save: str = "", marks: tuple[int, ...] = ()) -> Measure | Check:
+def probe_case(
+    ask: Inquiry, case: Case, attempt: int, save: str = "", marks: tuple[int, ...] = ()
+) -> Measure | Check:
     """The probe that looks at a case once more."""
     feed: Literal["stored", "exact"] = "exact" if case.feed == "exact" else "stored"
     return ask.ask(case.candidate, feed=feed, attempt=attempt, save=save, marks=marks)
 
 
 class _Looked(msgspec.Struct, frozen=True):
-    """A case in fresh builds and with its inside watched. ``own``: its error when watched; None unless watching cures it, as then
-    ``inner`` says nothing of what the engine does. ``said``: by the engine, where it refused. ``weights`` and ``least``: the
-    largest magnitude of each weight, and the smallest that is not 0."""
+    """A case in fresh builds and with its inside watched. ``own``: its error when watched; None
+    unless watching cures it, as then ``inner`` says nothing of what the engine does. ``said``: by
+    the engine, where it refused. ``weights`` and ``least``: the largest magnitude of each weight,
+    and the smallest that is not 0."""
 
     failures: int
     saved: dict[str, str]
@@ -91,7 +106,9 @@ def _build_afresh(ask: Inquiry, case: Case, repeats: int) -> Sub[_Looked]:
     failures, saved, said, own = 0, dict[str, str](), "", None
     for attempt in range(repeats):
         yield Note(f"building the case afresh, {attempt + 1} of {repeats}")
-        m = yield from asked(probe_case(ask, case, attempt + 1, save="confirmed" if attempt == 0 else ""))
+        m = yield from asked(
+            probe_case(ask, case, attempt + 1, save="confirmed" if attempt == 0 else "")
+        )
         failures += _case_fails(ask, case, m)
         saved = saved or dict(m.artifacts)
         said = said or (m.message if m.status != "ok" else "")
@@ -100,14 +117,24 @@ def _build_afresh(ask: Inquiry, case: Case, repeats: int) -> Sub[_Looked]:
     least: dict[str, float] = {}
     if not ask.ctx.check and ask.signature.kind != "build":
         nodes = ranges.decode(case.node_ids)
-        made = tuple(t for n in nodes for t in ask.index.nodes[n].outputs if t >= 0 and ask.index.tensors[t].name)
+        made = tuple(
+            t
+            for n in nodes
+            for t in ask.index.nodes[n].outputs
+            if t >= 0 and ask.index.tensors[t].name
+        )
         cut_at, _ = ask.index.boundary(nodes)
-        # The numbers that name the cause are the model's own: those of the part as it was cut, before it was shrunk.
-        cut = msgspec.structs.replace(case, candidate=msgspec.structs.replace(case.candidate, edits=()))
+        # The numbers that name the cause are the model's own: those of the part as it was cut,
+        # before it was shrunk.
+        cut = msgspec.structs.replace(
+            case, candidate=msgspec.structs.replace(case.candidate, edits=())
+        )
         yield Note("the case once more, with its inside watched")
         watched = yield from asked(probe_case(ask, cut, 0, marks=(*made, *cut_at)))
         verdict = ask.verdict(watched)
-        cured = watched.status == "ok" and failures > 0 and len(nodes) > 1 and ask.findings.looks == 1
+        cured = (
+            watched.status == "ok" and failures > 0 and len(nodes) > 1 and ask.findings.looks == 1
+        )
         own = verdict.own if cured and not verdict.failed else None
         weights, least = (dict(watched.facts.get(which, {})) for which in ("weights", "least"))
         if watched.status == "ok" and watched.results:
@@ -120,7 +147,14 @@ def _build_afresh(ask: Inquiry, case: Case, repeats: int) -> Sub[_Looked]:
                 node = ask.index.made_by(t)
                 if node is not None and ask.index.tensors[t].name in scores:
                     reads = tuple(ask.index.tensors[r].name for r in node.reads)
-                    inner.append(Inner(node.op, ask.names([node.id])[0], scores[ask.index.tensors[t].name], reads))
+                    inner.append(
+                        Inner(
+                            node.op,
+                            ask.names([node.id])[0],
+                            scores[ask.index.tensors[t].name],
+                            reads,
+                        )
+                    )
     return _Looked(failures, saved, tuple(inner), own, said, weights, least)
 
 

@@ -1,46 +1,58 @@
 """headroom: how near the end of a storage type the values come that a workaround leaves in it.
 
-A set is as small as the samples allow, and samples end somewhere. Of magika's 294 files that no search had seen 8 were wrong with
-16 nodes kept on TensorRT 10.6, and 13 with the 19 of another search; 4 of these by 100 %, in both: the squares before a kept sum
-reach 6,644 on the 32 files that it was made on and 248,763 on others. With that node in FP32, too, these 4 are right
-(in the emulation, which is wrong on them as the engine is).
+A set is as small as the samples allow, and samples end somewhere. Of magika's 294 files that no
+search had seen 8 were wrong with 16 nodes kept on TensorRT 10.6, and 13 with the 19 of another
+search; 4 of these by 100 %, in both: the squares before a kept sum reach 6,644 on the 32 files that
+it was made on and 248,763 on others. With that node in FP32, too, these 4 are right (in the
+emulation, which is wrong on them as the engine is).
 """
 
 from collections.abc import Collection
 
-from engines.asking import Sub
-from engines.findings import Close
-from engines.graph import ranges
-from engines.probe import Measurement
-from engines.search.fewest import Best, Fewest
-from engines.search.foretold import NEAR, floating_outputs, measure_reached
-from engines.search.inquiry import Inquiry
-from engines.search.storage import largest_finite
-from engines.search.unseen import does_as_well
-from engines.search.whole import list_feeds
+from narrowdown.engines.asking import Sub
+from narrowdown.engines.findings import Close
+from narrowdown.engines.graph import ranges
+from narrowdown.engines.probe import Measurement
+from narrowdown.engines.search.fewest import Best, Fewest
+from narrowdown.engines.search.foretold import NEAR, floating_outputs, measure_reached
+from narrowdown.engines.search.inquiry import Inquiry
+from narrowdown.engines.search.storage import largest_finite
+from narrowdown.engines.search.unseen import does_as_well
+from narrowdown.engines.search.whole import list_feeds
 
-# Times less than the largest value from which on a node is told. The square above was ten times below it; chosen.
+# Times less than the largest value from which on a node is told. The square above was ten times
+# below it; chosen.
 CLOSE = 16.0
 NARROW = "float16"  # the type that ends where models' values do; BF16 ends where FP32 does
 
 
 def list_close(ask: Inquiry, keep: Collection[int], times: float = CLOSE) -> Sub[tuple[Close, ...]]:
-    """The nodes outside of ``keep`` whose values in the reference end within ``times`` of the largest that the engine's storage
-    type holds, on any given sample: what feeds or reads what is accused first, then the nearest to the end. Those beyond it are
-    none of them: the samples show what comes of that. None where the type has FP32's range, or the reference does not answer."""
+    """The nodes outside of ``keep`` whose values in the reference end within ``times`` of the
+    largest that the engine's storage type holds, on any given sample: what feeds or reads what is
+    accused first, then the nearest to the end. Those beyond it are none of them: the samples show
+    what comes of that. None where the type has FP32's range, or the reference does not answer."""
     close: dict[int, float] = yield from _find_close(ask, keep, times)
     return tuple(Close(ask.names([n])[0], top) for n, top in close.items())
 
 
 def keep_close(search: Fewest, best: Best, held: frozenset[str], plain: Measurement) -> Sub[Best]:
-    """The set with the nodes, too, that it leaves within ``params.headroom`` of the end of the storage type; the set itself where
-    there are none, or where that does not do as well."""
+    """The set with the nodes, too, that it leaves within ``params.headroom`` of the end of the
+    storage type; the set itself where there are none, or where that does not do as well."""
     close: dict[int, float] = yield from _find_close(search.ask, best.keep, search.params.headroom)
     wider = tuple(sorted({*best.keep, *close}))
-    if wider == best.keep or not (yield from search.passes(wider, search.ask.criterion, search.all_seen())).passed:
+    if (
+        wider == best.keep
+        or not (yield from search.passes(wider, search.ask.criterion, search.all_seen())).passed
+    ):
         return best
-    tried = yield from search.try_on_unseen(wider, held, plain, search.params.batches + len(search.batches), best)
-    return Best(wider, search.seen, tried.unseen, tried) if does_as_well(tried.unseen, best.unseen) else best
+    tried = yield from search.try_on_unseen(
+        wider, held, plain, search.params.batches + len(search.batches), best
+    )
+    return (
+        Best(wider, search.seen, tried.unseen, tried)
+        if does_as_well(tried.unseen, best.unseen)
+        else best
+    )
 
 
 def _find_close(ask: Inquiry, keep: Collection[int], times: float) -> Sub[dict[int, float]]:
@@ -55,9 +67,13 @@ def _find_close(ask: Inquiry, keep: Collection[int], times: float) -> Sub[dict[i
     told: dict[int, float] = yield from measure_reached(
         ask, (t for n in ask.everything for t in floating_outputs(index, n)), (ask.findings.sample,)
     )
-    likely = [t for n in left for t in floating_outputs(index, n) if told.get(t, 0.0) > least / NEAR]
+    likely = [
+        t for n in left for t in floating_outputs(index, n) if told.get(t, 0.0) > least / NEAR
+    ]
     reached: dict[int, float] = yield from measure_reached(ask, likely, list_feeds(ask.findings))
-    tops = {n: max((reached.get(t, 0.0) for t in floating_outputs(index, n)), default=0.0) for n in left}
+    tops = {
+        n: max((reached.get(t, 0.0) for t in floating_outputs(index, n)), default=0.0) for n in left
+    }
     accused = {n for c in ask.findings.culprits for n in ranges.decode(c.keep or c.case.node_ids)}
     beside = index.ring(accused) if accused else set()
     close = (n for n, top in tops.items() if least < top <= largest)

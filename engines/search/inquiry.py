@@ -1,19 +1,27 @@
-"""How the searching steps phrase their probes: one model, one sample, one signature, parts of the graph as node
-sets."""
+"""How the searching steps phrase their probes: one model, one sample, one signature, parts of the
+graph as node sets."""
 
 from collections.abc import Callable, Iterable
 from typing import Literal
 
 import msgspec
 
-from engines.asking import Described, StepContext, StepRefused, Sub, asked
-from engines.compare.criterion import Criterion, Signature, Verdict
-from engines.compare.judge import judge, judge_check, unpatched, worst, worst_run
-from engines.findings import Findings
-from engines.graph import ranges
-from engines.graph.index import GraphIndex
-from engines.probe import Candidate, Check, Describe, Edit, Measure, Measurement, SampleResult
-from engines.search.looks import ask_fresh_builds
+from narrowdown.engines.asking import Described, StepContext, StepRefused, Sub, asked
+from narrowdown.engines.compare.criterion import Criterion, Signature, Verdict
+from narrowdown.engines.compare.judge import judge, judge_check, unpatched, worst, worst_run
+from narrowdown.engines.findings import Findings
+from narrowdown.engines.graph import ranges
+from narrowdown.engines.graph.index import GraphIndex
+from narrowdown.engines.probe import (
+    Candidate,
+    Check,
+    Describe,
+    Edit,
+    Measure,
+    Measurement,
+    SampleResult,
+)
+from narrowdown.engines.search.looks import ask_fresh_builds
 
 
 class Inquiry(msgspec.Struct, frozen=True):
@@ -25,23 +33,32 @@ class Inquiry(msgspec.Struct, frozen=True):
     signature: Signature
     criterion: Criterion
     watched: tuple[int, ...]  # tensor ids of the signature's outputs
-    feed: Literal["stored", "exact"] = "stored"  # how cut tensors are fed unless a probe says otherwise
+    feed: Literal["stored", "exact"] = (
+        "stored"  # how cut tensors are fed unless a probe says otherwise
+    )
 
     # Tensors that are baked in as constants where they are cut, beside those that decide a shape.
     frozen: frozenset[int] = frozenset()
-    live: tuple[int, ...] = ()  # node ids that reach the model's outputs once earlier culprits are patched
+    live: tuple[
+        int, ...
+    ] = ()  # node ids that reach the model's outputs once earlier culprits are patched
 
     @property
     def everything(self) -> tuple[int, ...]:
         return self.live or tuple(range(len(self.index.nodes)))
 
     def candidate(
-        self, nodes: Iterable[int], *, outputs: Iterable[int] | None = None, edits: tuple[Edit, ...] = ()
+        self,
+        nodes: Iterable[int],
+        *,
+        outputs: Iterable[int] | None = None,
+        edits: tuple[Edit, ...] = (),
     ) -> Candidate:
-        """The cut of these nodes, with the outputs of earlier culprits patched wherever they are made inside.
+        """The cut of these nodes, with the outputs of earlier culprits patched wherever they are
+        made inside.
 
-        What is judged: the tensors that a live node outside reads, or that are the model's own; patched ones carry no
-        error.
+        What is judged: the tensors that a live node outside reads, or that are the model's own;
+        patched ones carry no error.
         """
         ids = set(nodes)
         patches = set(ranges.decode(self.findings.patches))
@@ -52,7 +69,8 @@ class Inquiry(msgspec.Struct, frozen=True):
             outputs = [
                 t
                 for t in leaves
-                if t not in patches and (t in final or any(r in live - ids for r in self.index.readers[t]))
+                if t not in patches
+                and (t in final or any(r in live - ids for r in self.index.readers[t]))
             ]
         return Candidate(
             nodes=ranges.ALL if len(ids) == len(self.index.nodes) else ranges.encode(ids),
@@ -63,14 +81,20 @@ class Inquiry(msgspec.Struct, frozen=True):
         )
 
     def _constants(self, ids: set[int]) -> str | None:
-        """The fed tensors of a cut that are baked in; None (the default rule) where none of them is frozen."""
+        """The fed tensors of a cut that are baked in; None (the default rule) where none of them is
+        frozen."""
         feeds = set(self.index.boundary(ids)[0]) if self.frozen else set()
         return ranges.encode(self._baked(feeds)) if feeds & self.frozen else None
 
     def _baked(self, feeds: Iterable[int]) -> set[int]:
-        """Those of the tensors that a cut holds as constants: the frozen ones, and what decides a shape by the default rule."""
+        """Those of the tensors that a cut holds as constants: the frozen ones, and what decides a
+        shape by the default rule."""
         deciding = set(self.index.shape_like)
-        return {t for t in feeds if t in self.frozen or (t in deciding and self.index.tensors[t].kind != "input")}
+        return {
+            t
+            for t in feeds
+            if t in self.frozen or (t in deciding and self.index.tensors[t].kind != "input")
+        }
 
     def fed(self, nodes: Iterable[int]) -> tuple[int, ...]:
         """Tensors that the cut of these nodes is fed, ascending: no constants."""
@@ -100,7 +124,9 @@ class Inquiry(msgspec.Struct, frozen=True):
                 reference=self.ctx.reference if self.findings.inputs else "",
                 attempt=attempt,
                 exclusive=exclusive,
-                artifacts=("model.onnx", "weights.bin", "inputs.json", "expected.json") if save else (),
+                artifacts=("model.onnx", "weights.bin", "inputs.json", "expected.json")
+                if save
+                else (),
             )
         return Measure(
             model=self.findings.model,
@@ -114,19 +140,27 @@ class Inquiry(msgspec.Struct, frozen=True):
             marks=ranges.encode(marks),
             effect=effect and not candidate.edits,
             effect_on=ranges.encode(self.watched),
-            # What does not build is asked to be built, nothing more: so it is reduced also where nothing can run it.
-            runs=0 if self.signature.kind == "build" and self.ctx.can("build", untold=True) else self.findings.looks,
+            # What does not build is asked to be built, nothing more: so it is reduced also where
+            # nothing can run it.
+            runs=0
+            if self.signature.kind == "build" and self.ctx.can("build", untold=True)
+            else self.findings.looks,
             feed=feed or self.feed,
             attempt=attempt,
             exclusive=exclusive or self.findings.looks > 1,
-            # A guilty tactic is forced wherever its layer is: what came and went with the builds fails steadily so.
+            # A guilty tactic is forced wherever its layer is: what came and went with the builds
+            # fails steadily so.
             force=self.findings.tactics,
             save=save,
         )
 
     def of(self, engine: str) -> "Inquiry":
         """The same questions to another engine; as they are where none is named."""
-        return msgspec.structs.replace(self, ctx=msgspec.structs.replace(self.ctx, engine=engine)) if engine else self
+        return (
+            msgspec.structs.replace(self, ctx=msgspec.structs.replace(self.ctx, engine=engine))
+            if engine
+            else self
+        )
 
     def knowing(self, findings: Findings) -> "Inquiry":
         """The same questions with other findings, of the same failure."""
@@ -142,9 +176,9 @@ class Inquiry(msgspec.Struct, frozen=True):
         engine: str = "",
         **rest: object,
     ) -> Measure:
-        """The whole model on the engine, on these samples, run as often as a verdict needs. Earlier culprits are cured unless
-        ``patches`` (tensors fed with reference values), ``keep`` (nodes in FP32) and ``righted`` (nodes that the reference
-        computes) say otherwise."""
+        """The whole model on the engine, on these samples, run as often as a verdict needs. Earlier
+        culprits are cured unless ``patches`` (tensors fed with reference values), ``keep`` (nodes
+        in FP32) and ``righted`` (nodes that the reference computes) say otherwise."""
         looks = 1 if engine == self.ctx.reference else self.findings.looks
         probe = Measure(
             model=self.findings.model,
@@ -152,7 +186,9 @@ class Inquiry(msgspec.Struct, frozen=True):
             samples=samples,
             engine=engine or self.ctx.engine,
             reference=self.ctx.reference,
-            candidate=Candidate(severed=self.findings.patches if patches is None else ranges.encode(patches)),
+            candidate=Candidate(
+                severed=self.findings.patches if patches is None else ranges.encode(patches)
+            ),
             keep=self.findings.keep if keep is None else ranges.encode(keep),
             righted=self.findings.righted if righted is None else ranges.encode(righted),
             runs=looks,
@@ -160,7 +196,9 @@ class Inquiry(msgspec.Struct, frozen=True):
         )
         return msgspec.structs.replace(probe, **rest)
 
-    def kept(self, samples: tuple[str, ...], keep: Iterable[int], *, engine: str = "", **rest: object) -> Measure:
+    def kept(
+        self, samples: tuple[str, ...], keep: Iterable[int], *, engine: str = "", **rest: object
+    ) -> Measure:
         """The whole model with these nodes in FP32, and nothing else cured."""
         return self.whole(samples, patches=(), keep=keep, righted=(), engine=engine, **rest)
 
@@ -171,13 +209,17 @@ class Inquiry(msgspec.Struct, frozen=True):
     def repeated(
         self, question: Callable[[int], Measure | Check], judged: Callable[[Measurement], Verdict]
     ) -> Sub[Measurement]:
-        """The answer of as many fresh builds as a verdict needs. ``question``: the probe of an attempt, from 0 on."""
+        """The answer of as many fresh builds as a verdict needs. ``question``: the probe of an
+        attempt, from 0 on."""
         # A guilty tactic is forced wherever its layer is, and what is forced fails steadily.
         builds = 1 if self.findings.tactics else self.findings.builds
         return (yield from ask_fresh_builds(builds, question, judged))
 
-    def unpatched(self, measurement: Measurement, patches: Iterable[int] | None = None) -> Measurement:
-        """The measurement of a whole model without the outputs that are patched: by earlier culprits unless told."""
+    def unpatched(
+        self, measurement: Measurement, patches: Iterable[int] | None = None
+    ) -> Measurement:
+        """The measurement of a whole model without the outputs that are patched: by earlier
+        culprits unless told."""
         ids = ranges.decode(self.findings.patches) if patches is None else patches
         return unpatched(measurement, {self.index.tensors[t].name for t in ids})
 
@@ -187,8 +229,9 @@ class Inquiry(msgspec.Struct, frozen=True):
         return judge(measurement, self.criterion, self.signature)
 
     def row(self, measurement: Measurement) -> SampleResult:
-        """The result of the row that the signature was locked on, of a feed whose rows are told apart; else the worst one. Of
-        several runs the worst: what comes and goes shows in some only."""
+        """The result of the row that the signature was locked on, of a feed whose rows are told
+        apart; else the worst one. Of several runs the worst: what comes and goes shows in some
+        only."""
         results = worst_run(measurement, self.criterion).results
         named = next((r for r in results if r.sample == self.signature.sample), None)
         if named is not None or len(results) == 1:
@@ -197,12 +240,15 @@ class Inquiry(msgspec.Struct, frozen=True):
         return next((r for r in results if r.sample == sample), results[0])
 
     def lowered(self, effect: float | None) -> "Inquiry":
-        """The same with an e0 of at most ``effect``: for a culprit whose own effect is a part of the failure, the rest
-        being what the engine makes of it further down (an overflow that only the wrong values reach)."""
+        """The same with an e0 of at most ``effect``: for a culprit whose own effect is a part of
+        the failure, the rest being what the engine makes of it further down (an overflow that only
+        the wrong values reach)."""
         if effect is None or effect >= self.signature.error:
             return self
         errors = {name: min(error, effect) for name, error in self.signature.errors.items()}
-        return msgspec.structs.replace(self, signature=msgspec.structs.replace(self.signature, errors=errors))
+        return msgspec.structs.replace(
+            self, signature=msgspec.structs.replace(self.signature, errors=errors)
+        )
 
     def names(self, nodes: Iterable[int]) -> tuple[str, ...]:
         """Names for people: see ``GraphIndex.shown_names``."""
@@ -213,7 +259,8 @@ class Inquiry(msgspec.Struct, frozen=True):
 
 
 def open_inquiry(ctx: StepContext, findings: Findings) -> Sub[Inquiry]:
-    """Describe the working model and return an Inquiry. Raises StepRefused where no failure has been locked."""
+    """Describe the working model and return an Inquiry. Raises StepRefused where no failure has
+    been locked."""
     signature = findings.round_signature or findings.signature
     if signature is None or findings.criterion is None:
         raise StepRefused("The model passes here, so there is nothing to search for.", code=10)
@@ -230,10 +277,15 @@ def open_inquiry(ctx: StepContext, findings: Findings) -> Sub[Inquiry]:
     return make_inquiry(ctx, findings, answer.index, signature)
 
 
-def make_inquiry(ctx: StepContext, findings: Findings, index: GraphIndex, signature: Signature) -> Inquiry:
-    """An Inquiry over an index that is known already. Raises StepRefused where nothing says what counts as failing."""
+def make_inquiry(
+    ctx: StepContext, findings: Findings, index: GraphIndex, signature: Signature
+) -> Inquiry:
+    """An Inquiry over an index that is known already. Raises StepRefused where nothing says what
+    counts as failing."""
     if findings.criterion is None:
         raise StepRefused("Nothing says yet what counts as failing; compare first.")
     watched = tuple(index.by_name[name] for name in signature.outputs if name in index.by_name)
     live = index.ancestors(index.outputs, stop=ranges.decode(findings.patches))
-    return Inquiry(ctx, findings, index, signature, findings.criterion, watched or index.outputs, live=live)
+    return Inquiry(
+        ctx, findings, index, signature, findings.criterion, watched or index.outputs, live=live
+    )

@@ -4,28 +4,29 @@ from collections.abc import Mapping
 
 import msgspec
 
-from engines.asking import StepRefused, Sub
-from engines.compare.say import say_amount, say_most
-from engines.findings import Point, Unseen, Workaround
-from engines.graph import ranges
-from engines.graph.quantized import find_leavable_layers
-from engines.probe import HUGE
-from engines.search.inquiry import Inquiry
-from engines.search.known import say_nearly_all
-from engines.search.latency import measure_latency
-from engines.search.remedy import keep_as_workaround
-from engines.search.sets import NodeSet
-from engines.search.unseen import say_tried
-from engines.search.written import WrittenOut
+from narrowdown.engines.asking import StepRefused, Sub
+from narrowdown.engines.compare.say import say_amount, say_most
+from narrowdown.engines.findings import Point, Unseen, Workaround
+from narrowdown.engines.graph import ranges
+from narrowdown.engines.graph.quantized import find_leavable_layers
+from narrowdown.engines.probe import HUGE
+from narrowdown.engines.search.inquiry import Inquiry
+from narrowdown.engines.search.known import say_nearly_all
+from narrowdown.engines.search.latency import measure_latency
+from narrowdown.engines.search.remedy import keep_as_workaround
+from narrowdown.engines.search.sets import NodeSet
+from narrowdown.engines.search.unseen import say_tried
+from narrowdown.engines.search.written import WrittenOut
 
-# Times smaller the error must be with every node kept for precision to be most of it. As elsewhere "clearly" is ten times.
+# Times smaller the error must be with every node kept for precision to be most of it. As elsewhere
+# "clearly" is ten times.
 MOST_OF_IT = 10
 TOLD = 12  # names of nodes in a sentence
 
 
 class Kept(msgspec.Struct, frozen=True):
-    """``outcome`` as in PrecisionOutcome; ``keep`` node ids; ``error`` the worst badness of all samples, unseen ones too.
-    ``reason``: why everything kept could not be measured."""
+    """``outcome`` as in PrecisionOutcome; ``keep`` node ids; ``error`` the worst badness of all
+    samples, unseen ones too. ``reason``: why everything kept could not be measured."""
 
     outcome: str
     keep: tuple[int, ...] = ()
@@ -49,7 +50,8 @@ class Kept(msgspec.Struct, frozen=True):
 
 
 class Knee(msgspec.Struct, frozen=True):
-    """The set at the knee of the curve, its point there, and how many of the samples that decide are right with it."""
+    """The set at the knee of the curve, its point there, and how many of the samples that decide
+    are right with it."""
 
     keep: tuple[int, ...]
     point: Point
@@ -57,12 +59,15 @@ class Knee(msgspec.Struct, frozen=True):
 
 
 def list_keepable(ask: Inquiry) -> tuple[int, ...]:
-    """The nodes that can be kept in higher precision here. Raises StepRefused where there are none."""
+    """The nodes that can be kept in higher precision here. Raises StepRefused where there are
+    none."""
     if ask.ctx.can("keep", untold=True):
         return tuple(range(len(ask.index.nodes)))
     found = tuple(layer.node for layer in find_leavable_layers(ask.index))
     if not found:
-        raise StepRefused(f"{ask.ctx.engine} cannot keep single nodes in higher precision: {ask.ctx.reason('keep')}")
+        raise StepRefused(
+            f"{ask.ctx.engine} cannot keep single nodes in higher precision: {ask.ctx.reason('keep')}"
+        )
     return found
 
 
@@ -117,7 +122,9 @@ def say_kept(ask: Inquiry, kept: Kept) -> str:
             f"model in FP32, and no workaround.{_say_knee(ask, kept)}"
         )
     names = _say_names(ask, kept.keep)
-    tried = say_tried(kept.samples_ok, kept.samples_n, kept.unseen, len(kept.slight), len(kept.noisy))
+    tried = say_tried(
+        kept.samples_ok, kept.samples_n, kept.unseen, len(kept.slight), len(kept.noisy)
+    )
     return (
         f"Keeping {say_counted(ask, kept)}: {tried}. "
         f"With it {say_most(kept.error, ask.criterion)}. "
@@ -127,7 +134,8 @@ def say_kept(ask: Inquiry, kept: Kept) -> str:
 
 
 def _say_names(ask: Inquiry, keep: NodeSet) -> str:
-    """The first of them and how many more: the report and the findings name all, a sentence of 300 names nobody reads."""
+    """The first of them and how many more: the report and the findings name all, a sentence of 300
+    names nobody reads."""
     names = ask.names(keep)
     more = len(names) - TOLD
     return ", ".join(names[:TOLD]) + (f" and {more} more" if more > 0 else "")
@@ -138,14 +146,21 @@ def _say(ask: Inquiry, error: float) -> str:
 
 
 def _say_knee(ask: Inquiry, kept: Kept) -> str:
-    """Where the curve bends, unless that is the set that was chosen: a sentence with a space in front."""
+    """Where the curve bends, unless that is the set that was chosen: a sentence with a space in
+    front."""
     if kept.knee is None or kept.knee.point.chosen:
         return ""
     at, ok = kept.knee.point, kept.knee.ok
     names = _say_names(ask, kept.knee.keep)
     took = f", {at.seconds:.3g} s to run them all" if at.seconds else ""
     nodes = "1 node" if at.nodes == 1 else f"{at.nodes} nodes"
-    advice = "The best trade" if kept.outcome == "whole" else "With fewer" if at.nodes < len(kept.keep) else "With more"
+    advice = (
+        "The best trade"
+        if kept.outcome == "whole"
+        else "With fewer"
+        if at.nodes < len(kept.keep)
+        else "With more"
+    )
     return (
         f" {advice}: {nodes} in FP32, where the curve of error over nodes bends; error {_say(ask, at.error)}, "
         f"allowed {_say(ask, ask.criterion.tolerance)}; right on {ok} of {kept.samples_n}{took}: {names}."
@@ -153,23 +168,36 @@ def _say_knee(ask: Inquiry, kept: Kept) -> str:
 
 
 def _say_nearly_all(ask: Inquiry, kept: Kept) -> str:
-    """That what is kept leaves next to nothing in the lower precision: a sentence with a space in front."""
+    """That what is kept leaves next to nothing in the lower precision: a sentence with a space in
+    front."""
     said = say_nearly_all(len(kept.keep), len(list_keepable(ask)))
     return f" {said}" if said else ""
 
 
 def _say_without(ask: Inquiry, kept: Kept) -> str:
-    """That a culprit is cured though none of its own nodes is kept: a sentence with a space in front."""
+    """That a culprit is cured though none of its own nodes is kept: a sentence with a space in
+    front."""
     # A layer in float reads what was there before its pairs, so that these are cured with it.
-    pairs = {n for layer in find_leavable_layers(ask.index) if layer.node in kept.keep for n in layer.around}
+    pairs = {
+        n
+        for layer in find_leavable_layers(ask.index)
+        if layer.node in kept.keep
+        for n in layer.around
+    }
     cured = pairs.union(kept.keep)
-    left = [c.case for c in ask.findings.culprits if not cured.intersection(ranges.decode(c.case.node_ids))]
+    left = [
+        c.case
+        for c in ask.findings.culprits
+        if not cured.intersection(ranges.decode(c.case.node_ids))
+    ]
     if not left:
         return ""
     names = ", ".join(n for case in left for n in case.nodes[:3])
     which = f" {names} {'is' if len(left) == 1 == len(left[0].nodes) else 'are'} not among them:"
     if not ask.ctx.can("rebuild"):  # its next build joins the same nodes, or none
-        return f"{which} with the kept ones exact, what is lost there no longer makes the model wrong."
+        return (
+            f"{which} with the kept ones exact, what is lost there no longer makes the model wrong."
+        )
     return (
         f"{which} what is kept is computed together with them here, so the cure rests on which nodes the engine joins and may be "
         "lost in another build of it."
@@ -177,8 +205,12 @@ def _say_without(ask: Inquiry, kept: Kept) -> str:
 
 
 def _say_obeyed(became: Mapping[str, str]) -> str:
-    """What the engine made of the wish, where it tells and did not simply follow, a sentence with a space in front."""
-    by_fate = {fate: [n for n, how in became.items() if how == fate] for fate in ("ignored", "fused", "widened")}
+    """What the engine made of the wish, where it tells and did not simply follow, a sentence with a
+    space in front."""
+    by_fate = {
+        fate: [n for n, how in became.items() if how == fate]
+        for fate in ("ignored", "fused", "widened")
+    }
     said = {
         "ignored": "a layer of their own gives less all the same",
         "fused": "they are inside of a layer of several nodes that gives less",

@@ -4,16 +4,18 @@ import math
 from collections.abc import Sequence
 
 USELESS = 10.0  # errors beyond this are all the same: the outputs are of no use
-# Of the height of the curve; a point that lies less below the line from its first to its last point is no knee: each node buys
-# as much as any other. Chosen, not measured.
+# Of the height of the curve; a point that lies less below the line from its first to its last point
+# is no knee: each node buys as much as any other. Chosen, not measured.
 BENT = 0.1
 
 
 def find_knee(points: Sequence[tuple[int, float]], enough: float) -> int | None:
-    """The index of the knee of (nodes kept, error), fewest nodes first and each with less error than those before: the point that
-    lies farthest below the line from the first to the last, errors by their order of magnitude. None where no point does.
+    """The index of the knee of (nodes kept, error), fewest nodes first and each with less error
+    than those before: the point that lies farthest below the line from the first to the last,
+    errors by their order of magnitude. None where no point does.
 
-    ``enough``: an error below which less gains nothing, above 0; a model that is exact at the end would else bend there only."""
+    ``enough``: an error below which less gains nothing, above 0; a model that is exact at the end
+    would else bend there only."""
     if len(points) < 3 or enough <= 0:
         return None
     x = [float(nodes) for nodes, _ in points]

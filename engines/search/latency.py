@@ -4,30 +4,40 @@ from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
-from engines.asking import Note, Sub, asked
-from engines.probe import Measure, Measurement
-from engines.search.inquiry import Inquiry
+from narrowdown.engines.asking import Note, Sub, asked
+from narrowdown.engines.probe import Measure, Measurement
+from narrowdown.engines.search.inquiry import Inquiry
 
-# Runs, of which the middle one counts. A run of 0.05 ms, timed so eight times beside other work (load 6), took 0.049 to 0.054;
-# the mean of ten was up to 2.3, where the system had held up one of them.
+# Runs, of which the middle one counts. A run of 0.05 ms, timed so eight times beside other work
+# (load 6), took 0.049 to 0.054; the mean of ten was up to 2.3, where the system had held up one of
+# them.
 TIMED = 10
 
 
 def measure_latency(
-    ask: Inquiry, *, engine: str = "", keep: Iterable[int] = (), forbid: Mapping[str, tuple[str, ...]] | None = None
+    ask: Inquiry,
+    *,
+    engine: str = "",
+    keep: Iterable[int] = (),
+    forbid: Mapping[str, tuple[str, ...]] | None = None,
 ) -> Sub[str]:
-    """``a run takes about 2.1 ms, before 1.9 ms``, from ``TIMED`` runs each: a rough guide. Empty where times say nothing, as
-    the engine only emulates, or where either did not run. What the workaround is: another engine, nodes in FP32, or kernels
-    that layers may not choose."""
+    """``a run takes about 2.1 ms, before 1.9 ms``, from ``TIMED`` runs each: a rough guide. Empty
+    where times say nothing, as the engine only emulates, or where either did not run. What the
+    workaround is: another engine, nodes in FP32, or kernels that layers may not choose."""
     return say_seconds(
-        *(yield from measure_seconds(ask, lambda samples: ask.kept(samples, keep, engine=engine, forbid=forbid or {})))
+        *(
+            yield from measure_seconds(
+                ask, lambda samples: ask.kept(samples, keep, engine=engine, forbid=forbid or {})
+            )
+        )
     )
 
 
 def measure_seconds(
     ask: Inquiry, changed: Callable[[tuple[str, ...]], Measure]
 ) -> Sub[tuple[float | None, float | None]]:
-    """Seconds of a run of the changed model and of the model as it is; None where times say nothing."""
+    """Seconds of a run of the changed model and of the model as it is; None where times say
+    nothing."""
     if not ask.ctx.can("latency", untold=True):
         return None, None
     samples = (ask.findings.sample,)
@@ -39,7 +49,8 @@ def measure_seconds(
 
 
 def seconds_of_run(m: Measurement) -> float | None:
-    """Seconds of one of ``TIMED`` runs; None where nothing ran. In sessions of before the mean stands for the middle one."""
+    """Seconds of one of ``TIMED`` runs; None where nothing ran. In sessions of before the mean
+    stands for the middle one."""
     return m.median_seconds or (m.run_seconds / TIMED if m.run_seconds > 0 else None)
 
 

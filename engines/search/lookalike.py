@@ -1,24 +1,27 @@
-"""Does a part of the graph look like a known bug's pattern? Pure: operators, attributes, element types, shapes."""
+"""Does a part of the graph look like a known bug's pattern? Pure: operators, attributes, element
+types, shapes."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
-from engines.findings import Findings, Lookalike
-from engines.graph import ranges
-from engines.graph.index import GraphIndex, Node, Stated
-from engines.known.entry import Asked, Bug, Pattern
+from narrowdown.engines.findings import Findings, Lookalike
+from narrowdown.engines.graph import ranges
+from narrowdown.engines.graph.index import GraphIndex, Node, Stated
+from narrowdown.engines.known.entry import Asked, Bug, Pattern
 
-# Placements that are tried for one pattern: a pattern of four nodes in a model of thousands stays within it, one that fits
-# everywhere must not take for ever. Chosen, not measured.
+# Placements that are tried for one pattern: a pattern of four nodes in a model of thousands stays
+# within it, one that fits everywhere must not take for ever. Chosen, not measured.
 MOST_TRIED = 20_000
-# Nodes of a case for each that the pattern has: of a larger one the pattern explains the lesser part. Chosen, not measured.
+# Nodes of a case for each that the pattern has: of a larger one the pattern explains the lesser
+# part. Chosen, not measured.
 MOST = 2
 
 
 def list_lookalikes(
     findings: Findings, index: GraphIndex, bugs: Iterable[Bug], *, version: str, precision: str
 ) -> list[tuple[Bug, tuple[int, ...]]]:
-    """The bugs of this engine's release that a culprit, or the model where none was found, looks like, with the nodes; the
-    longest pattern first, as it says most. ``precision``: what the engine computes in."""
+    """The bugs of this engine's release that a culprit, or the model where none was found, looks
+    like, with the nodes; the longest pattern first, as it says most. ``precision``: what the engine
+    computes in."""
     cases = [ranges.decode(c.case.node_ids) for c in findings.culprits if c.case.node_ids]
     if not cases and findings.case is not None and findings.case.node_ids:
         cases = [ranges.decode(findings.case.node_ids)]
@@ -27,11 +30,17 @@ def list_lookalikes(
     for bug in bugs:
         if not bug.affects(version) or (bug.precision and precision not in bug.precision):
             continue
-        # Of a whole model one operator says nothing: integers are divided in every model that computes a shape. Nor does a
-        # pattern that nobody can try: every transformer has attention.
-        telling = [whole] if bug.make is not None and (len(bug.looks) > 1 or len(whole) <= MOST) else []
-        fitting = [nodes for nodes in cases if len(nodes) <= MOST * len(bug.looks)] if cases else telling
-        placed = next(filter(None, (find_lookalike(index, nodes, bug.looks) for nodes in fitting)), ())
+        # Of a whole model one operator says nothing: integers are divided in every model that
+        # computes a shape. Nor does a pattern that nobody can try: every transformer has attention.
+        telling = (
+            [whole] if bug.make is not None and (len(bug.looks) > 1 or len(whole) <= MOST) else []
+        )
+        fitting = (
+            [nodes for nodes in cases if len(nodes) <= MOST * len(bug.looks)] if cases else telling
+        )
+        placed = next(
+            filter(None, (find_lookalike(index, nodes, bug.looks) for nodes in fitting)), ()
+        )
         found += [(bug, placed)] if placed else []
     return sorted(found, key=lambda pair: (-len(pair[0].looks), pair[0].id))
 
@@ -44,8 +53,11 @@ def say_lookalike(like: Lookalike) -> str:
     return f"{head}, {like.thread or f'{like.bug} (no thread known)'}: {like.says} {like.cure}{mended}{fires}"
 
 
-def find_lookalike(index: GraphIndex, nodes: Collection[int], looks: tuple[Pattern, ...]) -> tuple[int, ...]:
-    """Ids of the nodes that are the pattern's, in its order, all among ``nodes``; () where there are none."""
+def find_lookalike(
+    index: GraphIndex, nodes: Collection[int], looks: tuple[Pattern, ...]
+) -> tuple[int, ...]:
+    """Ids of the nodes that are the pattern's, in its order, all among ``nodes``; () where there
+    are none."""
     by_op: dict[tuple[str, str], list[Node]] = {}
     for n in sorted(nodes):
         node = index.nodes[n]
@@ -79,12 +91,16 @@ def _fits(index: GraphIndex, node: Node, wanted: Pattern, chosen: tuple[int, ...
     reads = set(node.reads)
     if any(reads.isdisjoint(index.nodes[chosen[r]].outputs) for r in wanted.reads):
         return False
-    if not all(fits_attribute(node.values.get(name), asked) for name, asked in wanted.attributes.items()):
+    if not all(
+        fits_attribute(node.values.get(name), asked) for name, asked in wanted.attributes.items()
+    ):
         return False
     first = next((index.tensors[t] for t in node.inputs if t >= 0), None)
     if wanted.dtype and (first is None or first.dtype not in wanted.dtype):
         return False
-    if wanted.rank >= 0 and (first is None or first.shape is None or len(first.shape) != wanted.rank):
+    if wanted.rank >= 0 and (
+        first is None or first.shape is None or len(first.shape) != wanted.rank
+    ):
         return False
     if wanted.flat >= 0 and len(_shape(index, node, wanted.flat) or ()) != 1:
         return False
@@ -104,7 +120,8 @@ def _fits(index: GraphIndex, node: Node, wanted: Pattern, chosen: tuple[int, ...
 
 
 def _fits_more(index: GraphIndex, node: Node, wanted: Pattern) -> bool:
-    """What a fault needs beside operators, types and attributes. Of what is not known it is taken to be so."""
+    """What a fault needs beside operators, types and attributes. Of what is not known it is taken
+    to be so."""
     first, last = wanted.opset
     if index.opset and (index.opset < first or (last and index.opset > last)):
         return False
@@ -123,14 +140,22 @@ def _fits_more(index: GraphIndex, node: Node, wanted: Pattern) -> bool:
         return False
     if wanted.same and shape is not None and not _casts_to_same(index, node):
         return False
-    pools = ((wanted.cut, _cuts_padding), (wanted.wide, _is_as_wide), (wanted.beyond, _reaches_beyond))
+    pools = (
+        (wanted.cut, _cuts_padding),
+        (wanted.wide, _is_as_wide),
+        (wanted.beyond, _reaches_beyond),
+    )
     return all(holds(index, node) for asked, holds in pools if asked)
 
 
 def _leaves_some(index: GraphIndex, node: Node) -> bool:
     """Whether a reduction leaves a dimension that is larger than one, as far as that is known."""
     shape, stated = _shape(index, node, 0), node.values.get("axes")
-    axes = [int(a) for a in stated] if isinstance(stated, list) else [int(a) for a in _numbers(index, node, 1)]
+    axes = (
+        [int(a) for a in stated]
+        if isinstance(stated, list)
+        else [int(a) for a in _numbers(index, node, 1)]
+    )
     if shape is None or not axes:
         return True
     reduced = {a % len(shape) for a in axes if shape}
@@ -138,7 +163,8 @@ def _leaves_some(index: GraphIndex, node: Node) -> bool:
 
 
 def _numbers(index: GraphIndex, node: Node, at: int) -> tuple[float, ...]:
-    """What a small weight holds that it reads there; () where that is not known or nothing stands there."""
+    """What a small weight holds that it reads there; () where that is not known or nothing stands
+    there."""
     t = node.inputs[at] if at < len(node.inputs) else -1
     held = index.small_weights.get(index.tensors[t].name) if t >= 0 else None
     return tuple(n for n in held if not isinstance(n, str)) if isinstance(held, list) else ()
@@ -150,8 +176,8 @@ def _casts_to_same(index: GraphIndex, node: Node) -> bool:
 
 
 def _list_pads(index: GraphIndex, node: Node) -> tuple[float, ...]:
-    """The padding of a pool's own axes, the beginnings and then the ends: its own, or where it has none that of the Pad that it
-    reads; () where that is not known."""
+    """The padding of a pool's own axes, the beginnings and then the ends: its own, or where it has
+    none that of the Pad that it reads; () where that is not known."""
     own = node.values.get("pads")
     if isinstance(own, list) and any(own):
         return tuple(n for n in own if not isinstance(n, str))
@@ -206,14 +232,22 @@ def _kind(index: GraphIndex, node: Node, at: int) -> str:
 
 def _shape(index: GraphIndex, node: Node, at: int) -> tuple[int, ...] | None:
     """Of an input, None where nothing is known of it."""
-    return index.tensors[node.inputs[at]].shape if at < len(node.inputs) and node.inputs[at] >= 0 else None
+    return (
+        index.tensors[node.inputs[at]].shape
+        if at < len(node.inputs) and node.inputs[at] >= 0
+        else None
+    )
 
 
 def _is_wider(index: GraphIndex, node: Node, at: int) -> bool:
     """Whether it has more dimensions than each other input, all of one."""
     shape = _shape(index, node, at)
     others = [_shape(index, node, other) for other in range(len(node.inputs)) if other != at]
-    return shape is not None and set(shape) == {1} and all(s is not None and len(s) < len(shape) for s in others)
+    return (
+        shape is not None
+        and set(shape) == {1}
+        and all(s is not None and len(s) < len(shape) for s in others)
+    )
 
 
 def _is_square(index: GraphIndex, node: Node, at: int) -> bool:
@@ -237,7 +271,9 @@ def fits_attribute(value: Stated | None, asked: Asked) -> bool:
 
 def _holds(value: Stated | None, key: str, wanted: Stated) -> bool:
     if key == "in":
-        return isinstance(wanted, list) and (value in wanted or (value is None and "absent" in wanted))
+        return isinstance(wanted, list) and (
+            value in wanted or (value is None and "absent" in wanted)
+        )
     return value != wanted if key == "not" else _is(value, str(wanted))
 
 

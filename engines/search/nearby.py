@@ -1,33 +1,42 @@
 """A model that passes on few samples, on more that are made near them.
 
-Of 44 models of strangers that passed on their few given samples in FP16 seven were wrong on 1 to 12 in 100 of other samples. Two
-of these were so on 3 to 7 of 32 made ones in each of six draws, two in every second draw, three in one of six. Of the others a
-page reader and four exports of one detector of speech were wrong on 1 to 3 made ones in most draws, and on none or one of 100
-others; 32 were right on all of both. So what made ones show is worth telling, and is no verdict: they need not be what the user's
-samples are. That they show nothing says nothing.
+Of 44 models of strangers that passed on their few given samples in FP16 seven were wrong on 1 to 12
+in 100 of other samples. Two of these were so on 3 to 7 of 32 made ones in each of six draws, two in
+every second draw, three in one of six. Of the others a page reader and four exports of one detector
+of speech were wrong on 1 to 3 made ones in most draws, and on none or one of 100 others; 32 were
+right on all of both. So what made ones show is worth telling, and is no verdict: they need not be
+what the user's samples are. That they show nothing says nothing.
 """
 
 import math
 
 import msgspec
 
-from engines.asking import Described, Note, StepContext, Sub, asked
-from engines.compare.criterion import Signature
-from engines.compare.judge import by_sample, worst
-from engines.findings import Findings
-from engines.probe import MADE_UP, Describe, Measurement
-from engines.search.inquiry import Inquiry, make_inquiry
-from engines.search.unseen import FEWEST, WANTED, Determined, Near, count_determined, make_near
-from engines.search.whole import list_feeds
+from narrowdown.engines.asking import Described, Note, StepContext, Sub, asked
+from narrowdown.engines.compare.criterion import Signature
+from narrowdown.engines.compare.judge import by_sample, worst
+from narrowdown.engines.findings import Findings
+from narrowdown.engines.probe import MADE_UP, Describe, Measurement
+from narrowdown.engines.search.inquiry import Inquiry, make_inquiry
+from narrowdown.engines.search.unseen import (
+    FEWEST,
+    WANTED,
+    Determined,
+    Near,
+    count_determined,
+    make_near,
+)
+from narrowdown.engines.search.whole import list_feeds
 
-# Seconds that these may take, building included, as far as what was measured foretells it: half of what the same build is run
-# again for. Of the 44 models 33 take less than 3 s of processor, 39 less than 15 s.
+# Seconds that these may take, building included, as far as what was measured foretells it: half of
+# what the same build is run again for. Of the 44 models 33 take less than 3 s of processor, 39 less
+# than 15 s.
 SECONDS = 15.0
 
 
 class Nearby(msgspec.Struct, frozen=True):
-    """How many made samples were tried (``n``) and fail; the worst of them: its error, and what it was made of and how.
-    ``drawn``: what the made-up sample is wrong by, 0 where it is right."""
+    """How many made samples were tried (``n``) and fail; the worst of them: its error, and what it
+    was made of and how. ``drawn``: what the made-up sample is wrong by, 0 where it is right."""
 
     n: int = 0
     failing: int = 0
@@ -37,8 +46,8 @@ class Nearby(msgspec.Struct, frozen=True):
 
 
 def try_nearby(ctx: StepContext, findings: Findings, m: Measurement) -> Sub[Nearby]:
-    """``Nearby``, after all of the user's samples passed by ``m``. None are made where at least as many were given, where that
-    takes long, or where the model takes none that are made."""
+    """``Nearby``, after all of the user's samples passed by ``m``. None are made where at least as
+    many were given, where that takes long, or where the model takes none that are made."""
     rows = [s for s in by_sample(m) if s.startswith("real:")]
     if not rows or len(rows) >= WANTED or findings.criterion is None:
         return Nearby()
@@ -49,7 +58,9 @@ def try_nearby(ctx: StepContext, findings: Findings, m: Measurement) -> Sub[Near
     described = yield from asked(Describe(model=findings.model))
     if not isinstance(described, Described):
         return Nearby()
-    ask: Inquiry = make_inquiry(ctx, findings, described.index, Signature(kind="accuracy", sample=""))
+    ask: Inquiry = make_inquiry(
+        ctx, findings, described.index, Signature(kind="accuracy", sample="")
+    )
     each = math.ceil(len(rows) / len(list_feeds(findings)))
     yield Note("a made-up sample")
     drawn: Determined = yield from _try_made(ask, Near(findings.inputs, (MADE_UP,)))

@@ -1,25 +1,28 @@
-"""Where precision is an order: the same engine at an option value at which it computes in the precision that was asked for,
-whatever it would rather do.
+"""Where precision is an order: the same engine at an option value at which it computes in the
+precision that was asked for, whatever it would rather do.
 
-A weakly typed TensorRT takes FP16 where that is faster, for a small model as a whole or not at all. Of ``sort_tf_massive_m4``
-none of 58 connected parts fails, up to 60 of 220 nodes around any of its seven ``Pow``s that overflow: they are computed in FP32.
-Parts that fail were found, of 8 to 13 nodes scattered over the model, which have nothing to do with each other but that together
-they are enough for FP16. With ``typing=strong`` these ``Pow``s fail alone (three were tried), and so does what was planted in
-three CNNs, whose parts failed by chance, in one of five builds (TensorRT 10.6, H100).
+A weakly typed TensorRT takes FP16 where that is faster, for a small model as a whole or not at all.
+Of ``sort_tf_massive_m4`` none of 58 connected parts fails, up to 60 of 220 nodes around any of its
+seven ``Pow``s that overflow: they are computed in FP32. Parts that fail were found, of 8 to 13
+nodes scattered over the model, which have nothing to do with each other but that together they are
+enough for FP16. With ``typing=strong`` these ``Pow``s fail alone (three were tried), and so does
+what was planted in three CNNs, whose parts failed by chance, in one of five builds (TensorRT 10.6,
+H100).
 
-So what the reference foretells to overflow, and was seen to cure the whole model in FP32, is shown alone there, where it is right
-on the engine as it was given. What is said of the model rests on that engine all the same: it failed, and it was cured.
+So what the reference foretells to overflow, and was seen to cure the whole model in FP32, is shown
+alone there, where it is right on the engine as it was given. What is said of the model rests on
+that engine all the same: it failed, and it was cured.
 """
 
-from engines.asking import StepContext
-from engines.findings import Case
-from engines.search.switches import set_option
-from engines.spec import parse
+from narrowdown.engines.asking import StepContext
+from narrowdown.engines.findings import Case
+from narrowdown.engines.search.switches import set_option
+from narrowdown.engines.spec import parse
 
 
 def order_precision(ctx: StepContext) -> str:
-    """The engine's spec with its precision as an order; "" where it is one already, no option says so, or the installed version
-    cannot."""
+    """The engine's spec with its precision as an order; "" where it is one already, no option says
+    so, or the installed version cannot."""
     if not ctx.can("strongly-typed", untold=True):
         return ""
     return set_option(ctx.engine, ctx.engine_info, lambda option: option.ordered)
@@ -28,12 +31,15 @@ def order_precision(ctx: StepContext) -> str:
 def is_ordered(ctx: StepContext) -> bool:
     """Whether each node is computed in the type that the model has there, whatever is faster."""
     spec = parse(ctx.engine)
-    asked = any(o.ordered and spec.get(o.name, o.usual) == o.ordered for o in ctx.engine_info.options)
+    asked = any(
+        o.ordered and spec.get(o.name, o.usual) == o.ordered for o in ctx.engine_info.options
+    )
     return asked or not ctx.can("weakly-typed", untold=True)
 
 
 def say_ordered(ctx: StepContext, case: Case) -> str:
-    """On what the case was seen to fail where that is not the engine as it was given, in sentences with a space in front."""
+    """On what the case was seen to fail where that is not the engine as it was given, in sentences
+    with a space in front."""
     if not case.engine:
         return ""
     changed = parse(case.engine).list_changes(parse(ctx.engine))[0]

@@ -1,19 +1,21 @@
-"""A model that draws random numbers gives other outputs from run to run, on whatever engine: that is no engine's fault."""
+"""A model that draws random numbers gives other outputs from run to run, on whatever engine: that
+is no engine's fault."""
 
-from engines.asking import Note, StepContext, Sub, asked
-from engines.compare.criterion import Criterion
-from engines.compare.judge import worst
-from engines.findings import Findings
-from engines.search.whole import probe_whole
+from narrowdown.engines.asking import Note, StepContext, Sub, asked
+from narrowdown.engines.compare.criterion import Criterion
+from narrowdown.engines.compare.judge import worst
+from narrowdown.engines.findings import Findings
+from narrowdown.engines.search.whole import probe_whole
 
-# Runs of the reference: what draws anew in each differs in the second already; the third is for a draw that happens to be equal.
+# Runs of the reference: what draws anew in each differs in the second already; the third is for a
+# draw that happens to be equal.
 RUNS = 3
 MOST_NAMED = 3  # nodes that a sentence names
 
 
 def measure_random(ctx: StepContext, findings: Findings, rule: Criterion) -> Sub[float | None]:
-    """How far runs of one build of the reference are from what was captured of it; None where the model draws nothing, or gives
-    the same all the same."""
+    """How far runs of one build of the reference are from what was captured of it; None where the
+    model draws nothing, or gives the same all the same."""
     if not findings.random:
         return None
     yield Note("the model draws random numbers: does the reference repeat itself?")
@@ -24,9 +26,14 @@ def measure_random(ctx: StepContext, findings: Findings, rule: Criterion) -> Sub
 
 
 def say_random(findings: Findings, moved: str) -> str:
-    """Why nothing can be judged, and what to do. ``moved``: the distance in the words of its metric."""
+    """Why nothing can be judged, and what to do. ``moved``: the distance in the words of its
+    metric."""
     named = ", ".join(findings.random[:MOST_NAMED])
-    more = f" and {len(findings.random) - MOST_NAMED} more" if len(findings.random) > MOST_NAMED else ""
+    more = (
+        f" and {len(findings.random) - MOST_NAMED} more"
+        if len(findings.random) > MOST_NAMED
+        else ""
+    )
     return (
         f"The model draws random numbers: {named}{more}. Runs of the reference itself are {moved} against one another, so an "
         "engine that differs is not wrong, and no node is at fault. Make what is drawn an input of the model, feed it, and "

@@ -1,25 +1,41 @@
-"""Causes that lie in the range of the storage type: values too large for it, or too small. Pure rules over scores."""
+"""Causes that lie in the range of the storage type: values too large for it, or too small. Pure
+rules over scores."""
 
-from engines.probe import HUGE, Score
-from engines.search.evidence import ROUNDINGS, Cause, Evidence, Inner, say_error, say_flush_limit, say_number
-from engines.search.storage import UNIT, largest_finite, smallest_positive
+from narrowdown.engines.probe import HUGE, Score
+from narrowdown.engines.search.evidence import (
+    ROUNDINGS,
+    Cause,
+    Evidence,
+    Inner,
+    say_error,
+    say_flush_limit,
+    say_number,
+)
+from narrowdown.engines.search.storage import UNIT, largest_finite, smallest_positive
 
-DIVIDERS = frozenset({"Div", "Reciprocal", "Sqrt", "Log", "Pow", "LayerNormalization", "LpNormalization"})
-ROOTS = frozenset({"Sqrt", "Pow"})  # what they give is larger than what they read, where that is small
+DIVIDERS = frozenset(
+    {"Div", "Reciprocal", "Sqrt", "Log", "Pow", "LayerNormalization", "LpNormalization"}
+)
+ROOTS = frozenset(
+    {"Sqrt", "Pow"}
+)  # what they give is larger than what they read, where that is small
 MASKERS = frozenset({"Add", "Sub", "Mul", "Where", "ConstantOfShape", "Expand"})
-# Activations do not reach it (the largest that overflowed: 3.3e7, and an exp's 1.3e10, which is no masking operator); the usual
-# mask constants (1e9, the largest float) do. Window: 1e6 to 1e9.
+# Activations do not reach it (the largest that overflowed: 3.3e7, and an exp's 1.3e10, which is no
+# masking operator); the usual mask constants (1e9, the largest float) do. Window: 1e6 to 1e9.
 MASK_MAGNITUDE = 1e8
 
 
 def explain_by_weight(e: Evidence) -> Cause | None:
-    """A weight that the storage type cannot hold. The huge constant of a mask has a rule of its own; what is multiplied by huge
-    and by ordinary numbers alike is none (1e9 among ones: 1 over an epsilon)."""
+    """A weight that the storage type cannot hold. The huge constant of a mask has a rule of its
+    own; what is multiplied by huge and by ordinary numbers alike is none (1e9 among ones: 1 over an
+    epsilon)."""
     largest = largest_finite(e.storage)
     for i in e.made:
         for name in i.reads:
             reached = e.weights.get(name, 0.0)
-            masks = i.op in MASKERS and not (i.op == "Mul" and e.least.get(name, reached) < MASK_MAGNITUDE)
+            masks = i.op in MASKERS and not (
+                i.op == "Mul" and e.least.get(name, reached) < MASK_MAGNITUDE
+            )
             if reached > largest and not (reached >= MASK_MAGNITUDE and masks):
                 return Cause(
                     "weight-overflow",
@@ -38,7 +54,8 @@ def explain_nonfinite(e: Evidence) -> Cause | None:
 
 
 def explain_by_mask(e: Evidence, broken: Inner) -> Cause | None:
-    """The constant of a mask, which the storage type makes infinite: made by the node, or read by it."""
+    """The constant of a mask, which the storage type makes infinite: made by the node, or read by
+    it."""
     if broken.op not in MASKERS:
         return None
     largest, reached = largest_finite(e.storage), broken.score.absmax
@@ -62,7 +79,8 @@ def explain_by_mask(e: Evidence, broken: Inner) -> Cause | None:
 
 
 def explain_by_overflow(e: Evidence, broken: Inner) -> Cause:
-    """Infinite or NaN, and no mask: its true values are too large, a divisor became 0, or a value on the way was too large."""
+    """Infinite or NaN, and no mask: its true values are too large, a divisor became 0, or a value
+    on the way was too large."""
     largest, reached = largest_finite(e.storage), broken.score.absmax
     if reached > largest:
         return Cause(
@@ -90,25 +108,30 @@ def _say_gone(e: Evidence, gone: Score) -> str:
     if gone.vanished_max < least:
         return f"{said}, {say_flush_limit(e.storage)}"
     maker = next((i for i in e.made if i.score.name == gone.name), None)
-    small = next((s for s in e.list_read(maker) if 0 < s.vanished_max < least), None) if maker else None
+    small = (
+        next((s for s in e.list_read(maker) if 0 < s.vanished_max < least), None) if maker else None
+    )
     if small is None:
         return f"{said}, became 0."
-    return (
-        f"{said}, became 0, as it is made of {small.name}, up to {small.vanished_max:.2g}, {say_flush_limit(e.storage)}"
-    )
+    return f"{said}, became 0, as it is made of {small.name}, up to {small.vanished_max:.2g}, {say_flush_limit(e.storage)}"
 
 
 def _reads_huge(e: Evidence, node: Inner) -> bool:
-    """Whether something that it reads is as large as a mask's constant, or may be, as nothing was measured of it: a product of
-    values that are all smaller holds none (16,500 squared in a decoder's norm is 2.7e8)."""
+    """Whether something that it reads is as large as a mask's constant, or may be, as nothing was
+    measured of it: a product of values that are all smaller holds none (16,500 squared in a
+    decoder's norm is 2.7e8)."""
     scores, weights = e.scores, e.weights
-    reads = {name: max(weights.get(name, 0.0), scores[name].absmax if name in scores else 0.0) for name in node.reads}
+    reads = {
+        name: max(weights.get(name, 0.0), scores[name].absmax if name in scores else 0.0)
+        for name in node.reads
+    }
     unknown = any(name not in scores and name not in weights for name in reads)
     return not reads or unknown or max(reads.values()) >= MASK_MAGNITUDE
 
 
 def explain_by_vanishing(e: Evidence) -> Cause | None:
-    """Small values that became 0, where that is all the error there is, or where what divides by them fails."""
+    """Small values that became 0, where that is all the error there is, or where what divides by
+    them fails."""
     normal, least = smallest_positive(e.storage)
     infinite = e.case.effect is not None and e.case.effect >= HUGE
     for i in e.made:
@@ -122,7 +145,8 @@ def explain_by_vanishing(e: Evidence) -> Cause | None:
         all_there_is = s.actual_absmax == 0 or infinite
         if all_there_is and i.op in ROOTS and 0 < read < least:
             return Cause(
-                "epsilon-underflow", f"{gives}: it reads values up to {read:.2g}, {say_flush_limit(e.storage)}"
+                "epsilon-underflow",
+                f"{gives}: it reads values up to {read:.2g}, {say_flush_limit(e.storage)}",
             )
         if kept and s.actual_absmax == 0 and not infinite:
             return Cause(
@@ -135,12 +159,16 @@ def explain_by_vanishing(e: Evidence) -> Cause | None:
 
 
 def explain_by_underflow(e: Evidence) -> Cause | None:
-    """Values all of which are below the smallest normal number of the storage type: there its steps are of one size, so that
-    small values keep few digits or none."""
+    """Values all of which are below the smallest normal number of the storage type: there its steps
+    are of one size, so that small values keep few digits or none."""
     normal, least = smallest_positive(e.storage)
     for i in e.made:
         for does, s in (*(("reads", s) for s in e.list_read(i)), ("gives", i.score)):
-            if 0 < s.absmax < normal and not s.exact and s.rel_l2 > ROUNDINGS * UNIT.get(e.storage, 1.0):
+            if (
+                0 < s.absmax < normal
+                and not s.exact
+                and s.rel_l2 > ROUNDINGS * UNIT.get(e.storage, 1.0)
+            ):
                 return Cause(
                     "underflow",
                     f"{i.called} {does} values of {s.absmax:.2g} at most; below {normal:.1g} {e.storage} has steps of "

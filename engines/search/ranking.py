@@ -1,29 +1,31 @@
-"""Which layers of a Q/DQ model lose the most to quantization: each alone, in the whole, and at the model's outputs."""
+"""Which layers of a Q/DQ model lose the most to quantization: each alone, in the whole, and at the
+model's outputs."""
 
 from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from engines.asking import Note, Sub, asked
-from engines.compare.judge import badness
-from engines.graph import ranges
-from engines.graph.index import GraphIndex
-from engines.graph.quantized import Layer, is_stored_weight
-from engines.probe import SILENT_DB, Candidate, Measurement, Score
-from engines.search.inquiry import Inquiry
-from engines.search.watchable import pack_batches
+from narrowdown.engines.asking import Note, Sub, asked
+from narrowdown.engines.compare.judge import badness
+from narrowdown.engines.graph import ranges
+from narrowdown.engines.graph.index import GraphIndex
+from narrowdown.engines.graph.quantized import Layer, is_stored_weight
+from narrowdown.engines.probe import SILENT_DB, Candidate, Measurement, Score
+from narrowdown.engines.search.inquiry import Inquiry
+from narrowdown.engines.search.watchable import pack_batches
 
 # Of layer outputs in one build, half of layerwise's: each layer is built with its pairs beside it.
 BATCH_BYTES = 256 << 20
-# Layers whose effect is measured, the lowest SQNR first: as many as suspects of layerwise, and for the same reason.
+# Layers whose effect is measured, the lowest SQNR first: as many as suspects of layerwise, and for
+# the same reason.
 MOST_EFFECTS = 48
 
 
 class Ranked(msgspec.Struct, frozen=True):
-    """One layer and what was measured of it. ``db``, ``cumulative_db``: SQNR of its output in dB, alone and in the
-    quantized model; ``weights_db``, ``inputs_db``: of what its own pairs make of its weights and of what it is fed, the
-    worst of each. ``effect``: badness on the model's outputs with this layer alone quantized, ``effect_db`` the same as
-    SQNR. None where not measured."""
+    """One layer and what was measured of it. ``db``, ``cumulative_db``: SQNR of its output in dB,
+    alone and in the quantized model; ``weights_db``, ``inputs_db``: of what its own pairs make of
+    its weights and of what it is fed, the worst of each. ``effect``: badness on the model's outputs
+    with this layer alone quantized, ``effect_db`` the same as SQNR. None where not measured."""
 
     layer: Layer
     db: float | None = None
@@ -35,10 +37,13 @@ class Ranked(msgspec.Struct, frozen=True):
 
 
 def rank_layers(
-    ask: Inquiry, found: Sequence[Layer], batch_bytes: int = BATCH_BYTES, most_effects: int = MOST_EFFECTS
+    ask: Inquiry,
+    found: Sequence[Layer],
+    batch_bytes: int = BATCH_BYTES,
+    most_effects: int = MOST_EFFECTS,
 ) -> Sub[tuple[Ranked, ...]]:
-    """The layers in the model as it is, whatever was cured of it, the lowest SQNR alone first; those that could not be measured
-    last."""
+    """The layers in the model as it is, whatever was cured of it, the lowest SQNR alone first;
+    those that could not be measured last."""
     uncured = msgspec.structs.replace(ask.findings, patches="", keep="", righted="")
     ask = msgspec.structs.replace(ask, findings=uncured, live=())
     alone: dict[int, Score] = {}
@@ -46,11 +51,17 @@ def rank_layers(
     cumulative: dict[int, Score] = {}
     for batch in _pack_layers(ask.index, found, batch_bytes):
         yield Note(f"{len(batch)} layers, each alone, fed the float model's values")
-        alone |= _scores_by_tensor(ask, (yield from asked(ask.ask(_cut_each_alone(ask.index, batch), effect=False))))
+        alone |= _scores_by_tensor(
+            ask, (yield from asked(ask.ask(_cut_each_alone(ask.index, batch), effect=False)))
+        )
         yield Note("what the pairs make of weights and inputs")
-        pairs |= _scores_by_tensor(ask, (yield from asked(ask.ask(_cut_pairs(ask.index, batch), effect=False))))
+        pairs |= _scores_by_tensor(
+            ask, (yield from asked(ask.ask(_cut_pairs(ask.index, batch), effect=False)))
+        )
         yield Note("the layers in the quantized model as it is")
-        marks = {t for layer in batch for t in ask.index.nodes[layer.node].outputs} - set(ask.index.outputs)
+        marks = {t for layer in batch for t in ask.index.nodes[layer.node].outputs} - set(
+            ask.index.outputs
+        )
         seen = yield from asked(ask.whole((ask.findings.sample,), marks=ranges.encode(marks)))
         cumulative |= _scores_by_tensor(ask, seen)
     rows = [_make_ranked(ask.index, layer, alone, cumulative, pairs) for layer in found]
@@ -58,22 +69,30 @@ def rank_layers(
     for i, row in enumerate(rows[:most_effects]):
         name = ask.names([row.layer.node])[0]
         yield Note(f"does the loss in {name} reach the outputs?")
-        m = yield from asked(ask.ask(ask.candidate(row.layer.around, outputs=ask.index.nodes[row.layer.node].outputs)))
+        m = yield from asked(
+            ask.ask(
+                ask.candidate(row.layer.around, outputs=ask.index.nodes[row.layer.node].outputs)
+            )
+        )
         scores = [s for r in m.results for s in r.effect]
         if m.status == "ok" and scores:
             effect = max(badness(s, ask.criterion) for s in scores)
-            rows[i] = msgspec.structs.replace(row, effect=effect, effect_db=min(s.sqnr_db for s in scores))
+            rows[i] = msgspec.structs.replace(
+                row, effect=effect, effect_db=min(s.sqnr_db for s in scores)
+            )
     return tuple(rows)
 
 
 def _cut_each_alone(index: GraphIndex, batch: Sequence[Layer]) -> Candidate:
-    """All layers of a batch in one build, each fed the float model's values: nothing that a layer gives is read by
-    another."""
+    """All layers of a batch in one build, each fed the float model's values: nothing that a layer
+    gives is read by another."""
     nodes = sorted({n for layer in batch for n in layer.around})
     outputs = sorted({t for layer in batch for t in index.nodes[layer.node].outputs})
     read = {t for n in nodes for t in index.nodes[n].reads}
     return Candidate(
-        nodes=ranges.encode(nodes), outputs=ranges.encode(outputs), severed=ranges.encode(read.intersection(outputs))
+        nodes=ranges.encode(nodes),
+        outputs=ranges.encode(outputs),
+        severed=ranges.encode(read.intersection(outputs)),
     )
 
 
@@ -88,7 +107,9 @@ def _cut_pairs(index: GraphIndex, batch: Sequence[Layer]) -> Candidate:
 def _pack_layers(index: GraphIndex, found: Sequence[Layer], limit: int) -> list[tuple[Layer, ...]]:
     """Layers in order, packed by the bytes of what they give."""
     by_output = {index.nodes[layer.node].outputs[0]: layer for layer in found}
-    return [tuple(by_output[t] for t in batch) for batch in pack_batches(index, tuple(by_output), limit)]
+    return [
+        tuple(by_output[t] for t in batch) for batch in pack_batches(index, tuple(by_output), limit)
+    ]
 
 
 def _scores_by_tensor(ask: Inquiry, m: Measurement) -> dict[int, Score]:
@@ -96,16 +117,29 @@ def _scores_by_tensor(ask: Inquiry, m: Measurement) -> dict[int, Score]:
     if m.status != "ok" or not m.results:
         return {}
     return {
-        ask.index.by_name[s.name]: s for s in (*ask.row(m).outputs, *ask.row(m).marks) if s.name in ask.index.by_name
+        ask.index.by_name[s.name]: s
+        for s in (*ask.row(m).outputs, *ask.row(m).marks)
+        if s.name in ask.index.by_name
     }
 
 
 def _make_ranked(
-    index: GraphIndex, layer: Layer, alone: dict[int, Score], cumulative: dict[int, Score], pairs: dict[int, Score]
+    index: GraphIndex,
+    layer: Layer,
+    alone: dict[int, Score],
+    cumulative: dict[int, Score],
+    pairs: dict[int, Score],
 ) -> Ranked:
     outputs = index.nodes[layer.node].outputs
-    weights = [t for d in layer.dequantizers if _reads_weights(index, d) for t in index.nodes[d].outputs]
-    inputs = [t for d in layer.dequantizers if not _reads_weights(index, d) for t in index.nodes[d].outputs]
+    weights = [
+        t for d in layer.dequantizers if _reads_weights(index, d) for t in index.nodes[d].outputs
+    ]
+    inputs = [
+        t
+        for d in layer.dequantizers
+        if not _reads_weights(index, d)
+        for t in index.nodes[d].outputs
+    ]
     return Ranked(
         layer,
         db=_lowest_sqnr(alone, outputs),
@@ -116,7 +150,8 @@ def _make_ranked(
 
 
 def _reads_weights(index: GraphIndex, dequantizer: int) -> bool:
-    """Whether a pair is fed weights: stored codes, or a float weight that is quantized in the model."""
+    """Whether a pair is fed weights: stored codes, or a float weight that is quantized in the
+    model."""
     if is_stored_weight(index, dequantizer):
         return True
     made = index.made_by(index.nodes[dequantizer].inputs[0])
@@ -124,8 +159,11 @@ def _reads_weights(index: GraphIndex, dequantizer: int) -> bool:
 
 
 def _lowest_sqnr(scores: dict[int, Score], tensors: Iterable[int]) -> float | None:
-    """The lowest SQNR of these tensors; non-finite values where the reference is finite count as none at all."""
-    found = [-SILENT_DB if scores[t].new_nonfinite else scores[t].sqnr_db for t in tensors if t in scores]
+    """The lowest SQNR of these tensors; non-finite values where the reference is finite count as
+    none at all."""
+    found = [
+        -SILENT_DB if scores[t].new_nonfinite else scores[t].sqnr_db for t in tensors if t in scores
+    ]
     return min(found, default=None)
 
 
@@ -134,14 +172,20 @@ def _order_by_db(row: Ranked) -> tuple[bool, float, int]:
 
 
 def list_prefixes(rows: Sequence[Ranked]) -> list[tuple[int, ...]]:
-    """Sets of nodes to try, growing: the layers with the largest effect, the lowest SQNR where it was not measured; each
-    has twice as many as the last, the most telling first."""
-    order = [r.layer.node for r in sorted(rows, key=lambda r: (r.effect is None, -(r.effect or 0.0), *_order_by_db(r)))]
+    """Sets of nodes to try, growing: the layers with the largest effect, the lowest SQNR where it
+    was not measured; each has twice as many as the last, the most telling first."""
+    order = [
+        r.layer.node
+        for r in sorted(
+            rows, key=lambda r: (r.effect is None, -(r.effect or 0.0), *_order_by_db(r))
+        )
+    ]
     return [tuple(order[: 2**k]) for k in range(len(order).bit_length() + 1)]
 
 
 def name_scales(index: GraphIndex, layer: Layer) -> str:
-    """How the layer's weights are scaled: ``per-tensor``, ``per-channel``, ``blocks``, ``""`` for a layer without weights."""
+    """How the layer's weights are scaled: ``per-tensor``, ``per-channel``, ``blocks``, ``""`` for a
+    layer without weights."""
     found = set()
     for d in layer.dequantizers:
         shape = index.tensors[index.nodes[d].inputs[1]].shape

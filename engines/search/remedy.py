@@ -1,33 +1,36 @@
-"""Foretold first: before anything is cut, the whole model with those nodes in FP32 that the reference takes beyond the storage
-type.
+"""Foretold first: before anything is cut, the whole model with those nodes in FP32 that the
+reference takes beyond the storage type.
 
-That takes one build, warm by then, where a search for culprits takes a hundred. What it cures needs no search for its cause:
-without these nodes in FP32 the model was seen to fail, with them it passes on every sample, and the reference says why. The
-smallest set and the smallest failing case are then polish.
+That takes one build, warm by then, where a search for culprits takes a hundred. What it cures needs
+no search for its cause: without these nodes in FP32 the model was seen to fail, with them it passes
+on every sample, and the reference says why. The smallest set and the smallest failing case are then
+polish.
 """
 
 import msgspec
 
-from engines.asking import Note, StepContext, Sub, asked
-from engines.compare.judge import by_sample, judge_whole, margin, worst
-from engines.compare.say import wrong_by
-from engines.findings import Findings, Workaround
-from engines.graph import ranges
-from engines.graph.index import GraphIndex
-from engines.probe import HUGE
-from engines.search.foretold import Place, foretell_places
-from engines.search.inquiry import Inquiry
-from engines.search.storage import largest_finite
-from engines.search.whole import list_feeds
+from narrowdown.engines.asking import Note, StepContext, Sub, asked
+from narrowdown.engines.compare.judge import by_sample, judge_whole, margin, worst
+from narrowdown.engines.compare.say import wrong_by
+from narrowdown.engines.findings import Findings, Workaround
+from narrowdown.engines.graph import ranges
+from narrowdown.engines.graph.index import GraphIndex
+from narrowdown.engines.probe import HUGE
+from narrowdown.engines.search.foretold import Place, foretell_places
+from narrowdown.engines.search.inquiry import Inquiry
+from narrowdown.engines.search.storage import largest_finite
+from narrowdown.engines.search.whole import list_feeds
 
-# Rings of neighbours around what is foretold that are kept along, a build each. An engine that fuses a layer norm may compute the
-# square in FP32 as asked and store it in FP16 in its next kernel; two nodes on either side reach its mean, root and quotient.
+# Rings of neighbours around what is foretold that are kept along, a build each. An engine that
+# fuses a layer norm may compute the square in FP32 as asked and store it in FP16 in its next
+# kernel; two nodes on either side reach its mean, root and quotient.
 RINGS = (0, 2)
 
 
 class Remedy(msgspec.Struct, frozen=True):
-    """``places``: the nodes that go beyond, by the reference; ``keep``: node ids that were kept in FP32 last, ``error`` what the
-    worst sample is off by then; ``cured``: every sample passes so. ``files``: what was built."""
+    """``places``: the nodes that go beyond, by the reference; ``keep``: node ids that were kept in
+    FP32 last, ``error`` what the worst sample is off by then; ``cured``: every sample passes so.
+    ``files``: what was built."""
 
     places: tuple[Place, ...] = ()
     keep: tuple[int, ...] = ()
@@ -38,7 +41,8 @@ class Remedy(msgspec.Struct, frozen=True):
 
 
 def can_remedy(ctx: StepContext, findings: Findings) -> bool:
-    """Whether outputs are compared, values can go beyond what the engine stores, and single nodes can be kept in FP32."""
+    """Whether outputs are compared, values can go beyond what the engine stores, and single nodes
+    can be kept in FP32."""
     signature = findings.signature
     stored = largest_finite(ctx.storage) < largest_finite("float32")
     steady = findings.looks == 1 and findings.builds == 1
@@ -53,7 +57,8 @@ def can_remedy(ctx: StepContext, findings: Findings) -> bool:
 
 
 def try_remedy(ask: Inquiry) -> Sub[Remedy]:
-    """Ask the reference, then build the whole model once for each of ``RINGS`` until every sample passes."""
+    """Ask the reference, then build the whole model once for each of ``RINGS`` until every sample
+    passes."""
     places: tuple[Place, ...] = yield from foretell_places(ask)
     found = Remedy(places)
     for rings in RINGS if places else ():
@@ -72,16 +77,22 @@ def try_remedy(ask: Inquiry) -> Sub[Remedy]:
 
 
 def try_keeping(ask: Inquiry, keep: tuple[int, ...]) -> Sub[Remedy | None]:
-    """What the engine gives on every sample with these nodes in FP32; None where it does not run so."""
+    """What the engine gives on every sample with these nodes in FP32; None where it does not run
+    so."""
     m = yield from asked(ask.kept(list_feeds(ask.findings), keep, save="workaround"))
     if m.status != "ok":
         return None
     error = worst(m.results, ask.criterion)[2] if m.results else HUGE
-    return Remedy((), keep, error, judge_whole(m, ask.criterion).passed, len(by_sample(m)), dict(m.artifacts))
+    return Remedy(
+        (), keep, error, judge_whole(m, ask.criterion).passed, len(by_sample(m)), dict(m.artifacts)
+    )
 
 
-def keep_as_workaround(ask: Inquiry, keep: tuple[int, ...], samples: int, error: float) -> Workaround:
-    """Nodes whose keeping cured all these samples, as the workaround that stands until a smaller one is found."""
+def keep_as_workaround(
+    ask: Inquiry, keep: tuple[int, ...], samples: int, error: float
+) -> Workaround:
+    """Nodes whose keeping cured all these samples, as the workaround that stands until a smaller
+    one is found."""
     return Workaround(
         kind="precision",
         engine=ask.ctx.engine,
@@ -97,9 +108,16 @@ def keep_as_workaround(ask: Inquiry, keep: tuple[int, ...], samples: int, error:
 
 
 def list_cured(findings: Findings) -> tuple[int, ...]:
-    """The nodes that were seen to cure the whole model in FP32, while no culprit is cured otherwise; none where nothing did."""
+    """The nodes that were seen to cure the whole model in FP32, while no culprit is cured
+    otherwise; none where nothing did."""
     known = findings.workaround
-    if known is None or known.kind != "precision" or findings.patches or findings.keep or findings.righted:
+    if (
+        known is None
+        or known.kind != "precision"
+        or findings.patches
+        or findings.keep
+        or findings.righted
+    ):
         return ()
     return ranges.decode(known.keep)
 
@@ -107,8 +125,13 @@ def list_cured(findings: Findings) -> tuple[int, ...]:
 def say_remedy(ask: Inquiry, remedy: Remedy) -> str:
     """What was foretold and what came of it, in sentences."""
     most = max(remedy.places, key=lambda p: p.reached)
-    called, others = f"{ask.names([most.node])[0]} ({ask.index.nodes[most.node].op})", len(remedy.places) - 1
-    reaches = f"and {others} more node{'s' if others > 1 else ''} reach up to" if others else "reaches"
+    called, others = (
+        f"{ask.names([most.node])[0]} ({ask.index.nodes[most.node].op})",
+        len(remedy.places) - 1,
+    )
+    reaches = (
+        f"and {others} more node{'s' if others > 1 else ''} reach up to" if others else "reaches"
+    )
     named = f"{called} {reaches} {most.reached:,.0f} in the reference"
     limit = f"{ask.ctx.storage} ends at {largest_finite(ask.ctx.storage):,.0f}"
     kept = f"{len(remedy.keep)} of {len(ask.index.nodes)} nodes in FP32"

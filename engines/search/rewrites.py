@@ -1,23 +1,24 @@
-"""The rewrites that may cure a model: which there are, what each needs to find in the graph, and how exact it is. Their doing is
-``engines.graph.rewrites``, by the same names."""
+"""The rewrites that may cure a model: which there are, what each needs to find in the graph, and
+how exact it is. Their doing is ``engines.graph.rewrites``, by the same names."""
 
 from collections.abc import Iterable
 
 import msgspec
 
-from engines.graph import ranges
-from engines.probe import APART, BARRIER, FIXED_SIZES, WRAPS, Measure
-from engines.search.barriers import list_rings
-from engines.search.inquiry import Inquiry
+from narrowdown.engines.graph import ranges
+from narrowdown.engines.probe import APART, BARRIER, FIXED_SIZES, WRAPS, Measure
+from narrowdown.engines.search.barriers import list_rings
+from narrowdown.engines.search.inquiry import Inquiry
 
-# What a rewrite may move the reference's own answer by: other nodes round otherwise, each by some units in the last place of FP32
-# (1.2e-7); a norm's sum over thousands of them stays below this. Chosen, not measured.
+# What a rewrite may move the reference's own answer by: other nodes round otherwise, each by some
+# units in the last place of FP32 (1.2e-7); a norm's sum over thousands of them stays below this.
+# Chosen, not measured.
 EXACT = 1e-5
 
 
 class Rewrite(msgspec.Struct, frozen=True):
-    """``says``: what is done, in words. ``ops``: one of these must be there. ``proof``: why what is computed stays the same.
-    ``low``: it helps only where values are stored in a half."""
+    """``says``: what is done, in words. ``ops``: one of these must be there. ``proof``: why what is
+    computed stays the same. ``low``: it helps only where values are stored in a half."""
 
     name: str
     says: str
@@ -26,7 +27,8 @@ class Rewrite(msgspec.Struct, frozen=True):
     low: bool = False
 
 
-# Operators of which opset 14 to 21 brought another version: without one of them the conversion changes a number alone.
+# Operators of which opset 14 to 21 brought another version: without one of them the conversion
+# changes a number alone.
 _CHANGED = (
     "Add", "AveragePool", "BatchNormalization", "Cast", "ConstantOfShape", "CumSum", "DequantizeLinear", "Div",
     "Equal", "Flatten", "GRU", "GreaterOrEqual", "Identity", "If", "IsInf", "IsNaN", "LSTM", "LeakyRelu",
@@ -35,7 +37,8 @@ _CHANGED = (
     "ReduceSumSquare", "Relu", "Reshape", "Resize", "RoiAlign", "Scan", "ScatterElements", "ScatterND", "Shape",
     "Size", "Split", "Squeeze", "Sub", "Transpose", "Unsqueeze", "Where",
 )  # fmt: skip
-# In the order in which they are tried: what takes nodes out costs nothing, a barrier keeps the engine from joining.
+# In the order in which they are tried: what takes nodes out costs nothing, a barrier keeps the
+# engine from joining.
 REWRITES = (
     Rewrite(
         "drop-identity",
@@ -168,15 +171,18 @@ REWRITES = (
 
 
 def list_rewrites(ops: Iterable[str], storage: str) -> tuple[Rewrite, ...]:
-    """Those that may find something to do in a graph of these operators. ``storage``: what the engine holds values in."""
+    """Those that may find something to do in a graph of these operators. ``storage``: what the
+    engine holds values in."""
     held = set(ops)
     half = storage in ("float16", "bfloat16")
-    return tuple(r for r in REWRITES if (not r.ops or held.intersection(r.ops)) and (half or not r.low))
+    return tuple(
+        r for r in REWRITES if (not r.ops or held.intersection(r.ops)) and (half or not r.low)
+    )
 
 
 def place_rewrite(ask: Inquiry, name: str) -> str:
-    """What the rewrite is about: the nodes of the culprits, or all of the model's; of what keeps layers apart the
-    tensors that are tried first."""
+    """What the rewrite is about: the nodes of the culprits, or all of the model's; of what keeps
+    layers apart the tensors that are tried first."""
     if name == FIXED_SIZES:
         return ranges.ALL
     if name in APART:

@@ -1,12 +1,20 @@
-"""Causes that rounding makes: a small error that some node turns into a large one, or that many add up to one. Pure rules over
-scores."""
+"""Causes that rounding makes: a small error that some node turns into a large one, or that many add
+up to one. Pure rules over scores."""
 
 import math
 from collections.abc import Sequence
 
-from engines.probe import Score
-from engines.search.evidence import FAULTLESS, ROUNDINGS, Cause, Evidence, Inner, say_error, say_flush_limit
-from engines.search.storage import STALLS, smallest_positive, unit_roundoff
+from narrowdown.engines.probe import Score
+from narrowdown.engines.search.evidence import (
+    FAULTLESS,
+    ROUNDINGS,
+    Cause,
+    Evidence,
+    Inner,
+    say_error,
+    say_flush_limit,
+)
+from narrowdown.engines.search.storage import STALLS, smallest_positive, unit_roundoff
 
 DIFFERENCES = frozenset({"Sub", "Add", "Sum"})
 # What sums many terms inside one node, in whatever precision the engine likes.
@@ -14,8 +22,8 @@ SUMS = frozenset(
     {"MatMul", "Gemm", "Conv", "ConvTranspose", "Einsum", "CumSum", "ReduceSum", "ReduceMean", "ReduceSumSquare", "ReduceL1",
      "ReduceL2", "AveragePool", "GlobalAveragePool"}
 )  # fmt: skip
-# Of these, sums whose terms may have either sign. A rounding moves each term by a share of itself, so that one whose terms do not
-# cancel is wrong by no larger a share than they are.
+# Of these, sums whose terms may have either sign. A rounding moves each term by a share of itself,
+# so that one whose terms do not cancel is wrong by no larger a share than they are.
 SIGNED_SUMS = SUMS - {"ReduceSumSquare", "ReduceL1", "ReduceL2"}
 # What takes a mean off what it reads, and divides what is left by its size: the same holds of it.
 CENTRED = frozenset(
@@ -27,31 +35,37 @@ CENTRED = frozenset(
         "BatchNormalization",
     }
 )
-# A small change of what they read can change all that they give. Cast counts where it gives integers.
+# A small change of what they read can change all that they give. Cast counts where it gives
+# integers.
 DISCONTINUOUS = frozenset(
     {"TopK", "ArgMax", "ArgMin", "NonMaxSuppression", "Round", "Floor", "Ceil", "Resize", "GridSample", "Sign", "Mod", "Cast",
      "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Equal", "OneHot", "Unique", "QuantizeLinear", "DynamicQuantizeLinear"}
 )  # fmt: skip
-# The windows: see ``engines.search.cause``.
-# Times larger than what was read, and more, is a jump and no amplification: else each rounding of a Resize would be one. The
-# jumps seen are 1,600 to 21,000 times larger, a TopK that passes its input's error on gives 1.1 times. Window: 1.1 to 1,600.
+# The windows: see ``engines.search.cause``. Times larger than what was read, and more, is a jump
+# and no amplification: else each rounding of a Resize would be one. The jumps seen are 1,600 to
+# 21,000 times larger, a TopK that passes its input's error on gives 1.1 times. Window: 1.1 to
+# 1,600.
 JUMP = 10.0
-# Operands this much larger than their difference lose more than four bits, which no healthy sum of like values does. Seen: 18.6
-# (told by the second rule, from rounding) to 2,360. No construction decides it: from 1 to 10^5 all are named the same.
+# Operands this much larger than their difference lose more than four bits, which no healthy sum of
+# like values does. Seen: 18.6 (told by the second rule, from rounding) to 2,360. No construction
+# decides it: from 1 to 10^5 all are named the same.
 CANCELS = 20.0
-# Times that the difference is further off, in relation, than what it is taken of (15 to 4,200 seen).
+# Times that the difference is further off, in relation, than what it is taken of (15 to 4,200
+# seen).
 CANCELS_OWN = CANCELS / 5
-# Roundings of its inputs from which on a node that is exact otherwise amplifies them: a sum or product of a few makes no
-# error of two out of one in each. A MatMul came to 0.4, the Sub of magika's LayerNorm_0, which cancels, to 2.3.
+# Roundings of its inputs from which on a node that is exact otherwise amplifies them: a sum or
+# product of a few makes no error of two out of one in each. A MatMul came to 0.4, the Sub of
+# magika's LayerNorm_0, which cancels, to 2.3.
 AMPLIFIED = 2
-# Nodes from which on an error may be said to grow with depth: with fewer, one of them adds a good part of it anyhow. And of the
-# whole error: where it grows with depth, no node adds more. Chosen, not measured: no construction reaches this rule.
+# Nodes from which on an error may be said to grow with depth: with fewer, one of them adds a good
+# part of it anyhow. And of the whole error: where it grows with depth, no node adds more. Chosen,
+# not measured: no construction reaches this rule.
 LONG = 8
 STEP = 0.25
 # Roundings of a term that is added up: each of its two factors, and the sum itself.
 ROUNDED_TERM = 3.0
-# An emulation of the precision that is wrong by at most so many times less explains what was seen. Chosen; a product on OpenVINO
-# in BF16: 1.0.
+# An emulation of the precision that is wrong by at most so many times less explains what was seen.
+# Chosen; a product on OpenVINO in BF16: 1.0.
 ALIKE = 3.0
 # A sum is off by no more than this (of itself) by adding up in its storage type: more is another fault. 0.018 was seen of one
 # that is rounded at each step; one that no longer grows may be off by all of it (0.92 seen).
@@ -86,17 +100,21 @@ def explain_jump_at(e: Evidence, node: Inner) -> Cause | None:
 
 
 def _say_steps(read: Sequence[Score], storage: str) -> str:
-    """That the storage type has not got every whole number where these values lie, a sentence with a space in front; else ""."""
+    """That the storage type has not got every whole number where these values lie, a sentence with
+    a space in front; else ""."""
     largest = max((s.absmax for s in read if math.isfinite(s.absmax)), default=0.0)
     step = 2 * unit_roundoff(storage) * 2.0 ** math.floor(math.log2(max(largest, 1.0)))
     return (
-        f" Near {largest:,.0f}, the largest of them, {storage} has steps of {step:,.0f}." if 1 < step < largest else ""
+        f" Near {largest:,.0f}, the largest of them, {storage} has steps of {step:,.0f}."
+        if 1 < step < largest
+        else ""
     )
 
 
 def explain_by_cancellation(e: Evidence) -> Cause | None:
-    """A difference far smaller than what it is taken of, wrong by more than its operands are; or smaller, and wrong by just what
-    the engine's storage type rounds such operands by, however exactly it was fed."""
+    """A difference far smaller than what it is taken of, wrong by more than its operands are; or
+    smaller, and wrong by just what the engine's storage type rounds such operands by, however
+    exactly it was fed."""
     unit = unit_roundoff(e.storage)
     for i in e.made:
         operands = e.list_read(i)
@@ -107,9 +125,17 @@ def explain_by_cancellation(e: Evidence) -> Cause | None:
         rounded = unit * largest.absmax
         alone = largest.absmax > CANCELS * i.score.absmax and i.score.rel_l2 > CANCELS_OWN * off
         explained = i.score.max_abs <= ROUNDINGS * (rounded + max(s.max_abs for s in operands))
-        lost = largest.absmax > 2 * i.score.absmax and i.score.rel_l2 > 2 * max(off, unit) and explained
+        lost = (
+            largest.absmax > 2 * i.score.absmax
+            and i.score.rel_l2 > 2 * max(off, unit)
+            and explained
+        )
         if alone or lost:
-            errors = f"are wrong by {say_error(off)}" if off > 0 else f"{e.storage} rounds by up to {rounded:.1g}"
+            errors = (
+                f"are wrong by {say_error(off)}"
+                if off > 0
+                else f"{e.storage} rounds by up to {rounded:.1g}"
+            )
             return Cause(
                 "cancellation",
                 f"{i.called} takes the difference of values up to {largest.absmax:.3g}, which {errors}, and leaves at "
@@ -119,9 +145,9 @@ def explain_by_cancellation(e: Evidence) -> Cause | None:
 
 
 def explain_by_terms(e: Evidence) -> Cause | None:
-    """A sum that is wrong by far more than its terms are, where rounding is all that is wrong: it moves a term by so many units
-    of itself at most, so that what is left of the terms is that much smaller than they are. Feeding it exactly does not tell:
-    its weights are rounded, too."""
+    """A sum that is wrong by far more than its terms are, where rounding is all that is wrong: it
+    moves a term by so many units of itself at most, so that what is left of the terms is that much
+    smaller than they are. Feeding it exactly does not tell: its weights are rounded, too."""
     emulated, signature = e.findings.emulated, e.findings.signature
     whole = signature.error if signature is not None else 0.0
     if not (e.emulating or (emulated is not None and whole and emulated >= whole / ALIKE)):
@@ -144,20 +170,28 @@ def explain_by_terms(e: Evidence) -> Cause | None:
 
 
 def explain_by_remainder(e: Evidence) -> Cause | None:
-    """A difference that is off by no more than rounding, and a node behind it that makes far more of that than of its values:
-    where it does, the difference is nearly 0 and the node divides by as little. A policy's input whose variance is 0 is such."""
+    """A difference that is off by no more than rounding, and a node behind it that makes far more
+    of that than of its values: where it does, the difference is nearly 0 and the node divides by as
+    little. A policy's input whose variance is 0 is such."""
     differences = {i.score.name: i for i in e.made if i.op == "Sub"}
     for i in e.made:
         source = next((differences[name] for name in i.reads if name in differences), None)
-        if i.op not in ("Div", "Mul") or source is None or min(source.score.max_abs, source.score.absmax) <= 0:
+        if (
+            i.op not in ("Div", "Mul")
+            or source is None
+            or min(source.score.max_abs, source.score.absmax) <= 0
+        ):
             continue
         left, operands = source.score, e.list_read(source)
         largest = max(
-            (*(s.absmax for s in operands), *(e.weights.get(name, 0.0) for name in source.reads)), default=0.0
+            (*(s.absmax for s in operands), *(e.weights.get(name, 0.0) for name in source.reads)),
+            default=0.0,
         )
         rounded = unit_roundoff(e.storage) * largest
         grown, values = i.score.max_abs / left.max_abs, i.score.absmax / left.absmax
-        explained = left.max_abs <= ROUNDINGS * (rounded + max((s.max_abs for s in operands), default=0.0))
+        explained = left.max_abs <= ROUNDINGS * (
+            rounded + max((s.max_abs for s in operands), default=0.0)
+        )
         if explained and grown > CANCELS * values:
             return Cause(
                 "cancellation",
@@ -175,7 +209,11 @@ def explain_by_amplifying(e: Evidence) -> Cause | None:
     exact = suspect.added_exact if suspect is not None else None
     # What rounding its inputs alone does is no amplifying, however exact it is otherwise.
     rounded = AMPLIFIED * unit_roundoff(e.storage)
-    if suspect is not None and exact is not None and suspect.added > max(FAULTLESS * exact, rounded):
+    if (
+        suspect is not None
+        and exact is not None
+        and suspect.added > max(FAULTLESS * exact, rounded)
+    ):
         said = f"{suspect.name} fed exact inputs is wrong by {say_error(exact)}"
         said += f", fed inputs rounded to {e.storage} by {say_error(suspect.added)}"
         node = next((i for i in e.made if i.node == suspect.name), None)
@@ -203,13 +241,15 @@ def explain_by_amplifying(e: Evidence) -> Cause | None:
     largest = max(read, key=lambda s: s.absmax)
     by = min(largest.max_abs, unit_roundoff(e.storage) * largest.absmax)
     return Cause(
-        "rounding", f"{said}: it reads values up to {largest.absmax:,.6g}, which are rounded by up to {by:.2g}."
+        "rounding",
+        f"{said}: it reads values up to {largest.absmax:,.6g}, which are rounded by up to {by:.2g}.",
     )
 
 
 def _say_cancelled(e: Evidence, node: Inner, error: float) -> str | None:
-    """What nearly cancels in this node, as its error is far larger a share of it than that of what it reads; None where it is
-    not, or where the node could do that to any value (an exponent, a quotient)."""
+    """What nearly cancels in this node, as its error is far larger a share of it than that of what
+    it reads; None where it is not, or where the node could do that to any value (an exponent, a
+    quotient)."""
     read = e.list_read(node)
     off = max((s.rel_l2 for s in read), default=0.0)
     kinds = {
@@ -221,8 +261,14 @@ def _say_cancelled(e: Evidence, node: Inner, error: float) -> str | None:
     if not does or (read and error <= CANCELS_OWN * off):
         return None
     largest = max((s.absmax for s in read), default=0.0)
-    values = f"values up to {largest:.3g}, which are wrong by {say_error(off)}," if read else "its inputs"
-    return f"{does} {values} and leaves at most {node.score.absmax:.3g}, wrong by {say_error(error)}"
+    values = (
+        f"values up to {largest:.3g}, which are wrong by {say_error(off)},"
+        if read
+        else "its inputs"
+    )
+    return (
+        f"{does} {values} and leaves at most {node.score.absmax:.3g}, wrong by {say_error(error)}"
+    )
 
 
 def explain_by_growth(e: Evidence) -> Cause | None:
@@ -245,18 +291,28 @@ def explain_spread(e: Evidence) -> Cause | None:
     """What the search accused nobody of."""
     if not e.findings.spread:
         return None
-    return explain_by_growth(e) or Cause("accumulation", "No single node adds the error; it grows with depth.")
+    return explain_by_growth(e) or Cause(
+        "accumulation", "No single node adds the error; it grows with depth."
+    )
 
 
 def explain_by_summing(e: Evidence) -> Cause | None:
-    """One node that adds up many terms, wrong where a sum kept in FP32 is right. A large error is no matter of adding up, unless
-    there are so many terms that the sum stops growing."""
+    """One node that adds up many terms, wrong where a sum kept in FP32 is right. A large error is
+    no matter of adding up, unless there are so many terms that the sum stops growing."""
     last, own, emulated = e.made[-1] if e.made else None, e.case.own, e.findings.emulated
-    if last is None or last.op not in SUMS or e.storage not in STALLS or emulated is None or own is None:
+    if (
+        last is None
+        or last.op not in SUMS
+        or e.storage not in STALLS
+        or emulated is None
+        or own is None
+    ):
         return None
     if len({i.node for i in e.made}) > 1 or emulated > own / FAULTLESS:
         return None
-    terms = max((math.prod(s.shape) for s in e.list_read(last)), default=0) // max(1, math.prod(last.score.shape))
+    terms = max((math.prod(s.shape) for s in e.list_read(last)), default=0) // max(
+        1, math.prod(last.score.shape)
+    )
     stalled = terms > STALLS[e.storage] and last.score.actual_absmax < last.score.absmax
     if own > (STALLED if stalled else SUMMED):
         return None

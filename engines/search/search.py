@@ -1,9 +1,11 @@
 """The search for the smallest failing part of a graph, over a three-valued oracle.
 
-Nothing is trusted: endpoints are measured, monotonicity is only a guide (the result is always a set that *was measured to
-fail*), answers other than pass and fail never count as either, and every node set is asked about once. Cuts of the node order
-come first (two times log2 n probes, like a bisection), then few nodes that need each other at a distance (log2 n probes
-each), then delta debugging over arbitrary subsets, where a removed producer's tensor is fed with its captured reference value.
+Nothing is trusted: endpoints are measured, monotonicity is only a guide (the result is always a set
+that *was measured to fail*), answers other than pass and fail never count as either, and every node
+set is asked about once. Cuts of the node order come first (two times log2 n probes, like a
+bisection), then few nodes that need each other at a distance (log2 n probes each), then delta
+debugging over arbitrary subsets, where a removed producer's tensor is fed with its captured
+reference value.
 """
 
 from collections import Counter
@@ -12,34 +14,36 @@ from typing import TypeAlias
 
 import msgspec
 
-from engines.asking import Note, Sub
-from engines.compare.criterion import Verdict
-from engines.graph.index import GraphIndex
-from engines.probe import Measurement
-from engines.search.ddmin import ddmin
-from engines.search.inquiry import Inquiry
-from engines.search.pace import Pace, halvings
+from narrowdown.engines.asking import Note, Sub
+from narrowdown.engines.compare.criterion import Verdict
+from narrowdown.engines.graph.index import GraphIndex
+from narrowdown.engines.probe import Measurement
+from narrowdown.engines.search.ddmin import ddmin
+from narrowdown.engines.search.inquiry import Inquiry
+from narrowdown.engines.search.pace import Pace, halvings
 
 NodeIds: TypeAlias = frozenset[int]
 Test: TypeAlias = Callable[[NodeIds], Sub[Verdict]]
 
 # Reasons that say where the fault is, not that the engine could not run the candidate.
 DIRECTIONAL = ("harmless", "milder", "amplified-downstream", "unrepresentable-input")
-# Nodes beyond the two ends of a cut that are looked for one by one, and the smallest cut that is worth it: each costs a bisection
-# (log2 n), and a group that hangs together is cheaper by delta debugging. Two, chosen: faults of up to four nodes at a distance.
+# Nodes beyond the two ends of a cut that are looked for one by one, and the smallest cut that is
+# worth it: each costs a bisection (log2 n), and a group that hangs together is cheaper by delta
+# debugging. Two, chosen: faults of up to four nodes at a distance.
 _APART = 2
 _WIDE = 8
 FEW = 4  # questions about what a cut holds, as a rule. Chosen, not measured
-# Lengths tried beside one that the engine cannot run, doubling: what does not build mostly ends in the middle of something, and
-# that is over a few nodes on.
+# Lengths tried beside one that the engine cannot run, doubling: what does not build mostly ends in
+# the middle of something, and that is over a few nodes on.
 _BESIDE = (1, 2, 4, 8)
 
 
 class Trials(msgspec.Struct):
-    """Every node set asked about so far, with its verdict. ``count`` is the number of distinct decision probes; ``most`` how many
-    there may be, 0 for as many as it takes: from then on nothing new is asked, and cannot be told. ``beyond``: tensors whose
-    captured values are infinite once stored. A part that is fed one of them cannot be seen to fail, and is not asked about.
-    ``pace``: how many are still to come."""
+    """Every node set asked about so far, with its verdict. ``count`` is the number of distinct
+    decision probes; ``most`` how many there may be, 0 for as many as it takes: from then on nothing
+    new is asked, and cannot be told. ``beyond``: tensors whose captured values are infinite once
+    stored. A part that is fed one of them cannot be seen to fail, and is not asked about. ``pace``:
+    how many are still to come."""
 
     ask: Inquiry
     known: dict[NodeIds, Verdict] = {}
@@ -61,7 +65,8 @@ class Trials(msgspec.Struct):
         return min([nodes, *failing], key=len)
 
     def test(self, nodes: NodeIds) -> Sub[Verdict]:
-        """The verdict on a node set, fed as stored, judged by own error and effect. The empty set passes."""
+        """The verdict on a node set, fed as stored, judged by own error and effect. The empty set
+        passes."""
         if not nodes:
             return Verdict("pass", own=0.0)
         if nodes not in self.known:
@@ -70,7 +75,13 @@ class Trials(msgspec.Struct):
             if self.beyond and not self.beyond.isdisjoint(self.ask.index.boundary(nodes)[0]):
                 return Verdict("unresolved", "unrepresentable-input")
             text = f"trying {len(nodes):,} of {len(self.ask.index.nodes):,} nodes"
-            yield Note(text, best=self.best, tried=self.count, expected=self.pace.expected, more=self.pace.more)
+            yield Note(
+                text,
+                best=self.best,
+                tried=self.count,
+                expected=self.pace.expected,
+                more=self.pace.more,
+            )
             candidate = self.ask.candidate(nodes)
             m: Measurement = yield from self.ask.repeated(
                 lambda attempt: self.ask.ask(candidate, attempt=attempt), self.ask.verdict
@@ -84,10 +95,13 @@ class Trials(msgspec.Struct):
 
     def unresolved(self) -> dict[str, int]:
         """How many probes were unresolved, by reason."""
-        return dict(Counter(v.reason or "error" for v in self.known.values() if v.kind == "unresolved"))
+        return dict(
+            Counter(v.reason or "error" for v in self.known.values() if v.kind == "unresolved")
+        )
 
     def good(self, failing: NodeIds) -> NodeIds:
-        """The largest passing node set asked about, neighbours of the failing one (it less one node) first; empty if none."""
+        """The largest passing node set asked about, neighbours of the failing one (it less one
+        node) first; empty if none."""
         passing = [s for s, v in self.known.items() if v.passed]
         near = [s for s in passing if s < failing and len(failing) - len(s) == 1]
         return max(near or passing, key=lambda s: (len(s), sorted(s)), default=frozenset())
@@ -96,10 +110,12 @@ class Trials(msgspec.Struct):
 def find_shortest(
     trials: Trials, order: tuple[int, ...], *, from_end: bool, beside: NodeIds = frozenset()
 ) -> Sub[tuple[int, ...]]:
-    """The shortest prefix (or suffix) of ``order`` that fails together with ``beside``; as a whole it does.
+    """The shortest prefix (or suffix) of ``order`` that fails together with ``beside``; as a whole
+    it does.
 
-    Bisection between the longest known passing and the shortest known failing length. A candidate that the engine cannot run says
-    nothing: lengths near it are tried instead, and when none answers the search stops where it is.
+    Bisection between the longest known passing and the shortest known failing length. A candidate
+    that the engine cannot run says nothing: lengths near it are tried instead, and when none
+    answers the search stops where it is.
     """
 
     def part(length: int) -> NodeIds:
@@ -125,10 +141,11 @@ def find_shortest(
 
 
 def find_apart(trials: Trials, failing: tuple[int, ...]) -> Sub[tuple[int, ...]]:
-    """What is left of a failing cut, whose two ends are needed, once few nodes at a distance have been looked for.
+    """What is left of a failing cut, whose two ends are needed, once few nodes at a distance have
+    been looked for.
 
-    Do those known to be needed fail by themselves? If not, the shortest prefix of the rest that makes them fail ends in one
-    more that is needed.
+    Do those known to be needed fail by themselves? If not, the shortest prefix of the rest that
+    makes them fail ends in one more that is needed.
     """
     needed: NodeIds = frozenset((failing[0], failing[-1]))
     for found in range(_APART + 1):
@@ -146,9 +163,12 @@ def find_apart(trials: Trials, failing: tuple[int, ...]) -> Sub[tuple[int, ...]]
     return failing
 
 
-def minimise(trials: Trials, nodes: Iterable[int], *, cuts: bool = True, likely: Collection[int] = ()) -> Sub[NodeIds]:
-    """From a failing node set to a small one that was measured to fail; with ``cuts`` by the node order first. 1-minimal unless
-    removals were unresolved for the engine's own reasons. ``likely``: nodes that are dropped last."""
+def minimise(
+    trials: Trials, nodes: Iterable[int], *, cuts: bool = True, likely: Collection[int] = ()
+) -> Sub[NodeIds]:
+    """From a failing node set to a small one that was measured to fail; with ``cuts`` by the node
+    order first. 1-minimal unless removals were unresolved for the engine's own reasons. ``likely``:
+    nodes that are dropped last."""
     failing = tuple(sorted(nodes, key=lambda n: (n in likely, n)))
     if cuts:
         failing = yield from find_shortest(trials, failing, from_end=False)
@@ -157,12 +177,14 @@ def minimise(trials: Trials, nodes: Iterable[int], *, cuts: bool = True, likely:
     trials.pace.more = False
     if len(failing) == 1:
         return frozenset(failing)
-    return frozenset((yield from ddmin(failing, lambda items: trials.test(frozenset(items)), pace=trials.pace)))
+    return frozenset(
+        (yield from ddmin(failing, lambda items: trials.test(frozenset(items)), pace=trials.pace))
+    )
 
 
 def grow_cut(index: GraphIndex, nodes: Iterable[int], verdict: Verdict) -> NodeIds:
-    """The cut with its neighbours: producers where a captured value cannot be fed, readers where the error shows only further
-    down, both where it just passes."""
+    """The cut with its neighbours: producers where a captured value cannot be fed, readers where
+    the error shows only further down, both where it just passes."""
     inside = set(nodes)
     feeds, leaves = index.boundary(inside)
     up = {index.tensors[t].producer for t in feeds if index.tensors[t].producer >= 0}
@@ -175,7 +197,8 @@ def grow_cut(index: GraphIndex, nodes: Iterable[int], verdict: Verdict) -> NodeI
 
 
 def find_around(trials: Trials, nodes: NodeIds) -> Sub[NodeIds | None]:
-    """``nodes`` with as many of their neighbours as it takes to fail; None where half of the model does not."""
+    """``nodes`` with as many of their neighbours as it takes to fail; None where half of the model
+    does not."""
     index = trials.ask.index
     while nodes and len(nodes) <= len(index.nodes) // 2:
         verdict: Verdict = yield from trials.test(nodes)
@@ -189,7 +212,8 @@ def find_around(trials: Trials, nodes: NodeIds) -> Sub[NodeIds | None]:
 
 
 def prove_one_minimal(trials: Trials, nodes: NodeIds) -> Sub[bool]:
-    """Whether removing any single node makes the failure vanish or change. Asks what was not asked before."""
+    """Whether removing any single node makes the failure vanish or change. Asks what was not asked
+    before."""
     if len(nodes) == 1:
         return True
     for n in sorted(nodes):

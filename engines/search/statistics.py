@@ -1,4 +1,5 @@
-"""k of n: exact intervals and how many more looks would settle it. Pure Python: steps may not import numpy."""
+"""k of n: exact intervals and how many more looks would settle it. Pure Python: steps may not
+import numpy."""
 
 import math
 import random
@@ -8,10 +9,11 @@ CONFIDENCE = 0.95  # the field's custom; each sentence for people says it
 
 
 def binomial_interval(failures: int, looks: int) -> tuple[float, float]:
-    """The Clopper-Pearson interval of a rate of which ``failures`` of ``looks`` were seen: exact, never too narrow.
+    """The Clopper-Pearson interval of a rate of which ``failures`` of ``looks`` were seen: exact,
+    never too narrow.
 
-    Source: Clopper and Pearson, Biometrika 26 (1934): the bounds are quantiles of beta distributions, found here by bisecting
-    the binomial tails.
+    Source: Clopper and Pearson, Biometrika 26 (1934): the bounds are quantiles of beta
+    distributions, found here by bisecting the binomial tails.
     """
     if looks <= 0:
         return 0.0, 1.0
@@ -23,10 +25,11 @@ def binomial_interval(failures: int, looks: int) -> tuple[float, float]:
 
 
 def least_share(right: int, tried: int) -> float:
-    """The share of others like them that are right at the least, at 95 %, where ``right`` of ``tried`` were; 0 where none were.
+    """The share of others like them that are right at the least, at 95 %, where ``right`` of
+    ``tried`` were; 0 where none were.
 
-    The one-sided bound of Clopper and Pearson, as only one side is promised: 0.05 ** (1 / n) where all of n were right, which
-    the rule of three makes 1 - 3/n.
+    The one-sided bound of Clopper and Pearson, as only one side is promised: 0.05 ** (1 / n) where
+    all of n were right, which the rule of three makes 1 - 3/n.
     """
     if right <= 0:
         return 0.0
@@ -34,16 +37,19 @@ def least_share(right: int, tried: int) -> float:
     return _bisect(lambda p: 1 - fewer(p) - (1 - CONFIDENCE))
 
 
-# Shuffles that tell whether values of a group are alike, and of how many of them they must be more alike than.
+# Shuffles that tell whether values of a group are alike, and of how many of them they must be more
+# alike than.
 SHUFFLES, CLEARLY = 200, 0.99
 
 
 def count_independent(groups: Sequence[Sequence[float]]) -> int:
-    """So many values that have nothing to do with one another say as much as these, which stand in groups: fewer where those of
-    a group are alike. All of them where that is not seen to be more than chance, or where there is one group only.
+    """So many values that have nothing to do with one another say as much as these, which stand in
+    groups: fewer where those of a group are alike. All of them where that is not seen to be more
+    than chance, or where there is one group only.
 
-    Their number over Kish's design effect, 1 + (size of a group - 1) x intraclass correlation, of the analysis of variance.
-    Source: Kish, Survey Sampling (1965). Whether they are alike is told by shuffling (Fisher's permutation test).
+    Their number over Kish's design effect, 1 + (size of a group - 1) x intraclass correlation, of
+    the analysis of variance. Source: Kish, Survey Sampling (1965). Whether they are alike is told
+    by shuffling (Fisher's permutation test).
     """
     groups = [list(group) for group in groups if group]
     sizes = [len(group) for group in groups]
@@ -72,46 +78,57 @@ def count_independent(groups: Sequence[Sequence[float]]) -> int:
         return n
     squares = sum(size**2 for size in sizes) / n
     usual = (n - squares) / (many - 1)
-    correlation = max(0.0, (between - within) / (between + (usual - 1) * within)) if between > 0 else 0.0
+    correlation = (
+        max(0.0, (between - within) / (between + (usual - 1) * within)) if between > 0 else 0.0
+    )
     return max(many, int(n / (1 + (squares - 1) * correlation)))
 
 
 def say_most_wrong(right: int, tried: int) -> str:
-    """``up to 32 % of others like these may be wrong``: rounded up, so that no more is promised than holds."""
+    """``up to 32 % of others like these may be wrong``: rounded up, so that no more is promised
+    than holds."""
     most = 100 * (1 - least_share(right, tried))
     digits = 0 if most >= 1 else 1 - math.floor(math.log10(most))
     return f"up to {math.ceil(most * 10**digits) / 10**digits:g} % of others like these may be wrong (95 % confidence)"
 
 
 def fisher_exact(failures: int, looks: int, other_failures: int, other_looks: int) -> float:
-    """How often two samples of one rate differ as much as these, or more: p of Fisher's exact test, two-sided.
+    """How often two samples of one rate differ as much as these, or more: p of Fisher's exact test,
+    two-sided.
 
-    Exact for any rate, as it is taken over all ways to share out the same failures between the same looks. Source: Fisher, The
-    Design of Experiments (1935); two-sided as the sum of all that are no likelier than what was seen.
+    Exact for any rate, as it is taken over all ways to share out the same failures between the same
+    looks. Source: Fisher, The Design of Experiments (1935); two-sided as the sum of all that are no
+    likelier than what was seen.
     """
     total, among = failures + other_failures, looks + other_looks
     first, last = max(0, total - other_looks), min(total, looks)
     whole = _log_choose(among, total)
     ways = [
-        math.exp(_log_choose(looks, k) + _log_choose(other_looks, total - k) - whole) for k in range(first, last + 1)
+        math.exp(_log_choose(looks, k) + _log_choose(other_looks, total - k) - whole)
+        for k in range(first, last + 1)
     ]
     seen = ways[failures - first] * (1 + 1e-7)  # equal ones must not be parted by rounding
     return min(1.0, math.fsum(p for p in ways if p <= seen))
 
 
-# What ``fails_always`` tells apart: a fault that shows in all but one look in a hundred, and one that half of the looks miss.
+# What ``fails_always`` tells apart: a fault that shows in all but one look in a hundred, and one
+# that half of the looks miss.
 ALWAYS, HALF = 0.99, 0.5
 WRONG = 0.05  # how often it may take one for the other, each way
 
 
 def fails_always(failures: int, looks: int) -> bool:
-    """Whether ``failures`` of ``looks`` are enough to say that it fails always: Wald's sequential test of a rate of ALWAYS
-    against one of HALF (or less), wrong at most WRONG of the time either way, whenever it is asked. Five of five are enough.
+    """Whether ``failures`` of ``looks`` are enough to say that it fails always: Wald's sequential
+    test of a rate of ALWAYS against one of HALF (or less), wrong at most WRONG of the time either
+    way, whenever it is asked. Five of five are enough.
 
-    Source: Wald, Sequential Tests of Statistical Hypotheses, Annals of Mathematical Statistics 16 (1945): accepted once the
-    likelihood ratio of the second rate to the first is at most beta / (1 - alpha).
+    Source: Wald, Sequential Tests of Statistical Hypotheses, Annals of Mathematical Statistics 16
+    (1945): accepted once the likelihood ratio of the second rate to the first is at most beta / (1
+    - alpha).
     """
-    ratio = failures * math.log(HALF / ALWAYS) + (looks - failures) * math.log((1 - HALF) / (1 - ALWAYS))
+    ratio = failures * math.log(HALF / ALWAYS) + (looks - failures) * math.log(
+        (1 - HALF) / (1 - ALWAYS)
+    )
     return ratio <= math.log(WRONG / (1 - WRONG))
 
 
@@ -125,13 +142,14 @@ def looks_to_see(rate: float, confidence: float = CONFIDENCE) -> int:
 
 
 def unseen_rate(looks: int) -> float:
-    """The rate that ``looks`` passing looks leave possible at 95 %: the rule of three, 3/n (-ln 0.05 = 3.0)."""
+    """The rate that ``looks`` passing looks leave possible at 95 %: the rule of three, 3/n (-ln
+    0.05 = 3.0)."""
     return min(1.0, 3 / looks) if looks else 1.0
 
 
 def looks_to_settle(looks: int) -> tuple[float, int]:
-    """(rate, more looks): the next power of ten below what ``looks`` passing looks have ruled out, and how many more in a row
-    would rule out a fault as rare as that, at 95 %."""
+    """(rate, more looks): the next power of ten below what ``looks`` passing looks have ruled out,
+    and how many more in a row would rule out a fault as rare as that, at 95 %."""
     rate = 0.1
     while looks_to_see(rate) <= looks:
         rate = round(rate / 10, 12)
@@ -140,7 +158,9 @@ def looks_to_settle(looks: int) -> tuple[float, int]:
 
 def say_ruled_out(looks: int) -> str:
     """What ``looks`` runs without a failure leave possible."""
-    return f"A fault in fewer than 1 of {round(1 / unseen_rate(looks)):,} runs would not have shown."
+    return (
+        f"A fault in fewer than 1 of {round(1 / unseen_rate(looks)):,} runs would not have shown."
+    )
 
 
 def _log_choose(n: int, k: int) -> float:
@@ -149,7 +169,8 @@ def _log_choose(n: int, k: int) -> float:
 
 
 def _binomial_cdf(k: int, n: int) -> Callable[[float], float]:
-    """P(X <= k) for X binomial(n, p), of any p: summed in logarithms so that n in the thousands stays exact enough."""
+    """P(X <= k) for X binomial(n, p), of any p: summed in logarithms so that n in the thousands
+    stays exact enough."""
     ways = [_log_choose(n, i) for i in range(k + 1)]
 
     def at_most(p: float) -> float:
@@ -158,7 +179,9 @@ def _binomial_cdf(k: int, n: int) -> Callable[[float], float]:
         if p >= 1:
             return 1.0 if k >= n else 0.0
         hit, miss = math.log(p), math.log1p(-p)
-        return min(1.0, math.fsum(math.exp(way + i * hit + (n - i) * miss) for i, way in enumerate(ways)))
+        return min(
+            1.0, math.fsum(math.exp(way + i * hit + (n - i) * miss) for i, way in enumerate(ways))
+        )
 
     return at_most
 

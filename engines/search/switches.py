@@ -1,19 +1,21 @@
-"""What can be switched in an engine: each of its optimizers, and each option whose present value leaves it more freedom than
-the plainest one. One space, so that a fault that needs two of them together is found too."""
+"""What can be switched in an engine: each of its optimizers, and each option whose present value
+leaves it more freedom than the plainest one. One space, so that a fault that needs two of them
+together is found too."""
 
 from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
-from engines.spec import parse
-from engines.views import EngineView, OptionView
+from narrowdown.engines.spec import parse
+from narrowdown.engines.views import EngineView, OptionView
 
 _OFF = "disabled_optimizers"
 
 
 class Switches(msgspec.Struct, frozen=True):
-    """``optimizers``: those that are on in ``engine``. ``options``: what is switched, as ``threads=4`` (the name alone where the
-    engine chooses the value), with the ``(option, plain value)`` that switches it off."""
+    """``optimizers``: those that are on in ``engine``. ``options``: what is switched, as
+    ``threads=4`` (the name alone where the engine chooses the value), with the ``(option, plain
+    value)`` that switches it off."""
 
     engine: str
     optimizers: tuple[str, ...] = ()
@@ -40,24 +42,30 @@ class Switches(msgspec.Struct, frozen=True):
 def list_switches(engine: str, info: EngineView) -> Switches:
     """The switches of an engine."""
     spec = parse(engine)
-    optimizers = set(info.optimizers) - set(_split_names(spec.get(_OFF))) if info.can("optimizers") else ()
+    optimizers = (
+        set(info.optimizers) - set(_split_names(spec.get(_OFF))) if info.can("optimizers") else ()
+    )
     options: dict[str, tuple[str, str]] = {}
     for option in info.options:
         value = spec.get(option.name) or option.usual
         if option.plain and value != option.plain:
-            options[f"{option.name}={value}" if value else option.name] = (option.name, option.plain)
+            options[f"{option.name}={value}" if value else option.name] = (
+                option.name,
+                option.plain,
+            )
     return Switches(engine, tuple(sorted(optimizers)), options)
 
 
 def find_exact(engine: str, info: EngineView) -> str:
-    """The engine's spec with FP32 computed as FP32; "" where it is, or where no option says so. On an H100 basic_pitch with
-    everything in FP32 is wrong by 0.02 % or 1.23 %, as TensorRT's timing decides about TF32."""
+    """The engine's spec with FP32 computed as FP32; "" where it is, or where no option says so. On
+    an H100 basic_pitch with everything in FP32 is wrong by 0.02 % or 1.23 %, as TensorRT's timing
+    decides about TF32."""
     return set_option(engine, info, lambda option: option.exact)
 
 
 def set_option(engine: str, info: EngineView, wanted: Callable[[OptionView], str]) -> str:
-    """The engine's spec with the first option that has not the value that is wanted of it at that value; "" where there is none.
-    ``wanted``: "" of an option of which nothing is."""
+    """The engine's spec with the first option that has not the value that is wanted of it at that
+    value; "" where there is none. ``wanted``: "" of an option of which nothing is."""
     spec = parse(engine)
     for option in info.options:
         if (value := wanted(option)) and (spec.get(option.name) or option.usual) != value:

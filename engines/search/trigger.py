@@ -1,5 +1,6 @@
-"""Which single changes of a case keep its failure and which take it away: one factor at a time, all others as they are in the
-case. Where levels are whole numbers in an order, the place where the answer changes is found by halving.
+"""Which single changes of a case keep its failure and which take it away: one factor at a time, all
+others as they are in the case. Where levels are whole numbers in an order, the place where the
+answer changes is found by halving.
 
 The search sees outcomes only. Of two changes together it says nothing."""
 
@@ -9,11 +10,11 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from engines.asking import Note, Sub
-from engines.known.varied import Factor, Level
+from narrowdown.engines.asking import Note, Sub
+from narrowdown.engines.known.varied import Factor, Level
 
-# hidden: right within the tolerance, which says nothing: zeros in place of values, or an error that is small and no rounding.
-# invalid: no model.
+# hidden: right within the tolerance, which says nothing: zeros in place of values, or an error that
+# is small and no rounding. invalid: no model.
 Outcome = Literal["fires", "passes", "refused", "hidden", "cannot tell", "invalid"]
 DECIDED = ("fires", "passes", "refused")
 Ask: TypeAlias = Callable[[Factor | None, Level], Sub[Outcome]]
@@ -30,7 +31,8 @@ class Row(msgspec.Struct, frozen=True):
 
 
 class Found(msgspec.Struct, frozen=True):
-    """``rows``: all that was tried, the case first, in order. ``spent``: whether the budget ended it."""
+    """``rows``: all that was tried, the case first, in order. ``spent``: whether the budget ended
+    it."""
 
     rows: tuple[Row, ...]
     spent: bool = False
@@ -49,8 +51,8 @@ class _Spent(Exception):
 
 
 def find_trigger(factors: Sequence[Factor], ask: Ask, budget: int) -> Sub[Found]:
-    """Try the case and, where it fails, every level of every factor alone: the first of each, then the second, ...; then where
-    the answers change. ``budget``: cases that are built."""
+    """Try the case and, where it fails, every level of every factor alone: the first of each, then
+    the second, ...; then where the answers change. ``budget``: cases that are built."""
     rows: list[Row] = []
 
     def look(factor: Factor | None, level: Level) -> Sub[Outcome]:
@@ -87,7 +89,11 @@ def _find_bounds(factor: Factor, look: Ask, tried: Sequence[Row]) -> Sub[None]:
         below, above = low, high
         for _ in range(_HALVINGS):
             middle = (below + above) // 2
-            if middle in known or middle in without or (known[below] == "fires") == (known[above] == "fires"):
+            if (
+                middle in known
+                or middle in without
+                or (known[below] == "fires") == (known[above] == "fires")
+            ):
                 break
             outcome = yield from look(factor, middle)
             if outcome not in DECIDED:

@@ -1,40 +1,47 @@
 """What a set can do without, as a generator: groups by group, then each item alone.
 
-Leaving out a group that holds nothing that is needed succeeds, as a pooled blood test is negative. After Hwang, "A method for
-detecting all defective members in a population by group testing" (1972): a group is so large that success is as likely as
-failure, by how many were needed so far, and in one that fails the first that is needed is found by halving. That takes a third
-fewer questions than delta debugging, which divides everything evenly: of 332 items 8 needed, 64 and 100; of 95, 17, 85 and
-121 (``tests/engines/search/test_trim.py``).
+Leaving out a group that holds nothing that is needed succeeds, as a pooled blood test is negative.
+After Hwang, "A method for detecting all defective members in a population by group testing" (1972):
+a group is so large that success is as likely as failure, by how many were needed so far, and in one
+that fails the first that is needed is found by halving. That takes a third fewer questions than
+delta debugging, which divides everything evenly: of 332 items 8 needed, 64 and 100; of 95, 17, 85
+and 121 (``tests/engines/search/test_trim.py``).
 
-Nothing is presumed: what is returned was measured to do, and answers other than "fail" (here: it still does) never count as it.
+Nothing is presumed: what is returned was measured to do, and answers other than "fail" (here: it
+still does) never count as it.
 """
 
 import math
 from collections.abc import Callable, Hashable, Sequence
 from typing import TypeAlias, TypeVar
 
-from engines.asking import Sub
-from engines.compare.criterion import Verdict
-from engines.search.pace import Pace, count_groups
+from narrowdown.engines.asking import Sub
+from narrowdown.engines.compare.criterion import Verdict
+from narrowdown.engines.search.pace import Pace, count_groups
 
 Item = TypeVar("Item", bound=Hashable)
 # Whether a part still does: delta debugging's word for that is "fail".
 Test: TypeAlias = Callable[[tuple[Item, ...]], Sub[Verdict]]
-# Of what was seen so far that is left when the next needed item is found: those that are needed lie together as a rule.
+# Of what was seen so far that is left when the next needed item is found: those that are needed lie
+# together as a rule.
 FADING = 0.9
 # Items for one that is needed, before anything is known.
 RARE = 8
 
 
-def leave_out_groups(items: Sequence[Item], test: Test[Item], pace: Pace | None = None) -> Sub[tuple[Item, ...]]:
-    """A part of ``items`` that still does, in their order, early ones left out first; ``items`` themselves are taken to do. Each
-    that is left was needed when it was looked at. Ends after O(n log n) questions whatever the answers are."""
+def leave_out_groups(
+    items: Sequence[Item], test: Test[Item], pace: Pace | None = None
+) -> Sub[tuple[Item, ...]]:
+    """A part of ``items`` that still does, in their order, early ones left out first; ``items``
+    themselves are taken to do. Each that is left was needed when it was looked at. Ends after O(n
+    log n) questions whatever the answers are."""
     needed: tuple[Item, ...] = ()
     left = tuple(items)
     found, spared = 1.0, 1.0 + len(left) / RARE
     while left:
         rate = found / (found + spared)
-        # Where half of them are needed one by one is best; where all were, for long, the rate is 1 but for what fades.
+        # Where half of them are needed one by one is best; where all were, for long, the rate is 1
+        # but for what fades.
         size = 1 if rate > 0.5 else max(1, min(len(left), round(math.log(2) / -math.log1p(-rate))))
         if pace is not None:
             pace.left = count_groups(len(left), rate) + len(needed)
@@ -55,9 +62,10 @@ def leave_out_groups(items: Sequence[Item], test: Test[Item], pace: Pace | None 
 def leave_out_each(
     items: Sequence[Item], test: Test[Item], pace: Pace | None = None, *, once: bool = False
 ) -> Sub[tuple[Item, ...]]:
-    """A part of ``items`` that still does and of which no single one can be left out, each of which was asked about. Early ones
-    are left out first; one is left whatever is needed. Ends after O(n^2) questions. ``once``: each is asked about one time, so
-    that some that were needed beside others may not be any more; n questions."""
+    """A part of ``items`` that still does and of which no single one can be left out, each of which
+    was asked about. Early ones are left out first; one is left whatever is needed. Ends after
+    O(n^2) questions. ``once``: each is asked about one time, so that some that were needed beside
+    others may not be any more; n questions."""
     left = list(items)
     needed = 0  # the last so many, each looked at since something was left out
     asked = 0

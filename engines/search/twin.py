@@ -1,32 +1,36 @@
-"""A cheap twin of the engine: the same one at an option value that builds several times faster, on which the whole model fails in
-the same way. A search asks the twin; what it ends with is built again on the engine as it was given, which alone decides.
+"""A cheap twin of the engine: the same one at an option value that builds several times faster, on
+which the whole model fails in the same way. A search asks the twin; what it ends with is built
+again on the engine as it was given, which alone decides.
 
-Measured on an H200 with TensorRT 10.6 (``sort_tf_massive_m4``, weakly typed FP16): 66 to 79 s for the first build of a process at
-the default level, 7 s at level 1, with the same error. At level 0 the model is right, so a twin is only one once it was tried.
-A real CNN (nudenet, 325 nodes): 355 s and 109 s. So it is looked for by the first search that cuts, and not before: what the
-reference foretells was cured there in 5 s, with the kernels that the first build had timed.
+Measured on an H200 with TensorRT 10.6 (``sort_tf_massive_m4``, weakly typed FP16): 66 to 79 s for
+the first build of a process at the default level, 7 s at level 1, with the same error. At level 0
+the model is right, so a twin is only one once it was tried. A real CNN (nudenet, 325 nodes): 355 s
+and 109 s. So it is looked for by the first search that cuts, and not before: what the reference
+foretells was cured there in 5 s, with the kernels that the first build had timed.
 """
 
 import msgspec
 
-from engines.asking import Note, StepContext, Sub, asked
-from engines.compare.criterion import Criterion
-from engines.compare.judge import judge_whole
-from engines.findings import Findings
-from engines.probe import Measurement
-from engines.search.inquiry import Inquiry
-from engines.search.search import NodeIds, Trials
-from engines.search.whole import list_failing, probe_whole, sign_failure
-from engines.spec import parse
-from engines.views import EngineView
+from narrowdown.engines.asking import Note, StepContext, Sub, asked
+from narrowdown.engines.compare.criterion import Criterion
+from narrowdown.engines.compare.judge import judge_whole
+from narrowdown.engines.findings import Findings
+from narrowdown.engines.probe import Measurement
+from narrowdown.engines.search.inquiry import Inquiry
+from narrowdown.engines.search.search import NodeIds, Trials
+from narrowdown.engines.search.whole import list_failing, probe_whole, sign_failure
+from narrowdown.engines.spec import parse
+from narrowdown.engines.views import EngineView
 
 # Seconds of an engine's first build from which a search looks for a cheaper twin.
 DEAR = 20.0
-# How many times faster the twin must have been built than the engine as given: what it finds is built again as given, and a
-# search that goes wrong on it is done twice. Nine to eleven times were seen.
+# How many times faster the twin must have been built than the engine as given: what it finds is
+# built again as given, and a search that goes wrong on it is done twice. Nine to eleven times were
+# seen.
 CHEAPER = 3.0
-# Errors that differ by less than this factor, on the same outputs, are taken for the same failure: other kernels round otherwise.
-# A wrong guess costs time only, as what is found has to fail on the engine as given too.
+# Errors that differ by less than this factor, on the same outputs, are taken for the same failure:
+# other kernels round otherwise. A wrong guess costs time only, as what is found has to fail on the
+# engine as given too.
 ALIKE = 2.0
 
 
@@ -34,7 +38,11 @@ def list_twins(engine: str, info: EngineView) -> tuple[str, ...]:
     """The engine's specs with one option at its ``twin`` value, where it has another one now."""
     spec = parse(engine)
     options = [o for o in info.options if o.twin]
-    return tuple(str(spec.with_option(o.name, o.twin)) for o in options if _is_above(spec.get(o.name), o.twin))
+    return tuple(
+        str(spec.with_option(o.name, o.twin))
+        for o in options
+        if _is_above(spec.get(o.name), o.twin)
+    )
 
 
 def _is_above(value: str, twin: str) -> bool:
@@ -43,17 +51,22 @@ def _is_above(value: str, twin: str) -> bool:
 
 
 def note_dear(ctx: StepContext, findings: Findings, given: Measurement) -> Findings:
-    """Findings that say whether a twin is to be looked for. ``given``: the first build of the whole model on the engine as it was
-    given, whose failure is locked."""
+    """Findings that say whether a twin is to be looked for. ``given``: the first build of the whole
+    model on the engine as it was given, whose failure is locked."""
     accuracy = findings.signature is not None and findings.signature.kind == "accuracy"
-    if given.build_seconds < DEAR or not accuracy or ctx.check or not list_twins(ctx.engine, ctx.engine_info):
+    if (
+        given.build_seconds < DEAR
+        or not accuracy
+        or ctx.check
+        or not list_twins(ctx.engine, ctx.engine_info)
+    ):
         return findings
     return msgspec.structs.replace(findings, dear=given.build_seconds)
 
 
 def find_twin(ctx: StepContext, findings: Findings) -> Sub[Findings]:
-    """Findings with the spec of a cheap twin, where there is one. Costs a build of the whole model for each option that may make
-    one, once; none where the build was cheap."""
+    """Findings with the spec of a cheap twin, where there is one. Costs a build of the whole model
+    for each option that may make one, once; none where the build was cheap."""
     rule = findings.criterion
     if not findings.dear or rule is None or findings.twin:
         return findings
@@ -72,7 +85,8 @@ def find_twin(ctx: StepContext, findings: Findings) -> Sub[Findings]:
 
 
 def fails_alike(findings: Findings, rule: Criterion, m: Measurement) -> bool:
-    """Whether the whole model fails there as it did: the same outputs, non-finite or not, errors less than ``ALIKE`` apart."""
+    """Whether the whole model fails there as it did: the same outputs, non-finite or not, errors
+    less than ``ALIKE`` apart."""
     signature = findings.signature
     if signature is None or m.status != "ok" or not judge_whole(m, rule).failed:
         return False
@@ -98,11 +112,16 @@ def without_twin(ask: Inquiry) -> Inquiry:
 
 
 def as_given(ask: Inquiry, found: Trials, nodes: NodeIds) -> Sub[Trials | None]:
-    """Trials on the engine as it was given in which ``nodes`` fail; None where they do not. ``found``: those of the search on the
-    twin. The largest part that passes there is handed on unasked: a case shows one, and builds it for that."""
+    """Trials on the engine as it was given in which ``nodes`` fail; None where they do not.
+    ``found``: those of the search on the twin. The largest part that passes there is handed on
+    unasked: a case shows one, and builds it for that."""
     if found.ask.ctx.engine == ask.ctx.engine:
         return found
-    given = Trials(msgspec.structs.replace(found.ask, ctx=ask.ctx, findings=ask.findings), known={}, measured={})
+    given = Trials(
+        msgspec.structs.replace(found.ask, ctx=ask.ctx, findings=ask.findings),
+        known={},
+        measured={},
+    )
     yield Note("what was found, on the engine as it was given", best=len(nodes))
     if not (yield from given.test(nodes)).failed:
         return None

@@ -1,5 +1,5 @@
-"""Does a workaround hold on samples that it was not made on? Given ones are set apart before the search; more are made near
-them."""
+"""Does a workaround hold on samples that it was not made on? Given ones are set apart before the
+search; more are made near them."""
 
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -7,25 +7,25 @@ from types import MappingProxyType
 
 import msgspec
 
-from engines.asking import Note, Sub, asked
-from engines.compare.criterion import Criterion
-from engines.compare.judge import by_sample, exceed, find_largest, list_slight, worst
-from engines.findings import Findings, Unseen
-from engines.options import recorded
-from engines.probe import LoadInputs, Measurement, SampleInfo, SampleResult
-from engines.search.inquiry import Inquiry
-from engines.search.noise import DRAWS, WITHIN
-from engines.search.statistics import count_independent
-from engines.search.whole import list_feeds
-from engines.sources import scripts
+from narrowdown.engines.asking import Note, Sub, asked
+from narrowdown.engines.compare.criterion import Criterion
+from narrowdown.engines.compare.judge import by_sample, exceed, find_largest, list_slight, worst
+from narrowdown.engines.findings import Findings, Unseen
+from narrowdown.engines.options import recorded
+from narrowdown.engines.probe import LoadInputs, Measurement, SampleInfo, SampleResult
+from narrowdown.engines.search.inquiry import Inquiry
+from narrowdown.engines.search.noise import DRAWS, WITHIN
+from narrowdown.engines.search.statistics import count_independent
+from narrowdown.engines.search.whole import list_feeds
+from narrowdown.engines.sources import scripts
 
 BATCHES = 4  # given, from which on whole ones are set apart
 GIVEN = 8  # samples; of fewer none is set apart, as a search needs what there is
 WANTED = 32  # unseen samples: one that fails in ten is missed 3 times in 100
 FEWEST = 8  # of a model that takes long
 SECONDS = 60.0  # that one look at all of them may take, as far as that can be foretold
-# Of the samples that two sets are compared on, where neither is right on all: that many more are right or wrong by chance, one
-# standard deviation of 24 of 32.
+# Of the samples that two sets are compared on, where neither is right on all: that many more are
+# right or wrong by chance, one standard deviation of 24 of 32.
 CHANCE = 13
 NOTHING: Mapping[str, float] = MappingProxyType({})  # beside which no value is nearly nothing
 LEAST = 1e-12  # errors below it are as good as none
@@ -34,7 +34,8 @@ Ask = Callable[[str, tuple[str, ...]], Sub[Measurement]]
 
 
 class Near(msgspec.Struct, frozen=True):
-    """Feeds that were made near the session's. ``inputs``: their digest; ``sources``: of what each was made, and how."""
+    """Feeds that were made near the session's. ``inputs``: their digest; ``sources``: of what each
+    was made, and how."""
 
     inputs: str = ""
     feeds: tuple[str, ...] = ()
@@ -42,8 +43,9 @@ class Near(msgspec.Struct, frozen=True):
 
 
 class Determined(msgspec.Struct, frozen=True):
-    """Of samples that were made: the measurement of those that are ``counted``, which of these fail (the worst first), those
-    that are not determined (``loose``), and those that fail on nearly nothing (``slight``)."""
+    """Of samples that were made: the measurement of those that are ``counted``, which of these fail
+    (the worst first), those that are not determined (``loose``), and those that fail on nearly
+    nothing (``slight``)."""
 
     counted: Measurement
     missed: tuple[str, ...] = ()
@@ -52,9 +54,10 @@ class Determined(msgspec.Struct, frozen=True):
 
 
 class Tried(msgspec.Struct, frozen=True):
-    """``failing``: the samples that it is not right on, the worst first; those of ``near`` among them are its own. ``loose``:
-    those that nobody can call right or wrong. ``lost``: how many of those that fail are of earlier batches. ``counted``: the made
-    samples that ``unseen`` counts; how many of them fail without the workaround ``count_plain`` asks."""
+    """``failing``: the samples that it is not right on, the worst first; those of ``near`` among
+    them are its own. ``loose``: those that nobody can call right or wrong. ``lost``: how many of
+    those that fail are of earlier batches. ``counted``: the made samples that ``unseen`` counts;
+    how many of them fail without the workaround ``count_plain`` asks."""
 
     unseen: Unseen = Unseen()
     failing: tuple[str, ...] = ()
@@ -65,15 +68,21 @@ class Tried(msgspec.Struct, frozen=True):
 
 
 def set_apart(findings: Findings, samples: Collection[str]) -> frozenset[str]:
-    """Of the samples that results name, those that the search must not see: every second, by position, of those that no step
-    before has singled out, where at least ``GIVEN`` were given; of rows in ``BATCHES`` and more, those of every second batch."""
+    """Of the samples that results name, those that the search must not see: every second, by
+    position, of those that no step before has singled out, where at least ``GIVEN`` were given; of
+    rows in ``BATCHES`` and more, those of every second batch."""
     signed = (findings.signature, findings.round_signature)
-    met = {c.case.sample for c in findings.culprits} | {s.sample for s in signed if s} | {findings.sample}
+    met = (
+        {c.case.sample for c in findings.culprits}
+        | {s.sample for s in signed if s}
+        | {findings.sample}
+    )
     given = [s for s in samples if s.startswith("real:")]
     free = [s for s in given if s not in met and s.partition("/")[0] not in met]
     if len(given) < GIVEN:
         return frozenset()
-    # Rows of one batch may go alike (moments of a movement), so that one says little of what is unseen where another was seen.
+    # Rows of one batch may go alike (moments of a movement), so that one says little of what is
+    # unseen where another was seen.
     feeds = tuple(dict.fromkeys(s.partition("/")[0] for s in given))
     if len(feeds) < BATCHES:
         return frozenset(free[::2])
@@ -92,7 +101,8 @@ def restrict(m: Measurement, samples: Collection[str]) -> Measurement:
 
 
 def join_answers(answers: list[Measurement]) -> Measurement:
-    """Several measurements of different samples as one; the first that did not work where one did not."""
+    """Several measurements of different samples as one; the first that did not work where one did
+    not."""
     bad = next((m for m in answers if m.status != "ok" or m.assumed), None)
     if bad is not None or len(answers) == 1:
         return bad or answers[0]
@@ -105,61 +115,74 @@ def join_answers(answers: list[Measurement]) -> Measurement:
 
 
 def find_scale(plain: Measurement, criterion: Criterion) -> Mapping[str, float]:
-    """The largest value of each output on the given samples, which tells what is nearly nothing beside it; empty where the model
-    as it is fails on nearly nothing only, so that this is what a cure is looked for."""
+    """The largest value of each output on the given samples, which tells what is nearly nothing
+    beside it; empty where the model as it is fails on nearly nothing only, so that this is what a
+    cure is looked for."""
     results = [r for run in plain.each_run for r in run]
     failing = {r.sample for r in results if exceed((r,), criterion)}
     return find_largest(results) if failing - list_slight(results, criterion) else {}
 
 
 def find_slight(
-    m: Measurement, criterion: Criterion, scale: Mapping[str, float], strict: Criterion | None = None
+    m: Measurement,
+    criterion: Criterion,
+    scale: Mapping[str, float],
+    strict: Criterion | None = None,
 ) -> frozenset[str]:
-    """The samples that fail, by ``strict`` where that is given, on nearly nothing beside ``scale``. Nobody can call these right
-    or wrong, so no node is kept for them: of a network with an epsilon that FP16 rounds to 0 two nodes cure 31 of 32 samples,
-    and the last took eleven more, for an error of 22 % of nearly nothing."""
+    """The samples that fail, by ``strict`` where that is given, on nearly nothing beside ``scale``.
+    Nobody can call these right or wrong, so no node is kept for them: of a network with an epsilon
+    that FP16 rounds to 0 two nodes cure 31 of 32 samples, and the last took eleven more, for an
+    error of 22 % of nearly nothing."""
     if not scale or m.status != "ok" or m.assumed:
         return frozenset()
     return list_slight((r for run in m.each_run for r in run), criterion, scale, strict)
 
 
 def measure_noise(ask: Inquiry, samples: Collection[str]) -> Sub[Mapping[str, float]]:
-    """How far rounding of the inputs alone moves the reference's outputs on these samples of the session's, the worst of a few
-    draws; nothing where that cannot be asked."""
+    """How far rounding of the inputs alone moves the reference's outputs on these samples of the
+    session's, the worst of a few draws; nothing where that cannot be asked."""
     if not samples or not any(ask.index.tensors[t].floating for t in ask.index.inputs):
         return {}
     fed = tuple(dict.fromkeys(s.partition("/")[0] for s in samples))
     moved = yield from asked(ask.plain(fed, engine=ask.ctx.reference, nudge="inputs", runs=DRAWS))
     if moved.status != "ok":
         return {}
-    return {s: worst(rows, ask.criterion)[2] for s, rows in by_sample(moved).items() if s in samples}
+    return {
+        s: worst(rows, ask.criterion)[2] for s, rows in by_sample(moved).items() if s in samples
+    }
 
 
 def find_noisy(m: Measurement, criterion: Criterion, noise: Mapping[str, float]) -> frozenset[str]:
-    """The samples that are off by no more than rounding makes (``measure_noise``): boxes sorted by scores that tie. No node is
-    kept for them either."""
+    """The samples that are off by no more than rounding makes (``measure_noise``): boxes sorted by
+    scores that tie. No node is kept for them either."""
     if not noise or m.status != "ok" or m.assumed:
         return frozenset()
-    failing = ((s, rows) for s, rows in by_sample(m).items() if s in noise and exceed(rows, criterion))
+    failing = (
+        (s, rows) for s, rows in by_sample(m).items() if s in noise and exceed(rows, criterion)
+    )
     return frozenset(s for s, rows in failing if worst(rows, criterion)[2] <= WITHIN * noise[s])
 
 
 def list_failing(m: Measurement, criterion: Criterion) -> list[str]:
     """The samples that are over tolerance in any run, the worst first."""
-    errors = {s: worst(runs, criterion)[2] for s, runs in by_sample(m).items() if exceed(runs, criterion)}
+    errors = {
+        s: worst(runs, criterion)[2] for s, runs in by_sample(m).items() if exceed(runs, criterion)
+    }
     return sorted(errors, key=lambda s: -errors[s])
 
 
 def count_wanted(plain: Measurement, held: int) -> int:
-    """How many samples to make: as many as ``WANTED`` wants beside those that are ``held``, fewer where running takes long."""
+    """How many samples to make: as many as ``WANTED`` wants beside those that are ``held``, fewer
+    where running takes long."""
     each = plain.run_seconds / max(1, len(plain.results))
     most = max(FEWEST, min(WANTED, int(SECONDS / each))) if each > 0 else WANTED
     return max(0, most - held)
 
 
 def make_near(ask: Inquiry, samples: int, batch: int, each: int) -> Sub[Near]:
-    """Feeds near the session's, others in each ``batch``: at least so many samples, of which a feed holds ``each``. A data loader
-    is asked for more first. None where they cannot be made: a model of sequences, say."""
+    """Feeds near the session's, others in each ``batch``: at least so many samples, of which a feed
+    holds ``each``. A data loader is asked for more first. None where they cannot be made: a model
+    of sequences, say."""
     feeds = math.ceil(samples / max(1, each))
     if not feeds:
         return Near()
@@ -173,7 +196,9 @@ def make_near(ask: Inquiry, samples: int, batch: int, each: int) -> Sub[Near]:
         LoadInputs(
             model=ask.findings.model,
             sources=loaders,
-            source_digests=tuple(next((digests[p] for p in scripts(s) if p in digests), "") for s in loaders),
+            source_digests=tuple(
+                next((digests[p] for p in scripts(s) if p in digests), "") for s in loaders
+            ),
             seed=problem.seed,
             shapes=problem.input_shapes,
             ranges=problem.val_range,
@@ -198,9 +223,10 @@ def try_unseen(
     before: int = 0,
     noise: Mapping[str, float] = NOTHING,
 ) -> Sub[Tried]:
-    """The workaround of ``question`` on what it was not made on. ``given``: its measurement on all of the user's samples, of
-    which ``held`` were set apart; ``plain``: the model's on the same without it. ``before``: samples that joined the search.
-    ``noise``: of given samples, what rounding makes (``measure_noise``)."""
+    """The workaround of ``question`` on what it was not made on. ``given``: its measurement on all
+    of the user's samples, of which ``held`` were set apart; ``plain``: the model's on the same
+    without it. ``before``: samples that joined the search. ``noise``: of given samples, what
+    rounding makes (``measure_noise``)."""
     rule, scale = ask.criterion, find_scale(plain, ask.criterion)
     apart = restrict(given, held)
     slight = find_slight(apart, rule, scale)
@@ -212,7 +238,9 @@ def try_unseen(
     each = math.ceil(len(plain.results) / max(1, len(list_feeds(ask.findings))))
     near: Near = yield from make_near(ask, count_wanted(plain, len(held)), batch, each)
     n = len(by_sample(apart))
-    unseen = Unseen(right, n, n, right, bare, len(noisy), before, find_worst(apart, rule), len(slight))
+    unseen = Unseen(
+        right, n, n, right, bare, len(noisy), before, find_worst(apart, rule), len(slight)
+    )
     unseen = msgspec.structs.replace(unseen, worth=count_worth(rule, apart))
     if not near.feeds:
         return Tried(unseen, tuple(over), loose=slight | noisy)
@@ -232,8 +260,9 @@ def try_unseen(
 def try_earlier(
     ask: Inquiry, question: Ask, earlier: Iterable[Tried], tried: Tried, scale: Mapping[str, float]
 ) -> Sub[Tried]:
-    """``tried`` with the samples of earlier batches that this set, made wider since, has lost. Only what is wrong is counted: a
-    sample that an earlier set was right on helped to choose this one, so that it is right here says less than of a new one."""
+    """``tried`` with the samples of earlier batches that this set, made wider since, has lost. Only
+    what is wrong is counted: a sample that an earlier set was right on helped to choose this one,
+    so that it is right here says less than of a new one."""
     rule = ask.criterion
     for before in earlier:
         if not before.near.feeds:
@@ -245,10 +274,14 @@ def try_earlier(
         again = restrict(m, set(by_sample(m)) - before.loose)
         found: Determined = yield from count_determined(ask, before.near, again, scale)
         lost = restrict(found.counted, found.missed)
-        figures = add_made(tried.unseen, msgspec.structs.replace(found, counted=lost), rule, plain=0)
+        figures = add_made(
+            tried.unseen, msgspec.structs.replace(found, counted=lost), rule, plain=0
+        )
         tried = msgspec.structs.replace(
             tried,
-            unseen=msgspec.structs.replace(figures, undetermined=tried.unseen.undetermined, slight=tried.unseen.slight),
+            unseen=msgspec.structs.replace(
+                figures, undetermined=tried.unseen.undetermined, slight=tried.unseen.slight
+            ),
             failing=(*tried.failing, *found.missed),
             lost=tried.lost + len(found.missed),
             counted=(*tried.counted, *(((before.near, found.missed),) if found.missed else ())),
@@ -257,26 +290,33 @@ def try_earlier(
 
 
 def count_plain(ask: Inquiry, tried: Tried, unseen: Unseen) -> Sub[Unseen]:
-    """The figures with how many of the made samples that are counted fail without the workaround: asked of what is told alone, as
-    a search makes several times as many."""
+    """The figures with how many of the made samples that are counted fail without the workaround:
+    asked of what is told alone, as a search makes several times as many."""
     failing = 0
     for near, samples in tried.counted:
         plain = yield from asked(ask.plain(near.feeds, inputs=near.inputs))
-        failing += len(list_failing(restrict(plain, samples), ask.criterion)) if plain.status == "ok" else 0
+        failing += (
+            len(list_failing(restrict(plain, samples), ask.criterion))
+            if plain.status == "ok"
+            else 0
+        )
     return msgspec.structs.replace(unseen, plain=unseen.plain + failing)
 
 
 def does_as_well(smaller: Unseen, before: Unseen) -> bool:
-    """Whether a smaller set may take the place of the one before, by other samples. One that is right on all of them is not given
-    up for one that is not; of two that are not, chance decides by a few. Where no others can be made there is nothing to lose,
-    nor by a set that is wrong on some for which nothing does better, so that none of them joined."""
+    """Whether a smaller set may take the place of the one before, by other samples. One that is
+    right on all of them is not given up for one that is not; of two that are not, chance decides by
+    a few. Where no others can be made there is nothing to lose, nor by a set that is wrong on some
+    for which nothing does better, so that none of them joined."""
     if not before.n or (not before.joined and before.ok < before.n):
         return True
     luck = before.n * smaller.n // CHANCE if before.ok < before.n else 0
     return smaller.n > 0 and smaller.ok * before.n + luck >= before.ok * smaller.n
 
 
-def count_determined(ask: Inquiry, near: Near, m: Measurement, scale: Mapping[str, float] = NOTHING) -> Sub[Determined]:
+def count_determined(
+    ask: Inquiry, near: Near, m: Measurement, scale: Mapping[str, float] = NOTHING
+) -> Sub[Determined]:
     """What the measurement of the made samples says of the determined ones among them."""
     slight = find_slight(m, ask.criterion, scale)
     over = [s for s in list_failing(m, ask.criterion) if s not in slight]
@@ -286,13 +326,16 @@ def count_determined(ask: Inquiry, near: Near, m: Measurement, scale: Mapping[st
 
 
 def count_worth(rule: Criterion, *answers: Measurement) -> int:
-    """So many samples that have nothing to do with one another say as much as these: by how alike rows of a batch are off. All of
-    them where each answer has one batch: that made samples are off otherwise than given ones says nothing of batches."""
+    """So many samples that have nothing to do with one another say as much as these: by how alike
+    rows of a batch are off. All of them where each answer has one batch: that made samples are off
+    otherwise than given ones says nothing of batches."""
     by_batch: list[dict[str, list[float]]] = []
     for m in answers:
         batches: dict[str, list[float]] = {}
         for s, rows in by_sample(m).items():
-            batches.setdefault(s.partition("/")[0], []).append(math.log(max(worst(rows, rule)[2], LEAST)))
+            batches.setdefault(s.partition("/")[0], []).append(
+                math.log(max(worst(rows, rule)[2], LEAST))
+            )
         by_batch.append(batches)
     groups = [errors for batches in by_batch for errors in batches.values()]
     if all(len(batches) < 2 for batches in by_batch):
@@ -314,19 +357,26 @@ def add_made(unseen: Unseen, made: Determined, rule: Criterion, *, plain: int) -
     )
 
 
-def find_undetermined(ask: Inquiry, near: Near, m: Measurement, over: list[str]) -> Sub[frozenset[str]]:
-    """Of the made samples that fail, those that rounding of the inputs moves as far in the reference itself: a picture of nothing
-    says nothing of a workaround. Rows that can be fed alone are; whole numbers are not rounded."""
+def find_undetermined(
+    ask: Inquiry, near: Near, m: Measurement, over: list[str]
+) -> Sub[frozenset[str]]:
+    """Of the made samples that fail, those that rounding of the inputs moves as far in the
+    reference itself: a picture of nothing says nothing of a workaround. Rows that can be fed alone
+    are; whole numbers are not rounded."""
     if not over or not any(ask.index.tensors[t].floating for t in ask.index.inputs):
         return frozenset()
     alone = any(s.rows for s in ask.findings.samples)
     fed = tuple(over) if alone else tuple(dict.fromkeys(s.partition("/")[0] for s in over))
-    moved = yield from asked(ask.plain(fed, inputs=near.inputs, engine=ask.ctx.reference, nudge="inputs", runs=DRAWS))
+    moved = yield from asked(
+        ask.plain(fed, inputs=near.inputs, engine=ask.ctx.reference, nudge="inputs", runs=DRAWS)
+    )
     if moved.status != "ok":
         return frozenset()
     by, off = by_sample(moved), by_sample(m)
     return frozenset(
-        s for s in over if s in by and worst(off[s], ask.criterion)[2] <= WITHIN * worst(by[s], ask.criterion)[2]
+        s
+        for s in over
+        if s in by and worst(off[s], ask.criterion)[2] <= WITHIN * worst(by[s], ask.criterion)[2]
     )
 
 
@@ -337,11 +387,16 @@ def find_worst(m: Measurement, rule: Criterion) -> float:
 
 
 def say_tried(ok: int, n: int, unseen: Unseen | None, slight: int = 0, noisy: int = 0) -> str:
-    """``right on 8 of 8 it was made on, 31 of 32 it had not seen``; made ones are called made. Of those that it was made on, not
-    counted: ``slight`` that fail on nearly nothing, ``noisy`` that rounding moves as far."""
+    """``right on 8 of 8 it was made on, 31 of 32 it had not seen``; made ones are called made. Of
+    those that it was made on, not counted: ``slight`` that fail on nearly nothing, ``noisy`` that
+    rounding moves as far."""
     made = f"right on {ok} of {n} it was made on" if n else "no sample that it was made on tells"
     nothing = slight + (unseen.slight if unseen else 0)
-    few = f"; {nothing} more {'is' if nothing == 1 else 'are'} off on nearly nothing only" if nothing else ""
+    few = (
+        f"; {nothing} more {'is' if nothing == 1 else 'are'} off on nearly nothing only"
+        if nothing
+        else ""
+    )
     loosely = noisy + (unseen.undetermined if unseen else 0)
     loose = f"; {loosely} more are not determined to this tolerance" if loosely else ""
     if unseen is None or not unseen.n:

@@ -1,12 +1,15 @@
-"""Is the reference right? Other engines are asked, and only those who share no code with the engine under test or the reference:
-two builds of one library repeat each other's mistakes, and whoever is accused has no vote.
+"""Is the reference right? Other engines are asked, and only those who share no code with the engine
+under test or the reference: two builds of one library repeat each other's mistakes, and whoever is
+accused has no vote.
 
-Where the reference differs from one of them, either may be wrong, and float64 and OpenVINO both are on common models. So
-a third computation settles it, in pairs: the two that agree *clearly* are right and the one that is left is wrong, reference or
-judge. Where no two agree clearly nothing is known but how far the outputs are determined at all.
+Where the reference differs from one of them, either may be wrong, and float64 and OpenVINO both are
+on common models. So a third computation settles it, in pairs: the two that agree *clearly* are
+right and the one that is left is wrong, reference or judge. Where no two agree clearly nothing is
+known but how far the outputs are determined at all.
 
-Float64 is ONNX's evaluator with operators of ours. Where it differs from the reference, ONNX's own operators are asked beside it:
-one voice more against it, and none for it, as most of the two is the same code.
+Float64 is ONNX's evaluator with operators of ours. Where it differs from the reference, ONNX's own
+operators are asked beside it: one voice more against it, and none for it, as most of the two is the
+same code.
 """
 
 from collections.abc import Iterable
@@ -14,35 +17,38 @@ from typing import Literal
 
 import msgspec
 
-from engines.asking import Note, StepContext, Sub, asked
-from engines.compare.criterion import Criterion
-from engines.compare.judge import limit, worst
-from engines.findings import Findings
-from engines.graph.filekind import is_ir
-from engines.options import families
-from engines.search.whole import probe_whole
-from engines.spec import of_the_same, parse
+from narrowdown.engines.asking import Note, StepContext, Sub, asked
+from narrowdown.engines.compare.criterion import Criterion
+from narrowdown.engines.compare.judge import limit, worst
+from narrowdown.engines.findings import Findings
+from narrowdown.engines.graph.filekind import is_ir
+from narrowdown.engines.options import families
+from narrowdown.engines.search.whole import probe_whole
+from narrowdown.engines.spec import of_the_same, parse
 
 FLOAT64 = "reference:precision=fp64"
-# In the order in which they are asked: float64 has no rounding of its own to speak of; ONNX Runtime is the last, as it is nearly
-# always the reference itself.
+# In the order in which they are asked: float64 has no rounding of its own to speak of; ONNX Runtime
+# is the last, as it is nearly always the reference itself.
 VOICES = (FLOAT64, "openvino:precision=f32", "onnxruntime")
-# A reference within this part of the tolerance of a voice is confirmed: what it is off moves no verdict.
+# A reference within this part of the tolerance of a voice is confirmed: what it is off moves no
+# verdict.
 CONFIRMED = 0.1
-# Two computations agree clearly where this many times less lies between them than between either and the third. Healthy FP32
-# engines differ from float64 each by its own rounding, and those distances are within a factor of three of one another on every
-# real model tried (basic-pitch: 1.5e-4 on both sides); a wrong operator stands apart by hundreds.
+# Two computations agree clearly where this many times less lies between them than between either
+# and the third. Healthy FP32 engines differ from float64 each by its own rounding, and those
+# distances are within a factor of three of one another on every real model tried (basic-pitch:
+# 1.5e-4 on both sides); a wrong operator stands apart by hundreds.
 CLEARLY = 10.0
 
-# Characters of an engine's own words on why it does not run a model: enough for what it says first and the operator that it names
-# last.
+# Characters of an engine's own words on why it does not run a model: enough for what it says first
+# and the operator that it names last.
 TOLD = 120
 
 Standing = Literal["right", "wrong", "alone", "open", "unheard"]
 
 
 class Bounds(msgspec.Struct, frozen=True):
-    """``nodes``: float64 takes its time for each, so larger models are not given to it. ``seconds``: that a voice may take."""
+    """``nodes``: float64 takes its time for each, so larger models are not given to it.
+    ``seconds``: that a voice may take."""
 
     nodes: int
     seconds: float
@@ -51,15 +57,18 @@ class Bounds(msgspec.Struct, frozen=True):
 class Heard(msgspec.Struct, frozen=True):
     """What the voices say of the reference, measured on one feed.
 
-    ``right``: one of them confirms it. ``wrong``: two of them agree against it. ``alone``: the one voice there is differs from
-    it. ``open``: two differ from it and from each other. ``unheard``: nobody independent runs the model.
+    ``right``: one of them confirms it. ``wrong``: two of them agree against it. ``alone``: the one
+    voice there is differs from it. ``open``: two differ from it and from each other. ``unheard``:
+    nobody independent runs the model.
 
-    ``judge`` is the voice that counts: who confirms it, the first of the two against it, or the one that differs; ``error`` how
-    far the reference is from that one. ``other``: the second of the two, ``apart`` what lies between them. ``spread``, of
-    three: the most that lies between any two of them. ``lonely``: voices that turned out to be the wrong ones themselves.
-    ``beside``: whether ONNX's own operators give what ours give; None where that was not asked, or they do not run the model.
-    ``moves``: two agree against it, and rounding moves it this far, which is as much: so ``open``; 0 where that was not so.
-    ``output``: where the reference is furthest from the first of the two.
+    ``judge`` is the voice that counts: who confirms it, the first of the two against it, or the one
+    that differs; ``error`` how far the reference is from that one. ``other``: the second of the
+    two, ``apart`` what lies between them. ``spread``, of three: the most that lies between any two
+    of them. ``lonely``: voices that turned out to be the wrong ones themselves. ``beside``: whether
+    ONNX's own operators give what ours give; None where that was not asked, or they do not run the
+    model. ``moves``: two agree against it, and rounding moves it this far, which is as much: so
+    ``open``; 0 where that was not so. ``output``: where the reference is furthest from the first of
+    the two.
     """
 
     standing: Standing = "unheard"
@@ -85,15 +94,21 @@ class _Voice(msgspec.Struct, frozen=True):
 
 
 def list_independent(ctx: StepContext) -> tuple[str, ...]:
-    """The voices that share no code with the engine under test or with the reference; nor do they with one another."""
+    """The voices that share no code with the engine under test or with the reference; nor do they
+    with one another."""
     if is_ir(ctx.problem.model):
         return ()
     taken = families(ctx.engine) | families(ctx.reference)
-    return tuple(of_the_same(voice, ctx.reference) for voice in VOICES if not families(voice) & taken)
+    return tuple(
+        of_the_same(voice, ctx.reference) for voice in VOICES if not families(voice) & taken
+    )
 
 
-def hear_voices(ctx: StepContext, findings: Findings, feed: tuple[str, ...], nodes: int, bounds: Bounds) -> Sub[Heard]:
-    """What independent engines say of the reference, as ``Heard``: one is asked where it confirms, two where it does not."""
+def hear_voices(
+    ctx: StepContext, findings: Findings, feed: tuple[str, ...], nodes: int, bounds: Bounds
+) -> Sub[Heard]:
+    """What independent engines say of the reference, as ``Heard``: one is asked where it confirms,
+    two where it does not."""
     heard: list[_Voice] = []
     why: list[str] = []
     beside: bool | None = None
@@ -116,7 +131,11 @@ def hear_voices(ctx: StepContext, findings: Findings, feed: tuple[str, ...], nod
             if isinstance(apart, str):
                 continue
             beside = apart.over <= CONFIRMED
-            theirs = voice if beside else (yield from _hear(ctx, findings, feed, ctx.reference, own, bounds))
+            theirs = (
+                voice
+                if beside
+                else (yield from _hear(ctx, findings, feed, ctx.reference, own, bounds))
+            )
             if not isinstance(theirs, str) and theirs.over <= CONFIRMED:
                 lonely = (*lonely, (spec, voice.error))
                 return Heard("right", own, theirs.error, seconds=theirs.seconds, lonely=lonely)
@@ -133,7 +152,13 @@ def hear_voices(ctx: StepContext, findings: Findings, feed: tuple[str, ...], nod
     if len(heard) == 1:
         (only,) = heard
         return Heard(
-            "alone", only.spec, only.error, seconds=only.seconds, why=why_not, output=only.output, beside=beside
+            "alone",
+            only.spec,
+            only.error,
+            seconds=only.seconds,
+            why=why_not,
+            output=only.output,
+            beside=beside,
         )
     yield Note("two others differ from the reference: do they agree with each other?")
     between = yield from _hear(ctx, findings, feed, heard[1].spec, heard[0].spec, bounds)
@@ -142,17 +167,31 @@ def hear_voices(ctx: StepContext, findings: Findings, feed: tuple[str, ...], nod
 
 
 def _hear(
-    ctx: StepContext, findings: Findings, feed: tuple[str, ...], engine: str, voice: str, bounds: Bounds
+    ctx: StepContext,
+    findings: Findings,
+    feed: tuple[str, ...],
+    engine: str,
+    voice: str,
+    bounds: Bounds,
 ) -> Sub[_Voice | str]:
-    """How far ``engine`` is from the voice; why that one does not run the model, where it does not."""
+    """How far ``engine`` is from the voice; why that one does not run the model, where it does
+    not."""
     rule = findings.criterion or Criterion()
     off = yield from asked(
-        probe_whole(ctx, findings, samples=feed, engine=engine, reference=voice, timeout=bounds.seconds)
+        probe_whole(
+            ctx, findings, samples=feed, engine=engine, reference=voice, timeout=bounds.seconds
+        )
     )
     if off.status != "ok" or not off.results:
         return off.message
     _, output, error = worst(off.results, rule)
-    return _Voice(voice, output, error, error / max(limit(rule, output), 1e-300), off.build_seconds + off.run_seconds)
+    return _Voice(
+        voice,
+        output,
+        error,
+        error / max(limit(rule, output), 1e-300),
+        off.build_seconds + off.run_seconds,
+    )
 
 
 def _say_unable(spec: str, message: str) -> str:
@@ -161,7 +200,11 @@ def _say_unable(spec: str, message: str) -> str:
     if not told:
         return message
     reason = reason.rstrip(".")
-    short = reason if len(reason) <= TOLD else f"{reason[: TOLD // 2].rstrip()}…{reason[-(TOLD // 2) :].lstrip()}"
+    short = (
+        reason
+        if len(reason) <= TOLD
+        else f"{reason[: TOLD // 2].rstrip()}…{reason[-(TOLD // 2) :].lstrip()}"
+    )
     return f"{name_voice(spec)} does not run the model ({short})."
 
 

@@ -1,13 +1,14 @@
-"""The whole model on the session's samples: the probe that asks for it, and the failure that its answer shows."""
+"""The whole model on the session's samples: the probe that asks for it, and the failure that its
+answer shows."""
 
 from collections.abc import Iterable
 from typing import Literal
 
 import msgspec
 
-from engines.asking import Note, StepContext, Sub, asked
-from engines.compare.criterion import Criterion, Signature
-from engines.compare.judge import (
+from narrowdown.engines.asking import Note, StepContext, Sub, asked
+from narrowdown.engines.compare.criterion import Criterion, Signature
+from narrowdown.engines.compare.judge import (
     REFUSALS,
     badness,
     exceed,
@@ -18,10 +19,10 @@ from engines.compare.judge import (
     over,
     worst,
 )
-from engines.findings import Findings
-from engines.graph import ranges
-from engines.probe import Candidate, Check, Measure, Measurement, SampleResult
-from engines.search.switches import list_switches
+from narrowdown.engines.findings import Findings
+from narrowdown.engines.graph import ranges
+from narrowdown.engines.probe import Candidate, Check, Measure, Measurement, SampleResult
+from narrowdown.engines.search.switches import list_switches
 
 
 def probe_whole(
@@ -57,21 +58,32 @@ def probe_whole(
     return msgspec.structs.replace(probe, **rest)
 
 
-def is_exact_unoptimized(ctx: StepContext, findings: Findings, samples: Iterable[str] = ()) -> Sub[bool]:
-    """Whether the engine gives exactly the reference's outputs with its optimizers off; False where it has none to switch off."""
+def is_exact_unoptimized(
+    ctx: StepContext, findings: Findings, samples: Iterable[str] = ()
+) -> Sub[bool]:
+    """Whether the engine gives exactly the reference's outputs with its optimizers off; False where
+    it has none to switch off."""
     switches = list_switches(ctx.engine, ctx.engine_info)
     if not switches.optimizers:
         return False
     yield Note("and with the engine's optimizers off?")
-    off = yield from asked(probe_whole(ctx, findings, samples=samples, engine=switches.without(switches.optimizers)))
-    return off.status == "ok" and bool(off.results) and all(s.equal for r in off.results for s in r.outputs)
+    off = yield from asked(
+        probe_whole(ctx, findings, samples=samples, engine=switches.without(switches.optimizers))
+    )
+    return (
+        off.status == "ok"
+        and bool(off.results)
+        and all(s.equal for r in off.results for s in r.outputs)
+    )
 
 
 def lock_failure(ctx: StepContext, findings: Findings, measurement: Measurement) -> Sub[Findings]:
-    """Findings with the signature of this failure and the sample to search on; unchanged where the measurement passes.
+    """Findings with the signature of this failure and the sample to search on; unchanged where the
+    measurement passes.
 
-    The worst sample: new non-finite values first, then the highest score, then the lowest index; what fails on nearly nothing
-    last. Its row is searched alone where rows can be fed alone and the row still fails by itself.
+    The worst sample: new non-finite values first, then the highest score, then the lowest index;
+    what fails on nearly nothing last. Its row is searched alone where rows can be fed alone and the
+    row still fails by itself.
     """
     rule = findings.criterion or Criterion()
     if ctx.check:
@@ -88,7 +100,9 @@ def lock_failure(ctx: StepContext, findings: Findings, measurement: Measurement)
     if measurement.status != "ok" or not judge_whole(measurement, rule).failed:
         return findings
     # An intermittent failure may sit in any run of the build.
-    run, chosen = next((run, failing) for run in measurement.each_run if (failing := list_failing(run, rule)))
+    run, chosen = next(
+        (run, failing) for run in measurement.each_run if (failing := list_failing(run, rule))
+    )
     slight = list_slight(run, rule)
     chosen = tuple(r for r in chosen if r.sample not in slight) or chosen
     name = worst(chosen, rule)[0]
@@ -99,13 +113,17 @@ def lock_failure(ctx: StepContext, findings: Findings, measurement: Measurement)
     if row and not measurement.runs and any(s.id == feed and s.rows for s in findings.samples):
         yield Note(f"does {name} fail alone?")
         alone = yield from asked(probe_whole(ctx, findings, samples=(name,)))
-        if judge_whole(alone, rule).failed and worst(alone.results, rule)[2] >= worst((result,), rule)[2] / 2:
+        if (
+            judge_whole(alone, rule).failed
+            and worst(alone.results, rule)[2] >= worst((result,), rule)[2] / 2
+        ):
             fed, result = name, alone.results[0]
     return msgspec.structs.replace(findings, signature=sign_failure(result, rule, name), sample=fed)
 
 
 def choose_feed(findings: Findings, sample: str) -> str:
-    """What to feed for a scored sample: its row alone where the feed's rows can be fed alone, else the whole feed."""
+    """What to feed for a scored sample: its row alone where the feed's rows can be fed alone, else
+    the whole feed."""
     feed, _, row = sample.partition("/")
     return sample if row and any(s.id == feed and s.rows for s in findings.samples) else feed
 
@@ -121,7 +139,8 @@ def list_failing(results: Iterable[SampleResult], rule: Criterion) -> tuple[Samp
 
 
 def sign_failure(result: SampleResult, rule: Criterion, sample: str) -> Signature:
-    """The signature of one failing result: its outputs that are over tolerance, their errors, non-finite or not."""
+    """The signature of one failing result: its outputs that are over tolerance, their errors,
+    non-finite or not."""
     failing = {s.name: badness(s, rule) for s in result.outputs if over(s, rule)}
     return Signature(
         kind="accuracy",

@@ -1,32 +1,36 @@
 """What is asked, told beforehand: the phrases that each step's plan is written in.
 
-The counts were fitted on real sessions (docs/estimates.md has them beside what came); they are what usually happens where a step
-fails to fail, not a bound. ``disk`` is a bound: every tensor of every row captured, a case as heavy as the heaviest few nodes.
+The counts were fitted on real sessions (docs/estimates.md has them beside what came); they are what
+usually happens where a step fails to fail, not a bound. ``disk`` is a bound: every tensor of every
+row captured, a case as heavy as the heaviest few nodes.
 """
 
 import msgspec
 
-from engines.asking import StepContext
-from engines.graph import ranges
-from engines.search.cost import Kind, Size, Span, Work
-from engines.search.latency import TIMED
-from engines.search.ordered import order_precision
-from engines.search.settle import HEAVIEST_GOOD, SHRINKS, count_weight_bytes
-from engines.search.timings import count_rows
-from engines.search.watchable import pack_batches, split_markable
-from engines.search.whole import list_feeds
+from narrowdown.engines.asking import StepContext
+from narrowdown.engines.graph import ranges
+from narrowdown.engines.search.cost import Kind, Size, Span, Work
+from narrowdown.engines.search.latency import TIMED
+from narrowdown.engines.search.ordered import order_precision
+from narrowdown.engines.search.settle import HEAVIEST_GOOD, SHRINKS, count_weight_bytes
+from narrowdown.engines.search.timings import count_rows
+from narrowdown.engines.search.watchable import pack_batches, split_markable
+from narrowdown.engines.search.whole import list_feeds
 
 TABLE = 1 << 10  # bytes of one tensor's scores: some 30 numbers with their names
 CASE = 4  # nodes that a case holds at most, as a rule. Chosen, not measured
 # Of the first build as given, what the first on a twin takes: 0.10 on a transformer, 0.31 on a CNN.
 TWIN = 0.2
-# Times the price of a build of what an engine that times kernels has refused that it takes: 0.01 to 0.02 times on a model whose
-# If was refused, where it is refused again, and as long as any where it is not.
+# Times the price of a build of what an engine that times kernels has refused that it takes: 0.01 to
+# 0.02 times on a model whose If was refused, where it is refused again, and as long as any where it
+# is not.
 REFUSED = (0.01, 2.0)
-# Of what a part takes where kernels are timed, the same fed exactly, whose build stands, and it made simpler: half of those
-# builds find all of their timings done, 0.03 to 0.1 times, the others are as dear (25 cases of nine models).
+# Of what a part takes where kernels are timed, the same fed exactly, whose build stands, and it
+# made simpler: half of those builds find all of their timings done, 0.03 to 0.1 times, the others
+# are as dear (25 cases of nine models).
 EXACTLY, SHRUNK = 0.1, 0.45
-# Largest relative error of one rounding: half a unit in the last place of 1, IEEE 754 and the types' own definitions.
+# Largest relative error of one rounding: half a unit in the last place of 1, IEEE 754 and the
+# types' own definitions.
 ROUNDING = {"fp16": 2**-11, "tf32": 2**-11, "bf16": 2**-8, "fp32": 2**-24}
 
 
@@ -42,8 +46,8 @@ def needs_no_inputs(ctx: StepContext) -> bool:
 
 
 def before(ctx: StepContext, _size: Size) -> tuple[Work, ...]:
-    """What ``prepare_findings`` asks of a step that runs alone: once the failure is locked, nothing but to take control flow
-    apart."""
+    """What ``prepare_findings`` asks of a step that runs alone: once the failure is locked, nothing
+    but to take control flow apart."""
     if ctx.findings.signature is not None:
         return opening(ctx)
     return (*reads(ctx), on_all(ctx), *(() if ctx.check else (again(on_sample(ctx)),)))
@@ -64,17 +68,27 @@ def _kind_of_whole(ctx: StepContext) -> Kind:
 def on_all(ctx: StepContext, runs: int = 1, probes: int = 1) -> Work:
     """The whole model on every sample."""
     rows = count_rows(list_feeds(ctx.findings), ctx.findings.samples)
-    return Work(_kind_of_whole(ctx), probes, rows, max(1, runs), timed=bool(ctx.engine_info.gpus), span=_span(ctx))
+    return Work(
+        _kind_of_whole(ctx),
+        probes,
+        rows,
+        max(1, runs),
+        timed=bool(ctx.engine_info.gpus),
+        span=_span(ctx),
+    )
 
 
 def on_sample(ctx: StepContext, probes: int = 1, runs: int = 1) -> Work:
     """The whole model on the sample that the search works on."""
     timed = bool(ctx.engine_info.gpus)
-    return Work(_kind_of_whole(ctx), probes, sample_rows(ctx), max(1, runs), timed=timed, span=_span(ctx))
+    return Work(
+        _kind_of_whole(ctx), probes, sample_rows(ctx), max(1, runs), timed=timed, span=_span(ctx)
+    )
 
 
 def _span(ctx: StepContext) -> Span | None:
-    """How far off a build of the whole model is priced, where that is told by no rule: a refusal comes at once, or is cured."""
+    """How far off a build of the whole model is priced, where that is told by no rule: a refusal
+    comes at once, or is cured."""
     signature = ctx.findings.signature
     refused = signature is not None and signature.kind == "build"
     return REFUSED if refused and ctx.engine_info.gpus else None
@@ -93,11 +107,19 @@ def again(work: Work) -> Work:
 def part(ctx: StepContext, probes: int, *, ahead: bool = True) -> Work:
     looks = ctx.findings.looks
     kind: Kind = "check" if ctx.check else "part"
-    return Work(kind, probes, sample_rows(ctx), looks, ahead and looks == 1, timed=bool(ctx.engine_info.gpus))
+    return Work(
+        kind,
+        probes,
+        sample_rows(ctx),
+        looks,
+        ahead and looks == 1,
+        timed=bool(ctx.engine_info.gpus),
+    )
 
 
 def afresh(ctx: StepContext, work: Work) -> Work:
-    """Of builds that share nothing with earlier ones, on the engine as it was given: the parts before may be asked of a twin."""
+    """Of builds that share nothing with earlier ones, on the engine as it was given: the parts
+    before may be asked of a twin."""
     twin = ctx.findings.twin or (ctx.findings.dear and not order_precision(ctx))
     return msgspec.structs.replace(work, afresh=True, dear=bool(twin))
 
@@ -114,7 +136,8 @@ def effect(ctx: StepContext, probes: int, *, times: float = 1.0) -> Work:
 
 
 def settled(ctx: StepContext, verify: int, shrinks: int = SHRINKS) -> tuple[Work, ...]:
-    """What is asked of a case once it is small: fed exactly, shrunk, in fresh builds, and its passing neighbour."""
+    """What is asked of a case once it is small: fed exactly, shrunk, in fresh builds, and its
+    passing neighbour."""
     if ctx.check:
         return (part(ctx, verify),)
     shrunk, anew = part(ctx, shrinks), afresh(ctx, part(ctx, verify))
@@ -126,7 +149,11 @@ def settled(ctx: StepContext, verify: int, shrinks: int = SHRINKS) -> tuple[Work
 
 def twin(ctx: StepContext) -> tuple[Work, ...]:
     """The whole model on an engine that builds faster, where one is still to be looked for."""
-    return (Work("other", 1, sample_rows(ctx), told=TWIN * ctx.findings.dear),) if ctx.findings.dear else ()
+    return (
+        (Work("other", 1, sample_rows(ctx), told=TWIN * ctx.findings.dear),)
+        if ctx.findings.dear
+        else ()
+    )
 
 
 def reference(ctx: StepContext) -> tuple[Work, ...]:
@@ -157,8 +184,8 @@ def sample_rows(ctx: StepContext) -> int:
 
 
 def batches_of(size: Size, limit: int, most: int = 0) -> int:
-    """How many runs it takes to look at every tensor, ``most`` at a time; where sizes are not known yet: one, or that many
-    nodes each."""
+    """How many runs it takes to look at every tensor, ``most`` at a time; where sizes are not known
+    yet: one, or that many nodes each."""
     if size.index is None:
         return max(1, -(-size.nodes // most) if most else 1)
     return len(pack_batches(size.index, split_markable(size.index)[0], limit, most)) or 1
@@ -170,21 +197,26 @@ def activations(size: Size) -> int:
 
 
 def case_bytes(size: Size, nodes: str = "") -> int:
-    """Bytes of a case: what the engine ran, with the weights of these nodes; where they are not known, of the heaviest few. The
-    model beside it points to weights that the session has anyway."""
+    """Bytes of a case: what the engine ran, with the weights of these nodes; where they are not
+    known, of the heaviest few. The model beside it points to weights that the session has
+    anyway."""
     if size.index is None:
         return size.weights
     if nodes:
         return count_weight_bytes(size.index, ranges.decode(nodes))
-    heaviest = sorted((count_weight_bytes(size.index, (n.id,)) for n in size.index.nodes), reverse=True)[:CASE]
+    heaviest = sorted(
+        (count_weight_bytes(size.index, (n.id,)) for n in size.index.nodes), reverse=True
+    )[:CASE]
     return min(size.weights, sum(heaviest))
 
 
 def good_bytes(size: Size) -> int:
-    """Bytes of the passing neighbour: as the case, of nearly the whole model, where it is kept at all."""
+    """Bytes of the passing neighbour: as the case, of nearly the whole model, where it is kept at
+    all."""
     return min(size.weights, HEAVIEST_GOOD)
 
 
 def bytes_held(size: Size, more: int) -> int:
-    """Bytes at most, where a step asks for every tensor of a sample: unknown as long as their sizes are."""
+    """Bytes at most, where a step asks for every tensor of a sample: unknown as long as their sizes
+    are."""
     return more + activations(size) if size.index else -1

@@ -1,16 +1,17 @@
-"""The workaround written into a model of its own, by preference the user's, and that file tried as it stands."""
+"""The workaround written into a model of its own, by preference the user's, and that file tried as
+it stands."""
 
 import msgspec
 
-from engines.asking import Note, Sub, asked
-from engines.compare.judge import by_sample, worst
-from engines.graph.quantized import find_leavable_layers
-from engines.probe import HUGE, Measurement
-from engines.search.bodies import ALWAYS
-from engines.search.inquiry import Inquiry
-from engines.search.known import say_nearly_all
-from engines.search.unseen import Near, list_failing, restrict
-from engines.search.whole import list_feeds
+from narrowdown.engines.asking import Note, Sub, asked
+from narrowdown.engines.compare.judge import by_sample, worst
+from narrowdown.engines.graph.quantized import find_leavable_layers
+from narrowdown.engines.probe import HUGE, Measurement
+from narrowdown.engines.search.bodies import ALWAYS
+from narrowdown.engines.search.inquiry import Inquiry
+from narrowdown.engines.search.known import say_nearly_all
+from narrowdown.engines.search.unseen import Near, list_failing, restrict
+from narrowdown.engines.search.whole import list_feeds
 
 FILE = "worked-around.onnx"
 SHOWN = 3  # names in a sentence
@@ -30,7 +31,8 @@ class Right(msgspec.Struct, frozen=True):
         return self.n - self.ok + self.unseen - self.unseen_ok
 
     def say(self) -> str:
-        # What the search took in later, as an earlier set was wrong there, was made near these and is not run again.
+        # What the search took in later, as an earlier set was wrong there, was made near these and
+        # is not run again.
         if not self.n + self.unseen:
             return "no sample tells whether it is right"
         others = f" and {self.unseen_ok} of {self.unseen} others" if self.unseen else ""
@@ -39,9 +41,10 @@ class Right(msgspec.Struct, frozen=True):
 
 
 class WrittenOut(msgspec.Struct, frozen=True):
-    """``said``: one sentence on the file, or on why there is none; "" where precision is nothing that a file says to this engine.
-    ``names``: what is kept, by the names of the model in the file; ``holders``: where some of it lies in bodies of the user's
-    model, the nodes of its graph that are or hold it. ``condition``: the file is right only while this is so."""
+    """``said``: one sentence on the file, or on why there is none; "" where precision is nothing
+    that a file says to this engine. ``names``: what is kept, by the names of the model in the file;
+    ``holders``: where some of it lies in bodies of the user's model, the nodes of its graph that
+    are or hold it. ``condition``: the file is right only while this is so."""
 
     files: dict[str, str] = {}
     said: str = ""
@@ -51,8 +54,9 @@ class WrittenOut(msgspec.Struct, frozen=True):
 
 
 class Sides(msgspec.Struct, frozen=True):
-    """The samples that a written model is tried on: ``seen`` of the session's (none: all) are those that the set was made on, and
-    those of ``near`` are not. ``loose``, which nobody can call right or wrong, are left out."""
+    """The samples that a written model is tried on: ``seen`` of the session's (none: all) are those
+    that the set was made on, and those of ``near`` are not. ``loose``, which nobody can call right
+    or wrong, are left out."""
 
     seen: frozenset[str] = frozenset()
     near: Near = Near()
@@ -60,8 +64,9 @@ class Sides(msgspec.Struct, frozen=True):
 
 
 def write_out(ask: Inquiry, keep: tuple[int, ...], sides: Sides, missed: int) -> Sub[WrittenOut]:
-    """The file that is wrong on no more samples than ``missed``, as the set was: made of the user's model, or, where that has not
-    got the nodes or is wrong, of the cleaned one that was searched."""
+    """The file that is wrong on no more samples than ``missed``, as the set was: made of the user's
+    model, or, where that has not got the nodes or is wrong, of the cleaned one that was
+    searched."""
     info, findings = ask.ctx.engine_info, ask.findings
     rest = info.precision if info.precision in TYPED and ask.ctx.can("keep") else ""
     if not info.typed or not (rest or find_leavable_layers(ask.index)):
@@ -69,7 +74,9 @@ def write_out(ask: Inquiry, keep: tuple[int, ...], sides: Sides, missed: int) ->
     why, holders = "", ()
     for base in dict.fromkeys((findings.original or findings.model, findings.model)):
         own = base == (findings.original or findings.model)
-        yield Note(f"the workaround as a file, made of {'your model' if own else 'the cleaned model'}")
+        yield Note(
+            f"the workaround as a file, made of {'your model' if own else 'the cleaned model'}"
+        )
         m = yield from asked(_probe(ask, keep, base, rest, list_feeds(findings), save="written"))
         if m.status != "ok":
             why = why or f"it could not be written: {m.message}"
@@ -78,7 +85,9 @@ def write_out(ask: Inquiry, keep: tuple[int, ...], sides: Sides, missed: int) ->
         holders = holders or tuple(kept.get("holders", ()))
         lost = tuple(kept.get("lost", ()))
         right: Right = yield from _try_file(ask, m, keep, base, rest, sides)
-        if right.missed <= missed and not (lost and own and base != findings.model and right.missed):
+        if right.missed <= missed and not (
+            lost and own and base != findings.model and right.missed
+        ):
             names = tuple(kept.get("names", ()))
             what = "your model" if own else "the cleaned model that was searched"
             fixed = "" if own else findings.rests
@@ -87,7 +96,9 @@ def write_out(ask: Inquiry, keep: tuple[int, ...], sides: Sides, missed: int) ->
             many = f"{len(names)} {'node' if len(names) == 1 else 'nodes'}"
             said = f"{FILE} ({what} with {many} in FP32), loaded and run: {right.say()}."
             rather = f" Not of your own model: {why.rstrip('.')}." if why else ""
-            bodies = _say_bodies(len(names), kept.get("inside", 0), kept.get("of", 0), kept.get("idle", 0))
+            bodies = _say_bodies(
+                len(names), kept.get("inside", 0), kept.get("of", 0), kept.get("idle", 0)
+            )
             return WrittenOut(
                 dict(m.artifacts),
                 f"{said}{bodies}{_say_lost(lost, own)}{rather}",
@@ -99,7 +110,9 @@ def write_out(ask: Inquiry, keep: tuple[int, ...], sides: Sides, missed: int) ->
     return WrittenOut(said=f"There is no {FILE}: {why.rstrip('.')}.")
 
 
-def _try_file(ask: Inquiry, m: Measurement, keep: tuple[int, ...], base: str, rest: str, sides: Sides) -> Sub[Right]:
+def _try_file(
+    ask: Inquiry, m: Measurement, keep: tuple[int, ...], base: str, rest: str, sides: Sides
+) -> Sub[Right]:
     """The file on what the set was made on, and on what it was not."""
     every = set(by_sample(m)) - _list_finite(ask, m, sides.loose)
     seen = every & sides.seen if sides.seen else every
@@ -108,7 +121,9 @@ def _try_file(ask: Inquiry, m: Measurement, keep: tuple[int, ...], base: str, re
     right = Right(ok, len(seen), held_ok, len(every - seen))
     if not sides.near.feeds:
         return right
-    near = yield from asked(_probe(ask, keep, base, rest, sides.near.feeds, inputs=sides.near.inputs))
+    near = yield from asked(
+        _probe(ask, keep, base, rest, sides.near.feeds, inputs=sides.near.inputs)
+    )
     if near.status != "ok":
         return msgspec.structs.replace(right, unseen=right.unseen + len(sides.near.feeds))
     counted = restrict(near, set(by_sample(near)) - _list_finite(ask, near, sides.loose))
@@ -118,23 +133,43 @@ def _try_file(ask: Inquiry, m: Measurement, keep: tuple[int, ...], base: str, re
 
 
 def _list_finite(ask: Inquiry, m: Measurement, samples: frozenset[str]) -> frozenset[str]:
-    """Of these samples, which nobody can call right or wrong, those that this answer gives no infinite error on."""
-    return frozenset(s for s, rows in by_sample(m).items() if s in samples and worst(rows, ask.criterion)[2] < HUGE)
+    """Of these samples, which nobody can call right or wrong, those that this answer gives no
+    infinite error on."""
+    return frozenset(
+        s
+        for s, rows in by_sample(m).items()
+        if s in samples and worst(rows, ask.criterion)[2] < HUGE
+    )
 
 
-def _probe(ask: Inquiry, keep: tuple[int, ...], base: str, rest: str, samples: tuple[str, ...], **more: object):  # type: ignore[no-untyped-def]
-    return ask.kept(samples, keep, engine=ask.ctx.engine_info.typed, written=base, rest=rest, **more)
+def _probe(  # type: ignore[no-untyped-def]
+    ask: Inquiry,
+    keep: tuple[int, ...],
+    base: str,
+    rest: str,
+    samples: tuple[str, ...],
+    **more: object,
+):
+    return ask.kept(
+        samples, keep, engine=ask.ctx.engine_info.typed, written=base, rest=rest, **more
+    )
 
 
 def _say_bodies(nodes: int, inside: int, of: int, idle: int) -> str:
-    """What stays beside the nodes that are counted, in sentences with a space in front; "" where that is nothing: all that a
-    kept If, Loop or Scan holds (of a Loop that is all of the model "1 node in FP32" promises what it does not keep), and branches
-    that did not run."""
+    """What stays beside the nodes that are counted, in sentences with a space in front; "" where
+    that is nothing: all that a kept If, Loop or Scan holds (of a Loop that is all of the model "1
+    node in FP32" promises what it does not keep), and branches that did not run."""
     many = nodes + inside
-    told = f" An If, Loop or Scan stays there with all that is inside of it, {many} of {of} nodes." if inside else ""
+    told = (
+        f" An If, Loop or Scan stays there with all that is inside of it, {many} of {of} nodes."
+        if inside
+        else ""
+    )
     whole = say_nearly_all(many, of) if inside else ""
     beside = (
-        f" A branch that no sample takes stays as it was, too ({idle} nodes): nothing is known of it." if idle else ""
+        f" A branch that no sample takes stays as it was, too ({idle} nodes): nothing is known of it."
+        if idle
+        else ""
     )
     return f"{told}{f' {whole}' if whole else ''}{beside}"
 
@@ -147,7 +182,10 @@ def _list_lost(lost: tuple[str, ...]) -> str:
 
 
 def _say_lost(lost: tuple[str, ...], own: bool) -> str:
-    """A sentence with a space in front on nodes that were kept in the search and are none of this model."""
+    """A sentence with a space in front on nodes that were kept in the search and are none of this
+    model."""
     return (
-        f" Your model has no {_list_lost(lost)[len(', which has no ') :]}; it is right without." if lost and own else ""
+        f" Your model has no {_list_lost(lost)[len(', which has no ') :]}; it is right without."
+        if lost and own
+        else ""
     )

@@ -5,12 +5,13 @@
         yield Note("trying nodes 96-143", best=96)    # progress; answered with nothing
         return Finish(ReduceOutcome(...), findings=..., tables=..., decisive=...)
 
-A step sees ids, names and numbers; never a model, an array, a clock, a random source or the number of jobs. Given the same
-answers it asks the same questions in the same order: resume is running it again with the answers known.
+A step sees ids, names and numbers; never a model, an array, a clock, a random source or the number
+of jobs. Given the same answers it asks the same questions in the same order: resume is running it
+again with the answers known.
 
 Speculation: on free slots the runner runs the generator ahead over an invented answer
-(``Measurement(assumed="pass"|"fail")``), which ``judge`` turns into that verdict. A step that reads anything else from an
-invented measurement simply ends the speculation.
+(``Measurement(assumed="pass"|"fail")``), which ``judge`` turns into that verdict. A step that reads
+anything else from an invented measurement simply ends the speculation.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,19 +20,20 @@ from typing import Generic, Literal, TypeAlias, TypeVar
 
 import msgspec
 
-from engines.asking import StepContext, Sub, Tables
-from engines.findings import Findings
-from engines.graph.filekind import is_ir
-from engines.probe import Probe
-from engines.search.cost import Plan, Size, Work
+from narrowdown.engines.asking import StepContext, Sub, Tables
+from narrowdown.engines.findings import Findings
+from narrowdown.engines.graph.filekind import is_ir
+from narrowdown.engines.probe import Probe
+from narrowdown.engines.search.cost import Plan, Size, Work
 
 # Covariant: whoever goes through all steps holds them as ``StepSpec[msgspec.Struct]``.
 OutcomeT = TypeVar("OutcomeT", bound=msgspec.Struct, covariant=True)
 
 
 class Finish(msgspec.Struct, Generic[OutcomeT], frozen=True):
-    """The end of a step. ``tables``: rows for evidence, report and JSON (stored as artifacts). ``decisive``: the probes that a
-    replay measures again, by role (``whole``, ``case``, ``good``, ``workaround``)."""
+    """The end of a step. ``tables``: rows for evidence, report and JSON (stored as artifacts).
+    ``decisive``: the probes that a replay measures again, by role (``whole``, ``case``, ``good``,
+    ``workaround``)."""
 
     outcome: OutcomeT
     findings: Findings
@@ -47,8 +49,9 @@ class NoParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Need(msgspec.Struct, frozen=True):
-    """What must hold before a step starts. ``what``: for the pages; ``why``: the sentence that refuses it, and ``code`` the exit
-    code where it is the session's only step: 4 the engine cannot do this, 2 it was asked for wrongly."""
+    """What must hold before a step starts. ``what``: for the pages; ``why``: the sentence that
+    refuses it, and ``code`` the exit code where it is the session's only step: 4 the engine cannot
+    do this, 2 it was asked for wrongly."""
 
     what: str
     holds: Callable[[StepContext], bool]
@@ -57,7 +60,8 @@ class Need(msgspec.Struct, frozen=True):
 
 
 def capability(name: str) -> Need:
-    """The engine can do this. One that tells nothing of what it can is taken for one that can, and so is an external check's."""
+    """The engine can do this. One that tells nothing of what it can is taken for one that can, and
+    so is an external check's."""
 
     def holds(ctx: StepContext) -> bool:
         return bool(ctx.check) or ctx.engine_info.capabilities is None or ctx.can(name)
@@ -83,7 +87,8 @@ BUILDS_MODELS = Need(
 
 
 def comparison(why: str, code: int = 4) -> Need:
-    """Outputs are compared; an external check that judges in their place can tell nothing of what this step asks."""
+    """Outputs are compared; an external check that judges in their place can tell nothing of what
+    this step asks."""
     return Need("a comparison, no --check", lambda ctx: not ctx.check, lambda _ctx: why, code)
 
 
@@ -92,7 +97,14 @@ class End(msgspec.Struct, frozen=True):
 
     field: str
     value: str | int | bool
-    end: Literal["not-reproduced", "reference-suspect", "not-determined", "export-at-fault", "refused", "unresolved"]
+    end: Literal[
+        "not-reproduced",
+        "reference-suspect",
+        "not-determined",
+        "export-at-fault",
+        "refused",
+        "unresolved",
+    ]
 
 
 PASSES = End("verdict", "passes", "not-reproduced")
@@ -104,7 +116,8 @@ def unresolved(*verdicts: str) -> tuple[End, ...]:
 
 
 class Told(msgspec.Struct, frozen=True):
-    """A finished step, as ``json`` is given it: its outcome, what is known since, its tables' rows, and what it took."""
+    """A finished step, as ``json`` is given it: its outcome, what is known since, its tables' rows,
+    and what it took."""
 
     outcome: Mapping[str, object]
     findings: Findings
@@ -132,38 +145,44 @@ def case_names(told: Told) -> dict[str, object]:
     return {"nodes": list(case.nodes), "inputs": list(case.inputs), "outputs": list(case.outputs)}
 
 
-# A model that a step leaves: a whole one, named by its digest in the table ``sanitized`` (field ``model``); a failing
-# part, a failing part seen again in fresh builds, a model with a workaround in it, each a row of the table ``bundle`` with its
-# ``role`` and ``files``.
+# A model that a step leaves: a whole one, named by its digest in the table ``sanitized`` (field
+# ``model``); a failing part, a failing part seen again in fresh builds, a model with a workaround
+# in it, each a row of the table ``bundle`` with its ``role`` and ``files``.
 Made: TypeAlias = Literal["model", "case", "confirmed", "workaround"]
 
 
 class StepSpec(msgspec.Struct, Generic[OutcomeT], frozen=True):
-    """All that the rest of the program knows of a step: the command line, the displays, the report, the pages and the schema of
-    flow files read it here.
+    """All that the rest of the program knows of a step: the command line, the displays, the report,
+    the pages and the schema of flow files read it here.
 
-    Every field of ``outcome`` has a default, so that a step that was cut short still says what it knows; errors are badness under
-    the session's metric, None where not measured; ``message`` is one sentence for people.
+    Every field of ``outcome`` has a default, so that a step that was cut short still says what it
+    knows; errors are badness under the session's metric, None where not measured; ``message`` is
+    one sentence for people.
     """
 
     name: str  # as flows and ``narrowdown step`` say it
-    version: (
-        int  # raised where its questions change: answers of an earlier version are then no longer replayed as its own
-    )
+    version: int  # raised where its questions change: answers of an earlier version are then no longer replayed as its own
     summary: str  # one sentence
     run: Callable[[StepContext], Steps[OutcomeT]]
     outcome: type[OutcomeT]  # what a flow's ``when``, templates and ``evidence`` may name
     params: type[msgspec.Struct]  # what a flow's ``with`` may set
-    plan: Callable[[StepContext, Size], Plan] = lambda _ctx, _size: Plan((Work("part"),))  # the probes to expect
+    plan: Callable[[StepContext, Size], Plan] = lambda _ctx, _size: Plan(
+        (Work("part"),)
+    )  # the probes to expect
     exclusive: bool = False  # of its probes, only those run ahead that are exclusive
     needs: tuple[Need, ...] = ()  # what must hold before it starts
-    sets: tuple[str, ...] = ()  # fields of Findings that it may change, beside what every step prepares
+    sets: tuple[
+        str, ...
+    ] = ()  # fields of Findings that it may change, beside what every step prepares
     makes: tuple[Made, ...] = ()
     ends: tuple[End, ...] = ()  # run alone: the first that holds; done where none does
-    labels: Mapping[str, str] = {}  # outcome fields for people; ``{precision}`` in one becomes the outcome's own
+    labels: Mapping[
+        str, str
+    ] = {}  # outcome fields for people; ``{precision}`` in one becomes the outcome's own
     json: Callable[[Told], dict[str, object]] = as_it_is  # the object of ``narrowdown step --json``
     alone: bool = True  # whether it makes sense outside of a flow
-    # Run alone, its exit code tells whether the whole model fails, so that --expect may be asked of it.
+    # Run alone, its exit code tells whether the whole model fails, so that --expect may be asked of
+    # it.
     judges: bool = False
     package: str = ""  # who brought it, where that is not narrowdown; the registry fills it in
 

@@ -1,13 +1,13 @@
-"""compare (node ``reproduce``): does the failure show here, is the reference to be trusted, and what would a faultless engine
-give?"""
+"""compare (node ``reproduce``): does the failure show here, is the reference to be trusted, and
+what would a faultless engine give?"""
 
 from typing import Literal, NamedTuple
 
 import msgspec
 
-from engines.asking import Amount, Count, Note, StepContext, Sub, asked
-from engines.compare.criterion import Criterion
-from engines.compare.judge import (
+from narrowdown.engines.asking import Amount, Count, Note, StepContext, Sub, asked
+from narrowdown.engines.compare.criterion import Criterion
+from narrowdown.engines.compare.judge import (
     REFUSALS,
     badness,
     exceed,
@@ -17,31 +17,41 @@ from engines.compare.judge import (
     margin,
     worst,
 )
-from engines.compare.say import say_error, wrong_by
-from engines.findings import Findings
-from engines.graph.filekind import is_ir
-from engines.options import recorded
-from engines.probe import HUGE, Measurement, SampleResult, Score
-from engines.search import golden_reference, trial, voices, works
-from engines.search.alike_refused import refused_alike
-from engines.search.controls import Controls, can_pass
-from engines.search.cost import Plan, Size, Work
-from engines.search.evidence import FAULTLESS
-from engines.search.looks import Looks, look_again
-from engines.search.nearby import Nearby, try_nearby
-from engines.search.randomness import measure_random, say_random
-from engines.search.statistics import binomial_interval, least_share, looks_to_settle, say_ruled_out
-from engines.search.twin import note_dear
-from engines.search.whole import is_exact_unoptimized, list_feeds, lock_failure, probe_whole
-from engines.spec import parse, unquantized
-from engines.steps import compare_words as words
-from engines.steps.base import End, Finish, Steps, StepSpec, Told
-from engines.steps.intake import refuse_unmeasured, say_of_pairs
-from engines.steps.prepare import load_findings, measure_whole
+from narrowdown.engines.compare.say import say_error, wrong_by
+from narrowdown.engines.findings import Findings
+from narrowdown.engines.graph.filekind import is_ir
+from narrowdown.engines.options import recorded
+from narrowdown.engines.probe import HUGE, Measurement, SampleResult, Score
+from narrowdown.engines.search import golden_reference, trial, voices, works
+from narrowdown.engines.search.alike_refused import refused_alike
+from narrowdown.engines.search.controls import Controls, can_pass
+from narrowdown.engines.search.cost import Plan, Size, Work
+from narrowdown.engines.search.evidence import FAULTLESS
+from narrowdown.engines.search.looks import Looks, look_again
+from narrowdown.engines.search.nearby import Nearby, try_nearby
+from narrowdown.engines.search.randomness import measure_random, say_random
+from narrowdown.engines.search.statistics import (
+    binomial_interval,
+    least_share,
+    looks_to_settle,
+    say_ruled_out,
+)
+from narrowdown.engines.search.twin import note_dear
+from narrowdown.engines.search.whole import (
+    is_exact_unoptimized,
+    list_feeds,
+    lock_failure,
+    probe_whole,
+)
+from narrowdown.engines.spec import parse, unquantized
+from narrowdown.engines.steps import compare_words as words
+from narrowdown.engines.steps.base import End, Finish, Steps, StepSpec, Told
+from narrowdown.engines.steps.intake import refuse_unmeasured, say_of_pairs
+from narrowdown.engines.steps.prepare import load_findings, measure_whole
 
 LITERAL = "onnxruntime"  # optimizers off: every node as it is written
-# Bytes of reference values that are captured unasked: of a feed, and of its worst row. As many as engines.workers.captures takes,
-# which a step may not import.
+# Bytes of reference values that are captured unasked: of a feed, and of its worst row. As many as
+# narrowdown.engines.workers.captures takes, which a step may not import.
 AHEAD = 128 << 20
 
 
@@ -53,17 +63,20 @@ Verdict = Literal[
 class CompareOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """compare: the whole model on every sample (node ``reproduce``)."""
 
-    # refused: the engine does not take the model, so nothing is right or wrong; refused-whole: nor any part of it, all for the
-    # same reason, so no node is at fault; reference: the reference itself is suspect;
-    # noise: rounding moves the outputs as much; export: the model is not what the golden outputs were recorded of; built: it
-    # builds and cannot run here
+    # refused: the engine does not take the model, so nothing is right or wrong; refused-whole: nor
+    # any part of it, all for the same reason, so no node is at fault; reference: the reference
+    # itself is suspect; noise: rounding moves the outputs as much; export: the model is not what
+    # the golden outputs were recorded of; built: it builds and cannot run here
     verdict: Verdict = "unresolved"
     failure: Literal["accuracy", "crash", "build", "check", "none"] = "none"  # how it fails
     error: float | None = None
     tolerance: float = 0.0
     metric: str = "rel_l2"
     precision: str = "fp32"  # that the default tolerance follows from
-    error_places: tuple[int, int] = (0, 0)  # where it is of whole numbers, how many of them are wrong, and of how many
+    error_places: tuple[int, int] = (
+        0,
+        0,
+    )  # where it is of whole numbers, how many of them are wrong, and of how many
     worst_output: str = ""  # the output that is furthest off
     worst_sample: str = ""  # where it is
     margin: float | None = None  # how many times the worst error fits into what is allowed there
@@ -72,42 +85,59 @@ class CompareOutcome(msgspec.Struct, frozen=True, kw_only=True):
     nonfinite: bool = False  # the engine gives infinite or NaN where the reference does not
     emulated_error: float | None = None  # what this precision alone explains
     # whose fault it looks like; keeps-higher: the engine computes more exactly than it claims;
-    # both: of a quantized model, its codes and what the engine makes of them, which are over the tolerance each, or together only
+    # both: of a quantized model, its codes and what the engine makes of them, which are over the
+    # tolerance each, or together only
     explanation: Literal["engine", "precision", "both", "keeps-higher", "unknown"] = "unknown"
-    engine_error: float | None = None  # of a quantized model: how far the engine is from its codes, computed literally
+    engine_error: float | None = (
+        None  # of a quantized model: how far the engine is from its codes, computed literally
+    )
     reference_error: float | None = None  # how far the reference is from a more exact computation
     reference_judge: str = ""  # what computed that, "" = nothing did
     reference_steady: bool = True  # its second run gave the same as its first
-    reference_replaced: str = ""  # what stands in for the reference, where two independent engines agree against it
+    reference_replaced: str = (
+        ""  # what stands in for the reference, where two independent engines agree against it
+    )
     alike: bool = False  # reference and engine are wrong in the same way
     model_error: float | None = None  # how far the model in FP32 is from the golden outputs
     model_voice: str = ""  # what computed it
     departs: str = ""  # the first tensor at which it is off, or at which the reference and who speaks against it part
     departs_node: str = ""  # the node that makes it
-    moved_error: float | None = None  # how far one unit in the last place of the inputs or weights moves the outputs
+    moved_error: float | None = (
+        None  # how far one unit in the last place of the inputs or weights moves the outputs
+    )
     looks: int = 0  # runs or builds looked at
     failures: int = 0  # of them
     interval_low: float = 0.0
     interval_high: float = 1.0
-    more_looks: int = 0  # further runs without a failure that would rule out the next rarer fault at 95 %
+    more_looks: int = (
+        0  # further runs without a failure that would rule out the next rarer fault at 95 %
+    )
     as_built: bool = False  # the engine was built elsewhere and runs as it is
     # of what is refused: nor does the reference run it, so no part of it can be fed and looked at
     no_reference: bool = False
     missed: str = ""  # what so many runs without a failure leave possible
     given: int = 0  # of the samples those that are the user's own
-    may_fail: float | None = None  # of a pass: the share of others like these that may be wrong at the most, at 95 %
+    may_fail: float | None = (
+        None  # of a pass: the share of others like these that may be wrong at the most, at 95 %
+    )
     near: int = 0  # of a pass on few samples: how many were made near them and tried
     near_failing: int = 0  # of these, how many are wrong
     near_error: float | None = None  # the worst of them
     message: str = ""
 
 
-# Nodes and seconds bound the one wait that every session begins with. Chosen, not measured: models of that many nodes that take
-# float64 longer than a minute are cut off by the seconds.
+# Nodes and seconds bound the one wait that every session begins with. Chosen, not measured: models
+# of that many nodes that take float64 longer than a minute are cut off by the seconds.
 class CompareParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    judge_reference: bool = True  # whether the reference is held against float64, or a second engine
-    judge_nodes: Count = 50_000  # float64 takes 0.1 ms a node: larger models are judged by the second engine only
-    judge_seconds: Amount = 60.0  # that the more exact computation may take, of processor; `--timeout` gives it more
+    judge_reference: bool = (
+        True  # whether the reference is held against float64, or a second engine
+    )
+    judge_nodes: Count = (
+        50_000  # float64 takes 0.1 ms a node: larger models are judged by the second engine only
+    )
+    judge_seconds: Amount = (
+        60.0  # that the more exact computation may take, of processor; `--timeout` gives it more
+    )
     look_again: Looks = Looks()  # where nothing fails at first
 
 
@@ -130,8 +160,14 @@ def compare(ctx: StepContext) -> Steps[CompareOutcome]:
     findings = yield from lock_failure(ctx, findings, m)
     if m.status != "ok":
         # Of an engine that was built before no part can be asked whether it is refused alike.
-        alone = () if ctx.engine_info.rebuilt or no_reference else (yield from refused_alike(ctx, findings))
-        finish = _finish_without_outputs(findings, m, rule, alone, as_built=bool(ctx.engine_info.rebuilt))
+        alone = (
+            ()
+            if ctx.engine_info.rebuilt or no_reference
+            else (yield from refused_alike(ctx, findings))
+        )
+        finish = _finish_without_outputs(
+            findings, m, rule, alone, as_built=bool(ctx.engine_info.rebuilt)
+        )
         return msgspec.structs.replace(
             finish, outcome=msgspec.structs.replace(finish.outcome, no_reference=no_reference)
         )
@@ -151,7 +187,8 @@ def compare(ctx: StepContext) -> Steps[CompareOutcome]:
 
 
 class _Seen(NamedTuple):
-    """All that was measured of a model that gives outputs. ``ctx`` has the reference that stands in the end."""
+    """All that was measured of a model that gives outputs. ``ctx`` has the reference that stands in
+    the end."""
 
     ctx: StepContext
     findings: Findings
@@ -164,13 +201,16 @@ class _Seen(NamedTuple):
     failures: int  # of these looks
     nearby: Nearby
     wide: tuple[str, ...]  # sentences: what the engine computes in FP32 unasked
-    plain_equal: bool = False  # a pass gives other answers, and with the optimizers off the reference's outputs
+    plain_equal: bool = (
+        False  # a pass gives other answers, and with the optimizers off the reference's outputs
+    )
 
 
 def _look_around(
     ctx: StepContext, findings: Findings, params: CompareParams, m: Measurement, rule: Criterion
 ) -> Sub[_Seen]:
-    """Is the reference right, what would a faultless engine give, and where nothing fails: does it in more runs, or nearby?"""
+    """Is the reference right, what would a faultless engine give, and where nothing fails: does it
+    in more runs, or nearby?"""
     tried: trial.Tried = yield from _try_reference(ctx, findings, params, m)
     ctx, findings, m = tried.ctx, tried.findings, tried.measurement
     codes = yield from _measure_codes(ctx, findings, rule)
@@ -178,12 +218,16 @@ def _look_around(
     # In FP32 float64 tells what a right engine's rounding costs.
     heard = tried.heard
     in_fp32 = (
-        heard.error if rule.precision == "fp32" and parse(heard.judge or "none").get("precision") == "fp64" else None
+        heard.error
+        if rule.precision == "fp32" and parse(heard.judge or "none").get("precision") == "fp64"
+        else None
     )
     findings = msgspec.structs.replace(findings, emulated=in_fp32 if emulated is None else emulated)
     looks, failures = 1, int(findings.signature is not None)
     if not tried.verdict and findings.signature is None:
-        findings, looks, failures = yield from look_again(ctx, findings, params.look_again, m.run_seconds)
+        findings, looks, failures = yield from look_again(
+            ctx, findings, params.look_again, m.run_seconds
+        )
     if not tried.verdict and not tried.moved.explains:
         findings = note_dear(ctx, findings, m)
     wide = yield from _say_wide(ctx, findings, rule, worst(m.results, rule)[2], emulated)
@@ -192,11 +236,14 @@ def _look_around(
         nearby = yield from try_nearby(ctx, findings, m)
         if any(other for other, *_ in words.count_answers(m.results, rule).values()):
             plain_equal = yield from is_exact_unoptimized(ctx, findings)
-    return _Seen(ctx, findings, rule, m, tried, emulated, codes, looks, failures, nearby, wide, plain_equal)
+    return _Seen(
+        ctx, findings, rule, m, tried, emulated, codes, looks, failures, nearby, wide, plain_equal
+    )
 
 
 def _decide_verdict(seen: _Seen) -> Verdict:
-    """Whose fault it is comes first, then whether rounding explains the failure, or only nearly nothing fails."""
+    """Whose fault it is comes first, then whether rounding explains the failure, or only nearly
+    nothing fails."""
     signature, tried = seen.findings.signature, seen.tried
     if tried.moved.explains:
         return "noise"
@@ -205,7 +252,9 @@ def _decide_verdict(seen: _Seen) -> Verdict:
     if signature is None:
         return "passes"
     # What fails on more than that is locked before it.
-    return "noise" if signature.sample in list_slight(seen.measurement.results, seen.rule) else "fails"
+    return (
+        "noise" if signature.sample in list_slight(seen.measurement.results, seen.rule) else "fails"
+    )
 
 
 def _sum_up(seen: _Seen) -> CompareOutcome:
@@ -230,14 +279,17 @@ def _sum_up(seen: _Seen) -> CompareOutcome:
         margin=margin(rule, error, output),
         samples=len(results),
         samples_failing=sum(
-            judge_whole(msgspec.structs.replace(seen.measurement, results=(r,)), rule).failed for r in results
+            judge_whole(msgspec.structs.replace(seen.measurement, results=(r,)), rule).failed
+            for r in results
         ),
         nonfinite=bool(findings.signature and findings.signature.nonfinite),
         emulated_error=seen.emulated,
         explanation=(
             seen.codes.explanation
             if seen.codes and findings.signature
-            else explain_error(seen.ctx, error, seen.emulated, rule, failing=findings.signature is not None)
+            else explain_error(
+                seen.ctx, error, seen.emulated, rule, failing=findings.signature is not None
+            )
         ),
         engine_error=seen.codes.engine if seen.codes else None,
         reference_error=heard.error,
@@ -291,8 +343,9 @@ def _say_all(seen: _Seen, outcome: CompareOutcome) -> tuple[str, ...]:
 
 
 def _ask_engine_alone(ctx: StepContext, findings: Findings, m: Measurement) -> Sub[Measurement]:
-    """Where the reference does not run the model: a build by the engine alone, if it refuses that; else ``m``. What neither of
-    them takes is refused by the engine, whatever the reference would have said of its outputs."""
+    """Where the reference does not run the model: a build by the engine alone, if it refuses that;
+    else ``m``. What neither of them takes is refused by the engine, whatever the reference would
+    have said of its outputs."""
     if m.status != "reference-failed" or ctx.check or ctx.engine_info.rebuilt:
         return m
     yield Note("does the engine take it?")
@@ -306,20 +359,27 @@ def _tell_unrun(refused: Measurement, reference: Measurement) -> Measurement:
     """The engine's refusal, with what the reference says that does not run the model either."""
     same = refused.message in reference.message
     theirs = "Nor does the reference run it, in the same words." if same else reference.message
-    told = (
-        "What no reference runs cannot be taken apart: one that runs it (--reference) would show which part is refused."
-    )
+    told = "What no reference runs cannot be taken apart: one that runs it (--reference) would show which part is refused."
     return msgspec.structs.replace(refused, message=f"{refused.message} {theirs} {told}")
 
 
-def _ask_reference_of_refused(ctx: StepContext, findings: Findings, m: Measurement) -> Sub[tuple[Measurement, bool]]:
-    """Where the engine refuses the model, and was asked first: whether the reference does not run it either, as no part could be
-    fed then, with both of their words. An engine that only builds is asked so."""
+def _ask_reference_of_refused(
+    ctx: StepContext, findings: Findings, m: Measurement
+) -> Sub[tuple[Measurement, bool]]:
+    """Where the engine refuses the model, and was asked first: whether the reference does not run
+    it either, as no part could be fed then, with both of their words. An engine that only builds is
+    asked so."""
     if m.status not in REFUSALS or ctx.check or ctx.engine_info.rebuilt or recorded(ctx.reference):
         return m, False
     yield Note("does the reference run it?")
     right = yield from asked(
-        probe_whole(ctx, findings, samples=(findings.samples[0].id,), engine=ctx.reference, reference=ctx.reference)
+        probe_whole(
+            ctx,
+            findings,
+            samples=(findings.samples[0].id,),
+            engine=ctx.reference,
+            reference=ctx.reference,
+        )
     )
     if right.status not in (*REFUSALS, "reference-failed", "error"):
         return m, False
@@ -327,13 +387,19 @@ def _ask_reference_of_refused(ctx: StepContext, findings: Findings, m: Measureme
 
 
 def _ask_reference_alone(ctx: StepContext, findings: Findings, m: Measurement) -> Sub[Measurement]:
-    """Where the engine builds the model and fails while it runs it: what the reference does on the same samples. The frames of a
-    voice became none in FP16, and that is no fault of the samples."""
+    """Where the engine builds the model and fails while it runs it: what the reference does on the
+    same samples. The frames of a voice became none in FP16, and that is no fault of the samples."""
     if m.status != "error" or ctx.check:
         return m
     yield Note("does the reference run the same samples?")
     right = yield from asked(
-        probe_whole(ctx, findings, samples=list_feeds(findings), engine=ctx.reference, reference=ctx.reference)
+        probe_whole(
+            ctx,
+            findings,
+            samples=list_feeds(findings),
+            engine=ctx.reference,
+            reference=ctx.reference,
+        )
     )
     if right.status != "ok":
         return m
@@ -344,11 +410,16 @@ def _ask_reference_alone(ctx: StepContext, findings: Findings, m: Measurement) -
         if precision == "fp32"
         else f" A size that is computed, as of frames, may be another one in {precision.upper()}."
     )
-    return msgspec.structs.replace(m, message=f"{m.message} The reference runs the same samples.{sizes}")
+    return msgspec.structs.replace(
+        m, message=f"{m.message} The reference runs the same samples.{sizes}"
+    )
 
 
-def explain_error(ctx: StepContext, error: float, emulated: float | None, rule: Criterion, *, failing: bool) -> str:
-    """Whose fault it looks like: the engine's, or the precision's own limit. Explains; never decides pass or fail."""
+def explain_error(
+    ctx: StepContext, error: float, emulated: float | None, rule: Criterion, *, failing: bool
+) -> str:
+    """Whose fault it looks like: the engine's, or the precision's own limit. Explains; never
+    decides pass or fail."""
     if parse(ctx.engine).name in ("emulate", "reference"):
         return "precision" if failing else "unknown"
     if rule.precision == "fp32":
@@ -360,7 +431,9 @@ def explain_error(ctx: StepContext, error: float, emulated: float | None, rule: 
     return "precision" if emulated >= error / FAULTLESS else "engine"
 
 
-def _try_reference(ctx: StepContext, findings: Findings, params: CompareParams, m: Measurement) -> Sub[trial.Tried]:
+def _try_reference(
+    ctx: StepContext, findings: Findings, params: CompareParams, m: Measurement
+) -> Sub[trial.Tried]:
     if not params.judge_reference:
         return trial.Tried(ctx, findings, m)
     bounds = voices.Bounds(params.judge_nodes, max(params.judge_seconds, ctx.problem.timeout))
@@ -373,8 +446,8 @@ def _try_reference(ctx: StepContext, findings: Findings, params: CompareParams, 
 def _say_wide(
     ctx: StepContext, findings: Findings, rule: Criterion, error: float, emulated: float | None
 ) -> Sub[tuple[str, ...]]:
-    """Where the engine passes what its precision could not: which nodes it computes in FP32 all the same, and why it may, as
-    sentences; none where it does not tell."""
+    """Where the engine passes what its precision could not: which nodes it computes in FP32 all the
+    same, and why it may, as sentences; none where it does not tell."""
     failing = findings.signature is not None
     if (
         emulated is None
@@ -397,8 +470,9 @@ def _say_wide(
 
 
 class _OnCodes(NamedTuple):
-    """Of a quantized model that is held against the float one: how far its codes, computed literally, are from that
-    (``literal``), how far the engine is from these codes (None where nothing fails), and whose fault a failure is."""
+    """Of a quantized model that is held against the float one: how far its codes, computed
+    literally, are from that (``literal``), how far the engine is from these codes (None where
+    nothing fails), and whose fault a failure is."""
 
     literal: float
     engine: float | None = None
@@ -406,7 +480,8 @@ class _OnCodes(NamedTuple):
 
 
 def _measure_codes(ctx: StepContext, findings: Findings, rule: Criterion) -> Sub[_OnCodes | None]:
-    """Both on the sample that the search works on. The one that is over the tolerance by itself is at fault."""
+    """Both on the sample that the search works on. The one that is over the tolerance by itself is
+    at fault."""
     if not (findings.codes and unquantized(ctx.reference)):
         return None
     feed = (findings.sample or findings.samples[0].id,)
@@ -422,22 +497,32 @@ def _measure_codes(ctx: StepContext, findings: Findings, rule: Criterion) -> Sub
     if own.status != "ok":
         return _OnCodes(off)
     costly, far = exceed(literal.results, rule), exceed(own.results, rule)
-    told: Literal["engine", "precision", "both"] = "both" if costly == far else "precision" if costly else "engine"
+    told: Literal["engine", "precision", "both"] = (
+        "both" if costly == far else "precision" if costly else "engine"
+    )
     return _OnCodes(off, worst(own.results, rule)[2], told)
 
 
 def _measure_emulated(ctx: StepContext, findings: Findings, rule: Criterion) -> Sub[float | None]:
-    """What a faultless engine of that precision would give on the same sample; None where nothing is emulated. The typed
-    reference adds up in its own precision, the emulation in FP32."""
-    if rule.precision not in ("fp16", "bf16") or parse(ctx.engine).name == "emulate" or is_ir(ctx.problem.model):
+    """What a faultless engine of that precision would give on the same sample; None where nothing
+    is emulated. The typed reference adds up in its own precision, the emulation in FP32."""
+    if (
+        rule.precision not in ("fp16", "bf16")
+        or parse(ctx.engine).name == "emulate"
+        or is_ir(ctx.problem.model)
+    ):
         return None
     feed = (findings.sample or findings.samples[0].id,)
     yield Note(f"the error that {rule.precision.upper()} alone explains")
-    m = yield from asked(probe_whole(ctx, findings, samples=feed, engine=f"emulate:precision={rule.precision}"))
+    m = yield from asked(
+        probe_whole(ctx, findings, samples=feed, engine=f"emulate:precision={rule.precision}")
+    )
     return worst(m.results, rule)[2] if m.status == "ok" else None
 
 
-def _compare_by_check(ctx: StepContext, findings: Findings, m: Measurement) -> Sub[Finish[CompareOutcome]]:
+def _compare_by_check(
+    ctx: StepContext, findings: Findings, m: Measurement
+) -> Sub[Finish[CompareOutcome]]:
     verdict = judge_check(m, findings.criterion or Criterion())
     findings = yield from lock_failure(ctx, findings, m)
     controls = Controls(True)
@@ -445,7 +530,9 @@ def _compare_by_check(ctx: StepContext, findings: Findings, m: Measurement) -> S
         controls = yield from can_pass(ctx, findings)
     kinds: dict[str, Verdict] = {"fail": "fails", "pass": "passes"}
     says = kinds.get(verdict.kind, "gives no answer")
-    message = f"The check {says} on the whole model{f' ({verdict.detail})' if verdict.detail else ''}."
+    message = (
+        f"The check {says} on the whole model{f' ({verdict.detail})' if verdict.detail else ''}."
+    )
     outcome = CompareOutcome(
         verdict=kinds.get(verdict.kind, "unresolved") if controls.passed else "unresolved",
         metric="check",
@@ -459,10 +546,16 @@ def _compare_by_check(ctx: StepContext, findings: Findings, m: Measurement) -> S
 
 
 def _finish_without_outputs(
-    findings: Findings, m: Measurement, rule: Criterion, alone: tuple[str, ...] = (), *, as_built: bool = False
+    findings: Findings,
+    m: Measurement,
+    rule: Criterion,
+    alone: tuple[str, ...] = (),
+    *,
+    as_built: bool = False,
 ) -> Finish[CompareOutcome]:
-    """The engine did not get as far as outputs: a failure of its own kind, when it is the engine's; else nothing can be said.
-    ``alone``: nodes that are refused by themselves as the whole is, where all that were tried are."""
+    """The engine did not get as far as outputs: a failure of its own kind, when it is the engine's;
+    else nothing can be said. ``alone``: nodes that are refused by themselves as the whole is, where
+    all that were tried are."""
     verdict: Verdict = "fails" if findings.signature is not None else "unresolved"
     message = f"{m.message}{say_of_pairs(findings.notes)}"
     if findings.signature is not None and findings.signature.kind == "build":
@@ -472,11 +565,14 @@ def _finish_without_outputs(
     if m.status == "reference-failed":
         message = f"{message} Choose one that can with --reference."
     base = _start(findings, rule)
-    return Finish(msgspec.structs.replace(base, verdict=verdict, as_built=as_built, message=message), findings)
+    return Finish(
+        msgspec.structs.replace(base, verdict=verdict, as_built=as_built, message=message), findings
+    )
 
 
 def _start(findings: Findings, rule: Criterion) -> CompareOutcome:
-    """What is known of every outcome: how the model is judged, and whether it failed in the one look so far."""
+    """What is known of every outcome: how the model is judged, and whether it failed in the one
+    look so far."""
     return CompareOutcome(
         failure=findings.signature.kind if findings.signature else "none",
         tolerance=rule.tolerance,
@@ -487,7 +583,9 @@ def _start(findings: Findings, rule: Criterion) -> CompareOutcome:
     )
 
 
-def _finish_random(findings: Findings, m: Measurement, rule: Criterion, drawn: float) -> Finish[CompareOutcome]:
+def _finish_random(
+    findings: Findings, m: Measurement, rule: Criterion, drawn: float
+) -> Finish[CompareOutcome]:
     """The model's outputs are drawn anew in each run, so nothing can be said of an engine's."""
     sample, output, error = worst(m.results, rule)
     outcome = msgspec.structs.replace(
@@ -505,7 +603,9 @@ def _finish_random(findings: Findings, m: Measurement, rule: Criterion, drawn: f
     return Finish(outcome, findings, tables={"outputs": _list_scores(m.results, rule)})
 
 
-def _finish_built_only(ctx: StepContext, findings: Findings, rule: Criterion) -> Finish[CompareOutcome]:
+def _finish_built_only(
+    ctx: StepContext, findings: Findings, rule: Criterion
+) -> Finish[CompareOutcome]:
     """The engine was built and cannot be run here."""
     reason = ctx.reason("run").rstrip(".")
     message = f"The model builds, but whether its results are right cannot be seen here: {reason}."
@@ -514,7 +614,8 @@ def _finish_built_only(ctx: StepContext, findings: Findings, rule: Criterion) ->
 
 
 class OutputRow(Score, frozen=True, omit_defaults=True, kw_only=True):
-    """A row of the table ``outputs``: one output on one sample, every metric of it, and how bad it is under the session's."""
+    """A row of the table ``outputs``: one output on one sample, every metric of it, and how bad it
+    is under the session's."""
 
     sample: str
     output: str
@@ -523,17 +624,19 @@ class OutputRow(Score, frozen=True, omit_defaults=True, kw_only=True):
 
 def _list_scores(results: tuple[SampleResult, ...], rule: Criterion) -> list[OutputRow]:
     return [
-        OutputRow(sample=r.sample, output=s.name, badness=badness(s, rule), **msgspec.structs.asdict(s))
+        OutputRow(
+            sample=r.sample, output=s.name, badness=badness(s, rule), **msgspec.structs.asdict(s)
+        )
         for r in results
         for s in r.outputs
     ]
 
 
 def _plan(ctx: StepContext, size: Size) -> Plan:
-    """Read, the reference alone, all samples, the worst row alone, the reference again in three ways, its judge; what a faultless
-    engine would give.
-    Looks that find nothing go on for up to half a minute: that may come, and is not planned. The disk takes the model, and its
-    weights once more rounded where the precision is emulated."""
+    """Read, the reference alone, all samples, the worst row alone, the reference again in three
+    ways, its judge; what a faultless engine would give. Looks that find nothing go on for up to
+    half a minute: that may come, and is not planned. The disk takes the model, and its weights once
+    more rounded where the precision is emulated."""
     rule = ctx.findings.criterion
     lower = (rule.precision if rule else "") in ("fp16", "bf16", "int8")
     emulated = lower and parse(ctx.engine).name != "emulate"
@@ -555,11 +658,16 @@ def _plan(ctx: StepContext, size: Size) -> Plan:
 
 
 def _json(told: Told) -> dict[str, object]:
-    """The outcome, each sample with its outputs and every metric of them. How many samples there were stands beside the list."""
+    """The outcome, each sample with its outputs and every metric of them. How many samples there
+    were stands beside the list."""
     samples: dict[object, list[dict[str, object]]] = {}
     for row in told.tables.get("outputs", []):
-        samples.setdefault(row["sample"], []).append({key: value for key, value in row.items() if key != "sample"})
-    listed = [{"sample": name, "outputs": [_score(row) for row in rows]} for name, rows in samples.items()]
+        samples.setdefault(row["sample"], []).append(
+            {key: value for key, value in row.items() if key != "sample"}
+        )
+    listed = [
+        {"sample": name, "outputs": [_score(row) for row in rows]} for name, rows in samples.items()
+    ]
     return {**told.outcome, "samples_n": told.outcome.get("samples", 0), "samples": listed}
 
 

@@ -3,42 +3,62 @@
 import re
 from typing import TYPE_CHECKING
 
-from engines.asking import StepContext
-from engines.compare.criterion import ANSWERS, TOLERANCE_BY_PRECISION, Criterion
-from engines.compare.judge import badness, gives_answer, limit, margin
-from engines.compare.say import NEAR, UNLIKE, say_allowed, say_error, say_percent, say_sample, wrong_by
-from engines.findings import Findings
-from engines.probe import HUGE, Measurement, SampleResult, Score
-from engines.search import trial
-from engines.search.known import UNCALIBRATED
-from engines.search.nearby import Nearby
-from engines.search.statistics import say_most_wrong
-from engines.search.whole import list_failing, list_feeds
-from engines.spec import unquantized
-from engines.steps.reference_words import say_noise, say_reference
+from narrowdown.engines.asking import StepContext
+from narrowdown.engines.compare.criterion import ANSWERS, TOLERANCE_BY_PRECISION, Criterion
+from narrowdown.engines.compare.judge import badness, gives_answer, limit, margin
+from narrowdown.engines.compare.say import (
+    NEAR,
+    UNLIKE,
+    say_allowed,
+    say_error,
+    say_percent,
+    say_sample,
+    wrong_by,
+)
+from narrowdown.engines.findings import Findings
+from narrowdown.engines.probe import HUGE, Measurement, SampleResult, Score
+from narrowdown.engines.search import trial
+from narrowdown.engines.search.known import UNCALIBRATED
+from narrowdown.engines.search.nearby import Nearby
+from narrowdown.engines.search.statistics import say_most_wrong
+from narrowdown.engines.search.whole import list_failing, list_feeds
+from narrowdown.engines.spec import unquantized
+from narrowdown.engines.steps.reference_words import say_noise, say_reference
 
 if TYPE_CHECKING:  # the step stands on its words
-    from engines.steps.compare import CompareOutcome
+    from narrowdown.engines.steps.compare import CompareOutcome
 
 LOST = "lost"  # OpenVINO's Exp of NaN is infinite: no value of the reference is finite there
 PROBLEMS = {**UNLIKE, LOST: "something else where the reference is infinite or NaN"}
-# Names that exporters give to outputs of class scores: only of these "another answer" is said unasked.
+# Names that exporters give to outputs of class scores: only of these "another answer" is said
+# unasked.
 _CLASS_SCORES = re.compile(r"logit|prob|class|score|softmax|label", re.IGNORECASE)
-# An output that is so many times smaller where it fails than on other samples is called small there. Chosen: a score near its
-# threshold, where the traffic model of the field campaign (funcnet_pair) is wrong by 149 % of nearly nothing.
+# An output that is so many times smaller where it fails than on other samples is called small
+# there. Chosen: a score near its threshold, where the traffic model of the field campaign
+# (funcnet_pair) is wrong by 149 % of nearly nothing.
 SMALL = 5.0
-# Whole numbers this near to the right ones may be picture points or a quantizer's codes, for which some are right; words and
-# classes are others then. Chosen, not measured.
+# Whole numbers this near to the right ones may be picture points or a quantizer's codes, for which
+# some are right; words and classes are others then. Chosen, not measured.
 A_FEW = 3
 TELLING = 1000  # a margin beyond this is said as "more than": its digits are those of rounding
 
 
 def say_outcome(
-    found: "CompareOutcome", error: float, rule: Criterion, tried: trial.Tried, problem: str, exact: Score | None
+    found: "CompareOutcome",
+    error: float,
+    rule: Criterion,
+    tried: trial.Tried,
+    problem: str,
+    exact: Score | None,
 ) -> str:
-    """``error``: of the worst output; ``problem``: what keeps that one from being compared; ``exact``: its score, where it must
-    be equal."""
-    verdict, output, sample, looks = found.verdict, found.worst_output, say_sample(found.worst_sample), found.looks
+    """``error``: of the worst output; ``problem``: what keeps that one from being compared;
+    ``exact``: its score, where it must be equal."""
+    verdict, output, sample, looks = (
+        found.verdict,
+        found.worst_output,
+        say_sample(found.worst_sample),
+        found.looks,
+    )
     said = say_reference(tried, rule)
     if verdict in ("reference", "export") or (verdict == "unresolved" and found.failure == "none"):
         return said
@@ -64,7 +84,13 @@ def say_outcome(
         limit_told = "" if problem in ("missing", "shape") else f"; allowed {allowed}"
         return f"{output} is {amount} on {sample}{often}{limit_told}.{doubt}"
     near = margin(rule, error, output)
-    times = "just" if near < NEAR else f"more than {TELLING} times" if near > TELLING else f"{near:.3g} times"
+    times = (
+        "just"
+        if near < NEAR
+        else f"more than {TELLING} times"
+        if near > TELLING
+        else f"{near:.3g} times"
+    )
     worst_of = (
         f"The worst is {output} on {sample}, {amount}: {times} below what is allowed ({allowed})."
         if error > 0
@@ -76,9 +102,10 @@ def say_outcome(
 
 
 def say_others(found: "CompareOutcome", *, in_float: bool) -> tuple[str, ...]:
-    """On how many samples of the user's a pass stands, and what that leaves open of others, however often these were run. Of 8
-    that passed in FP16 a reader of captchas was right on all, and on 182 of 200 new ones. ``in_float``: a quantized model was
-    held against the float one, of which what calibrated it says nothing: 8 were right, 4 of 40 others wrong by 13 to 68 %."""
+    """On how many samples of the user's a pass stands, and what that leaves open of others, however
+    often these were run. Of 8 that passed in FP16 a reader of captchas was right on all, and on 182
+    of 200 new ones. ``in_float``: a quantized model was held against the float one, of which what
+    calibrated it says nothing: 8 were right, 4 of 40 others wrong by 13 to 68 %."""
     if found.may_fail is None:
         return ()
     own = f"{found.given:,} {'sample' if found.given == 1 else 'samples'} of yours"
@@ -87,8 +114,8 @@ def say_others(found: "CompareOutcome", *, in_float: bool) -> tuple[str, ...]:
 
 
 def say_nearby(nearby: Nearby, rule: Criterion) -> tuple[str, ...]:
-    """What samples that were made near the user's show of others. Where all of them are right nothing is said: a reader of
-    captchas was right on 32 of 32, and on 180 of 200 others."""
+    """What samples that were made near the user's show of others. Where all of them are right
+    nothing is said: a reader of captchas was right on 32 of 32, and on 180 of 200 others."""
     drawn: tuple[str, ...] = ()
     if nearby.drawn:
         drawn = (f"A made-up sample is {say_error(nearby.drawn, rule)}: yours decide.",)
@@ -106,28 +133,44 @@ def say_nearby(nearby: Nearby, rule: Criterion) -> tuple[str, ...]:
 
 
 def say_whose_codes(found: "CompareOutcome", rule: Criterion) -> tuple[str, ...]:
-    """Of a quantized model that fails against the float one: what its codes cost, and what the engine makes of them."""
+    """Of a quantized model that fails against the float one: what its codes cost, and what the
+    engine makes of them."""
     if found.verdict != "fails" or found.engine_error is None or found.emulated_error is None:
         return ()
     literal = f"Computed literally, the quantized model is {wrong_by(found.emulated_error, rule.metric)} on that sample"
     engine = f"the engine is {wrong_by(found.engine_error, rule.metric)} beside that"
     if found.explanation == "engine":
-        return (f"{literal}, which is allowed; {engine}. So the engine is at fault, not the quantization.",)
+        return (
+            f"{literal}, which is allowed; {engine}. So the engine is at fault, not the quantization.",
+        )
     if found.explanation == "both":
-        return (f"{literal}; {engine}. So neither the quantization nor the engine is at fault alone.",)
-    return (f"{literal}; {engine}, which is allowed. So the quantization is at fault, not the engine.",)
+        return (
+            f"{literal}; {engine}. So neither the quantization nor the engine is at fault alone.",
+        )
+    return (
+        f"{literal}; {engine}, which is allowed. So the quantization is at fault, not the engine.",
+    )
 
 
-def say_small(results: tuple[SampleResult, ...], found: "CompareOutcome", rule: Criterion) -> tuple[str, ...]:
-    """Where an output is wrong by a large share of nearly nothing: all that fails is within the tolerance of what that output
-    reaches on other samples."""
+def say_small(
+    results: tuple[SampleResult, ...], found: "CompareOutcome", rule: Criterion
+) -> tuple[str, ...]:
+    """Where an output is wrong by a large share of nearly nothing: all that fails is within the
+    tolerance of what that output reaches on other samples."""
     if found.verdict != "fails" or rule.metric != "rel_l2" or found.nonfinite:
         return ()
     failing = [s for r in results for s in r.outputs if badness(s, rule) > limit(rule, s.name)]
     same = [s for r in results for s in r.outputs if s.name == found.worst_output]
-    there = next((s for r in results if r.sample == found.worst_sample for s in r.outputs if s in same), None)
+    there = next(
+        (s for r in results if r.sample == found.worst_sample for s in r.outputs if s in same), None
+    )
     most = max((s.absmax for s in same), default=0.0)
-    if there is None or not most or {s.name for s in failing} != {there.name} or most < SMALL * there.absmax:
+    if (
+        there is None
+        or not most
+        or {s.name for s in failing} != {there.name}
+        or most < SMALL * there.absmax
+    ):
         return ()
     off = max(s.max_abs for s in failing)
     if any(s.exact or s.problem for s in failing) or off > limit(rule, there.name) * most:
@@ -140,9 +183,12 @@ def say_small(results: tuple[SampleResult, ...], found: "CompareOutcome", rule: 
 
 
 def say_slight(results: tuple[SampleResult, ...], found: "CompareOutcome", rule: Criterion) -> str:
-    """That all that fails is nearly nothing, how far off it is of what is not, and how to say what matters."""
+    """That all that fails is nearly nothing, how far off it is of what is not, and how to say what
+    matters."""
     output = found.worst_output
-    there = next(s for r in results if r.sample == found.worst_sample for s in r.outputs if s.name == output)
+    there = next(
+        s for r in results if r.sample == found.worst_sample for s in r.outputs if s.name == output
+    )
     most = max(s.absmax for r in results for s in r.outputs if s.name == output)
     failing = list_failing(results, rule)
     few = f"{len(failing)} of {len(results)} samples {'fails' if len(failing) == 1 else 'fail'}"
@@ -157,11 +203,16 @@ def say_slight(results: tuple[SampleResult, ...], found: "CompareOutcome", rule:
 
 
 def _say_worst(sample: str) -> str:
-    return f"Worst sample: {sample.removeprefix('sample ')}." if sample.startswith("sample ") else f"Worst: {sample}."
+    return (
+        f"Worst sample: {sample.removeprefix('sample ')}."
+        if sample.startswith("sample ")
+        else f"Worst: {sample}."
+    )
 
 
 def say_made_up(findings: Findings, looks: int, failures: int) -> tuple[str, ...]:
-    """What is left open where all runs were of made-up values, which say nothing of others; said before all else."""
+    """What is left open where all runs were of made-up values, which say nothing of others; said
+    before all else."""
     if failures or looks < 2 or any(s.id.startswith("real:") for s in findings.samples):
         return ()
     n = len(list_feeds(findings))
@@ -177,15 +228,17 @@ def _say_normal(rule: Criterion, output: str) -> str:
 
 
 def find_problem(results: tuple[SampleResult, ...], output: str) -> str:
-    """What keeps the output from being compared at all, on any sample: a key of ``PROBLEMS``, or ``""``."""
+    """What keeps the output from being compared at all, on any sample: a key of ``PROBLEMS``, or
+    ``""``."""
     scores = [s for r in results for s in r.outputs if s.name == output]
     lost = any(s.lost_nonfinite for s in scores) and not any(s.new_nonfinite for s in scores)
     return next((s.problem for s in scores if s.problem), LOST if lost else "")
 
 
 def find_exact(results: tuple[SampleResult, ...], found: "CompareOutcome") -> Score | None:
-    """The score of the worst output on the worst sample, where its values are right or wrong: whole numbers, truth values, texts.
-    Rows of a sample have none of their own where the whole sample was run."""
+    """The score of the worst output on the worst sample, where its values are right or wrong: whole
+    numbers, truth values, texts. Rows of a sample have none of their own where the whole sample was
+    run."""
     sample = found.worst_sample.partition("/")[0]
     return next(
         (
@@ -202,17 +255,25 @@ def find_exact(results: tuple[SampleResult, ...], found: "CompareOutcome") -> Sc
 
 
 def _say_unequal(score: Score) -> str:
-    """How many values differ, and of numbers by how much: a ratio says nothing of what must be equal."""
+    """How many values differ, and of numbers by how much: a ratio says nothing of what must be
+    equal."""
     few = f"{say_percent(score.mismatched)} of its values differ"
     if score.dtype in ("bool", "string"):
         return f"{few}, and {'truth values' if score.dtype == 'bool' else 'texts'} must be equal"
-    allow = f" (--metric max_abs --tolerance {score.max_abs:g} would allow that)" if score.max_abs <= A_FEW else ""
+    allow = (
+        f" (--metric max_abs --tolerance {score.max_abs:g} would allow that)"
+        if score.max_abs <= A_FEW
+        else ""
+    )
     return f"{few}, by at most {score.max_abs:g}, and whole numbers must be equal{allow}"
 
 
-def say_answers(results: tuple[SampleResult, ...], rule: Criterion, *, plain_equal: bool = False) -> tuple[str, ...]:
-    """How many of the samples get another answer from each output that gives class scores, as sentences. ``plain_equal``: of a
-    pass, whether the engine gives the reference's outputs with its optimizers off."""
+def say_answers(
+    results: tuple[SampleResult, ...], rule: Criterion, *, plain_equal: bool = False
+) -> tuple[str, ...]:
+    """How many of the samples get another answer from each output that gives class scores, as
+    sentences. ``plain_equal``: of a pass, whether the engine gives the reference's outputs with its
+    optimizers off."""
     said = []
     for name, (other, total, things) in count_answers(results, rule).items():
         if total == 1:
@@ -231,9 +292,12 @@ def say_answers(results: tuple[SampleResult, ...], rule: Criterion, *, plain_equ
     return (*_say_no_answer(results, rule), *said)
 
 
-def count_answers(results: tuple[SampleResult, ...], rule: Criterion) -> dict[str, tuple[int, int, str]]:
-    """(rows with another top-1 answer, all rows, what a row is) of each output that gives class scores: of an output that is
-    judged by its answers, and of one whose name says so and that has rows: a vector may be one score at each moment."""
+def count_answers(
+    results: tuple[SampleResult, ...], rule: Criterion
+) -> dict[str, tuple[int, int, str]]:
+    """(rows with another top-1 answer, all rows, what a row is) of each output that gives class
+    scores: of an output that is judged by its answers, and of one whose name says so and that has
+    rows: a vector may be one score at each moment."""
     by_output: dict[str, list[Score]] = {}
     for score in (s for r in results for s in r.outputs):
         if score.answer is not None and score.answer.rows:
@@ -279,7 +343,9 @@ def say_taken(m: Measurement) -> tuple[str, ...]:
     taken, count = m.facts.get("taken", (0, 0))
     if taken == count:
         return ()
-    return (f"The provider took {taken} of {count} nodes; ONNX Runtime's own CPU kernels computed the others.",)
+    return (
+        f"The provider took {taken} of {count} nodes; ONNX Runtime's own CPU kernels computed the others.",
+    )
 
 
 def say_untouched(m: Measurement, rule: Criterion) -> tuple[str, ...]:

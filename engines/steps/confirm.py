@@ -1,49 +1,60 @@
-"""confirm (node ``minimal-case``): the case again in fresh builds, its cause named, and whether the model fails without it."""
+"""confirm (node ``minimal-case``): the case again in fresh builds, its cause named, and whether the
+model fails without it."""
 
 from typing import Literal, NamedTuple
 
 import msgspec
 
-from engines.asking import Count, Note, StepContext, StepRefused, Sub, asked
-from engines.compare.judge import REFUSALS, judge_whole, worst
-from engines.findings import Case, Culprit, Findings
-from engines.graph import ranges
-from engines.graph.index import GraphIndex
-from engines.graph.quantized import find_bypassable
-from engines.search import works
-from engines.search.alike import Alike, find_alike, say_alike, widen_culprit
-from engines.search.alike import make_culprits as alike_culprits
-from engines.search.cost import Plan, Size, Work
-from engines.search.cured import feed_of, has_own_share, measure_cured, rights_itself
-from engines.search.fresh import Seen, confirm_in_fresh_builds, probe_case
-from engines.search.inquiry import Inquiry, open_inquiry
-from engines.search.ordered import say_ordered
-from engines.search.remedy import list_cured
-from engines.search.settle import Saved
-from engines.search.statistics import binomial_interval
-from engines.search.switches import list_switches
-from engines.search.whole import list_feeds
-from engines.steps.base import BUILDS_MODELS, End, Finish, Steps, StepSpec, with_case
-from engines.steps.prepare import prepare_findings
-from engines.steps.reduce import Reduced, ReduceParams, plan_of_reduction, search_smallest
+from narrowdown.engines.asking import Count, Note, StepContext, StepRefused, Sub, asked
+from narrowdown.engines.compare.judge import REFUSALS, judge_whole, worst
+from narrowdown.engines.findings import Case, Culprit, Findings
+from narrowdown.engines.graph import ranges
+from narrowdown.engines.graph.index import GraphIndex
+from narrowdown.engines.graph.quantized import find_bypassable
+from narrowdown.engines.search import works
+from narrowdown.engines.search.alike import Alike, find_alike, say_alike, widen_culprit
+from narrowdown.engines.search.alike import make_culprits as alike_culprits
+from narrowdown.engines.search.cost import Plan, Size, Work
+from narrowdown.engines.search.cured import feed_of, has_own_share, measure_cured, rights_itself
+from narrowdown.engines.search.fresh import Seen, confirm_in_fresh_builds, probe_case
+from narrowdown.engines.search.inquiry import Inquiry, open_inquiry
+from narrowdown.engines.search.ordered import say_ordered
+from narrowdown.engines.search.remedy import list_cured
+from narrowdown.engines.search.settle import Saved
+from narrowdown.engines.search.statistics import binomial_interval
+from narrowdown.engines.search.switches import list_switches
+from narrowdown.engines.search.whole import list_feeds
+from narrowdown.engines.steps.base import BUILDS_MODELS, End, Finish, Steps, StepSpec, with_case
+from narrowdown.engines.steps.prepare import prepare_findings
+from narrowdown.engines.steps.reduce import (
+    Reduced,
+    ReduceParams,
+    plan_of_reduction,
+    search_smallest,
+)
 
-# A tensor that loses this part of itself when it is stored cannot be fed: rounding alone costs BF16 0.004, FP8 0.06, and an
-# epsilon that becomes 0 loses all.
+# A tensor that loses this part of itself when it is stored cannot be fed: rounding alone costs BF16
+# 0.004, FP8 0.06, and an epsilon that becomes 0 loses all.
 LOST = 0.1
 VANISHING = ("epsilon-underflow", "underflow")
-# Probes that each further place of the same overflow takes to become a case: with six others of its kind the demo sort's confirm
-# was expected to take 104 and took 98 (docs/estimates.md).
+# Probes that each further place of the same overflow takes to become a case: with six others of its
+# kind the demo sort's confirm was expected to take 104 and took 98 (docs/estimates.md).
 PLACE = 14
-# A case of more than this share of the model, and of more nodes than these, names nobody: what is asked is which part is wrong,
-# and "17 of 24 nodes" answers that it is not in one. Chosen by what a person can use; the field campaign counts the same way.
+# A case of more than this share of the model, and of more nodes than these, names nobody: what is
+# asked is which part is wrong, and "17 of 24 nodes" answers that it is not in one. Chosen by what a
+# person can use; the field campaign counts the same way.
 MOST, SOME = 0.5, 6
-# Of what the first fresh builds of a case took, later ones do, where kernels are timed: 0.5 to 0.8 on seven models.
+# Of what the first fresh builds of a case took, later ones do, where kernels are timed: 0.5 to 0.8
+# on seven models.
 ONCE_MORE = 0.65
-# And what the look inside it takes of an effect, as its build stands there: 0.04 to 0.36 on five models.
+# And what the look inside it takes of an effect, as its build stands there: 0.04 to 0.36 on five
+# models.
 STANDS = 0.25
-# Times its price that the last look at all samples takes: what is as it was before is there, or nothing is. 0.1 to 6 came.
+# Times its price that the last look at all samples takes: what is as it was before is there, or
+# nothing is. 0.1 to 6 came.
 REST = (0.4, 2.1)
-# Probes that follow those in fresh builds, as a rule: the model with right values after the case, on one sample and on all.
+# Probes that follow those in fresh builds, as a rule: the model with right values after the case,
+# on one sample and on all.
 THEN = 4
 
 
@@ -64,8 +75,12 @@ class ConfirmOutcome(msgspec.Struct, frozen=True, kw_only=True):
     own_places: tuple[int, int] = (0, 0)  # of whole numbers, those that are wrong and all
     effect_places: tuple[int, int] = (0, 0)  # the same of the model's outputs
     culprits: int = 0  # found so far, this one among them
-    alike: int = 0  # more of them found in this step, as the reference foretells the same fault there
-    patched_fails: bool = False  # the whole model still fails with this and earlier culprits patched
+    alike: int = (
+        0  # more of them found in this step, as the reference foretells the same fault there
+    )
+    patched_fails: bool = (
+        False  # the whole model still fails with this and earlier culprits patched
+    )
     patched_error: float | None = None  # the whole model's then
     fixable: bool = False  # refused as it is, and right in another way
     way: str = ""  # that way: what the engine takes the model with
@@ -73,16 +88,21 @@ class ConfirmOutcome(msgspec.Struct, frozen=True, kw_only=True):
     message: str = ""
 
 
-# Five builds that fail leave no rate below 48 % (95 %), so chance is out of the question. Eight culprits are a bound on time, as
-# each takes PLACE probes; what is left joins the first one's kept nodes. Six probes for another of a kind: the first one's case
-# was made simple already. Twelve steps forward are a bound, chosen and not measured: a norm's square, sum and root take three.
+# Five builds that fail leave no rate below 48 % (95 %), so chance is out of the question. Eight
+# culprits are a bound on time, as each takes PLACE probes; what is left joins the first one's kept
+# nodes. Six probes for another of a kind: the first one's case was made simple already. Twelve
+# steps forward are a bound, chosen and not measured: a norm's square, sum and root take three.
 class ConfirmParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     repeats: Count = 5  # fresh builds
-    most_culprits: Count = 8  # of the session; more nodes like one that was found are not looked at alone
+    most_culprits: Count = (
+        8  # of the session; more nodes like one that was found are not looked at alone
+    )
     # of the session, what widens an earlier culprit counted too; then a workaround is looked for
     most_rounds: Count = 8
     shrink_others: Count = 6  # probes that go into making the case of such a node simpler
-    most_patches: Count = 12  # steps that a patch is walked forward past values that the precision cannot hold
+    most_patches: Count = (
+        12  # steps that a patch is walked forward past values that the precision cannot hold
+    )
 
 
 class Standing(NamedTuple):
@@ -126,18 +146,27 @@ def confirm(ctx: StepContext) -> Steps[ConfirmOutcome]:
         dir=culprit_folder(len(findings.culprits) + 1),
     )
     without: Without = yield from _take_out(ask, culprit, standing, params)
-    way = (yield from _find_way_around(ask)) if ask.signature.kind == "build" and not ctx.check else ""
+    way = (
+        (yield from _find_way_around(ask))
+        if ask.signature.kind == "build" and not ctx.check
+        else ""
+    )
     others = without.others
     culprits = findings.culprits
     if standing.new:
         culprits = join_culprit(ask.index, culprits, without.culprit)
     for other in alike_culprits(others):
-        culprits = (*culprits, msgspec.structs.replace(other, dir=culprit_folder(len(culprits) + 1)))
+        culprits = (
+            *culprits,
+            msgspec.structs.replace(other, dir=culprit_folder(len(culprits) + 1)),
+        )
     feed: Literal["stored", "exact"] = "exact" if case.feed == "exact" else "stored"
     first = findings.culprits[0].case.sample if findings.culprits else findings.sample
     return Finish(
         _sum_up(ask, seen, standing, without, params, len(culprits), way),
-        msgspec.structs.replace(without.findings, culprits=culprits, spread=findings.spread or standing.wide),
+        msgspec.structs.replace(
+            without.findings, culprits=culprits, spread=findings.spread or standing.wide
+        ),
         tables={
             "bundle": [
                 Saved("case", seen.saved),
@@ -147,15 +176,18 @@ def confirm(ctx: StepContext) -> Steps[ConfirmOutcome]:
         },
         decisive={
             "whole": (ask.plain((first,)),) if not ctx.check else (),
-            "case": (probe_case(there, case, 0), *(probe_case(ask, o.seen.case, 0) for o in others.found)),
+            "case": (
+                probe_case(there, case, 0),
+                *(probe_case(ask, o.seen.case, 0) for o in others.found),
+            ),
             "good": (there.ask(case.good, feed=feed),) if case.good else (),
         },
     )
 
 
 def _find_case(ask: Inquiry, repeats: int) -> Sub[tuple[Case, tuple[Saved, ...]]]:
-    """The case that was reduced before, or else is now: a route that named a tactic or an optimizer comes with no smaller model
-    yet. Raises StepRefused where there is none."""
+    """The case that was reduced before, or else is now: a route that named a tactic or an optimizer
+    comes with no smaller model yet. Raises StepRefused where there is none."""
     if ask.findings.case is not None:
         return ask.findings.case, ()
     reduced: Reduced = yield from search_smallest(ask, ReduceParams(), then=repeats + THEN)
@@ -165,7 +197,8 @@ def _find_case(ask: Inquiry, repeats: int) -> Sub[tuple[Case, tuple[Saved, ...]]
 
 
 def _see_afresh(ask: Inquiry, there: Inquiry, case: Case, repeats: int) -> Sub[Seen]:
-    """The case in fresh builds of the engine that ``there`` asks, with all the evidence that there is for its cause."""
+    """The case in fresh builds of the engine that ``there`` asks, with all the evidence that there
+    is for its cause."""
     seen: Seen = yield from confirm_in_fresh_builds(there, case, repeats)
     more = say_ordered(ask.ctx, seen.case) if seen.case.engine else ""
     if ask.signature.kind == "build":
@@ -187,12 +220,15 @@ def _place_case(ask: Inquiry, case: Case) -> Standing:
     return Standing(known, not known and _names_nobody(ask, case), ())
 
 
-def _take_out(ask: Inquiry, culprit: Culprit, standing: Standing, params: ConfirmParams) -> Sub[Without]:
+def _take_out(
+    ask: Inquiry, culprit: Culprit, standing: Standing, params: ConfirmParams
+) -> Sub[Without]:
     """The culprit with what cures it, and what the whole model does with that."""
     ctx, findings = ask.ctx, ask.findings
     after = msgspec.structs.replace(findings, case=culprit.case)
     if remedy := standing.remedy:
-        # What cures the whole model is known, and holds this case: no other culprit is left to look for.
+        # What cures the whole model is known, and holds this case: no other culprit is left to look
+        # for.
         also = _also(ask, culprit.case, remedy)
         culprit = msgspec.structs.replace(culprit, keep=ranges.encode(remedy), also=also)
         return Without(culprit, after, findings.workaround.error if findings.workaround else None)
@@ -201,7 +237,9 @@ def _take_out(ask: Inquiry, culprit: Culprit, standing: Standing, params: Confir
         return Without(culprit, after)
     cut: Cut = yield from _cut_off(ask, culprit.case, culprit.cause, params.most_patches)
     patches = cut.patches
-    culprit = msgspec.structs.replace(culprit, patches=ranges.encode(patches), keep=ranges.encode(cut.keep))
+    culprit = msgspec.structs.replace(
+        culprit, patches=ranges.encode(patches), keep=ranges.encode(cut.keep)
+    )
     if findings.optimizers or findings.options or findings.tactics:
         return Without(culprit, after)
     cured = () if patches or cut.righted else cut.pairs or cut.keep
@@ -228,9 +266,16 @@ def _take_out(ask: Inquiry, culprit: Culprit, standing: Standing, params: Confir
 
 
 def _sum_up(
-    ask: Inquiry, seen: Seen, standing: Standing, without: Without, params: ConfirmParams, culprits: int, way: str
+    ask: Inquiry,
+    seen: Seen,
+    standing: Standing,
+    without: Without,
+    params: ConfirmParams,
+    culprits: int,
+    way: str,
 ) -> ConfirmOutcome:
-    """``culprits``: how many there are by now; ``way``: with what the engine takes a model that it refuses."""
+    """``culprits``: how many there are by now; ``way``: with what the engine takes a model that it
+    refuses."""
     case, cause, visit = seen.case, seen.cause, ask.ctx.visit
     goes_on = without.still and standing.new and visit < params.most_rounds
     low, high = binomial_interval(seen.failures, params.repeats)
@@ -275,8 +320,12 @@ class Cut(NamedTuple):
     patches: tuple[int, ...] = ()  # tensors that are fed with reference values
     keep: tuple[int, ...] = ()  # nodes that are kept in FP32
     righted: tuple[int, ...] = ()  # nodes that the reference computes
-    around: tuple[int, ...] = ()  # the patches that do it where the engine runs none of those nodes alone
-    pairs: tuple[int, ...] = ()  # of those nodes the dequantizers that give what their pairs were given
+    around: tuple[
+        int, ...
+    ] = ()  # the patches that do it where the engine runs none of those nodes alone
+    pairs: tuple[
+        int, ...
+    ] = ()  # of those nodes the dequantizers that give what their pairs were given
 
 
 def _cut_off(ask: Inquiry, case: Case, cause: str, most: int) -> Sub[Cut]:
@@ -295,15 +344,16 @@ def _cut_off(ask: Inquiry, case: Case, cause: str, most: int) -> Sub[Cut]:
         keep = yield from widen_kept(ask, keep, most)
         return Cut(keep=keep)
     if patches and (yield from rights_itself(ask, case)):
-        # Right by itself in FP32, so that its own share can be taken away: right values fed after it would take every error
-        # with it that was made before it, and who made those would never be looked for.
+        # Right by itself in FP32, so that its own share can be taken away: right values fed after
+        # it would take every error with it that was made before it, and who made those would never
+        # be looked for.
         return Cut(keep=keep)
     return Cut(patches, keep)
 
 
 def _describe_rest(ask: Inquiry, case: Case) -> Sub[str]:
-    """Whether the engine takes the model with the part that it refuses replaced by the values that it gives, as a sentence with a
-    space in front; "" where there is no rest."""
+    """Whether the engine takes the model with the part that it refuses replaced by the values that
+    it gives, as a sentence with a space in front; "" where there is no rest."""
     nodes = set(ask.everything) - set(ranges.decode(case.node_ids))
     if not nodes:
         return ""
@@ -315,14 +365,13 @@ def _describe_rest(ask: Inquiry, case: Case) -> Sub[str]:
     if verdict.failed:
         return " The rest is refused for the same reason: there is another such part."
     if m.status not in REFUSALS:
-        return (
-            f" Whether the rest builds, with the values of this part fed in its place, could not be asked: {m.message}"
-        )
+        return f" Whether the rest builds, with the values of this part fed in its place, could not be asked: {m.message}"
     return f" The rest, with the values of this part fed in its place, does not build for another reason: {m.message}"
 
 
 def _find_way_around(ask: Inquiry) -> Sub[str]:
-    """With what the engine takes a model that it refuses, and is right, as a phrase; "" where no such thing is known."""
+    """With what the engine takes a model that it refuses, and is right, as a phrase; "" where no
+    such thing is known."""
     if ask.findings.fixable:
         return "plain nodes in the place of its If, Loop and Scan"
     can = list_switches(ask.ctx.engine, ask.ctx.engine_info)
@@ -334,14 +383,16 @@ def _find_way_around(ask: Inquiry) -> Sub[str]:
 
 
 def _remedy(findings: Findings, case: Case) -> tuple[int, ...]:
-    """The nodes that were seen to cure the whole model in FP32, where one of the case is among them; else none."""
+    """The nodes that were seen to cure the whole model in FP32, where one of the case is among
+    them; else none."""
     kept = list_cured(findings)
     return kept if set(kept).intersection(ranges.decode(case.node_ids)) else ()
 
 
 def _names_nobody(ask: Inquiry, case: Case) -> bool:
-    """Whether what is left of a failure, of which a culprit is known, shows in nothing smaller than most of the model. What is
-    refused, infinite or NaN has its place, however much of the model it takes to show it."""
+    """Whether what is left of a failure, of which a culprit is known, shows in nothing smaller than
+    most of the model. What is refused, infinite or NaN has its place, however much of the model it
+    takes to show it."""
     if not ask.findings.culprits or ask.signature.kind == "build" or ask.signature.nonfinite:
         return False
     return len(case.nodes) > max(SOME, MOST * len(ask.index.nodes))
@@ -359,9 +410,12 @@ def culprit_folder(number: int) -> str:
     return "case" if number == 1 else f"case/culprit-{number}"
 
 
-def join_culprit(index: GraphIndex, earlier: tuple[Culprit, ...], new: Culprit) -> tuple[Culprit, ...]:
-    """The culprits with one more. The same cause at a neighbouring node, found on another sample, is the same culprit met further
-    on (a square that overflows on one row, its sum on another): it widens what is to be kept and is not counted again."""
+def join_culprit(
+    index: GraphIndex, earlier: tuple[Culprit, ...], new: Culprit
+) -> tuple[Culprit, ...]:
+    """The culprits with one more. The same cause at a neighbouring node, found on another sample,
+    is the same culprit met further on (a square that overflows on one row, its sum on another): it
+    widens what is to be kept and is not counted again."""
     nodes = _nodes_of(new)
     near = index.ring(nodes)
     for i, old in enumerate(earlier):
@@ -386,13 +440,13 @@ def _nodes_of(culprit: Culprit) -> set[int]:
 def walk_forward(
     ask: Inquiry, case: Case, most: int, *, small: bool = False
 ) -> Sub[tuple[tuple[int, ...], tuple[int, ...], bool]]:
-    """(patches, keep, fits): the tensors that cut this case off when fed with reference values, the nodes up to them, and
-    whether the case's own outputs could be fed at once.
+    """(patches, keep, fits): the tensors that cut this case off when fed with reference values, the
+    nodes up to them, and whether the case's own outputs could be fed at once.
 
-    A value that the engine's storage cannot hold (an overflowing sum, an epsilon that becomes 0) cannot be fed as a patch: the
-    patch moves to the outputs of its readers, and those readers join the nodes that a workaround would have to keep in higher
-    precision. ``small``: that values vanish is the fault, so a single one that does among others is enough, while the model
-    fails.
+    A value that the engine's storage cannot hold (an overflowing sum, an epsilon that becomes 0)
+    cannot be fed as a patch: the patch moves to the outputs of its readers, and those readers join
+    the nodes that a workaround would have to keep in higher precision. ``small``: that values
+    vanish is the fault, so a single one that does among others is enough, while the model fails.
     """
     index = ask.index
     nodes = set(ranges.decode(case.node_ids))
@@ -405,7 +459,11 @@ def walk_forward(
         m = yield from asked(ask.whole((case.sample,), patches=patches | earlier))
         if m.status != "ok":
             break
-        lost = {n for r in m.results for n in (*r.unrepresentable, *(k for k, v in r.rounded.items() if v > LOST))}
+        lost = {
+            n
+            for r in m.results
+            for n in (*r.unrepresentable, *(k for k, v in r.rounded.items() if v > LOST))
+        }
         if small and judge_whole(ask.unpatched(m, patches | earlier), ask.criterion).failed:
             lost |= {n for r in m.results for n in r.vanished}
         stuck = {index.by_name[n] for n in lost if n in index.by_name} & patches
@@ -414,13 +472,16 @@ def walk_forward(
         fits = False
         readers = {r for t in stuck for r in index.readers[t]}
         nodes |= readers
-        patches = (patches - stuck) | {t for r in readers for t in index.nodes[r].outputs if index.readers[t]}
+        patches = (patches - stuck) | {
+            t for r in readers for t in index.nodes[r].outputs if index.readers[t]
+        }
     return tuple(sorted(patches)), tuple(sorted(nodes)), fits
 
 
 def widen_kept(ask: Inquiry, keep: tuple[int, ...], most: int) -> Sub[tuple[int, ...]]:
-    """The nodes to keep with those beside them that overflow on other samples: the square of a sum of squares on one row, its sum
-    on another. A neighbour joins when it gives non-finite values from finite ones while ``keep`` is kept.
+    """The nodes to keep with those beside them that overflow on other samples: the square of a sum
+    of squares on one row, its sum on another. A neighbour joins when it gives non-finite values
+    from finite ones while ``keep`` is kept.
     """
     index = ask.index
     own, earlier = set(keep), set(ranges.decode(ask.findings.keep))
@@ -434,7 +495,9 @@ def widen_kept(ask: Inquiry, keep: tuple[int, ...], most: int) -> Sub[tuple[int,
         marks = {t for n in near for t in (*index.nodes[n].outputs, *index.nodes[n].reads)}
         made = {t for t in marks if index.tensors[t].producer >= 0}
         seen = yield from asked(
-            ask.whole((feed_of(ask.findings, sample),), keep=own | earlier, marks=ranges.encode(made))
+            ask.whole(
+                (feed_of(ask.findings, sample),), keep=own | earlier, marks=ranges.encode(made)
+            )
         )
         if seen.status != "ok":
             break
@@ -443,7 +506,8 @@ def widen_kept(ask: Inquiry, keep: tuple[int, ...], most: int) -> Sub[tuple[int,
         fresh = {
             n
             for n in near
-            if broken.intersection(index.nodes[n].outputs) and not broken.intersection(index.nodes[n].reads)
+            if broken.intersection(index.nodes[n].outputs)
+            and not broken.intersection(index.nodes[n].reads)
         }
         if not fresh:
             break
@@ -451,30 +515,41 @@ def widen_kept(ask: Inquiry, keep: tuple[int, ...], most: int) -> Sub[tuple[int,
     return tuple(sorted(own))
 
 
-def _message(seen: Seen, looks: int, still: bool, known: bool, others: Alike, last: int, wide: int) -> str:
-    """``last``: the round after which no further one comes; 0: one does where it fails still. ``wide``: the nodes of the model,
-    of which the case is most; 0 where it is not."""
+def _message(
+    seen: Seen, looks: int, still: bool, known: bool, others: Alike, last: int, wide: int
+) -> str:
+    """``last``: the round after which no further one comes; 0: one does where it fails still.
+    ``wide``: the nodes of the model, of which the case is most; 0 where it is not."""
     also = ""
     if wide:
         also = f" That is most of the model ({len(seen.case.nodes)} of {wide}), so nobody is accused of what is left: it adds up."
     elif known:
         also = " This case was found before: patching it did not make the rest pass."
     elif still:
-        also = " With it patched by reference values the model still fails: there is another culprit."
-        also += f" {last} rounds are the most that one session takes, so a workaround is looked for." if last else ""
+        also = (
+            " With it patched by reference values the model still fails: there is another culprit."
+        )
+        also += (
+            f" {last} rounds are the most that one session takes, so a workaround is looked for."
+            if last
+            else ""
+        )
     nodes = seen.case.nodes
     size = f"{len(nodes)} node fails" if len(nodes) == 1 else f"{len(nodes)} nodes fail"
     return f"{size} in {seen.failures} of {looks} fresh builds. {seen.cause.evidence}{say_alike(others)}{also}"
 
 
 def _plan(ctx: StepContext, size: Size) -> Plan:
-    """The case in fresh builds, some known from when it was found; its inside once; the model with it patched or kept, on the
-    search's sample and on all. Where there is no case yet, it is reduced first."""
+    """The case in fresh builds, some known from when it was found; its inside once; the model with
+    it patched or kept, on the search's sample and on all. Where there is no case yet, it is reduced
+    first."""
     params = msgspec.convert(dict(ctx.params), ConfirmParams)
     case, looks = ctx.findings.case, ctx.findings.looks
     verified = int(case.verified.partition("/")[2] or 0) if case else ReduceParams().verify
     # Of the looks that found it, all but the first are looks here.
-    builds = works.part(ctx, params.repeats - min(params.repeats, max(0, verified - 1)), ahead=False)
+    builds = works.part(
+        ctx, params.repeats - min(params.repeats, max(0, verified - 1)), ahead=False
+    )
     anew = works.afresh(ctx, builds)
     inside = works.effect(ctx, 1, times=STANDS if anew.timed else 1.0)
     again = msgspec.structs.replace(anew, times=ONCE_MORE if anew.timed else 1.0), inside
@@ -488,30 +563,45 @@ def _plan(ctx: StepContext, size: Size) -> Plan:
         )
     )
     signature = ctx.findings.round_signature or ctx.findings.signature
-    overflows = (signature is not None and signature.nonfinite) or any(s.nonfinite for s in ctx.findings.suspects[:1])
+    overflows = (signature is not None and signature.nonfinite) or any(
+        s.nonfinite for s in ctx.findings.suspects[:1]
+    )
     if cured and overflows and ctx.can("keep"):
-        # What overflows cannot be fed: its nodes are kept instead, and the few beside them are watched; the reference is asked
-        # who else goes as far, and who reads that.
-        # Where they can be fed all the same, that is known by then.
+        # What overflows cannot be fed: its nodes are kept instead, and the few beside them are
+        # watched; the reference is asked who else goes as far, and who reads that. Where they can
+        # be fed all the same, that is known by then.
         kept = works.between(works.on_all(ctx, probes=2), 0, 2)
         far = works.between(Work("control", 2, kept.rows), 0, 2)
         cured = (*cured, kept, works.between(works.on_sample(ctx), 0, 1), far)
     alike = _count_places(ctx, size)
     if cured and alike and ctx.can("keep"):
         cured = (*cured, works.effect(ctx, alike), works.part(ctx, PLACE * alike, ahead=False))
-    first = Plan(works.before(ctx, size)) if case is not None else plan_of_reduction(ctx, size, ReduceParams())
-    disk = first.disk + works.case_bytes(size, case.node_ids if case else "") + size.captured if first.disk >= 0 else -1
+    first = (
+        Plan(works.before(ctx, size))
+        if case is not None
+        else plan_of_reduction(ctx, size, ReduceParams())
+    )
+    disk = (
+        first.disk + works.case_bytes(size, case.node_ids if case else "") + size.captured
+        if first.disk >= 0
+        else -1
+    )
     return Plan((*first.works, Work("read"), *again, *cured), disk, first.captured + size.captured)
 
 
 def _count_places(ctx: StepContext, size: Size) -> int:
-    """How many other suspects are infinite or NaN at the same operator as the case: each may become a culprit of its own."""
+    """How many other suspects are infinite or NaN at the same operator as the case: each may become
+    a culprit of its own."""
     case, index = ctx.findings.case, size.index
     if case is None or index is None:
         return 0
     inside = set(ranges.decode(case.node_ids))
     ops = {index.nodes[n].op for n in inside if n < len(index.nodes)}
-    others = (s for s in ctx.findings.suspects if s.nonfinite and s.node not in inside and s.node < len(index.nodes))
+    others = (
+        s
+        for s in ctx.findings.suspects
+        if s.nonfinite and s.node not in inside and s.node < len(index.nodes)
+    )
     return sum(index.nodes[s.node].op in ops for s in others)
 
 

@@ -1,23 +1,25 @@
-"""consistency: does the engine answer the same question alike? No reference is needed to see that it does not."""
+"""consistency: does the engine answer the same question alike? No reference is needed to see that
+it does not."""
 
 from typing import Literal
 
 import msgspec
 
-from engines.asking import Note, StepContext, Sub, asked
-from engines.compare.criterion import Criterion
-from engines.compare.judge import limit, worst
-from engines.compare.say import say_amount, say_sample
-from engines.findings import Findings
-from engines.probe import HUGE, Measurement
-from engines.search import works
-from engines.search.batch import NO_BATCH
-from engines.search.cost import Plan, Size
-from engines.search.whole import list_feeds, probe_whole
-from engines.steps.base import End, Finish, NoParams, Steps, StepSpec, comparison
-from engines.steps.prepare import load_findings
+from narrowdown.engines.asking import Note, StepContext, Sub, asked
+from narrowdown.engines.compare.criterion import Criterion
+from narrowdown.engines.compare.judge import limit, worst
+from narrowdown.engines.compare.say import say_amount, say_sample
+from narrowdown.engines.findings import Findings
+from narrowdown.engines.probe import HUGE, Measurement
+from narrowdown.engines.search import works
+from narrowdown.engines.search.batch import NO_BATCH
+from narrowdown.engines.search.cost import Plan, Size
+from narrowdown.engines.search.whole import list_feeds, probe_whole
+from narrowdown.engines.steps.base import End, Finish, NoParams, Steps, StepSpec, comparison
+from narrowdown.engines.steps.prepare import load_findings
 
-# Two answers further apart than this many times the tolerance cannot both be within the tolerance of what is right.
+# Two answers further apart than this many times the tolerance cannot both be within the tolerance
+# of what is right.
 APART = 2.0
 
 Way = Literal["stale", "twice", "permuted", "alone"]
@@ -30,8 +32,8 @@ WAYS: dict[Way, str] = {
 
 
 class ConsistencyOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    # contradicts: it gives two answers to one question; stale: the answer follows what was in memory; no-batch: so does the
-    # reference, so rows of these inputs are no samples of their own
+    # contradicts: it gives two answers to one question; stale: the answer follows what was in
+    # memory; no-batch: so does the reference, so rows of these inputs are no samples of their own
     verdict: Literal["consistent", "contradicts", "stale", "no-batch", "unresolved"] = "unresolved"
     way: str = ""  # how it was asked the second time
     error: float | None = None  # of the second answer against the first
@@ -45,7 +47,8 @@ class ConsistencyOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WayRow(msgspec.Struct, frozen=True):
-    """A row of the table ``ways``: how far the second answer, asked in this way, is from the first, and where."""
+    """A row of the table ``ways``: how far the second answer, asked in this way, is from the first,
+    and where."""
 
     way: Way
     sample: str
@@ -72,17 +75,28 @@ def consistency(ctx: StepContext) -> Steps[ConsistencyOutcome]:
         )
         outcome: ConsistencyOutcome | None = None
         if m.facts.get("follows"):
-            outcome = msgspec.structs.replace(found, verdict="stale", message=_say_stale(output, sample, error))
+            outcome = msgspec.structs.replace(
+                found, verdict="stale", message=_say_stale(output, sample, error)
+            )
         elif error > APART * limit(rule, output):
             outcome = yield from _judge(ctx, findings, way, found, rule)
         if outcome is not None:
-            decisive = {"whole": (probe_whole(ctx, findings, samples=list_feeds(findings), vary=way),)}
+            decisive = {
+                "whole": (probe_whole(ctx, findings, samples=list_feeds(findings), vary=way),)
+            }
             return Finish(outcome, findings, tables={"ways": rows}, decisive=decisive)
     if NO_BATCH in findings.notes:  # seen by the reference, before any way with rows could be asked
         told = "The reference shows that rows of these inputs influence one another, so dimension 0 is no batch of samples."
-        return Finish(msgspec.structs.replace(base, verdict="no-batch", message=told), findings, tables={"ways": rows})
+        return Finish(
+            msgspec.structs.replace(base, verdict="no-batch", message=told),
+            findings,
+            tables={"ways": rows},
+        )
     if not rows:
-        return Finish(msgspec.structs.replace(base, message=f"It could not be asked in two ways: {last}"), findings)
+        return Finish(
+            msgspec.structs.replace(base, message=f"It could not be asked in two ways: {last}"),
+            findings,
+        )
     asked_ways = ", ".join(WAYS[row.way] for row in rows)
     worst_row = max(rows, key=lambda row: row.error)
     outcome = msgspec.structs.replace(
@@ -99,14 +113,17 @@ def consistency(ctx: StepContext) -> Steps[ConsistencyOutcome]:
 
 
 def _ask(ctx: StepContext, findings: Findings, way: Way, engine: str = "") -> Sub[Measurement]:
-    probe = probe_whole(ctx, findings, samples=list_feeds(findings), engine=engine, vary=way, exclusive=True)
+    probe = probe_whole(
+        ctx, findings, samples=list_feeds(findings), engine=engine, vary=way, exclusive=True
+    )
     return (yield from asked(probe))
 
 
 def _judge(
     ctx: StepContext, findings: Findings, way: Way, found: ConsistencyOutcome, rule: Criterion
 ) -> Sub[ConsistencyOutcome]:
-    """Two answers that differ: the engine's fault, or the model's own, whose rows influence one another? The reference tells."""
+    """Two answers that differ: the engine's fault, or the model's own, whose rows influence one
+    another? The reference tells."""
     differ = f"{found.worst_output} on {say_sample(found.worst_sample)} is {_say(found.error)} {WAYS[way]}"
     allowed = f"two right answers are at most {say_amount(APART * limit(rule, found.worst_output), rule.metric)} apart"
     theirs: float | None = None
@@ -161,7 +178,9 @@ SPEC = StepSpec(
     params=NoParams,
     plan=_plan,
     needs=(
-        comparison("An external check chooses its own inputs, so it cannot be asked the same question in two ways."),
+        comparison(
+            "An external check chooses its own inputs, so it cannot be asked the same question in two ways."
+        ),
     ),
     exclusive=True,
     ends=(

@@ -4,15 +4,16 @@ from typing import Literal
 
 import msgspec
 
-from engines.asking import Count, StepContext
-from engines.findings import Findings
-from engines.search import works
-from engines.search.cost import Plan, Size
-from engines.steps.base import Finish, Steps, StepSpec
-from engines.steps.prepare import prepare_findings
+from narrowdown.engines.asking import Count, StepContext
+from narrowdown.engines.findings import Findings
+from narrowdown.engines.search import works
+from narrowdown.engines.search.cost import Plan, Size
+from narrowdown.engines.steps.base import Finish, Steps, StepSpec
+from narrowdown.engines.steps.prepare import prepare_findings
 
-# The reason that was met most -> the setting that would help. What needs a value (a tolerance, a metric, a regex) is for a
-# person to choose: the message names it, and the recommendation, which must work with nobody there, searches another way.
+# The reason that was met most -> the setting that would help. What needs a value (a tolerance, a
+# metric, a regex) is for a person to choose: the message names it, and the recommendation, which
+# must work with nobody there, searches another way.
 HELPS = {
     "harmless": "metric",  # errors that reach nothing: another metric would not count them
     "milder": "tolerance",
@@ -101,7 +102,9 @@ def _say_unresolved(counts: dict[str, int], helps: str, passes: bool) -> str:
     total = sum(counts.values())
     if not total:
         return f"No part that was tried stayed undecided. Changing the {helps} would help most."
-    why = ", ".join(f"{n} {WORDS.get(reason, f'({reason})')}" for reason, n in _rank_reasons(counts))
+    why = ", ".join(
+        f"{n} {WORDS.get(reason, f'({reason})')}" for reason, n in _rank_reasons(counts)
+    )
     parts = "1 part" if total == 1 else f"{total} parts"
     return f"{parts} of the model neither passed nor failed: {why}. Changing the {helps} would help most."
 

@@ -1,32 +1,33 @@
-"""extract: cut out the accused node, feed it captured reference values, grow the cut while it passes."""
+"""extract: cut out the accused node, feed it captured reference values, grow the cut while it
+passes."""
 
 from collections.abc import Iterable
 from typing import TypeAlias
 
 import msgspec
 
-from engines.asking import Count, Note, StepContext, Sub
-from engines.compare.criterion import Verdict
-from engines.findings import Case, Suspect
-from engines.graph import ranges
-from engines.probe import HUGE
-from engines.search import works
-from engines.search.cost import Plan, Size, Work
-from engines.search.foretold import Place, foretell_places
-from engines.search.inquiry import Inquiry, open_inquiry
-from engines.search.ordered import order_precision, say_ordered
-from engines.search.pace import Pace
-from engines.search.remedy import list_cured
-from engines.search.search import NodeIds, Trials, grow_cut, minimise, prove_one_minimal
-from engines.search.settle import foretell_settling, settle_case, shrinks_for
-from engines.search.twin import as_given, asking_twin, find_twin, without_twin
-from engines.steps.base import BUILDS_MODELS, End, Finish, Steps, StepSpec, with_case
-from engines.steps.layerwise import layerwise
-from engines.steps.prepare import prepare_findings
-from engines.steps.reduce import say_left_whole
+from narrowdown.engines.asking import Count, Note, StepContext, Sub
+from narrowdown.engines.compare.criterion import Verdict
+from narrowdown.engines.findings import Case, Suspect
+from narrowdown.engines.graph import ranges
+from narrowdown.engines.probe import HUGE
+from narrowdown.engines.search import works
+from narrowdown.engines.search.cost import Plan, Size, Work
+from narrowdown.engines.search.foretold import Place, foretell_places
+from narrowdown.engines.search.inquiry import Inquiry, open_inquiry
+from narrowdown.engines.search.ordered import order_precision, say_ordered
+from narrowdown.engines.search.pace import Pace
+from narrowdown.engines.search.remedy import list_cured
+from narrowdown.engines.search.search import NodeIds, Trials, grow_cut, minimise, prove_one_minimal
+from narrowdown.engines.search.settle import foretell_settling, settle_case, shrinks_for
+from narrowdown.engines.search.twin import as_given, asking_twin, find_twin, without_twin
+from narrowdown.engines.steps.base import BUILDS_MODELS, End, Finish, Steps, StepSpec, with_case
+from narrowdown.engines.steps.layerwise import layerwise
+from narrowdown.engines.steps.prepare import prepare_findings
+from narrowdown.engines.steps.reduce import say_left_whole
 
-# Probes for each node of a group: it is grown first, then each of its nodes is left out. 43 were expected and 44 came for magika
-# (docs/estimates.md).
+# Probes for each node of a group: it is grown first, then each of its nodes is left out. 43 were
+# expected and 44 came for magika (docs/estimates.md).
 GROWN = 6
 # Probes that growing the cut around one node has taken at the most: 1 to 51 in eleven searches.
 MOST_GROWN = 52
@@ -48,19 +49,23 @@ class ExtractOutcome(msgspec.Struct, frozen=True, kw_only=True):
     message: str = ""
 
 
-# Four suspects, as each costs a growth of its own. A cut that is grown eight times or holds 64 nodes is no part any more, and
-# reduce does better. Places are grown less, as what goes beyond the storage type
-# does so at the node itself. Three builds: chance is told by confirm. Chosen, not measured.
+# Four suspects, as each costs a growth of its own. A cut that is grown eight times or holds 64
+# nodes is no part any more, and reduce does better. Places are grown less, as what goes beyond the
+# storage type does so at the node itself. Three builds: chance is told by confirm. Chosen, not
+# measured.
 class ExtractParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     most_suspects: Count = 4  # that are tried, worst first
     most_growth: Count = 8  # how often a cut that passes is grown
     most_nodes: Count = 64  # of a cut that is grown
-    most_places: Count = 6  # beyond the storage type by the reference, tried where no suspect fails alone
+    most_places: Count = (
+        6  # beyond the storage type by the reference, tried where no suspect fails alone
+    )
     place_growth: Count = 3  # how often the cut around such a place is grown
     verify: Count = 3  # fresh builds of the result
 
 
-# Trials, node set and times grown of the smallest cut that fails; or a phrase that says why there is none.
+# Trials, node set and times grown of the smallest cut that fails; or a phrase that says why there
+# is none.
 Isolated: TypeAlias = tuple[Trials, NodeIds, int] | str
 
 
@@ -69,38 +74,57 @@ def extract(ctx: StepContext) -> Steps[ExtractOutcome]:
     findings = yield from prepare_findings(ctx)
     # What cures the whole model was foretold, and layerwise was not asked.
     told = not findings.suspects and findings.workaround is not None
-    # Or they were seen to cure it, and who is to blame was seen in an emulation, where precision is an order.
+    # Or they were seen to cure it, and who is to blame was seen in an emulation, where precision is
+    # an order.
     ordered = order_precision(ctx) if list_cured(findings) else ""
     if not ordered:  # a node alone is soon built
         findings = yield from find_twin(ctx, findings)
-    if not findings.suspects and not findings.spread and ctx.visit == 1 and not ctx.findings.samples:
+    if (
+        not findings.suspects
+        and not findings.spread
+        and ctx.visit == 1
+        and not ctx.findings.samples
+    ):
         # The step runs alone: what it needs to know, layerwise finds out.
         finish = yield from layerwise(msgspec.structs.replace(ctx, findings=findings, params={}))
         findings = finish.findings
     ask: Inquiry = yield from open_inquiry(ctx, findings)
-    # What makes constants is not cut through: fed as an input it would not be folded, and an engine joins no layer with it.
+    # What makes constants is not cut through: fed as an input it would not be folded, and an engine
+    # joins no layer with it.
     ask = msgspec.structs.replace(ask, frozen=ask.index.from_weights)
-    reason = "the error is spread over many layers" if findings.spread else "layerwise named no node"
+    reason = (
+        "the error is spread over many layers" if findings.spread else "layerwise named no node"
+    )
     accused = [(s, params.most_growth) for s in findings.suspects[: params.most_suspects]]
-    # The whole model is another one there, whose first build takes as long: a part is at most half of it.
-    part = msgspec.structs.replace(params, most_nodes=min(params.most_nodes, len(ask.index.nodes) // 2))
+    # The whole model is another one there, whose first build takes as long: a part is at most half
+    # of it.
+    part = msgspec.structs.replace(
+        params, most_nodes=min(params.most_nodes, len(ask.index.nodes) // 2)
+    )
     if ordered and accused:
         found = yield from _find_first_alone(ask.of(ordered), accused, part, reason)
     else:
         found = yield from _find_first(ask, accused, params, reason)
     instead = ""
     if isinstance(found, str) and (accused or told) and ctx.can("keep"):
-        # Where engines compute a node otherwise alone than among others, the accused may be the wrong one: what is beyond the
-        # storage type by the reference is tried next, the furthest first, with few nodes around it.
+        # Where engines compute a node otherwise alone than among others, the accused may be the
+        # wrong one: what is beyond the storage type by the reference is tried next, the furthest
+        # first, with few nodes around it.
         places: tuple[Place, ...] = yield from foretell_places(ask)
         done = {s.node for s, _ in accused} | set(ranges.decode(findings.keep))
-        places = tuple(sorted((p for p in places if p.node not in done), key=lambda p: (-p.reached, p.node)))
+        places = tuple(
+            sorted((p for p in places if p.node not in done), key=lambda p: (-p.reached, p.node))
+        )
         # A foretold one that is right alone is not grown: reduce does so around all of them.
         growth = 0 if told else params.place_growth
-        tries = [(_suspect_place(ask, p), growth) for p in places[: 1 if told else params.most_places]]
+        tries = [
+            (_suspect_place(ask, p), growth) for p in places[: 1 if told else params.most_places]
+        ]
         other = yield from _find_first(ask, tries, params, found, surely=not told)
         if isinstance(other, str) and ordered:
-            those = [(_suspect_place(ask, p), params.place_growth) for p in places[: params.most_places]]
+            those = [
+                (_suspect_place(ask, p), params.place_growth) for p in places[: params.most_places]
+            ]
             other = yield from _find_first_alone(ask.of(ordered), those, part, other)
         if not isinstance(other, str):
             alone = "" if told else "; what layerwise accused is right alone"
@@ -109,7 +133,9 @@ def extract(ctx: StepContext) -> Steps[ExtractOutcome]:
             found = f"{other}; so it takes company that a search of the whole model finds"
     if isinstance(found, str):
         return Finish(
-            ExtractOutcome(reason=found, message=f"No part fails on its own as the model does: {found}."),
+            ExtractOutcome(
+                reason=found, message=f"No part fails on its own as the model does: {found}."
+            ),
             msgspec.structs.replace(findings, case=None),
         )
     trials, nodes, grown = found
@@ -136,10 +162,16 @@ def extract(ctx: StepContext) -> Steps[ExtractOutcome]:
 
 
 def _find_first(
-    given: Inquiry, tries: Iterable[tuple[Suspect, int]], params: ExtractParams, reason: str, *, surely: bool = True
+    given: Inquiry,
+    tries: Iterable[tuple[Suspect, int]],
+    params: ExtractParams,
+    reason: str,
+    *,
+    surely: bool = True,
 ) -> Sub[Isolated]:
-    """What ``_isolate`` gives for the first suspect that fails alone on the engine as it was given, else the last phrase.
-    ``surely``: where a twin shows none, the engine as it was given is asked too."""
+    """What ``_isolate`` gives for the first suspect that fails alone on the engine as it was given,
+    else the last phrase. ``surely``: where a twin shows none, the engine as it was given is asked
+    too."""
     found = yield from _find_first_alone(asking_twin(given), tries, params, reason)
     if isinstance(found, str) and not (given.findings.twin and surely):
         return found
@@ -155,7 +187,8 @@ def _find_first(
 def _find_first_alone(
     ask: Inquiry, tries: Iterable[tuple[Suspect, int]], params: ExtractParams, reason: str
 ) -> Sub[Isolated]:
-    """What ``_isolate`` gives for the first suspect that fails alone, else the last phrase. With each: how often it is grown."""
+    """What ``_isolate`` gives for the first suspect that fails alone, else the last phrase. With
+    each: how often it is grown."""
     for suspect, most_growth in tries:
         found = yield from _isolate(ask, suspect, params, most_growth)
         if not isinstance(found, str):
@@ -167,14 +200,24 @@ def _find_first_alone(
 def _suspect_place(ask: Inquiry, place: Place) -> Suspect:
     """A place as a suspect that nothing was measured of."""
     name = ask.names([place.node])[0]
-    return Suspect(node=place.node, tensor=-1, nodes=ranges.encode((place.node,)), own=0.0, effect=HUGE, name=name)
+    return Suspect(
+        node=place.node,
+        tensor=-1,
+        nodes=ranges.encode((place.node,)),
+        own=0.0,
+        effect=HUGE,
+        name=name,
+    )
 
 
-def _isolate(ask: Inquiry, suspect: Suspect, params: ExtractParams, most_growth: int) -> Sub[Isolated]:
-    """(trials, node set, times grown) of the smallest cut around a suspect that fails, or a phrase that says why there is none.
+def _isolate(
+    ask: Inquiry, suspect: Suspect, params: ExtractParams, most_growth: int
+) -> Sub[Isolated]:
+    """(trials, node set, times grown) of the smallest cut around a suspect that fails, or a phrase
+    that says why there is none.
 
-    A node that only amplifies the rounding of its inputs is cut with its producers and fed exactly: then the case holds the whole
-    cause and fails whatever its inputs are rounded to.
+    A node that only amplifies the rounding of its inputs is cut with its producers and fed exactly:
+    then the case holds the whole cause and fails whatever its inputs are rounded to.
     """
     amplifier = ranges.decode(suspect.nodes) != (suspect.node,)
     for feed in ("exact", "stored") if amplifier else ("stored",):
@@ -188,10 +231,13 @@ def _isolate(ask: Inquiry, suspect: Suspect, params: ExtractParams, most_growth:
             if verdict.failed:
                 smallest = yield from minimise(trials, nodes, cuts=False)
                 return trials, smallest, grown
-            # A path that leaves the cut and comes back is fed true values in place of the cut's own wrong ones. What the cut
-            # gives after it is then right, and transplanted hides the error. Where no path does, harmless it is.
+            # A path that leaves the cut and comes back is fed true values in place of the cut's own
+            # wrong ones. What the cut gives after it is then right, and transplanted hides the
+            # error. Where no path does, harmless it is.
             harmless = verdict.reason == "harmless"
-            larger = ask.index.with_paths(nodes) if harmless else grow_cut(ask.index, nodes, verdict)
+            larger = (
+                ask.index.with_paths(nodes) if harmless else grow_cut(ask.index, nodes, verdict)
+            )
             if larger == nodes or len(larger) > params.most_nodes:
                 break
             nodes = larger
@@ -202,7 +248,11 @@ def _isolate(ask: Inquiry, suspect: Suspect, params: ExtractParams, most_growth:
 
 
 def _outcome(case: Case, grown: int, ask: Inquiry, instead: str) -> ExtractOutcome:
-    higher = " Fed exactly it passes: it needs its inputs in higher precision." if case.needs_higher_inputs else ""
+    higher = (
+        " Fed exactly it passes: it needs its inputs in higher precision."
+        if case.needs_higher_inputs
+        else ""
+    )
     return ExtractOutcome(
         reproduced=True,
         nodes=len(case.nodes),
@@ -221,8 +271,8 @@ def _outcome(case: Case, grown: int, ask: Inquiry, instead: str) -> ExtractOutco
 
 
 def _plan(ctx: StepContext, size: Size) -> Plan:
-    """The suspect alone; of a group, grown until it fails, what is left when each of its nodes is left out in turn; then the case
-    is settled."""
+    """The suspect alone; of a group, grown until it fails, what is left when each of its nodes is
+    left out in turn; then the case is settled."""
     params = msgspec.convert(dict(ctx.params), ExtractParams)
     first = next(iter(ctx.findings.suspects), None)
     group = len(ranges.decode(first.nodes)) if first else 0
@@ -231,16 +281,30 @@ def _plan(ctx: StepContext, size: Size) -> Plan:
     if not group and order_precision(ctx):
         # What was foretold is cut alone, as given and where the precision is an order, and settled.
         alone = works.part(ctx, 2, ahead=False)
-        return Plan((*works.before(ctx, size), Work("read"), alone, *works.settled(ctx, params.verify)))
+        return Plan(
+            (*works.before(ctx, size), Work("read"), alone, *works.settled(ctx, params.verify))
+        )
     if not group:
         alone = works.part(ctx, 1, ahead=False)
         return Plan(
-            (*works.before(ctx, size), *works.twin(ctx), Work("read"), alone, *works.settled(ctx, params.verify))
+            (
+                *works.before(ctx, size),
+                *works.twin(ctx),
+                Work("read"),
+                alone,
+                *works.settled(ctx, params.verify),
+            )
         )
     search = 1 if group == 1 else GROWN * group
     searched = works.between(works.effect(ctx, search), 1, MOST_GROWN if group == 1 else 2 * search)
     return Plan(
-        (*works.before(ctx, size), *works.twin(ctx), Work("read"), searched, *works.settled(ctx, params.verify)),
+        (
+            *works.before(ctx, size),
+            *works.twin(ctx),
+            Work("read"),
+            searched,
+            *works.settled(ctx, params.verify),
+        ),
         works.case_bytes(size, first.nodes if first and group == 1 else ""),
     )
 

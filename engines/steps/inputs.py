@@ -5,17 +5,17 @@ from typing import Literal
 
 import msgspec
 
-from engines.asking import Note, StepContext, asked
-from engines.compare.criterion import Criterion
-from engines.compare.judge import worst
-from engines.compare.say import say_worst, wrong_by
-from engines.findings import Findings
-from engines.probe import MADE_UP, SampleResult
-from engines.search import works
-from engines.search.cost import Plan, Size
-from engines.search.whole import list_failing, probe_whole
-from engines.steps.base import Finish, NoParams, Steps, StepSpec
-from engines.steps.prepare import prepare_findings
+from narrowdown.engines.asking import Note, StepContext, asked
+from narrowdown.engines.compare.criterion import Criterion
+from narrowdown.engines.compare.judge import worst
+from narrowdown.engines.compare.say import say_worst, wrong_by
+from narrowdown.engines.findings import Findings
+from narrowdown.engines.probe import MADE_UP, SampleResult
+from narrowdown.engines.search import works
+from narrowdown.engines.search.cost import Plan, Size
+from narrowdown.engines.search.whole import list_failing, probe_whole
+from narrowdown.engines.steps.base import Finish, NoParams, Steps, StepSpec
+from narrowdown.engines.steps.prepare import prepare_findings
 
 
 class InputsOutcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,11 +45,20 @@ def inputs(ctx: StepContext) -> Steps[InputsOutcome]:
         made = yield from asked(probe_whole(ctx, findings, samples=(MADE_UP,)))
 
     def side(rows: Sequence[SampleResult]) -> tuple[float | None, int, int, str]:
-        return (worst(rows, rule)[2] if rows else None), len(rows), len(list_failing(rows, rule)), say_worst(rows, rule)
+        return (
+            (worst(rows, rule)[2] if rows else None),
+            len(rows),
+            len(list_failing(rows, rule)),
+            say_worst(rows, rule),
+        )
 
     real_error, real, real_failing, real_off = side(m.results if given else ())
     random_error, random, random_failing, random_off = side(made.results)
-    if findings.looks > 1 and findings.signature is not None and findings.signature.sample.startswith("real:"):
+    if (
+        findings.looks > 1
+        and findings.signature is not None
+        and findings.signature.sample.startswith("real:")
+    ):
         # An intermittent failure was seen on real inputs; this one look need not show it.
         real_error, real_failing = findings.signature.error, max(1, real_failing)
         real_off = wrong_by(real_error, rule.metric)
@@ -82,13 +91,18 @@ def inputs(ctx: StepContext) -> Steps[InputsOutcome]:
 def _message(verdict: str, rf: int, r: int, nf: int, n: int, real_off: str, random_off: str) -> str:
     if verdict == "none-given":
         return f"No real inputs were given; {_say_side('random ones', nf, n, random_off)}."
-    other = f", {_say_side('random ones', nf, n, random_off)}" if n else "; the model takes no random ones"
+    other = (
+        f", {_say_side('random ones', nf, n, random_off)}"
+        if n
+        else "; the model takes no random ones"
+    )
     said = f"{_say_side('real inputs', rf, r, real_off)}{other}."
     return said[0].upper() + said[1:]
 
 
 def _say_side(kind: str, failing: int, n: int, off: str) -> str:
-    """How the samples of one kind (``real inputs``) came out: ``3 of 4 real inputs fail (worst: wrong by 2 %)``."""
+    """How the samples of one kind (``real inputs``) came out: ``3 of 4 real inputs fail (worst:
+    wrong by 2 %)``."""
     if failing:
         side = f"{failing:,} of {n:,} {kind} {'fails' if failing == 1 else 'fail'}"
     else:
@@ -98,7 +112,11 @@ def _say_side(kind: str, failing: int, n: int, off: str) -> str:
 
 def _plan(ctx: StepContext, _size: Size) -> Plan:
     """All samples once, and the made-up one."""
-    return Plan(() if ctx.check else (*works.opening(ctx), works.on_all(ctx), works.again(works.on_sample(ctx))))
+    return Plan(
+        ()
+        if ctx.check
+        else (*works.opening(ctx), works.on_all(ctx), works.again(works.on_sample(ctx)))
+    )
 
 
 SPEC = StepSpec(

@@ -1,23 +1,27 @@
-"""Why a model or inputs cannot be taken in, as the refusal that ends the session: for the user's files exit 2, where nothing can
-be proven 6, else 4."""
+"""Why a model or inputs cannot be taken in, as the refusal that ends the session: for the user's
+files exit 2, where nothing can be proven 6, else 4."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import PurePath
 
-from engines.asking import StepContext, StepRefused
-from engines.compare.criterion import Criterion
-from engines.compare.judge import judge_check
-from engines.graph.quantized import LOOK_WRONG
-from engines.nearest import suggestion
-from engines.options import recorded
-from engines.probe import Measurement, SampleInfo
-from engines.search.controls import Controls
-from engines.sources import POSTPROCESSING
-from engines.sources import scripts as scripts_of
-from engines.spec import parse, unquantized
-from engines.views import ProblemView
+from narrowdown.engines.asking import StepContext, StepRefused
+from narrowdown.engines.compare.criterion import Criterion
+from narrowdown.engines.compare.judge import judge_check
+from narrowdown.engines.graph.quantized import LOOK_WRONG
+from narrowdown.engines.nearest import suggestion
+from narrowdown.engines.options import recorded
+from narrowdown.engines.probe import Measurement, SampleInfo
+from narrowdown.engines.search.controls import Controls
+from narrowdown.engines.sources import POSTPROCESSING
+from narrowdown.engines.sources import scripts as scripts_of
+from narrowdown.engines.spec import parse, unquantized
+from narrowdown.engines.views import ProblemView
 
-_BAD_INPUT, _MISSING, _UNPROVEN = 2, 4, 6  # exit codes (wizard.exits), which an engine's room does not import
+_BAD_INPUT, _MISSING, _UNPROVEN = (
+    2,
+    4,
+    6,
+)  # exit codes (narrowdown.wizard.exits), which an engine's room does not import
 _NAMED = 6  # outputs that a refusal lists: more do not fit into one line of 80
 
 
@@ -27,8 +31,8 @@ def no_model(taken: Measurement) -> StepRefused:
 
 
 def no_inputs(made: Measurement, sources: Iterable[str]) -> StepRefused:
-    """The answer to a LoadInputs that is not ``ok``. What takes its worker down, or does not end, is the user's script where
-    there is one."""
+    """The answer to a LoadInputs that is not ``ok``. What takes its worker down, or does not end,
+    is the user's script where there is one."""
     scripts = [PurePath(found[-1]).name for found in map(scripts_of, sources) if found]
     if made.status == "refused":
         return StepRefused(made.message, code=_BAD_INPUT)
@@ -44,14 +48,18 @@ def no_inputs(made: Measurement, sources: Iterable[str]) -> StepRefused:
     return StepRefused(said[made.status], code=_BAD_INPUT)
 
 
-def refuse_unmeasured(m: Measurement, samples: Iterable[SampleInfo], notes: Iterable[str] = ()) -> None:
-    """Raise StepRefused where the whole model could not be judged at all, by no fault of the engine under test: the reference
-    does not run it, it does not fit what is installed, or the checker cannot be started. ``notes``: what was guessed, and what
-    looks wrong in the model."""
+def refuse_unmeasured(
+    m: Measurement, samples: Iterable[SampleInfo], notes: Iterable[str] = ()
+) -> None:
+    """Raise StepRefused where the whole model could not be judged at all, by no fault of the engine
+    under test: the reference does not run it, it does not fit what is installed, or the checker
+    cannot be started. ``notes``: what was guessed, and what looks wrong in the model."""
     if m.facts.get("started") is False or m.status == "refused":
         raise StepRefused(m.message, code=_BAD_INPUT if m.facts.get("script") else _MISSING)
     if m.status in ("crash", "timeout", "out-of-memory") and POSTPROCESSING in m.message:
-        raise StepRefused(f"The postprocess script did not come to an end. {m.message} Mend it.", code=_BAD_INPUT)
+        raise StepRefused(
+            f"The postprocess script did not come to an end. {m.message} Mend it.", code=_BAD_INPUT
+        )
     if m.status == "reference-failed":
         blind = "while it ran" in m.message and not any(s.id.startswith("real:") for s in samples)
         asked = " The inputs were made up; if the model needs others, give them with --inputs, or sizes with --input-shapes."
@@ -62,16 +70,20 @@ def refuse_unmeasured(m: Measurement, samples: Iterable[SampleInfo], notes: Iter
 
 
 def say_of_pairs(notes: Iterable[str]) -> str:
-    """What the notes say of Q/DQ nodes that look wrong in the file itself, with a space in front; "" where they say nothing."""
+    """What the notes say of Q/DQ nodes that look wrong in the file itself, with a space in front;
+    "" where they say nothing."""
     return "".join(f" {note}" for note in notes if note.startswith(LOOK_WRONG))
 
 
 def refuse_unresolved(m: Measurement, rule: Criterion, *, check: bool) -> None:
-    """Raise StepRefused where the whole model was measured, or checked, without an answer: that it passes was not seen."""
+    """Raise StepRefused where the whole model was measured, or checked, without an answer: that it
+    passes was not seen."""
     verdict = judge_check(m, rule) if check else None
     if m.status != "ok" or (verdict is not None and verdict.kind == "unresolved"):
         why = m.message or (verdict.detail if verdict else "") or m.status
-        raise StepRefused(f"Whether the model fails cannot be told: {why.rstrip('.')}.", code=_UNPROVEN)
+        raise StepRefused(
+            f"Whether the model fails cannot be told: {why.rstrip('.')}.", code=_UNPROVEN
+        )
 
 
 def refuse_helpless(controls: Controls) -> None:
@@ -81,7 +93,8 @@ def refuse_helpless(controls: Controls) -> None:
 
 
 def refuse_unknown_outputs(problem: ProblemView, outputs: Iterable[str]) -> None:
-    """Raise StepRefused for a bound on an output that the model does not have. ``outputs``: its names, none where unknown."""
+    """Raise StepRefused for a bound on an output that the model does not have. ``outputs``: its
+    names, none where unknown."""
     known = list(outputs)
     for option, bounds in problem.bounds.items():
         for name in bounds:
@@ -96,7 +109,8 @@ def refuse_unknown_outputs(problem: ProblemView, outputs: Iterable[str]) -> None
 
 
 def say_half(stated: str, reference: str) -> tuple[str, ...]:
-    """What a reference of the same file does not show of a model that states a half precision; ``stated``: which, "" for none."""
+    """What a reference of the same file does not show of a model that states a half precision;
+    ``stated``: which, "" for none."""
     if not stated or unquantized(reference) or recorded(reference):
         return ()
     return (
@@ -106,8 +120,8 @@ def say_half(stated: str, reference: str) -> tuple[str, ...]:
 
 
 def say_large(large: Mapping[str, float], ctx: StepContext) -> tuple[str, ...]:
-    """What the emulation does not show of given inputs that FP16 cannot hold: it rounds results, and hands inputs over as they
-    are. ``large``: the largest magnitude of each such input."""
+    """What the emulation does not show of given inputs that FP16 cannot hold: it rounds results,
+    and hands inputs over as they are. ``large``: the largest magnitude of each such input."""
     if parse(ctx.engine).name != "emulate" or ctx.engine_info.storage != "float16":
         return ()
     return tuple(

@@ -1,33 +1,54 @@
-"""known: does the failure look like a bug that is known already, and does that bug show on this engine?
+"""known: does the failure look like a bug that is known already, and does that bug show on this
+engine?
 
-Looking alike is no proof. A bug is called known only where its own construction, a small model that it shows in, fails here, and
-does so when its trigger says so and not beside it, and, where it has a switch, switching that off cures the model."""
+Looking alike is no proof. A bug is called known only where its own construction, a small model that
+it shows in, fails here, and does so when its trigger says so and not beside it, and, where it has a
+switch, switching that off cures the model."""
 
 from collections.abc import Mapping
 from typing import Literal, NamedTuple, TypeAlias
 
 import msgspec
 
-from engines.asking import Count, Described, Note, StepContext, Sub, asked
-from engines.compare.criterion import TOLERANCE_BY_PRECISION, Criterion
-from engines.compare.judge import exceed, judge_whole, worst
-from engines.findings import Findings, Lookalike
-from engines.graph.index import GraphIndex
-from engines.known.entry import Bug, Construction
-from engines.known.variant import Variant, say_variant, vary_declared
-from engines.probe import HUGE, MADE_UP, Construct, Describe, LoadInputs, Measure, Measurement, Recall
-from engines.search import works
-from engines.search.cost import Plan, Size, Work
-from engines.search.lookalike import list_lookalikes, say_lookalike
-from engines.search.switches import list_switches
-from engines.search.whole import probe_whole
-from engines.spec import parse
-from engines.steps.base import BUILDS_MODELS, PASSES, Finish, Steps, StepSpec, comparison, unresolved
-from engines.steps.prepare import prepare_findings
+from narrowdown.engines.asking import Count, Described, Note, StepContext, Sub, asked
+from narrowdown.engines.compare.criterion import TOLERANCE_BY_PRECISION, Criterion
+from narrowdown.engines.compare.judge import exceed, judge_whole, worst
+from narrowdown.engines.findings import Findings, Lookalike
+from narrowdown.engines.graph.index import GraphIndex
+from narrowdown.engines.known.entry import Bug, Construction
+from narrowdown.engines.known.variant import Variant, say_variant, vary_declared
+from narrowdown.engines.probe import (
+    HUGE,
+    MADE_UP,
+    Construct,
+    Describe,
+    LoadInputs,
+    Measure,
+    Measurement,
+    Recall,
+)
+from narrowdown.engines.search import works
+from narrowdown.engines.search.cost import Plan, Size, Work
+from narrowdown.engines.search.lookalike import list_lookalikes, say_lookalike
+from narrowdown.engines.search.switches import list_switches
+from narrowdown.engines.search.whole import probe_whole
+from narrowdown.engines.spec import parse
+from narrowdown.engines.steps.base import (
+    BUILDS_MODELS,
+    PASSES,
+    Finish,
+    Steps,
+    StepSpec,
+    comparison,
+    unresolved,
+)
+from narrowdown.engines.steps.prepare import prepare_findings
 
-# Who says what a construction should give: ONNX's own evaluator, which shares no code with any engine of the table.
+# Who says what a construction should give: ONNX's own evaluator, which shares no code with any
+# engine of the table.
 JUDGE = "reference"
-# Lookalikes that are asked about: each costs a build and a run of a few nodes, and one that looks like more looks like none.
+# Lookalikes that are asked about: each costs a build and a run of a few nodes, and one that looks
+# like more looks like none.
 ASKED = 6
 # Variants of a construction that a trigger has, about: five that fire, four beside it.
 VARIANTS = 9
@@ -40,7 +61,8 @@ Shown: TypeAlias = Literal["fails", "passes", "not run"]
 
 
 class KnownOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    # known: the bug's own construction fails here, and when its trigger says so; looks-like: not shown; none: looks like nothing
+    # known: the bug's own construction fails here, and when its trigger says so; looks-like: not
+    # shown; none: looks like nothing
     verdict: Literal["known", "looks-like", "none", "passes", "unresolved"] = "unresolved"
     bug: str = ""  # the first: its id in the table
     thread: str = ""  # owner/repository#number; empty where none is known
@@ -60,10 +82,11 @@ class KnownParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class KnownRow(msgspec.Struct, frozen=True):
-    """A row of the table ``bugs``. ``shown``: what the bug's own construction did here; ``cured``: whether its switch cures the
-    model, None where that was not asked. ``fires``: of ``fires_n`` variants of the construction that should fail and were
-    answered, those that did; ``passes``: of ``beside_n`` that should not, those that did not; ``against``: the first that did
-    otherwise, in words."""
+    """A row of the table ``bugs``. ``shown``: what the bug's own construction did here; ``cured``:
+    whether its switch cures the model, None where that was not asked. ``fires``: of ``fires_n``
+    variants of the construction that should fail and were answered, those that did; ``passes``: of
+    ``beside_n`` that should not, those that did not; ``against``: the first that did otherwise, in
+    words."""
 
     bug: str
     thread: str
@@ -84,12 +107,14 @@ class KnownRow(msgspec.Struct, frozen=True):
 
     @property
     def holds(self) -> bool:
-        """Whether the trigger held: something of either side was answered, and nothing spoke against it."""
+        """Whether the trigger held: something of either side was answered, and nothing spoke
+        against it."""
         return self.fires == self.fires_n > 0 and self.passes == self.beside_n > 0 and not self.left
 
 
 class Tries:
-    """Constructions that were built, and whether one more may be. ``most`` 0: as many as there are."""
+    """Constructions that were built, and whether one more may be. ``most`` 0: as many as there
+    are."""
 
     def __init__(self, most: int = 0) -> None:
         self.most, self.done = most, 0
@@ -108,17 +133,27 @@ def known(ctx: StepContext) -> Steps[KnownOutcome]:
     findings = yield from prepare_findings(ctx)
     if findings.signature is None:
         return Finish(
-            KnownOutcome(verdict="passes", message="The model passes here, so there is nothing to recognise."), findings
+            KnownOutcome(
+                verdict="passes", message="The model passes here, so there is nothing to recognise."
+            ),
+            findings,
         )
     described = yield from asked(
-        Describe(model=findings.model, sample=findings.sample, inputs=findings.inputs, reference=ctx.reference)
+        Describe(
+            model=findings.model,
+            sample=findings.sample,
+            inputs=findings.inputs,
+            reference=ctx.reference,
+        )
     )
     if not isinstance(described, Described):
         described = yield from asked(
             Describe(model=findings.model)
         )  # a model that nobody runs has a graph all the same
     if not isinstance(described, Described):
-        return Finish(KnownOutcome(message=f"The graph could not be read: {described.message}"), findings)
+        return Finish(
+            KnownOutcome(message=f"The graph could not be read: {described.message}"), findings
+        )
     index = described.index
     family = parse(ctx.engine).name
     ops = tuple(sorted({n.op for n in index.nodes}))
@@ -138,12 +173,19 @@ def known(ctx: StepContext) -> Steps[KnownOutcome]:
         _tell(rows, family),
         msgspec.structs.replace(findings, lookalikes=found),
         tables={"bugs": rows},
-        decisive={"whole": (probe_whole(ctx, findings, samples=(findings.sample,)),)} if not ctx.check else {},
+        decisive={"whole": (probe_whole(ctx, findings, samples=(findings.sample,)),)}
+        if not ctx.check
+        else {},
     )
 
 
 def _ask(
-    ctx: StepContext, findings: Findings, index: GraphIndex, bug: Bug, nodes: tuple[int, ...], tries: Tries
+    ctx: StepContext,
+    findings: Findings,
+    index: GraphIndex,
+    bug: Bug,
+    nodes: tuple[int, ...],
+    tries: Tries,
 ) -> Sub[KnownRow]:
     """Whether the bug shows here, and whether its switch cures the model."""
     shown: Shown = "not run"
@@ -179,8 +221,9 @@ class Held(NamedTuple):
 
 
 def hold_trigger(ctx: StepContext, bug: Bug, tries: Tries) -> Sub[Held]:
-    """Whether the construction fails where the bug's trigger says so, and not beside it. What the engine does not run is no
-    answer: releases refuse this type or that opset for reasons of their own."""
+    """Whether the construction fails where the bug's trigger says so, and not beside it. What the
+    engine does not run is no answer: releases refuse this type or that opset for reasons of their
+    own."""
     held = Held()
     if bug.make is None:
         return held
@@ -191,15 +234,21 @@ def hold_trigger(ctx: StepContext, bug: Bug, tries: Tries) -> Sub[Held]:
         shown = yield from _show_variant(ctx, bug, bug.make, variant, tries)
         answered, said = shown != "not run", say_variant(bug.make, variant)
         if firing:
-            held = held._replace(fires=held.fires + (shown == "fails"), fires_n=held.fires_n + answered)
+            held = held._replace(
+                fires=held.fires + (shown == "fails"), fires_n=held.fires_n + answered
+            )
         else:
-            held = held._replace(passes=held.passes + (shown == "passes"), beside_n=held.beside_n + answered)
+            held = held._replace(
+                passes=held.passes + (shown == "passes"), beside_n=held.beside_n + answered
+            )
         if shown == ("passes" if firing else "fails") and not held.against:
             held = held._replace(against=f"with {said} it {'passes' if firing else 'fails, too'}")
     return held
 
 
-def _show_variant(ctx: StepContext, bug: Bug, made: Construction, variant: Variant, tries: Tries) -> Sub[Shown]:
+def _show_variant(
+    ctx: StepContext, bug: Bug, made: Construction, variant: Variant, tries: Tries
+) -> Sub[Shown]:
     yield tries.note(f"does {bug.name} show with {say_variant(made, variant)}?")
     shown, _ = yield from _run_construction(ctx, bug, vary_declared(made, variant))
     tries.done += 1
@@ -216,7 +265,9 @@ def show_bug(ctx: StepContext, bug: Bug, tries: Tries) -> Sub[tuple[Shown, float
     return answer
 
 
-def _run_construction(ctx: StepContext, bug: Bug, declared: Construction) -> Sub[tuple[Shown, float | None]]:
+def _run_construction(
+    ctx: StepContext, bug: Bug, declared: Construction
+) -> Sub[tuple[Shown, float | None]]:
     made = yield from asked(Construct(declared=msgspec.json.encode(declared).decode()))
     if made.status != "ok":
         return "not run", None
@@ -227,7 +278,13 @@ def _run_construction(ctx: StepContext, bug: Bug, declared: Construction) -> Sub
         return "not run", None
     engine = with_settings(ctx.engine, bug.settings)
     m = yield from asked(
-        Measure(model=model, inputs=fed.facts["inputs"], samples=(MADE_UP,), engine=engine, reference=JUDGE)
+        Measure(
+            model=model,
+            inputs=fed.facts["inputs"],
+            samples=(MADE_UP,),
+            engine=engine,
+            reference=JUDGE,
+        )
     )
     return judge_shown(ctx, bug, m)
 
@@ -238,7 +295,9 @@ def judge_shown(ctx: StepContext, bug: Bug, m: Measurement) -> tuple[Shown, floa
         refused = m.status in _REFUSED and bug.fails == "refused"
         return ("fails" if refused else "not run"), None
     precision = ctx.engine_info.precision
-    rule = Criterion(tolerance=TOLERANCE_BY_PRECISION.get(precision, TOLERANCE_BY_PRECISION["fp32"]))
+    rule = Criterion(
+        tolerance=TOLERANCE_BY_PRECISION.get(precision, TOLERANCE_BY_PRECISION["fp32"])
+    )
     failed = bug.fails == "wrong" and exceed(m.results, rule)
     return ("fails" if failed else "passes"), worst(m.results, rule)[2]
 
@@ -253,7 +312,14 @@ def with_settings(engine: str, settings: Mapping[str, str]) -> str:
 
 def _as_lookalike(row: KnownRow) -> Lookalike:
     return Lookalike(
-        row.bug, row.thread, row.says, row.verdict == "known", row.mended, row.cure, row.nodes, _say_held(row)
+        row.bug,
+        row.thread,
+        row.says,
+        row.verdict == "known",
+        row.mended,
+        row.cure,
+        row.nodes,
+        _say_held(row),
     )
 
 
@@ -282,9 +348,13 @@ def _tell(rows: list[KnownRow], family: str) -> KnownOutcome:
             else " Its small model fails here; when it does and when not is not in the table, or could not be tried."
         )
     elif first.verdict == "looks-like" and first.shown == "fails":
-        message += " That bug shows here, and switching off what breaks it there does not cure this model."
+        message += (
+            " That bug shows here, and switching off what breaks it there does not cure this model."
+        )
     elif first.shown == "passes":
-        message += " The small model that it shows in passes here, so it may be mended, or be another one."
+        message += (
+            " The small model that it shows in passes here, so it may be mended, or be another one."
+        )
     elif first.shown == "not run":
         message += " Whether it shows here could not be tried."
     left = sum(r.left > 0 for r in rows)
@@ -307,8 +377,8 @@ def _tell(rows: list[KnownRow], family: str) -> KnownOutcome:
 
 
 def _plan(ctx: StepContext, size: Size) -> Plan:
-    """The graph, the table, and for one lookalike its construction and those of its trigger, inputs and a run of each, and a
-    run of the model."""
+    """The graph, the table, and for one lookalike its construction and those of its trigger, inputs
+    and a run of each, and a run of the model."""
     builds = 1 + VARIANTS
     small = min(1.0, NODES / max(1, size.nodes))
     return Plan(
@@ -331,7 +401,9 @@ SPEC = StepSpec(
     plan=_plan,
     needs=(
         BUILDS_MODELS,
-        comparison("An external check chooses its own engine, so whose bug it may be cannot be told."),
+        comparison(
+            "An external check chooses its own engine, so whose bug it may be cannot be told."
+        ),
     ),
     sets=("lookalikes",),
     ends=(PASSES, *unresolved("none")),

@@ -1,9 +1,11 @@
-"""layerwise: watch every tensor in one run, then ask which node's own error reaches the model's outputs.
+"""layerwise: watch every tensor in one run, then ask which node's own error reaches the model's
+outputs.
 
-Three numbers for each tensor: *inherited* (its error in the marked run), *added* (the error of its node alone, fed
-reference values as the engine stores them) and *effect* (that error transplanted into the clean reference run). Only
-effect accuses: measured on real models, true culprits score 0.38 to 1.1 and harmless overflows 0.0000, while added
-error alone ties five infinities of which three are harmless.
+Three numbers for each tensor: *inherited* (its error in the marked run), *added* (the error of its
+node alone, fed reference values as the engine stores them) and *effect* (that error transplanted
+into the clean reference run). Only effect accuses: measured on real models, true culprits score
+0.38 to 1.1 and harmless overflows 0.0000, while added error alone ties five infinities of which
+three are harmless.
 """
 
 import math
@@ -12,36 +14,55 @@ from typing import Literal
 
 import msgspec
 
-from engines.asking import Count, Note, StepContext, Sub, asked
-from engines.compare.criterion import Verdict
-from engines.compare.judge import badness, judge_whole, limit
-from engines.compare.say import say_amount, say_part, wrong_by
-from engines.findings import Suspect, Workaround
-from engines.graph import ranges
-from engines.graph.index import GraphIndex
-from engines.probe import Candidate, Measurement, Score
-from engines.search import remedy, works
-from engines.search.alone import ALONE, find_worst_scores, pack_alone, sever_nodes
-from engines.search.cost import Plan, Size, Work
-from engines.search.draft import draft_for_given
-from engines.search.emulation import find_emulation
-from engines.search.inquiry import Inquiry, open_inquiry
-from engines.search.twin import asking_twin, find_twin
-from engines.search.watchable import pack_batches, split_markable
-from engines.spec import parse
-from engines.steps.accuse import PARTS, Accused, Bounds, accuse, is_spread, list_producers, measure_shares
-from engines.steps.base import BUILDS_MODELS, Finish, Steps, StepSpec, Told, capability, comparison
-from engines.steps.prepare import prepare_findings
+from narrowdown.engines.asking import Count, Note, StepContext, Sub, asked
+from narrowdown.engines.compare.criterion import Verdict
+from narrowdown.engines.compare.judge import badness, judge_whole, limit
+from narrowdown.engines.compare.say import say_amount, say_part, wrong_by
+from narrowdown.engines.findings import Suspect, Workaround
+from narrowdown.engines.graph import ranges
+from narrowdown.engines.graph.index import GraphIndex
+from narrowdown.engines.probe import Candidate, Measurement, Score
+from narrowdown.engines.search import remedy, works
+from narrowdown.engines.search.alone import ALONE, find_worst_scores, pack_alone, sever_nodes
+from narrowdown.engines.search.cost import Plan, Size, Work
+from narrowdown.engines.search.draft import draft_for_given
+from narrowdown.engines.search.emulation import find_emulation
+from narrowdown.engines.search.inquiry import Inquiry, open_inquiry
+from narrowdown.engines.search.twin import asking_twin, find_twin
+from narrowdown.engines.search.watchable import pack_batches, split_markable
+from narrowdown.engines.spec import parse
+from narrowdown.engines.steps.accuse import (
+    PARTS,
+    Accused,
+    Bounds,
+    accuse,
+    is_spread,
+    list_producers,
+    measure_shares,
+)
+from narrowdown.engines.steps.base import (
+    BUILDS_MODELS,
+    Finish,
+    Steps,
+    StepSpec,
+    Told,
+    capability,
+    comparison,
+)
+from narrowdown.engines.steps.prepare import prepare_findings
 
-# A listener that was asked for is given up after this many deaths of the worker, one that is tried by itself after the first.
-# TensorRT 10.6's builder dies of most sets of debug tensors, at ten seconds each.
+# A listener that was asked for is given up after this many deaths of the worker, one that is tried
+# by itself after the first. TensorRT 10.6's builder dies of most sets of debug tensors, at ten
+# seconds each.
 DEATHS = 4
-# Of so many nodes, one adds an error whose effect is worth asking for, below FP32; and of all of them four, in FP32, where
-# rounding is far below what is allowed. Fitted: of 94 to 540 nodes 2 to 19 were asked for (docs/estimates.md).
+# Of so many nodes, one adds an error whose effect is worth asking for, below FP32; and of all of
+# them four, in FP32, where rounding is far below what is allowed. Fitted: of 94 to 540 nodes 2 to
+# 19 were asked for (docs/estimates.md).
 EFFECTS = 20
 FEW = 4
 DESCRIBED = 3.0  # times that reading a model's graph, with the shapes of a run, takes what a small reading does
-# Questions to an emulation that a look at every layer asks, each as dear as a run of the whole model at most.
+# Questions to an emulation that a look at every layer asks, each as dear as a run of the whole
+# model at most.
 QUESTIONS = 180
 WIDTH = 60  # values of a profile: one for each column of a terminal of 80, beside its axis
 
@@ -60,7 +81,9 @@ class LayerwiseOutcome(msgspec.Struct, frozen=True, kw_only=True):
     added: float | None = None  # its error when its inputs are exact
     effect: float | None = None
     spread: bool = False  # no node makes most of the error
-    largest_part: float | None = None  # where it is spread: the largest share of it that an eighth of the model makes
+    largest_part: float | None = (
+        None  # where it is spread: the largest share of it that an eighth of the model makes
+    )
     harmless: int = 0  # bad tensors whose error reaches no output
     left: int = 0  # suspects that were not asked about in every way, as the step was ended
     emulated: str = ""  # the emulation that was looked into in place of the engine
@@ -71,10 +94,11 @@ class LayerwiseOutcome(msgspec.Struct, frozen=True, kw_only=True):
     message: str = ""
 
 
-# 512 MiB fit beside a model on any machine that runs it. 48 suspects bound the builds: by added error alone real models tie
-# five infinities of which three are harmless, and a strict tolerance makes every node a suspect. Three levels of producers, as
-# a variance is a square, a mean and a difference; eight nodes injected or quiet, and a batch halved five times (to a
-# thirty-second): bounds, chosen and not measured.
+# 512 MiB fit beside a model on any machine that runs it. 48 suspects bound the builds: by added
+# error alone real models tie five infinities of which three are harmless, and a strict tolerance
+# makes every node a suspect. Three levels of producers, as a variance is a square, a mean and a
+# difference; eight nodes injected or quiet, and a batch halved five times (to a thirty-second):
+# bounds, chosen and not measured.
 class LayerwiseParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     batch_bytes: Count = 512 << 20  # of marked tensors in one build
     most_suspects: Count = 48  # whose effect is measured
@@ -82,12 +106,15 @@ class LayerwiseParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     injected: Count = 8  # nodes that are given their true values where none carries the failure
     quiet: Count = 8  # nodes before the first bad tensor whose small error may grow
     splits: Count = 5  # how often a batch that cannot run is halved
-    budget: Count = 0  # suspects whose effect is asked for before the step ends with what it has; 0: all
+    budget: Count = (
+        0  # suspects whose effect is asked for before the step ends with what it has; 0: all
+    )
 
 
 class TensorRow(msgspec.Struct, frozen=True):
-    """A row of the table ``tensors``, None where not measured. ``error``, ``inherited``: badness in the watched model; ``added``,
-    ``added_exact``: of its node alone, fed as stored and exactly; ``effect``: what arrives; ``group``: the engine's layer."""
+    """A row of the table ``tensors``, None where not measured. ``error``, ``inherited``: badness in
+    the watched model; ``added``, ``added_exact``: of its node alone, fed as stored and exactly;
+    ``effect``: what arrives; ``group``: the engine's layer."""
 
     name: str
     node: str
@@ -107,7 +134,8 @@ class TensorRow(msgspec.Struct, frozen=True):
 
 
 class Group(msgspec.Struct, frozen=True):
-    """A row of the table ``groups``: a layer of the built engine that stands for several nodes, by their names."""
+    """A row of the table ``groups``: a layer of the built engine that stands for several nodes, by
+    their names."""
 
     layer: str
     tactic: str = ""
@@ -128,7 +156,8 @@ class _Watched(msgspec.Struct):
 
 
 class _Look(msgspec.Struct):
-    """What a look at every layer found. ``ask``: of the engine that was looked into; ``shares``: see ``measure_shares``."""
+    """What a look at every layer found. ``ask``: of the engine that was looked into; ``shares``:
+    see ``measure_shares``."""
 
     ask: Inquiry
     seen: _Watched
@@ -164,7 +193,9 @@ def layerwise(ctx: StepContext) -> Steps[LayerwiseOutcome]:
     groups = (yield from _read_groups(given)) if suspects and cure is None else ()
     joined = {name: group for group in groups for name in group.nodes}
     layer_of = {name: group.layer for name, group in joined.items()}
-    table = [msgspec.structs.replace(rows[t], group=layer_of.get(rows[t].node, "")) for t in sorted(rows)]
+    table = [
+        msgspec.structs.replace(rows[t], group=layer_of.get(rows[t].node, "")) for t in sorted(rows)
+    ]
     bad = [r for r in table if r.error is not None and r.error > limit(ask.criterion, r.name)]
     first_bad = bad[0] if bad else None
     top = suspects[0] if suspects else None
@@ -211,7 +242,8 @@ def layerwise(ctx: StepContext) -> Steps[LayerwiseOutcome]:
 
 
 def _look(ask: Inquiry, params: LayerwiseParams) -> Sub[_Look]:
-    """Every tensor watched, and where the failure is still there the nodes whose own error reaches the outputs."""
+    """Every tensor watched, and where the failure is still there the nodes whose own error reaches
+    the outputs."""
     seen: _Watched = yield from _watch_tensors(ask, params)
     rows = {t: _make_row(ask, t, s) for t, s in seen.inherited.items()}
     look = _Look(ask, seen, rows)
@@ -244,25 +276,32 @@ def _look(ask: Inquiry, params: LayerwiseParams) -> Sub[_Look]:
 
 
 class _Cure(msgspec.Struct, frozen=True):
-    """That what the emulation accuses is at fault on the engine itself. ``said``: in a sentence, with a space in front."""
+    """That what the emulation accuses is at fault on the engine itself. ``said``: in a sentence,
+    with a space in front."""
 
     said: str
     workaround: Workaround
 
 
-def _look_at_emulation(given: Inquiry, params: LayerwiseParams) -> Sub[tuple[_Look | None, _Cure | None]]:
-    """A look at the emulation of the precision in place of an engine whose builds are dear, where the engine bears it out: it is
-    right on every sample with the nodes in FP32 that are accused there, or that the emulation needs. Else None: the engine is
-    looked into.
+def _look_at_emulation(
+    given: Inquiry, params: LayerwiseParams
+) -> Sub[tuple[_Look | None, _Cure | None]]:
+    """A look at the emulation of the precision in place of an engine whose builds are dear, where
+    the engine bears it out: it is right on every sample with the nodes in FP32 that are accused
+    there, or that the emulation needs. Else None: the engine is looked into.
 
-    Watched, TensorRT builds anew, which took 220 s for basic_pitch (B 72 s) and 354 s for PaddleOCR's recognition (B 439 s),
-    whose failure then was gone; the emulation takes seconds, and the engine's word is a build or two."""
+    Watched, TensorRT builds anew, which took 220 s for basic_pitch (B 72 s) and 354 s for
+    PaddleOCR's recognition (B 439 s), whose failure then was gone; the emulation takes seconds, and
+    the engine's word is a build or two."""
     spec = find_emulation(given.ctx, given.findings)
     if not spec or not given.findings.dear:
         return None, None
     there = given.of(spec)
     plain = yield from asked(there.plain((given.findings.sample,)))
-    if plain.status != "ok" or (plain.build_seconds + plain.run_seconds) * QUESTIONS > given.findings.dear:
+    if (
+        plain.status != "ok"
+        or (plain.build_seconds + plain.run_seconds) * QUESTIONS > given.findings.dear
+    ):
         return None, None
     look: _Look = yield from _look(there, params)
     if not (look.suspects or look.spread):
@@ -277,7 +316,8 @@ def _look_at_emulation(given: Inquiry, params: LayerwiseParams) -> Sub[tuple[_Lo
 
 
 def _try_on_engine(given: Inquiry, keep: tuple[int, ...]) -> Sub[_Cure | None]:
-    """What to say where the engine is right on every sample with these nodes in FP32; None where it is not, or there are none."""
+    """What to say where the engine is right on every sample with these nodes in FP32; None where it
+    is not, or there are none."""
     if not keep:
         return None
     yield Note(f"is the engine right with {len(keep)} of {len(given.index.nodes)} nodes in FP32?")
@@ -293,22 +333,28 @@ def _try_on_engine(given: Inquiry, keep: tuple[int, ...]) -> Sub[_Cure | None]:
 
 
 def profile_by_depth(errors: Sequence[float]) -> str:
-    """Error by depth as at most ``WIDTH`` comma-separated log10 values (the worst of each bin), -9 for none."""
+    """Error by depth as at most ``WIDTH`` comma-separated log10 values (the worst of each bin), -9
+    for none."""
     if not errors:
         return ""
     bins = min(WIDTH, len(errors))
-    worst = [max(errors[i * len(errors) // bins : (i + 1) * len(errors) // bins] or [0.0]) for i in range(bins)]
+    worst = [
+        max(errors[i * len(errors) // bins : (i + 1) * len(errors) // bins] or [0.0])
+        for i in range(bins)
+    ]
     return ",".join(f"{max(-9.0, min(9.0, math.log10(e))):.2f}" if e > 0 else "-9" for e in worst)
 
 
 def _watch_tensors(ask: Inquiry, params: LayerwiseParams) -> Sub[_Watched]:
-    """Marked runs, batch by batch; a batch that cannot run is halved to find what cannot be marked."""
+    """Marked runs, batch by batch; a batch that cannot run is halved to find what cannot be
+    marked."""
     can, cannot = split_markable(ask.index)
     seen = _Watched(inherited={}, skipped=list(cannot))
     # What earlier culprits fed is patched: only what still reaches the outputs is of interest.
     live = set(ask.everything)
     can = tuple(t for t in can if ask.index.tensors[t].producer in live)
-    # Where nothing lies between inputs and outputs, the model as it is says all that watching could.
+    # Where nothing lies between inputs and outputs, the model as it is says all that watching
+    # could.
     todo = [(b, params.splits) for b in pack_batches(ask.index, can, params.batch_bytes) or [()]]
     ways = _list_ways(ask.ctx)
     asked = next(iter(ways))
@@ -341,7 +387,9 @@ def _watch_tensors(ask: Inquiry, params: LayerwiseParams) -> Sub[_Watched]:
                 seen.way = way
                 row = ask.row(ask.unpatched(m))
                 scores = (*row.marks, *row.outputs)
-                seen.inherited.update((ask.index.by_name[s.name], s) for s in scores if s.name in ask.index.by_name)
+                seen.inherited.update(
+                    (ask.index.by_name[s.name], s) for s in scores if s.name in ask.index.by_name
+                )
                 break
         seen.ran += ran
         seen.watched += len(batch) if ran else 0
@@ -355,8 +403,9 @@ def _watch_tensors(ask: Inquiry, params: LayerwiseParams) -> Sub[_Watched]:
 
 
 def _list_ways(ctx: StepContext) -> dict[str, str]:
-    """How tensors can be watched -> engine spec, in the order to try: as asked for; then by the engine's listener, if it has one.
-    What cannot be built with more outputs, or is cured by them, may be built with a listener."""
+    """How tensors can be watched -> engine spec, in the order to try: as asked for; then by the
+    engine's listener, if it has one. What cannot be built with more outputs, or is cured by them,
+    may be built with a listener."""
     spec = parse(ctx.engine)
     asked = spec.get("observe", "outputs")
     ways = {asked: ctx.engine}
@@ -367,7 +416,8 @@ def _list_ways(ctx: StepContext) -> dict[str, str]:
 
 
 def _read_groups(ask: Inquiry) -> Sub[tuple[Group, ...]]:
-    """The layers of the built engine, nothing watched, that stand for several nodes; none where it does not tell."""
+    """The layers of the built engine, nothing watched, that stand for several nodes; none where it
+    does not tell."""
     if not ask.ctx.can("layers"):
         return ()
     yield Note("which nodes does the engine join?")
@@ -375,12 +425,16 @@ def _read_groups(ask: Inquiry) -> Sub[tuple[Group, ...]]:
     return msgspec.convert(m.facts.get("build", {}).get("groups", ()), tuple[Group, ...])
 
 
-def _measure_added(ask: Inquiry, params: LayerwiseParams, seen: _Watched) -> Sub[dict[int, tuple[Score, Score | None]]]:
-    """Each node alone, fed reference values: all nodes of a batch in one build, with every edge between them
-    severed."""
+def _measure_added(
+    ask: Inquiry, params: LayerwiseParams, seen: _Watched
+) -> Sub[dict[int, tuple[Score, Score | None]]]:
+    """Each node alone, fed reference values: all nodes of a batch in one build, with every edge
+    between them severed."""
     index = ask.index
     added: dict[int, tuple[Score, Score | None]] = {}
-    outputs = [t for t in sorted({*seen.inherited, *index.outputs}) if index.tensors[t].producer >= 0]
+    outputs = [
+        t for t in sorted({*seen.inherited, *index.outputs}) if index.tensors[t].producer >= 0
+    ]
     live = set(ask.everything)
     outputs = [t for t in outputs if index.tensors[t].producer in live]
     todo = [(b, params.splits) for b in pack_alone(index, outputs, params.batch_bytes // 2)]
@@ -391,7 +445,9 @@ def _measure_added(ask: Inquiry, params: LayerwiseParams, seen: _Watched) -> Sub
         stored, exact = yield from _fed_both_ways(ask, candidate)
         if stored.status != "ok" or not stored.results:
             middle = len(batch) // 2
-            todo[:0] = [(b, splits - 1) for b in (batch[:middle], batch[middle:]) if splits > 0 and middle]
+            todo[:0] = [
+                (b, splits - 1) for b in (batch[:middle], batch[middle:]) if splits > 0 and middle
+            ]
             continue
         exactly = find_worst_scores(ask, exact)
         for name, score in find_worst_scores(ask, stored).items():
@@ -406,14 +462,16 @@ def _fed_both_ways(ask: Inquiry, candidate: Candidate) -> Sub[tuple[Measurement,
         return judge_whole(m, ask.criterion)
 
     def fed(feed: Literal["stored", "exact"]) -> Sub[Measurement]:
-        return ask.repeated(lambda attempt: ask.ask(candidate, effect=False, feed=feed, attempt=attempt), own)
+        return ask.repeated(
+            lambda attempt: ask.ask(candidate, effect=False, feed=feed, attempt=attempt), own
+        )
 
     return (yield from fed("stored")), (yield from fed("exact"))
 
 
 def _first_nonfinite(index: GraphIndex, inherited: dict[int, Score]) -> list[int]:
-    """Tensors that hold new non-finite values although all that their node reads is still finite, in topological
-    order."""
+    """Tensors that hold new non-finite values although all that their node reads is still finite,
+    in topological order."""
     return list(index.first_of([t for t, score in inherited.items() if score.new_nonfinite]))
 
 
@@ -445,7 +503,8 @@ def _message(
     table: Sequence[TensorRow],
     seen: _Watched,
 ) -> str:
-    """``largest``: the largest share that a part has in a failure that is spread; None where it is not."""
+    """``largest``: the largest share that a part has in a failure that is spread; None where it is
+    not."""
     metric = ask.criterion.metric
     if observer == "cannot-run":
         return f"The model cannot run while every layer is looked at: {seen.reason}"
@@ -469,7 +528,11 @@ def _message(
         bad = sum(r.error > limit(ask.criterion, r.name) for r in table if r.error is not None)
         return f"{'1 tensor differs' if bad == 1 else f'{bad} tensors differ'}, but no node by itself makes the outputs wrong."
     small = top.own <= limit(ask.criterion, ask.index.tensors[top.tensor].name)
-    what = "a small error, which grows on its way to the outputs" if small else "the error that reaches the outputs"
+    what = (
+        "a small error, which grows on its way to the outputs"
+        if small
+        else "the error that reaches the outputs"
+    )
     return (
         f"{ask.names([top.node])[0]} ({ask.index.nodes[top.node].op}) adds {what}: "
         f"by itself {say_part(top.own, metric, top.own_places)}, the model's outputs "
@@ -487,14 +550,18 @@ def _say_left(left: int) -> str:
 
 def _say_watched(seen: _Watched) -> str:
     """How the tensors were watched where it matters, one sentence with a space in front."""
-    how = {"debug": "by a listener (observe=debug)", "unfused": "by a listener, layers fused as ever (observe=unfused)"}
+    how = {
+        "debug": "by a listener (observe=debug)",
+        "unfused": "by a listener, layers fused as ever (observe=unfused)",
+    }
     if not seen.failing or seen.way not in how or not seen.hidden:
         return ""
     return f" They were watched {how[seen.way]}: made outputs, they hid the failure or could not be built."
 
 
 def _say_joined(ask: Inquiry, top: Suspect | None, joined: Mapping[str, Group]) -> str:
-    """What the engine computes together with the culprit, as ``12 nodes: Pow, ReduceMean, ...``; empty where it stands alone."""
+    """What the engine computes together with the culprit, as ``12 nodes: Pow, ReduceMean, ...``;
+    empty where it stands alone."""
     name = ask.index.nodes[top.node].name if top else ""
     if name not in joined:
         return ""
@@ -505,7 +572,8 @@ def _say_joined(ask: Inquiry, top: Suspect | None, joined: Mapping[str, Group]) 
 
 
 def say_left_out(index: GraphIndex, skipped: int) -> str:
-    """What was not looked into, one sentence for each kind, with a space in front; empty where that is nothing."""
+    """What was not looked into, one sentence for each kind, with a space in front; empty where that
+    is nothing."""
     bodies = [n for n in index.nodes if n.holds_graphs]
     inside = f" {len(bodies)} of its nodes ({', '.join(sorted({n.op for n in bodies}))}) hold graphs of their own, left whole."
     unseen = f" {skipped} tensors hold no numbers (sequences, strings) or cannot be marked, and were not watched."
@@ -513,20 +581,28 @@ def say_left_out(index: GraphIndex, skipped: int) -> str:
 
 
 def _plan(ctx: StepContext, size: Size) -> Plan:
-    """Every batch of tensors watched; every node alone, in batches of half the bytes, fed as stored and exactly; the effect of
-    the worst nodes, at most ``most_suspects``: of every node and then of every part of the model, where the tolerance is so
-    strict that rounding alone is over a tenth of it."""
+    """Every batch of tensors watched; every node alone, in batches of half the bytes, fed as stored
+    and exactly; the effect of the worst nodes, at most ``most_suspects``: of every node and then of
+    every part of the model, where the tolerance is so strict that rounding alone is over a tenth of
+    it."""
     params = msgspec.convert(dict(ctx.params), LayerwiseParams)
     rule = ctx.findings.criterion
     disk = works.bytes_held(size, 3 * works.TABLE * size.nodes)
     if ctx.findings.dear and find_emulation(ctx, ctx.findings):
-        # Looked into in place of the engine, which then bears it out: of 248 and 425 nodes 114 and 454 questions came.
-        there = works.between(Work("emulated", QUESTIONS, works.sample_rows(ctx)), 20, 3 * QUESTIONS)
+        # Looked into in place of the engine, which then bears it out: of 248 and 425 nodes 114 and
+        # 454 questions came.
+        there = works.between(
+            Work("emulated", QUESTIONS, works.sample_rows(ctx)), 20, 3 * QUESTIONS
+        )
         borne_out = works.between(works.on_all(ctx, probes=2), 1, 2)
         return Plan(
-            (*works.before(ctx, size), Work("read", times=DESCRIBED), there, borne_out), disk, works.activations(size)
+            (*works.before(ctx, size), Work("read", times=DESCRIBED), there, borne_out),
+            disk,
+            works.activations(size),
         )
-    usual = FEW if rule is not None and rule.precision == "fp32" else max(FEW, size.nodes // EFFECTS)
+    usual = (
+        FEW if rule is not None and rule.precision == "fp32" else max(FEW, size.nodes // EFFECTS)
+    )
     strict = works.rounding_counts(ctx)
     effects = min(params.most_suspects, size.nodes if strict else usual)
     parts = works.batches_of(size, params.batch_bytes // 2, ALONE)
@@ -535,7 +611,12 @@ def _plan(ctx: StepContext, size: Size) -> Plan:
     asked: tuple[Work, ...] = (
         Work("read", times=DESCRIBED),
         Work(
-            "watched", watched, works.sample_rows(ctx), nodes=size.nodes // watched, bytes=held // watched, timed=timed
+            "watched",
+            watched,
+            works.sample_rows(ctx),
+            nodes=size.nodes // watched,
+            bytes=held // watched,
+            timed=timed,
         ),
         Work(
             "alone",
@@ -548,7 +629,9 @@ def _plan(ctx: StepContext, size: Size) -> Plan:
             timed=timed,
         ),
         works.between(
-            works.effect(ctx, effects), 3 * effects // 4 if strict else 1, effects if strict else params.most_suspects
+            works.effect(ctx, effects),
+            3 * effects // 4 if strict else 1,
+            effects if strict else params.most_suspects,
         ),
         works.between(works.effect(ctx, PARTS if strict else 0), 0, PARTS),
     )
@@ -565,8 +648,12 @@ def _json(told: Told) -> dict[str, object]:
     return {
         **told.outcome,
         "culprit": told.outcome.get("culprit") or None,
-        "first_bad": next((row for row in tensors if row["name"] == first), None) if first else None,
-        "suspects": [{"nodes": s.nodes, "own": s.own, "effect": s.effect} for s in told.findings.suspects],
+        "first_bad": next((row for row in tensors if row["name"] == first), None)
+        if first
+        else None,
+        "suspects": [
+            {"nodes": s.nodes, "own": s.own, "effect": s.effect} for s in told.findings.suspects
+        ],
         "tensors": tensors,
     }
 
@@ -582,7 +669,9 @@ SPEC = StepSpec(
     needs=(
         BUILDS_MODELS,
         capability("mark"),
-        comparison("An external check judges whole candidates and cannot watch single tensors; go on to reduce."),
+        comparison(
+            "An external check judges whole candidates and cannot watch single tensors; go on to reduce."
+        ),
     ),
     sets=("suspects", "spread", "hidden", "case", "workaround"),
     labels={

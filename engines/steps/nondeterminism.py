@@ -1,24 +1,25 @@
-"""nondeterminism: same engine, same input: which tensors differ between runs, and does one thread cure it?"""
+"""nondeterminism: same engine, same input: which tensors differ between runs, and does one thread
+cure it?"""
 
 from typing import Literal
 
 import msgspec
 
-from engines.asking import Count, Note, StepContext, Sub, asked
-from engines.compare.criterion import Criterion
-from engines.compare.judge import badness
-from engines.findings import Findings, Suspect
-from engines.graph import ranges
-from engines.search import works
-from engines.search.cost import Plan, Size, Work
-from engines.search.inquiry import Inquiry, open_inquiry
-from engines.search.looks import Looks, count_failed_runs, look_again
-from engines.search.statistics import say_ruled_out
-from engines.search.watchable import pack_batches, split_markable
-from engines.search.whole import probe_whole
-from engines.spec import parse
-from engines.steps.base import BUILDS_MODELS, Finish, Steps, StepSpec
-from engines.steps.prepare import prepare_findings
+from narrowdown.engines.asking import Count, Note, StepContext, Sub, asked
+from narrowdown.engines.compare.criterion import Criterion
+from narrowdown.engines.compare.judge import badness
+from narrowdown.engines.findings import Findings, Suspect
+from narrowdown.engines.graph import ranges
+from narrowdown.engines.search import works
+from narrowdown.engines.search.cost import Plan, Size, Work
+from narrowdown.engines.search.inquiry import Inquiry, open_inquiry
+from narrowdown.engines.search.looks import Looks, count_failed_runs, look_again
+from narrowdown.engines.search.statistics import say_ruled_out
+from narrowdown.engines.search.watchable import pack_batches, split_markable
+from narrowdown.engines.search.whole import probe_whole
+from narrowdown.engines.spec import parse
+from narrowdown.engines.steps.base import BUILDS_MODELS, Finish, Steps, StepSpec
+from narrowdown.engines.steps.prepare import prepare_findings
 
 
 class NondeterminismOutcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,7 +57,9 @@ def nondeterminism(ctx: StepContext) -> Steps[NondeterminismOutcome]:
     looked = 0
     for batch in pack_batches(index, can, params.batch_bytes) or [()]:
         yield Note(f"{runs} runs of one build with {len(batch)} tensors watched")
-        m = yield from asked(ask.whole((findings.sample,), marks=ranges.encode(batch), runs=runs, exclusive=True))
+        m = yield from asked(
+            ask.whole((findings.sample,), marks=ranges.encode(batch), runs=runs, exclusive=True)
+        )
         if m.status != "ok":
             continue
         looked += runs
@@ -69,7 +72,8 @@ def nondeterminism(ctx: StepContext) -> Steps[NondeterminismOutcome]:
                     first[s.name], name=""
                 ):
                     differs[t] = max(differs.get(t, 0.0), badness(s, rule))
-    # A tensor that differs although nothing that its node reads does: there the engine's own order of work shows.
+    # A tensor that differs although nothing that its node reads does: there the engine's own order
+    # of work shows.
     sources = index.first_of(differs)
     yield Note("the same with one thread")
     single = yield from _try_single_thread(ctx, findings, rule, runs)
@@ -85,7 +89,9 @@ def nondeterminism(ctx: StepContext) -> Steps[NondeterminismOutcome]:
         for t in sorted(sources, key=lambda t: (-differs[t], t))
     )
     first_node = ask.names([suspects[0].node])[0] if suspects else ""
-    found = bool(suspects) and (failures > 0 or (findings.signature is not None and findings.signature.looks > 1))
+    found = bool(suspects) and (
+        failures > 0 or (findings.signature is not None and findings.signature.looks > 1)
+    )
     outcome = NondeterminismOutcome(
         nondeterministic=found,
         first_tensor=index.tensors[suspects[0].tensor].name if suspects else "",
@@ -122,17 +128,25 @@ def _try_single_thread(
 
 
 def _message(found: bool, node: str, failures: int, runs: int, single: str) -> str:
-    threads = {"cures": " One thread cures it.", "no": " One thread does not cure it.", "not-tried": ""}[single]
+    threads = {
+        "cures": " One thread cures it.",
+        "no": " One thread does not cure it.",
+        "not-tried": "",
+    }[single]
     if not found:
         return f"No tensor differs between {runs} runs.{threads}"
-    return f"{node} gives other values for the same inputs: {failures} of {runs} runs fail.{threads}"
+    return (
+        f"{node} gives other values for the same inputs: {failures} of {runs} runs fail.{threads}"
+    )
 
 
 def _plan(ctx: StepContext, size: Size) -> Plan:
     """Every batch of tensors watched in many runs, then the same on one thread."""
     params = msgspec.convert(dict(ctx.params), NondeterminismParams)
     runs = min(params.most_runs, max(params.runs, ctx.findings.looks))
-    watched = Work("watched", works.batches_of(size, params.batch_bytes), works.sample_rows(ctx), runs)
+    watched = Work(
+        "watched", works.batches_of(size, params.batch_bytes), works.sample_rows(ctx), runs
+    )
     asked = (*works.before(ctx, size), Work("read"), watched, works.on_sample(ctx, runs=runs))
     return Plan(asked, works.bytes_held(size, works.TABLE * size.nodes), works.activations(size))
 

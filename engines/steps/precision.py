@@ -4,37 +4,41 @@ from typing import Literal
 
 import msgspec
 
-from engines.asking import StepContext
-from engines.findings import Workaround
-from engines.graph import ranges
-from engines.probe import HUGE
-from engines.search import works
-from engines.search.cost import Plan, Size, Work
-from engines.search.emulation import find_emulation
-from engines.search.fewest import TOLD, PrecisionParams
-from engines.search.inquiry import Inquiry, open_inquiry
-from engines.search.keeping import keep_higher
-from engines.search.kept import Kept, make_workaround, say_kept
-from engines.search.known import holds_accused
-from engines.search.looks import Looks, count_looks
-from engines.search.remedy import list_cured
-from engines.search.settle import Saved
-from engines.search.timings import count_rows
-from engines.search.unseen import WANTED
-from engines.steps.base import BUILDS_MODELS, End, Finish, Steps, StepSpec, Told
-from engines.steps.prepare import prepare_findings
+from narrowdown.engines.asking import StepContext
+from narrowdown.engines.findings import Workaround
+from narrowdown.engines.graph import ranges
+from narrowdown.engines.probe import HUGE
+from narrowdown.engines.search import works
+from narrowdown.engines.search.cost import Plan, Size, Work
+from narrowdown.engines.search.emulation import find_emulation
+from narrowdown.engines.search.fewest import TOLD, PrecisionParams
+from narrowdown.engines.search.inquiry import Inquiry, open_inquiry
+from narrowdown.engines.search.keeping import keep_higher
+from narrowdown.engines.search.kept import Kept, make_workaround, say_kept
+from narrowdown.engines.search.known import holds_accused
+from narrowdown.engines.search.looks import Looks, count_looks
+from narrowdown.engines.search.remedy import list_cured
+from narrowdown.engines.search.settle import Saved
+from narrowdown.engines.search.timings import count_rows
+from narrowdown.engines.search.unseen import WANTED
+from narrowdown.engines.steps.base import BUILDS_MODELS, End, Finish, Steps, StepSpec, Told
+from narrowdown.engines.steps.prepare import prepare_findings
 
-# Probes of a search for nodes to keep, as a rule, and how few and how many mostly come. Of 23 to 250 nodes 32 to 277 came, for
-# one node that is accused as for many: what the search finds on other samples counts for more than where it began
-# (docs/estimates.md). Where a set that holds was looked for before, much of that is known.
+# Probes of a search for nodes to keep, as a rule, and how few and how many mostly come. Of 23 to
+# 250 nodes 32 to 277 came, for one node that is accused as for many: what the search finds on other
+# samples counts for more than where it began (docs/estimates.md). Where a set that holds was looked
+# for before, much of that is known.
 USUAL, FEW, MANY, ANEW = 70, 10, 300, 0.4
-# Of what the few looks at the whole model took by then, what one in a long search takes: 0.15 to 0.8 on seven models, 1 to 4 on
-# five where more samples joined the search. Where stretches of the model are kept, each emulates that much less: 0.2 to 0.5.
+# Of what the few looks at the whole model took by then, what one in a long search takes: 0.15 to
+# 0.8 on seven models, 1 to 4 on five where more samples joined the search. Where stretches of the
+# model are kept, each emulates that much less: 0.2 to 0.5.
 SETTLED_IN, HALVED = 0.8, 0.5
-# Questions to an emulation, in a few orders of at most ``TOLD`` each and what is left out then: 12 to 420 came.
+# Questions to an emulation, in a few orders of at most ``TOLD`` each and what is left out then: 12
+# to 420 came.
 DRAFTED, ORDERS = 100, 7
-# Where kernels are timed and the emulation tells what is worth a build: 7 to 110 builds came, on 8 nodes 13 to 24. They took 0.3
-# to 2 times what the engine's later builds had before, on six models of 8 to 425 nodes.
+# Where kernels are timed and the emulation tells what is worth a build: 7 to 110 builds came, on 8
+# nodes 13 to 24. They took 0.3 to 2 times what the engine's later builds had before, on six models
+# of 8 to 425 nodes.
 BUILT, BUILT_FEW, BUILT_MANY = 35, 6, 140
 BUILT_A_NODE = 3
 TIMED_TIMES, TIMED_SPAN = 0.6, (0.3, 2.8)
@@ -43,7 +47,8 @@ IN_FP32, IN_FP32_SPAN = 0.12, (0.2, 2.0)
 
 
 class PrecisionOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    # not-enough: even with every node kept it fails; whole: with every node kept only, which is no workaround
+    # not-enough: even with every node kept it fails; whole: with every node kept only, which is no
+    # workaround
     outcome: Literal["found", "none-needed", "not-enough", "whole"] = "not-enough"
     keep: int = 0
     names: str = ""
@@ -76,7 +81,9 @@ def precision(ctx: StepContext) -> Steps[PrecisionOutcome]:
     findings = yield from prepare_findings(ctx)
     if findings.signature is None:
         return Finish(
-            PrecisionOutcome(outcome="none-needed", message="Nothing needs higher precision: the model passes."),
+            PrecisionOutcome(
+                outcome="none-needed", message="Nothing needs higher precision: the model passes."
+            ),
             findings,
         )
     findings = yield from count_looks(ctx, findings, Looks().most)
@@ -120,11 +127,14 @@ def _plan(ctx: StepContext, size: Size) -> Plan:
 
 
 def plan_of_keeping(ctx: StepContext, size: Size, budget: int) -> Plan:
-    """Nothing and everything kept, on all samples; then a search among what brings the most, on the samples that the culprits
-    were found on, and those that join it. Where nobody is accused and the blame is shared its budget is spent."""
+    """Nothing and everything kept, on all samples; then a search among what brings the most, on the
+    samples that the culprits were found on, and those that join it. Where nobody is accused and the
+    blame is shared its budget is spent."""
     findings = ctx.findings
     culprits = findings.culprits
-    again = findings.workaround is not None and findings.workaround.holds and not list_cured(findings)
+    again = (
+        findings.workaround is not None and findings.workaround.holds and not list_cured(findings)
+    )
     seeds = {n for c in culprits for n in ranges.decode(c.keep or c.case.node_ids)}
     wanted = budget if findings.spread and not seeds else int(ANEW * USUAL) if again else USUAL
     fed = count_rows({c.case.sample for c in culprits} | {findings.sample}, findings.samples)
@@ -137,12 +147,16 @@ def plan_of_keeping(ctx: StepContext, size: Size, budget: int) -> Plan:
         built = min(BUILT, BUILT_A_NODE * size.nodes) if size.nodes else BUILT
         search, few, many = msgspec.structs.replace(search, probes=built), BUILT_FEW, BUILT_MANY
     if ctx.engine_info.gpus:
-        search = msgspec.structs.replace(search, rows=0, times=TIMED_TIMES, span=TIMED_SPAN, timed=True)
+        search = msgspec.structs.replace(
+            search, rows=0, times=TIMED_TIMES, span=TIMED_SPAN, timed=True
+        )
     # A small budget is spent twice, where sets are tried on several samples.
     search = works.between(search, few, min(2 * budget, many))
     ends = works.on_all(ctx, probes=2)
     if ctx.engine_info.gpus and findings.dear and not list_cured(findings):
-        whole = msgspec.structs.replace(ends, probes=1, told=IN_FP32 * findings.dear, span=IN_FP32_SPAN)
+        whole = msgspec.structs.replace(
+            ends, probes=1, told=IN_FP32 * findings.dear, span=IN_FP32_SPAN
+        )
         both: tuple[Work, ...] = (msgspec.structs.replace(ends, probes=1), whole)
     else:
         both = (ends,)
@@ -162,8 +176,8 @@ def plan_of_keeping(ctx: StepContext, size: Size, budget: int) -> Plan:
 
 
 def kept_json(told: Told) -> dict[str, object]:
-    """The outcome, the names of the nodes that are kept, whether they are all that are accused, and on how many samples they were
-    made and tried."""
+    """The outcome, the names of the nodes that are kept, whether they are all that are accused, and
+    on how many samples they were made and tried."""
     cure = told.findings.workaround
     return {
         **told.outcome,

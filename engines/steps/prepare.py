@@ -1,38 +1,47 @@
-"""What every step needs before its own work: the model taken in, inputs made, a criterion, and the failure locked.
+"""What every step needs before its own work: the model taken in, inputs made, a criterion, and the
+failure locked.
 
-Probes are content-keyed, so asking again what an earlier step has asked costs nothing: a step runs the same alone and in a flow.
+Probes are content-keyed, so asking again what an earlier step has asked costs nothing: a step runs
+the same alone and in a flow.
 """
 
 import re
 
 import msgspec
 
-from engines.asking import Note, StepContext, StepRefused, Sub, asked
-from engines.compare.criterion import Criterion
-from engines.compare.judge import judge_whole, worst
-from engines.compare.tolerance import criterion
-from engines.findings import Findings
-from engines.options import recorded
-from engines.probe import Candidate, Import, LoadInputs, Measurement, SampleInfo
-from engines.search import golden_reference, works
-from engines.search.batch import see_rows
-from engines.search.bodies import open_bodies
-from engines.search.controls import can_pass
-from engines.search.twin import note_dear
-from engines.search.whole import choose_feed, list_feeds, lock_failure, probe_whole, sign_failure
-from engines.sources import paths, postprocess_script
-from engines.spec import unquantized
-from engines.steps import intake
-from engines.steps.wrong_sizes import refuse_wrong_sizes
+from narrowdown.engines.asking import Note, StepContext, StepRefused, Sub, asked
+from narrowdown.engines.compare.criterion import Criterion
+from narrowdown.engines.compare.judge import judge_whole, worst
+from narrowdown.engines.compare.tolerance import criterion
+from narrowdown.engines.findings import Findings
+from narrowdown.engines.options import recorded
+from narrowdown.engines.probe import Candidate, Import, LoadInputs, Measurement, SampleInfo
+from narrowdown.engines.search import golden_reference, works
+from narrowdown.engines.search.batch import see_rows
+from narrowdown.engines.search.bodies import open_bodies
+from narrowdown.engines.search.controls import can_pass
+from narrowdown.engines.search.twin import note_dear
+from narrowdown.engines.search.whole import (
+    choose_feed,
+    list_feeds,
+    lock_failure,
+    probe_whole,
+    sign_failure,
+)
+from narrowdown.engines.sources import paths, postprocess_script
+from narrowdown.engines.spec import unquantized
+from narrowdown.engines.steps import intake
+from narrowdown.engines.steps.wrong_sizes import refuse_wrong_sizes
 
 _MADE_UP = "made-up values for "
-# ``'x': an image.``, or ``'x', 'y' and 2 more: an image.``; not ``'x' was given the shape [1]: batch 1.``
+# ``'x': an image.``, or ``'x', 'y' and 2 more: an image.``; not ``'x' was given the shape [1]:
+# batch 1.``
 _OF_VALUES = re.compile(r"'[^']*'(?:, '[^']*')*(?: and \d+ more)?: ")
 
 
 def load_findings(ctx: StepContext) -> Sub[Findings]:
-    """Findings with model, inputs, samples and criterion. Raises StepRefused (exit code 2) for a model, inputs or bounds that do
-    not fit."""
+    """Findings with model, inputs, samples and criterion. Raises StepRefused (exit code 2) for a
+    model, inputs or bounds that do not fit."""
     findings, problem = ctx.findings, ctx.problem
     digests = problem.digests
     if not findings.model:
@@ -56,9 +65,11 @@ def load_findings(ctx: StepContext) -> Sub[Findings]:
         made = yield from asked(_inputs(ctx, findings))
         if made.status != "ok":
             raise intake.no_inputs(made, problem.inputs)
-        # A journal of an earlier version says whether it is quantized, and not to what or whether in its weights alone.
+        # A journal of an earlier version says whether it is quantized, and not to what or whether
+        # in its weights alone.
         codes = str(made.facts.get("codes") or ("int8" if made.facts.get("quantized") else ""))
-        # An engine that is held against the same codes may be off by what is rounded while it runs; of weights nothing is.
+        # An engine that is held against the same codes may be off by what is rounded while it runs;
+        # of weights nothing is.
         same_codes = not (unquantized(ctx.reference) or recorded(ctx.reference))
         steps = str(made.facts.get("rounded", codes)) if same_codes else codes
         # Against the model before it was converted, what halves cost is no failure.
@@ -74,7 +85,9 @@ def load_findings(ctx: StepContext) -> Sub[Findings]:
         if no_batch := (yield from see_rows(ctx, tried, tuple(made.facts.get("batched", ())))):
             made = yield from asked(_inputs(ctx, findings, batch=False))
             said = (*said, no_batch)
-        findings = msgspec.structs.replace(_with_inputs(findings, made), codes=codes, notes=(*findings.notes, *said))
+        findings = msgspec.structs.replace(
+            _with_inputs(findings, made), codes=codes, notes=(*findings.notes, *said)
+        )
         yield from golden_reference.refuse_unfit(ctx, findings)
     if findings.criterion is None:
         findings = msgspec.structs.replace(
@@ -89,7 +102,9 @@ def _inputs(ctx: StepContext, findings: Findings, **how: bool) -> LoadInputs:
     probe = LoadInputs(
         model=findings.original or findings.model,
         sources=problem.inputs,
-        source_digests=tuple(next((digests[p] for p in paths(s) if p in digests), "") for s in problem.inputs),
+        source_digests=tuple(
+            next((digests[p] for p in paths(s) if p in digests), "") for s in problem.inputs
+        ),
         seed=problem.seed,
         shapes=problem.input_shapes,
         ranges=problem.val_range,
@@ -106,8 +121,8 @@ def _with_inputs(findings: Findings, made: Measurement) -> Findings:
 
 
 def prepare_findings(ctx: StepContext) -> Sub[Findings]:
-    """Findings with the failure locked as well, where the model fails; without a signature where it passes. Raises StepRefused
-    where neither can be told.
+    """Findings with the failure locked as well, where the model fails; without a signature where it
+    passes. Raises StepRefused where neither can be told.
 
     On the sample that an answer has chosen, if one has; else on the worst one.
     """
@@ -142,7 +157,8 @@ def prepare_findings(ctx: StepContext) -> Sub[Findings]:
 
 
 def _later_round(ctx: StepContext, findings: Findings, chosen: str) -> Sub[Findings]:
-    """Findings with the failure that is left once the earlier culprits are cured, on the chosen sample or the worst."""
+    """Findings with the failure that is left once the earlier culprits are cured, on the chosen
+    sample or the worst."""
     rule = _rule(findings)
     cured = yield from asked(
         probe_whole(
@@ -158,10 +174,14 @@ def _later_round(ctx: StepContext, findings: Findings, chosen: str) -> Sub[Findi
         return findings
     name = worst(cured.results, rule)[0]
     signature = sign_failure(next(r for r in cured.results if r.sample == name), rule, name)
-    return msgspec.structs.replace(findings, round_signature=signature, sample=chosen or choose_feed(findings, name))
+    return msgspec.structs.replace(
+        findings, round_signature=signature, sample=chosen or choose_feed(findings, name)
+    )
 
 
-def measure_whole(ctx: StepContext, findings: Findings, runs: int = 1) -> Sub[tuple[Findings, Measurement]]:
+def measure_whole(
+    ctx: StepContext, findings: Findings, runs: int = 1
+) -> Sub[tuple[Findings, Measurement]]:
     """(findings, measurement) of the whole working model on every feed."""
     m = yield from asked(probe_whole(ctx, findings, runs=runs, exclusive=runs > 1))
     _refuse_unused_bounds(ctx, m)
@@ -176,8 +196,8 @@ def measure_whole(ctx: StepContext, findings: Findings, runs: int = 1) -> Sub[tu
 def _plain_inputs(
     ctx: StepContext, findings: Findings, given: Measurement, runs: int
 ) -> Sub[tuple[Findings, Measurement]]:  # fmt: skip
-    """The same on made-up inputs of which nothing is guessed: a role guessed from a name may be one that the model cannot take.
-    As it was where it does not run on these either."""
+    """The same on made-up inputs of which nothing is guessed: a role guessed from a name may be one
+    that the model cannot take. As it was where it does not run on these either."""
     yield Note("the reference does not run on what was made up: plain values")
     made = yield from asked(_inputs(ctx, findings, cautious=True))
     if made.status != "ok":
@@ -195,7 +215,8 @@ def _plain_inputs(
 
 
 def _say_guesses(made: Measurement) -> tuple[str, ...]:
-    """What was guessed of the inputs, as notes: what values were taken for is about made-up ones alone, other sentences stand."""
+    """What was guessed of the inputs, as notes: what values were taken for is about made-up ones
+    alone, other sentences stand."""
     guesses: tuple[str, ...] = tuple(made.facts.get("guesses", ()))
     return tuple(f"{_MADE_UP}{g}" if _OF_VALUES.match(g) else g for g in guesses)
 
@@ -208,7 +229,9 @@ def _guessed(findings: Findings) -> tuple[str, ...]:
 def _refuse_unused_bounds(ctx: StepContext, m: Measurement) -> None:
     """Raise StepRefused for a bound on an output that a postprocess script does not give."""
     if postprocess_script(ctx.problem.postprocess):
-        intake.refuse_unknown_outputs(ctx.problem, dict.fromkeys(s.name for r in m.results for s in r.outputs))
+        intake.refuse_unknown_outputs(
+            ctx.problem, dict.fromkeys(s.name for r in m.results for s in r.outputs)
+        )
 
 
 def _rule(findings: Findings) -> Criterion:

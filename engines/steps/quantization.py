@@ -1,9 +1,10 @@
-"""quantization: which layers of a Q/DQ model lose the most, and the fewest to leave in float so that every sample passes.
+"""quantization: which layers of a Q/DQ model lose the most, and the fewest to leave in float so
+that every sample passes.
 
-Each layer is measured three ways. *Alone*: its pairs and itself, fed the float model's values, everything else in float:
-what its own quantization costs. *Cumulative*: its output in the quantized model as it is. *Effect*: what arrives at the
-model's outputs when nothing but this layer is quantized. SQNR ranks the layers for people; the effect says where the search
-for the set begins.
+Each layer is measured three ways. *Alone*: its pairs and itself, fed the float model's values,
+everything else in float: what its own quantization costs. *Cumulative*: its output in the quantized
+model as it is. *Effect*: what arrives at the model's outputs when nothing but this layer is
+quantized. SQNR ranks the layers for people; the effect says where the search for the set begins.
 """
 
 from collections.abc import Iterable, Sequence
@@ -11,14 +12,14 @@ from typing import Literal
 
 import msgspec
 
-from engines.asking import Amount, Count, Described, StepContext, StepRefused, Sub, asked
-from engines.compare.criterion import Criterion, Signature
-from engines.compare.judge import worst
-from engines.compare.say import say_amount, say_most
-from engines.compare.tolerance import criterion
-from engines.findings import Findings, Workaround
-from engines.graph.index import GraphIndex
-from engines.graph.quantized import (
+from narrowdown.engines.asking import Amount, Count, Described, StepContext, StepRefused, Sub, asked
+from narrowdown.engines.compare.criterion import Criterion, Signature
+from narrowdown.engines.compare.judge import worst
+from narrowdown.engines.compare.say import say_amount, say_most
+from narrowdown.engines.compare.tolerance import criterion
+from narrowdown.engines.findings import Findings, Workaround
+from narrowdown.engines.graph.index import GraphIndex
+from narrowdown.engines.graph.quantized import (
     can_stay_float,
     count_operators,
     find_layers,
@@ -26,32 +27,49 @@ from engines.graph.quantized import (
     is_stored_weight,
     nodes_on_codes,
 )
-from engines.probe import HUGE, Describe
-from engines.search import works
-from engines.search.cost import Plan, Size, Work
-from engines.search.fewest import QUANTIZED, PrecisionParams
-from engines.search.inquiry import Inquiry, make_inquiry
-from engines.search.keeping import keep_higher
-from engines.search.kept import Kept, make_workaround
-from engines.search.known import UNCALIBRATED
-from engines.search.ranking import BATCH_BYTES, MOST_EFFECTS, Ranked, list_prefixes, name_scales, rank_layers
-from engines.search.settle import Saved
-from engines.search.statistics import say_most_wrong
-from engines.search.unseen import say_tried
-from engines.search.whole import choose_feed, list_feeds, probe_whole
-from engines.spec import parse, unquantized
-from engines.steps.base import BUILDS_MODELS, End, Finish, Steps, StepSpec, Told, comparison
-from engines.steps.precision import KeptNode
-from engines.steps.prepare import load_findings, prepare_findings
+from narrowdown.engines.probe import HUGE, Describe
+from narrowdown.engines.search import works
+from narrowdown.engines.search.cost import Plan, Size, Work
+from narrowdown.engines.search.fewest import QUANTIZED, PrecisionParams
+from narrowdown.engines.search.inquiry import Inquiry, make_inquiry
+from narrowdown.engines.search.keeping import keep_higher
+from narrowdown.engines.search.kept import Kept, make_workaround
+from narrowdown.engines.search.known import UNCALIBRATED
+from narrowdown.engines.search.ranking import (
+    BATCH_BYTES,
+    MOST_EFFECTS,
+    Ranked,
+    list_prefixes,
+    name_scales,
+    rank_layers,
+)
+from narrowdown.engines.search.settle import Saved
+from narrowdown.engines.search.statistics import say_most_wrong
+from narrowdown.engines.search.unseen import say_tried
+from narrowdown.engines.search.whole import choose_feed, list_feeds, probe_whole
+from narrowdown.engines.spec import parse, unquantized
+from narrowdown.engines.steps.base import (
+    BUILDS_MODELS,
+    End,
+    Finish,
+    Steps,
+    StepSpec,
+    Told,
+    comparison,
+)
+from narrowdown.engines.steps.precision import KeptNode
+from narrowdown.engines.steps.prepare import load_findings, prepare_findings
 
 # Probes for each layer of a search for those to leave in float, at most.
 EACH = 5
 
 
 class QuantizationOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """quantization: the layers of a Q/DQ model against the float one. SQNR in dB, 999 where nothing is lost."""
+    """quantization: the layers of a Q/DQ model against the float one. SQNR in dB, 999 where nothing
+    is lost."""
 
-    # not-enough: even with every layer in float it fails; whole: with every layer in float only, which is the float model
+    # not-enough: even with every layer in float it fails; whole: with every layer in float only,
+    # which is the float model
     outcome: Literal["found", "none-needed", "not-enough", "whole"] = "not-enough"
     layers: int = 0  # quantized by pairs
     whole: int = 0  # nodes that cannot be left in float: quantized in themselves, or fed codes of unknown origin
@@ -80,7 +98,9 @@ class QuantizationParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True
     most_effects: Count = MOST_EFFECTS  # layers whose effect on the outputs is measured
     budget: Count = 400  # builds of the search
     rounds: Count = 8  # how often samples that a set does not cure are added to the search
-    margin: Amount = QUANTIZED  # tolerance over error that is aimed at: each layer in float costs speed
+    margin: Amount = (
+        QUANTIZED  # tolerance over error that is aimed at: each layer in float costs speed
+    )
 
 
 def quantization(ctx: StepContext) -> Steps[QuantizationOutcome]:
@@ -96,7 +116,9 @@ def quantization(ctx: StepContext) -> Steps[QuantizationOutcome]:
         raise StepRefused(f"{whole.message} Layers that are not built lose nothing.", 6)
     sample = yield from _hardest_sample(ctx, findings)
     answer = yield from asked(
-        Describe(model=findings.model, sample=sample, inputs=findings.inputs, reference=ctx.reference)
+        Describe(
+            model=findings.model, sample=sample, inputs=findings.inputs, reference=ctx.reference
+        )
     )
     if not isinstance(answer, Described):
         raise StepRefused(f"The reference run of the float model did not work: {answer.message}")
@@ -104,8 +126,12 @@ def quantization(ctx: StepContext) -> Steps[QuantizationOutcome]:
     found = find_layers(index)
     opaque = nodes_on_codes(index)
     findings = msgspec.structs.replace(findings, sample=sample)
-    ask = make_inquiry(ctx, findings, index, findings.signature or Signature(kind="accuracy", sample=sample))
-    rows: tuple[Ranked, ...] = yield from rank_layers(ask, found, params.batch_bytes, params.most_effects)
+    ask = make_inquiry(
+        ctx, findings, index, findings.signature or Signature(kind="accuracy", sample=sample)
+    )
+    rows: tuple[Ranked, ...] = yield from rank_layers(
+        ask, found, params.batch_bytes, params.most_effects
+    )
     # Where nothing fails this costs nothing more: the whole model was measured already.
     search = PrecisionParams(budget=params.budget, rounds=params.rounds, margin=params.margin)
     kept: Kept = yield from keep_higher(ask, search, tries=list_prefixes(rows))
@@ -137,7 +163,9 @@ def quantization(ctx: StepContext) -> Steps[QuantizationOutcome]:
     return Finish(
         outcome,
         msgspec.structs.replace(
-            findings, workaround=workaround or findings.workaround, notes=tuple(dict.fromkeys(notes))
+            findings,
+            workaround=workaround or findings.workaround,
+            notes=tuple(dict.fromkeys(notes)),
         ),
         tables={
             "layers": [_make_row(ask, r, kept.keep) for r in rows],
@@ -149,15 +177,25 @@ def quantization(ctx: StepContext) -> Steps[QuantizationOutcome]:
 
 
 def on_float(ctx: StepContext) -> StepContext:
-    """The context with the float model as its reference: the user's own choice, else the pairs bypassed. A failure that was
-    locked against another reference is measured anew."""
+    """The context with the float model as its reference: the user's own choice, else the pairs
+    bypassed. A failure that was locked against another reference is measured anew."""
     if unquantized(ctx.reference):
         return ctx
     reference = str(parse(ctx.reference).with_option("quantization", "bypass"))
     # What quantization may cost is another question than what an engine may make of the same codes.
-    rule = criterion(ctx.problem, ctx.findings.codes) if ctx.findings.criterion and ctx.findings.codes else None
+    rule = (
+        criterion(ctx.problem, ctx.findings.codes)
+        if ctx.findings.criterion and ctx.findings.codes
+        else None
+    )
     findings = msgspec.structs.replace(
-        ctx.findings, criterion=rule, signature=None, round_signature=None, sample="", patches="", keep=""
+        ctx.findings,
+        criterion=rule,
+        signature=None,
+        round_signature=None,
+        sample="",
+        patches="",
+        keep="",
     )
     return msgspec.structs.replace(ctx, reference=reference, findings=findings)
 
@@ -167,12 +205,15 @@ def _hardest_sample(ctx: StepContext, findings: Findings) -> Sub[str]:
     if findings.signature is not None:
         return findings.sample
     m = yield from asked(probe_whole(ctx, findings))
-    return choose_feed(findings, worst(m.results, findings.criterion or Criterion())[0] or list_feeds(findings)[0])
+    return choose_feed(
+        findings, worst(m.results, findings.criterion or Criterion())[0] or list_feeds(findings)[0]
+    )
 
 
 class LayerRow(msgspec.Struct, frozen=True):
-    """A row of the table ``layers``: what was measured of one quantized layer (``engines.search.ranking.Ranked``). SQNR in dB;
-    ``codes``: dtypes of its codes, ``scales``: how its weights are scaled."""
+    """A row of the table ``layers``: what was measured of one quantized layer
+    (``engines.search.ranking.Ranked``). SQNR in dB; ``codes``: dtypes of its codes, ``scales``: how
+    its weights are scaled."""
 
     layer: str
     op: str
@@ -192,7 +233,9 @@ class LayerRow(msgspec.Struct, frozen=True):
 def _make_row(ask: Inquiry, row: Ranked, keep: Iterable[int]) -> LayerRow:
     index, layer = ask.index, row.layer
     node = index.nodes[layer.node]
-    codes = sorted({index.tensors[index.nodes[d].inputs[0]].dtype or "?" for d in layer.dequantizers})
+    codes = sorted(
+        {index.tensors[index.nodes[d].inputs[0]].dtype or "?" for d in layer.dequantizers}
+    )
     return LayerRow(
         layer=ask.names([node.id])[0],
         op=node.op,
@@ -240,7 +283,9 @@ def _count_operators(index: GraphIndex, nodes: Sequence[int]) -> str:
     return count_operators(index.nodes[n].op for n in nodes)
 
 
-def _message(ask: Inquiry, kept: Kept, rows: Sequence[Ranked], opaque: Sequence[int], total: int) -> str:
+def _message(
+    ask: Inquiry, kept: Kept, rows: Sequence[Ranked], opaque: Sequence[int], total: int
+) -> str:
     first = rows[0]
     name = ask.names([first.layer.node])[0]
     lowest = f"The lowest SQNR alone has {name}: {first.db:.1f} dB." if first.db is not None else ""
@@ -253,11 +298,15 @@ def _message(ask: Inquiry, kept: Kept, rows: Sequence[Ranked], opaque: Sequence[
             rest = f"{_count_operators(ask.index, opaque)} compute on codes in themselves and stay quantized."
         elif parse(ask.ctx.reference).get("model"):
             rest = "the pairs are not the cause, or the model was not quantized from this float original."
-        return f"Even with all {total} layers in float the error is {error}: {rest} {lowest}".strip()
+        return (
+            f"Even with all {total} layers in float the error is {error}: {rest} {lowest}".strip()
+        )
     if kept.outcome == "whole":
         return f"It passes with all {total} layers in float, and with no smaller set that was tried. {lowest}".strip()
     names = ", ".join(ask.names(kept.keep))
-    tried = say_tried(kept.samples_ok, kept.samples_n, kept.unseen, len(kept.slight), len(kept.noisy))
+    tried = say_tried(
+        kept.samples_ok, kept.samples_n, kept.unseen, len(kept.slight), len(kept.noisy)
+    )
     return (
         f"{len(kept.keep)} of {total} quantized layers left in float: {tried} "
         f"({say_most(kept.error, ask.criterion)}): {names}. {lowest}"
@@ -271,9 +320,10 @@ def _say_others(ask: Inquiry) -> str:
 
 
 def _plan(ctx: StepContext, size: Size) -> Plan:
-    """Each layer alone and its pairs, the layers as they are; the effect of each, at most 48; then a search for layers to keep,
-    which begins with those that lose the most. As samples join it, that takes up to five for each layer, of which half are
-    planned: of 46 layers 290 probes in all came for the demo, 184 on TensorRT (docs/logs/tensorrt.md), of 48 another time 65."""
+    """Each layer alone and its pairs, the layers as they are; the effect of each, at most 48; then
+    a search for layers to keep, which begins with those that lose the most. As samples join it,
+    that takes up to five for each layer, of which half are planned: of 46 layers 290 probes in all
+    came for the demo, 184 on TensorRT (docs/logs/tensorrt.md), of 48 another time 65."""
     found = len(find_layers(size.index)) if size.index else 0
     effects = min(MOST_EFFECTS, found or max(4, size.nodes // 4))
     measured = not unquantized(ctx.reference)
@@ -291,8 +341,15 @@ def _plan(ctx: StepContext, size: Size) -> Plan:
 
 def _json(told: Told) -> dict[str, object]:
     names = [row["node"] for row in told.tables.get("keep", [])]
-    rest = {key: value for key, value in told.outcome.items() if key not in ("layers", "keep", "names", "samples")}
-    counts = {"layers_n": told.outcome.get("layers", 0), "samples_n": told.outcome.get("samples", 0)}
+    rest = {
+        key: value
+        for key, value in told.outcome.items()
+        if key not in ("layers", "keep", "names", "samples")
+    }
+    counts = {
+        "layers_n": told.outcome.get("layers", 0),
+        "samples_n": told.outcome.get("samples", 0),
+    }
     return {**rest, **counts, "leave_in_float": names, "layers": told.tables.get("layers", [])}
 
 
@@ -307,7 +364,8 @@ SPEC = StepSpec(
     needs=(
         BUILDS_MODELS,
         comparison(
-            "An external check judges whole models and cannot measure single layers; leave --check out.", code=2
+            "An external check judges whole models and cannot measure single layers; leave --check out.",
+            code=2,
         ),
     ),
     sets=("workaround",),

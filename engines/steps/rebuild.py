@@ -1,26 +1,28 @@
-"""rebuild: an engine that was built elsewhere, held against the like of it built here from the model."""
+"""rebuild: an engine that was built elsewhere, held against the like of it built here from the
+model."""
 
 import shlex
 from typing import Literal
 
 import msgspec
 
-from engines.asking import Note, StepContext, asked
-from engines.compare.criterion import Criterion
-from engines.compare.judge import judge_whole, worst
-from engines.compare.say import wrong_by
-from engines.findings import Findings
-from engines.probe import Measurement
-from engines.search import works
-from engines.search.cost import Plan, Size
-from engines.search.twin import fails_alike
-from engines.search.whole import probe_whole
-from engines.steps.base import Finish, Need, NoParams, Steps, StepSpec, comparison
-from engines.steps.prepare import prepare_findings
+from narrowdown.engines.asking import Note, StepContext, asked
+from narrowdown.engines.compare.criterion import Criterion
+from narrowdown.engines.compare.judge import judge_whole, worst
+from narrowdown.engines.compare.say import wrong_by
+from narrowdown.engines.findings import Findings
+from narrowdown.engines.probe import Measurement
+from narrowdown.engines.search import works
+from narrowdown.engines.search.cost import Plan, Size
+from narrowdown.engines.search.twin import fails_alike
+from narrowdown.engines.search.whole import probe_whole
+from narrowdown.engines.steps.base import Finish, Need, NoParams, Steps, StepSpec, comparison
+from narrowdown.engines.steps.prepare import prepare_findings
 
 
 class RebuildOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    # alike: the same outputs fail by as much; otherwise: others do, or by more or less; passes; refused: it is not built or run
+    # alike: the same outputs fail by as much; otherwise: others do, or by more or less; passes;
+    # refused: it is not built or run
     verdict: Literal["alike", "otherwise", "passes", "refused", "unresolved"] = "unresolved"
     spec: str = ""  # what was built
     error: float | None = None  # of what was built here
@@ -35,7 +37,8 @@ def rebuild(ctx: StepContext) -> Steps[RebuildOutcome]:
     findings: Findings = yield from prepare_findings(ctx)
     spec = ctx.engine_info.rebuilt
     yield Note(f"building {spec} from the model")
-    # Several builds may choose otherwise; one of them is what was asked for: the like of one that was built once.
+    # Several builds may choose otherwise; one of them is what was asked for: the like of one that
+    # was built once.
     m = yield from asked(probe_whole(ctx, findings, engine=spec))
     return Finish(_tell(findings, spec, m), findings)
 
@@ -44,16 +47,26 @@ def _tell(findings: Findings, spec: str, m: Measurement) -> RebuildOutcome:
     rule = findings.criterion or Criterion()
     before = findings.signature
     known = RebuildOutcome(
-        spec=spec, tolerance=rule.tolerance, error_before=before.error if before and before.kind == "accuracy" else None
+        spec=spec,
+        tolerance=rule.tolerance,
+        error_before=before.error if before and before.kind == "accuracy" else None,
     )
     if m.status != "ok":
-        verdict: Literal["refused", "unresolved"] = "unresolved" if m.status in ("cancelled", "timeout") else "refused"
-        return msgspec.structs.replace(
-            known, verdict=verdict, message=f"{spec} cannot be built from the model here, or not run: {m.message}"
+        verdict: Literal["refused", "unresolved"] = (
+            "unresolved" if m.status in ("cancelled", "timeout") else "refused"
         )
-    failing = sum(judge_whole(msgspec.structs.replace(m, results=(r,)), rule).failed for r in m.results)
+        return msgspec.structs.replace(
+            known,
+            verdict=verdict,
+            message=f"{spec} cannot be built from the model here, or not run: {m.message}",
+        )
+    failing = sum(
+        judge_whole(msgspec.structs.replace(m, results=(r,)), rule).failed for r in m.results
+    )
     error = worst(m.results, rule)[2]
-    known = msgspec.structs.replace(known, error=error, samples=len(m.results), samples_failing=failing)
+    known = msgspec.structs.replace(
+        known, error=error, samples=len(m.results), samples_failing=failing
+    )
     off = wrong_by(error, rule.metric)
     if not failing:
         return msgspec.structs.replace(
@@ -93,7 +106,9 @@ SPEC = StepSpec(
             ),
             code=2,
         ),
-        comparison("An external check chooses its own engine, so what it was built as cannot be told."),
+        comparison(
+            "An external check chooses its own engine, so what it was built as cannot be told."
+        ),
     ),
     labels={
         "spec": "built here as",

@@ -1,28 +1,50 @@
-"""reduce: the smallest part of the model that still fails in the same way, with proof at both ends."""
+"""reduce: the smallest part of the model that still fails in the same way, with proof at both
+ends."""
 
 from collections.abc import Iterable
 from typing import Literal
 
 import msgspec
 
-from engines.asking import Count, Note, StepContext, Sub, asked
-from engines.compare.criterion import Verdict
-from engines.compare.judge import judge_whole
-from engines.findings import Case
-from engines.graph import ranges
-from engines.graph.index import GraphIndex
-from engines.search import works
-from engines.search.alone import find_alone
-from engines.search.cost import Plan, Size, Work
-from engines.search.foretold import list_beyond
-from engines.search.inquiry import Inquiry, open_inquiry
-from engines.search.pace import Pace, halvings
-from engines.search.remedy import list_cured
-from engines.search.search import NodeIds, Trials, find_around, minimise, prove_one_minimal
-from engines.search.settle import SHRINK_PROBES, SHRINKS_OF_MANY, Saved, foretell_settling, settle_case, shrinks_for
-from engines.search.twin import as_given, asking_twin, find_twin, without_twin
-from engines.steps.base import BUILDS_MODELS, End, Finish, Steps, StepSpec, Told, case_names
-from engines.steps.prepare import prepare_findings
+from narrowdown.engines.asking import Count, Note, StepContext, Sub, asked
+from narrowdown.engines.compare.criterion import Verdict
+from narrowdown.engines.compare.judge import judge_whole
+from narrowdown.engines.findings import Case
+from narrowdown.engines.graph import ranges
+from narrowdown.engines.graph.index import GraphIndex
+from narrowdown.engines.search import works
+from narrowdown.engines.search.alone import find_alone
+from narrowdown.engines.search.cost import Plan, Size, Work
+from narrowdown.engines.search.foretold import list_beyond
+from narrowdown.engines.search.inquiry import Inquiry, open_inquiry
+from narrowdown.engines.search.pace import Pace, halvings
+from narrowdown.engines.search.remedy import list_cured
+from narrowdown.engines.search.search import (
+    NodeIds,
+    Trials,
+    find_around,
+    minimise,
+    prove_one_minimal,
+)
+from narrowdown.engines.search.settle import (
+    SHRINK_PROBES,
+    SHRINKS_OF_MANY,
+    Saved,
+    foretell_settling,
+    settle_case,
+    shrinks_for,
+)
+from narrowdown.engines.search.twin import as_given, asking_twin, find_twin, without_twin
+from narrowdown.engines.steps.base import (
+    BUILDS_MODELS,
+    End,
+    Finish,
+    Steps,
+    StepSpec,
+    Told,
+    case_names,
+)
+from narrowdown.engines.steps.prepare import prepare_findings
 
 
 class ReduceOutcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,7 +58,9 @@ class ReduceOutcome(msgspec.Struct, frozen=True, kw_only=True):
     own_places: tuple[int, int] = (0, 0)  # of whole numbers, those that are wrong and all
     effect_places: tuple[int, int] = (0, 0)  # the same of the model's outputs
     probes: int = 0  # of the search
-    verifications: int = 0  # probes that check the result: the endpoints, each node left out, fresh builds
+    verifications: int = (
+        0  # probes that check the result: the endpoints, each node left out, fresh builds
+    )
     unresolved: int = 0  # probes that neither passed nor failed
     verified: str = ""  # fresh builds that failed, of those made: k/n
     minimal: bool = False
@@ -44,14 +68,16 @@ class ReduceOutcome(msgspec.Struct, frozen=True, kw_only=True):
     message: str = ""
 
 
-# Probes for each halving where what was foretold takes company that lies anywhere: 85 came for 220 nodes, twice
-# (sort_tf_massive_m4, weakly typed, TensorRT 10.6), where 34 had been expected. Where a search has looked at each layer and found
-# nothing that fails alone, too: 31 to 144 came for 37 to 74 nodes, 337 for 130. Else half as many: 24 and 84.
+# Probes for each halving where what was foretold takes company that lies anywhere: 85 came for 220
+# nodes, twice (sort_tf_massive_m4, weakly typed, TensorRT 10.6), where 34 had been expected. Where
+# a search has looked at each layer and found nothing that fails alone, too: 31 to 144 came for 37
+# to 74 nodes, 337 for 130. Else half as many: 24 and 84.
 _HIDING, _HALVING = 8, 4
-# Of the first cut on an engine whose builds are dear, what later ones take: 2.3 s, then 0.5 to 0.9 each but for the largest few
-# (TensorRT 10.6, tests/gpu/recorded).
+# Of the first cut on an engine whose builds are dear, what later ones take: 2.3 s, then 0.5 to 0.9
+# each but for the largest few (TensorRT 10.6, tests/gpu/recorded).
 FOUND_DONE = 0.35
-# And where they are not: a search's cuts are larger than those seen by then, which were of a layer or two.
+# And where they are not: a search's cuts are larger than those seen by then, which were of a layer
+# or two.
 LARGER = 1.5
 
 
@@ -84,7 +110,9 @@ def reduce(ctx: StepContext) -> Steps[ReduceOutcome]:
     if findings.signature is None:
         return Finish(
             ReduceOutcome(
-                verdict="not-reproduced", reason="the model passes here", message="The model passes: nothing to reduce."
+                verdict="not-reproduced",
+                reason="the model passes here",
+                message="The model passes: nothing to reduce.",
             ),
             findings,
         )
@@ -107,21 +135,28 @@ def reduce(ctx: StepContext) -> Steps[ReduceOutcome]:
         unresolved=sum(reduced.unresolved.values()),
         verified=case.verified if case else "",
         minimal=case.minimal if case else False,
-        reason=reduced.reason or ", ".join(f"{k} {v}" for k, v in sorted(reduced.unresolved.items())),
+        reason=reduced.reason
+        or ", ".join(f"{k} {v}" for k, v in sorted(reduced.unresolved.items())),
         message=_message(reduced, ask),
     )
     return Finish(
         outcome,
         msgspec.structs.replace(findings, case=case if reduced.verdict == "reduced" else None),
-        tables={"bundle": reduced.files, "unresolved": [reduced.unresolved] if reduced.unresolved else []},
+        tables={
+            "bundle": reduced.files,
+            "unresolved": [reduced.unresolved] if reduced.unresolved else [],
+        },
         decisive={"case": (ask.ask(case.candidate),)} if case else {},
     )
 
 
-def search_smallest(ask: Inquiry, params: ReduceParams, start: NodeIds | None = None, *, then: int = 0) -> Sub[Reduced]:
-    """Prove the ends, search from ``start`` (default the whole model), shrink, verify. Returns Reduced. ``then``: probes that
-    follow it in the step."""
-    # As in extract: what makes constants is not cut through, as fed as inputs they would not be folded and joined with a layer.
+def search_smallest(
+    ask: Inquiry, params: ReduceParams, start: NodeIds | None = None, *, then: int = 0
+) -> Sub[Reduced]:
+    """Prove the ends, search from ``start`` (default the whole model), shrink, verify. Returns
+    Reduced. ``then``: probes that follow it in the step."""
+    # As in extract: what makes constants is not cut through, as fed as inputs they would not be
+    # folded and joined with a layer.
     ask = msgspec.structs.replace(ask, frozen=ask.index.from_weights)
     shrinks = min(params.shrink_probes, shrinks_for(ask.findings)) if params.shrink else 0
     pace = Pace(after=foretell_settling(ask, shrinks, params.verify, SHRINKS_OF_MANY) + then)
@@ -136,26 +171,46 @@ def search_smallest(ask: Inquiry, params: ReduceParams, start: NodeIds | None = 
             # It is no longer known whether its results are right: they never came.
             died = "the engine took its process down on the whole model once, and not when looked at again"
             return Reduced(None, "unresolved", died, 0, 1, trials.unresolved())
-        reason = "the whole model passes, looked at again" if verdict.passed else verdict.detail or verdict.reason
-        return Reduced(None, "not-reproduced" if verdict.passed else "unresolved", reason, 0, 1, trials.unresolved())
+        reason = (
+            "the whole model passes, looked at again"
+            if verdict.passed
+            else verdict.detail or verdict.reason
+        )
+        return Reduced(
+            None,
+            "not-reproduced" if verdict.passed else "unresolved",
+            reason,
+            0,
+            1,
+            trials.unresolved(),
+        )
     verifications = 1
     if not ask.ctx.check and ask.signature.kind == "accuracy":
         control = yield from asked(ask.plain((ask.findings.sample,), engine=ask.ctx.reference))
         verifications += 1
         if not judge_whole(control, ask.criterion).passed:
-            return Reduced(None, "unresolved", "the reference does not agree with itself", 0, verifications)
-    # What the reference foretells, and hides where it is cut out, needs company: no beginning or end of the model has it all, so
-    # halving those found nothing in 60 probes (sort_tf_massive_m4, weakly typed), and leaving out any nodes half of it in 40.
+            return Reduced(
+                None, "unresolved", "the reference does not agree with itself", 0, verifications
+            )
+    # What the reference foretells, and hides where it is cut out, needs company: no beginning or
+    # end of the model has it all, so halving those found nothing in 60 probes (sort_tf_massive_m4,
+    # weakly typed), and leaving out any nodes half of it in 40.
     hiding = around = frozenset(list_cured(ask.findings))
     if start is not None and not (yield from trials.test(start)).failed:
         around, start = start, None  # it took so many on the twin: fewer would do even less
     cuts = params.search != "linear" and not hiding
     if start is None and hiding:
-        # They and the neighbours that the engine joins them with: three builds in place of the 60 that it took to leave out all
-        # that lies further off, one part after another (sort_tf_massive_m4, weakly typed, TensorRT 10.6).
+        # They and the neighbours that the engine joins them with: three builds in place of the 60
+        # that it took to leave out all that lies further off, one part after another
+        # (sort_tf_massive_m4, weakly typed, TensorRT 10.6).
         start = yield from find_around(trials, around)
         trials.beyond = yield from list_beyond(ask)
-    elif start is None and cuts and not (_builds_long(ask.ctx) or ask.ctx.check) and ask.signature.kind == "accuracy":
+    elif (
+        start is None
+        and cuts
+        and not (_builds_long(ask.ctx) or ask.ctx.check)
+        and ask.signature.kind == "accuracy"
+    ):
         start = yield from find_alone(trials)
     nodes: NodeIds = yield from minimise(trials, start or whole, cuts=cuts, likely=hiding)
     probes = trials.count - 1
@@ -164,10 +219,12 @@ def search_smallest(ask: Inquiry, params: ReduceParams, start: NodeIds | None = 
     trials.most = 0  # what was found is checked all the same
     given: Trials | None = yield from as_given(ask, trials, nodes)
     if given is None:  # a part that fails on the twin alone is no case of the engine's
-        few = msgspec.structs.replace(params, shrink_probes=min(params.shrink_probes, shrinks_for(ask.findings)))
+        few = msgspec.structs.replace(
+            params, shrink_probes=min(params.shrink_probes, shrinks_for(ask.findings))
+        )
         return (yield from search_smallest(without_twin(ask), few, start, then=then))
-    # On a twin, where the search ended: as given each of these builds is another one's first (7 to 26 s of them on an H200), and
-    # they say of kernels, not of nodes, whether one can go.
+    # On a twin, where the search ended: as given each of these builds is another one's first (7 to
+    # 26 s of them on an H200), and they say of kernels, not of nodes, whether one can go.
     searched, twin = trials.count, trials.ask.ctx.engine if trials is not given else ""
     minimal: bool = False if stopped else (yield from prove_one_minimal(trials, nodes))
     verifications += trials.count - searched
@@ -197,25 +254,36 @@ def _message(reduced: Reduced, ask: Inquiry) -> str:
     case = reduced.case
     if reduced.verdict != "reduced":
         return f"No smaller part is certain: {reduced.reason}."
-    more = " It needs its inputs in higher precision: fed exactly it passes." if case.needs_higher_inputs else ""
+    more = (
+        " It needs its inputs in higher precision: fed exactly it passes."
+        if case.needs_higher_inputs
+        else ""
+    )
     fail = "fails" if len(case.nodes) == 1 else "fail"
     size = f"{len(case.nodes):,} of {len(ask.index.nodes):,} nodes {fail}"
     whole = say_left_whole(ask.index, ranges.decode(case.node_ids))
-    early = " The search was stopped here: that no smaller part fails was not shown." if reduced.stopped else ""
+    early = (
+        " The search was stopped here: that no smaller part fails was not shown."
+        if reduced.stopped
+        else ""
+    )
     if reduced.twin and case.minimal and len(case.nodes) > 1:
-        early = f" That none of them can be left out was seen on {reduced.twin}, which builds faster."
+        early = (
+            f" That none of them can be left out was seen on {reduced.twin}, which builds faster."
+        )
     return f"{size} in the same way ({case.verified} fresh builds).{early}{more}{whole}"
 
 
 def say_left_whole(index: GraphIndex, nodes: Iterable[int]) -> str:
-    """What a case holds that is not taken apart further, as a sentence with a space in front; empty where that is nothing."""
+    """What a case holds that is not taken apart further, as a sentence with a space in front; empty
+    where that is nothing."""
     bodies = [index.nodes[n].op for n in nodes if index.nodes[n].holds_graphs]
     return f" The graph inside its {bodies[0]} is left whole." if bodies else ""
 
 
 def _plan(ctx: StepContext, size: Size) -> Plan:
-    """Both ends; a bisection from either side of the node order, two more nodes looked for at a distance; then the case is
-    settled: 4 log2(n) + 16, or twice that."""
+    """Both ends; a bisection from either side of the node order, two more nodes looked for at a
+    distance; then the case is settled: 4 log2(n) + 16, or twice that."""
     return plan_of_reduction(ctx, size, msgspec.convert(dict(ctx.params), ReduceParams))
 
 
@@ -229,7 +297,10 @@ def plan_of_reduction(ctx: StepContext, size: Size, params: ReduceParams) -> Pla
     looked = size.index is not None and signature is not None and signature.kind == "accuracy"
     each = _HIDING if looked or list_cured(ctx.findings) else _HALVING
     search = each * halvings(size.nodes) + 4
-    ends = (works.on_sample(ctx), *(() if ctx.check else (Work("control", 1, works.sample_rows(ctx)),)))
+    ends = (
+        works.on_sample(ctx),
+        *(() if ctx.check else (Work("control", 1, works.sample_rows(ctx)),)),
+    )
     # Where builds are dear the few cuts seen by then paid for what these find done.
     times = FOUND_DONE if _builds_long(ctx) else LARGER
     asked = (
@@ -247,8 +318,18 @@ def plan_of_reduction(ctx: StepContext, size: Size, params: ReduceParams) -> Pla
 
 def _json(told: Told) -> dict[str, object]:
     """The outcome with the case's names as lists, and what it took."""
-    found = {name: value for name, value in told.outcome.items() if name not in ("ops", "names", "message")}
-    return {**found, **case_names(told), "speculative": told.speculative, "cached": told.cached, "builds": told.builds}
+    found = {
+        name: value
+        for name, value in told.outcome.items()
+        if name not in ("ops", "names", "message")
+    }
+    return {
+        **found,
+        **case_names(told),
+        "speculative": told.speculative,
+        "cached": told.cached,
+        "builds": told.builds,
+    }
 
 
 SPEC = StepSpec(
@@ -262,6 +343,9 @@ SPEC = StepSpec(
     needs=(BUILDS_MODELS,),
     sets=("case",),
     makes=("case",),
-    ends=(End("verdict", "not-reproduced", "not-reproduced"), End("verdict", "unresolved", "unresolved")),
+    ends=(
+        End("verdict", "not-reproduced", "not-reproduced"),
+        End("verdict", "unresolved", "unresolved"),
+    ),
     json=_json,
 )

@@ -1,15 +1,16 @@
-"""Whether the reference is to be believed, as sentences of compare: what golden outputs, other engines and the last place of the
-numbers say of it, and what to do about it."""
+"""Whether the reference is to be believed, as sentences of compare: what golden outputs, other
+engines and the last place of the numbers say of it, and what to do about it."""
 
-from engines.compare.criterion import Criterion
-from engines.compare.say import say_allowed, say_distance, say_error
-from engines.probe import HUGE
-from engines.search import golden_reference, noise, trial, voices
-from engines.spec import parse
+from narrowdown.engines.compare.criterion import Criterion
+from narrowdown.engines.compare.say import say_allowed, say_distance, say_error
+from narrowdown.engines.probe import HUGE
+from narrowdown.engines.search import golden_reference, noise, trial, voices
+from narrowdown.engines.spec import parse
 
 
 def say_reference(tried: trial.Tried, rule: Criterion) -> str:
-    """What is wrong with the reference or with who judged it, and what to do about it; "" where it was confirmed by all."""
+    """What is wrong with the reference or with who judged it, and what to do about it; "" where it
+    was confirmed by all."""
     heard = tried.heard
     if tried.golden is not None:
         return _say_golden(tried.golden, rule)
@@ -26,12 +27,18 @@ def say_reference(tried: trial.Tried, rule: Criterion) -> str:
         say_error(heard.error or 0.0, rule),
     )
     spoke = (tried.ctx.engine, tried.ctx.reference, heard.judge)  # who speaks already is no third
-    install = "" if "openvino" in {parse(spec).name for spec in spoke if spec} else " (python -m pip install openvino)"
+    install = (
+        ""
+        if "openvino" in {parse(spec).name for spec in spoke if spec}
+        else " (python -m pip install openvino)"
+    )
     third = f"Ask a third: give --reference outputs that are known to be right, or another engine{install}."
     match heard.standing:
         case "wrong":
             other = voices.name_voice(heard.other)
-            against = f"The reference, {reference}, is itself {off}: {judge} and {other} agree against it"
+            against = (
+                f"The reference, {reference}, is itself {off}: {judge} and {other} agree against it"
+            )
             between = f"{against} ({say_distance(heard.apart or 0.0, rule)} between the two)."
             if tried.findings.replaced is None:
                 first = voices.name_voice(heard.judge)
@@ -77,19 +84,26 @@ def say_reference(tried: trial.Tried, rule: Criterion) -> str:
 
 
 def _say_undetermined(tried: trial.Tried) -> str:
-    """What follows where nobody is right for sure; "" of a failure that is searched all the same, as it is beyond that."""
-    searched = tried.findings.signature is not None and not tried.verdict and not tried.moved.explains
+    """What follows where nobody is right for sure; "" of a failure that is searched all the same,
+    as it is beyond that."""
+    searched = (
+        tried.findings.signature is not None and not tried.verdict and not tried.moved.explains
+    )
     return "" if searched else ": the output is determined no better than that"
 
 
 def _name_judge(heard: voices.Heard) -> str:
     """Who speaks against the reference, and whether ONNX's own operators say the same."""
-    also = {True: " (ONNX's own operators give the same)", False: " (ONNX's own operators give something else)"}
+    also = {
+        True: " (ONNX's own operators give the same)",
+        False: " (ONNX's own operators give something else)",
+    }
     return voices.name_voice(heard.judge) + ("" if heard.beside is None else also[heard.beside])
 
 
 def _say_parting(tried: trial.Tried, rule: Criterion) -> str:
-    """Where the reference and who speaks against it part, with a space in front; "" where that was not found."""
+    """Where the reference and who speaks against it part, with a space in front; "" where that was
+    not found."""
     found = tried.parting
     if not found.node:
         return ""
@@ -99,7 +113,9 @@ def _say_parting(tried: trial.Tried, rule: Criterion) -> str:
     apart = f"the two are {say_distance(found.alone, rule)} apart"
     if found.alone >= HUGE:
         apart = (
-            "one gives another shape" if found.problem == "shape" else "one is infinite or NaN where the other is not"
+            "one gives another shape"
+            if found.problem == "shape"
+            else "one is infinite or NaN where the other is not"
         )
     return f" They part at {node}: fed the same values there, {apart}."
 
@@ -116,7 +132,8 @@ def say_noise(error: float, output: str, sample: str, rule: Criterion, moved: no
 
 
 def _say_golden(told: golden_reference.Trial, rule: Criterion) -> str:
-    """What the golden outputs say of the model and of the engine; "" where the engine agrees with them."""
+    """What the golden outputs say of the model and of the engine; "" where the engine agrees with
+    them."""
     voice, second = (_name_in_full(spec) if spec else "" for spec in (told.voice, told.second))
     by = "the golden outputs"
     off = (
@@ -126,7 +143,9 @@ def _say_golden(told: golden_reference.Trial, rule: Criterion) -> str:
     )
     too = f" {second} computes the same." if told.second else ""
     where = (
-        f" The first recorded tensor that differs is {told.departs}, which {told.node} makes." if told.departs else ""
+        f" The first recorded tensor that differs is {told.departs}, which {told.node} makes."
+        if told.departs
+        else ""
     )
     if not where and told.looked:
         where = f" None of the {told.looked} recorded inner tensors differs, so it is behind the last of them."
@@ -160,6 +179,7 @@ def _say_golden(told: golden_reference.Trial, rule: Criterion) -> str:
 
 
 def _name_in_full(spec: str) -> str:
-    """A voice and what it computes in: ``OpenVINO in FP32``, ``Narrowdown's evaluator in float64``."""
+    """A voice and what it computes in: ``OpenVINO in FP32``, ``Narrowdown's evaluator in
+    float64``."""
     named = voices.name_voice(spec)
     return named if spec == voices.FLOAT64 else f"{named} in FP32"

@@ -1,40 +1,47 @@
-"""repeat (node ``intermittent``): does the failure come and go? What is known already counts first: what the reference foretells
-and FP32 cures, and what the precision itself does, does not come and go. Else one build is run again, then fresh builds are made
-until a sequential test says that it always fails; k of n with an exact interval."""
+"""repeat (node ``intermittent``): does the failure come and go? What is known already counts first:
+what the reference foretells and FP32 cures, and what the precision itself does, does not come and
+go. Else one build is run again, then fresh builds are made until a sequential test says that it
+always fails; k of n with an exact interval."""
 
 from typing import Literal
 
 import msgspec
 
-from engines.asking import Count, Note, StepContext, StepRefused, asked
-from engines.compare.criterion import Criterion, Signature, Verdict
-from engines.compare.judge import judge, judge_check, judge_whole, limit
-from engines.compare.say import say_amount
-from engines.findings import Findings
-from engines.graph.filekind import is_ir
-from engines.probe import HUGE, Measure, Measurement
-from engines.search import remedy, works
-from engines.search.cost import Plan, Size, Work
-from engines.search.evidence import FAULTLESS
-from engines.search.inquiry import Inquiry, open_inquiry
-from engines.search.looks import Looks, builds_to_see, count_failed_runs, look_again
-from engines.search.statistics import binomial_interval, fails_always, looks_to_see, looks_to_settle, say_ruled_out
-from engines.search.switches import list_switches
-from engines.search.timings import BROKEN
-from engines.search.twin import ALIKE
-from engines.search.whole import list_feeds, probe_whole
-from engines.steps import intake
-from engines.steps.base import End, Finish, Steps, StepSpec, Told
-from engines.steps.prepare import load_findings, prepare_findings
-from engines.steps.surroundings import TABLE, Iteration, make_iteration
+from narrowdown.engines.asking import Count, Note, StepContext, StepRefused, asked
+from narrowdown.engines.compare.criterion import Criterion, Signature, Verdict
+from narrowdown.engines.compare.judge import judge, judge_check, judge_whole, limit
+from narrowdown.engines.compare.say import say_amount
+from narrowdown.engines.findings import Findings
+from narrowdown.engines.graph.filekind import is_ir
+from narrowdown.engines.probe import HUGE, Measure, Measurement
+from narrowdown.engines.search import remedy, works
+from narrowdown.engines.search.cost import Plan, Size, Work
+from narrowdown.engines.search.evidence import FAULTLESS
+from narrowdown.engines.search.inquiry import Inquiry, open_inquiry
+from narrowdown.engines.search.looks import Looks, builds_to_see, count_failed_runs, look_again
+from narrowdown.engines.search.statistics import (
+    binomial_interval,
+    fails_always,
+    looks_to_see,
+    looks_to_settle,
+    say_ruled_out,
+)
+from narrowdown.engines.search.switches import list_switches
+from narrowdown.engines.search.timings import BROKEN
+from narrowdown.engines.search.twin import ALIKE
+from narrowdown.engines.search.whole import list_feeds, probe_whole
+from narrowdown.engines.steps import intake
+from narrowdown.engines.steps.base import End, Finish, Steps, StepSpec, Told
+from narrowdown.engines.steps.prepare import load_findings, prepare_findings
+from narrowdown.engines.steps.surroundings import TABLE, Iteration, make_iteration
 
 FORETOLD = 3  # runs of the reference with tensors marked, until what it foretells is known
-# Seconds that a build with nodes kept takes beside a plain one, where kernels are timed: its layers are others. Of 23 on TensorRT
-# 10.6 such a build took 0.3 to 2.1 times what that comes to: up to 1.7 s on CNNs, 5 to 8 on a transformer.
+# Seconds that a build with nodes kept takes beside a plain one, where kernels are timed: its layers
+# are others. Of 23 on TensorRT
+# 10.6 such a build took 0.3 to 2.1 times what that comes to: up to 1.7 s on CNNs, 5 to 8 on a
+# transformer.
 KEPT, KEPT_SPAN = 2.5, (0.25, 2.2)
-AT_ONCE = (
-    1.5  # times that a run among several takes, scored with them, what one by itself does: 0.8 to 2.5 on four models
-)
+AT_ONCE = 1.5  # times that a run among several takes, scored with them, what one by itself does: 0.8 to 2.5 on four models
 
 
 class RepeatOutcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,8 +55,12 @@ class RepeatOutcome(msgspec.Struct, frozen=True, kw_only=True):
     bitwise_varies: bool = False  # runs of one build differ, if only in the last digit
     more_builds: int = 0  # passing builds in a row that would settle it at 95 %
     more_looks: int = 0  # the same for runs where none failed
-    whole_only: bool = False  # the model runs whole, as OpenVINO IR does: there are no layers and parts to ask
-    switchable: bool = False  # the engine can switch its optimizers or tactics: tactics is worth asking first
+    whole_only: bool = (
+        False  # the model runs whole, as OpenVINO IR does: there are no layers and parts to ask
+    )
+    switchable: bool = (
+        False  # the engine can switch its optimizers or tactics: tactics is worth asking first
+    )
     passed: int = 0  # with ``until``: builds or checks
     foretold: int = 0  # nodes that the reference takes beyond what the engine stores
     cured: bool = False  # with these, and what reads them, in FP32 every sample passes
@@ -60,13 +71,15 @@ class RepeatOutcome(msgspec.Struct, frozen=True, kw_only=True):
     message: str = ""
 
 
-# Five alike leave at most a rate of 52 % of the other kind (95 %): enough to say which way it mostly goes, and builds may take
-# minutes. 300 runs show what happens once in a hundred with 95 % (299 do). A thousand builds bound a run that nobody watches.
+# Five alike leave at most a rate of 52 % of the other kind (95 %): enough to say which way it
+# mostly goes, and builds may take minutes. 300 runs show what happens once in a hundred with 95 %
+# (299 do). A thousand builds bound a run that nobody watches.
 class RepeatParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     runs: Count = 5  # of the one build
     builds: Count = 5  # fresh ones at most, where builds may differ
     most_runs: Count = 300  # where the failure is rare
-    # Polygraphy's way: this many fresh builds (or checks), or until the first one that passes (``good``) or fails (``bad``).
+    # Polygraphy's way: this many fresh builds (or checks), or until the first one that passes
+    # (``good``) or fails (``bad``).
     until: str = ""
     most_builds: Count = 1000  # with until
 
@@ -83,38 +96,54 @@ def repeat(ctx: StepContext) -> Steps[RepeatOutcome]:
         if findings.signature is None:
             return Finish(_outcome_without_failure(looks), findings)
     signature = findings.signature or Signature(kind="check", sample=findings.sample)
-    # Tactics are told apart by builds that pass: where every build fails, they are no quick question.
+    # Tactics are told apart by builds that pass: where every build fails, they are no quick
+    # question.
     switchable = not ctx.can("tactics") and bool(list_switches(ctx.engine, ctx.engine_info).names)
-    base = RepeatOutcome(switchable=switchable and signature.kind == "accuracy", whole_only=is_ir(ctx.problem.model))
+    base = RepeatOutcome(
+        switchable=switchable and signature.kind == "accuracy", whole_only=is_ir(ctx.problem.model)
+    )
     if signature.kind != "accuracy":
         # A build that fails and a run that crashes leave nothing to run again.
         return (yield from _build_afresh(ctx, findings, params, base))
 
     if ctx.can("rebuild") and remedy.can_remedy(ctx, findings):
-        # Fresh builds are dear: they share nothing with those before. What needs none is asked first.
+        # Fresh builds are dear: they share nothing with those before. What needs none is asked
+        # first.
         ask: Inquiry = yield from open_inquiry(ctx, findings)
         found: remedy.Remedy = yield from remedy.try_remedy(ask)
         if found.cured:
             return _finish_cured(ask, found, base)
-        base = msgspec.structs.replace(base, foretold=len(found.places), names=_list_names(ask, found))
+        base = msgspec.structs.replace(
+            base, foretold=len(found.places), names=_list_names(ask, found)
+        )
 
     yield Note("the same build again")
     rule = findings.criterion or Criterion()
     runs = max(params.runs, min(params.most_runs, findings.looks))
-    same = yield from asked(probe_whole(ctx, findings, samples=(findings.sample,), runs=runs, exclusive=True))
+    same = yield from asked(
+        probe_whole(ctx, findings, samples=(findings.sample,), runs=runs, exclusive=True)
+    )
     if same.status != "ok":
         message = f"The model did not run again: {same.message}"
         return Finish(msgspec.structs.replace(base, message=message), findings)
     failures = count_failed_runs(same, rule)
     low, high = binomial_interval(failures, runs)
     base = msgspec.structs.replace(
-        base, builds=1, runs=runs, failures=failures, interval_low=low, interval_high=high, bitwise_varies=same.varies
+        base,
+        builds=1,
+        runs=runs,
+        failures=failures,
+        interval_low=low,
+        interval_high=high,
+        bitwise_varies=same.varies,
     )
     # One build that fails in some runs needs no other build to show that the fault comes and goes.
     if failures < runs and (failures or signature.looks > 1 or not ctx.can("rebuild")):
         rate = failures / runs if failures else signature.failures / max(signature.looks, runs)
         looks = max(findings.looks, min(params.most_runs, 2 * looks_to_see(rate)))
-        said = f"One and the same build fails in {failures} of {runs} runs: {_say_percent(low, high)}."
+        said = (
+            f"One and the same build fails in {failures} of {runs} runs: {_say_percent(low, high)}."
+        )
         said += _say_from_here(looks, "runs")
         outcome = msgspec.structs.replace(base, behaviour="same-engine", message=said)
         return Finish(outcome, msgspec.structs.replace(findings, looks=looks))
@@ -134,12 +163,16 @@ def repeat(ctx: StepContext) -> Steps[RepeatOutcome]:
 
 def _say_alone(error: float, metric: str) -> str:
     """What the precision does with no engine's choices."""
-    return "makes values infinite or NaN" if error >= HUGE else f"explains an error of {say_amount(error, metric)}"
+    return (
+        "makes values infinite or NaN"
+        if error >= HUGE
+        else f"explains an error of {say_amount(error, metric)}"
+    )
 
 
 def _finish_cured(ask: Inquiry, found: remedy.Remedy, base: RepeatOutcome) -> Finish[RepeatOutcome]:
-    """It fails wherever it was built so far, and with what the reference foretells in FP32 it does not: an overflow does not come
-    and go."""
+    """It fails wherever it was built so far, and with what the reference foretells in FP32 it does
+    not: an overflow does not come and go."""
     findings = ask.findings
     builds = 1 + bool(findings.twin)
     low, high = binomial_interval(builds, builds)
@@ -162,7 +195,8 @@ def _finish_cured(ask: Inquiry, found: remedy.Remedy, base: RepeatOutcome) -> Fi
     return Finish(
         outcome,
         msgspec.structs.replace(
-            findings, workaround=remedy.keep_as_workaround(ask, found.keep, found.samples, found.error)
+            findings,
+            workaround=remedy.keep_as_workaround(ask, found.keep, found.samples, found.error),
         ),
         tables={
             "keep": [{"node": n} for n in ask.names(found.keep)],
@@ -177,8 +211,8 @@ def _list_names(ask: Inquiry, found: remedy.Remedy) -> str:
 
 
 def _is_of_the_precision(findings: Findings, rule: Criterion) -> bool:
-    """Whether a faultless engine of this precision fails as well, and not by far less, as ``compare`` explains the failure; or is
-    off by about as much, if just within what is allowed."""
+    """Whether a faultless engine of this precision fails as well, and not by far less, as
+    ``compare`` explains the failure; or is off by about as much, if just within what is allowed."""
     emulated, signature = findings.emulated, findings.signature
     if emulated is None or signature is None or not signature.outputs:
         return False
@@ -189,7 +223,9 @@ def _is_of_the_precision(findings: Findings, rule: Criterion) -> bool:
 def _outcome_without_failure(looks: int) -> RepeatOutcome:
     """Nothing failed, however often it was looked at."""
     low, high = binomial_interval(0, looks)
-    message = f"{looks:,} runs of one build, no failure." if looks else "The model did not run again."
+    message = (
+        f"{looks:,} runs of one build, no failure." if looks else "The model did not run again."
+    )
     return RepeatOutcome(
         behaviour="steady" if looks else "unresolved",
         builds=1,
@@ -205,8 +241,8 @@ def _outcome_without_failure(looks: int) -> RepeatOutcome:
 def _build_afresh(
     ctx: StepContext, findings: Findings, params: RepeatParams, base: RepeatOutcome
 ) -> Steps[RepeatOutcome]:
-    """The same question to fresh builds (or to the external check, again), until they say enough. The build that showed the
-    failure is one of them: nothing had been learnt before it."""
+    """The same question to fresh builds (or to the external check, again), until they say enough.
+    The build that showed the failure is one of them: nothing had been learnt before it."""
     failing = answered = int(findings.signature is not None)
     what = "the check again," if ctx.check else "fresh build"
     # What each build chose is kept: comparing good builds with bad ones is the next question.
@@ -216,7 +252,9 @@ def _build_afresh(
             break
         yield Note(f"{what} {attempt} of {params.builds}", expected=params.builds - attempt + 1)
         probe = probe_whole(ctx, findings, samples=(findings.sample,) if findings.sample else ())
-        m = yield from asked(msgspec.structs.replace(probe, attempt=attempt, exclusive=True, **record))
+        m = yield from asked(
+            msgspec.structs.replace(probe, attempt=attempt, exclusive=True, **record)
+        )
         verdict = _judge_answer(ctx, findings, m)
         failing += verdict.failed
         answered += verdict.kind != "unresolved"
@@ -230,8 +268,8 @@ def _build_afresh(
         failures=failing,
         interval_low=low,
         interval_high=high,
-        # The rate of passing that this many failures in a row leave plausible decides how many more builds would show one;
-        # no more than 3,000 are spoken of, which nobody makes.
+        # The rate of passing that this many failures in a row leave plausible decides how many more
+        # builds would show one; no more than 3,000 are spoken of, which nobody makes.
         more_builds=looks_to_see(max(1e-3, 1 - low)) if steady else 0,
         message=f"{failing} of {answered} {things} fail: {_say_percent(low, high)}.{_say_from_here(needed, things)}",
     )
@@ -241,20 +279,27 @@ def _build_afresh(
 def _say_from_here(needed: int, things: str) -> str:
     """What each verdict takes now, with a space in front; empty where that is one."""
     return (
-        f" From here on each verdict takes up to {needed} {things}, as many as show such a fault." if needed > 1 else ""
+        f" From here on each verdict takes up to {needed} {things}, as many as show such a fault."
+        if needed > 1
+        else ""
     )
 
 
 def count_iterations(params: RepeatParams) -> int:
-    """How many builds ``until`` allows. Raises StepRefused (exit code 2) for what it does not know."""
+    """How many builds ``until`` allows. Raises StepRefused (exit code 2) for what it does not
+    know."""
     if params.until in ("", "good", "bad"):
         return params.most_builds
     if params.until.isascii() and params.until.isdigit() and int(params.until):
         return int(params.until)
-    raise StepRefused(f"'{params.until}' is neither good nor bad nor a number of builds of 1 or more.", code=2)
+    raise StepRefused(
+        f"'{params.until}' is neither good nor bad nor a number of builds of 1 or more.", code=2
+    )
 
 
-def _repeat_until(ctx: StepContext, findings: Findings, until: str, most: int) -> Steps[RepeatOutcome]:
+def _repeat_until(
+    ctx: StepContext, findings: Findings, until: str, most: int
+) -> Steps[RepeatOutcome]:
     """Fresh builds, or the external check again, as often as ``until`` says."""
     wanted = ctx.problem.artifacts
     rows: list[Iteration] = []
@@ -277,7 +322,9 @@ def _repeat_until(ctx: StepContext, findings: Findings, until: str, most: int) -
     failing, answered = counts["fail"], counts["fail"] + counts["pass"]
     low, high = binomial_interval(failing, answered)
     differ = 0 < failing < answered
-    missed = f" None was {until} in the {most} that are allowed." if stop and not counts[stop] else ""
+    missed = (
+        f" None was {until} in the {most} that are allowed." if stop and not counts[stop] else ""
+    )
     outcome = RepeatOutcome(
         behaviour="unresolved" if not answered else "rebuilds-differ" if differ else "steady",
         builds=answered,
@@ -306,19 +353,41 @@ def _say_percent(low: float, high: float) -> str:
 
 
 def _plan(ctx: StepContext, size: Size) -> Plan:
-    """One build run again and again; fresh builds where the engine's builds may differ and a faultless one of that precision is
-    right, or the check again. What is foretold is tried first and mostly cures: one build more, and none of the others."""
+    """One build run again and again; fresh builds where the engine's builds may differ and a
+    faultless one of that precision is right, or the check again. What is foretold is tried first
+    and mostly cures: one build more, and none of the others."""
     params = msgspec.convert(dict(ctx.params), RepeatParams)
     findings = ctx.findings
     if not ctx.check and ctx.can("rebuild") and remedy.can_remedy(ctx, findings):
         kept = works.on_all(ctx)
-        kept = msgspec.structs.replace(kept, more=KEPT * kept.timed, span=KEPT_SPAN if kept.timed else None)
+        kept = msgspec.structs.replace(
+            kept, more=KEPT * kept.timed, span=KEPT_SPAN if kept.timed else None
+        )
         # The reference is asked in some batches what goes beyond. One build that cures ends it.
-        return Plan((*works.before(ctx, size), Work("read"), Work("control", FORETOLD, works.sample_rows(ctx)), kept))
-    again = ctx.check or (ctx.can("rebuild") and not _is_of_the_precision(findings, findings.criterion or Criterion()))
+        return Plan(
+            (
+                *works.before(ctx, size),
+                Work("read"),
+                Work("control", FORETOLD, works.sample_rows(ctx)),
+                kept,
+            )
+        )
+    again = ctx.check or (
+        ctx.can("rebuild") and not _is_of_the_precision(findings, findings.criterion or Criterion())
+    )
     runs = max(params.runs, min(params.most_runs, findings.looks))
-    same = () if ctx.check else (msgspec.structs.replace(works.again(works.on_sample(ctx, runs=runs)), times=AT_ONCE),)
-    return Plan((*works.before(ctx, size), *same, *((works.on_sample(ctx, params.builds),) if again else ())))
+    same = (
+        ()
+        if ctx.check
+        else (msgspec.structs.replace(works.again(works.on_sample(ctx, runs=runs)), times=AT_ONCE),)
+    )
+    return Plan(
+        (
+            *works.before(ctx, size),
+            *same,
+            *((works.on_sample(ctx, params.builds),) if again else ()),
+        )
+    )
 
 
 def _json(told: Told) -> dict[str, object]:

@@ -1,36 +1,52 @@
-"""rewrite: does the model come right when it is written otherwise? Each rewrite is tried, held to the reference, priced, and seen
-not to be undone by the engine's own optimizers."""
+"""rewrite: does the model come right when it is written otherwise? Each rewrite is tried, held to
+the reference, priced, and seen not to be undone by the engine's own optimizers."""
 
 from typing import Literal
 
 import msgspec
 
-from engines.asking import Count, Note, StepContext, Sub, asked
-from engines.compare.criterion import Criterion
-from engines.compare.judge import by_sample, judge_whole, margin, worst
-from engines.compare.say import say_most
-from engines.findings import Unseen, Workaround
-from engines.graph import ranges
-from engines.probe import APART, BARRIER, FIXED_SIZES, HUGE, WRAPS, Measurement
-from engines.search import works
-from engines.search.barriers import Barriers, find_barriers, list_rings
-from engines.search.cost import Plan, Size, Work
-from engines.search.inquiry import Inquiry, open_inquiry
-from engines.search.latency import measure_seconds, say_seconds
-from engines.search.rewrites import EXACT, REWRITES, Rewrite, list_rewrites, place_rewrite, rewrite_probe
-from engines.search.settle import Saved
-from engines.search.switches import list_switches
-from engines.search.unseen import Tried, count_plain, set_apart, try_unseen
-from engines.search.whole import list_feeds
-from engines.steps.base import BUILDS_MODELS, PASSES, Finish, Steps, StepSpec, comparison, unresolved
-from engines.steps.prepare import prepare_findings
+from narrowdown.engines.asking import Count, Note, StepContext, Sub, asked
+from narrowdown.engines.compare.criterion import Criterion
+from narrowdown.engines.compare.judge import by_sample, judge_whole, margin, worst
+from narrowdown.engines.compare.say import say_most
+from narrowdown.engines.findings import Unseen, Workaround
+from narrowdown.engines.graph import ranges
+from narrowdown.engines.probe import APART, BARRIER, FIXED_SIZES, HUGE, WRAPS, Measurement
+from narrowdown.engines.search import works
+from narrowdown.engines.search.barriers import Barriers, find_barriers, list_rings
+from narrowdown.engines.search.cost import Plan, Size, Work
+from narrowdown.engines.search.inquiry import Inquiry, open_inquiry
+from narrowdown.engines.search.latency import measure_seconds, say_seconds
+from narrowdown.engines.search.rewrites import (
+    EXACT,
+    REWRITES,
+    Rewrite,
+    list_rewrites,
+    place_rewrite,
+    rewrite_probe,
+)
+from narrowdown.engines.search.settle import Saved
+from narrowdown.engines.search.switches import list_switches
+from narrowdown.engines.search.unseen import Tried, count_plain, set_apart, try_unseen
+from narrowdown.engines.search.whole import list_feeds
+from narrowdown.engines.steps.base import (
+    BUILDS_MODELS,
+    PASSES,
+    Finish,
+    Steps,
+    StepSpec,
+    comparison,
+    unresolved,
+)
+from narrowdown.engines.steps.prepare import prepare_findings
 
 CLEARLY = 0.9  # times the seconds of a run: what is less than that faster is as fast, for all that a busy machine shows
 BUILDS = 2  # fresh builds that must pass, as of any workaround: the second is no accident where builds choose alike
 
 
 class RewriteOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    # cures: one of them makes every sample right; undone: one would, and the engine's optimizers take it back; none: none does
+    # cures: one of them makes every sample right; undone: one would, and the engine's optimizers
+    # take it back; none: none does
     verdict: Literal["cures", "undone", "none", "passes", "unresolved"] = "unresolved"
     rewrite: str = ""  # the one that cures
     what: str = ""  # what is done, in words
@@ -54,8 +70,9 @@ class RewriteParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class RewriteRow(msgspec.Struct, frozen=True):
-    """A row of the table ``rewrites``. ``exact``: what the reference's own answer moves by; ``error``: of the engine with it;
-    ``seconds``: of a run with it, ``before`` without, None where times say nothing."""
+    """A row of the table ``rewrites``. ``exact``: what the reference's own answer moves by;
+    ``error``: of the engine with it; ``seconds``: of a run with it, ``before`` without, None where
+    times say nothing."""
 
     rewrite: str
     verdict: Literal["cures", "undone", "fails", "inexact", "nothing to do", "not run"]
@@ -76,7 +93,10 @@ def rewrite(ctx: StepContext) -> Steps[RewriteOutcome]:
     findings = yield from prepare_findings(ctx)
     if findings.signature is None:
         return Finish(
-            RewriteOutcome(verdict="passes", message="The model passes here, so nothing is to be cured."), findings
+            RewriteOutcome(
+                verdict="passes", message="The model passes here, so nothing is to be cured."
+            ),
+            findings,
         )
     ask: Inquiry = yield from open_inquiry(ctx, findings)
     plain = yield from asked(ask.plain(list_feeds(findings)))
@@ -87,7 +107,9 @@ def rewrite(ctx: StepContext) -> Steps[RewriteOutcome]:
     apart: str = ""  # tensors that cure it as outputs, else those that are tried first: wrapped they may do it, too
     for one in chosen:
         yield Note(f"written otherwise: {one.says}", best=0, tried=len(rows))
-        tried: TriedRewrite = yield from try_rewrite(ask, one, plain, apart if one.name in WRAPS else "")
+        tried: TriedRewrite = yield from try_rewrite(
+            ask, one, plain, apart if one.name in WRAPS else ""
+        )
         rows.append(tried.row)
         apart = tried.at if one.name == BARRIER else apart
         if tried.cure is not None:
@@ -126,14 +148,17 @@ def rewrite(ctx: StepContext) -> Steps[RewriteOutcome]:
         after,
         tables={
             "rewrites": rows,
-            "bundle": [Saved("rewrite" if beside else "workaround", best.files)] if best.files else [],
+            "bundle": [Saved("rewrite" if beside else "workaround", best.files)]
+            if best.files
+            else [],
         },
         decisive={"workaround": (rewrite_probe(ask, row.rewrite, best.at, list_feeds(findings)),)},
     )
 
 
 class TriedRewrite(msgspec.Struct, frozen=True):
-    """How a rewrite did. ``at``: where it was done (``place_rewrite``); ``cure``: the workaround that it is, its ``files``."""
+    """How a rewrite did. ``at``: where it was done (``place_rewrite``); ``cure``: the workaround
+    that it is, its ``files``."""
 
     row: RewriteRow
     at: str = ""
@@ -142,7 +167,8 @@ class TriedRewrite(msgspec.Struct, frozen=True):
 
 
 def name_first(cures: list[tuple[TriedRewrite, Workaround]]) -> tuple[TriedRewrite, Workaround]:
-    """Of those that cure, in the order in which they were tried, the first that none is clearly faster than."""
+    """Of those that cure, in the order in which they were tried, the first that none is clearly
+    faster than."""
     best = cures[0]
     for other in cures[1:]:
         if (other[0].row.seconds or HUGE) < CLEARLY * (best[0].row.seconds or 0.0):
@@ -151,8 +177,9 @@ def name_first(cures: list[tuple[TriedRewrite, Workaround]]) -> tuple[TriedRewri
 
 
 def try_rewrite(ask: Inquiry, one: Rewrite, plain: Measurement, at: str = "") -> Sub[TriedRewrite]:
-    """How it does: on the reference (is it exact?), on the engine in fresh builds, on samples that it was not tried on.
-    ``plain``: the model's answer without it. ``at``: of what keeps layers apart the only tensors to try."""
+    """How it does: on the reference (is it exact?), on the engine in fresh builds, on samples that
+    it was not tried on. ``plain``: the model's answer without it. ``at``: of what keeps layers
+    apart the only tensors to try."""
     rings = (ranges.decode(at),) if at else list_rings(ask) if one.name in APART else ()
     at = at or place_rewrite(ask, one.name)
     if not at:
@@ -172,13 +199,19 @@ def try_rewrite(ask: Inquiry, one: Rewrite, plain: Measurement, at: str = "") ->
     if one.name not in APART:
         return (yield from _build_rewritten(ask, one, at, row, plain))
     fewest: Barriers = yield from find_barriers(ask, rings, plain, one.name)
-    tried: TriedRewrite = yield from _build_rewritten(ask, one, ranges.encode(fewest.tensors) or at, row, plain)
+    tried: TriedRewrite = yield from _build_rewritten(
+        ask, one, ranges.encode(fewest.tensors) or at, row, plain
+    )
     if tried.cure is None:
         return tried
-    return msgspec.structs.replace(tried, cure=msgspec.structs.replace(tried.cure, minimal=fewest.minimal))
+    return msgspec.structs.replace(
+        tried, cure=msgspec.structs.replace(tried.cure, minimal=fewest.minimal)
+    )
 
 
-def _build_rewritten(ask: Inquiry, one: Rewrite, at: str, row: RewriteRow, plain: Measurement) -> Sub[TriedRewrite]:
+def _build_rewritten(
+    ask: Inquiry, one: Rewrite, at: str, row: RewriteRow, plain: Measurement
+) -> Sub[TriedRewrite]:
     """How it does on the engine; ``row``: what is known of it, without a verdict."""
     findings, rule = ask.findings, ask.criterion
     feeds = list_feeds(findings)
@@ -194,17 +227,23 @@ def _build_rewritten(ask: Inquiry, one: Rewrite, at: str, row: RewriteRow, plain
     error = max(worst(m.results, rule)[2] for m in measured)
     results = by_sample(measured[0])
     changed = tuple(measured[0].facts.get("rewritten", row.changed))
-    row = msgspec.structs.replace(row, changed=changed, error=error if error < HUGE else None, samples_n=len(results))
+    row = msgspec.structs.replace(
+        row, changed=changed, error=error if error < HUGE else None, samples_n=len(results)
+    )
     if not all(judge_whole(m, rule).passed for m in measured):
         undone = yield from _is_undone(ask, one, at, feeds)
-        return TriedRewrite(msgspec.structs.replace(row, verdict="undone" if undone else "fails", why=undone), at)
+        return TriedRewrite(
+            msgspec.structs.replace(row, verdict="undone" if undone else "fails", why=undone), at
+        )
 
     def elsewhere(inputs: str, samples: tuple[str, ...]) -> Sub[Measurement]:
         return (yield from asked(rewrite_probe(ask, one.name, at, samples, inputs=inputs)))
 
     held = set_apart(findings, results)
     tried: Tried = yield from try_unseen(ask, elsewhere, measured[0], held, plain, 0)
-    seconds, before = yield from measure_seconds(ask, lambda sample: rewrite_probe(ask, one.name, at, sample))
+    seconds, before = yield from measure_seconds(
+        ask, lambda sample: rewrite_probe(ask, one.name, at, sample)
+    )
     holds, most = tried.unseen.ok == tried.unseen.n, max(error, tried.unseen.error)
     row = msgspec.structs.replace(
         row,
@@ -225,7 +264,8 @@ def _build_rewritten(ask: Inquiry, one: Rewrite, at: str, row: RewriteRow, plain
 
 
 def _is_undone(ask: Inquiry, one: Rewrite, at: str, feeds: tuple[str, ...]) -> Sub[str]:
-    """A sentence where it cures with the engine's optimizers off, and the model as it is fails so: they take it back. "" else."""
+    """A sentence where it cures with the engine's optimizers off, and the model as it is fails so:
+    they take it back. "" else."""
     can = list_switches(ask.ctx.engine, ask.ctx.engine_info)
     if not can.optimizers:
         return ""
@@ -260,7 +300,8 @@ def _as_workaround(ask: Inquiry, row: RewriteRow, unseen: Unseen) -> Workaround:
 
 
 def say_cure(row: RewriteRow, cure: Workaround, known: Workaround | None, rule: Criterion) -> str:
-    """What cures it and how it did, in sentences; ``known``: the workaround that there was before."""
+    """What cures it and how it did, in sentences; ``known``: the workaround that there was
+    before."""
     one = find_rewrite(row.rewrite)
     others = f" and {row.held_out_ok} of {row.held_out_n} others" if row.held_out_n else ""
     changed = f"{', '.join(row.changed[:3])}{', ...' if len(row.changed) > 3 else ''}"
@@ -269,7 +310,11 @@ def say_cure(row: RewriteRow, cure: Workaround, known: Workaround | None, rule: 
         are = "is an output" if len(row.changed) == 1 else "are outputs"
         what = f"{changed} {are}, too, so that the engine joins no layers there"
     elif row.rewrite in WRAPS:
-        how = "laid flat and brought back to shape" if row.rewrite == WRAPS[0] else "handed on by a Max of itself"
+        how = (
+            "laid flat and brought back to shape"
+            if row.rewrite == WRAPS[0]
+            else "handed on by a Max of itself"
+        )
         what = f"{changed} is {how}, so that the engine joins no layers there"
     said = (
         f"It comes right where {what}: right on {row.samples_ok} of {row.samples_n} samples{others}; "
@@ -287,8 +332,14 @@ def say_cure(row: RewriteRow, cure: Workaround, known: Workaround | None, rule: 
 def _tell_none(base: RewriteOutcome, undone: RewriteRow | None) -> RewriteOutcome:
     if undone is not None:
         message = f"{find_rewrite(undone.rewrite).says}: {undone.why}. Switch these off, too."
-        return msgspec.structs.replace(base, verdict="undone", rewrite=undone.rewrite, message=message)
-    message = f"None of {base.tried} rewrites that found something to do makes it right." if base.tried else ""
+        return msgspec.structs.replace(
+            base, verdict="undone", rewrite=undone.rewrite, message=message
+        )
+    message = (
+        f"None of {base.tried} rewrites that found something to do makes it right."
+        if base.tried
+        else ""
+    )
     message = message or "No rewrite found anything to do in this model."
     if base.left:
         message += f" {base.left} more were not tried, as the step was ended."
@@ -301,7 +352,8 @@ def find_rewrite(name: str) -> Rewrite:
 
 
 def _plan(ctx: StepContext, size: Size) -> Plan:
-    """Each that may apply: on the reference, and twice on the engine; one that cures is tried on others and timed."""
+    """Each that may apply: on the reference, and twice on the engine; one that cures is tried on
+    others and timed."""
     ops = {n.op for n in size.index.nodes} if size.index else {op for r in REWRITES for op in r.ops}
     many = len(list_rewrites(ops, ctx.storage))
     return Plan(
@@ -325,7 +377,9 @@ SPEC = StepSpec(
     plan=_plan,
     needs=(
         BUILDS_MODELS,
-        comparison("An external check shows no values, so whether a rewrite computes the same cannot be told."),
+        comparison(
+            "An external check shows no values, so whether a rewrite computes the same cannot be told."
+        ),
     ),
     sets=("workaround",),
     makes=("workaround",),

@@ -5,17 +5,17 @@ from typing import Literal
 
 import msgspec
 
-from engines.asking import Note, StepContext, Sub, asked
-from engines.compare.criterion import Criterion, Signature
-from engines.compare.judge import by_sample, exceed, judge_check, judge_whole, worst
-from engines.compare.refusal import is_same
-from engines.compare.say import say_sample, say_worst, wrong_by
-from engines.findings import Findings, Unseen
-from engines.probe import Measurement, Sanitize
-from engines.search import works
-from engines.search.cost import Plan, Size, Work
-from engines.search.inquiry import Inquiry, open_inquiry
-from engines.search.unseen import (
+from narrowdown.engines.asking import Note, StepContext, Sub, asked
+from narrowdown.engines.compare.criterion import Criterion, Signature
+from narrowdown.engines.compare.judge import by_sample, exceed, judge_check, judge_whole, worst
+from narrowdown.engines.compare.refusal import is_same
+from narrowdown.engines.compare.say import say_sample, say_worst, wrong_by
+from narrowdown.engines.findings import Findings, Unseen
+from narrowdown.engines.probe import Measurement, Sanitize
+from narrowdown.engines.search import works
+from narrowdown.engines.search.cost import Plan, Size, Work
+from narrowdown.engines.search.inquiry import Inquiry, open_inquiry
+from narrowdown.engines.search.unseen import (
     GIVEN,
     Determined,
     Near,
@@ -26,19 +26,23 @@ from engines.search.unseen import (
     make_near,
     restrict,
 )
-from engines.search.whole import lock_failure, probe_whole
-from engines.steps.base import BUILDS_MODELS, Finish, NoParams, Steps, StepSpec
-from engines.steps.prepare import measure_whole, prepare_findings
+from narrowdown.engines.search.whole import lock_failure, probe_whole
+from narrowdown.engines.steps.base import BUILDS_MODELS, Finish, NoParams, Steps, StepSpec
+from narrowdown.engines.steps.prepare import measure_whole, prepare_findings
 
-# Errors within a fifth of each other are called the same: folding changes the order of sums, and so the last digits, which a
-# failure by rounding is made of. Chosen, not measured.
+# Errors within a fifth of each other are called the same: folding changes the order of sums, and so
+# the last digits, which a failure by rounding is made of. Chosen, not measured.
 SAME = 0.2
-# Of what a small reading takes, what cleaning up does (1 to 10 on models of 40 to 600 nodes); and of the first look at a model,
-# which starts workers and libraries too, what the first at the cleaned one does (0.45 to 1.3, but for models that are opened).
+# Of what a small reading takes, what cleaning up does (1 to 10 on models of 40 to 600 nodes); and
+# of the first look at a model, which starts workers and libraries too, what the first at the
+# cleaned one does (0.45 to 1.3, but for models that are opened).
 CLEANED, AGAIN = 5.0, 0.95
-# Where kernels are timed, those of the cleaned model are others: 0.8 to 5 times what a later build was taken for, on nine models.
+# Where kernels are timed, those of the cleaned model are others: 0.8 to 5 times what a later build
+# was taken for, on nine models.
 ANEW = (0.5, 5.0)
-FOLDED = 256 << 20  # bytes of constants that sanitizing makes at most (engines.graph.sanitize)
+FOLDED = (
+    256 << 20
+)  # bytes of constants that sanitizing makes at most (narrowdown.engines.graph.sanitize)
 
 
 class SanitizeOutcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,12 +53,16 @@ class SanitizeOutcome(msgspec.Struct, frozen=True, kw_only=True):
     error: float | None = None  # of the cleaned model
     off: str = ""  # the same in words, after "is"
     error_before: float | None = None  # of the original
-    change: Literal["helps", "hurts", "none"] = "none"  # whether the cleaned model is further off or less
+    change: Literal["helps", "hurts", "none"] = (
+        "none"  # whether the cleaned model is further off or less
+    )
     unseen_ok: int = 0  # right once it is cleaned, of samples that were made near the given ones
     unseen: int = 0  # made samples, where the given ones pass
     unseen_failing: int = 0  # of these fail as it was given
     goes_on: Literal["original", "sanitized"] = "original"  # which model the search goes on with
-    failure: Literal["accuracy", "crash", "build", "check", "none"] = "none"  # how the model that goes on fails
+    failure: Literal["accuracy", "crash", "build", "check", "none"] = (
+        "none"  # how the model that goes on fails
+    )
     reason: str = ""
     message: str = ""
 
@@ -69,10 +77,14 @@ def sanitize(ctx: StepContext) -> Steps[SanitizeOutcome]:
         message = f"The model could not be sanitized: {reason}."
         return Finish(SanitizeOutcome(failure=failure, reason=reason, message=message), before)
     finish: Finish[SanitizeOutcome] = yield from _compare_sanitized(ctx, before, done)
-    return msgspec.structs.replace(finish, tables={"sanitized": [{"model": str(done.facts["model"])}]})
+    return msgspec.structs.replace(
+        finish, tables={"sanitized": [{"model": str(done.facts["model"])}]}
+    )
 
 
-def _compare_sanitized(ctx: StepContext, before: Findings, done: Measurement) -> Sub[Finish[SanitizeOutcome]]:
+def _compare_sanitized(
+    ctx: StepContext, before: Findings, done: Measurement
+) -> Sub[Finish[SanitizeOutcome]]:
     """How the sanitized model does, and which of the two the search goes on with."""
     base = SanitizeOutcome(
         nodes_before=int(done.facts["nodes_before"]),
@@ -82,7 +94,10 @@ def _compare_sanitized(ctx: StepContext, before: Findings, done: Measurement) ->
     became = f"{base.nodes_before} nodes became {base.nodes_after}"
     if base.nodes_after == base.nodes_before:
         became = "Nothing was folded or dropped"
-    yield Note(f"{became}. Running it to see whether it is still wrong", expected=1 + ("/" in before.sample))
+    yield Note(
+        f"{became}. Running it to see whether it is still wrong",
+        expected=1 + ("/" in before.sample),
+    )
     clean = msgspec.structs.replace(before, model=str(done.facts["model"]), signature=None)
     clean, m = yield from measure_whole(ctx, clean, runs=before.looks)
     locked: Findings = yield from lock_failure(ctx, clean, m)
@@ -93,10 +108,16 @@ def _compare_sanitized(ctx: StepContext, before: Findings, done: Measurement) ->
         reason = f"the sanitized model does not run ({m.message.rstrip('.')})"
     elif after is not None and before.signature is not None and after.kind != before.signature.kind:
         reason = f"the sanitized model fails in another way ({after.kind}: {m.message.rstrip('.')})"
-    elif after is not None and before.signature is not None and not is_same(before.signature.refusal, after.refusal):
+    elif (
+        after is not None
+        and before.signature is not None
+        and not is_same(before.signature.refusal, after.refusal)
+    ):
         reason = f"the sanitized model is refused for another reason ({m.message.rstrip('.')})"
     elif (
-        after is None and before.signature is not None and not (yield from _fails_again(ctx, before, before.signature))
+        after is None
+        and before.signature is not None
+        and not (yield from _fails_again(ctx, before, before.signature))
     ):
         looks = f"in {before.looks} runs" if before.looks > 1 else "at a second look"
         reason = f"{looks} the original did not fail either, which says nothing of a failure that comes and goes"
@@ -107,61 +128,88 @@ def _compare_sanitized(ctx: StepContext, before: Findings, done: Measurement) ->
         return Finish(msgspec.structs.replace(base, reason=reason, message=message), before)
 
     rule = before.criterion or Criterion()
-    old = before.signature.error if before.signature and before.signature.kind == "accuracy" else None
+    old = (
+        before.signature.error if before.signature and before.signature.kind == "accuracy" else None
+    )
     new = worst(m.results, rule)[2] if m.results else None
     if after is not None and after.kind == "accuracy":
         new = after.error
     change = _classify_change(old, new) if before.looks == 1 else "none"
     shown = [r for r in m.results if after is not None and r.sample == after.sample] or m.results
-    base = msgspec.structs.replace(base, error=new, off=say_worst(shown, rule), error_before=old, change=change)
+    base = msgspec.structs.replace(
+        base, error=new, off=say_worst(shown, rule), error_before=old, change=change
+    )
     steady = before.looks == 1 and not ctx.check
     brought = (yield from _say_brought(ctx, before, after)) if steady and after is not None else ""
     if brought:
         message = f"{became}, but {brought}; going on with the original."
-        return Finish(msgspec.structs.replace(base, verdict="fails", reason=brought, message=message), before)
+        return Finish(
+            msgspec.structs.replace(base, verdict="fails", reason=brought, message=message), before
+        )
     if after is not None and change == "hurts":
         # What cleaning up adds is another failure than the one that was asked about.
         was = wrong_by(before.signature.error if before.signature else None, after.metric)
         now = wrong_by(after.error, after.metric)
         reason = f"the sanitized model is worse than the original ({now}, the original {was})"
         message = f"{became}, but {reason}; going on with the original."
-        return Finish(msgspec.structs.replace(base, verdict="fails", reason=reason, message=message), before)
+        return Finish(
+            msgspec.structs.replace(base, verdict="fails", reason=reason, message=message), before
+        )
     if after is not None and before.signature is not None and before.looks > 1:
         # The rate was measured over more looks than these.
-        counted = msgspec.structs.replace(after, failures=before.signature.failures, looks=before.signature.looks)
-        locked = msgspec.structs.replace(locked, signature=counted, sample=counted.sample.partition("/")[0])
+        counted = msgspec.structs.replace(
+            after, failures=before.signature.failures, looks=before.signature.looks
+        )
+        locked = msgspec.structs.replace(
+            locked, signature=counted, sample=counted.sample.partition("/")[0]
+        )
     decisive = {"whole": (probe_whole(ctx, clean),)}
     if after is not None:
         message = f"{became}; {_say_still(after, change, old)}."
-        outcome = msgspec.structs.replace(base, verdict="fails", goes_on="sanitized", message=message)
+        outcome = msgspec.structs.replace(
+            base, verdict="fails", goes_on="sanitized", message=message
+        )
         return Finish(outcome, locked, decisive=decisive)
-    return Finish((yield from _hold_cure(ctx, before, clean, m, base, became)), before, decisive=decisive)
+    return Finish(
+        (yield from _hold_cure(ctx, before, clean, m, base, became)), before, decisive=decisive
+    )
 
 
 def _hold_cure(
-    ctx: StepContext, before: Findings, clean: Findings, m: Measurement, base: SanitizeOutcome, became: str
+    ctx: StepContext,
+    before: Findings,
+    clean: Findings,
+    m: Measurement,
+    base: SanitizeOutcome,
+    became: str,
 ) -> Sub[SanitizeOutcome]:
-    """That the cleaned model, which passes on every sample by ``m``, cures: claimed where something of the user's failed, and
-    where it passes on samples made near these as well, as of any workaround."""
+    """That the cleaned model, which passes on every sample by ``m``, cures: claimed where something
+    of the user's failed, and where it passes on samples made near these as well, as of any
+    workaround."""
     if before.signature is None:
         return msgspec.structs.replace(base, verdict="passes", message=f"{became}; it passes.")
-    if ctx.check or not m.results:  # what the check runs on is its own; what only has to build has no outputs
+    if (
+        ctx.check or not m.results
+    ):  # what the check runs on is its own; what only has to build has no outputs
         return msgspec.structs.replace(base, verdict="passes", message=f"{became}; it passes now.")
     if not base.nodes_after:
-        # Folded away whole: its outputs are constants, and other samples would be the same one again.
+        # Folded away whole: its outputs are constants, and other samples would be the same one
+        # again.
         message = f"{became}: its outputs depend on no input. As constants they pass."
         return msgspec.structs.replace(base, verdict="passes", message=message)
     given = len(by_sample(m))
     unseen: Unseen = yield from _try_near(ctx, before, clean, m)
-    tried = msgspec.structs.replace(base, unseen_ok=unseen.ok, unseen=unseen.n, unseen_failing=unseen.plain)
+    tried = msgspec.structs.replace(
+        base, unseen_ok=unseen.ok, unseen=unseen.n, unseen_failing=unseen.plain
+    )
     samples = "the only sample" if given == 1 else f"all {given} samples"
     if not unseen.n and given < GIVEN:
-        return _claim_nothing(tried, became, f"it passes on {samples}, and no others could be made to try it on")
+        return _claim_nothing(
+            tried, became, f"it passes on {samples}, and no others could be made to try it on"
+        )
     if unseen.ok < unseen.n:
         worst_of = f"the worst {wrong_by(unseen.error, (before.criterion or Criterion()).metric)}"
-        reason = (
-            f"it passes on {samples}, and fails on {unseen.n - unseen.ok} of {unseen.n} made near them ({worst_of})"
-        )
+        reason = f"it passes on {samples}, and fails on {unseen.n - unseen.ok} of {unseen.n} made near them ({worst_of})"
         return _claim_nothing(tried, became, reason)
     near = f", and on {unseen.ok} made near {'it' if given == 1 else 'them'}, of which {unseen.plain} fail as given"
     message = f"{became}; it passes now, on {samples}{near if unseen.n else ''}."
@@ -169,18 +217,23 @@ def _hold_cure(
 
 
 def _claim_nothing(base: SanitizeOutcome, became: str, reason: str) -> SanitizeOutcome:
-    return msgspec.structs.replace(base, reason=reason, message=f"{became}: {reason}; going on with the original.")
+    return msgspec.structs.replace(
+        base, reason=reason, message=f"{became}: {reason}; going on with the original."
+    )
 
 
 def _try_near(ctx: StepContext, before: Findings, clean: Findings, m: Measurement) -> Sub[Unseen]:
-    """The cleaned model on samples made near those of ``m``, the original beside it; nothing where none can be made or run."""
+    """The cleaned model on samples made near those of ``m``, the original beside it; nothing where
+    none can be made or run."""
     ask: Inquiry = yield from open_inquiry(ctx, before)
     each = math.ceil(len(m.results) / max(1, len({s.partition("/")[0] for s in by_sample(m)})))
     near: Near = yield from make_near(ask, count_wanted(m, 0), 0, each)
     if not near.feeds:
         return Unseen()
     yield Note(f"does it hold on {len(near.feeds) * each} samples that are made near these?")
-    probe = probe_whole(ctx, clean, samples=near.feeds, runs=before.looks, exclusive=before.looks > 1)
+    probe = probe_whole(
+        ctx, clean, samples=near.feeds, runs=before.looks, exclusive=before.looks > 1
+    )
     held = yield from asked(msgspec.structs.replace(probe, inputs=near.inputs))
     if held.status != "ok" or held.assumed:
         return Unseen()
@@ -193,7 +246,8 @@ def _try_near(ctx: StepContext, before: Findings, clean: Findings, m: Measuremen
 
 
 def _say_brought(ctx: StepContext, before: Findings, after: Signature) -> Sub[str]:
-    """That the sample which the cleaned model fails on passes on the original, or "". That was measured before: nothing runs."""
+    """That the sample which the cleaned model fails on passes on the original, or "". That was
+    measured before: nothing runs."""
     rule = before.criterion or Criterion()
     original = yield from asked(probe_whole(ctx, before))
     was = [r for r in original.results if r.sample == after.sample]
@@ -222,7 +276,9 @@ def _say_still(after: Signature, change: str, old: float | None) -> str:
 def _fails_again(ctx: StepContext, findings: Findings, signature: Signature) -> Sub[bool]:
     """Whether the original still fails in as many looks, here and now."""
     yield Note("the original once more: does its failure come and go?")
-    probe = probe_whole(ctx, findings, samples=(findings.sample,) if findings.sample else (), runs=findings.looks)
+    probe = probe_whole(
+        ctx, findings, samples=(findings.sample,) if findings.sample else (), runs=findings.looks
+    )
     again = yield from asked(msgspec.structs.replace(probe, attempt=1, exclusive=True))
     if signature.kind in ("crash", "build"):
         return again.status != "ok"
@@ -231,10 +287,15 @@ def _fails_again(ctx: StepContext, findings: Findings, signature: Signature) -> 
 
 
 def _plan(ctx: StepContext, size: Size) -> Plan:
-    """Clean up; where that makes another model, which it does of about half, all samples of that, and the worst row alone; its
-    reference values are captured anew. What a cure is held to is not counted: most models are not cured."""
+    """Clean up; where that makes another model, which it does of about half, all samples of that,
+    and the worst row alone; its reference values are captured anew. What a cure is held to is not
+    counted: most models are not cured."""
     looks = ctx.findings.looks
-    row = (works.between(works.again(works.fresh(works.on_sample(ctx))), 0, 1),) if "/" in ctx.findings.sample else ()
+    row = (
+        (works.between(works.again(works.fresh(works.on_sample(ctx))), 0, 1),)
+        if "/" in ctx.findings.sample
+        else ()
+    )
     cleaned = works.between(works.fresh(works.on_all(ctx, looks)), 0, 1)
     if not cleaned.timed:
         cleaned = msgspec.structs.replace(cleaned, times=AGAIN)
@@ -242,7 +303,8 @@ def _plan(ctx: StepContext, size: Size) -> Plan:
         cleaned = msgspec.structs.replace(cleaned, span=ANEW)
     disk = size.captured + min(2 * size.weights, FOLDED)
     opening = works.opening(ctx)
-    # What was taken apart is as large as the bodies of a loop times its turns, and cleaning that up took 22 s of a text model.
+    # What was taken apart is as large as the bodies of a loop times its turns, and cleaning that up
+    # took 22 s of a text model.
     cleaning = Work("open") if opening else Work("read", times=CLEANED)
     return Plan((*opening, cleaning, cleaned, *row), disk, size.captured)
 

@@ -1,34 +1,47 @@
-"""score: does the fault matter, and what does each workaround cost and buy? The model as it is, each set of nodes in FP32 that
-was tried, each switch and each rewrite, by its error, by what the user counts, and by the time of a run."""
+"""score: does the fault matter, and what does each workaround cost and buy? The model as it is,
+each set of nodes in FP32 that was tried, each switch and each rewrite, by its error, by what the
+user counts, and by the time of a run."""
 
 from typing import Literal
 
 import msgspec
 
-from engines.asking import Count, Note, StepContext, Sub, asked
-from engines.compare.judge import judge_whole, worst
-from engines.graph import ranges
-from engines.probe import APART, HUGE, Measure, Measurement
-from engines.search import works
-from engines.search.cost import Plan, Size, Work
-from engines.search.inquiry import Inquiry, open_inquiry
-from engines.search.latency import TIMED, seconds_of_run
-from engines.search.rewrites import list_rewrites, place_rewrite, rewrite_probe
-from engines.search.whole import list_feeds
-from engines.sources import split_function
-from engines.steps.base import BUILDS_MODELS, PASSES, Finish, Steps, StepSpec, comparison, unresolved
-from engines.steps.prepare import prepare_findings
+from narrowdown.engines.asking import Count, Note, StepContext, Sub, asked
+from narrowdown.engines.compare.judge import judge_whole, worst
+from narrowdown.engines.graph import ranges
+from narrowdown.engines.probe import APART, HUGE, Measure, Measurement
+from narrowdown.engines.search import works
+from narrowdown.engines.search.cost import Plan, Size, Work
+from narrowdown.engines.search.inquiry import Inquiry, open_inquiry
+from narrowdown.engines.search.latency import TIMED, seconds_of_run
+from narrowdown.engines.search.rewrites import list_rewrites, place_rewrite, rewrite_probe
+from narrowdown.engines.search.whole import list_feeds
+from narrowdown.engines.sources import split_function
+from narrowdown.engines.steps.base import (
+    BUILDS_MODELS,
+    PASSES,
+    Finish,
+    Steps,
+    StepSpec,
+    comparison,
+    unresolved,
+)
+from narrowdown.engines.steps.prepare import prepare_findings
 
-# Two scores that are closer than this are the same one: a mean over rows rounds at 1e-16, and nobody counts finer than this.
+# Two scores that are closer than this are the same one: a mean over rows rounds at 1e-16, and
+# nobody counts finer than this.
 SAME = 1e-9
 
 
 class ScoreOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    # lower: the fault costs score; higher: it is even better with it; unscored: nobody said what counts, so costs alone are told
+    # lower: the fault costs score; higher: it is even better with it; unscored: nobody said what
+    # counts, so costs alone are told
     verdict: Literal["lower", "same", "higher", "unscored", "passes", "unresolved"] = "unresolved"
     reference: float | None = None  # the reference's score
     engine: float | None = None  # with the fault
-    best: str = ""  # of the workarounds that pass, the one with the best score, and of these the fastest
+    best: str = (
+        ""  # of the workarounds that pass, the one with the best score, and of these the fastest
+    )
     best_score: float | None = None  # its score
     best_seconds: float | None = None  # of a run with it
     seconds: float | None = None  # of a run as it is
@@ -44,8 +57,9 @@ class ScoreParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Tried(msgspec.Struct, frozen=True):
-    """A row of the table ``scores``. ``error``: the worst, None where not finite; ``score``: None where nobody counts, or where
-    it is no finite number; ``seconds``: of a run over the sample that the search works on, None where times say nothing."""
+    """A row of the table ``scores``. ``error``: the worst, None where not finite; ``score``: None
+    where nobody counts, or where it is no finite number; ``seconds``: of a run over the sample that
+    the search works on, None where times say nothing."""
 
     what: str
     kind: Literal["reference", "engine", "precision", "switch", "rewrite"]
@@ -62,7 +76,10 @@ def score(ctx: StepContext) -> Steps[ScoreOutcome]:
     findings = yield from prepare_findings(ctx)
     if findings.signature is None:
         return Finish(
-            ScoreOutcome(verdict="passes", message="The model passes here, so there is nothing to weigh."), findings
+            ScoreOutcome(
+                verdict="passes", message="The model passes here, so there is nothing to weigh."
+            ),
+            findings,
         )
     ask: Inquiry = yield from open_inquiry(ctx, findings)
     feeds = list_feeds(findings)
@@ -93,7 +110,8 @@ class _Way(msgspec.Struct, frozen=True):
 
 
 def _list_ways(ask: Inquiry) -> Sub[list[_Way]]:
-    """What was found as a workaround, the sets of its curve, and each rewrite that finds something to do and is exact here."""
+    """What was found as a workaround, the sets of its curve, and each rewrite that finds something
+    to do and is exact here."""
     feeds, cure = list_feeds(ask.findings), ask.findings.workaround
     found: list[_Way] = []
     if cure is not None and cure.kind not in ("rewrite", *APART):
@@ -107,16 +125,34 @@ def _list_ways(ask: Inquiry) -> Sub[list[_Way]]:
             found.append(_Way(what, "precision", probe, chosen))
         if not cure.keep:
             probe = ask.plain(feeds, engine=cure.engine, forbid=cure.forbid)
-            found.append(_Way(f"{', '.join(cure.switched_off) or cure.engine} ({cure.kind})", "switch", probe, True))
+            found.append(
+                _Way(
+                    f"{', '.join(cure.switched_off) or cure.engine} ({cure.kind})",
+                    "switch",
+                    probe,
+                    True,
+                )
+            )
     for one in list_rewrites((n.op for n in ask.index.nodes), ask.ctx.storage):
         at = place_rewrite(ask, one.name)
         same = yield from asked(rewrite_probe(ask, one.name, at, feeds, engine=ask.ctx.reference))
-        if same.status == "ok" and same.facts.get("rewritten") and judge_whole(same, ask.criterion).passed:
+        if (
+            same.status == "ok"
+            and same.facts.get("rewritten")
+            and judge_whole(same, ask.criterion).passed
+        ):
             chosen = cure is not None and one.name in (
                 cure.kind,
                 *(cure.switched_off if cure.kind == "rewrite" else ()),
             )
-            found.append(_Way(f"rewrite {one.name}", "rewrite", rewrite_probe(ask, one.name, at, feeds), chosen))
+            found.append(
+                _Way(
+                    f"rewrite {one.name}",
+                    "rewrite",
+                    rewrite_probe(ask, one.name, at, feeds),
+                    chosen,
+                )
+            )
     return found
 
 
@@ -141,16 +177,20 @@ def _row(
     error = worst(m.results, ask.criterion)[2]
     seconds: float | None = None
     if ask.ctx.can("latency", untold=True):
-        timed = msgspec.structs.replace(probe, samples=(ask.findings.sample,), runs=TIMED, exclusive=True)
+        timed = msgspec.structs.replace(
+            probe, samples=(ask.findings.sample,), runs=TIMED, exclusive=True
+        )
         took = yield from asked(timed)
         seconds = seconds_of_run(took) if took.status == "ok" else None
     passes = judge_whole(m, ask.criterion).passed
-    return Tried(what, kind, passes, error if error < HUGE else None, _mean(ask, m, 0), seconds, chosen)
+    return Tried(
+        what, kind, passes, error if error < HUGE else None, _mean(ask, m, 0), seconds, chosen
+    )
 
 
 def _mean(ask: Inquiry, m: Measurement, which: int) -> float | None:
-    """The mean score over the samples, each counted by its rows. ``which``: 0 of the engine, 1 of the reference. None where one
-    of them is no finite number."""
+    """The mean score over the samples, each counted by its rows. ``which``: 0 of the engine, 1 of
+    the reference. None where one of them is no finite number."""
     told: dict[str, list[float | None]] = m.facts.get("scores", {})
     rows = {s.id: max(1, s.rows) for s in ask.findings.samples}
     pairs = [(values[which], rows.get(name.partition("/")[0], 1)) for name, values in told.items()]
@@ -163,7 +203,11 @@ def _mean(ask: Inquiry, m: Measurement, which: int) -> float | None:
 def _tell(ctx: StepContext, rows: list[Tried], left: int) -> ScoreOutcome:
     reference, plain, *ways = rows
     right = [w for w in ways if w.passes]
-    best = min(right, key=lambda w: (-(w.score if w.score is not None else 0.0), w.seconds or 0.0), default=None)
+    best = min(
+        right,
+        key=lambda w: (-(w.score if w.score is not None else 0.0), w.seconds or 0.0),
+        default=None,
+    )
     verdict = _judge(ctx, reference.score, plain.score)
     said = _say_score(verdict, reference, plain)
     if best is not None:
@@ -199,7 +243,9 @@ def _judge(
         return "unresolved"
     if engine is None:  # NaN and the like count as the worst that there is
         return "lower"
-    return "same" if abs(engine - reference) <= SAME else "lower" if engine < reference else "higher"
+    return (
+        "same" if abs(engine - reference) <= SAME else "lower" if engine < reference else "higher"
+    )
 
 
 def _say_score(verdict: str, reference: Tried, plain: Tried) -> str:
@@ -222,7 +268,8 @@ def _say_numbers(best: Tried, plain: Tried) -> str:
 
 
 def _plan(ctx: StepContext, size: Size) -> Plan:
-    """The model as it is and each workaround once on every sample, and timed; each rewrite on the reference first."""
+    """The model as it is and each workaround once on every sample, and timed; each rewrite on the
+    reference first."""
     cure = ctx.findings.workaround
     sets = len({p.keep for p in cure.curve if p.keep} | {cure.keep}) if cure else 0
     ops = {n.op for n in size.index.nodes} if size.index else set[str]()

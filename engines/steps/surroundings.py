@@ -1,23 +1,24 @@
-"""What probes that run the user's own programs are told beside their question: the folder to run in, the files to keep, and
-what is done to outputs before they are compared.
+"""What probes that run the user's own programs are told beside their question: the folder to run
+in, the files to keep, and what is done to outputs before they are compared.
 
-A step does not think of these: whatever it asks is completed on its way out. Where files are kept, every distinct check is a
-row of the table ``iterations``, in the order asked: what it was about, its verdict, and what it left behind.
+A step does not think of these: whatever it asks is completed on its way out. Where files are kept,
+every distinct check is a row of the table ``iterations``, in the order asked: what it was about,
+its verdict, and what it left behind.
 """
 
 from collections.abc import Callable, Iterable
 
 import msgspec
 
-from engines.asking import Answer, Note, StepContext, StepRefused
-from engines.compare.criterion import Verdict
-from engines.compare.judge import judge_check
-from engines.compare.tolerance import criterion
-from engines.findings import Findings
-from engines.graph import ranges
-from engines.probe import AnyProbe, Check, LoadInputs, Measure, Measurement
-from engines.sources import postprocess_script
-from engines.steps.base import Finish, OutcomeT, Steps, StepSpec
+from narrowdown.engines.asking import Answer, Note, StepContext, StepRefused
+from narrowdown.engines.compare.criterion import Verdict
+from narrowdown.engines.compare.judge import judge_check
+from narrowdown.engines.compare.tolerance import criterion
+from narrowdown.engines.findings import Findings
+from narrowdown.engines.graph import ranges
+from narrowdown.engines.probe import AnyProbe, Check, LoadInputs, Measure, Measurement
+from narrowdown.engines.sources import postprocess_script
+from narrowdown.engines.steps.base import Finish, OutcomeT, Steps, StepSpec
 
 TABLE = "iterations"
 # What every step prepares where it is not there yet (``prepare``), and may find to be otherwise.
@@ -28,8 +29,9 @@ PREPARED = (
 
 
 def surround_step(spec: StepSpec[OutcomeT]) -> StepSpec[OutcomeT]:
-    """The same step, its probes completed from the PROBLEM (``folder``, ``artifacts``, ``postprocess``), and held to what it
-    declares: it is refused where a need is not met, and may change no finding but those of ``sets``."""
+    """The same step, its probes completed from the PROBLEM (``folder``, ``artifacts``,
+    ``postprocess``), and held to what it declares: it is refused where a need is not met, and may
+    change no finding but those of ``sets``."""
     return msgspec.structs.replace(spec, run=_complete_run(spec))
 
 
@@ -48,7 +50,8 @@ class Iteration(msgspec.Struct, frozen=True):
 def make_iteration(
     iteration: int, probe: AnyProbe, m: Measurement, verdict: Verdict, artifacts: Iterable[str]
 ) -> Iteration:
-    """One iteration as the table has it. ``artifacts``: the names that are wanted; those that were made are there."""
+    """One iteration as the table has it. ``artifacts``: the names that are wanted; those that were
+    made are there."""
     return Iteration(
         iteration=iteration,
         attempt=probe.attempt,
@@ -84,12 +87,16 @@ def _complete_run(spec: StepSpec[OutcomeT]) -> Callable[[StepContext], Steps[Out
                 if wanted and isinstance(asked, Check) and isinstance(answer, Measurement):
                     question = msgspec.structs.replace(asked, exclusive=False)
                     rows.setdefault(
-                        question, make_iteration(len(rows), asked, answer, judge_check(answer, rule), wanted)
+                        question,
+                        make_iteration(len(rows), asked, answer, judge_check(answer, rule), wanted),
                     )
         finally:
             steps.close()
         _hold_to_sets(spec, ctx.findings, finish.findings)
-        decisive = {role: tuple(_complete_probe(p, ctx) for p in probes) for role, probes in finish.decisive.items()}  # type: ignore[arg-type]
+        decisive = {
+            role: tuple(_complete_probe(p, ctx) for p in probes)  # type: ignore[arg-type]
+            for role, probes in finish.decisive.items()
+        }
         tables = {TABLE: list(rows.values()), **finish.tables} if rows else finish.tables
         return msgspec.structs.replace(finish, decisive=decisive, tables=tables)
 
@@ -97,11 +104,18 @@ def _complete_run(spec: StepSpec[OutcomeT]) -> Callable[[StepContext], Steps[Out
 
 
 def _hold_to_sets(spec: StepSpec[msgspec.Struct], before: Findings, after: Findings) -> None:
-    """Raise TypeError for a finding that a step has changed and does not declare: a later step would build on it unseen."""
+    """Raise TypeError for a finding that a step has changed and does not declare: a later step
+    would build on it unseen."""
     allowed = {*PREPARED, *spec.sets}
-    strays = [f for f in Findings.__struct_fields__ if f not in allowed and getattr(before, f) != getattr(after, f)]
+    strays = [
+        f
+        for f in Findings.__struct_fields__
+        if f not in allowed and getattr(before, f) != getattr(after, f)
+    ]
     if strays:
-        raise TypeError(f"the step '{spec.name}' changed {', '.join(strays)}, which its SPEC does not list in 'sets'")
+        raise TypeError(
+            f"the step '{spec.name}' changed {', '.join(strays)}, which its SPEC does not list in 'sets'"
+        )
 
 
 def _complete_probe(probe: AnyProbe, ctx: StepContext) -> AnyProbe:
@@ -113,7 +127,8 @@ def _complete_probe(probe: AnyProbe, ctx: StepContext) -> AnyProbe:
         case LoadInputs():
             return msgspec.structs.replace(probe, folder=folder)
         case Measure() if probe.effect or probe.candidate.nodes == ranges.ALL:
-            # Where the model's own outputs are compared: no cut without an effect is asked otherwise than ever.
+            # Where the model's own outputs are compared: no cut without an effect is asked
+            # otherwise than ever.
             return _add_postprocess(probe, ctx, folder)
     return probe
 
@@ -124,4 +139,6 @@ def _add_postprocess(probe: Measure, ctx: StepContext, folder: str) -> Measure:
     digest = ctx.problem.digests.get(script, "")
     if not script:
         return msgspec.structs.replace(probe, postprocess=chosen) if chosen else probe
-    return msgspec.structs.replace(probe, postprocess=chosen, postprocess_digest=digest, folder=folder)
+    return msgspec.structs.replace(
+        probe, postprocess=chosen, postprocess_digest=digest, folder=folder
+    )

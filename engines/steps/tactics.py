@@ -1,8 +1,9 @@
-"""tactics: which of the engine's own choices breaks the model? What can be switched (optimizers, options) is searched, then
-proven guilty twice.
+"""tactics: which of the engine's own choices breaks the model? What can be switched (optimizers,
+options) is searched, then proven guilty twice.
 
-*Necessary*: with everything on but the suspect, the model passes. *Sufficient*: with everything off but the suspect and its
-enablers, it fails. An enabler (constant folding, mostly) only prepares the ground: on its own it breaks nothing.
+*Necessary*: with everything on but the suspect, the model passes. *Sufficient*: with everything off
+but the suspect and its enablers, it fails. An enabler (constant folding, mostly) only prepares the
+ground: on its own it breaks nothing.
 """
 
 from collections.abc import Iterable
@@ -10,24 +11,24 @@ from typing import Literal
 
 import msgspec
 
-from engines.asking import Count, Note, StepContext, Sub
-from engines.compare.criterion import Criterion, Verdict
-from engines.compare.judge import judge_cured
-from engines.findings import Findings
-from engines.probe import Measurement
-from engines.search import works
-from engines.search.cost import Plan, Size
-from engines.search.ddmin import ddmin
-from engines.search.kernels import Tried, compare_kernels
-from engines.search.looks import ask_fresh_builds
-from engines.search.pace import halvings
-from engines.search.switches import Switches, list_switches
-from engines.search.whole import probe_whole
-from engines.steps.base import BUILDS_MODELS, End, Finish, Steps, StepSpec
-from engines.steps.prepare import prepare_findings
+from narrowdown.engines.asking import Count, Note, StepContext, Sub
+from narrowdown.engines.compare.criterion import Criterion, Verdict
+from narrowdown.engines.compare.judge import judge_cured
+from narrowdown.engines.findings import Findings
+from narrowdown.engines.probe import Measurement
+from narrowdown.engines.search import works
+from narrowdown.engines.search.cost import Plan, Size
+from narrowdown.engines.search.ddmin import ddmin
+from narrowdown.engines.search.kernels import Tried, compare_kernels
+from narrowdown.engines.search.looks import ask_fresh_builds
+from narrowdown.engines.search.pace import halvings
+from narrowdown.engines.search.switches import Switches, list_switches
+from narrowdown.engines.search.whole import probe_whole
+from narrowdown.engines.steps.base import BUILDS_MODELS, End, Finish, Steps, StepSpec
+from narrowdown.engines.steps.prepare import prepare_findings
 
-# Switches that can each do the same harm, one put aside after another: three do for LayerNorm with keepdims=0 (docs/causes.md).
-# Beyond six, the rest is told as "others break it too".
+# Switches that can each do the same harm, one put aside after another: three do for LayerNorm with
+# keepdims=0 (docs/causes.md). Beyond six, the rest is told as "others break it too".
 MOST_GUILTY = 6
 # Builds before there is a search that could be ended: everything on, and everything off.
 ENDS = 2
@@ -47,7 +48,8 @@ class TacticsOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SwitchedBuild(msgspec.Struct, frozen=True):
-    """A row of the table ``builds`` where switches are searched: how many were on, which were off, and what came."""
+    """A row of the table ``builds`` where switches are searched: how many were on, which were off,
+    and what came."""
 
     on: int
     off: tuple[str, ...]
@@ -55,10 +57,12 @@ class SwitchedBuild(msgspec.Struct, frozen=True):
     error: float | None
 
 
-# Ten builds show both kinds with 95 % where between 26 and 74 % fail; rarer ones are what ``repeat`` counts.
+# Ten builds show both kinds with 95 % where between 26 and 74 % fail; rarer ones are what
+# ``repeat`` counts.
 class TacticsParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     builds: Count = 10  # for engines whose builds choose tactics
-    # builds before it ends, of a search among switches with the fewest so far; 0: as many as it needs
+    # builds before it ends, of a search among switches with the fewest so far; 0: as many as it
+    # needs
     budget: Count = 0
 
 
@@ -69,23 +73,35 @@ def tactics(ctx: StepContext) -> Steps[TacticsOutcome]:
     fails = findings.signature.kind if findings.signature else ""
     if ctx.can("tactics") and not ctx.check and (fails in ("", "accuracy") or not can.names):
         if fails != "accuracy":
-            return Finish(TacticsOutcome(message="Builds that cannot be run show no tactic at fault."), findings)
-        chosen: Finish[TacticsOutcome] = yield from compare_builds(ctx, findings, params.builds, params.budget)
+            return Finish(
+                TacticsOutcome(message="Builds that cannot be run show no tactic at fault."),
+                findings,
+            )
+        chosen: Finish[TacticsOutcome] = yield from compare_builds(
+            ctx, findings, params.builds, params.budget
+        )
         if chosen.outcome.good or not chosen.outcome.bad or not can.names:
             return chosen
-        # Every build fails, so there is no good one to compare kernels with; its options can still be switched.
+        # Every build fails, so there is no good one to compare kernels with; its options can still
+        # be switched.
         return (yield from _search_switches(ctx, findings, can, params.budget))
     if ctx.check or not can.names:
         reason = ctx.reason("optimizers") or "this engine has none to switch"
         why = "an external check chooses its own engine" if ctx.check else reason
-        return Finish(TacticsOutcome(message=f"No optimizers can be searched: {why.rstrip('.')}."), findings)
+        return Finish(
+            TacticsOutcome(message=f"No optimizers can be searched: {why.rstrip('.')}."), findings
+        )
     return (yield from _search_switches(ctx, findings, can, params.budget))
 
 
-def compare_builds(ctx: StepContext, findings: Findings, builds: int, budget: int = 0) -> Steps[TacticsOutcome]:
+def compare_builds(
+    ctx: StepContext, findings: Findings, builds: int, budget: int = 0
+) -> Steps[TacticsOutcome]:
     """Compare the kernels of good and bad builds, and force the suspects."""
     tried: Tried = yield from compare_kernels(ctx, findings, builds, budget)
-    outcome = TacticsOutcome(good=tried.good, bad=tried.bad, message=tried.message, stopped=tried.stopped)
+    outcome = TacticsOutcome(
+        good=tried.good, bad=tried.bad, message=tried.message, stopped=tried.stopped
+    )
     if not tried.guilty:
         return Finish(outcome, findings, tables=tried.tables)
     found = msgspec.structs.replace(
@@ -96,12 +112,14 @@ def compare_builds(ctx: StepContext, findings: Findings, builds: int, budget: in
 
 
 class _Switching:
-    """The whole model with some of the switches on, each set asked about once. ``budget``: builds before the search ends; 0: as
-    many as it needs."""
+    """The whole model with some of the switches on, each set asked about once. ``budget``: builds
+    before the search ends; 0: as many as it needs."""
 
     def __init__(self, ctx: StepContext, findings: Findings, can: Switches, budget: int) -> None:
         self.ctx, self.findings, self.can, self._budget = ctx, findings, can, budget
-        self.kinds = [k for k, there in (("optimizers", can.optimizers), ("options", can.options)) if there]
+        self.kinds = [
+            k for k, there in (("optimizers", can.optimizers), ("options", can.options)) if there
+        ]
         self.things = " and ".join(self.kinds)
         self.asked: dict[frozenset[str], Verdict] = {}
         self.stopped = False
@@ -112,7 +130,9 @@ class _Switching:
         if chosen not in self.asked:
             # With all on and none on the search begins: from then on it may be ended.
             tried = len(self.asked) if len(self.asked) >= ENDS else -1
-            yield Note(f"{len(chosen)} of {len(self.can.names)} {self.things} on", best=0, tried=tried)
+            yield Note(
+                f"{len(chosen)} of {len(self.can.names)} {self.things} on", best=0, tried=tried
+            )
             question = probe_whole(
                 self.ctx,
                 findings,
@@ -144,25 +164,32 @@ class _Switching:
 
 
 class _Guilty(msgspec.Struct, frozen=True):
-    """``names``: switches that break the model, each or together; ``enablers``: what must be on beside them. ``without``: the
-    verdict with the guilty ones off."""
+    """``names``: switches that break the model, each or together; ``enablers``: what must be on
+    beside them. ``without``: the verdict with the guilty ones off."""
 
     names: tuple[str, ...]
     enablers: tuple[str, ...]
     without: Verdict
 
 
-def _search_switches(ctx: StepContext, findings: Findings, can: Switches, budget: int) -> Steps[TacticsOutcome]:
+def _search_switches(
+    ctx: StepContext, findings: Findings, can: Switches, budget: int
+) -> Steps[TacticsOutcome]:
     """Prove that it is a switch at all, find those at fault, and switch them off."""
     tried = _Switching(ctx, findings, can, budget)
     thing = tried.kinds[0][:-1] if len(tried.kinds) == 1 else "optimizer or option"
     whole_model: Verdict = yield from tried.look(can.names)
     if not whole_model.failed:
         why = whole_model.detail or "it does not fail now, so it comes and goes too seldom"
-        return Finish(tried.conclude(f"The {tried.things} cannot be searched: {why.rstrip('.')}."), findings)
+        return Finish(
+            tried.conclude(f"The {tried.things} cannot be searched: {why.rstrip('.')}."), findings
+        )
     without: Verdict = yield from tried.look(())
     if not without.passed:
-        why = without.detail or f"it fails with {'each of them' if len(tried.kinds) > 1 else f'every {thing}'} off too"
+        why = (
+            without.detail
+            or f"it fails with {'each of them' if len(tried.kinds) > 1 else f'every {thing}'} off too"
+        )
         return Finish(tried.conclude(f"No {thing} is to blame: {why.rstrip('.')}."), findings)
     guilty: _Guilty = yield from _find_guilty(tried)
     necessary = guilty.without.passed
@@ -180,8 +207,13 @@ def _search_switches(ctx: StepContext, findings: Findings, can: Switches, budget
     )
     if necessary:
         options = tuple(n for n in guilty.names if n in can.options)
-        findings = msgspec.structs.replace(findings, optimizers=optimizers, options=options, enablers=guilty.enablers)
-    rows = [SwitchedBuild(len(on), tuple(sorted(can.names - on)), v.kind, v.own) for on, v in tried.asked.items()]
+        findings = msgspec.structs.replace(
+            findings, optimizers=optimizers, options=options, enablers=guilty.enablers
+        )
+    rows = [
+        SwitchedBuild(len(on), tuple(sorted(can.names - on)), v.kind, v.own)
+        for on, v in tried.asked.items()
+    ]
     sample, off = (findings.sample,), can.without(guilty.names)
     return Finish(
         outcome,
@@ -195,8 +227,9 @@ def _search_switches(ctx: StepContext, findings: Findings, can: Switches, budget
 
 
 def _find_guilty(tried: _Switching) -> Sub[_Guilty]:
-    """Search until the model passes with what was found off. The smallest failing set holds the guilty ones and what enables
-    them; where others do the same harm, switching these off cures nothing, so they are put aside and the rest is searched."""
+    """Search until the model passes with what was found off. The smallest failing set holds the
+    guilty ones and what enables them; where others do the same harm, switching these off cures
+    nothing, so they are put aside and the rest is searched."""
     guilty: list[str] = []
     enablers: tuple[str, ...] = ()
     left = tried.can.names
@@ -206,12 +239,17 @@ def _find_guilty(tried: _Switching) -> Sub[_Guilty]:
         for name in needed:
             if (yield from tried.search(tuple(left - {name}))).passed:
                 each.append(name)
-        # Which of them only prepare the ground is known by then, unless the search was ended before: then all go off together.
-        found_now = _drop_enablers(each) or (list(needed) if tried.stopped else _drop_enablers(needed))
+        # Which of them only prepare the ground is known by then, unless the search was ended
+        # before: then all go off together.
+        found_now = _drop_enablers(each) or (
+            list(needed) if tried.stopped else _drop_enablers(needed)
+        )
         guilty += found_now
         enablers = (*enablers, *(n for n in needed if n not in found_now and n not in enablers))
         left -= set(found_now)
-        without: Verdict = yield from tried.look(left)  # what was found is checked, whatever ended the search
+        without: Verdict = yield from tried.look(
+            left
+        )  # what was found is checked, whatever ended the search
         if not without.failed or tried.stopped or len(guilty) >= MOST_GUILTY:
             return _Guilty(tuple(guilty), enablers, without)
 
@@ -243,26 +281,44 @@ def _drop_enablers(names: Iterable[str]) -> list[str]:
 
 
 def _is_enabler(name: str) -> bool:
-    """Optimizers that change the model without computing anything else: they prepare, they do not break."""
+    """Optimizers that change the model without computing anything else: they prepare, they do not
+    break."""
     return name.startswith(
-        ("ConstantFolding", "ConstantSharing", "CommonSubexpression", "Identity", "EliminateIdentity")
+        (
+            "ConstantFolding",
+            "ConstantSharing",
+            "CommonSubexpression",
+            "Identity",
+            "EliminateIdentity",
+        )
     )
 
 
 def _plan(ctx: StepContext, size: Size) -> Plan:
-    """Switches: ``count_switching``. Tactics: fresh builds, then as many as it takes to halve the layers that differ, and some to
-    see it again."""
+    """Switches: ``count_switching``. Tactics: fresh builds, then as many as it takes to halve the
+    layers that differ, and some to see it again."""
     names = list_switches(ctx.engine, ctx.engine_info).names
     if ctx.can("tactics") and not ctx.check:
         params = msgspec.convert(dict(ctx.params), TacticsParams)
-        return Plan((*works.before(ctx, size), works.on_sample(ctx, params.builds + 5 + halvings(size.nodes))))
+        return Plan(
+            (
+                *works.before(ctx, size),
+                works.on_sample(ctx, params.builds + 5 + halvings(size.nodes)),
+            )
+        )
     if not names or ctx.check:
         return Plan(works.before(ctx, size))
-    return Plan((*works.before(ctx, size), works.on_sample(ctx, count_switching(len(names)), ctx.findings.looks)))
+    return Plan(
+        (
+            *works.before(ctx, size),
+            works.on_sample(ctx, count_switching(len(names)), ctx.findings.looks),
+        )
+    )
 
 
 def count_switching(names: int) -> int:
-    """Probes of a search among so many switches: all on, all off, then one by halving, alone and without it."""
+    """Probes of a search among so many switches: all on, all off, then one by halving, alone and
+    without it."""
     return 2 * halvings(names) + 1
 
 

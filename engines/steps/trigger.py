@@ -1,5 +1,6 @@
-"""trigger: what keeps the case's failure, and what takes it away? Each thing of it that can be changed is changed alone, with the
-reference computed anew each time; a line a factor says what was tried on both sides."""
+"""trigger: what keeps the case's failure, and what takes it away? Each thing of it that can be
+changed is changed alone, with the reference computed anew each time; a line a factor says what was
+tried on both sides."""
 
 import re
 from collections import Counter
@@ -8,43 +9,57 @@ from typing import Literal
 
 import msgspec
 
-from engines.asking import Count, Note, StepContext, Sub, asked
-from engines.compare.criterion import Criterion, for_parts
-from engines.compare.judge import REFUSALS, exceed, worst
-from engines.compare.say import wrong_by
-from engines.findings import Findings
-from engines.known.entry import Construction, MadeTensor
-from engines.known.generator import NAME as GENERATOR
-from engines.known.generator import SHOWN, write_generator
-from engines.known.varied import GIVEN, Factor, Level, Place, is_list, vary
-from engines.probe import HUGE, Candidate, Construct, Measure, Measurement, State
-from engines.search import works
-from engines.search.cost import Plan, Size, Work
-from engines.search.factors import list_factors
-from engines.search.trigger import DECIDED, Found, Outcome, find_trigger
-from engines.spec import parse
-from engines.steps.base import BUILDS_MODELS, PASSES, Finish, Steps, StepSpec, comparison, unresolved
-from engines.steps.prepare import prepare_findings
+from narrowdown.engines.asking import Count, Note, StepContext, Sub, asked
+from narrowdown.engines.compare.criterion import Criterion, for_parts
+from narrowdown.engines.compare.judge import REFUSALS, exceed, worst
+from narrowdown.engines.compare.say import wrong_by
+from narrowdown.engines.findings import Findings
+from narrowdown.engines.known.entry import Construction, MadeTensor
+from narrowdown.engines.known.generator import NAME as GENERATOR
+from narrowdown.engines.known.generator import SHOWN, write_generator
+from narrowdown.engines.known.varied import GIVEN, Factor, Level, Place, is_list, vary
+from narrowdown.engines.probe import HUGE, Candidate, Construct, Measure, Measurement, State
+from narrowdown.engines.search import works
+from narrowdown.engines.search.cost import Plan, Size, Work
+from narrowdown.engines.search.factors import list_factors
+from narrowdown.engines.search.trigger import DECIDED, Found, Outcome, find_trigger
+from narrowdown.engines.spec import parse
+from narrowdown.engines.steps.base import (
+    BUILDS_MODELS,
+    PASSES,
+    Finish,
+    Steps,
+    StepSpec,
+    comparison,
+    unresolved,
+)
+from narrowdown.engines.steps.prepare import prepare_findings
 
-# Cases that are built: some eight sizes, ten attributes and eight others with four levels each, and a bound of some.
+# Cases that are built: some eight sizes, ten attributes and eight others with four levels each, and
+# a bound of some.
 BUDGET = 150
-# Who says whether the reference of a varied case is right: ONNX's own evaluator, which shares no code with any engine. The
-# reference computes the case with each float of what is fed moved by one unit in the last place, so one answer tells both.
+# Who says whether the reference of a varied case is right: ONNX's own evaluator, which shares no
+# code with any engine. The reference computes the case with each float of what is fed moved by one
+# unit in the last place, so one answer tells both.
 JUDGE = "reference"
-# An error within the tolerance that is so many times what rounding makes is the fault, too, and only small: such a case is
-# neither right nor wrong. 64 sums of one rounding each are no more than 64; and the engine's own noise on the case thrice.
+# An error within the tolerance that is so many times what rounding makes is the fault, too, and
+# only small: such a case is neither right nor wrong. 64 sums of one rounding each are no more than
+# 64; and the engine's own noise on the case thrice.
 FAINT = 64
 _NOISE = 3.0
-# Beside a build that is refused: a model that breaks off when it is run, where the reference runs it.
+# Beside a build that is refused: a model that breaks off when it is run, where the reference runs
+# it.
 _REFUSED = ("refused", "error", "crash")
 AGAIN = 4  # cases that are built once more at the end: the case itself, and of the first factors that matter one that passes
 
 
 class TriggerOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    # found: some changes take the failure away; always: none that was tried does; unsteady: the same case fails and passes;
-    # gone: the case as it can be stated does not fail
+    # found: some changes take the failure away; always: none that was tried does; unsteady: the
+    # same case fails and passes; gone: the case as it can be stated does not fail
     verdict: Literal["found", "always", "unsteady", "gone", "passes", "unresolved"] = "unresolved"
-    condition: str = ""  # a sentence for each factor that matters: "k: fails with 12, 13; passes with 8, 11."
+    condition: str = (
+        ""  # a sentence for each factor that matters: "k: fails with 12, 13; passes with 8, 11."
+    )
     tried: int = 0  # cases that were built and gave an answer: fires, passes or refused
     fires: int = 0  # of these
     passes: int = 0  # of these
@@ -59,7 +74,8 @@ class TriggerParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class TriggerRow(msgspec.Struct, frozen=True):
-    """A row of the table ``cases``: what was changed (nothing in the first), and what came of it."""
+    """A row of the table ``cases``: what was changed (nothing in the first), and what came of
+    it."""
 
     changed: str
     outcome: Outcome
@@ -105,7 +121,9 @@ def trigger(ctx: StepContext) -> Steps[TriggerOutcome]:
     yield Note("stating the case in a few lines")
     stated = yield from asked(_state(ctx, findings))
     if stated.status != "ok":
-        return Finish(TriggerOutcome(message=f"The case cannot be varied: {stated.message}"), findings)
+        return Finish(
+            TriggerOutcome(message=f"The case cannot be varied: {stated.message}"), findings
+        )
     made = read_declared(stated)
     sizes = msgspec.convert(stated.facts["sizes"], list[tuple[Place, ...]])
     trial = _Trial(ctx, findings, made)
@@ -141,8 +159,9 @@ def _state(ctx: StepContext, findings: Findings) -> State:
 
 
 def read_declared(stated: Measurement) -> Construction:
-    """The case as it was stated, names in their order in the alphabet: a journal keeps them so, and in another order the search
-    would ask other questions when it is replayed or goes on after a kill."""
+    """The case as it was stated, names in their order in the alphabet: a journal keeps them so, and
+    in another order the search would ask other questions when it is replayed or goes on after a
+    kill."""
     text = msgspec.json.encode(stated.facts["declared"], order="sorted")
     return msgspec.json.decode(text, type=Construction)
 
@@ -152,7 +171,10 @@ class _Trial:
 
     def __init__(self, ctx: StepContext, findings: Findings, made: Construction) -> None:
         self.ctx, self.made = ctx, made
-        self.refusing = findings.signature is not None and findings.signature.kind in ("build", "crash")
+        self.refusing = findings.signature is not None and findings.signature.kind in (
+            "build",
+            "crash",
+        )
         rule = findings.criterion or Criterion()
         case = bool(findings.culprits or findings.case)
         self.rule = for_parts(rule) if case else rule
@@ -160,7 +182,8 @@ class _Trial:
         self.tried: dict[tuple[Factor | None, Level], _Tried] = {}
 
     def prefer_drawn(self) -> Sub[Outcome]:
-        """What the case does; with values that are drawn in place of its own, wherever it fires with those, too."""
+        """What the case does; with values that are drawn in place of its own, wherever it fires
+        with those, too."""
         plain = self.made
         self.made = msgspec.structs.replace(
             plain,
@@ -180,7 +203,9 @@ class _Trial:
             self.tried[factor, level] = tried
         return tried.outcome
 
-    def _look(self, declared: Construction, factor: Factor | None, level: Level, attempt: int) -> Sub[_Tried]:
+    def _look(
+        self, declared: Construction, factor: Factor | None, level: Level, attempt: int
+    ) -> Sub[_Tried]:
         ctx = self.ctx
         text = msgspec.json.encode(declared).decode()
         made = yield from asked(Construct(declared=text, feed=True, seed=ctx.seed))
@@ -199,10 +224,19 @@ class _Trial:
         if m.status == "reference-failed" or m.assumed:
             return _Tried("cannot tell", why=m.message or "nothing was measured")
         judged = yield from asked(
-            Measure(model=model, inputs=inputs, samples=samples, engine=ctx.reference, reference=JUDGE, nudge="inputs")
+            Measure(
+                model=model,
+                inputs=inputs,
+                samples=samples,
+                engine=ctx.reference,
+                reference=JUDGE,
+                nudge="inputs",
+            )
         )
         if judged.status != "ok" or not any(r.outputs for r in judged.results):
-            return _Tried("cannot tell", why=judged.message or "nobody else can compute the reference")
+            return _Tried(
+                "cannot tell", why=judged.message or "nobody else can compute the reference"
+            )
         noise = worst(judged.results, self.rule)[2]
         if exceed(judged.results, self.rule):
             return _Tried(
@@ -230,18 +264,24 @@ class _Trial:
         if self.refusing:
             return _Tried("passes", told)
         if all(s.absmax == 0.0 for r in results for s in r.outputs):
-            return _Tried("hidden", told, "the right answer is zero everywhere, or no number, in which no fault shows")
+            return _Tried(
+                "hidden",
+                told,
+                "the right answer is zero everywhere, or no number, in which no fault shows",
+            )
         if factor is not None and factor.kind == "values" and level == "zeros":
             return _Tried("hidden", told, "zeros would hide it")
         floor = FAINT * works.ROUNDING.get(self.rule.precision, 0.0)
         if error > max(floor, _NOISE * noise):
-            return _Tried("hidden", told, "it is wrong by more than rounding makes, and within the tolerance")
+            return _Tried(
+                "hidden", told, "it is wrong by more than rounding makes, and within the tolerance"
+            )
         return _Tried("passes", told)
 
 
 def draw(tensor: MadeTensor) -> MadeTensor:
-    """The tensor with values drawn from the range of its own, rounded to two digits where they are not whole; what holds one
-    value or a few integers stays."""
+    """The tensor with values drawn from the range of its own, rounded to two digits where they are
+    not whole; what holds one value or a few integers stays."""
     values = tensor.values
     if values is None or len(values) < 2 or is_list(tensor):
         return tensor
@@ -252,11 +292,15 @@ def draw(tensor: MadeTensor) -> MadeTensor:
 
 
 def _ask_again(trial: _Trial, factors: Sequence[Factor], found: Found) -> Sub[int]:
-    """How many come out otherwise in another build: of the case, and of one that passes for each of the first factors that
-    matter."""
+    """How many come out otherwise in another build: of the case, and of one that passes for each of
+    the first factors that matter."""
     if found.rows[0].outcome != "fires":
         return 0
-    near = [r for f in factors for r in [r for r in found.of(f) if r.outcome in ("passes", "refused")][:1]]
+    near = [
+        r
+        for f in factors
+        for r in [r for r in found.of(f) if r.outcome in ("passes", "refused")][:1]
+    ]
     differs = 0
     for row in (found.rows[0], *near[: AGAIN - 1]):
         yield Note(f"once more: {say_change(row.factor, row.level) or 'the case as it is'}")
@@ -280,9 +324,13 @@ def say_level(factor: Factor, level: Level) -> str:
 
 
 def tell(
-    factors: Sequence[Factor], found: Found, differs: int = 0, names: Mapping[str, str] | None = None
+    factors: Sequence[Factor],
+    found: Found,
+    differs: int = 0,
+    names: Mapping[str, str] | None = None,
 ) -> TriggerOutcome:
-    """The outcome: what was tried, and nothing of what was not. ``names``: what short names stand for."""
+    """The outcome: what was tried, and nothing of what was not. ``names``: what short names stand
+    for."""
     count: Counter[str] = Counter(r.outcome for r in found.rows)
     tried = sum(count[o] for o in DECIDED)
     condition = " ".join(say_factor(f, found) for f in factors if found.matters(f))
@@ -298,7 +346,8 @@ def tell(
     replace = msgspec.structs.replace
     if found.rows[0].outcome != "fires":
         return replace(
-            base, message="The case did not fail when it was made anew, so nothing can be said of its trigger."
+            base,
+            message="The case did not fail when it was made anew, so nothing can be said of its trigger.",
         )
     after = " The budget ended it there." if found.spent else ""
     if differs:
@@ -307,7 +356,11 @@ def tell(
     if tried == base.fires:
         said = f"It fails in all {tried} builds that were tried, whatever was changed."
         return replace(base, verdict="always", message=said + after)
-    how = ", ".join(f"{count[o]} {o.replace('fires', 'fail').replace('passes', 'pass')}" for o in DECIDED if count[o])
+    how = ", ".join(
+        f"{count[o]} {o.replace('fires', 'fail').replace('passes', 'pass')}"
+        for o in DECIDED
+        if count[o]
+    )
     said = f"Each thing was changed alone, in {tried} builds: {how}. {condition}{_say_names(condition, names or {})}"
     return replace(base, verdict="found", message=said + after)
 
@@ -316,13 +369,15 @@ _SAID = {"fires": "fails with", "passes": "passes with", "refused": "is refused 
 
 
 def say_factor(factor: Factor, found: Found) -> str:
-    """What was tried of a factor, on both sides: ``k: fails with 12, 13, 20, 36; passes with 8, 11.``"""
+    """What was tried of a factor, on both sides: ``k: fails with 12, 13, 20, 36; passes with 8,
+    11.``"""
     texts = _texts_of(factor, found)
     return f"{factor.name}: {'; '.join(f'{said} {texts[o]}' for o, said in _SAID.items() if o in texts)}."
 
 
 def _texts_of(factor: Factor, found: Found, *, base: bool = True) -> dict[str, str]:
-    """The levels by what came of them (``none``: no answer), in words; ``base``: with that of the case."""
+    """The levels by what came of them (``none``: no answer), in words; ``base``: with that of the
+    case."""
     levels: dict[str, list[Level]] = {"fires": [factor.base]} if base else {}
     for row in found.of(factor):
         levels.setdefault(row.outcome if row.outcome in DECIDED else "none", []).append(row.level)
@@ -332,7 +387,9 @@ def _texts_of(factor: Factor, found: Found, *, base: bool = True) -> dict[str, s
         # Numbers by size, behind what is none.
         texts[kind] = ", ".join(
             say_level(factor, n)
-            for n in sorted(some, key=lambda n: (not isinstance(n, str), 0 if isinstance(n, str) else n))
+            for n in sorted(
+                some, key=lambda n: (not isinstance(n, str), 0 if isinstance(n, str) else n)
+            )
         )
         if (
             signs.get(kind)
@@ -359,10 +416,15 @@ def _say_names(condition: str, names: Mapping[str, str]) -> str:
     return f" Here {', '.join(said)}." if said else ""
 
 
-def list_rows(found: Found, tried: Mapping[tuple[Factor | None, Level], _Tried]) -> list[TriggerRow]:
+def list_rows(
+    found: Found, tried: Mapping[tuple[Factor | None, Level], _Tried]
+) -> list[TriggerRow]:
     """All that was tried, the case first, as it was asked."""
     known = [(row, tried.get((row.factor, row.level), _Tried(row.outcome))) for row in found.rows]
-    return [TriggerRow(say_change(row.factor, row.level), row.outcome, one.error, one.why) for row, one in known]
+    return [
+        TriggerRow(say_change(row.factor, row.level), row.outcome, one.error, one.why)
+        for row, one in known
+    ]
 
 
 def list_factor_rows(factors: Sequence[Factor], found: Found) -> list[FactorRow]:
@@ -371,17 +433,33 @@ def list_factor_rows(factors: Sequence[Factor], found: Found) -> list[FactorRow]
     for factor in factors:
         texts = _texts_of(factor, found, base=False)
         told = {"no_answer" if kind == "none" else kind: text for kind, text in texts.items()}
-        rows.append(FactorRow(factor.name, say_level(factor, factor.base), matters=found.matters(factor), **told))
+        rows.append(
+            FactorRow(
+                factor.name, say_level(factor, factor.base), matters=found.matters(factor), **told
+            )
+        )
     return sorted(rows, key=lambda r: not r.matters)
 
 
-def _generate(trial: _Trial, factors: Sequence[Factor], found: Found, outcome: TriggerOutcome) -> str:
+def _generate(
+    trial: _Trial, factors: Sequence[Factor], found: Found, outcome: TriggerOutcome
+) -> str:
     """The program, with a parameter for each size and for what matters."""
-    shown = [f for f in factors if f.kind in SHOWN and (f.kind == "size" or found.matters(f)) and f.base != GIVEN]
+    shown = [
+        f
+        for f in factors
+        if f.kind in SHOWN and (f.kind == "size" or found.matters(f)) and f.base != GIVEN
+    ]
 
     def settings(outcome: Outcome) -> list[tuple[Factor, Level]]:
-        rows = ((r.factor, r.level) for r in found.rows if r.outcome == outcome and r.factor in shown)
-        return [(f, level) for f, level in rows if f and trial.tried.get((f, level), _Tried(outcome)).first]
+        rows = (
+            (r.factor, r.level) for r in found.rows if r.outcome == outcome and r.factor in shown
+        )
+        return [
+            (f, level)
+            for f, level in rows
+            if f and trial.tried.get((f, level), _Tried(outcome)).first
+        ]
 
     view = trial.ctx.engine_info
     return write_generator(
@@ -396,10 +474,13 @@ def _generate(trial: _Trial, factors: Sequence[Factor], found: Found, outcome: T
 
 
 def _plan(ctx: StepContext, size: Size) -> Plan:
-    """The case stated, and for each setting the model made, a run beside the reference, and one of the reference by its judge."""
+    """The case stated, and for each setting the model made, a run beside the reference, and one of
+    the reference by its judge."""
     budget = msgspec.convert(dict(ctx.params), TriggerParams, strict=False).budget
     parts = msgspec.structs.replace(works.part(ctx, budget), ahead=False)
-    return Plan((*works.before(ctx, size), Work("read", budget + 1), parts, Work("control", budget)))
+    return Plan(
+        (*works.before(ctx, size), Work("read", budget + 1), parts, Work("control", budget))
+    )
 
 
 SPEC = StepSpec(

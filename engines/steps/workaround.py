@@ -1,4 +1,5 @@
-"""workaround: apply what the cause suggests, build again, verify on every sample, say what it costs."""
+"""workaround: apply what the cause suggests, build again, verify on every sample, say what it
+costs."""
 
 import shlex
 from pathlib import PurePath
@@ -6,46 +7,67 @@ from typing import Literal
 
 import msgspec
 
-from engines.asking import Amount, Count, Note, StepContext, Sub, asked
-from engines.compare.criterion import Verdict
-from engines.compare.judge import REFUSALS, by_sample, judge_cured, judge_whole, margin, worst
-from engines.compare.say import say_most, wrong_by
-from engines.findings import Close, Findings, Unseen, Workaround
-from engines.graph import ranges
-from engines.graph.quantized import find_leavable_layers
-from engines.probe import APART, BARRIER, FIXED_SIZES, HUGE, WRAPS, Measure, Measurement
-from engines.search import works
-from engines.search.barriers import BUDGET, hides_when_watched
-from engines.search.beyond import Left, look_beyond
-from engines.search.control_flow import Fixed, fix_control_flow
-from engines.search.cost import Plan, Size, Work
-from engines.search.ddmin import ddmin
-from engines.search.fewest import PrecisionParams
-from engines.search.headroom import list_close
-from engines.search.inquiry import Inquiry, open_inquiry
-from engines.search.keeping import keep_higher
-from engines.search.kept import Kept, make_workaround, say_kept
-from engines.search.known import is_known, list_outside
-from engines.search.latency import TIMED, measure_latency
-from engines.search.looks import count_looks, has_threads
-from engines.search.pace import halvings
-from engines.search.ranking import MOST_EFFECTS
-from engines.search.rewrites import rewrite_probe
-from engines.search.settle import Saved
-from engines.search.switches import find_exact, list_switches
-from engines.search.unseen import WANTED, Tried, count_plain, say_tried, set_apart, try_unseen
-from engines.search.whole import list_feeds
-from engines.spec import parse
-from engines.steps.base import BUILDS_MODELS, End, Finish, Steps, StepSpec
-from engines.steps.precision import KeptNode, kept_json, plan_of_keeping
-from engines.steps.prepare import prepare_findings
-from engines.steps.rewrite import TriedRewrite, find_rewrite, name_first, say_cure, try_rewrite
-from engines.steps.tactics import count_switching, tactics
+from narrowdown.engines.asking import Amount, Count, Note, StepContext, Sub, asked
+from narrowdown.engines.compare.criterion import Verdict
+from narrowdown.engines.compare.judge import (
+    REFUSALS,
+    by_sample,
+    judge_cured,
+    judge_whole,
+    margin,
+    worst,
+)
+from narrowdown.engines.compare.say import say_most, wrong_by
+from narrowdown.engines.findings import Close, Findings, Unseen, Workaround
+from narrowdown.engines.graph import ranges
+from narrowdown.engines.graph.quantized import find_leavable_layers
+from narrowdown.engines.probe import APART, BARRIER, FIXED_SIZES, HUGE, WRAPS, Measure, Measurement
+from narrowdown.engines.search import works
+from narrowdown.engines.search.barriers import BUDGET, hides_when_watched
+from narrowdown.engines.search.beyond import Left, look_beyond
+from narrowdown.engines.search.control_flow import Fixed, fix_control_flow
+from narrowdown.engines.search.cost import Plan, Size, Work
+from narrowdown.engines.search.ddmin import ddmin
+from narrowdown.engines.search.fewest import PrecisionParams
+from narrowdown.engines.search.headroom import list_close
+from narrowdown.engines.search.inquiry import Inquiry, open_inquiry
+from narrowdown.engines.search.keeping import keep_higher
+from narrowdown.engines.search.kept import Kept, make_workaround, say_kept
+from narrowdown.engines.search.known import is_known, list_outside
+from narrowdown.engines.search.latency import TIMED, measure_latency
+from narrowdown.engines.search.looks import count_looks, has_threads
+from narrowdown.engines.search.pace import halvings
+from narrowdown.engines.search.ranking import MOST_EFFECTS
+from narrowdown.engines.search.rewrites import rewrite_probe
+from narrowdown.engines.search.settle import Saved
+from narrowdown.engines.search.switches import find_exact, list_switches
+from narrowdown.engines.search.unseen import (
+    WANTED,
+    Tried,
+    count_plain,
+    say_tried,
+    set_apart,
+    try_unseen,
+)
+from narrowdown.engines.search.whole import list_feeds
+from narrowdown.engines.spec import parse
+from narrowdown.engines.steps.base import BUILDS_MODELS, End, Finish, Steps, StepSpec
+from narrowdown.engines.steps.precision import KeptNode, kept_json, plan_of_keeping
+from narrowdown.engines.steps.prepare import prepare_findings
+from narrowdown.engines.steps.rewrite import (
+    TriedRewrite,
+    find_rewrite,
+    name_first,
+    say_cure,
+    try_rewrite,
+)
+from narrowdown.engines.steps.tactics import count_switching, tactics
 
-# Builds of a search where no layer is to blame more than another: the stretches that are tried first take 14, and what delta
-# debugging then takes out is a matter of luck, not of cause.
+# Builds of a search where no layer is to blame more than another: the stretches that are tried
+# first take 14, and what delta debugging then takes out is a matter of luck, not of cause.
 SPREAD_BUDGET = 60
-# Times the looks of a verdict, in each build of a workaround for what comes and goes: missed by chance once in thousands at most.
+# Times the looks of a verdict, in each build of a workaround for what comes and goes: missed by
+# chance once in thousands at most.
 THRICE = 3
 MOSTLY = 0.95  # of the unseen samples; of 32 all but one
 
@@ -78,12 +100,17 @@ class WorkaroundOutcome(msgspec.Struct, frozen=True, kw_only=True):
     unseen: int = 0  # that it was not made on
     unseen_given: int = 0  # of these the user's own; the others were made near them
     unseen_failing: int = 0  # of these fail without it
-    undetermined: int = 0  # samples that are not counted, as rounding of the inputs moves them as far
+    undetermined: int = (
+        0  # samples that are not counted, as rounding of the inputs moves them as far
+    )
     joined: int = 0  # samples that it was widened for
     slight: int = 0  # samples that are not counted: off on nearly nothing only
-    known: bool = False  # it holds, why is known, and real samples, others than those it was made on, show it
+    known: bool = (
+        False  # it holds, why is known, and real samples, others than those it was made on, show it
+    )
     outside: str = ""  # nodes that cure and lie beyond what is accused
-    # with what is accused in FP32 and nothing else samples fail still, so another culprit is to be looked for
+    # with what is accused in FP32 and nothing else samples fail still, so another culprit is to be
+    # looked for
     goes_on: bool = False
     accused_ok: int | None = None  # samples that are right then
     accused_error: float | None = None  # what the worst is wrong by then
@@ -92,7 +119,9 @@ class WorkaroundOutcome(msgspec.Struct, frozen=True, kw_only=True):
     margin: float | None = None
     minimal: bool = False
     foretold: int = 0  # of a minimal set those not built without: an emulation failed so, or the engine with more kept
-    close: int = 0  # nodes that stay in FP16 and whose values come near its end on the given samples
+    close: int = (
+        0  # nodes that stay in FP16 and whose values come near its end on the given samples
+    )
     cost: str = ""  # what it does to time or size, one phrase
     cause: str = "unknown"
     culprits: int | None = None  # with a minimal case
@@ -100,29 +129,39 @@ class WorkaroundOutcome(msgspec.Struct, frozen=True, kw_only=True):
     message: str = ""
 
 
-# Two builds, as the second is no accident where builds choose alike; 300 runs as in ``Looks``; the budget of precision.
+# Two builds, as the second is no accident where builds choose alike; 300 runs as in ``Looks``; the
+# budget of precision.
 class WorkaroundParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     builds: Count = 2  # fresh builds that must pass
     most_runs: Count = 300  # for faults that come and go
     budget: Count = 400  # builds of the search for nodes to keep
-    headroom: Amount = 0.0  # nodes whose values come within so many times of the end of FP16 are kept as well
-    most_culprits: Count = 8  # of the session, as in confirm: with so many the search does not go on
-    # Whether the flow looks for another culprit where one is left and comes back here: until then a set for samples that were
-    # made near the given ones is not looked for, which takes most of the builds and is thrown away where one more is accused.
+    headroom: Amount = (
+        0.0  # nodes whose values come within so many times of the end of FP16 are kept as well
+    )
+    most_culprits: Count = (
+        8  # of the session, as in confirm: with so many the search does not go on
+    )
+    # Whether the flow looks for another culprit where one is left and comes back here: until then a
+    # set for samples that were made near the given ones is not looked for, which takes most of the
+    # builds and is thrown away where one more is accused.
     returns: bool = False
 
 
 class Cure(msgspec.Struct, frozen=True):
-    """What was found to help, on the engine that ``ask`` asks: where FP32 must be exact, another one than the user's. Without a
-    ``workaround``, ``message`` says why there is none."""
+    """What was found to help, on the engine that ``ask`` asks: where FP32 must be exact, another
+    one than the user's. Without a ``workaround``, ``message`` says why there is none."""
 
     ask: Inquiry
     message: str
     workaround: Workaround | None = None
     files: dict[str, str] = {}  # artifact name -> digest
-    probe: Measure | None = None  # the question that shows it again, where the workaround does not say so itself
+    probe: Measure | None = (
+        None  # the question that shows it again, where the workaround does not say so itself
+    )
     tried: str = ""  # what casts in the model do: one sentence
-    waiting: tuple[int, ...] = ()  # what lies beyond what is accused in a set that is made better later
+    waiting: tuple[
+        int, ...
+    ] = ()  # what lies beyond what is accused in a set that is made better later
 
 
 def workaround(ctx: StepContext) -> Steps[WorkaroundOutcome]:
@@ -131,7 +170,8 @@ def workaround(ctx: StepContext) -> Steps[WorkaroundOutcome]:
     findings = yield from count_looks(ctx, findings, params.most_runs)
     alone = not findings.culprits and not ctx.findings.samples
     if (alone or _is_refused_as_switched(findings)) and not ctx.check:
-        # Whether an optimizer is guilty decides what there is to switch off: of what is refused no step has asked it before.
+        # Whether an optimizer is guilty decides what there is to switch off: of what is refused no
+        # step has asked it before.
         finish = yield from tactics(msgspec.structs.replace(ctx, findings=findings, params={}))
         findings = finish.findings
     ask: Inquiry = yield from open_inquiry(ctx, findings)
@@ -149,19 +189,25 @@ def workaround(ctx: StepContext) -> Steps[WorkaroundOutcome]:
             "keep": [KeptNode(n) for n in chosen.keep_names] if chosen else [],
             "bundle": [Saved("workaround", cure.files)] if cure.files else [],
         },
-        decisive={"workaround": (cure.probe or _probe_applied(cure.ask, chosen),)} if chosen else {},
+        decisive={"workaround": (cure.probe or _probe_applied(cure.ask, chosen),)}
+        if chosen
+        else {},
     )
 
 
 def _find_cure(ask: Inquiry, params: WorkaroundParams) -> Sub[Cure]:
-    """What helps, the kind that costs least asked for first: the model with its control flow fixed; switches of the engine;
-    tensors kept apart; nodes in higher precision."""
+    """What helps, the kind that costs least asked for first: the model with its control flow fixed;
+    switches of the engine; tensors kept apart; nodes in higher precision."""
     ctx, findings = ask.ctx, ask.findings
     if findings.fixable:
         fixed: Fixed = yield from fix_control_flow(ask)
         if fixed.cure is not None:
             return Cure(ask, fixed.message, fixed.cure, fixed.files, fixed.probe)
-    cure = Cure(ask, "Nothing that this engine can switch was found to help.", tried=(yield from _try_casts(ask)))
+    cure = Cure(
+        ask,
+        "Nothing that this engine can switch was found to help.",
+        tried=(yield from _try_casts(ask)),
+    )
     switched: Workaround | None = yield from _switch_off(ask, params)
     if switched is not None:
         ok = say_tried(switched.samples_ok, switched.samples_n, switched.unseen)
@@ -171,7 +217,9 @@ def _find_cure(ask: Inquiry, params: WorkaroundParams) -> Sub[Cure]:
         return msgspec.structs.replace(cure, workaround=switched, message=message)
     if hides_when_watched(findings) and not ctx.check:
         apart, said, files = yield from _keep_apart(ask)
-        cure = msgspec.structs.replace(cure, workaround=apart, message=said or cure.message, files=files)
+        cure = msgspec.structs.replace(
+            cure, workaround=apart, message=said or cure.message, files=files
+        )
         if apart is not None:
             return cure
     if (ctx.can("keep") or find_leavable_layers(ask.index)) and not ctx.check:
@@ -191,7 +239,9 @@ def _switch_off(ask: Inquiry, params: WorkaroundParams) -> Sub[Workaround | None
     findings = ask.findings
     fewest: tuple[str, ...] = yield from _find_fewest(ask)
     for kind, engine, off in _list_options(ask.ctx, findings, fewest):
-        yield Note(f"without {', '.join(findings.tactics)}" if kind == "tactic" else f"trying {engine}")
+        yield Note(
+            f"without {', '.join(findings.tactics)}" if kind == "tactic" else f"trying {engine}"
+        )
         holds: Workaround | None = yield from _verify_option(ask, params, kind, engine, off)
         if holds is not None:
             return holds
@@ -199,12 +249,16 @@ def _switch_off(ask: Inquiry, params: WorkaroundParams) -> Sub[Workaround | None
 
 
 def _keep_nodes(cure: Cure, params: WorkaroundParams) -> Sub[Cure]:
-    """The nodes to keep in higher precision. Where not even all of them are enough, they are looked for once more on the engine
-    that computes FP32 as FP32."""
+    """The nodes to keep in higher precision. Where not even all of them are enough, they are looked
+    for once more on the engine that computes FP32 as FP32."""
     ask = cure.ask
     kept: Kept = yield from _search_kept(ask, params)
     message = say_kept(ask, kept)
-    if kept.outcome == "not-enough" and not kept.reason and (exact := find_exact(ask.ctx.engine, ask.ctx.engine_info)):
+    if (
+        kept.outcome == "not-enough"
+        and not kept.reason
+        and (exact := find_exact(ask.ctx.engine, ask.ctx.engine_info))
+    ):
         yield Note(f"trying {exact}")
         there = ask.of(exact)
         again: Kept = yield from _search_kept(there, params)
@@ -213,20 +267,30 @@ def _keep_nodes(cure: Cure, params: WorkaroundParams) -> Sub[Cure]:
             ask, kept = there, again
     chosen: Workaround | None = yield from make_workaround(ask, kept)
     waiting = list_outside(ask.index, ask.findings, kept.keep) if kept.put_off else ()
-    return msgspec.structs.replace(cure, ask=ask, message=message, workaround=chosen, files=kept.files, waiting=waiting)
+    return msgspec.structs.replace(
+        cure, ask=ask, message=message, workaround=chosen, files=kept.files, waiting=waiting
+    )
 
 
 def _prefer_known(cure: Cure) -> Cure:
-    """The workaround that was verified before, where it held on all given samples and what was found now is no better."""
+    """The workaround that was verified before, where it held on all given samples and what was
+    found now is no better."""
     known = cure.ask.findings.workaround
-    if known is None or not known.samples_ok == known.samples_n > 0 or _is_better(cure.workaround, known):
+    if (
+        known is None
+        or not known.samples_ok == known.samples_n > 0
+        or _is_better(cure.workaround, known)
+    ):
         return cure
     stays = f"What was verified before stays: {', '.join(known.keep_names or known.switched_off)}."
-    return msgspec.structs.replace(cure, workaround=known, files={}, message=f"{cure.message} {stays}")
+    return msgspec.structs.replace(
+        cure, workaround=known, files={}, message=f"{cure.message} {stays}"
+    )
 
 
 def _look_beyond_cure(cure: Cure, most_culprits: int) -> Sub[tuple[Cure, Left]]:
-    """The cure with what it keeps beyond what is accused, and what is left to look for where it does."""
+    """The cure with what it keeps beyond what is accused, and what is left to look for where it
+    does."""
     ask, chosen = cure.ask, cure.workaround
     if chosen is None or chosen.kind != "precision" or ask.ctx.check:
         return cure, Left(ask.findings)
@@ -312,10 +376,12 @@ def _name_cause(findings: Findings) -> str:
 
 
 def _write_otherwise(cure: Cure) -> Sub[Cure | None]:
-    """Padding in numbers, else the sizes that are fed in place of open ones, where one of them cures: an engine that is wrong in
-    FP32 may be so by what it cannot know before."""
+    """Padding in numbers, else the sizes that are fed in place of open ones, where one of them
+    cures: an engine that is wrong in FP32 may be so by what it cannot know before."""
     ask = cure.ask
-    accused = {ask.index.nodes[n].op for c in ask.findings.culprits for n in ranges.decode(c.case.node_ids)}
+    accused = {
+        ask.index.nodes[n].op for c in ask.findings.culprits for n in ranges.decode(c.case.node_ids)
+    }
     plain = yield from asked(ask.plain(list_feeds(ask.findings)))
     for one in map(find_rewrite, ("explicit-pad", FIXED_SIZES)):
         if one.ops and not accused.intersection(one.ops):
@@ -324,19 +390,24 @@ def _write_otherwise(cure: Cure) -> Sub[Cure | None]:
         if tried.cure is not None:
             probe = rewrite_probe(ask, one.name, tried.at, list_feeds(ask.findings))
             said = say_cure(tried.row, tried.cure, None, ask.criterion)
-            return msgspec.structs.replace(cure, workaround=tried.cure, message=said, files=tried.files, probe=probe)
+            return msgspec.structs.replace(
+                cure, workaround=tried.cure, message=said, files=tried.files, probe=probe
+            )
     return None
 
 
 def _keep_apart(ask: Inquiry) -> Sub[tuple[Workaround | None, str, dict[str, str]]]:
-    """(the workaround, what it does in words, its files): the fewest tensors that cure it as outputs, and the same wrapped in
-    nodes that hand them on, which leaves the model's outputs as they are. Wrapped they are named first only where that is clearly
-    faster; where outputs do not cure it, or no such engine is built, wraps are searched for by themselves."""
+    """(the workaround, what it does in words, its files): the fewest tensors that cure it as
+    outputs, and the same wrapped in nodes that hand them on, which leaves the model's outputs as
+    they are. Wrapped they are named first only where that is clearly faster; where outputs do not
+    cure it, or no such engine is built, wraps are searched for by themselves."""
     plain = yield from asked(ask.plain(list_feeds(ask.findings)))
     barred: TriedRewrite = yield from try_rewrite(ask, find_rewrite(BARRIER), plain)
     cures = [(barred, barred.cure)] if barred.cure else []
     for form in WRAPS:
-        wrapped: TriedRewrite = yield from try_rewrite(ask, find_rewrite(form), plain, barred.at if barred.cure else "")
+        wrapped: TriedRewrite = yield from try_rewrite(
+            ask, find_rewrite(form), plain, barred.at if barred.cure else ""
+        )
         if wrapped.cure is not None:
             cures.append((wrapped, wrapped.cure))
             break
@@ -358,12 +429,14 @@ def _say_exact(engine: str, exact: str) -> str:
 
 
 def _say_anew(ask: Inquiry) -> str:
-    """Of a model that was converted to halves and is held against what it was made of: what finds the nodes that the conversion
-    must leave. "" of any other."""
+    """Of a model that was converted to halves and is held against what it was made of: what finds
+    the nodes that the conversion must leave. "" of any other."""
     original, low = parse(ask.ctx.reference).get("model"), ask.criterion.precision
     if not original or low not in ("fp16", "bf16"):
         return ""
-    command = f"narrowdown run {shlex.quote(PurePath(original).name)} --engine emulate:precision={low}"
+    command = (
+        f"narrowdown run {shlex.quote(PurePath(original).name)} --engine emulate:precision={low}"
+    )
     return (
         f"The file has its types from a conversion, so that is where nodes are kept in FP32: '{command}', with the same inputs, "
         "finds the fewest, in the words of AutoCast and onnxconverter-common."
@@ -371,8 +444,9 @@ def _say_anew(ask: Inquiry) -> str:
 
 
 def _search_kept(ask: Inquiry, params: WorkaroundParams) -> Sub[Kept]:
-    """Nodes to keep in higher precision. Where the error is spread, layers stand for one another: stretches at either end are
-    tried first, and the set is not polished for long, as none is the only one."""
+    """Nodes to keep in higher precision. Where the error is spread, layers stand for one another:
+    stretches at either end are tried first, and the set is not polished for long, as none is the
+    only one."""
 
     def goes_on(keep: tuple[int, ...]) -> Sub[bool]:
         if not list_outside(ask.index, ask.findings, keep):
@@ -387,12 +461,16 @@ def _search_kept(ask: Inquiry, params: WorkaroundParams) -> Sub[Kept]:
     nodes = tuple(range(len(ask.index.nodes)))
     eighths = [k * len(nodes) // 8 for k in range(1, 8)]
     tries = [t for cut in eighths for t in (nodes[len(nodes) - cut :], nodes[:cut])]
-    return (yield from keep_higher(ask, PrecisionParams(budget=min(params.budget, SPREAD_BUDGET)), tries))
+    return (
+        yield from keep_higher(
+            ask, PrecisionParams(budget=min(params.budget, SPREAD_BUDGET)), tries
+        )
+    )
 
 
 def _is_better(chosen: Workaround | None, known: Workaround) -> bool:
-    """Whether what was found now may take the place of what was verified before: right wherever it was tried, or at least where
-    that was, and on no smaller a part of what neither had seen."""
+    """Whether what was found now may take the place of what was verified before: right wherever it
+    was tried, or at least where that was, and on no smaller a part of what neither had seen."""
     if chosen is None or chosen.holds:
         return chosen is not None
     if not chosen.samples_ok == chosen.samples_n > 0:
@@ -402,8 +480,9 @@ def _is_better(chosen: Workaround | None, known: Workaround) -> bool:
 
 
 def _find_fewest(ask: Inquiry) -> Sub[tuple[str, ...]]:
-    """Of the switches that break it together the fewest that cure it when they are off: where one prepares what the other breaks,
-    either will do. None of them can be left on, by the sample that the search works on."""
+    """Of the switches that break it together the fewest that cure it when they are off: where one
+    prepares what the other breaks, either will do. None of them can be left on, by the sample that
+    the search works on."""
     findings = ask.findings
     guilty = (*findings.optimizers, *findings.options)
     can = list_switches(ask.ctx.engine, ask.ctx.engine_info)
@@ -412,7 +491,12 @@ def _find_fewest(ask: Inquiry) -> Sub[tuple[str, ...]]:
         """Delta debugging keeps what "fails": the sets that cure."""
         yield Note(f"without {', '.join(off)} alone")
         m = yield from asked(
-            ask.plain((findings.sample,), engine=can.without(off), runs=findings.looks, exclusive=findings.looks > 1)
+            ask.plain(
+                (findings.sample,),
+                engine=can.without(off),
+                runs=findings.looks,
+                exclusive=findings.looks > 1,
+            )
         )
         verdict = judge_cured(m, ask.criterion, findings.signature)
         return {"pass": Verdict("fail"), "fail": Verdict("pass")}.get(verdict.kind, verdict)
@@ -421,7 +505,8 @@ def _find_fewest(ask: Inquiry) -> Sub[tuple[str, ...]]:
 
 
 def _is_refused_as_switched(findings: Findings) -> bool:
-    """Whether the engine refuses the model, and nobody knows yet whether it does so with everything switched off."""
+    """Whether the engine refuses the model, and nobody knows yet whether it does so with everything
+    switched off."""
     kind = findings.signature.kind if findings.signature else ""
     return kind == "build" and not (findings.fixable or findings.optimizers or findings.options)
 
@@ -429,14 +514,16 @@ def _is_refused_as_switched(findings: Findings) -> bool:
 def _list_options(
     ctx: StepContext, findings: Findings, fewest: tuple[str, ...]
 ) -> list[tuple[str, str, tuple[str, ...]]]:
-    """(kind, engine spec, what is switched off in it) that the findings suggest, the cheapest first. ``fewest``: of the switches
-    that cause it those that cure one sample."""
+    """(kind, engine spec, what is switched off in it) that the findings suggest, the cheapest
+    first. ``fewest``: of the switches that cause it those that cure one sample."""
     options: list[tuple[str, str, tuple[str, ...]]] = []
     spec = parse(ctx.engine)
     for off in dict.fromkeys((fewest, (*findings.optimizers, *findings.options))):
         if off:
             without = list_switches(ctx.engine, ctx.engine_info).without(off)
-            options.append(("optimizer" if set(off) & set(findings.optimizers) else "option", without, off))
+            options.append(
+                ("optimizer" if set(off) & set(findings.optimizers) else "option", without, off)
+            )
     if findings.tactics:
         options.append(("tactic", ctx.engine, ()))
     varies = findings.looks > 1 or any(c.cause == "nondeterminism" for c in findings.culprits)
@@ -448,8 +535,9 @@ def _list_options(
 
 
 def _try_casts(ask: Inquiry) -> Sub[str]:
-    """What casts in the model do where the engine takes them but retypes as it likes: one sentence; nothing where that is no
-    question here. The nodes are those of the minimal cases, up to where their values fit again."""
+    """What casts in the model do where the engine takes them but retypes as it likes: one sentence;
+    nothing where that is no question here. The nodes are those of the minimal cases, up to where
+    their values fit again."""
     keep = {n for c in ask.findings.culprits for n in ranges.decode(c.keep or c.case.node_ids)}
     if ask.ctx.check or not keep or not ask.ctx.can("casts"):
         return ""
@@ -463,13 +551,16 @@ def _try_casts(ask: Inquiry) -> Sub[str]:
     off = "not finite" if error >= HUGE else wrong_by(error, ask.criterion.metric)
     if judge_whole(m, ask.criterion).passed:
         return f"Casts in the model cure it too: with {size} kept in FP32 by casts it is {off}."
-    return f"Casts in the model do not cure it: with {size} kept in FP32 by casts it is still {off}."
+    return (
+        f"Casts in the model do not cure it: with {size} kept in FP32 by casts it is still {off}."
+    )
 
 
 def _verify_option(
     ask: Inquiry, params: WorkaroundParams, kind: str, engine: str, off: tuple[str, ...]
 ) -> Sub[Workaround | None]:
-    """The workaround when it holds on every sample in every look, else None. ``off``: what is switched off in ``engine``."""
+    """The workaround when it holds on every sample in every look, else None. ``off``: what is
+    switched off in ``engine``."""
     findings = ask.findings
     runs = min(params.most_runs, THRICE * findings.looks) if findings.looks > 1 else 1
     results: list[Measurement] = []
@@ -484,7 +575,9 @@ def _verify_option(
         results.append(m)
     good = [
         all(
-            judge_whole(msgspec.structs.replace(m, results=(m.results[i],), runs=()), ask.criterion).passed
+            judge_whole(
+                msgspec.structs.replace(m, results=(m.results[i],), runs=()), ask.criterion
+            ).passed
             for m in results
         )
         and all(
@@ -505,12 +598,21 @@ def _verify_option(
     def elsewhere(inputs: str, samples: tuple[str, ...]) -> Sub[Measurement]:
         return (
             yield from asked(
-                ask.plain(samples, inputs=inputs, engine=engine, runs=runs, exclusive=runs > 1, forbid=forbid)
+                ask.plain(
+                    samples,
+                    inputs=inputs,
+                    engine=engine,
+                    runs=runs,
+                    exclusive=runs > 1,
+                    forbid=forbid,
+                )
             )
         )
 
     held = set_apart(findings, by_sample(results[0]))
-    tried: Tried = yield from try_unseen(ask, elsewhere, results[0], held, results[0] if refused else plain, 0)
+    tried: Tried = yield from try_unseen(
+        ask, elsewhere, results[0], held, results[0] if refused else plain, 0
+    )
     unseen: Unseen = tried.unseen
     if refused:
         unseen = msgspec.structs.replace(unseen, plain=unseen.n)
@@ -541,26 +643,44 @@ def holds_mostly(chosen: Workaround) -> bool:
 
 def _probe_applied(ask: Inquiry, chosen: Workaround) -> Measure:
     if chosen.kind in APART:
-        tensors = {ask.index.by_name[name] for name in chosen.switched_off if name in ask.index.by_name}
-        return ask.plain(list_feeds(ask.findings), rewrite=chosen.kind, rewrite_at=ranges.encode(tensors))
-    return ask.kept(list_feeds(ask.findings), ranges.decode(chosen.keep), engine=chosen.engine, forbid=chosen.forbid)
+        tensors = {
+            ask.index.by_name[name] for name in chosen.switched_off if name in ask.index.by_name
+        }
+        return ask.plain(
+            list_feeds(ask.findings), rewrite=chosen.kind, rewrite_at=ranges.encode(tensors)
+        )
+    return ask.kept(
+        list_feeds(ask.findings),
+        ranges.decode(chosen.keep),
+        engine=chosen.engine,
+        forbid=chosen.forbid,
+    )
 
 
 def _plan(ctx: StepContext, size: Size) -> Plan:
-    """An option is built twice on all samples and timed beside the engine as it is; else a search for nodes to keep."""
+    """An option is built twice on all samples and timed beside the engine as it is; else a search
+    for nodes to keep."""
     findings = ctx.findings
     params = msgspec.convert(dict(ctx.params), WorkaroundParams)
     if findings.fixable:
-        # Opened twice, of your samples and of made ones; each with the file once, on yours by the reference, too.
-        return Plan((Work("read", 3), Work("control", 1, works.sample_rows(ctx)), works.on_all(ctx, 1, 2)))
+        # Opened twice, of your samples and of made ones; each with the file once, on yours by the
+        # reference, too.
+        return Plan(
+            (Work("read", 3), Work("control", 1, works.sample_rows(ctx)), works.on_all(ctx, 1, 2))
+        )
     names = (
-        list_switches(ctx.engine, ctx.engine_info).names if _is_refused_as_switched(findings) and not ctx.check else ()
+        list_switches(ctx.engine, ctx.engine_info).names
+        if _is_refused_as_switched(findings) and not ctx.check
+        else ()
     )
     guilty = findings.optimizers or findings.options or findings.tactics
     if guilty or names or findings.looks > 1 or ctx.can("precision-hint"):
         runs = THRICE * findings.looks if findings.looks > 1 else 1
         tried = works.on_all(ctx, runs, params.builds + ctx.can("casts"))
-        unseen = (works.fresh(Work("whole", 1, WANTED, runs)), Work("whole", 1, WANTED, findings.looks))
+        unseen = (
+            works.fresh(Work("whole", 1, WANTED, runs)),
+            Work("whole", 1, WANTED, findings.looks),
+        )
         return Plan(
             (
                 *works.before(ctx, size),
@@ -574,7 +694,8 @@ def _plan(ctx: StepContext, size: Size) -> Plan:
             size.captured,
         )
     if hides_when_watched(findings) and not ctx.check:
-        # Two bisections at most, as one tensor or a pair cures as a rule; then as any rewrite that cures, and the same wrapped.
+        # Two bisections at most, as one tensor or a pair cures as a rule; then as any rewrite that
+        # cures, and the same wrapped.
         builds = min(BUDGET, 2 * halvings(size.nodes)) + 5
         searched = works.fresh(works.on_all(ctx, findings.looks, builds))
         return Plan(
@@ -591,13 +712,20 @@ def _plan(ctx: StepContext, size: Size) -> Plan:
         )
     layers = find_leavable_layers(size.index) if size.index else ()
     if not ctx.can("keep") and layers and not ctx.check:
-        # The effect of each, then a search for those to leave in float: 46 layers took 46 and 148 (docs/estimates.md).
+        # The effect of each, then a search for those to leave in float: 46 layers took 46 and 148
+        # (docs/estimates.md).
         ranked = works.effect(ctx, min(MOST_EFFECTS, len(layers)))
         searched = works.on_sample(ctx, min(params.budget, 3 * len(layers)))
-        return Plan((*works.before(ctx, size), Work("read", 3), ranked, searched), size.captured, size.captured)
+        return Plan(
+            (*works.before(ctx, size), Work("read", 3), ranked, searched),
+            size.captured,
+            size.captured,
+        )
     if not ctx.can("keep"):
         return Plan(works.before(ctx, size), size.captured, size.captured)
-    return plan_of_keeping(ctx, size, SPREAD_BUDGET if findings.spread and not findings.culprits else params.budget)
+    return plan_of_keeping(
+        ctx, size, SPREAD_BUDGET if findings.spread and not findings.culprits else params.budget
+    )
 
 
 SPEC = StepSpec(

@@ -1,1 +1,2 @@
-"""Files by content, and how any file is opened, copied, decoded and found sound: the ground that all rooms stand on."""
+"""Files by content, and how any file is opened, copied, decoded and found sound: the ground that
+all rooms stand on."""

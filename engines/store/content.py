@@ -1,6 +1,8 @@
-"""The session folder as engines see it: content-addressed files, models, inputs, captures. No numpy, no onnx.
+"""The session folder as engines see it: content-addressed files, models, inputs, captures. No
+numpy, no onnx.
 
-A file is written under a temporary name, fsynced and renamed before anyone is told of it, so a name that exists is whole.
+A file is written under a temporary name, fsynced and renamed before anyone is told of it, so a name
+that exists is whole.
 """
 
 import contextlib
@@ -16,8 +18,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar, cast, overload
 
-from engines.store import decoding, regular
-from engines.store.scratch import scratch
+from narrowdown.engines.store import decoding, regular
+from narrowdown.engines.store.scratch import scratch
 
 T = TypeVar("T")
 
@@ -26,9 +28,11 @@ _PIECE = 256 << 10  # bytes
 
 @contextlib.contextmanager
 def atomic(target: Path) -> Iterator[Path]:
-    """A temporary path beside ``target``; on leaving it is fsynced and renamed to ``target``, or removed after an exception.
+    """A temporary path beside ``target``; on leaving it is fsynced and renamed to ``target``, or
+    removed after an exception.
 
-    A device or a pipe (``/dev/null``, ``/dev/stdout``) is written into: a file in its place would break it for everybody.
+    A device or a pipe (``/dev/null``, ``/dev/stdout``) is written into: a file in its place would
+    break it for everybody.
     """
     if target.exists() and not target.is_file() and not target.is_dir():
         with scratch("narrowdown-out-") as folder:
@@ -54,7 +58,8 @@ def atomic(target: Path) -> Iterator[Path]:
 def write_pieces(file: BinaryIO, data: bytes | memoryview) -> int:
     """Write all of it, a little at a time; how many bytes. Raises ``OSError``.
 
-    A GiB in pieces of up to 512 KiB takes Linux 6.18 0.2 s of the processor on ext4, in pieces of 1 MiB 0.5, of 8 MiB 2.
+    A GiB in pieces of up to 512 KiB takes Linux 6.18 0.2 s of the processor on ext4, in pieces of 1
+    MiB 0.5, of 8 MiB 2.
     """
     view = memoryview(data)
     for start in range(0, len(view), _PIECE):
@@ -84,7 +89,8 @@ def sync_folder(folder: Path) -> None:
 
 
 def write_own(target: Path, content: bytes) -> None:
-    """A file that only this user may read (0600); ``regular.read_own`` reads it. Raises ``OSError``."""
+    """A file that only this user may read (0600); ``regular.read_own`` reads it. Raises
+    ``OSError``."""
     with atomic(target) as temporary:
         temporary.touch(mode=0o600)
         temporary.write_bytes(content)
@@ -92,10 +98,12 @@ def write_own(target: Path, content: bytes) -> None:
 
 @contextlib.contextmanager
 def turn(target: Path) -> Iterator[None]:
-    """One program at a time between reading ``target`` and writing it anew; a file system without locks lets everybody in. Raises
-    ``OSError`` where nothing can be written beside it."""
+    """One program at a time between reading ``target`` and writing it anew; a file system without
+    locks lets everybody in. Raises ``OSError`` where nothing can be written beside it."""
     target.parent.mkdir(parents=True, exist_ok=True)
-    fd = os.open(target.with_name(f".{target.name}.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    fd = os.open(
+        target.with_name(f".{target.name}.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600
+    )
     try:
         with contextlib.suppress(OSError):
             fcntl.flock(fd, fcntl.LOCK_EX)
@@ -105,13 +113,15 @@ def turn(target: Path) -> Iterator[None]:
 
 
 def digest_file(path: Path) -> str:
-    """sha256 of a file's bytes. Raises ``OSError``, of which ``regular.Unfit`` for what is no regular file."""
+    """sha256 of a file's bytes. Raises ``OSError``, of which ``regular.Unfit`` for what is no
+    regular file."""
     with regular.opened(path) as file:
         return hashlib.file_digest(cast(io.BufferedReader, file), "sha256").hexdigest()
 
 
 class Damaged(Exception):
-    """A file that a session needs is gone, or no longer what was written. ``path``: below the session's folder."""
+    """A file that a session needs is gone, or no longer what was written. ``path``: below the
+    session's folder."""
 
     def __init__(self, path: str, why: str) -> None:
         super().__init__(f"The session's file '{path}' {why}.")
@@ -133,8 +143,9 @@ def _as_digest(text: str) -> str:
 class Store:
     """Paths below one session folder, and its content-addressed files (``artifacts/ab/<sha256>``).
 
-    ``models/<digest>.onnx`` points to ``models/weights/<digest>.bin`` (ONNX checkers refuse external data that is not below the
-    model). ``inputs/<digest>/``, ``captures/<reference>/<sample>/<tensor>.npy``, ``logs/``.
+    ``models/<digest>.onnx`` points to ``models/weights/<digest>.bin`` (ONNX checkers refuse
+    external data that is not below the model). ``inputs/<digest>/``,
+    ``captures/<reference>/<sample>/<tensor>.npy``, ``logs/``.
     """
 
     def __init__(self, root: Path) -> None:
@@ -161,7 +172,8 @@ class Store:
         return digest
 
     def get(self, digest: str) -> bytes:
-        """The artifact's bytes. Raises ``FileNotFoundError``; ``OSError`` where they are not what was stored."""
+        """The artifact's bytes. Raises ``FileNotFoundError``; ``OSError`` where they are not what
+        was stored."""
         path = self.path(digest)
         data = regular.read(path)
         if hashlib.sha256(data).hexdigest() != digest:
@@ -173,14 +185,16 @@ class Store:
     @overload
     def load(self, digest: str, kind: object = Any) -> Any: ...
     def load(self, digest: str, kind: Any = Any) -> Any:
-        """The artifact's JSON as ``kind``; None where it is gone, is no such thing, or has no name ("")."""
+        """The artifact's JSON as ``kind``; None where it is gone, is no such thing, or has no name
+        ("")."""
         with contextlib.suppress(OSError, ValueError):
             return decoding.decode(self.get(digest), kind)
         return None
 
 
 def keep(target: Path, data: bytes) -> None:
-    """Make sure that the file holds these bytes; one that does is left alone, one that was damaged is replaced."""
+    """Make sure that the file holds these bytes; one that does is left alone, one that was damaged
+    is replaced."""
     with contextlib.suppress(OSError):
         if target.stat().st_size == len(data) and regular.read(target, len(data)) == data:
             return
@@ -189,7 +203,8 @@ def keep(target: Path, data: bytes) -> None:
 
 @functools.cache
 def boot() -> str:
-    """Which start of this machine it is; "" where the system does not tell. A process id means something within one alone."""
+    """Which start of this machine it is; "" where the system does not tell. A process id means
+    something within one alone."""
     with contextlib.suppress(OSError):
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     return ""

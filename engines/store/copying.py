@@ -1,4 +1,5 @@
-"""Copy files without writing what need not be written: shared blocks where the disk can share, holes where there are holes."""
+"""Copy files without writing what need not be written: shared blocks where the disk can share,
+holes where there are holes."""
 
 import contextlib
 import errno
@@ -10,7 +11,7 @@ import shutil
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from engines.store import regular
+from narrowdown.engines.store import regular
 
 _FICLONE = 0x40049409  # Linux: share all blocks (Btrfs, XFS)
 _AT_ONCE = 1 << 30  # bytes
@@ -23,8 +24,11 @@ class _Failed(Exception):
         self.error = error
 
 
-def tree(source: Path, target: Path, ignore: Callable[[str, list[str]], Iterable[str]] | None = None) -> None:
-    """Copy a folder, as ``shutil.copytree`` does, up to the first file that cannot be copied. Raises that one's ``OSError``."""
+def tree(
+    source: Path, target: Path, ignore: Callable[[str, list[str]], Iterable[str]] | None = None
+) -> None:
+    """Copy a folder, as ``shutil.copytree`` does, up to the first file that cannot be copied.
+    Raises that one's ``OSError``."""
 
     def each(one: str, other: str) -> None:
         try:
@@ -51,7 +55,8 @@ def copy(source: str | Path, target: str | Path) -> None:
 
 
 def link(kept: Path, other: Path) -> None:
-    """Give ``kept`` a second name, ``other``; on a disk without links a copy. Raises ``OSError``."""
+    """Give ``kept`` a second name, ``other``; on a disk without links a copy. Raises
+    ``OSError``."""
     try:
         other.hardlink_to(kept)
     except OSError:
@@ -59,8 +64,8 @@ def link(kept: Path, other: Path) -> None:
 
 
 def join_equal(kept: Path, other: Path) -> None:
-    """Make ``other`` the same file as ``kept``, a hard link, where both hold the same bytes; else both stay as they are, and so
-    they do on a disk without links."""
+    """Make ``other`` the same file as ``kept``, a hard link, where both hold the same bytes; else
+    both stay as they are, and so they do on a disk without links."""
     with contextlib.suppress(OSError):
         if not kept.samefile(other) and filecmp.cmp(kept, other, shallow=False):
             temporary = other.with_name(f".{other.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
@@ -88,7 +93,8 @@ def _copied(reader: int, writer: int) -> None:
 
 
 def _piece(reader: int, writer: int, at: int, length: int) -> int:
-    """Copy some of a span of data, inside the kernel where it can; how many bytes. Raises ``OSError``."""
+    """Copy some of a span of data, inside the kernel where it can; how many bytes. Raises
+    ``OSError``."""
     with contextlib.suppress(OSError, AttributeError):
         if done := os.copy_file_range(reader, writer, min(length, _AT_ONCE), at, at):
             return done

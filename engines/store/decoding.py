@@ -1,5 +1,5 @@
-"""JSON from a session's files, which somebody else may have written: decoded here and nowhere else, so that all that may be wrong
-with it is one kind of error."""
+"""JSON from a session's files, which somebody else may have written: decoded here and nowhere else,
+so that all that may be wrong with it is one kind of error."""
 
 import functools
 from typing import Any, TypeVar, overload
@@ -8,10 +8,12 @@ import msgspec
 
 T = TypeVar("T")
 
-# So many digits has the smallest number that 64 bits may not hold. Nothing but digits and points is told apart: ten times as fast
-# as a pattern.
+# So many digits has the smallest number that 64 bits may not hold. Nothing but digits and points is
+# told apart: ten times as fast as a pattern.
 _LONG = b"x" + b"0" * 19
-_SHAPE = bytes(ord("0") if code in b"0123456789" else code if code in b"." else ord("x") for code in range(256))
+_SHAPE = bytes(
+    ord("0") if code in b"0123456789" else code if code in b"." else ord("x") for code in range(256)
+)
 
 
 @overload
@@ -19,9 +21,9 @@ def decode(data: bytes, kind: type[T], *, short: bool = False) -> T: ...
 @overload
 def decode(data: bytes, kind: object = Any, *, short: bool = False) -> Any: ...
 def decode(data: bytes, kind: Any = Any, *, short: bool = False) -> Any:
-    """The value, of the type ``kind``. ``short``: ``find_long`` has found nothing in it. Raises ``ValueError``, whose text ends
-    a sentence, for what is not JSON, not of that type, nested too deeply, or holds a number that JSON as we write it cannot
-    hold."""
+    """The value, of the type ``kind``. ``short``: ``find_long`` has found nothing in it. Raises
+    ``ValueError``, whose text ends a sentence, for what is not JSON, not of that type, nested too
+    deeply, or holds a number that JSON as we write it cannot hold."""
     try:
         made = _decoder(kind).decode(data)
         if not short and find_long(data):
@@ -32,8 +34,8 @@ def decode(data: bytes, kind: Any = Any, *, short: bool = False) -> Any:
 
 
 def find_long(data: bytes) -> list[int]:
-    """Where so many digits stand, the last place first: anywhere but right behind a point, where most measured numbers have them;
-    those are no whole numbers."""
+    """Where so many digits stand, the last place first: anywhere but right behind a point, where
+    most measured numbers have them; those are no whole numbers."""
     shape = data.translate(_SHAPE)
     found = [0] if shape.startswith(_LONG[1:]) else []
     at = shape.find(_LONG)
@@ -44,8 +46,8 @@ def find_long(data: bytes) -> list[int]:
 
 
 def _refuse_long(data: Any) -> None:
-    """Raises ``ValueError`` for a whole number that 64 bits do not hold: one of 400 digits is read, and fails wherever it is
-    reckoned with."""
+    """Raises ``ValueError`` for a whole number that 64 bits do not hold: one of 400 digits is read,
+    and fails wherever it is reckoned with."""
     todo = [data]
     while todo:
         match todo.pop():

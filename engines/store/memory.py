@@ -1,4 +1,5 @@
-"""What processes and the machine say about memory. Linux's /proc; 0 wherever something cannot be known."""
+"""What processes and the machine say about memory. Linux's /proc; 0 wherever something cannot be
+known."""
 
 import contextlib
 import functools
@@ -7,8 +8,8 @@ from pathlib import Path
 
 
 def own(pid: int | str = "self") -> int:
-    """Bytes that belong to the process alone: anonymous and shared memory. File-backed pages (weights mapped from disk) are
-    left out: the kernel takes them back when it needs them."""
+    """Bytes that belong to the process alone: anonymous and shared memory. File-backed pages
+    (weights mapped from disk) are left out: the kernel takes them back when it needs them."""
     total = 0
     with contextlib.suppress(OSError, ValueError, IndexError):
         for line in Path(f"/proc/{pid}/status").read_text().splitlines():
@@ -18,7 +19,8 @@ def own(pid: int | str = "self") -> int:
 
 
 def machine() -> int:
-    """Bytes that all processes here may use: the machine's memory, or a control group's limit where that is smaller."""
+    """Bytes that all processes here may use: the machine's memory, or a control group's limit where
+    that is smaller."""
     total = 0
     with contextlib.suppress(OSError, ValueError):
         total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -29,8 +31,8 @@ def machine() -> int:
 
 
 def room() -> int:
-    """Bytes that could still be had: of the machine, and of each control group that we are in. Pages of files that the kernel can
-    take back count as room."""
+    """Bytes that could still be had: of the machine, and of each control group that we are in.
+    Pages of files that the kernel can take back count as room."""
     free = _number(Path("/proc/meminfo"), "MemAvailable:") * 1024
     for group in _groups():
         with contextlib.suppress(OSError, ValueError):
@@ -41,14 +43,15 @@ def room() -> int:
 
 
 def starved(had: int) -> bool:
-    """Whether a process that could have had so many bytes was in want because others hold the memory: less than an eighth of it,
-    which is too little to say anything about what it was doing. What one that has ended held is in ``room`` already."""
+    """Whether a process that could have had so many bytes was in want because others hold the
+    memory: less than an eighth of it, which is too little to say anything about what it was doing.
+    What one that has ended held is in ``room`` already."""
     return had < machine() // 8
 
 
 def kernel_kills() -> int:
-    """How many processes the kernel has killed for want of memory: in our control group where it keeps count, else since the
-    machine started."""
+    """How many processes the kernel has killed for want of memory: in our control group where it
+    keeps count, else since the machine started."""
     for group in _groups():
         for name in ("memory.events", "memory.oom_control"):
             with contextlib.suppress(OSError, ValueError):
@@ -80,7 +83,11 @@ def _groups() -> tuple[Path, ...]:
                 continue
             top = _ROOT / controllers
             own = top / path.strip("/")
-            found += [group for group in (own, *own.parents) if group.is_relative_to(top) and group.is_dir()]
+            found += [
+                group
+                for group in (own, *own.parents)
+                if group.is_relative_to(top) and group.is_dir()
+            ]
     return tuple(found)
 
 

@@ -1,5 +1,6 @@
-"""Open regular files and nothing else. What a stranger put in a file's place (a pipe, a device, a socket, a file with a hole of a
-terabyte) is neither waited for nor read without an end: whoever reads what somebody else may have written opens it here."""
+"""Open regular files and nothing else. What a stranger put in a file's place (a pipe, a device, a
+socket, a file with a hole of a terabyte) is neither waited for nor read without an end: whoever
+reads what somebody else may have written opens it here."""
 
 import contextlib
 import errno
@@ -8,10 +9,13 @@ import stat
 from pathlib import Path
 from typing import BinaryIO
 
-# Of one file, whatever it is: weights of 128 billion parameters in FP16. What is larger is a hole or is looked at by no engine.
+# Of one file, whatever it is: weights of 128 billion parameters in FP16. What is larger is a hole
+# or is looked at by no engine.
 LARGEST = 256 << 30
 MODEL = 1 << 31  # bytes that protobuf takes
-TEXT = 1 << 30  # bytes of a file that is read into memory whole: a journal, an artifact, a description
+TEXT = (
+    1 << 30
+)  # bytes of a file that is read into memory whole: a journal, an artifact, a description
 _BUFFER = 64 << 10  # bytes read at once: a journal's lines take half of what they take by 8 KiB
 _KINDS = {
     stat.S_IFIFO: "a pipe, and what comes out of one can be read only once; save that in a file and name the file",
@@ -23,8 +27,8 @@ _KINDS = {
 
 
 class Unfit(OSError):
-    """No regular file, or a larger one than is read. ``strerror`` ends a sentence: ``it is a pipe, ...``.
-    ``what`` it is instead."""
+    """No regular file, or a larger one than is read. ``strerror`` ends a sentence: ``it is a pipe,
+    ...``. ``what`` it is instead."""
 
     def __init__(self, path: Path | str, what: str, *, large: bool = False) -> None:
         verb = "has" if large else "is"
@@ -37,11 +41,15 @@ def opened(path: Path | str, most: int = LARGEST, *, links: bool = True) -> Bina
 
     Raises ``Unfit``, at once, for what is no regular file or larger; ``OSError``.
     """
-    _fit(path, Path(path).stat(follow_symlinks=links), most)  # a device may do something when it is opened
+    _fit(
+        path, Path(path).stat(follow_symlinks=links), most
+    )  # a device may do something when it is opened
 
     def open_fit(name: str, flags: int) -> int:
         # Without waiting: what was a file a moment ago may be a pipe by now.
-        descriptor = os.open(name, flags | os.O_NONBLOCK | os.O_NOCTTY | (0 if links else os.O_NOFOLLOW))
+        descriptor = os.open(
+            name, flags | os.O_NONBLOCK | os.O_NOCTTY | (0 if links else os.O_NOFOLLOW)
+        )
         try:
             _fit(path, os.fstat(descriptor), most)
         except BaseException:
@@ -49,8 +57,8 @@ def opened(path: Path | str, most: int = LARGEST, *, links: bool = True) -> Bina
             raise
         return descriptor
 
-    # By an opener, so that the descriptor has one owner at a time. A Ctrl-C between two owners had it closed twice, and the
-    # error of the second closing took the place of the Ctrl-C.
+    # By an opener, so that the descriptor has one owner at a time. A Ctrl-C between two owners had
+    # it closed twice, and the error of the second closing took the place of the Ctrl-C.
     return open(path, "rb", _BUFFER, opener=open_fit)
 
 
@@ -61,7 +69,8 @@ def read(path: Path | str, most: int = TEXT, *, links: bool = True) -> bytes:
 
 
 def read_own(path: Path, most: int = TEXT, *, links: bool = True) -> bytes:
-    """The bytes of a file that nobody but this user owns or may write; none of any other, or of one that cannot be read."""
+    """The bytes of a file that nobody but this user owns or may write; none of any other, or of one
+    that cannot be read."""
     with contextlib.suppress(OSError), opened(path, most, links=links) as file:
         found = os.fstat(file.fileno())
         if found.st_uid == os.geteuid() and not found.st_mode & 0o022:
@@ -70,13 +79,14 @@ def read_own(path: Path, most: int = TEXT, *, links: bool = True) -> bytes:
 
 
 def size(path: Path | str, most: int = LARGEST, *, links: bool = True) -> int:
-    """The file's bytes, for those who hand its name to a library that opens it by itself. Raises as ``opened``."""
+    """The file's bytes, for those who hand its name to a library that opens it by itself. Raises as
+    ``opened``."""
     return _fit(path, Path(path).stat(follow_symlinks=links), most)
 
 
 def fault(path: Path | str, most: int = LARGEST) -> str:
-    """Why the path cannot be read as a file, as the end of a sentence (``is a pipe, ...``, ``has 1,024.0 GiB, ...``); "" where it
-    can, or where there is nothing. A folder is no fault here."""
+    """Why the path cannot be read as a file, as the end of a sentence (``is a pipe, ...``, ``has
+    1,024.0 GiB, ...``); "" where it can, or where there is nothing. A folder is no fault here."""
     try:
         found = Path(path).stat()
         if not stat.S_ISDIR(found.st_mode):
@@ -94,7 +104,9 @@ def _fit(path: Path | str, found: os.stat_result, most: int) -> int:
     if not stat.S_ISREG(found.st_mode):
         raise Unfit(path, _KINDS.get(stat.S_IFMT(found.st_mode), "no regular file"))
     if found.st_size > most:
-        raise Unfit(path, f"{_bytes(found.st_size)}, and no more than {_bytes(most)} are read", large=True)
+        raise Unfit(
+            path, f"{_bytes(found.st_size)}, and no more than {_bytes(most)} are read", large=True
+        )
     return found.st_size
 
 

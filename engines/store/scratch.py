@@ -1,7 +1,8 @@
 """Temporary folders that go with whoever made them, however it ends.
 
-A folder is held by a lock that the kernel lets go of with its process, so that whoever comes next can tell what a killed program
-has left from what another one, perhaps in another container, is working in.
+A folder is held by a lock that the kernel lets go of with its process, so that whoever comes next
+can tell what a killed program has left from what another one, perhaps in another container, is
+working in.
 """
 
 import contextlib
@@ -17,7 +18,8 @@ _NAME = re.compile("[a-z0-9_]{8}")  # what tempfile appends
 
 
 class Scratch:
-    """A folder of our own, made on entering, gone on leaving. ``prefix``: of its name; ``parent``: the system's by default."""
+    """A folder of our own, made on entering, gone on leaving. ``prefix``: of its name; ``parent``:
+    the system's by default."""
 
     def __init__(self, prefix: str, parent: Path | None = None) -> None:
         self._held = -1
@@ -44,7 +46,8 @@ class Scratch:
 
 @contextlib.contextmanager
 def scratch(prefix: str, parent: Path | None = None) -> Iterator[Path]:
-    """Such a folder for the time of a block. What killed programs have left under the same prefix goes first."""
+    """Such a folder for the time of a block. What killed programs have left under the same prefix
+    goes first."""
     sweep(prefix, parent)
     made = Scratch(prefix, parent)
     try:

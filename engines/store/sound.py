@@ -1,8 +1,10 @@
-"""Which files of a session are still what was written. No numpy, no onnx: the runner and the command line ask.
+"""Which files of a session are still what was written. No numpy, no onnx: the runner and the
+command line ask.
 
-What is named by its content is held against its name: artifacts, models, weights, inputs. What is made from these once and
-kept for speed (captured values, converted weights) carries a checksum behind its data (``Sealed``); readers of those formats
-know where their data ends and do not look at it.
+What is named by its content is held against its name: artifacts, models, weights, inputs. What is
+made from these once and kept for speed (captured values, converted weights) carries a checksum
+behind its data (``Sealed``); readers of those formats know where their data ends and do not look at
+it.
 """
 
 import contextlib
@@ -17,14 +19,16 @@ from typing import BinaryIO
 
 import msgspec
 
-from engines.store import decoding, regular
-from engines.store.content import Damaged, Store, digest_file, write_pieces
+from narrowdown.engines.store import decoding, regular
+from narrowdown.engines.store.content import Damaged, Store, digest_file, write_pieces
 
 SEAL = b"\0crc-32\0"  # before the checksum, four bytes, the lowest first
 _TRAILER = len(SEAL) + 4
 _CHUNK = 8 << 20
 _DIGEST = re.compile("[0-9a-f]{64}")
-_WEIGHTS = re.compile(rb"weights/([0-9a-f]{64})(?:\.[0-9a-z-]+)*\.bin")  # also where it points to converted ones
+_WEIGHTS = re.compile(
+    rb"weights/([0-9a-f]{64})(?:\.[0-9a-z-]+)*\.bin"
+)  # also where it points to converted ones
 
 
 class Sealed:
@@ -42,8 +46,9 @@ class Sealed:
 
 
 class Faults(msgspec.Struct, frozen=True):
-    """Paths below the session's folder of files that are not what was written. ``kept``: only a copy, or what they were made
-    from, gives them back; ``made``: made again when they are needed. ``unread``: bytes that were not looked at."""
+    """Paths below the session's folder of files that are not what was written. ``kept``: only a
+    copy, or what they were made from, gives them back; ``made``: made again when they are needed.
+    ``unread``: bytes that were not looked at."""
 
     kept: tuple[str, ...] = ()
     made: tuple[str, ...] = ()
@@ -51,7 +56,8 @@ class Faults(msgspec.Struct, frozen=True):
 
 
 def faults(store: Store, most: int = 0) -> Faults:
-    """Read what a session has kept, smaller files first and ``most`` bytes at the most (0: all of it)."""
+    """Read what a session has kept, smaller files first and ``most`` bytes at the most (0: all of
+    it)."""
     files = [(path, check) for check, found in _kinds(store) for path in found if path.is_file()]
     sizes = {path: _size(path) for path, _ in files}
     kept: list[str] = []
@@ -68,8 +74,8 @@ def faults(store: Store, most: int = 0) -> Faults:
 
 
 def weights_of(model: Path) -> tuple[str, ...]:
-    """The weights files, below the session's folder, that a stored model points to, or to what is made of them. Raises
-    ``OSError``."""
+    """The weights files, below the session's folder, that a stored model points to, or to what is
+    made of them. Raises ``OSError``."""
     with regular.opened(model, regular.MODEL) as file:
         if not _size(model):
             return ()
@@ -83,7 +89,11 @@ def find_lost_weights(store: Store, model: Path) -> Damaged | None:
     try:
         names = weights_of(model)
     except OSError as error:
-        why = "is gone" if isinstance(error, FileNotFoundError) else f"cannot be read ({error.strerror})"
+        why = (
+            "is gone"
+            if isinstance(error, FileNotFoundError)
+            else f"cannot be read ({error.strerror})"
+        )
         return Damaged(str(model.relative_to(store.root)), why)
     for name in names:
         path = store.root / name
@@ -98,12 +108,14 @@ def find_lost_weights(store: Store, model: Path) -> Damaged | None:
 
 @functools.lru_cache(maxsize=256)
 def _still_named(path: Path, *_as_of: int) -> bool:
-    """``_named``, read once as long as the file stays as it is: hundreds of parts of one model may fail to build."""
+    """``_named``, read once as long as the file stays as it is: hundreds of parts of one model may
+    fail to build."""
     return _named(path)
 
 
 def arrays_of(inputs: Path) -> tuple[str, ...]:
-    """Names of the files that the index of a folder of inputs speaks of; none where it cannot be read."""
+    """Names of the files that the index of a folder of inputs speaks of; none where it cannot be
+    read."""
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
         return tuple(_arrays(regular.read(inputs / "index.json")))
     return ()
@@ -135,8 +147,8 @@ def _named(path: Path) -> bool:
 
 
 def _held(path: Path) -> bool:
-    """Whether an array of the inputs is what their index says, or the index what its folder's name says. Files that no index
-    speaks of are nobody's."""
+    """Whether an array of the inputs is what their index says, or the index what its folder's name
+    says. Files that no index speaks of are nobody's."""
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
         index = regular.read(path.parent / "index.json")
         whole = hashlib.sha256(index).hexdigest() == path.parent.name

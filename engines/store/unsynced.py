@@ -1,14 +1,16 @@
-"""Large files of a session that are whole, and may not be on the disk yet: who writes one does not wait for the disk.
+"""Large files of a session that are whole, and may not be on the disk yet: who writes one does not
+wait for the disk.
 
-A word beside the file, its name with ``.unsynced``, says so. It is on the disk before the file has its name, and goes once the
-file is, too. Where the machine stops in between it is left, and the file is held against its name before anybody relies on it.
+A word beside the file, its name with ``.unsynced``, says so. It is on the disk before the file has
+its name, and goes once the file is, too. Where the machine stops in between it is left, and the
+file is held against its name before anybody relies on it.
 """
 
 import contextlib
 import os
 from pathlib import Path
 
-from engines.store.content import Store, digest_file, sync_folder
+from narrowdown.engines.store.content import Store, digest_file, sync_folder
 
 _SUFFIX = ".unsynced"
 
@@ -21,8 +23,9 @@ def announce(target: Path) -> None:
 
 
 def sync(store: Store) -> None:
-    """Bring to the disk what may not be there, while others read and write. Raises the disk's OSError, after which the file is
-    gone: it may look whole for as long as the system still holds it in memory."""
+    """Bring to the disk what may not be there, while others read and write. Raises the disk's
+    OSError, after which the file is gone: it may look whole for as long as the system still holds
+    it in memory."""
     for target in filter(Path.exists, listed(store)):
         try:
             fd = os.open(target, os.O_RDONLY | os.O_CLOEXEC)
@@ -39,7 +42,8 @@ def sync(store: Store) -> None:
 
 
 def prove(store: Store) -> None:
-    """After a stop: remove what did not reach the disk whole, and bring there what did. Nobody may be writing. Raises OSError."""
+    """After a stop: remove what did not reach the disk whole, and bring there what did. Nobody may
+    be writing. Raises OSError."""
     for target in listed(store):
         with contextlib.suppress(FileNotFoundError):
             if digest_file(target) != target.stem:

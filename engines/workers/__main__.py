@@ -1,9 +1,10 @@
-"""``python -P -m engines.workers SESSION PARENT-PID NAME...``: one worker process. NAME: a variable that checkers get beside the
-usual ones.
+"""``python -P -m narrowdown.engines.workers SESSION PARENT-PID NAME...``: one worker process. NAME:
+a variable that checkers get beside the usual ones.
 
-The pool starts this file by its path, so that it works from a checkout, an editable install and a wheel alike, and so that
-a folder ``engines`` of the user is never taken for ours. Nothing but the standard library is imported before file
-descriptors 1 and 2 are a log: native libraries write where they like.
+The pool starts this file by its path, so that it works from a checkout, an editable install and a
+wheel alike, and so that a folder ``narrowdown`` of the user is never taken for ours. Nothing but
+the standard library is imported before file descriptors 1 and 2 are a log: native libraries write
+where they like.
 """
 
 import gc
@@ -14,7 +15,8 @@ from pathlib import Path
 
 
 def _claim_protocol() -> tuple[int, int]:
-    """Duplicates of fds 0 and 1, which only the protocol uses; fd 0 then reads nothing and fd 1 writes where fd 2 does."""
+    """Duplicates of fds 0 and 1, which only the protocol uses; fd 0 then reads nothing and fd 1
+    writes where fd 2 does."""
     incoming, outgoing = os.dup(0), os.dup(1)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
@@ -24,27 +26,30 @@ def _claim_protocol() -> tuple[int, int]:
 
 
 def _pin_package() -> None:
-    """Make ``import engines`` mean the package that holds this file, whatever ``sys.path`` says."""
-    if "engines" in sys.modules:
+    """Make ``import narrowdown`` mean the package that holds this file, whatever ``sys.path``
+    says."""
+    if "narrowdown" in sys.modules:
         return
-    folder = Path(__file__).absolute().parent.parent
+    folder = Path(__file__).absolute().parents[2]
     spec = importlib.util.spec_from_file_location(
-        "engines", folder / "__init__.py", submodule_search_locations=[str(folder)]
+        "narrowdown", folder / "__init__.py", submodule_search_locations=[str(folder)]
     )
     if spec is None or spec.loader is None:
-        raise ImportError(f"The package 'engines' in {folder} cannot be loaded.")
+        raise ImportError(f"The package 'narrowdown' in {folder} cannot be loaded.")
     package = importlib.util.module_from_spec(spec)
-    sys.modules["engines"] = package
+    sys.modules["narrowdown"] = package
     spec.loader.exec_module(package)
 
 
 def main() -> None:
     if len(sys.argv) < 2:
-        sys.exit("A worker is started by the pool: python -P -m engines.workers SESSION [PARENT_PID [NAME...]]")
+        sys.exit(
+            "A worker is started by the pool: python -P -m narrowdown.engines.workers SESSION [PARENT_PID [NAME...]]"
+        )
     gc.disable()  # what is loaded stays: looking through it again and again takes a tenth of the start
     incoming, outgoing = _claim_protocol()
     _pin_package()
-    from engines.workers.worker import serve_probes
+    from narrowdown.engines.workers.worker import serve_probes
 
     parent = int(sys.argv[2]) if len(sys.argv) > 2 else 0
     serve_probes(Path(sys.argv[1]), incoming, outgoing, parent, handed=tuple(sys.argv[3:]))

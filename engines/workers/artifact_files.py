@@ -1,4 +1,5 @@
-"""What a worker writes for others to read: models that stand alone and arrays by name, as artifacts or in a folder."""
+"""What a worker writes for others to read: models that stand alone and arrays by name, as artifacts
+or in a folder."""
 
 import contextlib
 import os
@@ -13,16 +14,16 @@ import numpy as np
 from google.protobuf.message import EncodeError  # type: ignore[import-untyped]
 from onnx import ModelProto, shape_inference
 
-from engines.array import Array
-from engines.backends.builds import outside_bytes
-from engines.data.arrays import widen_for_file
-from engines.graph import converted, external
-from engines.graph.standing_alone import copy_with_weights, make_inner, standing_alone
-from engines.store.content import Store, write_file
+from narrowdown.engines.array import Array
+from narrowdown.engines.backends.builds import outside_bytes
+from narrowdown.engines.data.arrays import widen_for_file
+from narrowdown.engines.graph import converted, external
+from narrowdown.engines.graph.standing_alone import copy_with_weights, make_inner, standing_alone
+from narrowdown.engines.store.content import Store, write_file
 
 INLINE = 1_800 << 20  # bytes; protobuf holds no more than 2 GiB
-# Bytes of weights from which on a kept model points to those that the session has anyway. Smaller ones stand alone: they are
-# what is looked at most, and cost nothing.
+# Bytes of weights from which on a kept model points to those that the session has anyway. Smaller
+# ones stand alone: they are what is looked at most, and cost nothing.
 REFERS = 1 << 20
 _COPY = 64 << 20  # bytes of weights that are worth copying for each check
 
@@ -30,9 +31,10 @@ _COPY = 64 << 20  # bytes of weights that are worth copying for each check
 def put_model(
     store: Store, name: str, model: ModelProto, weights_dir: str, held: Collection[str] = ()
 ) -> dict[str, str]:
-    """Store a model under an artifact name. ``held``: locations of weights that the session keeps anyway; a model with much of
-    them points there, and ``engines.workers.modelfiles`` writes it whole where it is wanted. All other weights are in the file,
-    or, where protobuf cannot hold them, in the artifact ``<stem>.weights.bin``, to which the model points by that name."""
+    """Store a model under an artifact name. ``held``: locations of weights that the session keeps
+    anyway; a model with much of them points there, and ``engines.workers.modelfiles`` writes it
+    whole where it is wanted. All other weights are in the file, or, where protobuf cannot hold
+    them, in the artifact ``<stem>.weights.bin``, to which the model points by that name."""
     copy = deepcopy(model)
     beside = f"{Path(name).stem}.weights.bin"
     refers, large = outside_bytes(model) >= REFERS, outside_bytes(model) >= INLINE
@@ -54,11 +56,13 @@ def put_model(
 
 
 def typed_alike(one: ModelProto, other: ModelProto) -> bool:
-    """Whether they have the same operators in the same order, and weights of the same types: then neither is the other with
-    casts, or without its pairs."""
+    """Whether they have the same operators in the same order, and weights of the same types: then
+    neither is the other with casts, or without its pairs."""
 
     def shape(model: ModelProto) -> tuple[list[str], dict[str, int]]:
-        return [n.op_type for n in model.graph.node], {t.name: t.data_type for t in model.graph.initializer}
+        return [n.op_type for n in model.graph.node], {
+            t.name: t.data_type for t in model.graph.initializer
+        }
 
     return shape(one) == shape(other)
 
@@ -71,11 +75,16 @@ def put_file(store: Store, path: Path) -> str:
 
 
 def with_shapes(model: ModelProto, shapes: Mapping[str, tuple[int, ...]]) -> ModelProto:
-    """A copy whose outputs without a shape have the one that was seen: ONNX's checker asks for one, engines do not."""
+    """A copy whose outputs without a shape have the one that was seen: ONNX's checker asks for one,
+    engines do not."""
     copy = deepcopy(model)
     for output in copy.graph.output:
         kind = output.type.tensor_type
-        if output.name in shapes and output.type.HasField("tensor_type") and not kind.HasField("shape"):
+        if (
+            output.name in shapes
+            and output.type.HasField("tensor_type")
+            and not kind.HasField("shape")
+        ):
             kind.shape.SetInParent()
             for size in shapes[output.name]:
                 kind.shape.dim.add().dim_value = int(size)
@@ -83,8 +92,9 @@ def with_shapes(model: ModelProto, shapes: Mapping[str, tuple[int, ...]]) -> Mod
 
 
 def for_viewers(model: ModelProto) -> ModelProto:
-    """A copy that says type and shape of every tensor between its nodes, as far as they follow from its inputs: Netron and other
-    viewers show them on the edges. Weights that lie in files stay there. The model itself where inference refuses it."""
+    """A copy that says type and shape of every tensor between its nodes, as far as they follow from
+    its inputs: Netron and other viewers show them on the edges. Weights that lie in files stay
+    there. The model itself where inference refuses it."""
     try:
         full = shape_inference.infer_shapes(model, data_prop=True)
     except (shape_inference.InferenceError, RuntimeError, ValueError, EncodeError):
@@ -96,8 +106,8 @@ def for_viewers(model: ModelProto) -> ModelProto:
 
 
 def put_arrays(store: Store, arrays: Mapping[str, Array]) -> str:
-    """Store arrays by name as an npz that plain numpy reads. Types that numpy lacks (bfloat16, ...) are widened to float32, which
-    holds each of their values."""
+    """Store arrays by name as an npz that plain numpy reads. Types that numpy lacks (bfloat16, ...)
+    are widened to float32, which holds each of their values."""
     with external.Incoming(store.artifacts) as incoming:
         file = _Counted(incoming)
         with zipfile.ZipFile(cast(BinaryIO, file), "w", zipfile.ZIP_STORED) as archive:
@@ -123,13 +133,20 @@ class _Counted:
 
 
 def write_model(
-    store: Store, folder: Path, model: ModelProto, weights_dir: str, alias: str = "", *, here: bool = False
+    store: Store,
+    folder: Path,
+    model: ModelProto,
+    weights_dir: str,
+    alias: str = "",
+    *,
+    here: bool = False,
 ) -> Path:
-    """A file that ONNX's own loader opens: in ``folder``, weights inside, or, where those are large, beside the session's weights
-    files: no path leads upwards then, and nothing is copied. The second kind is the caller's to remove.
+    """A file that ONNX's own loader opens: in ``folder``, weights inside, or, where those are
+    large, beside the session's weights files: no path leads upwards then, and nothing is copied.
+    The second kind is the caller's to remove.
 
-    ``alias``: a second name that the first kind gets in ``folder``. ``here``: the model lies in ``folder`` under both names
-    whatever it costs, its large weights copied beside it.
+    ``alias``: a second name that the first kind gets in ``folder``. ``here``: the model lies in
+    ``folder`` under both names whatever it costs, its large weights copied beside it.
     """
     path = folder / "model.onnx"
     if outside_bytes(model) < _COPY:

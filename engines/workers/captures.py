@@ -1,8 +1,10 @@
-"""Reference values of inner tensors, captured once from the whole model and kept on disk within a budget.
+"""Reference values of inner tensors, captured once from the whole model and kept on disk within a
+budget.
 
-``captures/<reference, inputs>/<sample>/<what the tensor follows from>.npy``, or, of a reference that may see further than a node,
-``captures/<reference, model, inputs>/<sample>/<tensor id>.npy``. A capture is a convenience: it may be evicted at any time and is
-made again when it is needed. Reference values are never made from a cut: that would judge a part by itself.
+``captures/<reference, inputs>/<sample>/<what the tensor follows from>.npy``, or, of a reference
+that may see further than a node, ``captures/<reference, model, inputs>/<sample>/<tensor id>.npy``.
+A capture is a convenience: it may be evicted at any time and is made again when it is needed.
+Reference values are never made from a cut: that would judge a part by itself.
 """
 
 import contextlib
@@ -21,46 +23,55 @@ from typing import BinaryIO, cast
 import numpy as np
 from onnx import ModelProto
 
-from engines import backends, spec
-from engines.array import Array
-from engines.backends.base import BuildRequest, Built, Engine, EngineFault, EngineMissing
-from engines.backends.builds import Kept, build, close_built, weigh_built, weigh_nodes
-from engines.data import originals, samples
-from engines.graph import dimensions, load
-from engines.graph.cut import Cut, cut
-from engines.graph.index import GraphIndex, Tensor
-from engines.graph.load import StoredModel
-from engines.graph.model_problem import ModelProblem
-from engines.graph.ranges import encode
-from engines.probe import Candidate
-from engines.store import regular
-from engines.store.content import Store, boot
-from engines.store.sound import Sealed
-from engines.workers.halves import take_halves
+from narrowdown.engines import backends, spec
+from narrowdown.engines.array import Array
+from narrowdown.engines.backends.base import BuildRequest, Built, Engine, EngineFault, EngineMissing
+from narrowdown.engines.backends.builds import Kept, build, close_built, weigh_built, weigh_nodes
+from narrowdown.engines.data import originals, samples
+from narrowdown.engines.graph import dimensions, load
+from narrowdown.engines.graph.cut import Cut, cut
+from narrowdown.engines.graph.index import GraphIndex, Tensor
+from narrowdown.engines.graph.load import StoredModel
+from narrowdown.engines.graph.model_problem import ModelProblem
+from narrowdown.engines.graph.ranges import encode
+from narrowdown.engines.probe import Candidate
+from narrowdown.engines.store import regular
+from narrowdown.engines.store.content import Store, boot
+from narrowdown.engines.store.sound import Sealed
+from narrowdown.engines.workers.halves import take_halves
 
 DEFAULT_BUDGET = 4 << 30  # bytes on disk, all captures of a session
-# Of marked tensors in one run. A session holds all that is marked until its run is over, also what is not fetched of it (ONNX
-# Runtime: 660 MiB marked, one tensor fetched: 765 MiB), so that a model of more than this takes several sessions.
+# Of marked tensors in one run. A session holds all that is marked until its run is over, also what
+# is not fetched of it (ONNX Runtime: 660 MiB marked, one tensor fetched: 765 MiB), so that a model
+# of more than this takes several sessions.
 _BATCH_BYTES = 256 << 20
-_AHEAD_BYTES = 64 << 20  # a model whose inner tensors are no more than this is captured whole at the first demand
+_AHEAD_BYTES = (
+    64 << 20
+)  # a model whose inner tensors are no more than this is captured whole at the first demand
 _BLOCK = 4 << 10  # bytes that the smallest file takes
-# Each session builds the whole model, so that few of them are wanted. ONNX Runtime (1.22 to 1.32) takes 1.3 s for 50,000 nodes,
-# 4.6 with all of them marked: from there on the square of the marks counts. Of other engines that is not known.
+# Each session builds the whole model, so that few of them are wanted. ONNX Runtime (1.22 to 1.32)
+# takes 1.3 s for 50,000 nodes,
+# 4.6 with all of them marked: from there on the square of the marks counts. Of other engines that
+# is not known.
 _MOST_MARKS, _MOST_ELSEWHERE = 50_000, 2000
 _FIRST_BATCH = 8  # tensors, while nothing is known of their sizes
-# Where a run takes long, what is light is kept of the first one: bytes fed times nodes from which on that is so, bytes of a
-# tensor, and how many. Each file takes 0.1 ms to write; of magika's 32 rows a run takes 500 ms and 35 are kept.
+# Where a run takes long, what is light is kept of the first one: bytes fed times nodes from which
+# on that is so, bytes of a tensor, and how many. Each file takes 0.1 ms to write; of magika's 32
+# rows a run takes 500 ms and 35 are kept.
 _LONG, _LIGHT, _MOST_LIGHT = 16 << 20, 64 << 10, 64
 _MAP_FROM = 1 << 20  # bytes; smaller files are read, as every map holds a file descriptor
 _SMALL, _MOST_SMALL = 32 << 10, 512  # bytes of files whose arrays are kept in memory, and how many
 _KEPT_BUILDS = 3
 _PLAIN = "onnxruntime"  # node by node, with no optimizer
 _HEAVIEST = 256 << 20  # bytes of builds that are kept while another is made
-_LEFT = 256 << 20  # bytes of the disk that captures leave to the journal and the models, or a twentieth of a small disk
+_LEFT = (
+    256 << 20
+)  # bytes of the disk that captures leave to the journal and the models, or a twentieth of a small disk
 
 
 class ReferenceFailed(Exception):
-    """The reference cannot run this model or cannot make this tensor readable. The message is a sentence."""
+    """The reference cannot run this model or cannot make this tensor readable. The message is a
+    sentence."""
 
 
 def budget_bytes() -> int:
@@ -74,10 +85,12 @@ def capture_values(
     store: Store, model: StoredModel, tensors: Sequence[int], sample: str, inputs: str, reference: str,
     progress: Callable[[str], None] = lambda _: None,
 ) -> dict[int, Array]:  # fmt: skip
-    """Reference values by tensor id, read-only, memory-mapped where large. Weights and the model's inputs are given as they are.
+    """Reference values by tensor id, read-only, memory-mapped where large. Weights and the model's
+    inputs are given as they are.
 
-    What is missing is captured: one reference run of the whole model for the model's outputs, further ones with inner tensors
-    marked, in batches by bytes. Raises ``ReferenceFailed``; what ``engines.data.samples.load_feed`` raises.
+    What is missing is captured: one reference run of the whole model for the model's outputs,
+    further ones with inner tensors marked, in batches by bytes. Raises ``ReferenceFailed``; what
+    ``engines.data.samples.load_feed`` raises.
     """
     captures = _Captures(store, model, sample, inputs, reference, progress)
     found: dict[int, Array] = {}
@@ -90,7 +103,9 @@ def capture_values(
             found[t] = value
     if missing:
         wanted = set(missing)
-        for t, value in captures.capture([*missing, *captures.find_cheap(missing)], keep=wanted.__contains__):
+        for t, value in captures.capture(
+            [*missing, *captures.find_cheap(missing)], keep=wanted.__contains__
+        ):
             found[t] = captures.map_large(t, value)
         captures.evict()
     if lacking := [model.index.tensors[t].name for t in tensors if t not in found]:
@@ -103,8 +118,9 @@ def capture_index(
     store: Store, model: StoredModel, sample: str, inputs: str, reference: str,
     progress: Callable[[str], None] = lambda _: None,
 ) -> GraphIndex:  # fmt: skip
-    """The model's index with the dtypes and shapes of a reference run; its values are captured on the way, within the budget.
-    Tensors that the reference cannot make readable keep what was declared. Raises ``ReferenceFailed``."""
+    """The model's index with the dtypes and shapes of a reference run; its values are captured on
+    the way, within the budget. Tensors that the reference cannot make readable keep what was
+    declared. Raises ``ReferenceFailed``."""
     captures = _Captures(store, model, sample, inputs, reference, progress)
     facts: dict[int, tuple[str, tuple[int, ...]]] = {}
     missing: list[int] = []
@@ -124,7 +140,8 @@ def capture_index(
 
 @functools.lru_cache(maxsize=8)
 def make_engine(text: str) -> Engine:
-    """The engine of a spec, made once a process. Raises ``EngineMissing``; ``EngineFault`` (refused) for a wrong spec."""
+    """The engine of a spec, made once a process. Raises ``EngineMissing``; ``EngineFault``
+    (refused) for a wrong spec."""
     try:
         return backends.make(text)
     except ValueError as error:
@@ -133,13 +150,16 @@ def make_engine(text: str) -> Engine:
 
 # With the bytes that it gave out in a run, which an engine may go on holding.
 _builds: Kept[tuple[Cut, Built, int]] = Kept(
-    _KEPT_BUILDS, lambda kept: close_built(kept[1]), lambda kept: weigh_built(kept[0].model) + kept[2], _HEAVIEST
+    _KEPT_BUILDS,
+    lambda kept: close_built(kept[1]),
+    lambda kept: weigh_built(kept[0].model) + kept[2],
+    _HEAVIEST,
 )
 
 
 def make_room(model: ModelProto) -> None:
-    """Let go of the reference's builds where the engine's build of this model, a classical one, takes much: what they gave lies
-    on the disk."""
+    """Let go of the reference's builds where the engine's build of this model, a classical one,
+    takes much: what they gave lies on the disk."""
     if weigh_nodes(model) > _HEAVIEST:
         _builds.clear()
 
@@ -169,13 +189,19 @@ class _Captures:
             self._engine = make_engine(reference)
         except (EngineMissing, EngineFault) as error:
             raise ReferenceFailed(f"The reference {reference} is not available: {error}") from error
-        # What the plain reference gives for a tensor depends on nothing but what it is computed from, so that a model and its
-        # cleaned self share. An optimizer sees further.
+        # What the plain reference gives for a tensor depends on nothing but what it is computed
+        # from, so that a model and its cleaned self share. An optimizer sees further.
         plain = str(spec.parse(reference))
         self._plain = plain == _PLAIN
         known = model.lineage if self._plain else ()
         self._names = known or tuple(str(t.id) for t in self._index.tensors)
-        question = (self._engine.info.fingerprint, plain, "" if known else model.digest, inputs, boot())
+        question = (
+            self._engine.info.fingerprint,
+            plain,
+            "" if known else model.digest,
+            inputs,
+            boot(),
+        )
         name = hashlib.sha256("\0".join(question).encode()).hexdigest()[:32]
         self._folder = store.captures / name / _file_name(sample)
 
@@ -193,23 +219,31 @@ class _Captures:
         return read_array(self._folder / f"{self._names[tensor]}.npy")
 
     def find_cheap(self, beside: Iterable[int]) -> list[int]:
-        """All other inner tensors, where the model is small and one of them is wanted: they will be asked for next. Of a sample
-        that only a verdict is wanted of, the model's own outputs are enough."""
+        """All other inner tensors, where the model is small and one of them is wanted: they will be
+        asked for next. Of a sample that only a verdict is wanted of, the model's own outputs are
+        enough."""
         others = set(beside)
         if others <= set(self._index.outputs):
             return []
         rest = [
-            t for t in self._index.tensors if t.kind == "node" and t.id not in others and _is_markable(t.dtype, t.name)
+            t
+            for t in self._index.tensors
+            if t.kind == "node" and t.id not in others and _is_markable(t.dtype, t.name)
         ]
         sizes = [self._estimate_size(t) for t in rest]
-        if not sizes or min(sizes) < 0 or sum(max(s, _BLOCK) for s in sizes) > min(_AHEAD_BYTES, budget_bytes() // 8):
+        if (
+            not sizes
+            or min(sizes) < 0
+            or sum(max(s, _BLOCK) for s in sizes) > min(_AHEAD_BYTES, budget_bytes() // 8)
+        ):
             return []
         return [t.id for t in rest if not (self._folder / f"{self._names[t.id]}.npy").exists()]
 
     @functools.cached_property
     def _inferred_sizes(self) -> Mapping[str, int]:
-        """Bytes of tensors by name, as inference tells them from the shapes of this sample's inputs. It takes a tenth of a run;
-        in its absence each tensor of open dimensions would need a run of its own."""
+        """Bytes of tensors by name, as inference tells them from the shapes of this sample's
+        inputs. It takes a tenth of a run; in its absence each tensor of open dimensions would need
+        a run of its own."""
         fed = {
             name: v.shape
             for t in self._index.inputs
@@ -219,8 +253,8 @@ class _Captures:
 
     @functools.cached_property
     def _true_shares(self) -> dict[int, float]:
-        """By how many dimensions are open: the largest part of a size worked out from them that a tensor took. With three of four
-        it is a thousand times too much."""
+        """By how many dimensions are open: the largest part of a size worked out from them that a
+        tensor took. With three of four it is a thousand times too much."""
         return {}
 
     @functools.cached_property
@@ -241,33 +275,47 @@ class _Captures:
         size = tensor.bytes if tensor.bytes >= 0 else self._inferred_sizes.get(tensor.name, -1)
         if size >= 0 or tensor.shape is None or not tensor.dtype or tensor.dtype == "string":
             return size
-        return math.prod(d if d >= 0 else self._open_size for d in tensor.shape) * load.np_dtype(tensor.dtype).itemsize
+        return (
+            math.prod(d if d >= 0 else self._open_size for d in tensor.shape)
+            * load.np_dtype(tensor.dtype).itemsize
+        )
 
     def _is_told(self, tensor: Tensor) -> bool:
         return tensor.bytes >= 0 or tensor.name in self._inferred_sizes
 
     def _take_batch(self, tensors: Sequence[int], guess: int) -> list[int]:
-        """The first tensors that fit into one run together; ``guess`` bytes stand for an unknown size. At least one."""
+        """The first tensors that fit into one run together; ``guess`` bytes stand for an unknown
+        size. At least one."""
         batch: list[int] = []
-        room, most = _BATCH_BYTES, _MOST_MARKS if self._engine.info.name == _PLAIN else _MOST_ELSEWHERE
+        room, most = (
+            _BATCH_BYTES,
+            _MOST_MARKS if self._engine.info.name == _PLAIN else _MOST_ELSEWHERE,
+        )
         for t in tensors:
             tensor = self._index.tensors[t]
             size = self._estimate_size(tensor)
-            part = 1.0 if self._is_told(tensor) else min(1.0, 2 * self._true_shares.get(_count_open(tensor), 1.0))
+            part = (
+                1.0
+                if self._is_told(tensor)
+                else min(1.0, 2 * self._true_shares.get(_count_open(tensor), 1.0))
+            )
             room -= int(size * part) if size >= 0 else guess
             if batch and (room < 0 or len(batch) == most):
                 break
             batch.append(t)
         return batch
 
-    def capture(self, tensors: Iterable[int], keep: Callable[[int], bool]) -> Iterator[tuple[int, Array]]:
-        """Capture the tensors; give those that ``keep`` wants. What cannot be made readable is left out."""
+    def capture(
+        self, tensors: Iterable[int], keep: Callable[[int], bool]
+    ) -> Iterator[tuple[int, Array]]:
+        """Capture the tensors; give those that ``keep`` wants. What cannot be made readable is left
+        out."""
         index = self._index
         todo = [t for t in dict.fromkeys(tensors) if index.tensors[t].kind == "node"]
         wanted, outputs, known = set(todo), set(index.outputs), set[int]()
         if outputs & wanted:
-            # The model's own outputs come from a run in which nothing is marked, whatever the reference does with marks; to the
-            # plain one they are further outputs.
+            # The model's own outputs come from a run in which nothing is marked, whatever the
+            # reference does with marks; to the plain one they are further outputs.
             self._progress("reference run")
             for t, value in self._run_outputs(self._list_light() if self._plain else []).items():
                 if t in wanted or t not in outputs:
@@ -287,7 +335,9 @@ class _Captures:
                 tensor = index.tensors[t]
                 if not self._is_told(tensor) and (size := self._estimate_size(tensor)) > 0:
                     several = _count_open(tensor)
-                    self._true_shares[several] = max(self._true_shares.get(several, 0.0), value.nbytes / size)
+                    self._true_shares[several] = max(
+                        self._true_shares.get(several, 0.0), value.nbytes / size
+                    )
             guess = max(guess // 4, min(largest, _BATCH_BYTES), 1)
             for t, value in arrays.items():
                 self._write_capture(t, value)
@@ -296,17 +346,24 @@ class _Captures:
             done += len(batch)
 
     def _list_light(self) -> list[int]:
-        """Inner float tensors of few bytes, where a run takes long: what a search asks of all rows is mostly among them. A size
-        that is only a guess may be a thousand times too small."""
+        """Inner float tensors of few bytes, where a run takes long: what a search asks of all rows
+        is mostly among them. A size that is only a guess may be a thousand times too small."""
         if sum(v.nbytes for v in self._feed.values()) * len(self._index.nodes) <= _LONG:
             return []
-        inner = (t for t in self._index.tensors if t.kind == "node" and t.floating and _is_markable(t.dtype, t.name))
+        inner = (
+            t
+            for t in self._index.tensors
+            if t.kind == "node" and t.floating and _is_markable(t.dtype, t.name)
+        )
         told = (t for t in inner if self._is_told(t) and t.id not in self._index.outputs)
         light = [t.id for t in told if 0 <= self._estimate_size(t) <= _LIGHT]
-        return [t for t in light[-_MOST_LIGHT:] if not (self._folder / f"{self._names[t]}.npy").exists()]
+        return [
+            t for t in light[-_MOST_LIGHT:] if not (self._folder / f"{self._names[t]}.npy").exists()
+        ]
 
     def map_large(self, tensor: int, value: Array) -> Array:
-        """The value of an inner tensor that was captured just now, as its file has it where it is large."""
+        """The value of an inner tensor that was captured just now, as its file has it where it is
+        large."""
         if value.nbytes < _MAP_FROM or tensor in self._index.outputs:
             return value
         stored = read_array(self._folder / f"{self._names[tensor]}.npy")
@@ -320,7 +377,8 @@ class _Captures:
         return self._run_model(())
 
     def _run_marked(self, batch: Sequence[int]) -> dict[int, Array]:
-        """A run with these tensors marked; a batch that cannot run is halved until what cannot be marked is alone."""
+        """A run with these tensors marked; a batch that cannot run is halved until what cannot be
+        marked is alone."""
         try:
             found = self._run_model(batch)
         except ReferenceFailed as error:
@@ -333,48 +391,68 @@ class _Captures:
         return {t: found[t] for t in batch if t in found}
 
     def _run_model(self, marks: Sequence[int], *, ends: bool = False) -> dict[int, Array]:
-        """One run of the whole model, with these tensors made readable; of the plain reference no more than leads to them,
-        unless the model's own outputs are wanted (``ends``)."""
+        """One run of the whole model, with these tensors made readable; of the plain reference no
+        more than leads to them, unless the model's own outputs are wanted (``ends``)."""
         model, index = self._model, self._index
         types = {
-            t: (v.dtype, v.shape) for t in index.inputs if (v := self._feed.get(index.tensors[t].name)) is not None
+            t: (v.dtype, v.shape)
+            for t in index.inputs
+            if (v := self._feed.get(index.tensors[t].name)) is not None
         }
         shapes = tuple((t, str(dtype), shape) for t, (dtype, shape) in types.items())
         sample = self._sample if self._engine.info.recorded else ""
-        key = repr((self._engine.info.spec, model.digest, tuple(marks), ends, shapes, sample)).encode()
+        key = repr(
+            (self._engine.info.spec, model.digest, tuple(marks), ends, shapes, sample)
+        ).encode()
 
         def make() -> tuple[Cut, Built, int]:
             nodes = index.ancestors(marks) if marks and self._plain and not ends else ()
             if nodes and len(nodes) < len(index.nodes):
-                part = cut(model, Candidate(nodes=encode(nodes), outputs=encode(marks)), {}, types, marks)
+                part = cut(
+                    model, Candidate(nodes=encode(nodes), outputs=encode(marks)), {}, types, marks
+                )
             else:
                 part = cut(model, Candidate(), {}, types, index.outputs, marks)
             part = originals.restore_floats(self._store, model, part, self._reference)
             by_name = {name: types[t][1] for name, t in part.feeds.items()}
             request = BuildRequest(
-                part.model, model.weights_dir, marks=tuple(part.marks), feed_shapes=by_name, sample=sample
+                part.model,
+                model.weights_dir,
+                marks=tuple(part.marks),
+                feed_shapes=by_name,
+                sample=sample,
             )
             built = take_halves(build(self._engine, request), part, self._reference)
             return part, built, sum(max(0, self._estimate_size(index.tensors[t])) for t in marks)
 
         try:
             part, built, _ = _builds.get(key, make)
-            got = built.run({name: self._feed[index.tensors[t].name] for name, t in part.feeds.items()})
+            got = built.run(
+                {name: self._feed[index.tensors[t].name] for name, t in part.feeds.items()}
+            )
         except (EngineFault, ModelProblem) as error:
-            unequal = dimensions.say_unequal(model.proto, {name: value.shape for name, value in self._feed.items()})
+            unequal = dimensions.say_unequal(
+                model.proto, {name: value.shape for name, value in self._feed.items()}
+            )
             said = f"The reference {self._reference} could not run the model: {error}"
             raise ReferenceFailed(f"{unequal} {said}".lstrip()) from error
         except KeyError as error:
             raise ReferenceFailed(f"The sample {self._sample} holds no input {error}.") from error
         names = {**part.outputs, **part.marks}
-        return {t: np.asarray(got[n]) for n, t in names.items() if n in got and not isinstance(got[n], list | dict)}
+        return {
+            t: np.asarray(got[n])
+            for n, t in names.items()
+            if n in got and not isinstance(got[n], list | dict)
+        }
 
     def _write_capture(self, tensor: int, value: Array) -> None:
         target = self._folder / f"{self._names[tensor]}.npy"
         with contextlib.suppress(OSError):  # no room: it is made again when it is needed
             if not target.exists() and _has_room(self._store.root, value.nbytes):
                 write_array(target, value)
-                _spent[str(self._store.captures)] = _spent.get(str(self._store.captures), budget_bytes()) + value.nbytes
+                _spent[str(self._store.captures)] = (
+                    _spent.get(str(self._store.captures), budget_bytes()) + value.nbytes
+                )
 
     def evict(self) -> None:
         """Bring the captures back into the budget, the least recently used first."""
@@ -393,12 +471,14 @@ class _Captures:
             with contextlib.suppress(OSError):
                 path.unlink()  # arrays that are mapped stay whole
                 total -= size
-        # What other workers write meanwhile is not known here: count again after an eighth of the budget at the latest.
+        # What other workers write meanwhile is not known here: count again after an eighth of the
+        # budget at the latest.
         _spent[root] = max(total, budget_bytes() - max(budget_bytes() // 8, 1))
 
 
 def _has_room(folder: Path, bytes_: int) -> bool:
-    """Whether the disk has room for so much more, and some left. Raises ``OSError`` where there is no such folder."""
+    """Whether the disk has room for so much more, and some left. Raises ``OSError`` where there is
+    no such folder."""
     disk = shutil.disk_usage(folder)
     return disk.free - bytes_ >= min(_LEFT, disk.total // 20)
 
@@ -407,7 +487,8 @@ _spent: dict[str, int] = {}  # bytes of captures below a folder, as far as this 
 
 
 def write_array(target: Path, value: Array) -> None:
-    """Write one array where no reader sees half of it. Types that numpy lacks (bfloat16, ...) lie in a record of that name."""
+    """Write one array where no reader sees half of it. Types that numpy lacks (bfloat16, ...) lie
+    in a record of that name."""
     value = np.ascontiguousarray(value) if value.ndim else value
     if value.dtype.kind in "OSUT":
         value = value.astype(np.str_)
@@ -416,7 +497,8 @@ def write_array(target: Path, value: Array) -> None:
         value = raw.view(np.dtype([(value.dtype.name, raw.dtype)])).reshape(raw.shape)
     temporary = target.with_name(f".{target.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
     try:
-        # Not fsynced: the folder's name holds the boot id, so that nothing written before a crash of the machine is ever read.
+        # Not fsynced: the folder's name holds the boot id, so that nothing written before a crash
+        # of the machine is ever read.
         with _open_new(temporary) as file:
             sealed = Sealed(file)
             header = np.lib.format.header_data_from_array_1_0(value)
@@ -431,7 +513,8 @@ def write_array(target: Path, value: Array) -> None:
 
 
 def _open_new(path: Path) -> BinaryIO:
-    """The file, to be written; its folder is made where it is the first one. A search begins with hundreds of small ones."""
+    """The file, to be written; its folder is made where it is the first one. A search begins with
+    hundreds of small ones."""
     try:
         return path.open("wb")
     except FileNotFoundError:
@@ -440,7 +523,8 @@ def _open_new(path: Path) -> BinaryIO:
 
 
 class _Small:
-    """Small arrays as they were read last, by path. One that somebody has written or touched since is read again."""
+    """Small arrays as they were read last, by path. One that somebody has written or touched since
+    is read again."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[str, tuple[tuple[int, int, int], Array]] = OrderedDict()

@@ -1,4 +1,5 @@
-"""A worker as its pool has it: the process, this end of its pipes, and how it is ended with all that it has started."""
+"""A worker as its pool has it: the process, this end of its pipes, and how it is ended with all
+that it has started."""
 
 import asyncio
 import contextlib
@@ -12,10 +13,10 @@ from pathlib import Path
 
 import msgspec
 
-from engines.checker import keeper
-from engines.probe import AnyProbe, Measure
-from engines.workers import watchdog
-from engines.workers.protocol import FromWorker, Work
+from narrowdown.engines.checker import keeper
+from narrowdown.engines.probe import AnyProbe, Measure
+from narrowdown.engines.workers import watchdog
+from narrowdown.engines.workers.protocol import FromWorker, Work
 
 TERM_GRACE = 0.3  # seconds between TERM and KILL
 _KEEPERS = 2.0  # seconds that these may take to clear up
@@ -28,8 +29,9 @@ _decoder: msgspec.json.Decoder[FromWorker] = msgspec.json.Decoder(FromWorker)
 
 
 class Child:
-    """One worker process. ``mark``: what it and all that it starts carry in their environment. ``ready``: it has said hello.
-    ``models``, ``builds``, ``engines`` (specs that it has built with): what it is taken to hold, the latest last."""
+    """One worker process. ``mark``: what it and all that it starts carry in their environment.
+    ``ready``: it has said hello. ``models``, ``builds``, ``engines`` (specs that it has built
+    with): what it is taken to hold, the latest last."""
 
     def __init__(self, process: "subprocess.Popen[bytes]", mark: str) -> None:
         self.process = process
@@ -58,9 +60,15 @@ class Child:
         return self.process.pid
 
     def count_processor(self) -> float:
-        """Seconds of processor that it and what it has waited for have taken; without bound where the system does not say."""
+        """Seconds of processor that it and what it has waited for have taken; without bound where
+        the system does not say."""
         try:
-            told = Path(f"/proc/{self.pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+            told = (
+                Path(f"/proc/{self.pid}/stat")
+                .read_text(encoding="utf-8")
+                .rpartition(")")[2]
+                .split()
+            )
             return sum(map(int, told[11:15])) / os.sysconf("SC_CLK_TCK")
         except (OSError, ValueError):
             return math.inf
@@ -71,7 +79,8 @@ class Child:
             self.writer.write(_encoder.encode(work) + b"\n")
 
     async def next(self) -> FromWorker | None:
-        """The next message; None at the end of the stream. Raises ``ValueError`` for anything that is not a message."""
+        """The next message; None at the end of the stream. Raises ``ValueError`` for anything that
+        is not a message."""
         try:
             line = await self.reader.readline()
         except ConnectionError:
@@ -93,12 +102,15 @@ class Child:
             self.engines.append(engine)
 
     def gone(self) -> bool:
-        """Whether the process has ended; it is not reaped yet, so that its group's number is still its own."""
+        """Whether the process has ended; it is not reaped yet, so that its group's number is still
+        its own."""
         if self.process.returncode is not None:
             return True
         if hasattr(os, "waitid"):
             with contextlib.suppress(ChildProcessError):
-                return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+                return (
+                    os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+                )
         return self.process.poll() is not None
 
     def signal_group(self, number: signal.Signals) -> None:
@@ -115,8 +127,8 @@ class Child:
         return True
 
     async def end(self, grace: float = TERM_GRACE) -> int:
-        """TERM, then KILL, to the whole group and to whatever else it has started; reap; close the pipes. The return code as
-        ``subprocess`` gives it."""
+        """TERM, then KILL, to the whole group and to whatever else it has started; reap; close the
+        pipes. The return code as ``subprocess`` gives it."""
         started, keepers = keeper.descendants(self.pid), keeper.keepers(self.pid)
         try:
             if grace > 0 and not self.gone():
@@ -125,7 +137,8 @@ class Child:
         finally:
             # Also after a death of its own: what it started may still run.
             self.signal_group(signal.SIGKILL)
-            # A keeper ends what its checker has started as soon as the worker is gone, and then itself; only then is it ended.
+            # A keeper ends what its checker has started as soon as the worker is gone, and then
+            # itself; only then is it ended.
             keeper.kill([process for process in started if process not in keepers])
             until = time.monotonic() + _KEEPERS
             while any(map(keeper.alive, keepers)) and time.monotonic() < until:
@@ -146,5 +159,13 @@ def built_for(probe: AnyProbe) -> bytes:
     if not isinstance(probe, Measure):
         return b""
     return _encoder.encode(
-        (probe.model, probe.engine, probe.candidate, probe.keep, probe.righted, probe.marks, probe.attempt)
+        (
+            probe.model,
+            probe.engine,
+            probe.candidate,
+            probe.keep,
+            probe.righted,
+            probe.marks,
+            probe.attempt,
+        )
     )

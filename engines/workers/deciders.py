@@ -1,19 +1,20 @@
-"""What decides which way an If goes and how often a Loop or Scan runs, in words: what makes it, and what of the inputs it rests
-on."""
+"""What decides which way an If goes and how often a Loop or Scan runs, in words: what makes it, and
+what of the inputs it rests on."""
 
 from collections.abc import Callable
 from typing import Any
 
-from engines.array import Array
-from engines.graph import schema
-from engines.graph.index import Node
-from engines.graph.load import StoredModel
+from narrowdown.engines.array import Array
+from narrowdown.engines.graph import schema
+from narrowdown.engines.graph.index import Node
+from narrowdown.engines.graph.load import StoredModel
 
-# Elements of an input that are told one by one; a condition on more is no sentence that anybody could check.
+# Elements of an input that are told one by one; a condition on more is no sentence that anybody
+# could check.
 _TOLD = 4
 _SHAPES = frozenset({"Shape", "Size"})
-# Inputs whose values decide how large an operator's results are, by position; None: all of them. Those of all others have shapes
-# that follow from shapes.
+# Inputs whose values decide how large an operator's results are, by position; None: all of them.
+# Those of all others have shapes that follow from shapes.
 _SIZING: dict[str, tuple[int, ...] | None] = {
     "NonZero": (0,), "Unique": (0,), "Compress": (1,), "NonMaxSuppression": None, "Range": None, "ConstantOfShape": (0,),
     "Reshape": (1,), "Expand": (1,), "Tile": (1,), "Slice": (1, 2, 3, 4), "Pad": (1, 3), "Resize": (2, 3), "Upsample": (1,),
@@ -25,29 +26,40 @@ _SIZING: dict[str, tuple[int, ...] | None] = {
 
 
 def name_deciders(model: StoredModel, position: int) -> list[str]:
-    """What decides how often or which way a node runs: inputs, constants and nodes by name. Nothing for a Scan, whose inputs'
-    length does."""
+    """What decides how often or which way a node runs: inputs, constants and nodes by name. Nothing
+    for a Scan, whose inputs' length does."""
     return [_name_maker(model, t) for t in _list_deciding(model, position)]
 
 
-def say_what_it_rests_on(model: StoredModel, position: int, ran: int, value: Callable[[str], Array]) -> list[str]:
-    """Phrases that follow "while": what must be so for the node at this position to run as it ``ran``; none where that is always
-    so. ``value``: the value of a tensor by its name, as it was then."""
+def say_what_it_rests_on(
+    model: StoredModel, position: int, ran: int, value: Callable[[str], Array]
+) -> list[str]:
+    """Phrases that follow "while": what must be so for the node at this position to run as it
+    ``ran``; none where that is always so. ``value``: the value of a tensor by its name, as it was
+    then."""
     node, index = model.proto.graph.node[position], model.index
     if node.op_type == "Loop" and not _runs_to_its_count(node):
-        return [f"the Loop '{model.engine_names[position]}' runs {ran} iteration{'' if ran == 1 else 's'}"]
+        return [
+            f"the Loop '{model.engine_names[position]}' runs {ran} iteration{'' if ran == 1 else 's'}"
+        ]
     said: list[str] = []
     for t in _list_deciding(model, position):
         values, shapes = _find_inputs(model, t)
-        # Where it hangs on what is in a large or a float input, the one thing that can be told is which way it went.
-        if any(index.tensors[i].floating or value(index.tensors[i].name).size > _TOLD for i in values):
+        # Where it hangs on what is in a large or a float input, the one thing that can be told is
+        # which way it went.
+        if any(
+            index.tensors[i].floating or value(index.tensors[i].name).size > _TOLD for i in values
+        ):
             said.append(f"{_name_maker(model, t)} gives {_write(value(index.tensors[t].name))}")
             continue
-        said += [f"'{index.tensors[i].name}' is {_write(value(index.tensors[i].name))}" for i in values]
+        said += [
+            f"'{index.tensors[i].name}' is {_write(value(index.tensors[i].name))}" for i in values
+        ]
         said += [_say_shape(index.tensors[i].name, value) for i in shapes]
     if node.op_type == "Scan":
         said += [
-            _say_shape(index.tensors[i].name, value) for i in _find_inputs(model, index.by_name[node.input[-1]])[0]
+            _say_shape(index.tensors[i].name, value)
+            for i in _find_inputs(model, index.by_name[node.input[-1]])[0]
         ]
     return list(dict.fromkeys(said))
 
@@ -67,7 +79,8 @@ def _name_maker(model: StoredModel, tensor: int) -> str:
 
 
 def _find_inputs(model: StoredModel, tensor: int) -> tuple[list[int], list[int]]:
-    """(inputs of the model whose values a tensor rests on, those of which only the shape matters), ascending."""
+    """(inputs of the model whose values a tensor rests on, those of which only the shape matters),
+    ascending."""
     index = model.index
     values, shapes, seen = set[int](), set[int](), set[tuple[int, bool]]()
     todo = [(tensor, True)]  # (a tensor, whether its values matter or its shape alone)
@@ -96,13 +109,16 @@ def _list_sizing(node: Node) -> frozenset[int]:
 
 
 def _runs_to_its_count(node: Any) -> bool:
-    """Whether nothing inside of a Loop ends it: its condition is handed on as it came, or is none."""
+    """Whether nothing inside of a Loop ends it: its condition is handed on as it came, or is
+    none."""
     body = schema.attribute(node, "body").g
     ends, came = body.output[0].name, body.input[1].name
     makers = {name: inner for inner in body.node for name in inner.output}
     while (maker := makers.get(ends)) is not None and maker.op_type == "Identity":
         ends = maker.input[0]
-    fixed = (maker is not None and maker.op_type == "Constant") or ends in {w.name for w in body.initializer}
+    fixed = (maker is not None and maker.op_type == "Constant") or ends in {
+        w.name for w in body.initializer
+    }
     return ends == came or fixed
 
 
@@ -114,4 +130,6 @@ def _say_shape(name: str, value: Callable[[str], Array]) -> str:
 def _write(value: Array) -> str:
     flat = value.reshape(-1).tolist()
     told = [str(v).lower() if isinstance(v, bool) else str(v) for v in flat[:_TOLD]]
-    return told[0] if len(flat) == 1 else f"[{', '.join(told)}{', ...' if len(flat) > _TOLD else ''}]"
+    return (
+        told[0] if len(flat) == 1 else f"[{', '.join(told)}{', ...' if len(flat) > _TOLD else ''}]"
+    )

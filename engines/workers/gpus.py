@@ -1,7 +1,8 @@
-"""The GPUs that CUDA shows here: asked of the driver itself, by a process that ends again, so that none of its threads or
-devices stay with the asker.
+"""The GPUs that CUDA shows here: asked of the driver itself, by a process that ends again, so that
+none of its threads or devices stay with the asker.
 
-Run as a script it prints one line a GPU, in CUDA's order and among those that ``CUDA_VISIBLE_DEVICES`` allows.
+Run as a script it prints one line a GPU, in CUDA's order and among those that
+``CUDA_VISIBLE_DEVICES`` allows.
 """
 
 import ctypes
@@ -18,7 +19,8 @@ _MAJOR, _MINOR = 75, 76  # attributes: compute capability
 
 
 class Gpu(NamedTuple):
-    """``id``: what ``CUDA_VISIBLE_DEVICES`` calls it, whatever the order; ``capability`` such as ``9.0``."""
+    """``id``: what ``CUDA_VISIBLE_DEVICES`` calls it, whatever the order; ``capability`` such as
+    ``9.0``."""
 
     id: str
     name: str
@@ -26,10 +28,14 @@ class Gpu(NamedTuple):
 
 
 def list_gpus() -> tuple[Gpu, ...]:
-    """Every GPU that a process started here could use, in CUDA's order; none where there is no NVIDIA driver."""
+    """Every GPU that a process started here could use, in CUDA's order; none where there is no
+    NVIDIA driver."""
     try:
         said = subprocess.run(
-            [sys.executable, "-I", "-S", str(Path(__file__))], capture_output=True, timeout=_LIMIT, check=False
+            [sys.executable, "-I", "-S", str(Path(__file__))],
+            capture_output=True,
+            timeout=_LIMIT,
+            check=False,
         ).stdout
         return tuple(Gpu(*json.loads(line)) for line in said.splitlines())
     except (OSError, ValueError, TypeError, subprocess.TimeoutExpired):
@@ -37,8 +43,8 @@ def list_gpus() -> tuple[Gpu, ...]:
 
 
 def group_alike(gpus: Sequence[Gpu]) -> tuple[tuple[Gpu, ...], tuple[Gpu, ...]]:
-    """(the first GPU, which is the one that a lone worker uses, and those of its kind; the others, whose verdicts would not be
-    comparable)."""
+    """(the first GPU, which is the one that a lone worker uses, and those of its kind; the others,
+    whose verdicts would not be comparable)."""
     kind = [(g.name, g.capability) for g in gpus]
     same = [k == kind[0] for k in kind]
     return tuple(g for g, s in zip(gpus, same, strict=True) if s), tuple(
@@ -47,7 +53,8 @@ def group_alike(gpus: Sequence[Gpu]) -> tuple[tuple[Gpu, ...], tuple[Gpu, ...]]:
 
 
 def _ask_driver() -> list[Gpu]:
-    """What the driver says. Raises ``OSError`` where there is none, ``AttributeError`` for a very old one."""
+    """What the driver says. Raises ``OSError`` where there is none, ``AttributeError`` for a very
+    old one."""
     cuda = ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
 
     def get(name: str, kind: type[Any], *rest: Any) -> Any:
@@ -67,7 +74,9 @@ def _ask_driver() -> list[Gpu]:
         text = name.value.decode(errors="replace")
         own = get("cuDeviceGetUuid_v2", ctypes.c_char * 16, device).raw
         part = "MIG" if " MIG " in text else "GPU"
-        major, minor = (get("cuDeviceGetAttribute", ctypes.c_int, a, device).value for a in (_MAJOR, _MINOR))
+        major, minor = (
+            get("cuDeviceGetAttribute", ctypes.c_int, a, device).value for a in (_MAJOR, _MINOR)
+        )
         found.append(Gpu(f"{part}-{uuid.UUID(bytes=own)}", text, f"{major}.{minor}"))
     return found
 

@@ -1,14 +1,15 @@
-"""A reference that is the model as it was before it was converted: it takes FP32 where the model holds halves."""
+"""A reference that is the model as it was before it was converted: it takes FP32 where the model
+holds halves."""
 
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 from onnx import TensorProto
 
-from engines.array import Array
-from engines.backends.base import Built
-from engines.graph.cut import Cut
-from engines.spec import parse
+from narrowdown.engines.array import Array
+from narrowdown.engines.backends.base import Built
+from narrowdown.engines.graph.cut import Cut
+from narrowdown.engines.spec import parse
 
 
 class _Fed:
@@ -20,7 +21,10 @@ class _Fed:
         self._wide = {name for name, kind in kinds.items() if kind == TensorProto.FLOAT}
 
     def run(self, feeds: Mapping[str, Array], outputs: Sequence[str] = ()) -> dict[str, Array]:
-        wide = {n: a.astype(np.float32) if n in self._wide and a.dtype.itemsize == 2 else a for n, a in feeds.items()}
+        wide = {
+            n: a.astype(np.float32) if n in self._wide and a.dtype.itemsize == 2 else a
+            for n, a in feeds.items()
+        }
         return self._built.run(wide, outputs)
 
     def close(self) -> None:

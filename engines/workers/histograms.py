@@ -4,17 +4,22 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from engines.array import Array
-from engines.compare.values import BINS, COLUMNS, ROWS, Values
-from engines.probe import HUGE
+from narrowdown.engines.array import Array
+from narrowdown.engines.compare.values import BINS, COLUMNS, ROWS, Values
+from narrowdown.engines.probe import HUGE
 
 
-def summarize_values(expected: Mapping[str, Array], actual: Mapping[str, Array]) -> tuple[Values, ...]:
+def summarize_values(
+    expected: Mapping[str, Array], actual: Mapping[str, Array]
+) -> tuple[Values, ...]:
     """A summary of each output that both have, in the same shape, with numbers in it."""
     return tuple(
         _summarize_output(name, right, actual[name])
         for name, right in expected.items()
-        if name in actual and right.shape == actual[name].shape and right.size and right.dtype.kind not in "OSUTc"
+        if name in actual
+        and right.shape == actual[name].shape
+        and right.size
+        and right.dtype.kind not in "OSUTc"
     )
 
 
@@ -47,8 +52,8 @@ def _summarize_output(name: str, right: Array, wrong: Array) -> Values:
 
 
 def _count_bins(x: Array, low: float, high: float) -> tuple[int, ...]:
-    """How many lie in each bin; all in the middle one where there is but one value. Of any magnitude: numpy's own refuses bins
-    that are narrower than its numbers."""
+    """How many lie in each bin; all in the middle one where there is but one value. Of any
+    magnitude: numpy's own refuses bins that are narrower than its numbers."""
     scale = max(abs(low), abs(high)) or 1.0
     width = high / scale - low / scale
     place = (x / scale - low / scale) / width if width > 0 else np.full(x.shape, 0.5)
@@ -57,13 +62,17 @@ def _count_bins(x: Array, low: float, high: float) -> tuple[int, ...]:
 
 
 def _tile_kinds(right: Array, a: Array, lost: Array) -> tuple[str, ...]:
-    """A letter for each tile, where ``lost``: NaN before infinity, the engine's before the reference's."""
-    codes = np.where(lost, np.where(np.isnan(a), 3, np.where(np.isinf(a) & right, 2, 1)), 0).astype(np.uint8)
+    """A letter for each tile, where ``lost``: NaN before infinity, the engine's before the
+    reference's."""
+    codes = np.where(lost, np.where(np.isnan(a), 3, np.where(np.isinf(a) & right, 2, 1)), 0).astype(
+        np.uint8
+    )
     return tuple("".join(".rin"[code] for code in row) for row in _cut_tiles(codes))
 
 
 def _cut_tiles(x: Array) -> Array:
-    """The largest of each tile: of the axes longer than 1 the last runs to the right, the others down."""
+    """The largest of each tile: of the axes longer than 1 the last runs to the right, the others
+    down."""
     flat = x.squeeze()
     flat = flat.reshape(-1, flat.shape[-1]) if flat.ndim > 1 else flat.reshape(1, -1)
     for axis, most in ((0, ROWS), (1, COLUMNS)):

@@ -1,4 +1,5 @@
-"""Measure: build a candidate, run it, compare it with the captured reference, transplant what it gave into the reference run."""
+"""Measure: build a candidate, run it, compare it with the captured reference, transplant what it
+gave into the reference run."""
 
 import contextlib
 import hashlib
@@ -12,34 +13,43 @@ import msgspec
 import numpy as np
 from onnx import ModelProto
 
-from engines.array import Array
-from engines.backends.base import BuildRequest, Built, EngineFault
-from engines.backends.builds import Kept, build, close_built, serve, weigh_built
-from engines.compare import metrics, refusal
-from engines.compare.answers import answer
-from engines.data import postprocess, samples, score, tactic_replay
-from engines.data.samples import Span
-from engines.graph import external, load, rewrites
-from engines.graph.cut import Cut
-from engines.graph.model_problem import ModelProblem
-from engines.graph.places import holds_places
-from engines.graph.quantized import is_quantized
-from engines.graph.random_nodes import draw_numbers
-from engines.graph.ranges import ALL, decode, encode
-from engines.probe import APART, FIXED_SIZES, HUGE, Candidate, Measure, Measurement, SampleResult, Score
-from engines.sources import POSTPROCESSING, SCORING
-from engines.spec import parse
-from engines.store.content import Store
-from engines.workers import artifact_files, captures, variation, workaround_model
-from engines.workers.histograms import summarize_values
-from engines.workers.nudge import nudged_feeds, nudged_weights
-from engines.workers.part import Feed, Part, Say, arrays_by_id, feeds_by_name
-from engines.workers.righting import right_nodes, sever_righted
+from narrowdown.engines.array import Array
+from narrowdown.engines.backends.base import BuildRequest, Built, EngineFault
+from narrowdown.engines.backends.builds import Kept, build, close_built, serve, weigh_built
+from narrowdown.engines.compare import metrics, refusal
+from narrowdown.engines.compare.answers import answer
+from narrowdown.engines.data import postprocess, samples, score, tactic_replay
+from narrowdown.engines.data.samples import Span
+from narrowdown.engines.graph import external, load, rewrites
+from narrowdown.engines.graph.cut import Cut
+from narrowdown.engines.graph.model_problem import ModelProblem
+from narrowdown.engines.graph.places import holds_places
+from narrowdown.engines.graph.quantized import is_quantized
+from narrowdown.engines.graph.random_nodes import draw_numbers
+from narrowdown.engines.graph.ranges import ALL, decode, encode
+from narrowdown.engines.probe import (
+    APART,
+    FIXED_SIZES,
+    HUGE,
+    Candidate,
+    Measure,
+    Measurement,
+    SampleResult,
+    Score,
+)
+from narrowdown.engines.sources import POSTPROCESSING, SCORING
+from narrowdown.engines.spec import parse
+from narrowdown.engines.store.content import Store
+from narrowdown.engines.workers import artifact_files, captures, variation, workaround_model
+from narrowdown.engines.workers.histograms import summarize_values
+from narrowdown.engines.workers.nudge import nudged_feeds, nudged_weights
+from narrowdown.engines.workers.part import Feed, Part, Say, arrays_by_id, feeds_by_name
+from narrowdown.engines.workers.righting import right_nodes, sever_righted
 
 WRITTEN = "worked-around.onnx"
 _KEPT_BUILDS = 4
-# Bytes of builds that are kept while another is made. A search asks the same build again at once or not at all, so a large model
-# gains nothing by a second one.
+# Bytes of builds that are kept while another is made. A search asks the same build again at once or
+# not at all, so a large model gains nothing by a second one.
 _HEAVIEST = 128 << 20
 _Pair: TypeAlias = tuple[Array | None, Array]  # what the engine gave, what the reference gave
 _LOOKED_AT = 64 << 20  # bytes of a weight that is looked at for its largest value
@@ -48,8 +58,9 @@ _CHUNK = 1 << 20  # elements at a time where float64 copies are made
 
 @dataclass
 class _Ready:
-    """A built candidate. ``seconds`` is what its build took, however often it is used. ``held``: bytes that it gives out in a
-    run, which an engine may go on holding. ``facts``: of what was written."""
+    """A built candidate. ``seconds`` is what its build took, however often it is used. ``held``:
+    bytes that it gives out in a run, which an engine may go on holding. ``facts``: of what was
+    written."""
 
     part: Cut
     built: Built
@@ -80,21 +91,27 @@ _builds: Kept[_Ready] = Kept(_KEPT_BUILDS, _close_ready, _weigh_ready, _HEAVIEST
 _slices: Kept[_Ready] = Kept(_KEPT_BUILDS, _close_ready, _weigh_ready, _HEAVIEST)
 # Apart from what is run with them: that may not be closed meanwhile.
 _stages: Kept[_Ready] = Kept(_KEPT_BUILDS, _close_ready, _weigh_ready, _HEAVIEST)
-# What the reference made of values that were put into it. A search that trims a case from its front, and fresh builds of one
-# that fails steadily, put in the same bits again and again; nothing but these decides what comes out.
+# What the reference made of values that were put into it. A search that trims a case from its
+# front, and fresh builds of one that fails steadily, put in the same bits again and again; nothing
+# but these decides what comes out.
 _KEPT_TRANSPLANTS, _HEAVIEST_TRANSPLANTS = 8, 32 << 20
 _transplants: Kept[dict[int, Array]] = Kept(
-    _KEPT_TRANSPLANTS, lambda _: None, lambda made: sum(a.nbytes for a in made.values()), _HEAVIEST_TRANSPLANTS
+    _KEPT_TRANSPLANTS,
+    lambda _: None,
+    lambda made: sum(a.nbytes for a in made.values()),
+    _HEAVIEST_TRANSPLANTS,
 )
 
 
-# What engines said to builds for many shapes (``_build_key``), as a status and a sentence: these are not tried again.
+# What engines said to builds for many shapes (``_build_key``), as a status and a sentence: these
+# are not tried again.
 _refused: dict[bytes, tuple[str, str]] = {}
 _FEWER = ("build-failed", "out-of-memory", "refused")  # what fewer shapes may cure
 
 
 def measure(probe: Measure, store: Store, progress: Say) -> Measurement:
-    """Answer the probe. Raises ``EngineFault``, ``EngineMissing``, ``ReferenceFailed``, ``ModelProblem``, ``InputProblem``."""
+    """Answer the probe. Raises ``EngineFault``, ``EngineMissing``, ``ReferenceFailed``,
+    ``ModelProblem``, ``InputProblem``."""
     measuring = _Measuring(probe, store, progress)
     try:
         return measuring.answer()
@@ -115,28 +132,41 @@ class _Measuring:
         self.index = self.model.index
         self.probe = probe = sever_righted(self.index, probe) if probe.righted else probe
         self.engine = captures.make_engine(probe.engine)
-        self.part = Part(store, self.model, probe.candidate, probe.inputs, probe.reference, progress)
-        self.keep = frozenset(range(len(self.index.nodes)) if probe.keep == ALL else decode(probe.keep))
+        self.part = Part(
+            store, self.model, probe.candidate, probe.inputs, probe.reference, progress
+        )
+        self.keep = frozenset(
+            range(len(self.index.nodes)) if probe.keep == ALL else decode(probe.keep)
+        )
         self.notes: list[str] = []
         self.marked_feeds: tuple[int, ...] = ()  # cut tensors that are to be scored as they are fed
         self.marks = self._choose_marks()
-        some = probe.effect_on not in ("", ALL) and not probe.postprocess  # a script is given all of them
+        some = (
+            probe.effect_on not in ("", ALL) and not probe.postprocess
+        )  # a script is given all of them
         self.final = decode(probe.effect_on) if some else self.index.outputs
         placed = (t for t in self.final if holds_places(self.index, t) and not probe.postprocess)
         self.of_places = {self.index.tensors[t].name for t in placed}
         # Inner tensors of a cut are compared as they are.
-        self.finished = probe.candidate.nodes == ALL and set(self.part.judged) == set(self.index.outputs)
-        # Repeated looks are at a build of their own: what an engine remembers of earlier runs is no part of the answer.
+        self.finished = probe.candidate.nodes == ALL and set(self.part.judged) == set(
+            self.index.outputs
+        )
+        # Repeated looks are at a build of their own: what an engine remembers of earlier runs is no
+        # part of the answer.
         self.spans = (
             self.engine.info.spans
             and not (probe.written or probe.rewrite)
             and probe.candidate.nodes == ALL
             and not probe.candidate.edits
         )
-        # What the reference computes is captured: how large its own values are is seen without running it once more, and so is
-        # what an engine gives that computes the same where every node is kept.
+        # What the reference computes is captured: how large its own values are is seen without
+        # running it once more, and so is what an engine gives that computes the same where every
+        # node is kept.
         self.captured = (
-            ((probe.engine == probe.reference and bool(probe.marks) and not probe.keep) or self._is_kept_whole())
+            (
+                (probe.engine == probe.reference and bool(probe.marks) and not probe.keep)
+                or self._is_kept_whole()
+            )
             and probe.runs == 1
             and probe.candidate == Candidate()
             and not (probe.attempt or probe.nudge or probe.vary or probe.record or probe.save)
@@ -180,15 +210,20 @@ class _Measuring:
             if self.probe.vary:
                 varied = self._vary_way(ready, sample, feed)
                 self.facts["follows"] = self.facts.get("follows", False) or varied.follows
-                self.results[0].extend(self._compare_outputs(sample, varied.second, varied.first, feed))
+                self.results[0].extend(
+                    self._compare_outputs(sample, varied.second, varied.first, feed)
+                )
                 continue
             first = self._run_all(ready, sample, feed, expected)
             if self.probe.save and not self.artifacts:
                 self._save_case(ready, feed, expected, first)
         return Measurement(
             results=tuple(self.results[0]) if self.results else (),
-            # Hundreds of runs are mostly one and the same: those that differ from the first are kept.
-            runs=tuple(tuple(r) for r, other in zip(self.results, self.differs, strict=True) if other),
+            # Hundreds of runs are mostly one and the same: those that differ from the first are
+            # kept.
+            runs=tuple(
+                tuple(r) for r, other in zip(self.results, self.differs, strict=True) if other
+            ),
             varies=any(self.differs),
             facts=self.facts,
             artifacts=self.artifacts,
@@ -204,16 +239,21 @@ class _Measuring:
         probe = self.probe
         self.nodes = sum(n >= 0 for n in ready.part.node_ids)
         self.facts.update(ready.facts)
-        # Said of the whole model: how many nodes a provider of ONNX Runtime took, and that an emulation rounds nothing.
-        self.facts.update({k: ready.built.facts[k] for k in ("taken", "untouched") if k in ready.built.facts})
+        # Said of the whole model: how many nodes a provider of ONNX Runtime took, and that an
+        # emulation rounds nothing.
+        self.facts.update(
+            {k: ready.built.facts[k] for k in ("taken", "untouched") if k in ready.built.facts}
+        )
         if probe.marks and probe.candidate.nodes != ALL:
             self.facts["weights"], self.facts["least"] = self._span_weights()
         if probe.record or probe.runs == 0 or (probe.keep and probe.save):
             self.facts["build"] = dict(ready.built.facts)
 
-    def _run_all(self, ready: _Ready, sample: str, feed: Feed, expected: Mapping[int, Array]) -> dict[int, Array]:
-        """Run and compare one build as often as is asked for. Returns what the first run gave; of the others those that give the
-        same to the bit have its results."""
+    def _run_all(
+        self, ready: _Ready, sample: str, feed: Feed, expected: Mapping[int, Array]
+    ) -> dict[int, Array]:
+        """Run and compare one build as often as is asked for. Returns what the first run gave; of
+        the others those that give the same to the bit have its results."""
         first: dict[int, Array] = {}
         compared: list[SampleResult] = []
         took: list[float] = []
@@ -239,11 +279,12 @@ class _Measuring:
         return first
 
     def _is_kept_whole(self) -> bool:
-        """Whether every node is kept, so that the engine computes what the reference does. Pairs of a quantized model that are
-        kept may go, and nodes that draw numbers give others in each run."""
-        same = self.engine.info.kept_whole == str(parse(self.probe.reference)) and len(self.keep) == len(
-            self.index.nodes
-        )
+        """Whether every node is kept, so that the engine computes what the reference does. Pairs of
+        a quantized model that are kept may go, and nodes that draw numbers give others in each
+        run."""
+        same = self.engine.info.kept_whole == str(parse(self.probe.reference)) and len(
+            self.keep
+        ) == len(self.index.nodes)
         return same and not is_quantized(self.index) and not draw_numbers(self.model.node_protos)
 
     def words_of(self, fault: EngineFault) -> tuple[str, ...]:
@@ -252,15 +293,21 @@ class _Measuring:
         return refusal.words(str(fault), names.union(self.model.engine_names))
 
     def _span_weights(self) -> tuple[dict[str, float], dict[str, float]]:
-        """The largest finite magnitude of each float weight that the part reads, by name, and the smallest that is not 0, where
-        there is one; those too large to be looked at left out."""
+        """The largest finite magnitude of each float weight that the part reads, by name, and the
+        smallest that is not 0, where there is one; those too large to be looked at left out."""
         read = {t for n in self.part.nodes for t in self.index.nodes[n].reads}
         kinds = [self.index.tensors[t] for t in sorted(read)]
-        looked = [t for t in kinds if t.kind == "weight" and t.floating and 0 < t.bytes <= _LOOKED_AT]
-        values = {t.name: np.abs(load.read_weight(self.model, t.id).astype(np.float64)) for t in looked}
+        looked = [
+            t for t in kinds if t.kind == "weight" and t.floating and 0 < t.bytes <= _LOOKED_AT
+        ]
+        values = {
+            t.name: np.abs(load.read_weight(self.model, t.id).astype(np.float64)) for t in looked
+        }
         finite = {name: a[np.isfinite(a)] for name, a in values.items()}
         largest = {name: float(a.max(initial=0.0)) for name, a in finite.items()}
-        return largest, {name: float(a[a > 0].min()) for name, a in finite.items() if largest[name] > 0}
+        return largest, {
+            name: float(a[a > 0].min()) for name, a in finite.items() if largest[name] > 0
+        }
 
     def _choose_marks(self) -> tuple[int, ...]:
         if not self.probe.marks:
@@ -268,21 +315,28 @@ class _Measuring:
         made = {t for n in self.part.nodes for t in self.index.nodes[n].outputs}
         wanted = made if self.probe.marks == ALL else made.intersection(decode(self.probe.marks))
         if self.probe.marks != ALL:
-            self.marked_feeds = tuple(sorted(set(decode(self.probe.marks)).intersection(self.part.needed) - made))
+            self.marked_feeds = tuple(
+                sorted(set(decode(self.probe.marks)).intersection(self.part.needed) - made)
+            )
         skipped = [t for t in wanted if self.index.tensors[t].dtype in ("sequence", "optional")]
         if skipped:
             self.notes.append(f"{len(skipped)} tensors hold sequences and cannot be observed.")
         return tuple(sorted(wanted.difference(self.part.judged, skipped)))
 
     def _round_as_stored(self, feed: Feed, tensors: Iterable[int] = ()) -> None:
-        """Round cut tensors, or these, as the engine would have stored them. What a kept node hands to a kept node stays FP32."""
+        """Round cut tensors, or these, as the engine would have stored them. What a kept node hands
+        to a kept node stays FP32."""
         storage = load.np_dtype(self.engine.info.storage)
         inside = set(self.part.nodes)
-        for t, value in {t: feed.arrays[t] for t in tensors or feed.arrays if t in feed.arrays}.items():
+        for t, value in {
+            t: feed.arrays[t] for t in tensors or feed.arrays if t in feed.arrays
+        }.items():
             info = self.index.tensors[t]
             if info.kind == "input" or not _is_wider(value.dtype, storage):
                 continue
-            if info.producer in self.keep and any(r in self.keep and r in inside for r in self.index.readers[t]):
+            if info.producer in self.keep and any(
+                r in self.keep and r in inside for r in self.index.readers[t]
+            ):
                 continue
             with np.errstate(all="ignore"):
                 stored = np.asarray(value).astype(storage).astype(value.dtype)
@@ -300,7 +354,9 @@ class _Measuring:
         if not self.probe.righted:
             return
         self.progress("computing nodes by the reference")
-        feed.righted = right_nodes(self.index, self.probe, feed, (*self.part.judged, *self.marks), self._run_stage)
+        feed.righted = right_nodes(
+            self.index, self.probe, feed, (*self.part.judged, *self.marks), self._run_stage
+        )
         feed.arrays |= {t: a for t, a in feed.righted.items() if t in feed.arrays}
         names = {self.index.tensors[t].name for t in feed.righted}
         feed.exact = {t: a for t, a in feed.exact.items() if t not in feed.righted}
@@ -310,17 +366,28 @@ class _Measuring:
         if self.probe.feed == "stored":
             self._round_as_stored(feed, feed.righted)
 
-    def _run_stage(self, spec: str, candidate: Candidate, fed: Mapping[int, Array]) -> dict[int, Array]:
-        """What a part gives on the engine under test, or on the reference. Raises ``EngineFault``, ``ReferenceFailed``."""
+    def _run_stage(
+        self, spec: str, candidate: Candidate, fed: Mapping[int, Array]
+    ) -> dict[int, Array]:
+        """What a part gives on the engine under test, or on the reference. Raises ``EngineFault``,
+        ``ReferenceFailed``."""
         probe = self.probe
         part = Part(self.store, self.model, candidate, probe.inputs, probe.reference, self.progress)
         needed = {t: fed[t] for t in part.needed}
         constants = {t: needed.pop(t) for t in sorted(part.constants(needed))}
         under_test = spec == probe.engine
         choices: dict[str, Any] = (
-            {"attempt": probe.attempt, "force": probe.force, "forbid": probe.forbid} if under_test else {}
+            {"attempt": probe.attempt, "force": probe.force, "forbid": probe.forbid}
+            if under_test
+            else {}
         )
-        question = (captures.make_engine(spec).info.fingerprint, spec, probe.model, candidate, choices)
+        question = (
+            captures.make_engine(spec).info.fingerprint,
+            spec,
+            probe.model,
+            candidate,
+            choices,
+        )
 
         def make() -> _Ready:
             piece = part.cut(needed, constants)
@@ -332,26 +399,35 @@ class _Measuring:
         except EngineFault as error:
             if under_test:
                 raise
-            raise captures.ReferenceFailed(f"The reference cannot run a part of the model: {error}") from error
+            raise captures.ReferenceFailed(
+                f"The reference cannot run a part of the model: {error}"
+            ) from error
 
     def _list_spans(self, sample: str) -> list[Span]:
-        """What one build may serve, the most first: every sample of the inputs, as an engine takes minutes for a build and texts
-        have as many lengths; the rows of this sample's feed, alone and together. Every sample asks for the same build."""
+        """What one build may serve, the most first: every sample of the inputs, as an engine takes
+        minutes for a build and texts have as many lengths; the rows of this sample's feed, alone
+        and together. Every sample asks for the same build."""
         if not self.spans:
             return []
         all_of_them = samples.find_span(self.store, self.probe.inputs)
         rows = samples.find_span(self.store, self.probe.inputs, sample)
-        found = [s for s in (all_of_them, rows) if s and all(self._is_open(*dim) for dim in s.dims())]
+        found = [
+            s for s in (all_of_them, rows) if s and all(self._is_open(*dim) for dim in s.dims())
+        ]
         return [s for i, s in enumerate(found) if s not in found[:i]]
 
     def _is_open(self, name: str, dim: int) -> bool:
         """Whether the model leaves this dimension of an input open."""
-        shape = self.index.tensors[self.index.by_name[name]].shape if name in self.index.by_name else None
+        shape = (
+            self.index.tensors[self.index.by_name[name]].shape
+            if name in self.index.by_name
+            else None
+        )
         return bool(shape) and dim < len(shape) and shape[dim] < 0  # type: ignore[arg-type, index]
 
     def _build(self, feed: Feed, sample: str) -> _Ready:
-        """The build for these feeds. What does not build for many shapes is built for fewer, in the end for the one that is
-        fed."""
+        """The build for these feeds. What does not build for many shapes is built for fewer, in the
+        end for the one that is fed."""
         for span in self._list_spans(sample):
             try:
                 return self._build_for(feed, span)
@@ -371,7 +447,9 @@ class _Measuring:
             probe.forbid, probe.reference, probe.nudge == "weights", span, probe.written, probe.rest,
             probe.rewrite, probe.rewrite_at,
         )  # fmt: skip
-        fed = {t: a.reshape(-1)[:0] for t, a in feed.arrays.items()} if span else feed.arrays  # the same for any shape
+        fed = (
+            {t: a.reshape(-1)[:0] for t, a in feed.arrays.items()} if span else feed.arrays
+        )  # the same for any shape
         name = _build_key((*what, *how), fed, feed.constants)
         if name in _refused:
             raise EngineFault(*_refused[name])
@@ -401,12 +479,15 @@ class _Measuring:
             try:
                 built = build_part(part)
             except EngineFault:
-                # What the graph around it told the engine of a size is lost where it is cut, and the engine may need it.
+                # What the graph around it told the engine of a size is lost where it is cut, and
+                # the engine may need it.
                 if probe.runs == 0 or probe.candidate.nodes == ALL or not _is_open(part.model):
                     raise
                 part = self.part.cut(feed.arrays, feed.constants, self.marks)
                 built = build_part(part)
-            held = sum(max(0, self.index.tensors[t].bytes) for t in (*self.part.judged, *self.marks))
+            held = sum(
+                max(0, self.index.tensors[t].bytes) for t in (*self.part.judged, *self.marks)
+            )
             return _Ready(part, built, time.monotonic() - begun, held)
 
         try:
@@ -419,10 +500,17 @@ class _Measuring:
         return ready
 
     def _read_back(self, feed: Feed, part: Cut, begun: float) -> _Ready:
-        """The build of a file into which the nodes that are kept were written; inputs and outputs by name."""
+        """The build of a file into which the nodes that are kept were written; inputs and outputs
+        by name."""
         probe = self.probe
         made = workaround_model.write_form(
-            self.store, self.model, self.keep, probe.written, probe.rest, probe.engine, probe.reference
+            self.store,
+            self.model,
+            self.keep,
+            probe.written,
+            probe.rest,
+            probe.engine,
+            probe.reference,
         )
         request = BuildRequest(
             model=made.model,
@@ -436,25 +524,40 @@ class _Measuring:
             "names": list(made.names), "holders": list(made.holders), "lost": list(made.lost),
             "inside": made.inside, "of": made.of, "idle": made.idle,
         }  # fmt: skip
-        return _Ready(replace(part, model=made.model), built, time.monotonic() - begun, facts={"written": kept})
+        return _Ready(
+            replace(part, model=made.model),
+            built,
+            time.monotonic() - begun,
+            facts={"written": kept},
+        )
 
     def _rewrite(self, feed: Feed, part: Cut, begun: float) -> _Ready:
         """The build of the rewritten model; inputs and outputs by name."""
         probe = self.probe
         if probe.rewrite in APART:
             tensors = [self.index.tensors[t].name for t in decode(probe.rewrite_at)]
-            model, changed = rewrites.keep_apart(part.model, self.model.weights_dir, probe.rewrite, tensors)
+            model, changed = rewrites.keep_apart(
+                part.model, self.model.weights_dir, probe.rewrite, tensors
+            )
         elif probe.rewrite == FIXED_SIZES:
             shapes = {name: feed.arrays[t].shape for name, t in part.feeds.items()}
             model, changed = rewrites.fix_sizes(part.model, shapes)
         else:
-            at = range(len(part.model.graph.node)) if probe.rewrite_at == ALL else decode(probe.rewrite_at)
-            model, changed = rewrites.rewrite_model(part.model, self.model.weights_dir, probe.rewrite, at)
+            at = (
+                range(len(part.model.graph.node))
+                if probe.rewrite_at == ALL
+                else decode(probe.rewrite_at)
+            )
+            model, changed = rewrites.rewrite_model(
+                part.model, self.model.weights_dir, probe.rewrite, at
+            )
         rewritten = replace(part, model=model, node_ids=tuple(range(len(model.graph.node))))
         built = self.part.build(
             self.probe.engine, rewritten, feed.arrays, attempt=self.probe.attempt, say=self.progress
         )
-        return _Ready(rewritten, built, time.monotonic() - begun, facts={"rewritten": list(changed)})
+        return _Ready(
+            rewritten, built, time.monotonic() - begun, facts={"rewritten": list(changed)}
+        )
 
     def _run(self, ready: _Ready, feed: Feed, run: int) -> dict[int, Array]:
         arrays = nudged_feeds(feed.arrays, run) if self.probe.nudge == "inputs" else feed.arrays
@@ -473,14 +576,20 @@ class _Measuring:
         itself = self.probe.engine == self.probe.reference and self.probe.candidate == Candidate()
         found = variation.vary_way(
             self.probe.vary,
-            lambda arrays: arrays_by_id(ready.part, ready.built.run(feeds_by_name(ready.part, arrays))),
+            lambda arrays: arrays_by_id(
+                ready.part, ready.built.run(feeds_by_name(ready.part, arrays))
+            ),
             feed.arrays,
             rows or alone,
             alone > 0,
-            self.part.expected(sample, feed, self.part.judged) if itself and self.probe.vary == "repeated" else None,
+            self.part.expected(sample, feed, self.part.judged)
+            if itself and self.probe.vary == "repeated"
+            else None,
         )
         if found is None:
-            raise EngineFault("unsupported", f"The rows of '{sample}' cannot be fed in another way.")
+            raise EngineFault(
+                "unsupported", f"The rows of '{sample}' cannot be fed in another way."
+            )
         return found
 
     # -- what comes out -------------------------------------------------------------------------------------------------
@@ -488,7 +597,8 @@ class _Measuring:
     def _compare_outputs(
         self, sample: str, actual: Mapping[int, Array], expected: Mapping[int, Array], feed: Feed
     ) -> list[SampleResult]:
-        """One result a row where the sample is a whole feed whose rows can be told apart in all that is judged, else one."""
+        """One result a row where the sample is a whole feed whose rows can be told apart in all
+        that is judged, else one."""
         own = {t: (actual.get(t), expected[t]) for t in self.part.judged}
         effect = (
             self._effect_on_outputs(sample, actual, expected)
@@ -497,12 +607,17 @@ class _Measuring:
         )
         judged = self._postprocess_pairs(own) if self.finished else self._by_name(own)
         moved = self._postprocess_pairs(effect) if effect else {}
-        rows = samples.count_score_rows(self.store, self.probe.inputs, sample) if "/" not in sample else 0
+        rows = (
+            samples.count_score_rows(self.store, self.probe.inputs, sample)
+            if "/" not in sample
+            else 0
+        )
         whole = [e for _, e in (*judged.values(), *moved.values())]
         split = rows if rows > 0 and all(a.ndim and a.shape[0] == rows for a in whole) else 0
 
         def scores(pairs: Mapping[str, _Pair], *, final: bool = False) -> list[tuple[Score, ...]]:
-            """By row, the scores of all tensors. ``final``: they are the model's own outputs, which give answers."""
+            """By row, the scores of all tensors. ``final``: they are the model's own outputs, which
+            give answers."""
             columns = [
                 _score_rows(name, a, e, split, final=final, classes=name not in self.of_places)
                 for name, (a, e) in pairs.items()
@@ -510,14 +625,19 @@ class _Measuring:
             return [tuple(column[row] for column in columns) for row in range(max(1, split))]
 
         outputs = scores(judged, final=self.finished)
-        # What an engine cannot give out (a shape or a boolean, on some) says nothing about the node that made it.
+        # What an engine cannot give out (a shape or a boolean, on some) says nothing about the node
+        # that made it.
         unseen = [t for t in self.marks if t not in actual]
         if unseen:
             first = self.index.tensors[unseen[0]].name
             self.notes.append(
                 f"{len(unseen)} tensors could not be observed, '{first}' first: the engine does not give them out."
             )
-        given = {t: (feed.arrays[t], feed.exact.get(t, feed.arrays[t])) for t in self.marked_feeds if t in feed.arrays}
+        given = {
+            t: (feed.arrays[t], feed.exact.get(t, feed.arrays[t]))
+            for t in self.marked_feeds
+            if t in feed.arrays
+        }
         seen = {t: (actual[t], expected[t]) for t in self.marks if t in actual}
         marks = scores(self._by_name({**seen, **given}))
         effects = scores(moved, final=True)
@@ -538,7 +658,8 @@ class _Measuring:
         return {self.index.tensors[t].name: pair for t, pair in pairs.items()}
 
     def _postprocess_pairs(self, pairs: Mapping[int, _Pair]) -> dict[str, _Pair]:
-        """The model's own outputs (given, expected) as the user wants them compared. Raises ``PostprocessProblem``."""
+        """The model's own outputs (given, expected) as the user wants them compared. Raises
+        ``PostprocessProblem``."""
         named_pairs = self._by_name(pairs)
         if not self.probe.postprocess:
             return named_pairs
@@ -546,7 +667,11 @@ class _Measuring:
         probe = self.probe
         expected, actual = (
             postprocess.apply_postprocess(
-                probe.postprocess, outputs, runner, folder=probe.folder, digest=probe.postprocess_digest
+                probe.postprocess,
+                outputs,
+                runner,
+                folder=probe.folder,
+                digest=probe.postprocess_digest,
             )
             for runner, outputs in (
                 (probe.reference, {name: e for name, (_, e) in named_pairs.items()}),
@@ -563,12 +688,15 @@ class _Measuring:
     def _score_outputs(
         self, sample: str, actual: Mapping[int, Array], expected: Mapping[int, Array], feed: Feed
     ) -> list[float | None]:
-        """How good the user counts the engine's outputs and the reference's; empty where nobody asks. Raises ``ScoreProblem``."""
+        """How good the user counts the engine's outputs and the reference's; empty where nobody
+        asks. Raises ``ScoreProblem``."""
         if not self.probe.score or not self.finished:
             return []
         self.progress(SCORING)
         inputs = {
-            self.index.tensors[t].name: a for t, a in feed.arrays.items() if self.index.tensors[t].kind == "input"
+            self.index.tensors[t].name: a
+            for t, a in feed.arrays.items()
+            if self.index.tensors[t].kind == "input"
         }
         names = {t: self.index.tensors[t].name for t in self.index.outputs}
         return [
@@ -584,33 +712,43 @@ class _Measuring:
     def _effect_on_outputs(
         self, sample: str, actual: Mapping[int, Array], right: Mapping[int, Array]
     ) -> dict[int, _Pair]:
-        """The model's outputs O (with, without) the engine's values of what is judged put into the reference run: one run
-        of the slice that lies downstream. Empty, with a note, where it cannot be measured. ``right``: the reference's values of
-        what is judged; no run is made where the engine gave these to the bit, as most parts that pass do."""
+        """The model's outputs O (with, without) the engine's values of what is judged put into the
+        reference run: one run of the slice that lies downstream. Empty, with a note, where it
+        cannot be measured. ``right``: the reference's values of what is judged; no run is made
+        where the engine gave these to the bit, as most parts that pass do."""
         own = {t: actual[t] for t in self.part.judged if t in actual}
         beyond = [t for t in self.final if t not in own]
         expected = self.part.values(self.final, sample)
-        if own.keys() == set(self.part.judged) and all(t in right and _same_bits(a, right[t]) for t, a in own.items()):
+        if own.keys() == set(self.part.judged) and all(
+            t in right and _same_bits(a, right[t]) for t, a in own.items()
+        ):
             return {t: (expected[t], expected[t]) for t in self.final}
         moved = {t: own[t] for t in self.final if t in own}
-        nodes = sorted(set(self.index.descendants(own)).intersection(self.index.ancestors(beyond, stop=own)))
+        nodes = sorted(
+            set(self.index.descendants(own)).intersection(self.index.ancestors(beyond, stop=own))
+        )
         if nodes:
             self.progress("transplanting")
             try:
                 moved |= self._run_downstream(sample, own, nodes, beyond)
             except (EngineFault, ModelProblem) as error:
-                self.notes.append(f"The effect on the model's outputs could not be measured: {error}")
+                self.notes.append(
+                    f"The effect on the model's outputs could not be measured: {error}"
+                )
                 return {}
         return {t: (moved.get(t, expected[t]), expected[t]) for t in self.final}
 
     def _run_downstream(
         self, sample: str, own: Mapping[int, Array], nodes: Sequence[int], beyond: Sequence[int]
     ) -> dict[int, Array]:
-        """What the reference makes of the outputs ``beyond`` when it is given ``own`` and runs ``nodes``."""
+        """What the reference makes of the outputs ``beyond`` when it is given ``own`` and runs
+        ``nodes``."""
         probe = self.probe
         made = {t for n in nodes for t in self.index.nodes[n].outputs}
         candidate = Candidate(
-            nodes=encode(nodes), outputs=encode(t for t in beyond if t in made), severed=encode(made.intersection(own))
+            nodes=encode(nodes),
+            outputs=encode(t for t in beyond if t in made),
+            severed=encode(made.intersection(own)),
         )
         part = Part(self.store, self.model, candidate, probe.inputs, probe.reference, self.progress)
         arrays = {t: own[t] for t in part.needed if t in own}
@@ -633,7 +771,9 @@ class _Measuring:
             return run()
         return _transplants.get(_build_key(question, {}, {**arrays, **constants}), run)
 
-    def _keep_refused(self, fault: EngineFault, feed: Feed, expected: Mapping[int, Array]) -> Measurement:
+    def _keep_refused(
+        self, fault: EngineFault, feed: Feed, expected: Mapping[int, Array]
+    ) -> Measurement:
         """The answer of an engine that did not build, with what it was given kept."""
         part = self.part.cut(feed.arrays, feed.constants, self.marks, opened=True)
         for name, model in (
@@ -641,7 +781,9 @@ class _Measuring:
             ("engine.onnx", fault.model or part.model),
         ):
             self.artifacts |= self._put_model(name, model)
-        self.artifacts["inputs.npz"] = artifact_files.put_arrays(self.store, feeds_by_name(part, feed.arrays))
+        self.artifacts["inputs.npz"] = artifact_files.put_arrays(
+            self.store, feeds_by_name(part, feed.arrays)
+        )
         judged = {output: expected[t] for output, t in part.outputs.items() if t in expected}
         self.artifacts["expected.npz"] = artifact_files.put_arrays(self.store, judged)
         return Measurement(
@@ -653,21 +795,30 @@ class _Measuring:
             nodes=sum(n >= 0 for n in part.node_ids),
         )
 
-    def _save_case(self, ready: _Ready, feed: Feed, expected: Mapping[int, Array], actual: Mapping[int, Array]) -> None:
+    def _save_case(
+        self, ready: _Ready, feed: Feed, expected: Mapping[int, Array], actual: Mapping[int, Array]
+    ) -> None:
         """Keep what was built and what went in and out, for the case bundle."""
         self.progress("saving")
         if self.probe.written:
             self.artifacts |= self._put_model(WRITTEN, ready.part.model)
             return
-        shapes = {output: expected[t].shape for output, t in ready.part.outputs.items() if t in expected}
+        shapes = {
+            output: expected[t].shape for output, t in ready.part.outputs.items() if t in expected
+        }
         if self.probe.save == "good":
-            # The neighbour that passes is looked at and never run: its values were a seventh of what a session of magika holds.
+            # The neighbour that passes is looked at and never run: its values were a seventh of
+            # what a session of magika holds.
             model = artifact_files.with_shapes(artifact_files.for_viewers(ready.part.model), shapes)
             self.artifacts |= self._put_model("model.onnx", model)
             return
         # What the engine ran stays as it was; the model is also looked at.
-        models = {"model.onnx": artifact_files.for_viewers(ready.part.model), "engine.onnx": ready.built.model}
-        # Where layers are kept by a setting of the build, the model that was built does not hold the workaround.
+        models = {
+            "model.onnx": artifact_files.for_viewers(ready.part.model),
+            "engine.onnx": ready.built.model,
+        }
+        # Where layers are kept by a setting of the build, the model that was built does not hold
+        # the workaround.
         if (
             self.probe.save == "workaround"
             and self.keep
@@ -677,14 +828,18 @@ class _Measuring:
         for name, model in models.items():
             shaped = artifact_files.with_shapes(model, shapes)
             self.artifacts |= self._put_model(name, shaped)
-        self.artifacts["inputs.npz"] = artifact_files.put_arrays(self.store, feeds_by_name(ready.part, feed.arrays))
+        self.artifacts["inputs.npz"] = artifact_files.put_arrays(
+            self.store, feeds_by_name(ready.part, feed.arrays)
+        )
         judged = [
             {output: arrays[t] for output, t in ready.part.outputs.items() if t in arrays}
             for arrays in (expected, actual)
         ]
         for name, arrays in zip(("expected.npz", "actual.npz"), judged, strict=True):
             self.artifacts[name] = artifact_files.put_arrays(self.store, arrays)
-        self.artifacts["values.json"] = self.store.put(msgspec.json.encode(summarize_values(*judged)))
+        self.artifacts["values.json"] = self.store.put(
+            msgspec.json.encode(summarize_values(*judged))
+        )
         if (choices := ready.built.facts.get("choices")) is not None:
             # Choices that are no algorithms have no replay.
             with contextlib.suppress(ValueError):
@@ -692,7 +847,10 @@ class _Measuring:
 
     def _put_model(self, name: str, model: ModelProto) -> dict[str, str]:
         """Keep a model that was made of the probe's own ones, whose weights the session has."""
-        own = [self.model.proto, *([load.load(self.store, self.probe.written).proto] if self.probe.written else [])]
+        own = [
+            self.model.proto,
+            *([load.load(self.store, self.probe.written).proto] if self.probe.written else []),
+        ]
         held = frozenset().union(*map(external.locations, own))
         return artifact_files.put_model(self.store, name, model, self.model.weights_dir, held)
 
@@ -707,13 +865,16 @@ def _say_span(span: Span) -> str:
 def _score_rows(
     name: str, actual: Array | None, expected: Array, rows: int, *, final: bool, classes: bool
 ) -> list[Score]:
-    """``rows`` scores, or one. What has no rows of its own (a mark) is scored whole for each. ``final``: with answers, of class
-    scores too where it may hold such (``classes``)."""
+    """``rows`` scores, or one. What has no rows of its own (a mark) is scored whole for each.
+    ``final``: with answers, of class scores too where it may hold such (``classes``)."""
     if rows and expected.ndim and expected.shape[0] == rows:
         found = metrics.score_rows(name, actual, expected, rows)
         if not final or actual is None or actual.shape != expected.shape:
             return found
-        return [_with_answer(s, actual[i : i + 1], expected[i : i + 1], classes) for i, s in enumerate(found)]
+        return [
+            _with_answer(s, actual[i : i + 1], expected[i : i + 1], classes)
+            for i, s in enumerate(found)
+        ]
     whole = metrics.score(name, actual, expected)
     return [_with_answer(whole, actual, expected, classes) if final else whole] * max(1, rows)
 
@@ -722,14 +883,19 @@ def _with_answer(score: Score, actual: Array | None, expected: Array, classes: b
     return msgspec.structs.replace(score, answer=answer(actual, expected, classes=classes))
 
 
-def _build_key(question: tuple[Any, ...], arrays: Mapping[int, Array], constants: Mapping[int, Array]) -> bytes:
-    """What one build answers: the question, the types of what is fed, the values of what is baked in."""
+def _build_key(
+    question: tuple[Any, ...], arrays: Mapping[int, Array], constants: Mapping[int, Array]
+) -> bytes:
+    """What one build answers: the question, the types of what is fed, the values of what is baked
+    in."""
     digest = hashlib.sha256(msgspec.json.encode(question))
     for t, a in sorted(arrays.items()):
         digest.update(f"{t}:{a.dtype}{a.shape};".encode())
     for t, a in sorted(constants.items()):
         digest.update(f"={t}:{a.dtype}{a.shape};".encode())
-        digest.update(repr(a.tolist()).encode() if a.dtype.kind == "O" else np.ascontiguousarray(a).tobytes())
+        digest.update(
+            repr(a.tolist()).encode() if a.dtype.kind == "O" else np.ascontiguousarray(a).tobytes()
+        )
     return digest.digest()
 
 
@@ -739,8 +905,8 @@ def _is_wider(dtype: np.dtype[Any], storage: np.dtype[Any]) -> bool:
 
 
 def _measure_rounding(value: Array, stored: Array) -> tuple[float, bool, bool]:
-    """(relative L2 distance over the elements that stayed finite, whether a finite value became infinite, whether one that is not
-    0 became 0)."""
+    """(relative L2 distance over the elements that stayed finite, whether a finite value became
+    infinite, whether one that is not 0 became 0)."""
     square = difference = 0.0
     overflows = vanishes = False
     flat, other = value.reshape(-1), stored.reshape(-1)

@@ -1,11 +1,13 @@
-"""Model files for others' eyes, made in a process of its own: ``python -P -m engines.workers.modelfiles``
+"""Model files for others' eyes, made in a process of its own: ``python -P -m
+narrowdown.engines.workers.modelfiles``
 
-whole MODELS STORED.onnx OUT.onnx ...  stored models, their weights in them or beside them, so that they can be moved
-noted STORED.onnx NOTES.json OUT.onnx  the same with a note on each node
-ready DIR...                           cases to be handed on
+whole MODELS STORED.onnx OUT.onnx ...  stored models, their weights in them or beside them, so that
+they can be moved noted STORED.onnx NOTES.json OUT.onnx  the same with a note on each node ready
+DIR...                           cases to be handed on
 
-``MODELS`` is the folder of a session below which weights lie. What is handed on has its arrays once more in Polygraphy's JSON,
-and models without doc strings and metadata: exporters write there in which file of whose folder a node was made.
+``MODELS`` is the folder of a session below which weights lie. What is handed on has its arrays once
+more in Polygraphy's JSON, and models without doc strings and metadata: exporters write there in
+which file of whose folder a node was made.
 """
 
 import contextlib
@@ -19,19 +21,22 @@ import numpy as np
 import onnx
 from onnx import ModelProto
 
-from engines.data import polygraphy
-from engines.graph import converted, external
-from engines.graph.emulate import NOTE
-from engines.graph.standing_alone import make_inner
-from engines.store.content import atomic, write_atomically
+from narrowdown.engines.data import polygraphy
+from narrowdown.engines.graph import converted, external
+from narrowdown.engines.graph.emulate import NOTE
+from narrowdown.engines.graph.standing_alone import make_inner
+from narrowdown.engines.store.content import atomic, write_atomically
 
-INLINE = 1_800 << 20  # bytes of weights that go into the file itself; protobuf holds no more than 2 GiB
+INLINE = (
+    1_800 << 20
+)  # bytes of weights that go into the file itself; protobuf holds no more than 2 GiB
 DOC = "doc"  # under which a note has its line for people; the rest are metadata properties
 MODELS = ("model.onnx", "engine.onnx", "good.onnx", "worked-around.onnx")
 
 
 def write_model(model: onnx.ModelProto, target: Path) -> None:
-    """Write a model that holds its weights, with a file of weights beside it where they are many. Raises OSError, ValueError."""
+    """Write a model that holds its weights, with a file of weights beside it where they are many.
+    Raises OSError, ValueError."""
     size = sum(len(tensor.raw_data) for tensor in model.graph.initializer)
     if size < INLINE:
         onnx.save(model, str(target))
@@ -40,18 +45,25 @@ def write_model(model: onnx.ModelProto, target: Path) -> None:
 
 
 def write_whole(models: Path, stored: Path, target: Path) -> None:
-    """Write a model of a session whole, with ``<stem>.weights.bin`` beside it where its weights are many. ``target`` may be the
-    file itself. Raises OSError, ValueError, ModelProblem."""
+    """Write a model of a session whole, with ``<stem>.weights.bin`` beside it where its weights are
+    many. ``target`` may be the file itself. Raises OSError, ValueError, ModelProblem."""
     model = onnx.load(stored, load_external_data=False)
     outside = [
-        (tensor, *external.external_span(tensor)[:2], external.byte_size(tensor.data_type, tensor.dims))
+        (
+            tensor,
+            *external.external_span(tensor)[:2],
+            external.byte_size(tensor.data_type, tensor.dims),
+        )
         for tensor in external.initializers_with_bodies(model.graph)
-        if external.is_external(tensor) and external.external_span(tensor)[0].startswith(f"{external.FOLDER}/")
+        if external.is_external(tensor)
+        and external.external_span(tensor)[0].startswith(f"{external.FOLDER}/")
     ]
     beside = target.with_name(f"{target.stem}.weights.bin")
     with contextlib.ExitStack() as stack:
         large = sum(size for *_, size in outside) >= INLINE
-        weights = stack.enter_context(stack.enter_context(atomic(beside)).open("wb")) if large else None
+        weights = (
+            stack.enter_context(stack.enter_context(atomic(beside)).open("wb")) if large else None
+        )
         for tensor, location, offset, size in outside:
             pieces = converted.read_again(models, location, offset, size)
             if weights is None:
@@ -67,8 +79,9 @@ def write_whole(models: Path, stored: Path, target: Path) -> None:
 
 
 def annotate_model(model: ModelProto, notes: Mapping[str, Mapping[str, str]]) -> int:
-    """Write the notes into the model, in place: a line at the end of each node's doc string, and metadata properties. ``notes``:
-    by the node's name, or by a tensor that it makes. Returns how many nodes have one."""
+    """Write the notes into the model, in place: a line at the end of each node's doc string, and
+    metadata properties. ``notes``: by the node's name, or by a tensor that it makes. Returns how
+    many nodes have one."""
     count = 0
     for node in model.graph.node:
         note = next((notes[key] for key in (node.name, *node.output) if key and key in notes), None)
@@ -84,7 +97,8 @@ def annotate_model(model: ModelProto, notes: Mapping[str, Mapping[str, str]]) ->
 
 
 def convert_archives(folder: Path) -> None:
-    """Write ``inputs.json`` and ``expected.json`` beside the archives, where these are. Raises OSError, ValueError."""
+    """Write ``inputs.json`` and ``expected.json`` beside the archives, where these are. Raises
+    OSError, ValueError."""
     if not ((folder / "inputs.npz").is_file() and (folder / "expected.npz").is_file()):
         return
     with np.load(folder / "inputs.npz", allow_pickle=False) as archive:
@@ -94,8 +108,9 @@ def convert_archives(folder: Path) -> None:
 
 
 def strip_metadata(path: Path) -> bool:
-    """Take doc strings and metadata but our own out of a model and of all in it. A model without any stays as it is, byte by
-    byte, and so do weights beside one. Raises OSError, and what protobuf raises."""
+    """Take doc strings and metadata but our own out of a model and of all in it. A model without
+    any stays as it is, byte by byte, and so do weights beside one. Raises OSError, and what
+    protobuf raises."""
     model = onnx.load(path, load_external_data=False)
     stripped = False
     for part in _iterate_messages(model):

@@ -1,4 +1,5 @@
-"""One unit in the last place, up or down, drawn for each element: what no computation in this precision can see."""
+"""One unit in the last place, up or down, drawn for each element: what no computation in this
+precision can see."""
 
 from collections.abc import Mapping
 from copy import deepcopy
@@ -6,9 +7,9 @@ from copy import deepcopy
 import numpy as np
 from onnx import ModelProto, numpy_helper
 
-from engines.array import Array
-from engines.backends.base import EngineFault
-from engines.graph import external
+from narrowdown.engines.array import Array
+from narrowdown.engines.backends.base import EngineFault
+from narrowdown.engines.graph import external
 
 # Bytes of weights beyond which they are not moved: all of them are copied for it.
 _LARGEST = 256 << 20
@@ -17,8 +18,8 @@ _LARGEST = 256 << 20
 def nudge_array(value: Array, draw: int) -> Array:
     """A copy of a float array with each element moved, the same for the same ``draw``.
 
-    What is exact stays: whole numbers, where there is nothing else in the array (pixels, counts, ids that a Cast may turn into
-    an index), zeros, and what is not finite.
+    What is exact stays: whole numbers, where there is nothing else in the array (pixels, counts,
+    ids that a Cast may turn into an index), zeros, and what is not finite.
     """
     if value.dtype.kind != "f" and not value.dtype.name.startswith("bfloat"):
         return value
@@ -30,7 +31,9 @@ def nudge_array(value: Array, draw: int) -> Array:
     beyond = np.where(up, np.inf, -np.inf).astype(value.dtype)
     with np.errstate(all="ignore"):
         moved = np.nextafter(value, beyond)
-    return np.where(exact | ~np.isfinite(moved.astype(np.float64)), value, moved).astype(value.dtype)
+    return np.where(exact | ~np.isfinite(moved.astype(np.float64)), value, moved).astype(
+        value.dtype
+    )
 
 
 def nudged_feeds(arrays: Mapping[int, Array], draw: int) -> dict[int, Array]:
@@ -38,14 +41,19 @@ def nudged_feeds(arrays: Mapping[int, Array], draw: int) -> dict[int, Array]:
 
 
 def nudged_weights(model: ModelProto, weights_dir: str, draw: int) -> ModelProto:
-    """A copy whose float weights are moved and held inside. Raises ``EngineFault`` where they are too large for that."""
+    """A copy whose float weights are moved and held inside. Raises ``EngineFault`` where they are
+    too large for that."""
     sizes = (external.byte_size(t.data_type, t.dims) for t in model.graph.initializer)
     if sum(max(0, size) for size in sizes) > _LARGEST:
-        raise EngineFault("unsupported", f"The weights are more than {_LARGEST >> 20} MiB and are not moved.")
+        raise EngineFault(
+            "unsupported", f"The weights are more than {_LARGEST >> 20} MiB and are not moved."
+        )
     copy = deepcopy(model)
     for position, tensor in enumerate(copy.graph.initializer):
         if external.dtype_of(tensor.data_type).kind != "f":
             continue
         value = external.read(tensor, weights_dir)
-        tensor.CopyFrom(numpy_helper.from_array(nudge_array(value, draw * 1009 + position), tensor.name))
+        tensor.CopyFrom(
+            numpy_helper.from_array(nudge_array(value, draw * 1009 + position), tensor.name)
+        )
     return copy

@@ -1,4 +1,5 @@
-"""What a worker does with each kind of probe. Every failure becomes a measurement that says, in one sentence, what happened."""
+"""What a worker does with each kind of probe. Every failure becomes a measurement that says, in one
+sentence, what happened."""
 
 import contextlib
 import os
@@ -13,23 +14,23 @@ from typing import Any, get_args
 
 import msgspec
 
-from engines import faults, installed
-from engines.array import Array
-from engines.backends.base import EngineFault, EngineMissing
-from engines.checker import command, environment
-from engines.checker import private_copies as checkfiles
-from engines.data import held, polygraphy, samples
-from engines.data.arrays import widen_for_file
-from engines.data.input_problem import InputProblem
-from engines.data.postprocess import PostprocessProblem
-from engines.data.score import ScoreProblem
-from engines.graph import construct, control_models, filekind, load, sanitize
-from engines.graph.cut import Cut
-from engines.graph.model_problem import ModelProblem
-from engines.graph.ranges import ALL
-from engines.known.entry import Construction
-from engines.known.table import TableProblem, recall
-from engines.probe import (
+from narrowdown.engines import faults, installed
+from narrowdown.engines.array import Array
+from narrowdown.engines.backends.base import EngineFault, EngineMissing
+from narrowdown.engines.checker import command, environment
+from narrowdown.engines.checker import private_copies as checkfiles
+from narrowdown.engines.data import held, polygraphy, samples
+from narrowdown.engines.data.arrays import widen_for_file
+from narrowdown.engines.data.input_problem import InputProblem
+from narrowdown.engines.data.postprocess import PostprocessProblem
+from narrowdown.engines.data.score import ScoreProblem
+from narrowdown.engines.graph import construct, control_models, filekind, load, sanitize
+from narrowdown.engines.graph.cut import Cut
+from narrowdown.engines.graph.model_problem import ModelProblem
+from narrowdown.engines.graph.ranges import ALL
+from narrowdown.engines.known.entry import Construction
+from narrowdown.engines.known.table import TableProblem, recall
+from narrowdown.engines.probe import (
     AnyProbe,
     Check,
     Construct,
@@ -45,11 +46,11 @@ from engines.probe import (
     Status,
     Unroll,
 )
-from engines.store import decoding, memory, sound
-from engines.store.content import Damaged, Store, is_digest
-from engines.workers import artifact_files, captures, measure, stating, unrolling
-from engines.workers.captures import ReferenceFailed
-from engines.workers.part import Feed, Part, Say, feeds_by_name
+from narrowdown.engines.store import decoding, memory, sound
+from narrowdown.engines.store.content import Damaged, Store, is_digest
+from narrowdown.engines.workers import artifact_files, captures, measure, stating, unrolling
+from narrowdown.engines.workers.captures import ReferenceFailed
+from narrowdown.engines.workers.part import Feed, Part, Say, feeds_by_name
 
 _LONGEST_WORD = 200  # characters of one word of a message
 _LONGEST = 2000  # and of all of it
@@ -57,12 +58,15 @@ _SHELL_KILLED = 128 + signal.SIGKILL
 _STATUSES = frozenset(get_args(Status))
 
 
-def execute_probe(probe: AnyProbe, store: Store, progress: Say, handed: Collection[str] = ()) -> Measurement:
+def execute_probe(
+    probe: AnyProbe, store: Store, progress: Say, handed: Collection[str] = ()
+) -> Measurement:
     """Answer the probe. ``handed``: names of variables that a checker gets beside the usual ones.
 
-    Raises no ``Exception``: what it does not expect is status ``error``, with a traceback in the log. What the machine refused is
-    no answer: status ``fault``, as what fails once our own files have changed; nor is a file of the session that is gone or
-    damaged: ``facts["damaged"]`` is its path; nor one of the user's that is no longer what was agreed to: ``facts["changed"]``.
+    Raises no ``Exception``: what it does not expect is status ``error``, with a traceback in the
+    log. What the machine refused is no answer: status ``fault``, as what fails once our own files
+    have changed; nor is a file of the session that is gone or damaged: ``facts["damaged"]`` is its
+    path; nor one of the user's that is no longer what was agreed to: ``facts["changed"]``.
     """
     with environment.handing(handed):
         answer = _judged_by_the_weights(_answer_probe(probe, store, progress, handed), probe, store)
@@ -71,41 +75,57 @@ def execute_probe(probe: AnyProbe, store: Store, progress: Say, handed: Collecti
 
 
 def _shorten_words(message: str) -> str:
-    """The message with the middle of each giant word left out: a name in a model may be megabytes long."""
+    """The message with the middle of each giant word left out: a name in a model may be megabytes
+    long."""
     if len(message) <= _LONGEST_WORD:
         return message
     head, tail = _LONGEST_WORD // 2, _LONGEST_WORD // 4
-    words = (w if len(w) <= _LONGEST_WORD else f"{w[:head]}...{w[-tail:]}" for w in message.split(" "))
+    words = (
+        w if len(w) <= _LONGEST_WORD else f"{w[:head]}...{w[-tail:]}" for w in message.split(" ")
+    )
     return " ".join(words)[:_LONGEST]
 
 
 def _judged_by_the_weights(answer: Measurement, probe: AnyProbe, store: Store) -> Measurement:
-    """The answer; where it failed and weights that the session keeps are not what was written, none: an engine reads these by
-    itself, and says of a file that is gone that the model cannot be built."""
+    """The answer; where it failed and weights that the session keeps are not what was written,
+    none: an engine reads these by itself, and says of a file that is gone that the model cannot be
+    built."""
     model = str(getattr(probe, "model", ""))
-    if answer.status in ("ok", "fault", "cancelled") or "damaged" in answer.facts or not is_digest(model):
+    if (
+        answer.status in ("ok", "fault", "cancelled")
+        or "damaged" in answer.facts
+        or not is_digest(model)
+    ):
         return answer
     lost = sound.find_lost_weights(store, store.model_path(model))
     return answer if lost is None else _measure_failure(lost, answer.run_seconds)
 
 
 def _judged_by_the_disk(answer: Measurement, store: Store) -> Measurement:
-    """The answer; where it failed and the disk is full, or an engine says that something of the kind was refused to it, none."""
+    """The answer; where it failed and the disk is full, or an engine says that something of the
+    kind was refused to it, none."""
     if answer.status in ("ok", "fault", "cancelled") or "damaged" in answer.facts:
         return answer
-    fault = faults.find_fault_in_text(answer.message) or faults.find_full_disk(faults.list_written_places(store.root))
+    fault = faults.find_fault_in_text(answer.message) or faults.find_full_disk(
+        faults.list_written_places(store.root)
+    )
     return answer if fault is None else faults.make_unanswered(fault, store.root)
 
 
 def _judged_by_the_program(answer: Measurement) -> Measurement:
-    """The answer; where it failed and our own files are no longer those that this process began with, none: what failed may be a
-    module of ours that is gone, or does not fit the others, and the journal would say that an engine is not there."""
-    if answer.status in ("ok", "fault", "cancelled") or not (changed := installed.say_change(installed.OF_WORKERS)):
+    """The answer; where it failed and our own files are no longer those that this process began
+    with, none: what failed may be a module of ours that is gone, or does not fit the others, and
+    the journal would say that an engine is not there."""
+    if answer.status in ("ok", "fault", "cancelled") or not (
+        changed := installed.say_change(installed.OF_WORKERS)
+    ):
         return answer
     return Measurement(status="fault", message=changed)
 
 
-def _answer_probe(probe: AnyProbe, store: Store, progress: Say, handed: Collection[str]) -> Measurement:
+def _answer_probe(
+    probe: AnyProbe, store: Store, progress: Say, handed: Collection[str]
+) -> Measurement:
     begun = time.monotonic()
     if strange := held.consent().strange(probe):
         return Measurement(status="refused", message=strange)
@@ -121,7 +141,9 @@ def _answer_probe(probe: AnyProbe, store: Store, progress: Say, handed: Collecti
         return _measure_failure(error, time.monotonic() - begun)
 
 
-def _dispatch_probe(probe: AnyProbe, store: Store, progress: Say, handed: Collection[str]) -> Measurement:
+def _dispatch_probe(
+    probe: AnyProbe, store: Store, progress: Say, handed: Collection[str]
+) -> Measurement:
     match probe:
         case Inspect():
             return Measurement(facts=msgspec.to_builtins(captures.make_engine(probe.engine).info))
@@ -134,7 +156,9 @@ def _dispatch_probe(probe: AnyProbe, store: Store, progress: Say, handed: Collec
         case Unroll():
             return unrolling.unroll_model(probe, store, progress)
         case LoadInputs():
-            return Measurement(facts=samples.load_inputs(probe, load.load(store, probe.model), store))
+            return Measurement(
+                facts=samples.load_inputs(probe, load.load(store, probe.model), store)
+            )
         case Recall():
             return Measurement(facts={"bugs": msgspec.to_builtins(recall(probe.family, probe.ops))})
         case Construct():
@@ -153,7 +177,13 @@ def _measure_failure(error: Exception, seconds: float) -> Measurement:
         case EngineFault():
             status: Any = error.status if error.status in _STATUSES else "error"
             facts = {"refusal": list(error.words)} if error.words else {}
-            return Measurement(status=status, message=str(error), facts=facts, run_seconds=seconds, signal=error.signal)
+            return Measurement(
+                status=status,
+                message=str(error),
+                facts=facts,
+                run_seconds=seconds,
+                signal=error.signal,
+            )
         case EngineMissing():
             return Measurement(status="unsupported", message=str(error))
         case ReferenceFailed():
@@ -161,7 +191,9 @@ def _measure_failure(error: Exception, seconds: float) -> Measurement:
         case held.NotAgreed():
             return Measurement(status="refused", message=str(error), facts={"changed": error.path})
         case PostprocessProblem():
-            return Measurement(status="refused", message=str(error), facts={"script": "postprocess"})
+            return Measurement(
+                status="refused", message=str(error), facts={"script": "postprocess"}
+            )
         case ScoreProblem():
             return Measurement(status="refused", message=str(error), facts={"script": "score"})
         case ModelProblem() | InputProblem() | TableProblem():
@@ -177,7 +209,8 @@ def _measure_failure(error: Exception, seconds: float) -> Measurement:
 
 
 def _log_traceback() -> None:
-    """The exception at hand, into the probe's log; a log that cannot be written must not become the answer."""
+    """The exception at hand, into the probe's log; a log that cannot be written must not become the
+    answer."""
     with contextlib.suppress(OSError):
         traceback.print_exc()
 
@@ -209,7 +242,7 @@ def _import_model(probe: Import, store: Store) -> Measurement:
 
 def _import_ir(path: Path, store: Store) -> Measurement:
     """A model of one node in its place, which OpenVINO alone can run."""
-    from engines.backends.openvino import ir  # which is not there for everybody
+    from narrowdown.engines.backends.openvino import ir  # which is not there for everybody
 
     if complaint := filekind.explain_no_model(path):
         raise ModelProblem(complaint)
@@ -217,7 +250,15 @@ def _import_ir(path: Path, store: Store) -> Measurement:
     outputs = [o.name for o in model.graph.output]
     digest = load.save(store, model, str(path.parent))
     return Measurement(
-        facts={"model": digest, "nodes": 1, "notes": [], "outputs": outputs, "bodies": 0, "warnings": []}, nodes=1
+        facts={
+            "model": digest,
+            "nodes": 1,
+            "notes": [],
+            "outputs": outputs,
+            "bodies": 0,
+            "warnings": [],
+        },
+        nodes=1,
     )
 
 
@@ -232,7 +273,7 @@ def _construct_model(probe: Construct, store: Store) -> Measurement:
 
 def _runtime_ceiling(ir: int, opset: int) -> tuple[int, int]:
     """What the installed ONNX Runtime takes; as it is where there is none."""
-    from engines.backends import ceiling
+    from narrowdown.engines.backends import ceiling
 
     try:
         return ceiling.onnxruntime(ir, opset)
@@ -244,7 +285,12 @@ def _sanitize_model(probe: Sanitize, store: Store) -> Measurement:
     model = load.load(store, probe.model)
     made = sanitize.sanitize(model, store)
     before = len(model.index.nodes)
-    facts = {"model": made.digest, "nodes_before": before, "nodes_after": made.nodes, "notes": list(made.notes)}
+    facts = {
+        "model": made.digest,
+        "nodes_before": before,
+        "nodes_after": made.nodes,
+        "notes": list(made.notes),
+    }
     return Measurement(facts=facts, nodes=made.nodes)
 
 
@@ -252,15 +298,20 @@ def _describe_model(probe: Describe, store: Store, progress: Say) -> Measurement
     model = load.load(store, probe.model)
     index = model.index
     if probe.sample:
-        index = captures.capture_index(store, model, probe.sample, probe.inputs, probe.reference, progress)
-    return Measurement(artifacts={"index": store.put(msgspec.json.encode(index))}, nodes=len(index.nodes))
+        index = captures.capture_index(
+            store, model, probe.sample, probe.inputs, probe.reference, progress
+        )
+    return Measurement(
+        artifacts={"index": store.put(msgspec.json.encode(index))}, nodes=len(index.nodes)
+    )
 
 
 # -- the external checker
 
 
 def _run_check(probe: Check, store: Store, progress: Say, handed: Collection[str]) -> Measurement:
-    """Write the candidate, and what the command asks for beside it, into a fresh folder; run the command there."""
+    """Write the candidate, and what the command asks for beside it, into a fresh folder; run the
+    command there."""
     progress("cutting")
     store.root.joinpath("checks").mkdir(exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix="check-", dir=store.root / "checks"))
@@ -274,7 +325,9 @@ def _run_check(probe: Check, store: Store, progress: Say, handed: Collection[str
         piece, right = _make_piece(probe, part, feed, asked)
         user = Path(probe.folder) if probe.folder else folder
         # Large weights are copied only for those who look for the model by its name in the folder.
-        by_name = "model.onnx" in probe.artifacts or command.mentions_debug_model(probe.command, user)
+        by_name = "model.onnx" in probe.artifacts or command.mentions_debug_model(
+            probe.command, user
+        )
         path = artifact_files.write_model(
             store, folder, piece.model, model.weights_dir, command.DEBUG_MODEL, here=by_name
         )
@@ -282,30 +335,42 @@ def _run_check(probe: Check, store: Store, progress: Say, handed: Collection[str
         if "inputs" in asked:
             inputs = folder / "inputs.json"
             polygraphy.write_inputs(
-                inputs, [{n: widen_for_file(a) for n, a in feeds_by_name(piece, feed.arrays).items()}]
+                inputs,
+                [{n: widen_for_file(a) for n, a in feeds_by_name(piece, feed.arrays).items()}],
             )
         if "expected" in asked:
             expected = folder / "expected.json"
-            polygraphy.write_outputs(expected, [{n: widen_for_file(right[t]) for n, t in piece.outputs.items()}])
-        # The session's own folder is not shown: a checker that is killed would leave a link to it inside of itself.
+            polygraphy.write_outputs(
+                expected, [{n: widen_for_file(right[t]) for n, t in piece.outputs.items()}]
+            )
+        # The session's own folder is not shown: a checker that is killed would leave a link to it
+        # inside of itself.
         hidden = [store.root.name, *(name.partition("/")[0] for name in probe.artifacts)]
         hidden = hidden if store.root.resolve().parent == user.resolve() else hidden[1:]
         hidden = [*hidden, command.DEBUG_MODEL, "inputs.json", "expected.json"]
         files_held = {path: held.digest(path) for path in held.consent().check_files}
-        laid = checkfiles.lay_out(probe.command, user, folder, files_held, hidden, store.root / "checks")
+        laid = checkfiles.lay_out(
+            probe.command, user, folder, files_held, hidden, store.root / "checks"
+        )
         # Compiled Python of the user's would be run in place of the text that was agreed to.
         whole = command.show(folder, user, [*hidden, "__pycache__"]) if probe.folder else True
         progress("checking")
         kills = memory.kernel_kills()
         ran = command.run_check(laid.command, path, inputs, expected, folder, probe.timeout, handed)
         checkfiles.check_unchanged(laid)
-        ran = msgspec.structs.replace(ran, words=tuple(laid.named.get(word, word) for word in ran.words))
+        ran = msgspec.structs.replace(
+            ran, words=tuple(laid.named.get(word, word) for word in ran.words)
+        )
         if ran.status == "lost":
             return Measurement(status="crash", message=ran.message, signal=signal.SIGKILL)
         if (no_verdict := _no_verdict(ran, store, folder, kills)) is not None:
             return no_verdict
-        measurement = _measure_check(probe, ran, store, folder, handed, nodes=sum(n >= 0 for n in piece.node_ids))
-        missing = () if whole else (f"'{user}' holds too many files for the checker to see them all.",)
+        measurement = _measure_check(
+            probe, ran, store, folder, handed, nodes=sum(n >= 0 for n in piece.node_ids)
+        )
+        missing = (
+            () if whole else (f"'{user}' holds too many files for the checker to see them all.",)
+        )
         return msgspec.structs.replace(measurement, notes=missing)
     except ValueError as error:
         return Measurement(status="refused", message=str(error))
@@ -316,19 +381,26 @@ def _run_check(probe: Check, store: Store, progress: Say, handed: Collection[str
             shutil.rmtree(place, ignore_errors=True)
 
 
-def _make_piece(probe: Check, part: Part, feed: Feed, asked: Collection[str]) -> tuple[Cut, Mapping[int, Array]]:
-    """The model to be checked, and what its outputs should be where the command asks for that, by tensor id."""
+def _make_piece(
+    probe: Check, part: Part, feed: Feed, asked: Collection[str]
+) -> tuple[Cut, Mapping[int, Array]]:
+    """The model to be checked, and what its outputs should be where the command asks for that, by
+    tensor id."""
     if probe.control == "identity":
         return control_models.identity_model(part.model), feed.arrays
-    known = part.expected(probe.sample, feed, part.judged) if probe.control or "expected" in asked else {}
+    known = (
+        part.expected(probe.sample, feed, part.judged)
+        if probe.control or "expected" in asked
+        else {}
+    )
     if probe.control == "answers":
         return control_models.constant_model(part.model, {t: known[t] for t in part.judged}), known
     return part.cut(feed.arrays, feed.constants), known
 
 
 def _feed_for_check(part: Part, sample: str, asked: frozenset[str]) -> Feed:
-    """What the candidate is fed. Where the command asks for no values, a reference that cannot give them is no obstacle: the cut
-    tensors are then typed as the model declares them."""
+    """What the candidate is fed. Where the command asks for no values, a reference that cannot give
+    them is no obstacle: the cut tensors are then typed as the model declares them."""
     must = bool(asked & {"inputs", "expected"})
     if not must and (part.candidate.nodes == ALL or not part.reference or not part.inputs):
         return Feed()
@@ -340,31 +412,50 @@ def _feed_for_check(part: Part, sample: str, asked: frozenset[str]) -> Feed:
         return Feed()
 
 
-def _no_verdict(ran: command.CheckResult, store: Store, folder: Path, kills: int) -> Measurement | None:
-    """What a checker's end says of the machine rather than of the candidate; None where it is the candidate's. A checker that
-    failed is asked for what it says, and for room to write down once more what it was given. ``kills``: how many processes the
-    system had killed for want of memory before it ran."""
+def _no_verdict(
+    ran: command.CheckResult, store: Store, folder: Path, kills: int
+) -> Measurement | None:
+    """What a checker's end says of the machine rather than of the candidate; None where it is the
+    candidate's. A checker that failed is asked for what it says, and for room to write down once
+    more what it was given. ``kills``: how many processes the system had killed for want of memory
+    before it ran."""
     held = memory.kernel_kills() > kills
     # A shell around it hands the kill of what it ran on as this exit code.
     if ran.signal == signal.SIGKILL or (held and ran.returncode == _SHELL_KILLED):
         if held and memory.starved(memory.room()):
             return faults.make_unanswered(faults.no_memory(), store.root)
-        said = "The system killed the checker for want of memory." if held else "The checker was killed (SIGKILL)."
+        said = (
+            "The system killed the checker for want of memory."
+            if held
+            else "The checker was killed (SIGKILL)."
+        )
         status: Status = "out-of-memory" if held else "crash"
-        return Measurement(status=status, message=said, signal=signal.SIGKILL, facts={"killed": "checker"})
+        return Measurement(
+            status=status, message=said, signal=signal.SIGKILL, facts={"killed": "checker"}
+        )
     fault, room = None, faults.FULL
     if ran.returncode or ran.signal:
         fault = faults.find_fault_in_text(f"{ran.stdout}\n{ran.stderr}")
-        room += sum(path.stat().st_size for path in folder.iterdir() if path.is_file() and not path.is_symlink())
+        room += sum(
+            path.stat().st_size
+            for path in folder.iterdir()
+            if path.is_file() and not path.is_symlink()
+        )
     fault = fault or faults.find_full_disk(faults.list_written_places(store.root), room)
     return None if fault is None else faults.make_unanswered(fault, store.root)
 
 
 def _measure_check(
-    probe: Check, ran: command.CheckResult, store: Store, folder: Path, handed: Collection[str], nodes: int
+    probe: Check,
+    ran: command.CheckResult,
+    store: Store,
+    folder: Path,
+    handed: Collection[str],
+    nodes: int,
 ) -> Measurement:
-    """How the checker ended. Not started: it is no answer; out of time: ``timeout``; all else is the judge's to read.
-    ``facts["missed"]``: variables that it was not given and asks for, or speaks of where it did not pass."""
+    """How the checker ended. Not started: it is no answer; out of time: ``timeout``; all else is
+    the judge's to read. ``facts["missed"]``: variables that it was not given and asks for, or
+    speaks of where it did not pass."""
     facts = {
         "started": ran.status != "not-started",
         "timed_out": ran.status == "timeout",
@@ -379,12 +470,27 @@ def _measure_check(
     asked = command.sources(probe.command, Path(probe.folder) if probe.folder else folder)
     if missed := environment.list_missed(said, asked, os.environ, handed):
         facts["missed"] = missed
-    status: Status = "unsupported" if ran.status == "not-started" else "timeout" if ran.status == "timeout" else "ok"
-    artifacts = {"output": store.put(f"{ran.stdout}\n{ran.stderr}".encode())} if ran.stdout or ran.stderr else {}
+    status: Status = (
+        "unsupported"
+        if ran.status == "not-started"
+        else "timeout"
+        if ran.status == "timeout"
+        else "ok"
+    )
+    artifacts = (
+        {"output": store.put(f"{ran.stdout}\n{ran.stderr}".encode())}
+        if ran.stdout or ran.stderr
+        else {}
+    )
     for name in probe.artifacts:
         made = folder / name
         if made.resolve().is_relative_to(folder.resolve()) and made.is_file():
             artifacts[name] = artifact_files.put_file(store, made)
     return Measurement(
-        status=status, message=ran.message, facts=facts, artifacts=artifacts, run_seconds=ran.seconds, nodes=nodes
+        status=status,
+        message=ran.message,
+        facts=facts,
+        artifacts=artifacts,
+        run_seconds=ran.seconds,
+        nodes=nodes,
     )

@@ -1,4 +1,5 @@
-"""A candidate as a worker sees it: what it is fed, what is baked in, what the reference says that it should give."""
+"""A candidate as a worker sees it: what it is fed, what is baked in, what the reference says that
+it should give."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -7,31 +8,32 @@ from typing import Any
 
 import numpy as np
 
-from engines.array import Array
-from engines.backends.base import BuildRequest, Built, EngineFault
-from engines.backends.builds import Kept, build, close_built
-from engines.data import originals, samples
-from engines.data.input_problem import InputProblem
-from engines.data.samples import Span
-from engines.graph.cut import Cut, cut, feeds_of, kept_rows, node_ids, outputs_of
-from engines.graph.load import StoredModel, np_dtype
-from engines.graph.model_problem import ModelProblem
-from engines.graph.quantized import is_quantized
-from engines.graph.ranges import ALL, decode
-from engines.probe import Candidate, Edit
-from engines.store.content import Store
-from engines.workers import captures
-from engines.workers.captures import ReferenceFailed
-from engines.workers.halves import take_halves
+from narrowdown.engines.array import Array
+from narrowdown.engines.backends.base import BuildRequest, Built, EngineFault
+from narrowdown.engines.backends.builds import Kept, build, close_built
+from narrowdown.engines.data import originals, samples
+from narrowdown.engines.data.input_problem import InputProblem
+from narrowdown.engines.data.samples import Span
+from narrowdown.engines.graph.cut import Cut, cut, feeds_of, kept_rows, node_ids, outputs_of
+from narrowdown.engines.graph.load import StoredModel, np_dtype
+from narrowdown.engines.graph.model_problem import ModelProblem
+from narrowdown.engines.graph.quantized import is_quantized
+from narrowdown.engines.graph.ranges import ALL, decode
+from narrowdown.engines.probe import Candidate, Edit
+from narrowdown.engines.store.content import Store
+from narrowdown.engines.workers import captures
+from narrowdown.engines.workers.captures import ReferenceFailed
+from narrowdown.engines.workers.halves import take_halves
 
 Say = Callable[[str], None]
 
 
 @dataclass
 class Feed:
-    """What a candidate is fed for one sample, by tensor id. ``constants`` are baked in and not fed; ``exact`` holds the
-    values of rounded tensors as they were; ``rounded``, ``unrepresentable`` and ``vanished`` are those of a ``SampleResult``.
-    ``righted``: what the reference made in this run of righted nodes."""
+    """What a candidate is fed for one sample, by tensor id. ``constants`` are baked in and not fed;
+    ``exact`` holds the values of rounded tensors as they were; ``rounded``, ``unrepresentable`` and
+    ``vanished`` are those of a ``SampleResult``. ``righted``: what the reference made in this run
+    of righted nodes."""
 
     arrays: dict[int, Array] = field(default_factory=dict)
     constants: dict[int, Array] = field(default_factory=dict)
@@ -43,9 +45,11 @@ class Feed:
 
 
 def _weigh_arrays(arrays: Mapping[str, Array]) -> int:
-    """Bytes of memory; what is mapped takes none. A row keeps the whole feed that it is a part of."""
+    """Bytes of memory; what is mapped takes none. A row keeps the whole feed that it is a part
+    of."""
     return sum(
-        0 if isinstance(a, np.memmap) else (a.nbytes if a.base is None else a.base.nbytes) for a in arrays.values()
+        0 if isinstance(a, np.memmap) else (a.nbytes if a.base is None else a.base.nbytes)
+        for a in arrays.values()
     )
 
 
@@ -53,16 +57,24 @@ _samples: Kept[Mapping[str, Array]] = Kept(64, lambda _: None, _weigh_arrays, 32
 
 
 def _load_sample(root: Path, inputs: str, sample: str) -> Mapping[str, Array]:
-    """The sample's arrays; what a digest names never changes. A search goes round the few rows that fail most."""
+    """The sample's arrays; what a digest names never changes. A search goes round the few rows that
+    fail most."""
     key = f"{root}\0{inputs}\0{sample}".encode(errors="surrogateescape")
     return _samples.get(key, lambda: samples.load_feed(Store(root), inputs, sample))
 
 
 class Part:
-    """A candidate of a stored model, with the inputs and the reference that its values come from."""
+    """A candidate of a stored model, with the inputs and the reference that its values come
+    from."""
 
     def __init__(
-        self, store: Store, model: StoredModel, candidate: Candidate, inputs: str, reference: str, progress: Say
+        self,
+        store: Store,
+        model: StoredModel,
+        candidate: Candidate,
+        inputs: str,
+        reference: str,
+        progress: Say,
     ) -> None:
         self.store, self.model, self.index, self.candidate = store, model, model.index, candidate
         self.inputs, self.reference, self.progress = inputs, reference, progress
@@ -73,8 +85,8 @@ class Part:
             raise ModelProblem(f"The candidate of {len(self.nodes)} nodes has no output to judge.")
 
     def values(self, tensors: Sequence[int], sample: str) -> dict[int, Array]:
-        """The sample's own inputs and captured reference values, by tensor id. Raises ``InputProblem``,
-        ``ReferenceFailed``."""
+        """The sample's own inputs and captured reference values, by tensor id. Raises
+        ``InputProblem``, ``ReferenceFailed``."""
         kinds = self.index.tensors
         own = _load_sample(self.store.root, self.inputs, sample)
         found: dict[int, Array] = {}
@@ -104,28 +116,37 @@ class Part:
         return feed
 
     def _narrow_halves(self, feed: Feed) -> None:
-        """Where the reference is the model before it was converted, what the model holds in a half is fed as one."""
+        """Where the reference is the model before it was converted, what the model holds in a half
+        is fed as one."""
         for t, value in feed.arrays.items():
             declared = self.index.tensors[t]
             if declared.dtype not in ("float16", "bfloat16") or value.dtype.name == declared.dtype:
                 continue
             with np.errstate(all="ignore"):
                 feed.exact[t], feed.arrays[t] = value, value.astype(np_dtype(declared.dtype))
-                if bool(np.any(np.isfinite(value) & ~np.isfinite(feed.arrays[t].astype(value.dtype)))):
+                if bool(
+                    np.any(np.isfinite(value) & ~np.isfinite(feed.arrays[t].astype(value.dtype)))
+                ):
                     feed.unrepresentable.append(declared.name)
 
     def constants(self, arrays: Mapping[int, Array]) -> set[int]:
-        """Which of the fed tensors are baked in: those that the candidate names, else the integers and booleans that decide a
-        shape, an axis, an index or a condition, the model's own inputs left out."""
+        """Which of the fed tensors are baked in: those that the candidate names, else the integers
+        and booleans that decide a shape, an axis, an index or a condition, the model's own inputs
+        left out."""
         if self.candidate.constants is not None:
             named = self.candidate.constants
             return set(arrays) if named == ALL else set(decode(named)).intersection(arrays)
         deciding = set(self.index.shape_like)
         tensors = self.index.tensors
-        return {t for t, a in arrays.items() if t in deciding and tensors[t].kind != "input" and a.dtype.kind in "iub"}
+        return {
+            t
+            for t, a in arrays.items()
+            if t in deciding and tensors[t].kind != "input" and a.dtype.kind in "iub"
+        }
 
     def expected(self, sample: str, feed: Feed, tensors: Sequence[int]) -> dict[int, Array]:
-        """Reference values of these tensors: captured from the whole model; an edited candidate is its own, fed exactly."""
+        """Reference values of these tensors: captured from the whole model; an edited candidate is
+        its own, fed exactly."""
         if not self.candidate.edits:
             return self.values(tensors, sample)
         exact = {**feed.arrays, **feed.exact}
@@ -138,7 +159,9 @@ class Part:
             finally:
                 close_built(built)
         except EngineFault as error:
-            raise ReferenceFailed(f"The reference cannot run the edited candidate: {error}") from error
+            raise ReferenceFailed(
+                f"The reference cannot run the edited candidate: {error}"
+            ) from error
 
     def cut(
         self,
@@ -148,12 +171,13 @@ class Part:
         *,
         opened: bool = False,
     ) -> Cut:
-        """The candidate as a model, typed by the values that it will be fed. ``opened``: dimensions that the model leaves open
-        stay so where it is cut, as an engine may be wrong with, or refuse, just what it cannot know before. Raises
-        ``ModelProblem``."""
+        """The candidate as a model, typed by the values that it will be fed. ``opened``: dimensions
+        that the model leaves open stay so where it is cut, as an engine may be wrong with, or
+        refuse, just what it cannot know before. Raises ``ModelProblem``."""
         types = {t: (a.dtype, tuple(a.shape)) for t, a in (*arrays.items(), *constants.items())}
         if opened:
-            # Where not even the rank follows from the model, the seen shape: with the values come what an engine lacked.
+            # Where not even the rank follows from the model, the seen shape: with the values come
+            # what an engine lacked.
             known = {t: self.index.tensors[t].shape for t in arrays}
             types |= {t: (a.dtype, _leave_open(known[t], a.shape)) for t, a in arrays.items()}
         return cut(self.model, self.candidate, constants, types, self.judged, marks)
@@ -167,15 +191,18 @@ class Part:
         span: Span | None = None,
         **how: Any,
     ) -> Built:
-        """Build a cut on the engine of a spec. ``keep``: node ids of the whole model to keep in higher precision; quantized
-        ones lose their Q/DQ pairs (``originals.keeps_pairs`` says when not). ``span``: the shapes that it is to serve; none:
-        as fed. ``how``: further fields of the request. Raises ``EngineFault``, ``ModelProblem``."""
+        """Build a cut on the engine of a spec. ``keep``: node ids of the whole model to keep in
+        higher precision; quantized ones lose their Q/DQ pairs (``originals.keeps_pairs`` says when
+        not). ``span``: the shapes that it is to serve; none: as fed. ``how``: further fields of the
+        request. Raises ``EngineFault``, ``ModelProblem``."""
         engine = captures.make_engine(spec)
         piece = self.candidate.nodes != ALL or bool(self.candidate.edits or keep)
         part = originals.restore_floats(self.store, self.model, part, spec)
         if keep and is_quantized(self.index):
             if not originals.keeps_pairs(spec, self.reference):
-                part = originals.leave_layers_float(self.store, self.model, part, keep, self.reference)
+                part = originals.leave_layers_float(
+                    self.store, self.model, part, keep, self.reference
+                )
             if not engine.info.capabilities["keep"].present:
                 keep = frozenset()
         shapes = {name: tuple(arrays[t].shape) for name, t in part.feeds.items()}
@@ -207,7 +234,11 @@ def feeds_by_name(part: Cut, arrays: Mapping[int, Array]) -> dict[str, Array]:
 
 def arrays_by_id(part: Cut, got: Mapping[str, Array]) -> dict[int, Array]:
     """What an engine gave, by tensor id."""
-    return {t: np.asarray(got[name]) for name, t in {**part.outputs, **part.marks}.items() if name in got}
+    return {
+        t: np.asarray(got[name])
+        for name, t in {**part.outputs, **part.marks}.items()
+        if name in got
+    }
 
 
 def _apply_edit(arrays: dict[int, Array], edit: Edit) -> None:

@@ -1,17 +1,25 @@
 """The pool: warm worker processes, one a slot, and the rules for handing probes to them.
 
-It runs in the runner's process, on one asyncio loop, and imports no native engine, no numpy, no onnx. What it promises:
+It runs in the runner's process, on one asyncio loop, and imports no native engine, no numpy, no
+onnx. What it promises:
 
-- ``run`` always answers with a Measurement, whatever happens to the worker: its death is a ``crash``, its silence a ``timeout``.
-- What the machine did is no answer (``fault``, see ``engines.faults``): a disk that is full when a worker dies, a worker that is
+- ``run`` always answers with a Measurement, whatever happens to the worker: its death is a
+``crash``, its silence a ``timeout``.
+- What the machine did is no answer (``fault``, see ``engines.faults``): a disk that is full when a
+worker dies, a worker that is
   killed from outside again and again, that others left no memory for, or that could not be started.
-- An exclusive probe has the machine to itself: it starts when every slot is idle, and nothing starts beside it. Where the slots
-  share out several GPUs and its engine takes one, it has a GPU to itself: it starts when all slots of one are idle.
-- Load never decides: a crash, timeout or out-of-memory that happened while another probe ran is tried once more, alone. (A crash
+- An exclusive probe has the machine to itself: it starts when every slot is idle, and nothing
+starts beside it. Where the slots
+  share out several GPUs and its engine takes one, it has a GPU to itself: it starts when all slots
+  of one are idle.
+- Load never decides: a crash, timeout or out-of-memory that happened while another probe ran is
+tried once more, alone. (A crash
   on a GPU of its own is no matter of load.)
-- Nor does a signal from outside: no engine sends its own process SIGKILL or SIGTERM, so such a probe is tried once more, and the
+- Nor does a signal from outside: no engine sends its own process SIGKILL or SIGTERM, so such a
+probe is tried once more, and the
   next time it is a ``fault``.
-- Nothing outlives it: ``stop`` is bounded, workers die with this process, each has a process group of its own, and a watchdog
+- Nothing outlives it: ``stop`` is bounded, workers die with this process, each has a process group
+of its own, and a watchdog
   ends what they have started.
 """
 
@@ -33,15 +41,15 @@ from typing import Any, Literal
 
 import msgspec
 
-from engines import faults, installed, processes
-from engines.checker.environment import for_worker
-from engines.consent import NOTHING, Consent
-from engines.probe import AnyProbe, Inspect, Measure, Measurement, Status, engine_specs
-from engines.store import memory, scratch
-from engines.store.scratch import Scratch
-from engines.workers import watchdog
-from engines.workers.child import TERM_GRACE, Child, built_for
-from engines.workers.protocol import Done, Hello, Work
+from narrowdown.engines import faults, installed, processes
+from narrowdown.engines.checker.environment import for_worker
+from narrowdown.engines.consent import NOTHING, Consent
+from narrowdown.engines.probe import AnyProbe, Inspect, Measure, Measurement, Status, engine_specs
+from narrowdown.engines.store import memory, scratch
+from narrowdown.engines.store.scratch import Scratch
+from narrowdown.engines.workers import watchdog
+from narrowdown.engines.workers.child import TERM_GRACE, Child, built_for
+from narrowdown.engines.workers.protocol import Done, Hello, Work
 
 _HELLO = 60.0  # seconds that a new worker may take to answer at all
 _CANCEL_GRACE = 0.3  # a cancelled probe may end by itself: a warm worker is worth more than this
@@ -50,7 +58,8 @@ _WATCH_EVERY = 0.1
 _LOG_LIMIT = 64 << 20  # bytes of one probe's log; an engine that says more has its log started anew
 _SCRATCH = "narrowdown-work-"  # begins the names of folders for workers' temporary files
 _MEMORY_SHARE = 0.85  # of the machine, for all workers together
-# Times its limit that an extra check may take by the clock, on a busy machine: what waits takes no processor. Chosen.
+# Times its limit that an extra check may take by the clock, on a busy machine: what waits takes no
+# processor. Chosen.
 _BUSY = 10.0
 _CHECK_SLACK = 120.0  # a check stops its own command; this is for the rest
 
@@ -67,8 +76,8 @@ _log = logging.getLogger(__name__)
 
 
 class Death(msgspec.Struct, frozen=True):
-    """A worker that ended while it worked, or was ended for it. ``signal`` 0: it ended by itself with ``returncode``, or was
-    ended. ``extra``: it was ended over a check that can be left out."""
+    """A worker that ended while it worked, or was ended for it. ``signal`` 0: it ended by itself
+    with ``returncode``, or was ended. ``extra``: it was ended over a check that can be left out."""
 
     worker: int
     pid: int
@@ -80,7 +89,8 @@ class Death(msgspec.Struct, frozen=True):
 
 
 class Slot(msgspec.Struct, frozen=True):
-    """What one slot is doing, for the screen. ``seconds`` since its probe started; ``text`` is the worker's last phrase."""
+    """What one slot is doing, for the screen. ``seconds`` since its probe started; ``text`` is the
+    worker's last phrase."""
 
     worker: int
     pid: int = 0
@@ -94,7 +104,8 @@ class Slot(msgspec.Struct, frozen=True):
 
 
 class _Job:
-    """A probe on its way. ``future`` is what the caller waits for; done before its time means nobody waits any more."""
+    """A probe on its way. ``future`` is what the caller waits for; done before its time means
+    nobody waits any more."""
 
     def __init__(
         self,
@@ -118,8 +129,8 @@ class _Job:
 
     @property
     def sensitive(self) -> Sequence[str]:
-        """The ends that others at work may have caused. Where a probe has a GPU to itself a crash is its own, and one that
-        comes and goes must be counted; time and memory it still shares."""
+        """The ends that others at work may have caused. Where a probe has a GPU to itself a crash
+        is its own, and one that comes and goes must be counted; time and memory it still shares."""
         return _LOAD_SENSITIVE if self.alone != "device" else _LOAD_SENSITIVE[1:]
 
 
@@ -145,17 +156,17 @@ class _Slot:
 class Pool:
     """Worker processes for one session folder.
 
-    ``slots``        probes at a time.
-    ``log``          probe -> path of its log below the session folder; by default ``logs/<op>-<time>-<n>.log``.
-    ``on_death``     told of every worker that died, or had to be killed for a timeout, for memory or for speaking nonsense.
-    ``memory``       bytes that all workers together may hold; 0: most of the machine.
-    ``capture_bytes`` budget of the captures on disk; 0: the default.
-    ``consent``      what of the user's the workers may run or load; without one, nothing.
-    ``sweeps``       clear away what killed workers left half done; not where other pools use the same folder.
-    ``gpus``         ids of the GPUs that the slots share out, in turn, where there are several (as in ``CUDA_VISIBLE_DEVICES``).
-    ``tell``         takes sentences for the user: a GPU that is not used.
-    ``handed``       names of variables that a checker gets beside the usual ones.
-    ``script``       what a worker runs, for tests; it gets the session folder, this process's id and ``handed``.
+    ``slots``        probes at a time. ``log``          probe -> path of its log below the session
+    folder; by default ``logs/<op>-<time>-<n>.log``. ``on_death``     told of every worker that
+    died, or had to be killed for a timeout, for memory or for speaking nonsense. ``memory``
+    bytes that all workers together may hold; 0: most of the machine. ``capture_bytes`` budget of
+    the captures on disk; 0: the default. ``consent``      what of the user's the workers may run or
+    load; without one, nothing. ``sweeps``       clear away what killed workers left half done; not
+    where other pools use the same folder. ``gpus``         ids of the GPUs that the slots share
+    out, in turn, where there are several (as in ``CUDA_VISIBLE_DEVICES``). ``tell``         takes
+    sentences for the user: a GPU that is not used. ``handed``       names of variables that a
+    checker gets beside the usual ones. ``script``       what a worker runs, for tests; it gets the
+    session folder, this process's id and ``handed``.
     """
 
     def __init__(
@@ -176,7 +187,9 @@ class Pool:
     ) -> None:
         self._root = store_root.absolute()
         self._gpus = tuple(gpus[:slots]) if min(len(gpus), slots) > 1 else ()
-        self._slots = [_Slot(n + 1, n % len(self._gpus) + 1 if self._gpus else 0) for n in range(max(1, slots))]
+        self._slots = [
+            _Slot(n + 1, n % len(self._gpus) + 1 if self._gpus else 0) for n in range(max(1, slots))
+        ]
         self._log = log or (lambda probe: log_name(probe, next(self._numbers)))
         self._on_death = on_death
         self._memory = memory
@@ -186,7 +199,9 @@ class Pool:
         self._scratch: Scratch | None = None
         self._tell = tell
         self._handed = tuple(handed)
-        self._taking: dict[str, bool] = {}  # engine spec -> whether it takes a GPU, as an Inspect has said
+        self._taking: dict[
+            str, bool
+        ] = {}  # engine spec -> whether it takes a GPU, as an Inspect has said
         self._left_out: set[int] = set()  # GPUs on which an engine is another one
         self._asking: set[asyncio.Task[None]] = set()
         self._script = script
@@ -219,8 +234,9 @@ class Pool:
         return ""
 
     async def start(self) -> None:
-        """Clear away what killed workers of an earlier run left half done, and begin to warm the first worker. Optional: slots
-        start theirs when they are first needed. One pool at a time may use a session folder."""
+        """Clear away what killed workers of an earlier run left half done, and begin to warm the
+        first worker. Optional: slots start theirs when they are first needed. One pool at a time
+        may use a session folder."""
         self._sweep()
         slot = self._slots[0]
         if slot.process is None and slot.task is None and not self._stopping:
@@ -228,16 +244,21 @@ class Pool:
             await asyncio.sleep(0)
 
     async def run(self, probe: AnyProbe, timeout: float = 0.0, log: str = "") -> Measurement:
-        """Answer the probe. ``timeout`` in seconds counts from the moment a worker has it; the probe's own, where it has one,
-        goes before it; 0: none. Cancelling this coroutine ends that probe only. After ``stop``: status ``cancelled``."""
+        """Answer the probe. ``timeout`` in seconds counts from the moment a worker has it; the
+        probe's own, where it has one, goes before it; 0: none. Cancelling this coroutine ends that
+        probe only. After ``stop``: status ``cancelled``."""
         own = getattr(probe, "timeout", 0.0)
         limit = own or timeout
         if limit and not getattr(probe, "timeout", limit):
             probe = msgspec.structs.replace(probe, timeout=limit)
         if probe.__struct_config__.tag == "check" and limit:
             limit += _CHECK_SLACK
-        alone: _Alone = "" if not probe.exclusive else "device" if self.beside(probe) > 1 else "machine"
-        job = _Job(probe, limit, log or self._log(probe), asyncio.get_running_loop().create_future(), alone)
+        alone: _Alone = (
+            "" if not probe.exclusive else "device" if self.beside(probe) > 1 else "machine"
+        )
+        job = _Job(
+            probe, limit, log or self._log(probe), asyncio.get_running_loop().create_future(), alone
+        )
         job.extra = own not in (0.0, timeout)
         if self._stopping:
             return make_cancelled()
@@ -250,8 +271,8 @@ class Pool:
             raise
 
     async def stop(self, hard: bool = False) -> None:
-        """End everything within three seconds. Probes still waiting are answered ``cancelled``; running ones too, after a
-        short grace unless ``hard``."""
+        """End everything within three seconds. Probes still waiting are answered ``cancelled``;
+        running ones too, after a short grace unless ``hard``."""
         self._stopping = True
         for job in self._queue:
             if not job.future.done():
@@ -277,7 +298,9 @@ class Pool:
         await asyncio.gather(*ending, return_exceptions=True)
         if self._dog is not None and self._dog.stdin is not None:
             self._dog.stdin.close()
-            self._dog.send_signal(signal.SIGCONT)  # one that somebody has stopped would be waited for for ever
+            self._dog.send_signal(
+                signal.SIGCONT
+            )  # one that somebody has stopped would be waited for for ever
             await asyncio.to_thread(self._dog.wait)
         # A worker ended for its time may have been writing gigabytes.
         if self._scratch is not None:
@@ -292,10 +315,18 @@ class Pool:
         return self._scratch
 
     def _keep_a_dog(self) -> None:
-        """Start what ends the workers' own children if this process is killed. It holds nothing but a pipe."""
+        """Start what ends the workers' own children if this process is killed. It holds nothing but
+        a pipe."""
         if self._dog is None and sys.platform == "linux":
             self._dog = subprocess.Popen(
-                [sys.executable, "-I", "-S", str(Path(watchdog.__file__)), self._mark, str(self._temporary().path)],
+                [
+                    sys.executable,
+                    "-I",
+                    "-S",
+                    str(Path(watchdog.__file__)),
+                    self._mark,
+                    str(self._temporary().path),
+                ],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
@@ -309,11 +340,15 @@ class Pool:
         slots = []
         for s in self._slots:
             pid = s.process.pid if s.process else 0
-            state: Literal["cold", "idle", "busy"] = "busy" if s.job else "idle" if s.process else "cold"
+            state: Literal["cold", "idle", "busy"] = (
+                "busy" if s.job else "idle" if s.process else "cold"
+            )
             op = str(s.job.probe.__struct_config__.tag) if s.job else ""
             seconds = now - s.started if s.job and s.started else 0.0
             held = memory.own(pid) if pid else 0
-            slots.append(Slot(s.number, pid, state, op, s.text, round(seconds, 3), held, device=s.device))
+            slots.append(
+                Slot(s.number, pid, state, op, s.text, round(seconds, 3), held, device=s.device)
+            )
         return slots
 
     @property
@@ -354,23 +389,30 @@ class Pool:
         free = [s for s in self._slots if s.job is None and s.device in wanted]
         return max(free, key=lambda s: (-load[s.device], _rate_affinity(s, job)), default=None)
 
-    def _learn_engine(self, probe: Inspect, measurement: Measurement, device: int, timeout: float) -> None:
-        """An engine has said what it is. One that takes a GPU is asked on each of the others as well, once: it must be the same
-        there, and is loaded by the time that work comes."""
+    def _learn_engine(
+        self, probe: Inspect, measurement: Measurement, device: int, timeout: float
+    ) -> None:
+        """An engine has said what it is. One that takes a GPU is asked on each of the others as
+        well, once: it must be the same there, and is loaded by the time that work comes."""
         news = probe.engine not in self._taking
         self._taking[probe.engine] = bool(measurement.facts.get("gpus"))
         if news and self._taking[probe.engine] and not self._stopping:
             for other in range(1, len(self._gpus) + 1):
                 if other not in self._left_out | {device}:
-                    task = asyncio.create_task(self._compare_devices(probe, measurement, device, other, timeout))
+                    task = asyncio.create_task(
+                        self._compare_devices(probe, measurement, device, other, timeout)
+                    )
                     self._asking.add(task)
                     task.add_done_callback(self._asking.discard)
 
     async def _compare_devices(
         self, probe: Inspect, here: Measurement, device: int, other: int, timeout: float
     ) -> None:
-        """Ask the engine what it is on another GPU, and leave that one out where it is not the same as ``here``."""
-        job = _Job(probe, timeout, self._log(probe), asyncio.get_running_loop().create_future(), "", other)
+        """Ask the engine what it is on another GPU, and leave that one out where it is not the same
+        as ``here``."""
+        job = _Job(
+            probe, timeout, self._log(probe), asyncio.get_running_loop().create_future(), "", other
+        )
         self._queue.append(job)
         self._dispatch()
         there = await job.future
@@ -392,29 +434,43 @@ class Pool:
         measurement, begun = make_cancelled(), time.monotonic()
         try:
             measurement = await self._attempt(slot, job)
-        except OSError as error:  # no descriptor, no process, no room for a log or for a line of the journal
+        except (
+            OSError
+        ) as error:  # no descriptor, no process, no room for a log or for a line of the journal
             measurement = faults.make_unanswered(error, self._root)
             await self._discard(slot)
         except Exception as error:  # our own fault: nothing was learnt; keep the pool alive
             _log.exception("the pool failed")
-            measurement = Measurement(status="fault", message=f"The pool failed: {type(error).__name__}: {error}")
+            measurement = Measurement(
+                status="fault", message=f"The pool failed: {type(error).__name__}: {error}"
+            )
             await self._discard(slot)
         finally:
             slot.job, slot.task, slot.interrupt, slot.text = None, None, None, ""
             if slot.device:
-                took, about = time.monotonic() - begun, f"{job.probe.__struct_config__.tag} {measurement.status}"
+                took, about = (
+                    time.monotonic() - begun,
+                    f"{job.probe.__struct_config__.tag} {measurement.status}",
+                )
                 _log.info("GPU %d, worker %d: %s in %.3f s", slot.device, slot.number, about, took)
             if isinstance(job.probe, Inspect) and measurement.status == "ok" and not job.device:
                 self._learn_engine(job.probe, measurement, slot.device, job.timeout)
-            killed = measurement.status == "crash" and faults.signal_name(measurement.signal) in _FROM_OUTSIDE
+            killed = (
+                measurement.status == "crash"
+                and faults.signal_name(measurement.signal) in _FROM_OUTSIDE
+            )
             again = (
-                not job.killed if killed else measurement.status in job.sensitive and job.crowded and not job.retried
+                not job.killed
+                if killed
+                else measurement.status in job.sensitive and job.crowded and not job.retried
             )
             if again and not job.future.done() and not self._stopping:
                 job.retried, job.killed, job.alone = True, job.killed or killed, "machine"
                 self._queue.appendleft(job)
             elif killed and not job.future.done():
-                job.future.set_result(Measurement(status="fault", message=_killed_again(measurement)))
+                job.future.set_result(
+                    Measurement(status="fault", message=_killed_again(measurement))
+                )
             elif not job.future.done():
                 job.future.set_result(measurement)
             self._dispatch()
@@ -444,7 +500,9 @@ class Pool:
                 return answer
             if answer != "unheard":
                 return await self._report_death(slot, process, job, answer, kills)
-            await self._discard(slot)  # it died idle, before it had the probe: not the probe's doing
+            await self._discard(
+                slot
+            )  # it died idle, before it had the probe: not the probe's doing
         return self._no_worker(slot)
 
     async def _live_process(self, slot: _Slot) -> Child | None:
@@ -466,7 +524,8 @@ class Pool:
                 await self._discard(slot)
 
     async def _start(self, slot: _Slot) -> None:
-        # numpy's own threads would compete with the engine's, and make the evaluator's sums depend on the number of cores.
+        # numpy's own threads would compete with the engine's, and make the evaluator's sums depend
+        # on the number of cores.
         self._keep_a_dog()
         mark = f"{self._mark}.{next(self._starts)}"
         environment = {**for_worker(os.environ), watchdog.VARIABLE: mark}
@@ -479,7 +538,9 @@ class Pool:
         log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("ab") as errors:
             words = [str(self._root), str(os.getpid()), *self._handed]
-            started = processes.start(self._script, words, self._root, errors, environment, pipes=True)
+            started = processes.start(
+                self._script, words, self._root, errors, environment, pipes=True
+            )
         process = slot.process = Child(started, mark)
         await process.connect()
         with contextlib.suppress(asyncio.TimeoutError, ValueError):
@@ -533,23 +594,36 @@ class Pool:
                 elif withdrawn:
                     return "cancelled"
                 else:
-                    # What is extra is left out for what it takes, not for what others do: seconds of processor count.
+                    # What is extra is left out for what it takes, not for what others do: seconds
+                    # of processor count.
                     owed = job.timeout - (process.count_processor() - before)
-                    if not (job.extra and owed > 0) or time.monotonic() - slot.started >= _BUSY * job.timeout:
+                    if (
+                        not (job.extra and owed > 0)
+                        or time.monotonic() - slot.started >= _BUSY * job.timeout
+                    ):
                         return "timeout"
-                    deadline = min(time.monotonic() + max(owed, _WATCH_EVERY), slot.started + _BUSY * job.timeout)
+                    deadline = min(
+                        time.monotonic() + max(owed, _WATCH_EVERY),
+                        slot.started + _BUSY * job.timeout,
+                    )
         finally:
             if not reading.done():
                 reading.cancel()
                 with contextlib.suppress(asyncio.CancelledError):
                     await reading
 
-    async def _report_death(self, slot: _Slot, process: Child, job: _Job, why: str, kills: int) -> Measurement:
-        """End what is left of the worker, tell ``on_death``, and say what happened as a measurement."""
+    async def _report_death(
+        self, slot: _Slot, process: Child, job: _Job, why: str, kills: int
+    ) -> Measurement:
+        """End what is left of the worker, tell ``on_death``, and say what happened as a
+        measurement."""
         held, text, seconds = memory.own(process.pid), slot.text, time.monotonic() - slot.started
         held = max(held, slot.held)
-        # Before anything of it is cleared away. A file in memory that grows where there is no room is a SIGBUS.
-        fault = faults.find_full_disk(faults.list_written_places(self._root)) if why == "died" else None
+        # Before anything of it is cleared away. A file in memory that grows where there is no room
+        # is a SIGBUS.
+        fault = (
+            faults.find_full_disk(faults.list_written_places(self._root)) if why == "died" else None
+        )
         if why == "died":
             await process.gone_within(1.0)
         code = await process.end(0.0 if why in ("died", "garbage", "memory") else TERM_GRACE)
@@ -565,33 +639,62 @@ class Pool:
             status = "timeout"
             message = f"An extra check took longer than {job.timeout:.0f} s and was left out; --timeout gives it more."
         elif why == "timeout":
-            status, message = "timeout", f"The probe did not finish within {seconds:.0f} s and was stopped{doing}."
+            status, message = (
+                "timeout",
+                f"The probe did not finish within {seconds:.0f} s and was stopped{doing}.",
+            )
         elif why == "memory":
             status = "out-of-memory"
-            message = (
-                f"The probe held {held / 2**30:.1f} GiB of memory and was stopped{doing}, before the machine ran out."
-            )
-        elif why in ("died", "garbage") and not number and (changed := installed.say_change(installed.OF_WORKERS)):
+            message = f"The probe held {held / 2**30:.1f} GiB of memory and was stopped{doing}, before the machine ran out."
+        elif (
+            why in ("died", "garbage")
+            and not number
+            and (changed := installed.say_change(installed.OF_WORKERS))
+        ):
             status, message = "fault", changed  # it was begun with other files than this process
         elif why == "garbage":
-            message = f"The worker process wrote something that is no message{doing} and was stopped."
-        elif fault := fault or (faults.find_full_disk([_SHARED], 0) if number == signal.SIGBUS else None):
+            message = (
+                f"The worker process wrote something that is no message{doing} and was stopped."
+            )
+        elif fault := fault or (
+            faults.find_full_disk([_SHARED], 0) if number == signal.SIGBUS else None
+        ):
             facts["errno"] = fault.errno
-            status, message = "fault", f"{faults.say_fault(fault)} The worker process ended{doing} meanwhile."
-        elif number == signal.SIGKILL and memory.kernel_kills() > kills and memory.starved(max(held, memory.room())):
+            status, message = (
+                "fault",
+                f"{faults.say_fault(fault)} The worker process ended{doing} meanwhile.",
+            )
+        elif (
+            number == signal.SIGKILL
+            and memory.kernel_kills() > kills
+            and memory.starved(max(held, memory.room()))
+        ):
             status, message = (
                 "fault",
                 f"{faults.say_fault(faults.no_memory())} The system killed the worker process{doing}.",
             )
         elif number == signal.SIGKILL and memory.kernel_kills() > kills:
-            status, message = "out-of-memory", f"The system killed the worker process for want of memory{doing}."
+            status, message = (
+                "out-of-memory",
+                f"The system killed the worker process for want of memory{doing}.",
+            )
         elif number:
-            message = f"The worker process died of signal {number} ({faults.signal_name(number)}){doing}."
+            message = (
+                f"The worker process died of signal {number} ({faults.signal_name(number)}){doing}."
+            )
         else:
             message = f"The worker process ended by itself with exit code {code}{doing}."
         if self._on_death is not None:
             self._on_death(
-                Death(slot.number, process.pid, number, code, job.probe, message, why == "timeout" and job.extra)
+                Death(
+                    slot.number,
+                    process.pid,
+                    number,
+                    code,
+                    job.probe,
+                    message,
+                    why == "timeout" and job.extra,
+                )
             )
         return Measurement(status=status, message=message, signal=number, facts=facts, log=log)
 
@@ -617,11 +720,14 @@ class Pool:
     # -- memory, logs -----------------------------------------------------------------------------------------------
 
     async def _watch_over(self) -> None:
-        """While anything runs: keep memory and logs within bounds, notice the dead whose pipe a child of theirs holds open."""
+        """While anything runs: keep memory and logs within bounds, notice the dead whose pipe a
+        child of theirs holds open."""
         limit = self._memory or int(_MEMORY_SHARE * memory.machine())
         while any(s.job is not None for s in self._slots):
             await asyncio.sleep(_WATCH_EVERY)
-            held = {s.number: memory.own(s.process.pid) for s in self._slots if s.process is not None}
+            held = {
+                s.number: memory.own(s.process.pid) for s in self._slots if s.process is not None
+            }
             for slot in self._slots:
                 slot.held = held.get(slot.number, 0)
             if limit and sum(held.values()) > limit:
@@ -680,11 +786,12 @@ def _killed_again(measurement: Measurement) -> str:
 
 
 def _rate_affinity(slot: _Slot, job: _Job) -> tuple[int, int]:
-    """How well the slot suits the probe: has it built this, has it built with this engine, has it loaded the model, is it warm;
-    the first one among equals.
+    """How well the slot suits the probe: has it built this, has it built with this engine, has it
+    loaded the model, is it warm; the first one among equals.
 
-    The engine before the model: TensorRT's first build in a process takes a minute longer than its later ones
-    (docs/tensorrt.md), and a cheap twin that is asked in another process has loaded the same models."""
+    The engine before the model: TensorRT's first build in a process takes a minute longer than its
+    later ones (docs/tensorrt.md), and a cheap twin that is asked in another process has loaded the
+    same models."""
     process = slot.process
     if process is None:
         return 0, -slot.number
@@ -696,6 +803,7 @@ def _rate_affinity(slot: _Slot, job: _Job) -> tuple[int, int]:
 
 
 def log_name(probe: AnyProbe, number: int) -> str:
-    """Where the log of a probe goes, below the session folder, unless told. ``number``: another one for each probe."""
+    """Where the log of a probe goes, below the session folder, unless told. ``number``: another one
+    for each probe."""
     stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
     return f"logs/{probe.__struct_config__.tag}-{stamp}-{os.getpid()}-{number}.log"

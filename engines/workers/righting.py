@@ -1,35 +1,42 @@
-"""Some nodes of a candidate computed by the reference, from what the engine gives them in that very run.
+"""Some nodes of a candidate computed by the reference, from what the engine gives them in that very
+run.
 
-So a culprit is cured by its own share only: errors that the engine made before it stay in what it hands on. This needs nothing of
-an engine but that it runs parts of a model.
+So a culprit is cured by its own share only: errors that the engine made before it stay in what it
+hands on. This needs nothing of an engine but that it runs parts of a model.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 
 import msgspec
 
-from engines.array import Array
-from engines.graph.cut import node_ids
-from engines.graph.index import GraphIndex
-from engines.graph.ranges import decode, encode
-from engines.graph.righted import order_stages
-from engines.probe import Candidate, Measure
-from engines.workers.part import Feed
+from narrowdown.engines.array import Array
+from narrowdown.engines.graph.cut import node_ids
+from narrowdown.engines.graph.index import GraphIndex
+from narrowdown.engines.graph.ranges import decode, encode
+from narrowdown.engines.graph.righted import order_stages
+from narrowdown.engines.probe import Candidate, Measure
+from narrowdown.engines.workers.part import Feed
 
 # What these nodes give on the engine of that spec, at these tensors, fed with these values.
 Run = Callable[[str, Candidate, Mapping[int, Array]], dict[int, Array]]
 
 
 def sever_righted(index: GraphIndex, probe: Measure) -> Measure:
-    """The probe whose candidate is fed what righted nodes give, in place of what the engine computes there."""
+    """The probe whose candidate is fed what righted nodes give, in place of what the engine
+    computes there."""
     made = {t for n in decode(probe.righted) for t in index.nodes[n].outputs}
     severed = encode(made.union(decode(probe.candidate.severed)))
-    return msgspec.structs.replace(probe, candidate=msgspec.structs.replace(probe.candidate, severed=severed))
+    return msgspec.structs.replace(
+        probe, candidate=msgspec.structs.replace(probe.candidate, severed=severed)
+    )
 
 
-def right_nodes(index: GraphIndex, probe: Measure, feed: Feed, watched: Collection[int], run: Run) -> dict[int, Array]:
-    """Tensor id -> what the reference makes of it, for each that the righted nodes hand on, or make where it is ``watched``.
-    ``probe``: as ``sever_righted`` gives it; ``feed``: of its candidate."""
+def right_nodes(
+    index: GraphIndex, probe: Measure, feed: Feed, watched: Collection[int], run: Run
+) -> dict[int, Array]:
+    """Tensor id -> what the reference makes of it, for each that the righted nodes hand on, or make
+    where it is ``watched``. ``probe``: as ``sever_righted`` gives it; ``feed``: of its
+    candidate."""
     nodes = node_ids(index, probe.candidate)
     # Of one that lies outside of the candidate the captured value is fed, as of any other node.
     righted = set(nodes).intersection(decode(probe.righted))

@@ -1,4 +1,5 @@
-"""State: a part of a stored model as a declaration of a few lines, and which of its sizes go together."""
+"""State: a part of a stored model as a declaration of a few lines, and which of its sizes go
+together."""
 
 import itertools
 import re
@@ -9,23 +10,24 @@ import msgspec
 import numpy as np
 from onnx import AttributeProto, ModelProto, TensorShapeProto
 
-from engines.array import Array
-from engines.backends.base import BuildRequest, EngineFault
-from engines.backends.builds import close_built
-from engines.graph import construct, external, load
-from engines.graph.model_problem import ModelProblem
-from engines.known.entry import Construction, MadeNode, MadeTensor, Stated
-from engines.known.varied import Place, is_list, list_places, resize
-from engines.probe import Measurement, State
-from engines.store.content import Store
-from engines.workers import captures
-from engines.workers.part import Part, Say, feeds_by_name
+from narrowdown.engines.array import Array
+from narrowdown.engines.backends.base import BuildRequest, EngineFault
+from narrowdown.engines.backends.builds import close_built
+from narrowdown.engines.graph import construct, external, load
+from narrowdown.engines.graph.model_problem import ModelProblem
+from narrowdown.engines.known.entry import Construction, MadeNode, MadeTensor, Stated
+from narrowdown.engines.known.varied import Place, is_list, list_places, resize
+from narrowdown.engines.probe import Measurement, State
+from narrowdown.engines.store.content import Store
+from narrowdown.engines.workers import captures
+from narrowdown.engines.workers.part import Part, Say, feeds_by_name
 
-# Values up to so many are stated one by one: a case of this size is read, and journalled with every change of it. Of what is
-# larger the range is stated.
+# Values up to so many are stated one by one: a case of this size is read, and journalled with every
+# change of it. Of what is larger the range is stated.
 STATED = 1024
-# Numbers that change with a dimension at most, and how many sets of them are tried: each is read by ONNX's shape inference, a
-# millisecond, and what passes it is run. Cases have some ten numbers, three of which go together. Chosen, not measured.
+# Numbers that change with a dimension at most, and how many sets of them are tried: each is read by
+# ONNX's shape inference, a millisecond, and what passes it is run. Cases have some ten numbers,
+# three of which go together. Chosen, not measured.
 _MOST_TIED = 4
 _MOST_TRIES = 600
 _SHORT = re.compile(r"[A-Za-z_]\w{0,11}")
@@ -38,11 +40,17 @@ def state_part(probe: State, store: Store, progress: Say) -> Measurement:
     part = Part(store, model, probe.candidate, probe.inputs, probe.reference, progress)
     feed = part.feed(probe.sample)
     piece = part.cut(feed.arrays, feed.constants, opened=True)
-    made, names = shorten_names(state_model(piece.model, model.weights_dir, feeds_by_name(piece, feed.arrays)))
+    made, names = shorten_names(
+        state_model(piece.model, model.weights_dir, feeds_by_name(piece, feed.arrays))
+    )
     progress("looking which sizes go together")
     sizes = find_sizes(made, probe.reference)
     return Measurement(
-        facts={"declared": msgspec.to_builtins(made), "sizes": msgspec.to_builtins(sizes), "names": names}
+        facts={
+            "declared": msgspec.to_builtins(made),
+            "sizes": msgspec.to_builtins(sizes),
+            "names": names,
+        }
     )
 
 
@@ -57,25 +65,36 @@ def state_model(model: ModelProto, weights_dir: str, feeds: dict[str, Array]) ->
         for a in node.attribute:
             attributes[a.name] = _state_attribute(a, node.op_type)
         domain = "" if node.domain == "ai.onnx" else node.domain
-        nodes.append(MadeNode(node.op_type, tuple(node.input), tuple(node.output), attributes, domain))
+        nodes.append(
+            MadeNode(node.op_type, tuple(node.input), tuple(node.output), attributes, domain)
+        )
     initializers = {w.name: w for w in graph.initializer}
-    held = sum(int(np.prod(w.dims)) for w in initializers.values()) + sum(a.size for a in feeds.values())
+    held = sum(int(np.prod(w.dims)) for w in initializers.values()) + sum(
+        a.size for a in feeds.values()
+    )
     if held > _HEAVIEST:
-        raise ModelProblem(f"The case holds {held:,} values, too many to be made anew for every trial.")
+        raise ModelProblem(
+            f"The case holds {held:,} values, too many to be made anew for every trial."
+        )
     declared_as = {i.name: i.type.tensor_type.shape for i in graph.input}
     declared = Construction(
         opset=next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 1),
         inputs={name: _state_input(value, declared_as.get(name)) for name, value in feeds.items()},
         nodes=tuple(nodes),
-        outputs={o.name: external.dtype_of(o.type.tensor_type.elem_type).name for o in graph.output},
-        weights={name: _state_array(external.read(w, weights_dir)) for name, w in initializers.items()},
+        outputs={
+            o.name: external.dtype_of(o.type.tensor_type.elem_type).name for o in graph.output
+        },
+        weights={
+            name: _state_array(external.read(w, weights_dir)) for name, w in initializers.items()
+        },
     )
     construct.construct(declared)
     return declared
 
 
 def shorten_names(made: Construction) -> tuple[Construction, dict[str, str]]:
-    """The declaration with names that a sentence can hold, and what they were: exporters' names are paths."""
+    """The declaration with names that a sentence can hold, and what they were: exporters' names are
+    paths."""
     names = [*made.inputs, *made.weights, *(o for n in made.nodes for o in n.outputs if o)]
     kinds = {**dict.fromkeys(names, "t"), **dict.fromkeys(made.outputs, "y")}
     kinds |= {**dict.fromkeys(made.weights, "w"), **dict.fromkeys(made.inputs, "x")}
@@ -86,7 +105,9 @@ def shorten_names(made: Construction) -> tuple[Construction, dict[str, str]]:
             new[name] = next(one for one in some if one not in new.values())
     nodes = tuple(
         msgspec.structs.replace(
-            n, inputs=tuple(new.get(i, i) for i in n.inputs), outputs=tuple(new.get(o, o) for o in n.outputs)
+            n,
+            inputs=tuple(new.get(i, i) for i in n.inputs),
+            outputs=tuple(new.get(o, o) for o in n.outputs),
         )
         for n in made.nodes
     )
@@ -101,13 +122,20 @@ def shorten_names(made: Construction) -> tuple[Construction, dict[str, str]]:
 
 
 def find_sizes(made: Construction, reference: str) -> list[tuple[Place, ...]]:
-    """Places that hold one size: of each dimension the fewest numbers that must change with it so that the model is still one.
+    """Places that hold one size: of each dimension the fewest numbers that must change with it so
+    that the model is still one.
 
     A model is one where ONNX infers its shapes and the reference runs it."""
     found: list[tuple[Place, ...]] = []
     places = list_places(made)
-    dims = [(p, n) for p, n in places if p.kind == "dim" and not (p.of in made.weights and is_list(made.weights[p.of]))]
-    parts = [(p, n) for p, n in places if p.kind != "dim" and n > 1]  # 12 = 3 heads of 4, as a Reshape states it
+    dims = [
+        (p, n)
+        for p, n in places
+        if p.kind == "dim" and not (p.of in made.weights and is_list(made.weights[p.of]))
+    ]
+    parts = [
+        (p, n) for p, n in places if p.kind != "dim" and n > 1
+    ]  # 12 = 3 heads of 4, as a Reshape states it
     for place, size in (*dims, *parts):
         taken = {msgspec.structs.replace(p, times=1) for tied in found for p in tied}
         if size < 1 or place in taken:
@@ -127,12 +155,18 @@ def find_sizes(made: Construction, reference: str) -> list[tuple[Place, ...]]:
 
 
 def _narrow(
-    made: Construction, place: Place, like: Sequence[Place], multiples: Sequence[Place], size: int, reference: str
+    made: Construction,
+    place: Place,
+    like: Sequence[Place],
+    multiples: Sequence[Place],
+    size: int,
+    reference: str,
 ) -> tuple[Place, ...] | None:
-    """The fewest others that must change with this place; None where no few do. Dimensions are tried before what only happens to
-    be the same number."""
+    """The fewest others that must change with this place; None where no few do. Dimensions are
+    tried before what only happens to be the same number."""
     left = _MOST_TRIES
-    # A block of 33 in place of 32 fits a weight of 64 as it is, and says nothing of what must follow where it grows.
+    # A block of 33 in place of 32 fits a weight of 64 as it is, and says nothing of what must
+    # follow where it grows.
     larger = (size + 1, 2 * size) if place.kind == "dim" else (2 * size,)
     for others in (like, [*like, *multiples]):
         for many in range(min(_MOST_TIED, len(others)) + 1):
@@ -151,7 +185,10 @@ def _is_model(made: Construction, reference: str) -> bool:
         model = construct.construct(made)
         feed = construct.draw_feed(made, 1)
         request = BuildRequest(
-            model=model, weights_dir="", feed_shapes={n: a.shape for n, a in feed.items()}, part=True
+            model=model,
+            weights_dir="",
+            feed_shapes={n: a.shape for n, a in feed.items()},
+            part=True,
         )
         built = captures.make_engine(reference).build(request)
         try:
@@ -185,7 +222,9 @@ def _state_attribute(a: AttributeProto, op: str) -> Stated:
 def _state_input(value: Array, shape: TensorShapeProto | None) -> MadeTensor:
     made = _state_array(value)
     open_ = tuple(
-        at for at, d in enumerate(shape.dim if shape else ()) if not d.HasField("dim_value") and at < value.ndim
+        at
+        for at, d in enumerate(shape.dim if shape else ())
+        if not d.HasField("dim_value") and at < value.ndim
     )
     return msgspec.structs.replace(made, open=open_)
 
@@ -195,7 +234,9 @@ def _state_array(value: Array) -> MadeTensor:
     dtype, shape = value.dtype.name, tuple(int(d) for d in value.shape)
     if value.dtype.kind in "OSUTc":
         raise ModelProblem("The case holds strings or complex numbers, which cannot be drawn.")
-    wide: np.ndarray[Any, Any] = value.astype(np.float64) if value.dtype.kind not in "iub" else value
+    wide: np.ndarray[Any, Any] = (
+        value.astype(np.float64) if value.dtype.kind not in "iub" else value
+    )
     finite = wide[np.isfinite(wide)] if wide.dtype.kind == "f" else wide
     low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 0.0)
     if value.size > STATED or finite.size < wide.size:

@@ -1,4 +1,5 @@
-"""Open the If, Loop and Scan nodes of a stored model: see in reference runs how each ran, and put plain nodes in their place."""
+"""Open the If, Loop and Scan nodes of a stored model: see in reference runs how each ran, and put
+plain nodes in their place."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -6,21 +7,23 @@ from typing import Any
 
 import numpy as np
 
-from engines.array import Array
-from engines.data.input_problem import InputProblem
-from engines.graph import load, names, plain_outputs, unroll
-from engines.graph.load import StoredModel
-from engines.graph.model_problem import ModelProblem
-from engines.probe import Measurement, Unroll
-from engines.store.content import Store
-from engines.workers import captures, deciders
-from engines.workers.captures import ReferenceFailed
+from narrowdown.engines.array import Array
+from narrowdown.engines.data.input_problem import InputProblem
+from narrowdown.engines.graph import load, names, plain_outputs, unroll
+from narrowdown.engines.graph.load import StoredModel
+from narrowdown.engines.graph.model_problem import ModelProblem
+from narrowdown.engines.probe import Measurement, Unroll
+from narrowdown.engines.store.content import Store
+from narrowdown.engines.workers import captures, deciders
+from narrowdown.engines.workers.captures import ReferenceFailed
 
-# Nodes that bodies may become, all together: an engine builds so many in seconds, and a search over more takes hours.
+# Nodes that bodies may become, all together: an engine builds so many in seconds, and a search over
+# more takes hours.
 MOST = 10_000
 _DEEPEST = 8  # bodies in one another
-# The opened model must give what the model gave, by the reference. The same kernels run in the same order, so mostly it is the
-# same bits; another plan of an engine's may round otherwise, and anything beyond that is another model.
+# The opened model must give what the model gave, by the reference. The same kernels run in the same
+# order, so mostly it is the same bits; another plan of an engine's may round otherwise, and
+# anything beyond that is another model.
 _SAME = 1e-3
 
 
@@ -31,14 +34,22 @@ class _Opening:
     progress: Callable[[str], None]
     agreed: list[str]
     opened: list[dict[str, Any]] = field(default_factory=list)
-    kept: dict[str, str] = field(default_factory=dict)  # the first output of a node that stays -> why
+    kept: dict[str, str] = field(
+        default_factory=dict
+    )  # the first output of a node that stays -> why
     nodes: int = 0
 
     def values(self, model: StoredModel, wanted: Iterable[str], sample: str) -> dict[str, Array]:
         ids = {name: model.index.by_name[name] for name in wanted}
         inputs = (self.probe.base if sample == self.probe.sample else "") or self.probe.inputs
         found = captures.capture_values(
-            self.store, model, list(ids.values()), sample, inputs, self.probe.reference, self.progress
+            self.store,
+            model,
+            list(ids.values()),
+            sample,
+            inputs,
+            self.probe.reference,
+            self.progress,
         )
         return {name: found[t] for name, t in ids.items()}
 
@@ -68,16 +79,21 @@ def unroll_model(probe: Unroll, store: Store, progress: Callable[[str], None]) -
     return Measurement(facts=facts, nodes=len(model.index.nodes))
 
 
-def _open_outermost(work: _Opening, model: StoredModel, outputs: Sequence[str]) -> StoredModel | None:
+def _open_outermost(
+    work: _Opening, model: StoredModel, outputs: Sequence[str]
+) -> StoredModel | None:
     """The model with its outermost bodies opened; None where none is left that can be."""
     graph = model.proto.graph
     for i in unroll.nodes_with_bodies(graph):
         if why := unroll.why_closed(model.proto, i):
             ours = graph.node[i].name.endswith(plain_outputs.FLATTENED)
             work.kept.setdefault(
-                _first_output(graph.node[i]), "" if ours else f"'{model.engine_names[i]}' {why}, and stays as it is."
+                _first_output(graph.node[i]),
+                "" if ours else f"'{model.engine_names[i]}' {why}, and stays as it is.",
             )
-    places = [i for i in unroll.nodes_with_bodies(graph) if _first_output(graph.node[i]) not in work.kept]
+    places = [
+        i for i in unroll.nodes_with_bodies(graph) if _first_output(graph.node[i]) not in work.kept
+    ]
     if not places:
         return None
     proto, watched = unroll.watch_nodes(model.proto, places)
@@ -97,7 +113,9 @@ def _open_outermost(work: _Opening, model: StoredModel, outputs: Sequence[str]) 
             work.nodes += made
     if not runs:
         return None
-    agreed = [s for s in work.agreed if s == work.probe.sample or _run_alike(work, seen, watched, s, runs)]
+    agreed = [
+        s for s in work.agreed if s == work.probe.sample or _run_alike(work, seen, watched, s, runs)
+    ]
     empty = [
         name for i, ran in runs.items() if ran == 0 and graph.node[i].op_type != "If" for name in graph.node[i].output if name
     ]  # fmt: skip
@@ -110,9 +128,13 @@ def _open_outermost(work: _Opening, model: StoredModel, outputs: Sequence[str]) 
     for i, ran in runs.items():
         node = graph.node[i]
         how = (
-            ("else_branch", "then_branch")[ran] if node.op_type == "If" else f"{ran} iteration{'' if ran == 1 else 's'}"
+            ("else_branch", "then_branch")[ran]
+            if node.op_type == "If"
+            else f"{ran} iteration{'' if ran == 1 else 's'}"
         )
-        rests = deciders.say_what_it_rests_on(model, i, ran, lambda t: work.values(model, (t,), sample)[t])
+        rests = deciders.say_what_it_rests_on(
+            model, i, ran, lambda t: work.values(model, (t,), sample)[t]
+        )
         work.opened.append(
             {
                 "node": model.engine_names[i],
@@ -125,14 +147,23 @@ def _open_outermost(work: _Opening, model: StoredModel, outputs: Sequence[str]) 
     return result
 
 
-def _watch_runs(work: _Opening, seen: StoredModel, watched: Sequence[unroll.Watched], sample: str) -> dict[int, int]:
+def _watch_runs(
+    work: _Opening, seen: StoredModel, watched: Sequence[unroll.Watched], sample: str
+) -> dict[int, int]:
     """How each watched node ran on the sample, by position."""
     values = work.values(seen, {w.name for w in watched}, sample)
-    return {w.position: unroll.how_it_ran(seen.node_protos[w.position], values[w.name], w.axis) for w in watched}
+    return {
+        w.position: unroll.how_it_ran(seen.node_protos[w.position], values[w.name], w.axis)
+        for w in watched
+    }
 
 
 def _run_alike(
-    work: _Opening, seen: StoredModel, watched: Sequence[unroll.Watched], sample: str, runs: Mapping[int, int]
+    work: _Opening,
+    seen: StoredModel,
+    watched: Sequence[unroll.Watched],
+    sample: str,
+    runs: Mapping[int, int],
 ) -> bool:
     """Whether the nodes that are opened ran on this sample as on the chosen one."""
     try:

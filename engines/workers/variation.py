@@ -1,12 +1,12 @@
-"""The same question asked of an engine in two ways that must have one answer: no reference is needed to see that it contradicts
-itself."""
+"""The same question asked of an engine in two ways that must have one answer: no reference is
+needed to see that it contradicts itself."""
 
 from collections.abc import Callable, Mapping
 from typing import Literal, NamedTuple
 
 import numpy as np
 
-from engines.array import Array
+from narrowdown.engines.array import Array
 
 Run = Callable[[Mapping[int, Array]], dict[int, Array]]
 How = Literal["permuted", "twice", "alone", "repeated", "stale"]
@@ -20,8 +20,9 @@ _PATTERNS = (0xFF, 0x00)  # NaN in every float type, and zeros
 
 
 class Varied(NamedTuple):
-    """``first`` and ``second``: what the engine gave, by tensor id, row for row the answer to the same question. ``follows``: of
-    ``stale``, whether the answer depends on what was in memory, the same for the same pattern."""
+    """``first`` and ``second``: what the engine gave, by tensor id, row for row the answer to the
+    same question. ``follows``: of ``stale``, whether the answer depends on what was in memory, the
+    same for the same pattern."""
 
     first: dict[int, Array]
     second: dict[int, Array]
@@ -29,45 +30,74 @@ class Varied(NamedTuple):
 
 
 def vary_way(
-    how: How, run: Run, arrays: Mapping[int, Array], rows: int, alone: bool, known: Mapping[int, Array] | None = None
+    how: How,
+    run: Run,
+    arrays: Mapping[int, Array],
+    rows: int,
+    alone: bool,
+    known: Mapping[int, Array] | None = None,
 ) -> Varied | None:
     """Ask in two ways. None where that cannot be asked: too few rows, or no output that has them.
 
-    ``rows``: the size of dimension 0 of what is fed, 0 where that is no batch. ``alone``: whether it may be of another size.
-    ``permuted``: the rows in reverse. ``twice``: the batch doubled, or, of a fixed size, one row in all places. ``alone``: the
-    first rows one by one. ``repeated``: the earlier half of the rows in the place of the later half, too. ``stale``: after runs
-    on other values, freed memory filled with a pattern. ``known``: the answer to the rows as they are, where ``repeated`` need
-    not ask for it. Raises ``EngineFault``.
+    ``rows``: the size of dimension 0 of what is fed, 0 where that is no batch. ``alone``: whether
+    it may be of another size. ``permuted``: the rows in reverse. ``twice``: the batch doubled, or,
+    of a fixed size, one row in all places. ``alone``: the first rows one by one. ``repeated``: the
+    earlier half of the rows in the place of the later half, too. ``stale``: after runs on other
+    values, freed memory filled with a pattern. ``known``: the answer to the rows as they are, where
+    ``repeated`` need not ask for it. Raises ``EngineFault``.
     """
     if how == "stale":
         return _after_others(run, arrays)
     batched = {t for t, a in arrays.items() if rows and a.ndim and a.shape[0] == rows}
-    if not batched or (rows < 2 and not (how == "twice" and alone)) or (how == "alone" and not alone):
+    if (
+        not batched
+        or (rows < 2 and not (how == "twice" and alone))
+        or (how == "alone" and not alone)
+    ):
         return None
 
     def fed(change: Callable[[Array], Array]) -> dict[int, Array]:
-        return run({t: np.ascontiguousarray(change(a)) if t in batched else a for t, a in arrays.items()})
+        return run(
+            {t: np.ascontiguousarray(change(a)) if t in batched else a for t, a in arrays.items()}
+        )
 
     if how == "twice" and not alone:
         same = fed(lambda a: np.repeat(a[:1], rows, axis=0))
-        return _rows_of({t: a[:1].repeat(rows, axis=0) if a.ndim else a for t, a in same.items()}, same, rows)
+        return _rows_of(
+            {t: a[:1].repeat(rows, axis=0) if a.ndim else a for t, a in same.items()}, same, rows
+        )
     if how == "repeated":
         return _repeat_half(run, arrays, batched, rows, known)
     first = run(dict(arrays))
     if how == "permuted":
-        return _rows_of(first, {t: a[::-1] for t, a in fed(lambda a: a[::-1]).items() if a.ndim}, rows)
+        return _rows_of(
+            first, {t: a[::-1] for t, a in fed(lambda a: a[::-1]).items() if a.ndim}, rows
+        )
     if how == "twice":
-        return _rows_of(first, {t: a[rows:] for t, a in fed(lambda a: np.concatenate((a, a))).items() if a.ndim}, rows)
+        return _rows_of(
+            first,
+            {t: a[rows:] for t, a in fed(lambda a: np.concatenate((a, a))).items() if a.ndim},
+            rows,
+        )
     count = min(rows, MOST_ALONE)
     single = [fed(lambda a, i=i: a[i : i + 1]) for i in range(count)]  # type: ignore[misc]
     joined = {t: np.concatenate([s[t] for s in single]) for t in single[0] if single[0][t].ndim}
-    return _rows_of({t: a[:count] if a.ndim and a.shape[0] == rows else a for t, a in first.items()}, joined, count)
+    return _rows_of(
+        {t: a[:count] if a.ndim and a.shape[0] == rows else a for t, a in first.items()},
+        joined,
+        count,
+    )
 
 
 def _repeat_half(
-    run: Run, arrays: Mapping[int, Array], batched: set[int], rows: int, known: Mapping[int, Array] | None
+    run: Run,
+    arrays: Mapping[int, Array],
+    batched: set[int],
+    rows: int,
+    known: Mapping[int, Array] | None,
 ) -> Varied | None:
-    """What independent rows give when half of them become others; None where they were these before, or no output has rows."""
+    """What independent rows give when half of them become others; None where they were these
+    before, or no output has rows."""
     order = [row % ((rows + 1) // 2) for row in range(rows)]
     changed = {t: np.ascontiguousarray(a[order]) if t in batched else a for t, a in arrays.items()}
     if _equal_outputs(changed, arrays):
@@ -79,17 +109,23 @@ def _repeat_half(
 
 def _rows_of(first: dict[int, Array], second: dict[int, Array], rows: int) -> Varied | None:
     """The two answers; an output that has no such rows is left as it is. None where none has."""
-    fit = {t for t, a in first.items() if a.ndim and a.shape[0] == rows and t in second and second[t].shape == a.shape}
+    fit = {
+        t
+        for t, a in first.items()
+        if a.ndim and a.shape[0] == rows and t in second and second[t].shape == a.shape
+    }
     return (
-        Varied(first, {t: np.ascontiguousarray(second[t]) if t in fit else a for t, a in first.items()})
+        Varied(
+            first, {t: np.ascontiguousarray(second[t]) if t in fit else a for t, a in first.items()}
+        )
         if fit
         else None
     )
 
 
 def _after_others(run: Run, arrays: Mapping[int, Array]) -> Varied:
-    """The same feed after each of two patterns, in turn: outputs and scratch hold what a run on other values left, freed memory
-    the bytes of the pattern."""
+    """The same feed after each of two patterns, in turn: outputs and scratch hold what a run on
+    other values left, freed memory the bytes of the pattern."""
     given: dict[int, list[dict[int, Array]]] = {pattern: [] for pattern in _PATTERNS}
     for _ in range(REPEATS):
         for pattern in _PATTERNS:
@@ -97,14 +133,21 @@ def _after_others(run: Run, arrays: Mapping[int, Array]) -> Varied:
             _fill_freed_memory(pattern)
             given[pattern].append({t: np.array(a) for t, a in run(dict(arrays)).items()})
     one, other = (given[pattern] for pattern in _PATTERNS)
-    steady = all(_equal_outputs(answers[0], answer) for answers in (one, other) for answer in answers)
+    steady = all(
+        _equal_outputs(answers[0], answer) for answers in (one, other) for answer in answers
+    )
     return Varied(one[0], other[0], follows=steady and not _equal_outputs(one[0], other[0]))
 
 
 def _other_values(value: Array, pattern: int) -> Array:
-    """Values of the same shape and type: other floats, by the pattern; the same integers in another order, which stay valid."""
+    """Values of the same shape and type: other floats, by the pattern; the same integers in another
+    order, which stay valid."""
     if value.dtype.kind == "f" or value.dtype.name.startswith(("bfloat", "float")):
-        return (value * value.dtype.type(-7) + value.dtype.type(3)) if pattern else np.zeros_like(value)
+        return (
+            (value * value.dtype.type(-7) + value.dtype.type(3))
+            if pattern
+            else np.zeros_like(value)
+        )
     return np.ascontiguousarray(value.reshape(-1)[::-1].reshape(value.shape)) if pattern else value
 
 

@@ -1,9 +1,10 @@
-"""``python -I -S watchdog.py MARK [FOLDER]``: ends whatever a pool's workers have started, once the pool itself is gone, and
-removes the folder of their temporary files.
+"""``python -I -S watchdog.py MARK [FOLDER]``: ends whatever a pool's workers have started, once the
+pool itself is gone, and removes the folder of their temporary files.
 
-A worker dies with the pool (the kernel sees to that), and a checker with its worker; what a checker has started in turn knows
-nothing of either. This process waits until the pool's end of its standard input closes, however the pool ended, and kills every
-process that carries the mark in its environment. The standard library only: it starts in some ten milliseconds.
+A worker dies with the pool (the kernel sees to that), and a checker with its worker; what a checker
+has started in turn knows nothing of either. This process waits until the pool's end of its standard
+input closes, however the pool ended, and kills every process that carries the mark in its
+environment. The standard library only: it starts in some ten milliseconds.
 """
 
 import os
@@ -22,7 +23,8 @@ _PAUSE = 0.01  # seconds between two rounds: one may just be starting another
 
 
 def marked_processes(mark: str) -> list[int]:
-    """Ids of the processes whose environment says that they come from this pool, or from this worker (``mark.number``)."""
+    """Ids of the processes whose environment says that they come from this pool, or from this
+    worker (``mark.number``)."""
     exact, prefix = f"{VARIABLE}={mark}".encode(), f"{VARIABLE}={mark}.".encode()
     found = []
     for number in filter(str.isdecimal, os.listdir("/proc")):  # noqa: PTH208
@@ -37,7 +39,8 @@ def marked_processes(mark: str) -> list[int]:
 
 
 def kill_marked(mark: str) -> None:
-    """SIGKILL to all of them, until there is none. One that only waits to be reaped has no environment any more."""
+    """SIGKILL to all of them, until there is none. One that only waits to be reaped has no
+    environment any more."""
     for _ in range(_ROUNDS):
         pids = [pid for pid in marked_processes(mark) if pid != os.getpid()]
         if not pids:

@@ -1,4 +1,5 @@
-"""A workaround as a file: nodes kept in FP32, written into a model that engines run as it is typed."""
+"""A workaround as a file: nodes kept in FP32, written into a model that engines run as it is
+typed."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -7,32 +8,33 @@ import ml_dtypes
 import numpy as np
 from onnx import AttributeProto, GraphProto, ModelProto
 
-from engines.backends.builds import outside_bytes
-from engines.data import originals
-from engines.graph import load, schema
-from engines.graph.cut import cut
-from engines.graph.emulate import PRECISIONS
-from engines.graph.load import StoredModel
-from engines.graph.names import bodies
-from engines.graph.origin import Place, Steps, find_folded, find_origins
-from engines.graph.quantized import is_quantized
-from engines.graph.standing_alone import standing_alone
-from engines.graph.typed import Kept, to_precision
-from engines.graph.unroll import body_size, name_inside
-from engines.probe import Candidate
-from engines.store.content import Store
-from engines.workers.artifact_files import REFERS
+from narrowdown.engines.backends.builds import outside_bytes
+from narrowdown.engines.data import originals
+from narrowdown.engines.graph import load, schema
+from narrowdown.engines.graph.cut import cut
+from narrowdown.engines.graph.emulate import PRECISIONS
+from narrowdown.engines.graph.load import StoredModel
+from narrowdown.engines.graph.names import bodies
+from narrowdown.engines.graph.origin import Place, Steps, find_folded, find_origins
+from narrowdown.engines.graph.quantized import is_quantized
+from narrowdown.engines.graph.standing_alone import standing_alone
+from narrowdown.engines.graph.typed import Kept, to_precision
+from narrowdown.engines.graph.unroll import body_size, name_inside
+from narrowdown.engines.probe import Candidate
+from narrowdown.engines.store.content import Store
+from narrowdown.engines.workers.artifact_files import REFERS
 
 LOOKED_AT = 1 << 20  # bytes of a weight: an epsilon is a number or one for each channel
 
 
 @dataclass(frozen=True)
 class Written:
-    """``model``: read back from the bytes that the file has, its weights inside where they are few. ``names``: its
-    nodes that stay in FP32 (of a quantized model: in float), those in bodies behind the names of what holds them. ``holders``:
-    those of its graph that are or hold them; () where none is held. ``lost``: nodes of the searched model that it does not have.
-    ``inside``: nodes in the bodies of those that stay, which stay with them; ``of``: nodes of the whole, with all bodies';
-    ``idle``: nodes of bodies that did not run, which stay as well."""
+    """``model``: read back from the bytes that the file has, its weights inside where they are few.
+    ``names``: its nodes that stay in FP32 (of a quantized model: in float), those in bodies behind
+    the names of what holds them. ``holders``: those of its graph that are or hold them; () where
+    none is held. ``lost``: nodes of the searched model that it does not have. ``inside``: nodes in
+    the bodies of those that stay, which stay with them; ``of``: nodes of the whole, with all
+    bodies'; ``idle``: nodes of bodies that did not run, which stay as well."""
 
     model: ModelProto
     names: tuple[str, ...]
@@ -44,12 +46,18 @@ class Written:
 
 
 def write_form(
-    store: Store, searched: StoredModel, keep: frozenset[int], onto: str, rest: str, engine: str, reference: str
+    store: Store,
+    searched: StoredModel,
+    keep: frozenset[int],
+    onto: str,
+    rest: str,
+    engine: str,
+    reference: str,
 ) -> Written:
-    """``keep``: node ids of ``searched``. ``onto``: digest of the model that is written: that one, or the one that it was made
-    from, where what makes a constant of ``searched`` stays in FP32 with the node that reads it, or wherever it is made of what
-    is outside of ``rest``. ``rest``: the precision (``fp16``, ``bf16``) of all other nodes; "": as they are. Raises
-    ``ModelProblem``."""
+    """``keep``: node ids of ``searched``. ``onto``: digest of the model that is written: that one,
+    or the one that it was made from, where what makes a constant of ``searched`` stays in FP32 with
+    the node that reads it, or wherever it is made of what is outside of ``rest``. ``rest``: the
+    precision (``fp16``, ``bf16``) of all other nodes; "": as they are. Raises ``ModelProblem``."""
     own = load.load(store, onto)
     places = (
         {n: Place(n) for n in keep}
@@ -60,7 +68,9 @@ def write_form(
     held = sorted({at for at in places.values() if at.node not in there})
     if onto != searched.digest:
         read = {t for n in there for t in own.index.nodes[n].reads}
-        there |= find_folded(searched.index, own.index, read | (_find_outside(own, rest) if rest else set()))
+        there |= find_folded(
+            searched.index, own.index, read | (_find_outside(own, rest) if rest else set())
+        )
     part = cut(own, Candidate(), {}, {}, own.index.outputs)
     if is_quantized(own.index) and not originals.keeps_pairs(engine, reference):
         part = originals.leave_layers_float(store, own, part, there, reference)
@@ -69,12 +79,16 @@ def write_form(
     stay = [i for i, n in enumerate(part.node_ids) if n in there]
     inside = sum(body_size(body) for i in stay for body in bodies(model.graph.node[i]))
     of = body_size(model.graph)
-    islands = _group((("", position[at.node]), *at.inside) for at in held if at.node in position).inside
+    islands = _group(
+        (("", position[at.node]), *at.inside) for at in held if at.node in position
+    ).inside
     idle = _count_idle(model.graph, islands)
     if rest:
         model = to_precision(model, rest, stay, islands)
     if outside_bytes(model) < REFERS:
-        model = ModelProto.FromString(standing_alone(model, own.weights_dir).SerializeToString(deterministic=True))
+        model = ModelProto.FromString(
+            standing_alone(model, own.weights_dir).SerializeToString(deterministic=True)
+        )
     named = [*(Place(n) for n in there), *held]
     return Written(
         model,
@@ -88,20 +102,30 @@ def write_form(
 
 
 def _group(places: Iterable[Steps]) -> Kept:
-    """Nodes that stay, by the graph that they stand in; a body's name in the first step says nothing."""
+    """Nodes that stay, by the graph that they stand in; a body's name in the first step says
+    nothing."""
     listed = set(places)
     whole = frozenset(at[0][1] for at in listed if len(at) == 1)
     deeper: dict[int, dict[str, list[Steps]]] = {}
     for (_, first), *rest in listed:
         if first not in whole:
             deeper.setdefault(first, {}).setdefault(rest[0][0], []).append(tuple(rest))
-    return Kept(whole, {n: {body: _group(those) for body, those in by.items()} for n, by in deeper.items()})
+    return Kept(
+        whole, {n: {body: _group(those) for body, those in by.items()} for n, by in deeper.items()}
+    )
 
 
 def _count_idle(graph: GraphProto, islands: Mapping[int, Mapping[str, Kept]]) -> int:
     """Nodes of the bodies beside those in which a node stays."""
-    held = [(islands[i], a) for i in islands for a in graph.node[i].attribute if a.type == AttributeProto.GRAPH]
-    return sum(_count_idle(a.g, of[a.name].inside) if a.name in of else body_size(a.g) for of, a in held)
+    held = [
+        (islands[i], a)
+        for i in islands
+        for a in graph.node[i].attribute
+        if a.type == AttributeProto.GRAPH
+    ]
+    return sum(
+        _count_idle(a.g, of[a.name].inside) if a.name in of else body_size(a.g) for of, a in held
+    )
 
 
 def _name(own: StoredModel, place: Place) -> str:
@@ -115,12 +139,17 @@ def _name(own: StoredModel, place: Place) -> str:
 
 
 def _find_outside(own: StoredModel, rest: str) -> set[int]:
-    """Tensors made of weights alone, of which one is smaller or larger than the normal numbers of the precision."""
+    """Tensors made of weights alone, of which one is smaller or larger than the normal numbers of
+    the precision."""
     index = own.index
     makers = {n: index.nodes[n] for n in index.ancestors(index.from_weights)}
     weights = {t for node in makers.values() for t in node.reads} - index.from_weights
     outside = {t for t in weights if _is_outside(own, t, rest)}
-    return {t for t in index.from_weights if any(not outside.isdisjoint(makers[n].reads) for n in index.ancestors([t]))}
+    return {
+        t
+        for t in index.from_weights
+        if any(not outside.isdisjoint(makers[n].reads) for n in index.ancestors([t]))
+    }
 
 
 def _is_outside(own: StoredModel, weight: int, rest: str) -> bool:
@@ -129,4 +158,6 @@ def _is_outside(own: StoredModel, weight: int, rest: str) -> bool:
         return False
     limits = ml_dtypes.finfo(PRECISIONS[rest][1])
     size = np.abs(load.read_weight(own, weight).astype(np.float64))
-    return bool((size[size > 0] < float(limits.smallest_normal)).any() or (size > float(limits.max)).any())
+    return bool(
+        (size[size > 0] < float(limits.smallest_normal)).any() or (size > float(limits.max)).any()
+    )

@@ -1,7 +1,8 @@
 """A long-lived worker: reads probes, answers with measurements, dies with its parent.
 
-The thread that reads the protocol is also the one that ends the process when the pool goes away; the kernel does the same where
-a native call holds the interpreter (``PR_SET_PDEATHSIG``). Probes run in the main thread, one at a time.
+The thread that reads the protocol is also the one that ends the process when the pool goes away;
+the kernel does the same where a native call holds the interpreter (``PR_SET_PDEATHSIG``). Probes
+run in the main thread, one at a time.
 """
 
 import contextlib
@@ -23,21 +24,28 @@ from typing import NoReturn
 
 import msgspec
 
-from engines import faults, installed
-from engines.checker import keeper
-from engines.probe import Measurement
-from engines.store import memory
-from engines.workers.protocol import Done, FromWorker, Hello, Progress, Work
+from narrowdown.engines import faults, installed
+from narrowdown.engines.checker import keeper
+from narrowdown.engines.probe import Measurement
+from narrowdown.engines.store import memory
+from narrowdown.engines.workers.protocol import Done, FromWorker, Hello, Progress, Work
 
 _PR_SET_PDEATHSIG = 1
-# What a chunk of numbers takes is had from memory that the process already has: numbers of ``malloc.h``, and bytes. Given back
-# after each chunk and had anew, the pages cost more than the arithmetic (scores of PaddleOCR's detector: 45 and 26 ns a value).
-_KEPT_MEMORY = {-1: 64 << 20, -3: 4 << 20}  # free at the top; from what size on a piece is mapped by itself
+# What a chunk of numbers takes is had from memory that the process already has: numbers of
+# ``malloc.h``, and bytes. Given back after each chunk and had anew, the pages cost more than the
+# arithmetic (scores of PaddleOCR's detector: 45 and 26 ns a value).
+_KEPT_MEMORY = {
+    -1: 64 << 20,
+    -3: 4 << 20,
+}  # free at the top; from what size on a piece is mapped by itself
 _PROGRESS_EVERY = 0.1  # seconds
 _NICE = 5  # builds take all that is left over; screens and shells go first
 # After one of these the process's device context cannot be trusted.
-_POISONED = re.compile(r"\bcuda|cudnn|cublas|illegal memory access|device-side assert", re.IGNORECASE)
-# A worker whose own memory (file-backed pages aside) has grown past this share of the machine is not used again.
+_POISONED = re.compile(
+    r"\bcuda|cudnn|cublas|illegal memory access|device-side assert", re.IGNORECASE
+)
+# A worker whose own memory (file-backed pages aside) has grown past this share of the machine is
+# not used again.
 _GROWN = 0.4
 
 _encoder = msgspec.json.Encoder()
@@ -89,8 +97,9 @@ def _end_process() -> NoReturn:
 
 
 def _die_with(parent: int) -> None:
-    """Ask the kernel for SIGKILL when the parent's thread ends (Linux), and for what loses its parents below this process, so
-    that the pool finds it there; leave at once if the parent already has ended."""
+    """Ask the kernel for SIGKILL when the parent's thread ends (Linux), and for what loses its
+    parents below this process, so that the pool finds it there; leave at once if the parent already
+    has ended."""
     if sys.platform == "linux":
         prctl = ctypes.CDLL(None, use_errno=True).prctl
         prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
@@ -107,8 +116,8 @@ def _keep_memory() -> None:
 
 
 def _step_back() -> None:
-    """Give way to whoever sits at the machine. Where the kernel shares by sessions (autogroup), it is the session's weight
-    that counts, and every worker is a session of its own."""
+    """Give way to whoever sits at the machine. Where the kernel shares by sessions (autogroup), it
+    is the session's weight that counts, and every worker is a session of its own."""
     with contextlib.suppress(OSError):
         os.nice(_NICE)
     with contextlib.suppress(OSError):
@@ -182,21 +191,27 @@ class Worker:
 
     def _measure(self, work: Work) -> Measurement:
         try:
-            from engines.data import held
-            from engines.store.content import Store
-            from engines.workers import operations
+            from narrowdown.engines.data import held
+            from narrowdown.engines.store.content import Store
+            from narrowdown.engines.workers import operations
 
             store = Store(self._root)
             with held.under(work.consent):
                 return operations.execute_probe(
-                    work.probe, store, lambda text: self._report_progress(work.id, text), self._handed
+                    work.probe,
+                    store,
+                    lambda text: self._report_progress(work.id, text),
+                    self._handed,
                 )
         except ImportError as error:
             with contextlib.suppress(OSError):
                 traceback.print_exc()
             if changed := installed.say_change(installed.OF_WORKERS):
                 return Measurement(status="fault", message=changed)
-            said = installed.lacking(error) or f"The probe failed inside the worker. {_one_sentence(error)}"
+            said = (
+                installed.lacking(error)
+                or f"The probe failed inside the worker. {_one_sentence(error)}"
+            )
             return Measurement(status="error", message=said)
         except BaseException as error:  # a user's script may raise SystemExit, or worse
             with contextlib.suppress(OSError):
@@ -205,7 +220,10 @@ class Worker:
                 return faults.make_unanswered(fault, self._root)
             if changed := installed.say_change(installed.OF_WORKERS):
                 return Measurement(status="fault", message=changed)
-            return Measurement(status="error", message=f"The probe failed inside the worker. {_one_sentence(error)}")
+            return Measurement(
+                status="error",
+                message=f"The probe failed inside the worker. {_one_sentence(error)}",
+            )
 
     def _report_progress(self, work: int, text: str) -> None:
         """Pass a phrase on; of those that only count on (``running 3 of 8``) a few a second."""
@@ -218,27 +236,33 @@ class Worker:
         """Let go of what is kept warm when memory has grown too far; True if that does not help."""
         if not self._most or memory.own() < self._most:
             return False
-        from engines.backends import builds
+        from narrowdown.engines.backends import builds
 
         builds.clear_all()
         return memory.own() >= self._most
 
 
 def _encode_line(done: Done) -> bytes:
-    """The message as JSON that the pool can read back: JSON has no infinity, and msgspec writes it as null."""
+    """The message as JSON that the pool can read back: JSON has no infinity, and msgspec writes it
+    as null."""
     line = _encoder.encode(done)
     if b"null" in line:
         try:
             _decode_done(line)
         except msgspec.ValidationError as error:
             text = f"The probe's measurement holds a number that cannot be written down. {_one_sentence(error)}"
-            return _encoder.encode(Done(done.id, Measurement(status="error", message=text, log=done.measurement.log)))
+            return _encoder.encode(
+                Done(done.id, Measurement(status="error", message=text, log=done.measurement.log))
+            )
     return line
 
 
-def serve_probes(root: Path, incoming: int, outgoing: int, parent: int = 0, handed: tuple[str, ...] = ()) -> NoReturn:
-    """The life of a worker. ``root``: the session folder; ``parent``: the pool's pid, to notice that it has already gone;
-    ``handed``: names of variables that a checker gets beside the usual ones."""
+def serve_probes(
+    root: Path, incoming: int, outgoing: int, parent: int = 0, handed: tuple[str, ...] = ()
+) -> NoReturn:
+    """The life of a worker. ``root``: the session folder; ``parent``: the pool's pid, to notice
+    that it has already gone; ``handed``: names of variables that a checker gets beside the usual
+    ones."""
     faulthandler.enable(file=2)
     with contextlib.suppress(
         OSError, ValueError
@@ -254,7 +278,7 @@ def serve_probes(root: Path, incoming: int, outgoing: int, parent: int = 0, hand
     protocol.send(Hello(os.getpid()))
     # The heavy imports happen while the pool is still deciding what to ask.
     with contextlib.suppress(Exception):  # the first probe will say it
-        from engines.workers import operations  # noqa: F401
+        from narrowdown.engines.workers import operations  # noqa: F401
     gc.freeze()
     gc.enable()
     worker = Worker(root, protocol, handed)

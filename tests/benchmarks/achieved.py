@@ -1,7 +1,9 @@
-"""What a person waits for: processor seconds that it takes, the least that it could take, and what the peer takes for the same.
+"""What a person waits for: processor seconds that it takes, the least that it could take, and what
+the peer takes for the same.
 
-The least (*limit*) of a search is ``limit.py``'s: imports, one marked run of the reference, a build and a run of each probe that
-was asked. Of a journal it is one pass over its lines and their checksums; of a copy, the copy.
+The least (*limit*) of a search is ``limit.py``'s: imports, one marked run of the reference, a build
+and a run of each probe that was asked. Of a journal it is one pass over its lines and their
+checksums; of a copy, the copy.
 """
 
 import dataclasses
@@ -24,9 +26,9 @@ from test_beside_reduce import PEER, REGEX, layerwise, narrowdown, peer
 from test_scale import gathered
 from test_screens import Screen
 
-from wizard.demo import DEMOS, MODELS
-from wizard.session.folder import DESCRIPTION
-from wizard.session.journal import NAME
+from narrowdown.wizard.demo import DEMOS, MODELS
+from narrowdown.wizard.session.folder import DESCRIPTION
+from narrowdown.wizard.session.journal import NAME
 
 TABLE = "Achieved, limit and peer"
 HEAD = ("what", "cpu s", "limit", "times the limit", "peer", "share of the peer", "MiB", "so that")
@@ -55,22 +57,38 @@ def least(session: Path, folder: Path) -> tuple[float, str]:
 
 
 def in_turn(ours: Callable[[], Cost], theirs: Callable[[], Cost]) -> tuple[Cost, float, str]:
-    """(ours with the processor seconds in the middle, the peer's in the middle, what the share was from run to run)."""
+    """(ours with the processor seconds in the middle, the peer's in the middle, what the share was
+    from run to run)."""
     both = [(ours(), theirs()) for _ in range(TIMES)]
     shares = [a.cpu / b.cpu for a, b in both]
     middle = sorted((a for a, _ in both), key=lambda cost: cost.cpu)[TIMES // 2]
     peers = statistics.median(b.cpu for _, b in both)
-    return middle, peers, f"the middle of {TIMES} runs in turn, {min(shares):.2g} to {max(shares):.2g} of the peer"
+    return (
+        middle,
+        peers,
+        f"the middle of {TIMES} runs in turn, {min(shares):.2g} to {max(shares):.2g} of the peer",
+    )
 
 
 def blocks(folder: Path) -> int:
     """Bytes on the disk; a file of two names counts once."""
-    found = {(s.st_dev, s.st_ino): s.st_blocks for s in (p.lstat() for p in folder.rglob("*") if p.is_file())}
+    found = {
+        (s.st_dev, s.st_ino): s.st_blocks
+        for s in (p.lstat() for p in folder.rglob("*") if p.is_file())
+    }
     return 512 * sum(found.values())
 
 
 def start(folder: Path) -> Cells:
-    words = ["step", "compare", MODELS / "shapes_cnn.onnx", "--engine", "onnxruntime", "--display", "none"]
+    words = [
+        "step",
+        "compare",
+        MODELS / "shapes_cnn.onnx",
+        "--engine",
+        "onnxruntime",
+        "--display",
+        "none",
+    ]
     cost = narrowdown(*words, "--session", folder / "s", folder=folder)
     return cells("`step compare`, a small model", cost, *_last(least(folder / "s", folder)))
 
@@ -93,14 +111,34 @@ def checked(folder: Path) -> Cells:
         f"#!/bin/sh\ngrep -aq '{faulty.CULPRIT}60\\.' polygraphy_debug.onnx || exit 0\necho '{REGEX}'\nexit 1\n"
     )
     script.chmod(0o755)
-    words = ["--check", script, "--fail-regex", REGEX, "--json", "--jobs", "1", "--session", folder / "s"]
-    asked = ["-o", folder / "out.onnx", "--mode=bisect", "--fail-regex", REGEX, "--check", *shlex.split(str(script))]
+    words = [
+        "--check",
+        script,
+        "--fail-regex",
+        REGEX,
+        "--json",
+        "--jobs",
+        "1",
+        "--session",
+        folder / "s",
+    ]
+    asked = [
+        "-o",
+        folder / "out.onnx",
+        "--mode=bisect",
+        "--fail-regex",
+        REGEX,
+        "--check",
+        *shlex.split(str(script)),
+    ]
     cost, theirs, shares = in_turn(
         lambda: anew("step", "reduce", model, *words, folder=folder),
         lambda: peer("debug", "reduce", model, *asked, folder=folder),
     )
     left = len(json.loads(cost.out)["nodes"])
-    return cells("`step reduce`, 100 nodes, your own check", cost, 0.0, theirs, f"{left} node left; {shares}")
+    return cells(
+        "`step reduce`, 100 nodes, your own check", cost, 0.0, theirs, f"{left} node left; {shares}"
+    )
 
 
 def anew(*words: str | Path, folder: Path) -> Cost:
@@ -117,10 +155,26 @@ def own(name: str) -> Callable[[Path], Cells]:
             model, inputs = DEMOS[name].model(folder), DEMOS[name].inputs(folder)
         else:
             real = name == "ResNet-50"
-            model = faulty.resnet50(folder / "m.onnx") if real else faulty.pooled(folder / "m.onnx", 300)
+            model = (
+                faulty.resnet50(folder / "m.onnx")
+                if real
+                else faulty.pooled(folder / "m.onnx", 300)
+            )
             inputs, side = folder / "in.npz", 224 if real else 16
-            np.savez(inputs, x=np.random.default_rng(0).standard_normal((1, 3, side, side), dtype=np.float32))
-        words = [model, "--inputs", inputs, "--engine", "onnxruntime:optimization=all", "--json", "--jobs", "1"]
+            np.savez(
+                inputs,
+                x=np.random.default_rng(0).standard_normal((1, 3, side, side), dtype=np.float32),
+            )
+        words = [
+            model,
+            "--inputs",
+            inputs,
+            "--engine",
+            "onnxruntime:optimization=all",
+            "--json",
+            "--jobs",
+            "1",
+        ]
         _, golden, both, costs = layerwise(model, inputs, folder)
         check = f"{PEER} run polygraphy_debug.onnx --onnxrt --load-inputs {both} --load-outputs {golden} --atol 1e-3 --rtol 1e-3"
         asked = [
@@ -156,21 +210,45 @@ def guide(name: str) -> Callable[[Path], Cells]:
 
 
 def guides(folder: Path) -> Cells:
-    """The mean over files that are the same on every machine: which they are moves the guide by half."""
+    """The mean over files that are the same on every machine: which they are moves the guide by
+    half."""
     model, rows = DEMOS["magika"].model(folder), []
     for seed in range(1, SETS + 1):
         inputs = contents.write_inputs(folder / f"in-{seed}.npz", seed)
         rows.append(_guided(model, inputs, folder / f"s-{seed}", folder))
     costs, lowest, said = zip(*rows, strict=True)
-    mean = dataclasses.replace(costs[0], cpu=statistics.mean(c.cpu for c in costs), memory=max(c.memory for c in costs))
+    mean = dataclasses.replace(
+        costs[0], cpu=statistics.mean(c.cpu for c in costs), memory=max(c.memory for c in costs)
+    )
     each = "; ".join(f"{c.cpu:.0f} s, {text}" for c, text in zip(costs, said, strict=True))
-    return cells(f"whole guide, magika, mean of {SETS} sets of files", mean, statistics.mean(lowest), 0.0, each)
+    return cells(
+        f"whole guide, magika, mean of {SETS} sets of files",
+        mean,
+        statistics.mean(lowest),
+        0.0,
+        each,
+    )
 
 
 def _guided(model: Path, inputs: Path, session: Path, folder: Path) -> tuple[Cost, float, str]:
     """(what the guide took, the least, what it found)."""
-    engine = "onnxruntime:optimization=all" if model.stem.startswith("shapes") else "emulate:precision=fp16"
-    words = ["run", model, "--inputs", inputs, "--engine", engine, "--display", "none", "--session", session]
+    engine = (
+        "onnxruntime:optimization=all"
+        if model.stem.startswith("shapes")
+        else "emulate:precision=fp16"
+    )
+    words = [
+        "run",
+        model,
+        "--inputs",
+        inputs,
+        "--engine",
+        engine,
+        "--display",
+        "none",
+        "--session",
+        session,
+    ]
     cost = narrowdown(*words, folder=folder)
     disk = blocks(session) / 1e6  # before anything is computed from it again
     lowest, counted = least(session, folder)
@@ -182,7 +260,16 @@ def _guided(model: Path, inputs: Path, session: Path, folder: Path) -> tuple[Cos
 
 def reduced(what: str, model: Path, inputs: Path, folder: Path) -> Cells:
     """``step reduce`` of a real size in FP16, on its own comparison."""
-    words = [model, "--inputs", inputs, "--engine", "emulate:precision=fp16", "--json", "--session", folder / "s"]
+    words = [
+        model,
+        "--inputs",
+        inputs,
+        "--engine",
+        "emulate:precision=fp16",
+        "--json",
+        "--session",
+        folder / "s",
+    ]
     cost = narrowdown("step", "reduce", *words, folder=folder)
     lowest, counted = least(folder / "s", folder)
     left = len(json.loads(cost.out)["nodes"])
@@ -204,7 +291,11 @@ def of_paddle(folder: Path) -> tuple[str, Path, Path]:
     kept.mkdir(parents=True, exist_ok=True)
     models.fetch(kept, ["ocr4_detection"])
     np.savez(inputs, x=pictures.scaled(pictures.page(640, 640, 0, 12), 0.456, 0.225))
-    return "PaddleOCR's detection, 1 x 3 x 640 x 640, open axes", kept / "ocr4_detection.onnx", inputs
+    return (
+        "PaddleOCR's detection, 1 x 3 x 640 x 640, open axes",
+        kept / "ocr4_detection.onnx",
+        inputs,
+    )
 
 
 def of_sort(folder: Path) -> tuple[str, Path, Path]:
@@ -212,7 +303,8 @@ def of_sort(folder: Path) -> tuple[str, Path, Path]:
 
 
 def cores(made: Callable[[Path], tuple[str, Path, Path]]) -> Callable[[Path], Cells]:
-    """Seconds of the clock on two cores: with one slot, and with two that guess at will. The same ends."""
+    """Seconds of the clock on two cores: with one slot, and with two that guess at will. The same
+    ends."""
 
     def measure(folder: Path) -> Cells:
         what, model, inputs = made(folder)
@@ -229,11 +321,23 @@ def cores(made: Callable[[Path], tuple[str, Path, Path]]) -> Callable[[Path], Ce
                 "none",
                 *jobs.split(),
             ]
-            pinned = ["taskset", "-c", "0,1", "narrowdown", "step", "reduce", *words, "--session", place]
+            pinned = [
+                "taskset",
+                "-c",
+                "0,1",
+                "narrowdown",
+                "step",
+                "reduce",
+                *words,
+                "--session",
+                place,
+            ]
             costs[jobs] = cost = run(pinned, folder)
             ends.add(run(["narrowdown", "show", place, "--canonical"], folder).out)
             asked = [
-                e for e in map(json.loads, (place / NAME).read_bytes().splitlines()) if e["kind"] == "probe.started"
+                e
+                for e in map(json.loads, (place / NAME).read_bytes().splitlines())
+                if e["kind"] == "probe.started"
             ]
             ahead = sum(e.get("speculative", False) for e in asked)
             shutil.rmtree(place)
@@ -242,14 +346,25 @@ def cores(made: Callable[[Path], tuple[str, Path, Path]]) -> Callable[[Path], Ce
                 f"{len(asked)} probes ahead"
             )
         assert len(ends) == 1, "the number of slots has changed a result"
-        return cells(f"`step reduce`, {what}, FP16, on two cores", costs["--jobs 1"], said="; ".join(said))
+        return cells(
+            f"`step reduce`, {what}, FP16, on two cores", costs["--jobs 1"], said="; ".join(said)
+        )
 
     return measure
 
 
 def walked(folder: Path) -> Path:
     place = folder / "walked"
-    words = ["run", MODELS / "shapes_cnn.onnx", "--engine", "onnxruntime", "--display", "none", "--session", place]
+    words = [
+        "run",
+        MODELS / "shapes_cnn.onnx",
+        "--engine",
+        "onnxruntime",
+        "--display",
+        "none",
+        "--session",
+        place,
+    ]
     assert narrowdown(*words, folder=folder).code == 0
     return place
 
@@ -259,18 +374,14 @@ def journal(command: str) -> Callable[[Path], Cells]:
         place = folder / "long"
         journals.lengthen(walked(folder), place, 30_000)
         size = (place / NAME).stat().st_size / 2**20
-        scan = (
-            f"from pathlib import Path; from wizard.session.journal import verify; verify(Path({str(place / NAME)!r}))"
-        )
+        scan = f"from pathlib import Path; from narrowdown.wizard.session.journal import verify; verify(Path({str(place / NAME)!r}))"  # noqa: E501
         lowest = run([sys.executable, "-c", scan], folder, XDG_CACHE_HOME=str(folder / "none"))
         words = [*command.split(), place, *(("--display", "none") if command == "resume" else ())]
         where = {"XDG_CACHE_HOME": str(folder / "cache")}
         first = run(["narrowdown", *words], folder, **where)
         cost = run(["narrowdown", *words], folder, **where)
         peaks = ", ".join(f"{role} {size:.0f}" for role, size in sorted(cost.peaks.items()))
-        said = (
-            f"the first time {first.cpu:.2g} s and {first.memory:.0f} MiB; journal of {size:.0f} MiB; MiB each: {peaks}"
-        )
+        said = f"the first time {first.cpu:.2g} s and {first.memory:.0f} MiB; journal of {size:.0f} MiB; MiB each: {peaks}"
         return cells(f"`{command}`, 30,000 probes", cost, lowest.cpu, 0.0, said)
 
     return measure
@@ -300,7 +411,16 @@ def screen(count: int) -> Callable[[Path], Cells]:
         finally:
             shown.child.close()
         said = f"on the screen after {drawn.seconds:.1f} s; at rest {rest:.1f} % of a core"
-        return [f"the terminal's list of {count:,} ended sessions", drawn.processor, "", "", "", "", "", said]
+        return [
+            f"the terminal's list of {count:,} ended sessions",
+            drawn.processor,
+            "",
+            "",
+            "",
+            "",
+            "",
+            said,
+        ]
 
     return measure
 
@@ -308,10 +428,15 @@ def screen(count: int) -> Callable[[Path], Cells]:
 def sessions(count: int) -> Callable[[Path], Cells]:
     def measure(folder: Path) -> Cells:
         many(folder, count)
-        where = {"NARROWDOWN_HOME": str(folder / "home" / "sessions"), "XDG_CACHE_HOME": str(folder / "cache")}
+        where = {
+            "NARROWDOWN_HOME": str(folder / "home" / "sessions"),
+            "XDG_CACHE_HOME": str(folder / "cache"),
+        }
         first = run(["narrowdown", "sessions"], folder, **where)
         cost = run(["narrowdown", "sessions"], folder, **where)
-        return cells(f"`sessions`, {count:,} ended ones", cost, 0.0, 0.0, f"the first time {first.cpu:.2g} s")
+        return cells(
+            f"`sessions`, {count:,} ended ones", cost, 0.0, 0.0, f"the first time {first.cpu:.2g} s"
+        )
 
     return measure
 
@@ -326,7 +451,11 @@ def weights(gigabytes: int, engine: str, what: str) -> Callable[[Path], Cells]:
             while file.tell() < size:
                 file.write(block)
         inputs = folder / "in.npz"
-        np.savez(inputs, x=np.random.default_rng(0).standard_normal((1, 4, 16, 64), dtype=np.float32), ids=np.arange(4))
+        np.savez(
+            inputs,
+            x=np.random.default_rng(0).standard_normal((1, 4, 16, 64), dtype=np.float32),
+            ids=np.arange(4),
+        )
         lowest = run(["sh", "-c", "sha256sum w.bin && cp w.bin copy.bin && sync copy.bin"], folder)
         (folder / "copy.bin").unlink()
         words = [folder / "m.onnx", "--inputs", inputs, "--engine", engine, "--display", "none"]
@@ -334,7 +463,13 @@ def weights(gigabytes: int, engine: str, what: str) -> Callable[[Path], Cells]:
         held = blocks(folder / "s")
         written = f"{cost.written * 2**20 / size:.2f} of the weights written, {held / size:.2f} on the disk at the end"
         clock = f"{cost.seconds:.0f} s of the clock, limit {lowest.seconds:.0f}"
-        return cells(f"`step compare`, {gigabytes} GiB of weights{what}", cost, lowest.cpu, 0.0, f"{written}; {clock}")
+        return cells(
+            f"`step compare`, {gigabytes} GiB of weights{what}",
+            cost,
+            lowest.cpu,
+            0.0,
+            f"{written}; {clock}",
+        )
 
     return measure
 
@@ -355,5 +490,7 @@ ROWS: dict[str, Callable[[Path], Cells]] = {
     **{f"sessions {count}": sessions(count) for count in (100, 1000)},
     **{f"screen {count}": screen(count) for count in (100, 1000)},
     **{f"weights {size}": weights(size, "onnxruntime:optimization=all", "") for size in (1, 2)},
-    **{f"weights {size} fp16": weights(size, "emulate:precision=fp16", ", FP16") for size in (1, 2)},
+    **{
+        f"weights {size} fp16": weights(size, "emulate:precision=fp16", ", FP16") for size in (1, 2)
+    },
 }

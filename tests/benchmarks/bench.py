@@ -2,9 +2,10 @@
 
     python tests/benchmarks/bench.py [NAME...] [--list] [--again] [--keep] [--out FOLDER]
 
-NAME: what is measured, all without one; ``growth`` is all of growth. Each is measured once: what FOLDER/results.jsonl (default
-build/bench) has a row of is not measured again, unless ``--again``. ``--keep`` takes the rows into docs/benchmarks.jsonl and
-makes the page of them. A figure that could not be measured is said, and the others go on.
+NAME: what is measured, all without one; ``growth`` is all of growth. Each is measured once: what
+FOLDER/results.jsonl (default build/bench) has a row of is not measured again, unless ``--again``.
+``--keep`` takes the rows into docs/benchmarks.jsonl and makes the page of them. A figure that could
+not be measured is said, and the others go on.
 """
 
 import argparse
@@ -37,13 +38,17 @@ def singly() -> dict[str, Measured]:
         )
     for kind, (title, sizes, work) in growth.KINDS.items():
         for size in sizes:
-            found[f"growth {kind} {size:g}"] = lambda folder, t=title, s=size, w=work: grown(t, s, w(s, folder))  # type: ignore[misc]
+            found[f"growth {kind} {size:g}"] = lambda folder, t=title, s=size, w=work: grown(
+                t, s, w(s, folder)
+            )  # type: ignore[misc]
     return found
 
 
 def grown(title: str, size: float, cost: achieved.Cost) -> results.Row:
     assert cost.code in (0, 10), cost.err[-2000:]
-    return results.made(title, f"{size:g}", growth.HEAD, [f"{size:,g}", cost.cpu, cost.memory], size, cost.cpu)
+    return results.made(
+        title, f"{size:g}", growth.HEAD, [f"{size:,g}", cost.cpu, cost.memory], size, cost.cpu
+    )
 
 
 def measure(name: str, work: Measured, file: Path, *, again: bool) -> bool:
@@ -64,22 +69,38 @@ def measure(name: str, work: Measured, file: Path, *, again: bool) -> bool:
             return False
     results.write(file, results.merged(before, [row]))
     done.write_text("".join(f"{n}\n" for n in dict.fromkeys([*known, name])), encoding="utf-8")
-    print(f"{name}: {' | '.join(row.cells)} (measured in {time.monotonic() - begun:.0f} s)", flush=True)
+    print(
+        f"{name}: {' | '.join(row.cells)} (measured in {time.monotonic() - begun:.0f} s)",
+        flush=True,
+    )
     return True
 
 
 def side_tables(name: str, file: Path) -> bool:
     """The tables of one file of benchmarks."""
-    words = [sys.executable, "-m", "pytest", "-m", "benchmark", "-s", str(Path(__file__).with_name(f"test_{name}.py"))]
-    return subprocess.run(words, env={**os.environ, "NARROWDOWN_BENCH": str(file)}, check=False).returncode in (0, 5)
+    words = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-m",
+        "benchmark",
+        "-s",
+        str(Path(__file__).with_name(f"test_{name}.py")),
+    ]
+    return subprocess.run(
+        words, env={**os.environ, "NARROWDOWN_BENCH": str(file)}, check=False
+    ).returncode in (0, 5)
 
 
 def keep(file: Path) -> None:
-    """Take what was measured into docs/benchmarks.jsonl and make the page of it: rows of this table in the order of its list,
-    without those that nothing measures any more."""
+    """Take what was measured into docs/benchmarks.jsonl and make the page of it: rows of this table
+    in the order of its list, without those that nothing measures any more."""
     order = {name: at for at, name in enumerate(achieved.ROWS)}
     rows = results.merged(results.read(results.KEPT), results.read(file))
-    listed = sorted((r for r in rows if r.table == achieved.TABLE and r.name in order), key=lambda r: order[r.name])
+    listed = sorted(
+        (r for r in rows if r.table == achieved.TABLE and r.name in order),
+        key=lambda r: order[r.name],
+    )
     results.write(results.KEPT, [*listed, *(r for r in rows if r.table != achieved.TABLE)])
     if (plot := file.with_name("probes.svg")).exists():
         shutil.copy(plot, results.PAGE.with_name(plot.name))
@@ -88,7 +109,9 @@ def keep(file: Path) -> None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("names", nargs="*")
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--again", action="store_true")
@@ -100,13 +123,19 @@ def main() -> int:
         print("\n".join([*rows, *TABLES]))
         return 0
     wanted = {
-        n for n in (*rows, *TABLES) if not given.names or any(n == w or n.startswith(f"{w} ") for w in given.names)
+        n
+        for n in (*rows, *TABLES)
+        if not given.names or any(n == w or n.startswith(f"{w} ") for w in given.names)
     }
     if not wanted:
         parser.error(f"nothing is called {' '.join(given.names)}; --list tells what there is")
     given.out.mkdir(parents=True, exist_ok=True)
     file = given.out.absolute() / "results.jsonl"
-    good = [measure(name, work, file, again=given.again) for name, work in rows.items() if name in wanted]
+    good = [
+        measure(name, work, file, again=given.again)
+        for name, work in rows.items()
+        if name in wanted
+    ]
     good += [side_tables(name, file) for name in TABLES if name in wanted]
     tables: dict[str, list[results.Row]] = {}
     for row in results.read(file):

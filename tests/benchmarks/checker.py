@@ -1,7 +1,9 @@
-"""A checker for both tools: runs a model on an engine and says where it is wrong, with exit status 1.
+"""A checker for both tools: runs a model on an engine and says where it is wrong, with exit status
+1.
 
-``checker.py fp16|onnxruntime MODEL [LAYERWISE.json]``: with captured values inputs and expected outputs come from there, by name;
-without, inputs are random in [0, 1) and the reference runs on the candidate itself (what Polygraphy does by default).
+``checker.py fp16|onnxruntime MODEL [LAYERWISE.json]``: with captured values inputs and expected
+outputs come from there, by name; without, inputs are random in [0, 1) and the reference runs on the
+candidate itself (what Polygraphy does by default).
 """
 
 import sys
@@ -11,8 +13,8 @@ import numpy as np
 import onnx
 import onnxruntime as ort
 
-from engines.data.polygraphy import read_inputs
-from engines.graph.emulate import emulate_precision, round_values
+from narrowdown.engines.data.polygraphy import read_inputs
+from narrowdown.engines.graph.emulate import emulate_precision, round_values
 
 TOLERANCE = {"fp16": 1e-2, "onnxruntime": 1e-3}  # relative L2
 
@@ -20,7 +22,9 @@ TOLERANCE = {"fp16": 1e-2, "onnxruntime": 1e-3}  # relative L2
 def session(model: onnx.ModelProto, level: ort.GraphOptimizationLevel) -> ort.InferenceSession:
     options = ort.SessionOptions()
     options.graph_optimization_level, options.intra_op_num_threads = level, 1
-    return ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    return ort.InferenceSession(
+        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
 
 
 def random(entry: onnx.ValueInfoProto) -> np.ndarray:
@@ -38,7 +42,9 @@ def main(engine: str, path: str, layerwise: str = "") -> int:
     off, on = ort.GraphOptimizationLevel.ORT_DISABLE_ALL, ort.GraphOptimizationLevel.ORT_ENABLE_ALL
     expected = [captured[n] for n in names] if layerwise else session(model, off).run(None, fed)
     if engine == "fp16":
-        stored = {n: round_values(a, "fp16") if a.dtype == np.float32 else a for n, a in fed.items()}
+        stored = {
+            n: round_values(a, "fp16") if a.dtype == np.float32 else a for n, a in fed.items()
+        }
         actual = session(emulate_precision(model, "fp16", ()), off).run(None, stored)
     else:
         actual = session(model, on).run(None, fed)

@@ -1,4 +1,5 @@
-"""Files that are the same on every machine: magika's demo reads the machine's own, so that each has another guide."""
+"""Files that are the same on every machine: magika's demo reads the machine's own, so that each has
+another guide."""
 
 import base64
 import itertools
@@ -8,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from engines.demos.magika_inputs import MOST, WRITTEN, features
+from narrowdown.engines.demos.magika_inputs import MOST, WRITTEN, features
 
 MAGIC = (
     b"\x89PNG\r\n\x1a\n",
@@ -41,11 +42,15 @@ def write_content(draw: random.Random) -> bytes:
     words = [draw.choice(WORDS) for _ in range(draw.randint(4, 900))]
     kind = draw.randrange(8)
     if kind == 0:
-        lines = [f"def {a}_{b}({b}):\n    return {a}[{draw.randint(0, 99)}]\n" for a, b in itertools.pairwise(words)]
+        lines = [
+            f"def {a}_{b}({b}):\n    return {a}[{draw.randint(0, 99)}]\n"
+            for a, b in itertools.pairwise(words)
+        ]
         return "\n".join(["import os\n", *lines]).encode()
     if kind == 1:
         lines = [
-            f"static int {a}(char *{b}) {{ return {b}[{draw.randint(0, 99)}]; }}" for a, b in itertools.pairwise(words)
+            f"static int {a}(char *{b}) {{ return {b}[{draw.randint(0, 99)}]; }}"
+            for a, b in itertools.pairwise(words)
         ]
         return "\n".join(["#include <stdio.h>", *lines]).encode()
     if kind == 2:

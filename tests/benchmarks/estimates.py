@@ -1,16 +1,20 @@
-"""What steps were expected to take beside what they took: a table of real sessions, read from their journals.
+"""What steps were expected to take beside what they took: a table of real sessions, read from their
+journals.
 
     python tests/benchmarks/estimates.py [FOLDER...] [--as-said] [--page FILE] [--graph SESSION]
 
-FOLDER: sessions, or folders of such, at any depth (a campaign's ``--out``). Each step is priced by the rules as they are now,
-from what its journal knew when the step began; a probe that several of the sessions asked counts with the fewest seconds that it
-took in any of them, so that the rules are judged and not what else the machine had to do. ``--as-said``: what the journal itself
-has, both of the estimate and of what came. A journal by itself (``NAME.jsonl``, from a machine that is gone) can be given, too;
-``--graph``: a session of the same model here, whose graph stands in for the one that went with that machine.
+FOLDER: sessions, or folders of such, at any depth (a campaign's ``--out``). Each step is priced by
+the rules as they are now, from what its journal knew when the step began; a probe that several of
+the sessions asked counts with the fewest seconds that it took in any of them, so that the rules are
+judged and not what else the machine had to do. ``--as-said``: what the journal itself has, both of
+the estimate and of what came. A journal by itself (``NAME.jsonl``, from a machine that is gone) can
+be given, too; ``--graph``: a session of the same model here, whose graph stands in for the one that
+went with that machine.
 
-Without a folder, sets of sessions on CPU engines are walked first, with the recommended answers, twice, into build/estimates;
-what lies there is not walked again. Their probes take seconds of the processor (``processor``), on one core. Models of
-others come from their wheels (``tests/field/models.py``). ``--page`` writes the tables into a page, between its marks.
+Without a folder, sets of sessions on CPU engines are walked first, with the recommended answers,
+twice, into build/estimates; what lies there is not walked again. Their probes take seconds of the
+processor (``processor``), on one core. Models of others come from their wheels
+(``tests/field/models.py``). ``--page`` writes the tables into a page, between its marks.
 """
 
 import argparse
@@ -28,31 +32,35 @@ from typing import Any
 import msgspec
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
-from engines.asking import Note, StepRefused
-from engines.graph.index import GraphIndex
-from engines.probe import Measurement
-from engines.probe import key as probe_key
-from engines.search.cost import Cost
-from engines.steps.registry import STEPS
-from engines.store.content import Store
+from narrowdown.engines.asking import Note, StepRefused
+from narrowdown.engines.graph.index import GraphIndex
+from narrowdown.engines.probe import Measurement
+from narrowdown.engines.probe import key as probe_key
+from narrowdown.engines.search.cost import Cost
+from narrowdown.engines.steps.registry import STEPS
+from narrowdown.engines.store.content import Store
+from narrowdown.wizard.flow.load import load
+from narrowdown.wizard.problem import Problem
+from narrowdown.wizard.runner import drive
+from narrowdown.wizard.runner import estimate as estimating
+from narrowdown.wizard.runner.context import step_context
+from narrowdown.wizard.runner.ledger import asked_probe, known_measurement
+from narrowdown.wizard.runner.snapshot import left_of
+from narrowdown.wizard.session import events as e
+from narrowdown.wizard.session import folder as folders
+from narrowdown.wizard.session import journal as journals
+from narrowdown.wizard.session.state import State, advance
+from narrowdown.wizard.words import count
 from tests.field import campaign, models
-from wizard.flow.load import load
-from wizard.problem import Problem
-from wizard.runner import drive
-from wizard.runner import estimate as estimating
-from wizard.runner.context import step_context
-from wizard.runner.ledger import asked_probe, known_measurement
-from wizard.runner.snapshot import left_of
-from wizard.session import events as e
-from wizard.session import folder as folders
-from wizard.session import journal as journals
-from wizard.session.state import State, advance
-from wizard.words import count
 
 ROOT = Path(__file__).parents[2]
 SOON = 1.0  # seconds; how far off what takes less is does not matter to anyone
 FACTOR = 2.0
-PARTS = (0.1, 0.25, 0.5)  # of a step's seconds, when it is looked at how long it is said to take still
+PARTS = (
+    0.1,
+    0.25,
+    0.5,
+)  # of a step's seconds, when it is looked at how long it is said to take still
 GRID = 40  # looks at what is told while a step runs, evenly over its seconds
 BEGIN, END = "<!-- estimates: begin -->", "<!-- estimates: end -->"
 LONGEST = 330  # seconds on the wall after which a session is stopped; its finished steps count
@@ -110,7 +118,8 @@ AFTERWARDS = (
 )  # fmt: skip
 
 
-# Of models and limits that are in none of these, walked on 26 November once the rules stood, and priced once then.
+# Of models and limits that are in none of these, walked on 26 November once the rules stood, and
+# priced once then.
 NEW = (
     ("dnsmos_2020", "emulate:precision=bf16"),
     ("nakdimon", "emulate:precision=fp16", "--tolerance", "0.0003"),
@@ -135,7 +144,8 @@ NEW = (
 )  # fmt: skip
 
 
-# Of models or limits that are in none of these, walked on the evening of that day before the rules were changed, priced once.
+# Of models or limits that are in none of these, walked on the evening of that day before the rules
+# were changed, priced once.
 LATEST = (
     ("pulsevad_teacher", "emulate:precision=bf16", "--tolerance", "0.003"),
     ("minilm", "emulate:precision=fp16", "--tolerance", "0.0003"),
@@ -165,8 +175,8 @@ LATEST = (
 )
 
 
-# Of models that were in none of these but one, walked in the night after that while the rules were changed, and priced once when
-# they stood; most were ended by their time.
+# Of models that were in none of these but one, walked in the night after that while the rules were
+# changed, and priced once when they stood; most were ended by their time.
 NEWEST = (
     ("captcha_digits", "emulate:precision=bf16", "--tolerance", "0.003"),
     ("captcha_digits", "emulate:precision=fp16", "--tolerance", "0.0003"),
@@ -193,7 +203,8 @@ NEWEST = (
 )  # fmt: skip
 
 
-# Of models that were in none of these, walked in the morning after that on a machine at a load of 20 and priced once.
+# Of models that were in none of these, walked in the morning after that on a machine at a load of
+# 20 and priced once.
 MORNING = (
     ("molecules", "emulate:precision=fp16", "--tolerance", "0.0003"),
     ("nemo128", "emulate:precision=fp16"),
@@ -209,8 +220,8 @@ MORNING = (
     ("molecules_cancellation", "emulate:precision=fp16"),
 )
 
-# Of models that were in none of these, walked in the forenoon after that while the rules for TensorRT were changed, and priced
-# once when they stood; those for CPU engines are the same.
+# Of models that were in none of these, walked in the forenoon after that while the rules for
+# TensorRT were changed, and priced once when they stood; those for CPU engines are the same.
 FORENOON = (
     ("walk_policy", "emulate:precision=fp16", "--tolerance", "0.0003"),
     ("speller", "emulate:precision=fp16", "--tolerance", "0.0003"),
@@ -239,7 +250,8 @@ def is_near(told: float, came: float) -> bool:
 
 
 class Rest(msgspec.Struct, frozen=True):
-    """What was said to be left of a step when this part of its seconds had passed, -1 where nothing was, and what came."""
+    """What was said to be left of a step when this part of its seconds had passed, -1 where nothing
+    was, and what came."""
 
     part: float
     left: float
@@ -258,7 +270,8 @@ class Rest(msgspec.Struct, frozen=True):
 
 
 class Told(msgspec.Struct, frozen=True):
-    """A step as its journal tells it: -1 where nothing was expected. ``engine``: the name before its options."""
+    """A step as its journal tells it: -1 where nothing was expected. ``engine``: the name before
+    its options."""
 
     session: str
     engine: str
@@ -317,7 +330,8 @@ def read(journals: Iterable[Path]) -> Iterator[Told]:
 
 
 def price_again(journals: Sequence[Path]) -> Iterator[Told]:
-    """Every finished step as the rules price it now; of a session that was walked several times, once."""
+    """Every finished step as the rules price it now; of a session that was walked several times,
+    once."""
     alike: dict[str, list[Path]] = {}
     for journal in journals:
         alike.setdefault(_name(journal), []).append(journal)
@@ -337,9 +351,11 @@ def _list_answers(journal: Path) -> Iterator[tuple[str, float, Measurement | Non
             yield event.key, event.seconds, event.measurement
 
 
-def price_session(journal: Path, fastest: Mapping[str, tuple[float, Measurement | None]]) -> Iterator[Told]:
-    """The finished steps of a session. Each begins with what the journal knew then, ``fastest`` in place of what its probes took;
-    what came is the sum of its own probes."""
+def price_session(
+    journal: Path, fastest: Mapping[str, tuple[float, Measurement | None]]
+) -> Iterator[Told]:
+    """The finished steps of a session. Each begins with what the journal knew then, ``fastest`` in
+    place of what its probes took; what came is the sum of its own probes."""
     folder, state, store = journal.parent, State(), Store(journal.parent)
     whole = (folder / "session.json").is_file()
     problem = folders.read_problem(folder) if whole else _tell_problem(journal)
@@ -348,22 +364,36 @@ def price_session(journal: Path, fastest: Mapping[str, tuple[float, Measurement 
     begun: dict[int, Told] = {}
     at_work: dict[int, _AtWork] = {}
     for event in journals.events(journal):
-        with contextlib.suppress(journals.LostPart):  # a part of a journal by itself; what is left of it does
+        with contextlib.suppress(
+            journals.LostPart
+        ):  # a part of a journal by itself; what is left of it does
             event = journals.resolve(event, store)
         if isinstance(event, e.ProbeFinished) and event.key in fastest:
             seconds, answer = fastest[event.key]
-            event = msgspec.structs.replace(event, seconds=seconds, measurement=answer or event.measurement)
+            event = msgspec.structs.replace(
+                event, seconds=seconds, measurement=answer or event.measurement
+            )
         before, state = state, advance(state, event)
         if isinstance(event, e.ProbeFinished) and event.run in at_work and event.seconds > 0:
             at_work[event.run].take(event.key, event.seconds, state)
         if isinstance(event, e.StepStarted) and (spec := STEPS.get(event.step)) is not None:
-            ctx = step_context(problem, flow, spec, state, node=event.node, visit=event.visit, params=event.params)
+            ctx = step_context(
+                problem, flow, spec, state, node=event.node, visit=event.visit, params=event.params
+            )
             known = {**state.fingerprints, **event.fingerprints}
             made = estimating.estimate(spec, ctx, state, known, store, experience.of(state, ctx), 1)
             engine = event.engine.partition(":")[0]
             cost = made.cost
             begun[event.run] = Told(
-                _name(journal), engine, event.step, cost.probes, 0, cost.seconds, 0.0, cost.least, cost.most
+                _name(journal),
+                engine,
+                event.step,
+                cost.probes,
+                0,
+                cost.seconds,
+                0.0,
+                cost.least,
+                cost.most,
             )
             at_work[event.run] = _AtWork(spec, ctx, made, known, state)
         elif isinstance(event, e.StepFinished) and event.run in begun:
@@ -377,9 +407,12 @@ def price_session(journal: Path, fastest: Mapping[str, tuple[float, Measurement 
 
 
 class _AtWork:
-    """A step between its beginning and its end: what its own probes took, and what the journal knew after each."""
+    """A step between its beginning and its end: what its own probes took, and what the journal knew
+    after each."""
 
-    def __init__(self, spec: Any, ctx: Any, made: estimating.Estimate, known: dict[str, str], state: State) -> None:
+    def __init__(
+        self, spec: Any, ctx: Any, made: estimating.Estimate, known: dict[str, str], state: State
+    ) -> None:
         self.spec, self.ctx, self.made, self.known = spec, ctx, made, known
         self.took: dict[str, float] = {}
         self.states = [state]
@@ -388,7 +421,9 @@ class _AtWork:
         self.took[key] = seconds
         self.states.append(state)
 
-    def tell_rests(self, end: State, store: Store, experience: estimating.Experience) -> Iterator[Rest]:
+    def tell_rests(
+        self, end: State, store: Store, experience: estimating.Experience
+    ) -> Iterator[Rest]:
         """What a person who watched was told on the way."""
         total = sum(self.took.values())
         if total < SOON:
@@ -400,24 +435,35 @@ class _AtWork:
             while part is not None and passed + seconds > part * total:
                 note = said.get(key, Note(""))
                 found = experience.of(self.states[i], self.ctx)
-                self.made = estimating.look_again(self.made, self.spec, self.ctx, self.states[i], store)
+                self.made = estimating.look_again(
+                    self.made, self.spec, self.ctx, self.states[i], store
+                )
                 probe = asked_probe(self.states[i + 1], key, store)
-                waiting, kind = part * total - passed, estimating.classify(probe, self.ctx, end) if probe else None
+                waiting, kind = (
+                    part * total - passed,
+                    estimating.classify(probe, self.ctx, end) if probe else None,
+                )
                 rest = estimating.estimate_rest(self.made, found, i, note, waiting, kind)
                 yield Rest(part, rest.seconds, (1 - part) * total, rest.least, rest.most)
                 part = next(at, None)
             passed += seconds
 
 
-def follow(spec: Any, ctx: Any, state: State, known: dict[str, str], store: Store) -> Iterator[tuple[str, Note]]:
-    """The probes of a step in the order in which it asks them, each with what it says of its progress then."""
+def follow(
+    spec: Any, ctx: Any, state: State, known: dict[str, str], store: Store
+) -> Iterator[tuple[str, Note]]:
+    """The probes of a step in the order in which it asks them, each with what it says of its
+    progress then."""
     steps, answer = spec.run(ctx), None
     asked: dict[str, None] = {}
     note, noted_at = Note(""), 0
     while True:
         try:
             yielded = steps.send(answer)
-        except (StopIteration, StepRefused):  # a graph that stands in for another may be none for this step
+        except (
+            StopIteration,
+            StepRefused,
+        ):  # a graph that stands in for another may be none for this step
             return
         answer = None
         if isinstance(yielded, Note):
@@ -445,7 +491,11 @@ def _tell_problem(journal: Path) -> Problem:
 
 def stand_in(session: Path) -> None:
     """The graph of this session in place of any that is not at hand."""
-    indexes = (k.measurement.artifacts.get("index") for k in folders.load(session).known.values() if k.measurement)
+    indexes = (
+        k.measurement.artifacts.get("index")
+        for k in folders.load(session).known.values()
+        if k.measurement
+    )
     graph = next(drive.index_of(session, digest) for digest in reversed([d for d in indexes if d]))
     given = drive.index_of
 
@@ -468,7 +518,10 @@ def read_session(journal: Path) -> Iterator[Told]:
         if event.get("kind") == "step.started":
             begun[event["run"]] = event
         elif event.get("kind") == "step.finished" and (start := begun.get(event["run"])):
-            said, engine = start.get("expected") or {}, str(start.get("engine", "?")).partition(":")[0]
+            said, engine = (
+                start.get("expected") or {},
+                str(start.get("engine", "?")).partition(":")[0],
+            )
             yield Told(
                 _name(journal),
                 engine,
@@ -486,19 +539,23 @@ FEW = 5  # probes more or less that nobody notices
 
 
 def counted_right(t: Told) -> bool:
-    """Whether as many probes came as were planned, within the factor: that does not depend on how busy the machine is."""
+    """Whether as many probes came as were planned, within the factor: that does not depend on how
+    busy the machine is."""
     few, many = sorted((t.expected_probes, t.probes))
     return many - few <= FEW or many <= FACTOR * few
 
 
 def table(told: Sequence[Told]) -> str:
-    """One row a step and engine, where one of them is of interest to anybody: of those that count how many were told a number
-    before they ran, and how many when a tenth of their seconds had passed; each with how many of these were near."""
+    """One row a step and engine, where one of them is of interest to anybody: of those that count
+    how many were told a number before they ran, and how many when a tenth of their seconds had
+    passed; each with how many of these were near."""
     rows = [
         "| engine | step | times | probes | seconds | count | told, near | furthest | between its ends | after a tenth, near |",
         "|---|---|---|---|---|---|---|---|---|---|",
     ]
-    for engine, step in dict.fromkeys((t.engine, t.step) for t in sorted(told, key=lambda t: t.engine)):
+    for engine, step in dict.fromkeys(
+        (t.engine, t.step) for t in sorted(told, key=lambda t: t.engine)
+    ):
         alike = [t for t in told if (t.engine, t.step) == (engine, step)]
         known = [t for t in alike if t.expected >= 0]
         counted = [t for t in alike if t.counts]
@@ -520,8 +577,8 @@ def table(told: Sequence[Told]) -> str:
 
 
 def _sort_told(counted: Sequence[Told]) -> tuple[list[Told], list[Told], list[Rest]]:
-    """Those that were told a number before they ran; those that were told the ends between which it lies; and of these and of
-    those that were told nothing the first number while they ran."""
+    """Those that were told a number before they ran; those that were told the ends between which it
+    lies; and of these and of those that were told nothing the first number while they ran."""
     numbers = [t for t in counted if t.told]
     ranges = [t for t in counted if not t.told and t.most >= 0]
     return numbers, ranges, [t.first for t in counted if not t.told and t.first is not None]
@@ -598,7 +655,9 @@ def walk(folder: Path) -> dict[str, Path]:
     return {name: folder / name.replace(" ", "-") for name in sets}
 
 
-def _of_the_field(wheels: Path, wanted: Iterable[Sequence[str]]) -> Iterator[tuple[str, tuple[object, ...]]]:
+def _of_the_field(
+    wheels: Path, wanted: Iterable[Sequence[str]]
+) -> Iterator[tuple[str, tuple[object, ...]]]:
     """A session of each: its name, and what to call. ``wanted``: model, engine, further options."""
     for name, engine, *more in wanted:
         model = models.BY_NAME[name]
@@ -620,7 +679,16 @@ def _walk_one(place: Path, words: Sequence[object]) -> None:
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent / "processor")}
     environment["XDG_STATE_HOME"] = str(place.parent / "state")
     core = str(max(os.sched_getaffinity(0)))
-    command = [sys.executable, "-m", "wizard", *map(str, words), "--session", str(place), "--display", "none"]
+    command = [
+        sys.executable,
+        "-m",
+        "narrowdown",
+        *map(str, words),
+        "--session",
+        str(place),
+        "--display",
+        "none",
+    ]
     process = subprocess.Popen(
         ["taskset", "-c", core, *command], cwd=ROOT, env=environment, stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
@@ -634,7 +702,9 @@ def _walk_one(place: Path, words: Sequence[object]) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("folders", nargs="*", type=Path)
     parser.add_argument("--as-said", action="store_true")
     parser.add_argument("--graph", type=Path)
@@ -642,7 +712,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parser.parse_args(argv)
     if args.graph:
         stand_in(args.graph.resolve())
-    sets = {"": args.folders} if args.folders else {n: [f] for n, f in walk(ROOT / "build" / "estimates").items()}
+    sets = (
+        {"": args.folders}
+        if args.folders
+        else {n: [f] for n, f in walk(ROOT / "build" / "estimates").items()}
+    )
     parts = []
     for name, folders_of in sets.items():
         found = find_journals(folders_of)

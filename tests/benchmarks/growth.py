@@ -1,5 +1,5 @@
-"""How processor time and memory grow with the nodes, the weights, the samples and the probes of a session. Between two rows
-stands the exponent: 1 is linear."""
+"""How processor time and memory grow with the nodes, the weights, the samples and the probes of a
+session. Between two rows stands the exponent: 1 is linear."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -29,11 +29,23 @@ def nodes(count: int, folder: Path) -> Cost:
 
 
 def gib(size: float, folder: Path) -> Cost:
-    """The weights are a sparse file: what is read and named by its digest is all of it, what is written next to nothing."""
+    """The weights are a sparse file: what is read and named by its digest is all of it, what is
+    written next to nothing."""
     gathered(folder / "m.onnx", size)
     inputs = folder / "in.npz"
-    np.savez(inputs, x=np.random.default_rng(0).standard_normal((1, 4, 16, 64), dtype=np.float32), ids=np.arange(4))
-    words = [folder / "m.onnx", "--inputs", inputs, "--engine", "onnxruntime:optimization=all", "--json"]
+    np.savez(
+        inputs,
+        x=np.random.default_rng(0).standard_normal((1, 4, 16, 64), dtype=np.float32),
+        ids=np.arange(4),
+    )
+    words = [
+        folder / "m.onnx",
+        "--inputs",
+        inputs,
+        "--engine",
+        "onnxruntime:optimization=all",
+        "--json",
+    ]
     return narrowdown("step", "reduce", *words, "--session", folder / "s", folder=folder)
 
 
@@ -43,8 +55,19 @@ def samples(count: int, folder: Path) -> Cost:
     for value in (*opened.graph.input, *opened.graph.output):
         value.type.tensor_type.shape.dim[0].dim_param = "n"
     onnx.save(opened, model)
-    np.savez(inputs, x=np.random.default_rng(0).standard_normal((count, 3, 16, 16), dtype=np.float32))
-    words = [model, "--inputs", inputs, "--engine", "onnxruntime:optimization=all", "--json", "--session", folder / "s"]
+    np.savez(
+        inputs, x=np.random.default_rng(0).standard_normal((count, 3, 16, 16), dtype=np.float32)
+    )
+    words = [
+        model,
+        "--inputs",
+        inputs,
+        "--engine",
+        "onnxruntime:optimization=all",
+        "--json",
+        "--session",
+        folder / "s",
+    ]
     return narrowdown("step", "compare", *words, folder=folder)
 
 

@@ -1,19 +1,20 @@
-"""Sessions with long journals, and many sessions: made from one that was walked, by writing more of what it holds."""
+"""Sessions with long journals, and many sessions: made from one that was walked, by writing more of
+what it holds."""
 
 import shutil
 from pathlib import Path
 
 import msgspec
 
-from engines.probe import Measure, key
-from wizard.session import journal
-from wizard.session.events import AnyEvent, ProbeFinished, ProbeStarted, StepFinished
-from wizard.session.folder import DESCRIPTION, checksum
+from narrowdown.engines.probe import Measure, key
+from narrowdown.wizard.session import journal
+from narrowdown.wizard.session.events import AnyEvent, ProbeFinished, ProbeStarted, StepFinished
+from narrowdown.wizard.session.folder import DESCRIPTION, checksum
 
 
 def lengthen(source: Path, target: Path, probes: int) -> None:
-    """A copy of a session with so many probes more, each another attempt of one that its last step asked, as if it had run them
-    ahead."""
+    """A copy of a session with so many probes more, each another attempt of one that its last step
+    asked, as if it had run them ahead."""
     shutil.copytree(source, target)
     events = list(journal.read(source / journal.NAME))
     last = max(n for n, event in enumerate(events) if isinstance(event, StepFinished))
@@ -21,7 +22,9 @@ def lengthen(source: Path, target: Path, probes: int) -> None:
     pairs = [
         (asked[e.key], e)
         for e in events
-        if isinstance(e, ProbeFinished) and e.measurement is not None and isinstance(asked[e.key].probe, Measure)
+        if isinstance(e, ProbeFinished)
+        and e.measurement is not None
+        and isinstance(asked[e.key].probe, Measure)
     ]
     run = getattr(events[last], "run", 0)
     fingerprints: dict[str, str] = {}

@@ -1,6 +1,8 @@
-"""Run a command and say what it and everything that it starts cost: seconds, processor seconds, memory, bytes read and written.
+"""Run a command and say what it and everything that it starts cost: seconds, processor seconds,
+memory, bytes read and written.
 
-``run`` starts this very file as a small parent that the command's orphans come back to, so that nothing escapes the sum.
+``run`` starts this very file as a small parent that the command's orphans come back to, so that
+nothing escapes the sum.
 """
 
 import ctypes
@@ -25,11 +27,13 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 @dataclass(frozen=True)
 class Cost:
-    """``seconds``: wall clock until the command itself ended. ``cpu``: processor seconds of the whole tree. ``memory``: MiB, the
-    highest sum of resident memory over the tree (pages that processes share count once for each). ``written``: MiB that the
-    tree handed to the kernel to write, pipes included. ``read``: MiB that it asked the kernel for, mapped files left out.
-    ``own``: MiB, the highest sum of memory that no file backs: what the kernel cannot take back. ``peaks``: by role (worker,
-    runner, command), MiB, the highest resident memory of a single process."""
+    """``seconds``: wall clock until the command itself ended. ``cpu``: processor seconds of the
+    whole tree. ``memory``: MiB, the highest sum of resident memory over the tree (pages that
+    processes share count once for each). ``written``: MiB that the tree handed to the kernel to
+    write, pipes included. ``read``: MiB that it asked the kernel for, mapped files left out.
+    ``own``: MiB, the highest sum of memory that no file backs: what the kernel cannot take back.
+    ``peaks``: by role (worker, runner, command), MiB, the highest resident memory of a single
+    process."""
 
     code: int
     seconds: float
@@ -43,16 +47,20 @@ class Cost:
     err: str
 
 
-def run(words: Sequence[str | Path], folder: Path, limit: float = 1200.0, **environment: str) -> Cost:
+def run(
+    words: Sequence[str | Path], folder: Path, limit: float = 1200.0, **environment: str
+) -> Cost:
     """Raises ``subprocess.TimeoutExpired``."""
     with tempfile.TemporaryDirectory() as place:
         report, out, err = (Path(place) / name for name in ("cost.json", "out", "err"))
         parent = [sys.executable, "-I", __file__, str(report), str(out), str(err), *map(str, words)]
         # The venv's own programs first, as a user of the venv would have them.
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-        # An installed program has its byte code, as the peer has here: a checkout that may write none compiles 380 modules anew
-        # at each start, which no user does.
-        own = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+        # An installed program has its byte code, as the peer has here: a checkout that may write
+        # none compiles 380 modules anew at each start, which no user does.
+        own = {
+            name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"
+        }
         subprocess.run(
             parent, cwd=folder, env={**own, "PATH": path, **environment}, check=True, timeout=limit,
             stdin=subprocess.DEVNULL,
@@ -64,16 +72,29 @@ def run(words: Sequence[str | Path], folder: Path, limit: float = 1200.0, **envi
 def machine() -> str:
     """What the figures were measured on."""
     model = next(
-        (x.partition(":")[2].strip() for x in _read("/proc/cpuinfo").splitlines() if x.startswith("model name")),
+        (
+            x.partition(":")[2].strip()
+            for x in _read("/proc/cpuinfo").splitlines()
+            if x.startswith("model name")
+        ),
         platform.processor(),
     )
-    total = next((int(x.split()[1]) >> 20 for x in _read("/proc/meminfo").splitlines() if x.startswith("MemTotal")), 0)
+    total = next(
+        (
+            int(x.split()[1]) >> 20
+            for x in _read("/proc/meminfo").splitlines()
+            if x.startswith("MemTotal")
+        ),
+        0,
+    )
     return f"{os.cpu_count()} x {model}, {total} GiB, {platform.system()} {platform.release()}"
 
 
 def versions() -> str:
     names = ("onnxruntime", "onnx", "numpy", "polygraphy")
-    return ", ".join([f"Python {platform.python_version()}", *(f"{n} {metadata.version(n)}" for n in names)])
+    return ", ".join(
+        [f"Python {platform.python_version()}", *(f"{n} {metadata.version(n)}" for n in names)]
+    )
 
 
 def load() -> str:
@@ -109,20 +130,31 @@ def _resident(pid: int) -> int:
 
 
 def own_bytes(pid: int) -> int:
-    lines = (x.split() for x in _read(f"/proc/{pid}/status").splitlines() if x.startswith(("RssAnon:", "RssShmem:")))
+    lines = (
+        x.split()
+        for x in _read(f"/proc/{pid}/status").splitlines()
+        if x.startswith(("RssAnon:", "RssShmem:"))
+    )
     return sum(int(words[1]) << 10 for words in lines)
 
 
 def _role(pid: int) -> str:
     """What a process is there for, as its command line tells."""
     words = _read(f"/proc/{pid}/cmdline")
-    roles = (("engines/workers/__main__", "worker"), ("wizard/runner/", "runner"), ("engines", "worker"))
+    roles = (
+        ("engines/workers/__main__", "worker"),
+        ("wizard/runner/", "runner"),
+        ("engines", "worker"),
+    )
     return next((role for part, role in roles if part in words), "command")
 
 
 def _handed(what: str) -> int:
-    """Bytes that this process and its children that have ended read (``rchar``) or wrote (``wchar``)."""
-    return next((int(x.split()[1]) for x in _read("/proc/self/io").splitlines() if x.startswith(what)), 0)
+    """Bytes that this process and its children that have ended read (``rchar``) or wrote
+    (``wchar``)."""
+    return next(
+        (int(x.split()[1]) for x in _read("/proc/self/io").splitlines() if x.startswith(what)), 0
+    )
 
 
 def _main(report: str, out: str, err: str, words: list[str]) -> None:
@@ -161,7 +193,15 @@ def _main(report: str, out: str, err: str, words: list[str]) -> None:
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     handed = [(_handed("wchar") - wrote) / 2**20, (_handed("rchar") - read) / 2**20]
     by_role = {role: size / 2**20 for role, size in peaks.items()}
-    cost = [code, seconds, used.ru_utime + used.ru_stime, peak / 2**20, *handed, own / 2**20, by_role]
+    cost = [
+        code,
+        seconds,
+        used.ru_utime + used.ru_stime,
+        peak / 2**20,
+        *handed,
+        own / 2**20,
+        by_role,
+    ]
     Path(report).write_text(json.dumps(cost))
 
 

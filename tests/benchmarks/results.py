@@ -2,8 +2,9 @@
 
     python tests/benchmarks/results.py    makes docs/benchmarks.md of docs/benchmarks.jsonl
 
-Each line is one row of one table, with the day, the machine, the versions and how busy the machine was. A row that is measured
-again takes the place of the one of its name. ``docs/benchmarks.md`` is ``page.md`` here with the tables put in, and nothing else.
+Each line is one row of one table, with the day, the machine, the versions and how busy the machine
+was. A row that is measured again takes the place of the one of its name. ``docs/benchmarks.md`` is
+``page.md`` here with the tables put in, and nothing else.
 """
 
 import itertools
@@ -27,9 +28,9 @@ _PLACE = re.compile(r"^\{\{ (.+) \}\}$", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Row:
-    """``name``: of the row in its table. ``cells``: as they are printed. ``size``: what a growth is measured against, 0 where
-    it is none. ``cpu``: seconds of the processor, for the exponent. ``load``: the load average when it was measured, -1 where
-    that was not noted."""
+    """``name``: of the row in its table. ``cells``: as they are printed. ``size``: what a growth is
+    measured against, 0 where it is none. ``cpu``: seconds of the processor, for the exponent.
+    ``load``: the load average when it was measured, -1 where that was not noted."""
 
     table: str
     name: str
@@ -45,18 +46,37 @@ class Row:
 def say(cell: object) -> str:
     """A number with as many digits as it is worth; a share of nothing is nothing."""
     if isinstance(cell, float):
-        return f"{cell:,.0f}" if abs(cell) >= 100 else f"{cell:.1f}" if abs(cell) >= 1 else f"{cell:.2g}"
+        return (
+            f"{cell:,.0f}"
+            if abs(cell) >= 100
+            else f"{cell:.1f}"
+            if abs(cell) >= 1
+            else f"{cell:.2g}"
+        )
     return str(cell)
 
 
 def made(
-    table: str, name: str, head: Sequence[str], cells: Sequence[object], size: float = 0.0, cpu: float = 0.0
+    table: str,
+    name: str,
+    head: Sequence[str],
+    cells: Sequence[object],
+    size: float = 0.0,
+    cpu: float = 0.0,
 ) -> Row:
     """A row that was measured just now."""
     day = time.strftime("%Y-%m-%d", time.gmtime())
     texts = tuple(map(say, cells))
     return Row(
-        table, name, tuple(head), texts, size, cpu, day, f"{machine()}; {versions()}", round(os.getloadavg()[0], 1)
+        table,
+        name,
+        tuple(head),
+        texts,
+        size,
+        cpu,
+        day,
+        f"{machine()}; {versions()}",
+        round(os.getloadavg()[0], 1),
     )
 
 
@@ -65,7 +85,10 @@ def read(path: Path) -> list[Row]:
     if not path.exists():
         return []
     found = (json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line)
-    return [Row(**{**fields, "head": tuple(fields["head"]), "cells": tuple(fields["cells"])}) for fields in found]
+    return [
+        Row(**{**fields, "head": tuple(fields["head"]), "cells": tuple(fields["cells"])})
+        for fields in found
+    ]
 
 
 def write(path: Path, rows: Iterable[Row]) -> None:
@@ -81,11 +104,14 @@ def merged(before: Iterable[Row], now: Iterable[Row]) -> list[Row]:
 
 
 def exponents(rows: Sequence[Row]) -> list[str]:
-    """Of each row against the one before it, where both were measured against a size: 1 is linear."""
+    """Of each row against the one before it, where both were measured against a size: 1 is
+    linear."""
     told = [""]
     for one, two in itertools.pairwise(rows):
         known = min(one.size, two.size, one.cpu, two.cpu) > 0 and two.size > one.size
-        told.append(f"{math.log(two.cpu / one.cpu) / math.log(two.size / one.size):.2f}" if known else "")
+        told.append(
+            f"{math.log(two.cpu / one.cpu) / math.log(two.size / one.size):.2f}" if known else ""
+        )
     return told
 
 
@@ -104,7 +130,10 @@ def table(rows: Sequence[Row]) -> str:
         loads = sorted(row.load for row in noted)
         busy = f"{loads[0]:.1f}" if loads[0] == loads[-1] else f"{loads[0]:.1f} to {loads[-1]:.1f}"
         wheres = sorted({row.where for row in noted})
-        lines += ["", f"Measured {' and '.join(days)}, load average {busy}: {'; or: '.join(wheres)}."]
+        lines += [
+            "",
+            f"Measured {' and '.join(days)}, load average {busy}: {'; or: '.join(wheres)}.",
+        ]
     return "\n".join(lines)
 
 
@@ -113,13 +142,16 @@ def _line(cells: Sequence[str]) -> str:
 
 
 def page(template: str, rows: Sequence[Row]) -> str:
-    """The page; tables that have no place in it follow at its end. Raises KeyError for a place that nothing was measured for."""
+    """The page; tables that have no place in it follow at its end. Raises KeyError for a place that
+    nothing was measured for."""
     tables: dict[str, list[Row]] = {}
     for row in rows:
         tables.setdefault(row.table, []).append(row)
     placed = set(_PLACE.findall(template))
     text = _PLACE.sub(lambda place: table(tables[place[1]]), template)
-    more = [f"\n## {name}\n\n{table(found)}\n" for name, found in tables.items() if name not in placed]
+    more = [
+        f"\n## {name}\n\n{table(found)}\n" for name, found in tables.items() if name not in placed
+    ]
     return "".join([text, *more])
 
 

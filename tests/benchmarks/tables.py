@@ -1,4 +1,5 @@
-"""Figures as tables: on the terminal, and as rows in the file that ``NARROWDOWN_BENCH`` names (JSON lines)."""
+"""Figures as tables: on the terminal, and as rows in the file that ``NARROWDOWN_BENCH`` names (JSON
+lines)."""
 
 import os
 from collections.abc import Sequence
@@ -12,7 +13,10 @@ def show(title: str, head: Sequence[str], rows: Sequence[Sequence[object]], *bel
     """Print one table, with the machine and the versions, and keep it in the file."""
     cells = [list(map(str, head)), *([say(cell) for cell in row] for row in rows)]
     widths = [max(len(row[i]) for row in cells) for i in range(len(head))]
-    lines = ["| " + " | ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)) + " |" for row in cells]
+    lines = [
+        "| " + " | ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)) + " |"
+        for row in cells
+    ]
     lines.insert(1, "|" + "|".join("-" * (w + 2) for w in widths) + "|")
     where = f"{machine()}; {versions()}; {load()}."
     text = "\n".join([f"## {title}", "", *lines, "", *below, *([""] if below else []), where, ""])

@@ -1,4 +1,5 @@
-"""Side by side with ``polygraphy run`` with everything marked: seconds and memory on networks of a real size.
+"""Side by side with ``polygraphy run`` with everything marked: seconds and memory on networks of a
+real size.
 
 Prints tables, asserts no time. Run with: pytest -m benchmark -s tests/benchmarks/test_beside_run.py
 """
@@ -13,7 +14,7 @@ from metering import Cost
 from tables import show
 from test_beside_reduce import narrowdown, peer
 
-from engines.data import polygraphy
+from narrowdown.engines.data import polygraphy
 
 HEAD = ("tool", "batch", "seconds", "cpu s", "memory MiB", "written MiB", "says")
 MANY = 64 << 20
@@ -21,7 +22,8 @@ MANY = 64 << 20
 pytestmark = [pytest.mark.benchmark, pytest.mark.alone, pytest.mark.timeout(3600)]
 pytest.importorskip("polygraphy")
 
-# The model, its input, our engine and what is asked of it. The peer computes in FP32 on both sides, which is less work.
+# The model, its input, our engine and what is asked of it. The peer computes in FP32 on both sides,
+# which is less work.
 CASES = {
     "ResNet-50": (faulty.resnet50, (1, 3, 224, 224), ("--engine", "onnxruntime:optimization=all")),
     "ResNet-50 in FP16": (
@@ -29,7 +31,11 @@ CASES = {
         (1, 3, 224, 224),
         ("--engine", "emulate:precision=fp16", "--tolerance", "1e-4"),
     ),
-    "transformer of 12 layers": (faulty.transformer, (1, 128, 768), ("--engine", "emulate:precision=fp16")),
+    "transformer of 12 layers": (
+        faulty.transformer,
+        (1, 128, 768),
+        ("--engine", "emulate:precision=fp16"),
+    ),
 }
 
 
@@ -49,11 +55,20 @@ def test_layerwise(name: str, tmp_path: Path) -> None:
         said = json.loads(cost.out)
         answer = "spread" if said["spread"] else said["culprit"] or f"observer {said['observer']}"
         rows.append(_row("narrowdown layerwise", f"{batch >> 20} MiB", cost, answer))
-    for tool, both in (("polygraphy run, two runners", True), ("polygraphy run, golden in a file", False)):
+    for tool, both in (
+        ("polygraphy run, two runners", True),
+        ("polygraphy run, golden in a file", False),
+    ):
         costs = _peer(model, fed, tmp_path, both)
-        seconds, cpu, written = (sum(getattr(c, f) for c in costs) for f in ("seconds", "cpu", "written"))
+        seconds, cpu, written = (
+            sum(getattr(c, f) for c in costs) for f in ("seconds", "cpu", "written")
+        )
         told = costs[-1].out + costs[-1].err
-        answer = f"{told.count('FAILED | Output')} outputs FAILED" if "FAILED" in told else f"exit {costs[-1].code}"
+        answer = (
+            f"{told.count('FAILED | Output')} outputs FAILED"
+            if "FAILED" in told
+            else f"exit {costs[-1].code}"
+        )
         rows.append([tool, "all", seconds, cpu, max(c.memory for c in costs), written, answer])
     size = model.stat().st_size / 2**20
     show(f"Layerwise: {name}, {size:.0f} MiB of weights", HEAD, rows)

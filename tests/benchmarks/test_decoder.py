@@ -1,4 +1,5 @@
-"""A decoder of a real width whose weights lie outside the model: what a search holds in memory and writes, against the weights.
+"""A decoder of a real width whose weights lie outside the model: what a search holds in memory and
+writes, against the weights.
 
 Prints a table, asserts no size. Run with: pytest -m benchmark -s tests/benchmarks/test_decoder.py
 ``NARROWDOWN_BENCH_LAYERS`` sets the number of layers (51 million weights each; 4 unless told).
@@ -41,13 +42,21 @@ def test_a_decoder(tmp_path: Path) -> None:
         rows.append([step, probes, cost.seconds, cost.cpu, cost.memory, cost.written, *share])
     assert said["nodes"] == [guilty]
     nodes = said["nodes_before"]
-    head = ("step", "probes", "seconds", "cpu s", "memory MiB", "written MiB", "memory/weights", "written/weights")
-    weights = (
-        f"{size / 2**20:.0f} MiB of weights in {layers} layers, {nodes} nodes, {PAST} earlier tokens; one node is left."
+    head = (
+        "step",
+        "probes",
+        "seconds",
+        "cpu s",
+        "memory MiB",
+        "written MiB",
+        "memory/weights",
+        "written/weights",
     )
+    weights = f"{size / 2**20:.0f} MiB of weights in {layers} layers, {nodes} nodes, {PAST} earlier tokens; one node is left."
     show(
         "A decoder with its cache",
         head,
         rows,
-        weights + " Each step is a session of its own: the weights are written once to take the model in.",
+        weights
+        + " Each step is a session of its own: the weights are written once to take the model in.",
     )

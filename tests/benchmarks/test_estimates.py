@@ -18,10 +18,20 @@ from tables import show
 from test_decoder import decoder, generation
 from test_scale import gathered
 
-from engines.search.cost import Cost
-from wizard.words import size
+from narrowdown.engines.search.cost import Cost
+from narrowdown.wizard.words import size
 
-HEAD = ("step", "times", "probes", "builds", "seconds", "off by", "more on disk", "left, half way", "memory MiB")
+HEAD = (
+    "step",
+    "times",
+    "probes",
+    "builds",
+    "seconds",
+    "off by",
+    "more on disk",
+    "left, half way",
+    "memory MiB",
+)
 DEMOS = ("shapes", "sort", "magika", "quantized")
 SOON = 1.0  # seconds; how far off what takes less is does not matter to anyone
 
@@ -48,7 +58,11 @@ class Ran:
     @property
     def half(self) -> str:
         """What was said to be left about half way, and what was."""
-        told = [(abs(at - self.seconds / 2), at, left) for at, left in self.left if left >= 0 and at < self.seconds]
+        told = [
+            (abs(at - self.seconds / 2), at, left)
+            for at, left in self.left
+            if left >= 0 and at < self.seconds
+        ]
         if not told or self.seconds < SOON:
             return ""
         _, at, left = min(told)
@@ -57,10 +71,21 @@ class Ran:
 
 def walked(words: list[str | Path], session: Path) -> list[Ran]:
     """Every step of a session with the recommended answers."""
-    command = [sys.executable, "-m", "wizard", *map(str, words), "--session", str(session), "--display", "json"]
+    command = [
+        sys.executable,
+        "-m",
+        "narrowdown",
+        *map(str, words),
+        "--session",
+        str(session),
+        "--display",
+        "json",
+    ]
     done: list[Ran] = []
     now: Ran | None = None
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=session.parent) as process:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, cwd=session.parent
+    ) as process:
         assert process.stdout is not None
         for line in process.stdout:
             event = json.loads(line)
@@ -69,7 +94,9 @@ def walked(words: list[str | Path], session: Path) -> list[Ran]:
                     now = Ran(event, held(session))
                 case "progress" if now is not None and event["phase"] == "running":
                     now.left.append((event["elapsed"], event["eta"]))
-                    now.memory = max(now.memory, sum(map(metering.own_bytes, metering.tree(process.pid))))
+                    now.memory = max(
+                        now.memory, sum(map(metering.own_bytes, metering.tree(process.pid)))
+                    )
                 case "step.finished" if now is not None:
                     done.append(now.ended(event, held(session)))
                     now = None
@@ -91,7 +118,9 @@ def table(title: str, ran: list[Ran]) -> None:
         alike = [r for r in ran if r.step == step]
         told, took = sum(r.expected.seconds for r in alike), sum(r.seconds for r in alike)
         known = all(r.expected.seconds >= 0 for r in alike)
-        bound = sum(r.expected.disk for r in alike) if all(r.expected.disk >= 0 for r in alike) else -1
+        bound = (
+            sum(r.expected.disk for r in alike) if all(r.expected.disk >= 0 for r in alike) else -1
+        )
         rows.append([
             step,
             len(alike),
@@ -109,7 +138,9 @@ def table(title: str, ran: list[Ran]) -> None:
     )
     show(title, HEAD, rows, below)
     later = [r for r in ran[1:] if r.probes]
-    assert all(r.expected.seconds >= 0 for r in later), "after the first step there is always something to go by"
+    assert all(r.expected.seconds >= 0 for r in later), (
+        "after the first step there is always something to go by"
+    )
 
 
 @pytest.mark.parametrize("name", DEMOS)
@@ -122,7 +153,16 @@ def test_demo(name: str, tmp_path: Path) -> None:
 def test_network_of_a_real_size(tmp_path: Path) -> None:
     model, inputs = faulty.resnet50(tmp_path / "m.onnx"), tmp_path / "in.npz"
     np.savez(inputs, x=np.random.default_rng(0).standard_normal((1, 3, 224, 224), dtype=np.float32))
-    words = ["run", model, "--inputs", inputs, "--engine", "emulate:precision=fp16", "--tolerance", "1e-4"]
+    words = [
+        "run",
+        model,
+        "--inputs",
+        inputs,
+        "--engine",
+        "emulate:precision=fp16",
+        "--tolerance",
+        "1e-4",
+    ]
     table("Estimates: ResNet-50 in FP16", walked(words, tmp_path / "s"))
 
 
@@ -130,7 +170,14 @@ def test_fifty_thousand_nodes(tmp_path: Path) -> None:
     """One node in the middle is wrong by a half."""
     model, inputs = faulty.lines(tmp_path / "m.onnx", 50, 1_000), tmp_path / "in.npz"
     np.savez(inputs, x=np.random.default_rng(0).standard_normal((1, 8), dtype=np.float32))
-    words = ["run", model, "--inputs", inputs, "--engine", "fake:fault=wrong,nodes=l25.500,size=0.5"]
+    words = [
+        "run",
+        model,
+        "--inputs",
+        inputs,
+        "--engine",
+        "fake:fault=wrong,nodes=l25.500,size=0.5",
+    ]
     table("Estimates: 50,000 nodes", walked(words, tmp_path / "s"))
 
 
@@ -139,8 +186,18 @@ def test_a_decoder(tmp_path: Path) -> None:
     layers = int(os.environ.get("NARROWDOWN_BENCH_LAYERS", "4"))
     weights = decoder(tmp_path / "m.onnx", layers)
     inputs, guilty = generation(tmp_path / "in.npz", layers), f"/layer.{layers // 2}/down"
-    words = ["run", tmp_path / "m.onnx", "--inputs", inputs, "--engine", f"fake:fault=wrong,nodes={guilty},size=0.5"]
-    table(f"Estimates: a decoder, {size(weights)} of weights", walked([*words, "--jobs", "1"], tmp_path / "s"))
+    words = [
+        "run",
+        tmp_path / "m.onnx",
+        "--inputs",
+        inputs,
+        "--engine",
+        f"fake:fault=wrong,nodes={guilty},size=0.5",
+    ]
+    table(
+        f"Estimates: a decoder, {size(weights)} of weights",
+        walked([*words, "--jobs", "1"], tmp_path / "s"),
+    )
 
 
 @pytest.mark.parametrize("gigabytes", [2, 20])
@@ -148,5 +205,12 @@ def test_gigabytes(gigabytes: int, tmp_path: Path) -> None:
     gathered(tmp_path / "m.onnx", gigabytes)
     x = np.random.default_rng(0).standard_normal((1, 4, 16, 64), dtype=np.float32)
     np.savez(tmp_path / "in.npz", x=x, ids=np.arange(4))
-    words = ["run", tmp_path / "m.onnx", "--inputs", tmp_path / "in.npz", "--engine", "onnxruntime:optimization=all"]
+    words = [
+        "run",
+        tmp_path / "m.onnx",
+        "--inputs",
+        tmp_path / "in.npz",
+        "--engine",
+        "onnxruntime:optimization=all",
+    ]
     table(f"Estimates: {gigabytes} GiB of weights", walked([*words, "--jobs", "1"], tmp_path / "s"))

@@ -1,6 +1,8 @@
-"""What many GPUs would give: the real search and the real running ahead on a clock that is only counted.
+"""What many GPUs would give: the real search and the real running ahead on a clock that is only
+counted.
 
-Prints tables, asserts no time. Run with: pytest -m benchmark -s tests/benchmarks/test_many_machines.py
+Prints tables, asserts no time. Run with: pytest -m benchmark -s
+tests/benchmarks/test_many_machines.py
 """
 
 import asyncio
@@ -15,13 +17,13 @@ import pytest
 from tables import show
 from test_scale import indexed, inquiry, random_reads, scored
 
-from engines.graph import ranges
-from engines.graph.index import GraphIndex
-from engines.probe import Measurement
-from engines.search.search import Trials, minimise
-from engines.steps.base import Finish, Steps, StepSpec
-from wizard.runner.drive import Drive
-from wizard.session.events import ProbeFinished
+from narrowdown.engines.graph import ranges
+from narrowdown.engines.graph.index import GraphIndex
+from narrowdown.engines.probe import Measurement
+from narrowdown.engines.search.search import Trials, minimise
+from narrowdown.engines.steps.base import Finish, Steps, StepSpec
+from narrowdown.wizard.runner.drive import Drive
+from narrowdown.wizard.session.events import ProbeFinished
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.alone, pytest.mark.timeout(3600)]
 
@@ -54,7 +56,8 @@ def on_a_counted_clock(work: Any) -> tuple[Any, float]:
 
 
 class Devices:
-    """A pool of devices that know the truth. ``spent``: seconds that they were at work, all together."""
+    """A pool of devices that know the truth. ``spent``: seconds that they were at work, all
+    together."""
 
     def __init__(self, culprits: set[int], seed: int) -> None:
         self._culprits, self._random, self.spent, self.ran = culprits, random.Random(seed), 0.0, 0
@@ -68,7 +71,9 @@ class Devices:
         finally:
             self.spent += asyncio.get_running_loop().time() - began
         nodes = probe.candidate.nodes
-        return scored(0.5 if nodes == ranges.ALL or self._culprits <= set(ranges.decode(nodes)) else 0.0)
+        return scored(
+            0.5 if nodes == ranges.ALL or self._culprits <= set(ranges.decode(nodes)) else 0.0
+        )
 
     async def stop(self, hard: bool = False) -> None:
         return
@@ -119,8 +124,11 @@ def step(index: GraphIndex) -> StepSpec[Any]:
     return StepSpec(name="search", version=1, summary="", run=run, outcome=Finish, params=Finish)  # type: ignore[arg-type]
 
 
-def searched(index: GraphIndex, culprits: set[int], slots: int, seed: int) -> tuple[int, int, float, float, float]:
-    """(probes asked, probes run, seconds on the counted clock, device seconds, processor seconds that planning took in truth)."""
+def searched(
+    index: GraphIndex, culprits: set[int], slots: int, seed: int
+) -> tuple[int, int, float, float, float]:
+    """(probes asked, probes run, seconds on the counted clock, device seconds, processor seconds
+    that planning took in truth)."""
     devices = Devices(culprits, seed)
     drive = Drive(
         step(index),
@@ -152,7 +160,9 @@ def test_a_hundred_devices(nodes: int, culprits: int) -> None:
             index = indexed(random_reads(nodes, seed))
             planted = set(random.Random(seed).sample(range(nodes), culprits))
             seen.append(searched(index, planted, slots, seed))
-        asked, ran, seconds, spent, planning = (statistics.mean(values) for values in zip(*seen, strict=True))
+        asked, ran, seconds, spent, planning = (
+            statistics.mean(values) for values in zip(*seen, strict=True)
+        )
         first = first or seconds
         speed = first / seconds
         rows.append(

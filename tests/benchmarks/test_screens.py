@@ -1,6 +1,8 @@
-"""How long the screens take to answer a key while engines build at full load, and how often they repaint by themselves.
+"""How long the screens take to answer a key while engines build at full load, and how often they
+repaint by themselves.
 
-Prints percentiles, asserts no time. Run with: pytest -m benchmark -s tests/benchmarks/test_screens.py
+Prints percentiles, asserts no time. Run with: pytest -m benchmark -s
+tests/benchmarks/test_screens.py
 """
 
 import contextlib
@@ -21,10 +23,10 @@ import pexpect
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from wizard.demo import MODELS
-from wizard.flow.load import load
-from wizard.problem import Problem
-from wizard.session import folder as folders
+from narrowdown.wizard.demo import MODELS
+from narrowdown.wizard.flow.load import load
+from narrowdown.wizard.problem import Problem
+from narrowdown.wizard.session import folder as folders
 
 from ..terminal_child import Child
 
@@ -33,7 +35,8 @@ pytestmark = [pytest.mark.benchmark, pytest.mark.alone, pytest.mark.timeout(3600
 NODES, PROBES, LOG_BYTES = 10_000, 1_000, 100 << 20
 ROUNDS = 12
 SIZES = pytest.mark.parametrize("size", [(80, 24), (120, 40)], ids="{0[0]}x{0[1]}".format)
-# Cards that can be opened at any time: the key, a word that only the card holds, the key that closes it.
+# Cards that can be opened at any time: the key, a word that only the card holds, the key that
+# closes it.
 CARDS = (
     ("w", "Why", "b"),
     ("t", "Words used here", "b"),
@@ -83,18 +86,28 @@ class Felt(NamedTuple):
 
 
 class Screen:
-    """The program on a pseudo-terminal; what it writes is only watched, so that the watching costs next to nothing."""
+    """The program on a pseudo-terminal; what it writes is only watched, so that the watching costs
+    next to nothing."""
 
     def __init__(self, words: Sequence[str], home: Path, size: tuple[int, int] = (104, 30)) -> None:
-        environment = {**os.environ, "NARROWDOWN_HOME": str(home / "sessions"), "XDG_STATE_HOME": str(home / "state")}
-        environment |= {"XDG_CONFIG_HOME": str(home), "TERM": "xterm-256color", "COLORTERM": "truecolor"}
-        start = "import sys; from wizard.cli import main; sys.exit(main())"
+        environment = {
+            **os.environ,
+            "NARROWDOWN_HOME": str(home / "sessions"),
+            "XDG_STATE_HOME": str(home / "state"),
+        }
+        environment |= {
+            "XDG_CONFIG_HOME": str(home),
+            "TERM": "xterm-256color",
+            "COLORTERM": "truecolor",
+        }
+        start = "import sys; from narrowdown.wizard.cli import main; sys.exit(main())"
         self.child = Child([sys.executable, "-P", "-c", start, *words], environment, home, size)
         self.bursts: list[tuple[float, int]] = []  # when something was written, and how much
         self._text = ""
 
     def read(self, seconds: float) -> str:
-        """What is written within this time, at once when there is something; control sequences left out."""
+        """What is written within this time, at once when there is something; control sequences left
+        out."""
         if not select.select([self.child.child_fd], [], [], seconds)[0]:
             return ""
         data = os.read(self.child.child_fd, 1 << 20)
@@ -146,7 +159,8 @@ def screens() -> Iterator[list[Screen]]:
 
 
 def chain(path: Path, nodes: int) -> None:
-    """A model of many small nodes, one of which overflows in FP16 where the next one brings the values back."""
+    """A model of many small nodes, one of which overflows in FP16 where the next one brings the
+    values back."""
     constants = {"one": 1.0, "large": 70_000.0, "small": 1 / 70_000.0}
     made, last = [], "x"
     for i in range(nodes):
@@ -160,18 +174,24 @@ def chain(path: Path, nodes: int) -> None:
     info = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 64]) for name in ("x", "y")]
     weights = [numpy_helper.from_array(np.array([v], np.float32), k) for k, v in constants.items()]
     graph = helper.make_graph(made, "chain", info[:1], info[1:], weights)
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path
+    )
 
 
 def report(what: str, felt: Sequence[Felt]) -> None:
     """Percentiles of the clock, then of the processor, in milliseconds."""
-    clock, processor = (np.percentile(np.array(column) * 1e3, [50, 90, 99, 100]) for column in zip(*felt, strict=True))
+    clock, processor = (
+        np.percentile(np.array(column) * 1e3, [50, 90, 99, 100])
+        for column in zip(*felt, strict=True)
+    )
     print(f"{what:32} n={len(felt):4}  clock {line(clock)}  processor {line(processor)} ms")
 
 
 def line(figures: Iterable[float]) -> str:
     return "  ".join(
-        f"{name} {figure:5.1f}" for name, figure in zip(("p50", "p90", "p99", "max"), figures, strict=True)
+        f"{name} {figure:5.1f}"
+        for name, figure in zip(("p50", "p90", "p99", "max"), figures, strict=True)
     )
 
 
@@ -181,7 +201,8 @@ def keys(
     closed: str | tuple[str, ...],
     ended: Callable[[], bool] = lambda: False,
 ) -> None:
-    """Open and close these cards, again and again, or until it has ``ended``. ``closed``: what is drawn when a card closes."""
+    """Open and close these cards, again and again, or until it has ``ended``. ``closed``: what is
+    drawn when a card closes."""
     opening: dict[str, list[Felt]] = {word: [] for _, word, _ in cards}
     closing: list[Felt] = []
     for _ in range(ROUNDS):
@@ -213,7 +234,9 @@ def repaints(screen: Screen, where: str, seconds: float = 5.0) -> None:
     screen.bursts.clear()
     used, begun = screen.used(), time.monotonic()
     screen.wait(seconds)
-    starts = [t for i, (t, _) in enumerate(screen.bursts) if not i or t - screen.bursts[i - 1][0] > 0.05]
+    starts = [
+        t for i, (t, _) in enumerate(screen.bursts) if not i or t - screen.bursts[i - 1][0] > 0.05
+    ]
     most = max((sum(t <= other < t + 1 for other in starts) for t in starts), default=0)
     busy = (screen.used() - used) / (time.monotonic() - begun)
     often = f"at most {most} repaints in a second, {len(starts) / seconds:.1f} on average"
@@ -221,19 +244,28 @@ def repaints(screen: Screen, where: str, seconds: float = 5.0) -> None:
 
 
 def all_repaints(screen: Screen, closed: str | tuple[str, ...]) -> None:
-    """The running step itself, then behind a card that follows the log, a card at rest, and a field with its cursor."""
+    """The running step itself, then behind a card that follows the log, a card at rest, and a field
+    with its cursor."""
     repaints(screen, "a step at work")
-    for key, word, where in (("l", "f follow", "the log"), ("w", "Why", "a card"), ("n", "Your note", "a field")):
+    for key, word, where in (
+        ("l", "f follow", "the log"),
+        ("w", "Why", "a card"),
+        ("n", "Your note", "a field"),
+    ):
         screen.press(key, word)
         repaints(screen, where)
         screen.press("\x1b", closed)
 
 
 @SIZES
-def test_keys_while_engines_build(tmp_path: Path, screens: list[Screen], size: tuple[int, int]) -> None:
+def test_keys_while_engines_build(
+    tmp_path: Path, screens: list[Screen], size: tuple[int, int]
+) -> None:
     """A model of 10,000 nodes, really reduced, a build on every core."""
     chain(tmp_path / "chain.onnx", NODES)
-    np.savez(tmp_path / "in.npz", x=np.random.default_rng(1).normal(size=(1, 64)).astype(np.float32))
+    np.savez(
+        tmp_path / "in.npz", x=np.random.default_rng(1).normal(size=(1, 64)).astype(np.float32)
+    )
     (tmp_path / "straight.yaml").write_text(FLOW % ("reproduce", REPRODUCE))
     words = [
         "open",
@@ -256,11 +288,19 @@ def test_keys_while_engines_build(tmp_path: Path, screens: list[Screen], size: t
     screen.child.send("\r")
     screen.until("stop now")
     (session,) = (tmp_path / "sessions").iterdir()
-    journal, runner = session / "journal.jsonl", json.loads((session / "progress.json").read_bytes())["pid"]
-    while b'"kind":"probe.started"' not in journal.read_bytes().rpartition(b'"kind":"step.started"')[2]:
+    journal, runner = (
+        session / "journal.jsonl",
+        json.loads((session / "progress.json").read_bytes())["pid"],
+    )
+    while (
+        b'"kind":"probe.started"'
+        not in journal.read_bytes().rpartition(b'"kind":"step.started"')[2]
+    ):
         screen.wait(0.5)  # before, there is no probe to list
     before = schedstat(runner)
-    print(f"\n{NODES:,} nodes, {os.cpu_count()} builds at a time, load {os.getloadavg()[0]:.1f}; {size}")
+    print(
+        f"\n{NODES:,} nodes, {os.cpu_count()} builds at a time, load {os.getloadavg()[0]:.1f}; {size}"
+    )
     print(f"reducing after {time.monotonic() - begun:.0f} s")
     screen.wait(3.0)
     begun = time.monotonic()
@@ -277,7 +317,9 @@ def test_keys_while_engines_build(tmp_path: Path, screens: list[Screen], size: t
     events = [json.loads(line) for line in journal.read_bytes().splitlines()]
     built = [e["seconds"] for e in events if e["kind"] == "probe.finished" and e["run"] == 2]
     seconds = time.monotonic() - begun
-    print(f"meanwhile {len(built)} probes of {np.median(built):.1f} s each in the middle, {seconds:.0f} s in all;")
+    print(
+        f"meanwhile {len(built)} probes of {np.median(built):.1f} s each in the middle, {seconds:.0f} s in all;"
+    )
     print(f"the step's own work on the graph: {schedstat(runner) - before:.1f} s of the processor")
     screen.child.send("q")
     with contextlib.suppress(OSError):  # where nothing runs any more it has left already
@@ -287,18 +329,19 @@ def test_keys_while_engines_build(tmp_path: Path, screens: list[Screen], size: t
     assert built
 
 
-# A runner that only writes: a search of many probes, ten more each second, and a log of 100 MB that grows by a line each time.
+# A runner that only writes: a search of many probes, ten more each second, and a log of 100 MB that
+# grows by a line each time.
 WRITER = """
 import asyncio, os, sys, time
 from pathlib import Path
-from engines.probe import Candidate, Import, Measure, Measurement, SampleResult, Score
-from wizard.runner import progress
-from wizard.runner.address import socket_path
-from wizard.runner.server import Server
-from wizard.session.events import (
+from narrowdown.engines.probe import Candidate, Import, Measure, Measurement, SampleResult, Score
+from narrowdown.wizard.runner import progress
+from narrowdown.wizard.runner.address import socket_path
+from narrowdown.wizard.runner.server import Server
+from narrowdown.wizard.session.events import (
     Offered, ProbeFinished, ProbeStarted, QuestionAsked, SessionOpened, StepFinished, StepStarted)
-from wizard.session.journal import NAME, Journal
-from wizard.session.lock import Lock
+from narrowdown.wizard.session.journal import NAME, Journal
+from narrowdown.wizard.session.lock import Lock
 
 folder, probes, log_bytes, asks = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4] == "asks"
 model_nodes = int(sys.argv[5])
@@ -376,8 +419,20 @@ def beside() -> Iterator[list["subprocess.Popen[bytes]"]]:
 
 def written(folder: Path, does: str, beside: list["subprocess.Popen[bytes]"]) -> None:
     """Begin to write a session that ``does`` something (runs, asks), and a build on each core."""
-    words = [sys.executable, "-P", "-c", WRITER, str(folder), str(PROBES), str(LOG_BYTES), does, str(NODES)]
-    beside.append(subprocess.Popen(words, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}))
+    words = [
+        sys.executable,
+        "-P",
+        "-c",
+        WRITER,
+        str(folder),
+        str(PROBES),
+        str(LOG_BYTES),
+        does,
+        str(NODES),
+    ]
+    beside.append(
+        subprocess.Popen(words, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
+    )
     model = MODELS / "sort_tf_massive_m4"
     build = [sys.executable, "-P", "-c", BUILDS, f"{model}.onnx", f"{model}_in.npz"]
     beside += [subprocess.Popen(build) for _ in range(os.cpu_count() or 1)]
@@ -387,17 +442,25 @@ def written(folder: Path, does: str, beside: list["subprocess.Popen[bytes]"]) ->
 
 @SIZES
 def test_a_long_search_and_a_large_log(
-    tmp_path: Path, screens: list[Screen], beside: list["subprocess.Popen[bytes]"], size: tuple[int, int]
+    tmp_path: Path,
+    screens: list[Screen],
+    beside: list["subprocess.Popen[bytes]"],
+    size: tuple[int, int],
 ) -> None:
-    """1,000 probes over 10,000 nodes in the journal and 100 MB of log, both growing, with a build on every core beside."""
+    """1,000 probes over 10,000 nodes in the journal and 100 MB of log, both growing, with a build
+    on every core beside."""
     problem = Problem(model=str(MODELS / "shapes_cnn.onnx"))
     shipped = load("accuracy").text
-    folder = folders.create(problem, shipped.replace("start: reproduce", "start: reduce"), root=tmp_path / "sessions")
+    folder = folders.create(
+        problem, shipped.replace("start: reproduce", "start: reduce"), root=tmp_path / "sessions"
+    )
     written(folder, "runs", beside)
     begun = time.monotonic()
     screens.append(screen := Screen(["resume", str(folder)], tmp_path, size))
     screen.until("stop now")
-    print(f"\n{PROBES:,} probes and {LOG_BYTES >> 20} MiB of log, growing; {os.cpu_count()} builds beside; {size}")
+    print(
+        f"\n{PROBES:,} probes and {LOG_BYTES >> 20} MiB of log, growing; {os.cpu_count()} builds beside; {size}"
+    )
     print(f"on the screen after {time.monotonic() - begun:.1f} s")
     screen.wait(2.0)
     keys(screen, SEARCHING, "stop now")
@@ -407,7 +470,8 @@ def test_a_long_search_and_a_large_log(
 def test_choosing_typing_scrolling(
     tmp_path: Path, screens: list[Screen], beside: list["subprocess.Popen[bytes]"]
 ) -> None:
-    """Among twelve answers, in a field, through a log of 100 MB, and the terminal's corner dragged: builds beside."""
+    """Among twelve answers, in a field, through a log of 100 MB, and the terminal's corner dragged:
+    builds beside."""
     problem = Problem(model=str(MODELS / "shapes_cnn.onnx"), flow="straight.yaml")
     folder = folders.create(problem, FLOW % ("reduce", ""), root=tmp_path / "sessions")
     written(folder, "asks", beside)
@@ -440,5 +504,7 @@ def test_choosing_typing_scrolling(
         felt.append(screen.act(lambda: screen.child.setwinsize(rows, columns), "Your answer"))  # noqa: B023
         screen.wait(0.5)
     report("the terminal's corner dragged", felt)
-    keys(screen, CARDS, "Your answer")  # nothing is written meanwhile: all of the processor's time is the key's
+    keys(
+        screen, CARDS, "Your answer"
+    )  # nothing is written meanwhile: all of the processor's time is the key's
     repaints(screen, "a question")

@@ -1,4 +1,5 @@
-"""What a warm probe costs beside the same build and run in a bare script, and beside a fresh process for each probe.
+"""What a warm probe costs beside the same build and run in a bare script, and beside a fresh
+process for each probe.
 
 Prints ratios, asserts no time. Run with: pytest -m benchmark -s tests/benchmarks/test_warm_probe.py
 """
@@ -13,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
-import engines
-from engines.probe import Import, LoadInputs, Measure
-from engines.store.content import digest_file
-from engines.workers.pool import Pool
-from wizard.demo import MODELS
+from narrowdown import engines
+from narrowdown.engines.probe import Import, LoadInputs, Measure
+from narrowdown.engines.store.content import digest_file
+from narrowdown.engines.workers.pool import Pool
+from narrowdown.wizard.demo import MODELS
 
 PACKAGES = Path(engines.__file__).parent.parent
 MODEL, INPUTS = MODELS / "sort_tf_massive_m4.onnx", MODELS / "sort_tf_massive_m4_in.npz"
@@ -49,14 +50,18 @@ def bare(count: int) -> list[float]:
 
 def memory() -> float:
     """MiB of resident memory of this process."""
-    line = next(x for x in Path("/proc/self/status").read_text().splitlines() if x.startswith("VmRSS:"))
+    line = next(
+        x for x in Path("/proc/self/status").read_text().splitlines() if x.startswith("VmRSS:")
+    )
     return int(line.split()[1]) / 1024
 
 
 async def probes(root: Path) -> tuple[list[float], list[float], list[float]]:
     pool = Pool(root)
     try:
-        model = str((await pool.run(Import(path=str(MODEL), digest=digest_file(MODEL)))).facts["model"])
+        model = str(
+            (await pool.run(Import(path=str(MODEL), digest=digest_file(MODEL)))).facts["model"]
+        )
         made = await pool.run(LoadInputs(model=model, sources=(str(INPUTS),), random=False))
 
         def probe(attempt: int) -> Measure:

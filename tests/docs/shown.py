@@ -1,8 +1,9 @@
 """The commands that README.md, SECURITY.md and docs/ show, and what is done with each.
 
-A *shown* command is a line of a ``sh`` block, or words between backticks that begin with a program, or with a command
-of ``narrowdown`` (`` `show --canonical` ``). Each belongs to one class: a scene, which is a test that runs it; or it is
-only parsed, and the reason is said. ``SCENES`` names the tests, ``RULES`` the class of each. Nothing else may be shown.
+A *shown* command is a line of a ``sh`` block, or words between backticks that begin with a program,
+or with a command of ``narrowdown`` (`` `show --canonical` ``). Each belongs to one class: a scene,
+which is a test that runs it; or it is only parsed, and the reason is said. ``SCENES`` names the
+tests, ``RULES`` the class of each. Nothing else may be shown.
 """
 
 import re
@@ -14,8 +15,8 @@ from io import StringIO
 from pathlib import Path
 from typing import NamedTuple
 
-from wizard.cli.arguments import parse
-from wizard.exits import Refusal
+from narrowdown.wizard.cli.arguments import parse
+from narrowdown.wizard.exits import Refusal
 
 ROOT = Path(__file__).parents[2]
 PAGES = (ROOT / "README.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").glob("*.md")))
@@ -58,7 +59,8 @@ SCENES = {
     "a step": "tests/plugins/test_fresh.py::test_the_page_does_what_it_says",
 }
 
-# (page, the command's beginning, scene or, after "parsed: ", why it is not run). A page is a glob; "" begins every command.
+# (page, the command's beginning, scene or, after "parsed: ", why it is not run). A page is a glob;
+# "" begins every command.
 RULES = (
     ("docs/estimates.md", "python tests/benchmarks/estimates.py", "parsed: test_estimates_page.py holds its table"),
     ("docs/ladder.md", "narrowdown ladder", "parsed: installs releases; tests/wizard/ladder runs it"),
@@ -94,7 +96,7 @@ RULES = (
     ("docs/engines.md", "narrowdown step compare net.xml", "an IR"),
     ("docs/engines.md", "narrowdown run net.xml", "an IR"),
     ("docs/trigger.md", "narrowdown", "trigger"),
-    ("docs/known.md", "python -m engines.known", "parsed: it rewrites the shipped digests, which tests/engines/known reads"),
+    ("docs/known.md", "python -m narrowdown.engines.known", "parsed: it rewrites the shipped digests, which tests/engines/known reads"),  # noqa: E501
     ("docs/known.md", "python tests/field/", "parsed: the network, for other people's wheels"),
     ("docs/write-a-step.md", "", "a step"),
     ("docs/write-an-engine.md", "", "an engine"),
@@ -138,8 +140,8 @@ RULES = (
     ("*", "pytest -m", "collected"),
     ("*", "polygraphy run", "parsed: the name of a command, as a row of a table"),
     ("*", "polygraphy surgeon extract", "parsed: the name of a command"),
-    ("*", "python -m wizard.flow.schema", "parsed: it rewrites the shipped schema; tests/wizard/flow holds that to the code"),
-    ("docs/json.md", "python -m wizard.schemas", "parsed: tests/wizard/schemas has it print each schema"),
+    ("*", "python -m narrowdown.wizard.flow.schema", "parsed: it rewrites the shipped schema; tests/wizard/flow holds that to the code"),  # noqa: E501
+    ("docs/json.md", "python -m narrowdown.wizard.schemas", "parsed: tests/wizard/schemas has it print each schema"),
     ("README.md", "narrowdown open", "routes"),
     ("docs/flows.md", "narrowdown run", "routes"),
     ("docs/reference.md", "narrowdown run", "routes"),
@@ -174,7 +176,8 @@ class Shown(NamedTuple):
 
     @property
     def words(self) -> list[str]:
-        """Without its remark and without variables set before it; ``narrowdown`` first where only its command is named."""
+        """Without its remark and without variables set before it; ``narrowdown`` first where only
+        its command is named."""
         told = shlex.split(self.line, comments=True)
         while told and re.fullmatch(r"[A-Z_]+=.*", told[0]):
             told = told[1:]
@@ -188,24 +191,35 @@ class Shown(NamedTuple):
 
 
 def _is_command(text: str) -> bool:
-    """Whether words between backticks are a command: a program with words behind it (a name alone is a name), or a command of
-    ours with words that ``narrowdown`` knows."""
+    """Whether words between backticks are a command: a program with words behind it (a name alone
+    is a name), or a command of ours with words that ``narrowdown`` knows."""
     try:
         words = Shown("", text, False).words
     except ValueError:  # a quote that is never closed: prose
         return False
-    if not words or len(text.split()) < 2 or words[0] not in PROGRAMS or "{{" in text or "..." in text:
+    if (
+        not words
+        or len(text.split()) < 2
+        or words[0] not in PROGRAMS
+        or "{{" in text
+        or "..." in text
+    ):
         return False
     return text.split()[0] not in VERBS or completed(words[1:]) is not None
 
 
 def completed(words: Sequence[str], target: str = "OUT") -> list[str] | None:
-    """The words with what running text leaves out: what a command works on, and where it writes (``target``). None where
-    ``narrowdown`` does not know them."""
-    on = {"open": "MODEL", "run": "MODEL", "step": "MODEL", "flow": "FILE"}.get(words[0], "SESSION") if words else ""
+    """The words with what running text leaves out: what a command works on, and where it writes
+    (``target``). None where ``narrowdown`` does not know them."""
+    on = (
+        {"open": "MODEL", "run": "MODEL", "step": "MODEL", "flow": "FILE"}.get(words[0], "SESSION")
+        if words
+        else ""
+    )
     on = "" if on in words else on  # replay takes several
     place = 2 if words and words[0] in ("step", "flow") else 1
-    # What it works on stands where it can be missing without anybody noticing, so it is tried first.
+    # What it works on stands where it can be missing without anybody noticing, so it is tried
+    # first.
     for named, written in (([on], []), ([], []), ([on], ["-o", target]), ([], ["-o", target])):
         whole = [*words[:place], *filter(None, named), *words[place:], *written]
         try:
@@ -226,7 +240,11 @@ def shown() -> tuple[Shown, ...]:
         page, text = str(path.relative_to(ROOT)), path.read_text(encoding="utf-8")
         for block in re.findall(r"```sh\n(.*?)```", text, re.DOTALL):
             lines = block.replace("\\\n", " ").splitlines()
-            found += [Shown(page, line, True) for line in lines if line.strip() and not line.startswith("#")]
+            found += [
+                Shown(page, line, True)
+                for line in lines
+                if line.strip() and not line.startswith("#")
+            ]
         prose = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
         inline = (" ".join(code.split()) for code in re.findall(r"`([^`]+)`", prose))
         found += [Shown(page, code, False) for code in dict.fromkeys(inline) if _is_command(code)]
@@ -243,7 +261,8 @@ def kind(command: Shown) -> str:
 
 
 def rule_of(command: Shown) -> tuple[str, str, str] | None:
-    """The rule that holds for it. One that begins with a command of ours is for those that stand without ``narrowdown``."""
+    """The rule that holds for it. One that begins with a command of ours is for those that stand
+    without ``narrowdown``."""
     plain = " ".join(command.words)
     for rule in RULES:
         page, start, _ = rule

@@ -1,4 +1,5 @@
-"""The pages that tell how something is added, performed as they are written, in a copy of the project."""
+"""The pages that tell how something is added, performed as they are written, in a copy of the
+project."""
 
 import json
 import os
@@ -10,26 +11,28 @@ from pathlib import Path
 
 import pytest
 
-import engines
-import flows
-import wizard
-from wizard.demo import MODELS
+from narrowdown import engines, flows, wizard
+from narrowdown.wizard.demo import MODELS
 
 from .shown import of
 
 ROOT = Path(__file__).parents[2]
 INSERTED = re.compile(
-    r"^In `(?P<file>[^`]+)`, (?P<where>above|below) `(?P<line>[^`]+)`:\n\n```python\n(?P<text>.*?)```$", re.M | re.S
+    r"^In `(?P<file>[^`]+)`, (?P<where>above|below) `(?P<line>[^`]+)`:\n\n```python\n(?P<text>.*?)```$",
+    re.M | re.S,
 )
 
 
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
-    """A copy of the packages, as installed, and of their tests; with what is compiled, or each program compiles it again."""
+    """A copy of the packages, as installed, and of their tests; with what is compiled, or each
+    program compiles it again."""
     for package in (wizard, engines, flows):
         there = Path(str(package.__path__[0]))
         shutil.copytree(there, tmp_path / there.name)
-    shutil.copytree(ROOT / "tests", tmp_path / "tests", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(
+        ROOT / "tests", tmp_path / "tests", ignore=shutil.ignore_patterns("__pycache__")
+    )
     shutil.copytree(ROOT / "docs", tmp_path / "docs")
     return tmp_path
 
@@ -40,9 +43,12 @@ def perform(page: str, root: Path) -> int:
     for insertion in insertions:
         path = root / insertion["file"]
         lines = path.read_text(encoding="utf-8").split("\n")
-        # The page shows the beginning of a line: what follows it, a comment or so, is of no interest there.
+        # The page shows the beginning of a line: what follows it, a comment or so, is of no
+        # interest there.
         places = [n for n, line in enumerate(lines) if line.startswith(insertion["line"])]
-        assert len(places) == 1, f"{page}: {insertion['line']!r} is there {len(places)} times in {insertion['file']}"
+        assert len(places) == 1, (
+            f"{page}: {insertion['line']!r} is there {len(places)} times in {insertion['file']}"
+        )
         at = places[0] + (insertion["where"] == "below")
         lines[at:at] = insertion["text"].removesuffix("\n").split("\n")
         path.write_text("\n".join(lines), encoding="utf-8")
@@ -52,16 +58,31 @@ def perform(page: str, root: Path) -> int:
 def python(root: Path, *words: str) -> subprocess.CompletedProcess[str]:
     surroundings = {**os.environ, "PYTHONPATH": str(root), "NARROWDOWN_HOME": str(root / "home")}
     return subprocess.run(
-        [sys.executable, "-P", *words], cwd=root, env=surroundings, capture_output=True, text=True, check=False
+        [sys.executable, "-P", *words],
+        cwd=root,
+        env=surroundings,
+        capture_output=True,
+        text=True,
+        check=False,
     )
 
 
 @pytest.mark.parametrize("page", ["add-a-metric.md", "add-a-cause.md"])
 def test_what_a_page_adds_fits_the_code_of_today(copy: Path, page: str) -> None:
-    """Its places are there, and no name that it uses is gone: both are noticed at once, and not by the slow tests alone."""
+    """Its places are there, and no name that it uses is gone: both are noticed at once, and not by
+    the slow tests alone."""
     assert perform(page, copy) > 3
     undefined = python(
-        copy, "-m", "ruff", "check", "--isolated", "--no-cache", "--select", "F821", "engines", "tests/engines"
+        copy,
+        "-m",
+        "ruff",
+        "check",
+        "--isolated",
+        "--no-cache",
+        "--select",
+        "F821",
+        "engines",
+        "tests/engines",
     )
     assert undefined.returncode == 0, undefined.stdout
 
@@ -71,7 +92,7 @@ def test_a_metric_is_added_as_its_page_says(copy: Path) -> None:
     (shown,) = of("metric")
     for file in ("shapes_cnn.onnx", "shapes_cnn_in.npz"):
         shutil.copy(MODELS / file, copy)
-    command = ["-m", "wizard", *shown.words[1:]]
+    command = ["-m", "narrowdown", *shown.words[1:]]
     before = python(copy, *command)
     assert (before.returncode, "'mean_abs' is not a metric" in before.stderr) == (2, True)
     assert perform("add-a-metric.md", copy) == 5
@@ -87,7 +108,14 @@ def test_a_metric_is_added_as_its_page_says(copy: Path) -> None:
 @pytest.mark.slow
 def test_a_cause_is_added_as_its_page_says(copy: Path) -> None:
     (shown,) = of("cause")
-    suite = [*shown.words[1:3], "-q", "-p", "no:cacheprovider", "--import-mode=importlib", *shown.words[3:]]
+    suite = [
+        *shown.words[1:3],
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "--import-mode=importlib",
+        *shown.words[3:],
+    ]
     assert perform("add-a-cause.md", copy) == 4
     named = python(copy, *suite, "-k", "cause_is_named and never")
     assert re.search(r"\b1 passed", named.stdout), named.stdout

@@ -16,9 +16,9 @@ def results(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def test_the_page_is_made_of_what_was_measured(results: Any) -> None:
-    assert results.PAGE.read_text() == results.page(results.TEMPLATE.read_text(), results.read(results.KEPT)), (
-        "'python tests/benchmarks/results.py' makes the page anew"
-    )
+    assert results.PAGE.read_text() == results.page(
+        results.TEMPLATE.read_text(), results.read(results.KEPT)
+    ), "'python tests/benchmarks/results.py' makes the page anew"
 
 
 def test_what_is_measured_again_takes_the_place_of_what_was(results: Any, tmp_path: Path) -> None:
@@ -32,6 +32,8 @@ def test_what_is_measured_again_takes_the_place_of_what_was(results: Any, tmp_pa
     assert "| b | 3.0 |" in page
     with pytest.raises(KeyError):
         results.page("{{ nobody measured this }}", both)
-    assert "## t\n" in results.page("without a place for it", both), "nothing that was measured is lost"
+    assert "## t\n" in results.page("without a place for it", both), (
+        "nothing that was measured is lost"
+    )
     grown = [row("1", 1.0, 10), row("2", 8.0, 20), row("3", 8.0, 40)]
     assert results.exponents(grown) == ["", "3.00", "0.00"]

@@ -1,7 +1,9 @@
-"""Every command that README.md, SECURITY.md and docs/ show is run, or is only parsed for a reason that ``shown`` names.
+"""Every command that README.md, SECURITY.md and docs/ show is run, or is only parsed for a reason
+that ``shown`` names.
 
-Those that need seconds are run here with every change, those that need longer are slow. What is only parsed is parsed by the very
-program that it is for: ours, make, pip's requirements, Dask, Polygraphy, pytest, a script of ours.
+Those that need seconds are run here with every change, those that need longer are slow. What is
+only parsed is parsed by the very program that it is for: ours, make, pip's requirements, Dask,
+Polygraphy, pytest, a script of ours.
 """
 
 import argparse
@@ -23,12 +25,12 @@ from typing import get_args
 import pytest
 from packaging.requirements import Requirement
 
-from engines import discovery, options
+from narrowdown.engines import discovery, options
+from narrowdown.wizard.cli.arguments import parse
+from narrowdown.wizard.demo import MODELS
+from narrowdown.wizard.runner.progress import Snapshot
+from narrowdown.wizard.session.events import AnyEvent
 from tests.wizard.schemas.conforms import against
-from wizard.cli.arguments import parse
-from wizard.demo import MODELS
-from wizard.runner.progress import Snapshot
-from wizard.session.events import AnyEvent
 
 from .shown import PAGES, PROGRAMS, ROOT, RULES, SCENES, SHOWN, Shown, completed, kind, of, rule_of
 
@@ -46,16 +48,23 @@ def told(program: str) -> list[Shown]:
 
 @pytest.mark.parametrize("command", SHOWN, ids=named)
 def test_every_command_is_run_or_has_a_reason_not_to_be(command: Shown) -> None:
-    assert command.words[0] in PROGRAMS, f"{command.page} shows a program that tests/docs/shown.py does not know"
-    assert kind(command), f"{command.page} shows '{command.line}': give it a scene or a reason in tests/docs/shown.py"
+    assert command.words[0] in PROGRAMS, (
+        f"{command.page} shows a program that tests/docs/shown.py does not know"
+    )
+    assert kind(command), (
+        f"{command.page} shows '{command.line}': give it a scene or a reason in tests/docs/shown.py"
+    )
 
 
 def test_every_scene_is_a_test_and_every_rule_is_needed() -> None:
     used = {rule_of(command) for command in SHOWN}
-    # Pages on other machines and on hours of work: what they do not show today they may show tomorrow.
+    # Pages on other machines and on hours of work: what they do not show today they may show
+    # tomorrow.
     elsewhere = ("docs/tensorrt.md", "docs/clusters.md", "docs/faults.md")
     assert [rule for rule in RULES if rule not in used and rule[0] not in elsewhere] == []
-    assert {kind(command) for command in SHOWN} - {kind(command) for command in PARSED} == set(SCENES)
+    assert {kind(command) for command in SHOWN} - {kind(command) for command in PARSED} == set(
+        SCENES
+    )
     for scene, test in SCENES.items():
         file, _, name = test.partition("::")
         source = (ROOT / file).read_text(encoding="utf-8")
@@ -84,11 +93,17 @@ def test_narrowdown_knows_the_words(command: Shown) -> None:
 # What is only parsed, by the program that it is for
 
 
-@pytest.mark.skipif(not MAKEFILE.exists(), reason="the suite beside an installed wheel has no Makefile")
+@pytest.mark.skipif(
+    not MAKEFILE.exists(), reason="the suite beside an installed wheel has no Makefile"
+)
 @pytest.mark.parametrize("command", told("make"), ids=named)
 def test_make_knows_what_to_do(command: Shown) -> None:
     done = subprocess.run(
-        ["make", "--dry-run", *command.words[1:]], cwd=ROOT, capture_output=True, text=True, check=False
+        ["make", "--dry-run", *command.words[1:]],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert (done.returncode, bool(done.stdout.strip())) == (0, True), done.stderr
 
@@ -106,21 +121,31 @@ def test_pip_is_told_what_there_is(command: Shown) -> None:
 
 @pytest.mark.parametrize("command", told("dask"), ids=named)
 def test_dask_knows_the_words(command: Shown) -> None:
-    (group,) = (e for e in importlib.metadata.entry_points(group="dask_cli") if e.name == command.words[1])
+    (group,) = (
+        e for e in importlib.metadata.entry_points(group="dask_cli") if e.name == command.words[1]
+    )
     group.load().make_context(group.name, command.words[2:])
 
 
 @pytest.mark.parametrize("command", told("polygraphy"), ids=named)
-@pytest.mark.filterwarnings("ignore:SelectableGroups:DeprecationWarning")  # its own affair, as is the next
+@pytest.mark.filterwarnings(
+    "ignore:SelectableGroups:DeprecationWarning"
+)  # its own affair, as is the next
 @pytest.mark.filterwarnings("ignore:'mark all' is deprecated:DeprecationWarning")
 def test_polygraphy_knows_the_words(
-    command: Shown, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    command: Shown,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
 ) -> None:
-    """``polygraphy run`` writes the script of what it would do, so all of it but the engine is its own."""
+    """``polygraphy run`` writes the script of what it would do, so all of it but the engine is its
+    own."""
     tools = pytest.importorskip("polygraphy.tools")
     words = command.words[1:]
     if words[0] == "run" and len(words) > 1:
-        monkeypatch.setattr(sys, "argv", ["polygraphy", *words, "--gen-script", str(tmp_path / "script.py")])
+        monkeypatch.setattr(
+            sys, "argv", ["polygraphy", *words, "--gen-script", str(tmp_path / "script.py")]
+        )
         assert not tools.main()
         assert "model.onnx" in (tmp_path / "script.py").read_text(encoding="utf-8")
         return
@@ -130,7 +155,9 @@ def test_polygraphy_knows_the_words(
         tool.setup_parser(subparsers)
     if len(words) < 3:  # the name of a command, or an option of 'run' by itself
         with pytest.raises(SystemExit) as ended:
-            parser.parse_args([*words, "--help"] if words[0] != "--calibration-cache" else ["run", "--help"])
+            parser.parse_args(
+                [*words, "--help"] if words[0] != "--calibration-cache" else ["run", "--help"]
+            )
         assert ended.value.code == 0
         assert words[-1] in capsys.readouterr().out
         return
@@ -145,14 +172,18 @@ def test_a_script_of_ours_knows_the_words(
         assert importlib.util.find_spec(command.words[2])
         return
     script, *words = command.words[1:]
-    if not words:  # nothing to ask of it; one that takes no words may not know --help either, and would run
+    if (
+        not words
+    ):  # nothing to ask of it; one that takes no words may not know --help either, and would run
         assert (ROOT / script).is_file()
         return
     monkeypatch.setattr(sys, "argv", [script, "--help"])
     with pytest.raises(SystemExit) as ended:
         runpy.run_path(str(ROOT / script), run_name="__main__")
     assert ended.value.code == 0
-    assert {word for word in words if word.startswith("-")} <= set(re.findall(r"--[\w-]+", capsys.readouterr().out))
+    assert {word for word in words if word.startswith("-")} <= set(
+        re.findall(r"--[\w-]+", capsys.readouterr().out)
+    )
 
 
 def test_whatever_else_is_only_named_is_no_program_of_ours() -> None:
@@ -161,7 +192,8 @@ def test_whatever_else_is_only_named_is_no_program_of_ours() -> None:
 
 
 def test_every_engine_that_is_spelt_out_is_one() -> None:
-    """``NAME:key=value,...`` between backticks or behind ``--engine`` in a block: every option and value is one."""
+    """``NAME:key=value,...`` between backticks or behind ``--engine`` in a block: every option and
+    value is one."""
     names = "|".join(discovery.ours())
     for page in PAGES:
         text = page.read_text(encoding="utf-8")
@@ -170,9 +202,21 @@ def test_every_engine_that_is_spelt_out_is_one() -> None:
 
 
 def test_every_variable_of_the_environment_is_read_somewhere() -> None:
-    told = {name for page in PAGES for name in re.findall(r"NARROWDOWN_[A-Z_]+", page.read_text(encoding="utf-8"))}
-    folders = [ROOT / "tests", *(Path(m.__file__ or "").parent for m in map(__import__, ("wizard", "engines")))]
-    files = [path for folder in folders for path in folder.rglob("*.py") if path.parent != Path(__file__).parent]
+    told = {
+        name
+        for page in PAGES
+        for name in re.findall(r"NARROWDOWN_[A-Z_]+", page.read_text(encoding="utf-8"))
+    }
+    folders = [
+        ROOT / "tests",
+        *(Path(m.__file__ or "").parent for m in map(__import__, ("wizard", "engines"))),
+    ]
+    files = [
+        path
+        for folder in folders
+        for path in folder.rglob("*.py")
+        if path.parent != Path(__file__).parent
+    ]
     source = "\n".join(path.read_text(encoding="utf-8") for path in files)
     assert [name for name in sorted(told) if f'"{name}"' not in source] == []
 
@@ -229,8 +273,8 @@ def still(text: str) -> str:
 
 @pytest.mark.slow
 def test_the_tutorial_does_what_it_says(shell: Shell) -> None:
-    """Its commands, as they stand, end as it says; so does all that other pages do with a session, on the one that they
-    made. What any page shows as printed is among what was."""
+    """Its commands, as they stand, end as it says; so does all that other pages do with a session,
+    on the one that they made. What any page shows as printed is among what was."""
     said = ""
     ran = of("tutorial")
     for command in ran:
@@ -246,12 +290,24 @@ def test_the_tutorial_does_what_it_says(shell: Shell) -> None:
         said += done.stdout
         if line.endswith("--display json"):
             told = [json.loads(line) for line in done.stdout.splitlines()]
-            assert {row["kind"] for row in told} <= {e.__struct_config__.tag for e in get_args(AnyEvent)} | {"progress"}
-            assert set(told[-1]) == {"v", "kind", *Snapshot.__struct_fields__, "watching", "holder", "taken", "free"}
+            assert {row["kind"] for row in told} <= {
+                e.__struct_config__.tag for e in get_args(AnyEvent)
+            } | {"progress"}
+            assert set(told[-1]) == {
+                "v",
+                "kind",
+                *Snapshot.__struct_fields__,
+                "watching",
+                "holder",
+                "taken",
+                "free",
+            }
             assert [said for row in told for said in against("events", row)] == []
         if line == "narrowdown replay bug --json":
             assert against("replay", json.loads(done.stdout)) == []
-    listed = re.findall(r"`([\w.]+)`", re.sub(r"^(?!\|).*|\|[^|]*\|$", "", page_of("bundle"), flags=re.MULTILINE))
+    listed = re.findall(
+        r"`([\w.]+)`", re.sub(r"^(?!\|).*|\|[^|]*\|$", "", page_of("bundle"), flags=re.MULTILINE)
+    )
     files = set(listed) - {
         "keep_fp32.py",
         "traces.txt",
@@ -259,15 +315,26 @@ def test_the_tutorial_does_what_it_says(shell: Shell) -> None:
     assert set(shell("ls case").stdout.split()) == files, "docs/bundle.md lists what a bundle holds"
     printed = still(said)
     # README's is of another demo, whose files are each machine's own.
-    pages = {path.name: path.read_text(encoding="utf-8") for path in PAGES if path.parent.name == "docs"}
-    shown = {n: "".join(re.findall(r"```text\n(.*?)```", text, re.DOTALL)).splitlines() for n, text in pages.items()}
+    pages = {
+        path.name: path.read_text(encoding="utf-8") for path in PAGES if path.parent.name == "docs"
+    }
+    shown = {
+        n: "".join(re.findall(r"```text\n(.*?)```", text, re.DOTALL)).splitlines()
+        for n, text in pages.items()
+    }
     assert len(shown["tutorial.md"]) > 20
     assert sum(map(bool, shown.values())) > 5
-    assert [(name, line) for name, lines in shown.items() for line in lines if still(line) not in printed] == []
+    assert [
+        (name, line)
+        for name, lines in shown.items()
+        for line in lines
+        if still(line) not in printed
+    ] == []
 
 
 def on_the_session(commands: Sequence[Shown]) -> dict[str, int]:
-    """Each as a line that works on the tutorial's session, with the exit status that it promises; each line once."""
+    """Each as a line that works on the tutorial's session, with the exit status that it promises;
+    each line once."""
     lines = {}
     for number, command in enumerate(commands):
         words = completed(command.words[1:], f"written-{number}")
@@ -280,14 +347,18 @@ def on_the_session(commands: Sequence[Shown]) -> dict[str, int]:
 
 @pytest.mark.slow
 def test_a_session_is_resumed_in_every_way_that_is_shown(shell: Shell) -> None:
-    """From its end, back from a question, with a copy: each comes to the same end. And with another set-up."""
+    """From its end, back from a question, with a copy: each comes to the same end. And with another
+    set-up."""
     begun = shell(of("tutorial")[0].line)
     assert begun.returncode == 0, begun.stderr
     lines = on_the_session(of("resume"))
     assert len(lines) >= 4
     for line, code in lines.items():
         done = shell(line)
-        assert (done.returncode, "right on 8 of 8" in done.stdout or '"end":"worked-around"' in done.stdout) == (
+        assert (
+            done.returncode,
+            "right on 8 of 8" in done.stdout or '"end":"worked-around"' in done.stdout,
+        ) == (
             code,
             True,
         ), (
@@ -299,7 +370,11 @@ def test_a_session_is_resumed_in_every_way_that_is_shown(shell: Shell) -> None:
     assert edited
     for line, code in edited.items():
         done = shell(line)
-        assert (done.returncode, " taken over." in done.stdout) == (code, True), (line, done.stdout, done.stderr)
+        assert (done.returncode, " taken over." in done.stdout) == (code, True), (
+            line,
+            done.stdout,
+            done.stderr,
+        )
 
 
 @pytest.mark.slow
@@ -334,7 +409,14 @@ def test_whole_routes_come_to_an_end(shell: Shell) -> None:
         words = completed(command.words[1:])
         assert words is not None
         names = {"MODEL": "model.onnx", "FILE": "answers.yaml"}
-        line = shlex.join(["narrowdown", *(names.get(word, word) for word in words), "--session", f"route-{number}"])
+        line = shlex.join(
+            [
+                "narrowdown",
+                *(names.get(word, word) for word in words),
+                "--session",
+                f"route-{number}",
+            ]
+        )
         done = shell(line, "\n" * 40)
         assert done.returncode == command.exit, (command.page, line, done.stdout, done.stderr)
         assert done.stdout.strip()
@@ -343,28 +425,43 @@ def test_whole_routes_come_to_an_end(shell: Shell) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_every_demo_that_is_shown_comes_to_its_end(shell: Shell) -> None:
-    """``make demo`` without its installing, which needs the network: with the environment that the tests run in."""
+    """``make demo`` without its installing, which needs the network: with the environment that the
+    tests run in."""
     lines = set()
     for command in of("demos"):
         words = command.words
         if words[0] == "make":
             if not MAKEFILE.exists():
                 continue
-            words = [*words[:1], "-C", str(ROOT), "-o", f"{sys.prefix}/.demo", *words[1:], f"VENV={sys.prefix}"]
+            words = [
+                *words[:1],
+                "-C",
+                str(ROOT),
+                "-o",
+                f"{sys.prefix}/.demo",
+                *words[1:],
+                f"VENV={sys.prefix}",
+            ]
         lines.add(shlex.join(words))
     for line in sorted(lines):
         done = shell(line)
-        if "pillars" in line and "Error 10" in done.stderr:  # a race, which a busy machine may not show in 300 runs
+        if (
+            "pillars" in line and "Error 10" in done.stderr
+        ):  # a race, which a busy machine may not show in 300 runs
             continue
         assert done.returncode == 0, (line, done.stdout[-3000:], done.stderr)
         assert "workaround" in done.stdout
         if "magika" in line and line.startswith("make"):
-            assert [text for text in of_every_machine() if still(text) not in still(done.stdout)] == [], "README"
+            assert [
+                text for text in of_every_machine() if still(text) not in still(done.stdout)
+            ] == [], "README"
 
 
 def of_every_machine() -> list[str]:
     """README's lines of the demo magika that show neither nodes nor paths."""
-    (block,) = re.findall(r"```text\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+    (block,) = re.findall(
+        r"```text\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL
+    )
     lines = [
         line
         for line in block.splitlines()

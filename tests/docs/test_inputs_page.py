@@ -10,20 +10,22 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from engines.data import files
-from engines.data.input_problem import InputProblem
-from engines.data.samples import load_feed, load_inputs
-from engines.graph import load
-from engines.probe import LoadInputs
-from engines.store.content import Store
-from wizard.given import input_source
+from narrowdown.engines.data import files
+from narrowdown.engines.data.input_problem import InputProblem
+from narrowdown.engines.data.samples import load_feed, load_inputs
+from narrowdown.engines.graph import load
+from narrowdown.engines.probe import LoadInputs
+from narrowdown.engines.store.content import Store
+from narrowdown.wizard.given import input_source
 
 PAGE = Path(__file__).parents[2] / "docs" / "inputs.md"
 
 
 def script(word: str) -> str:
     return next(
-        code for code in re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL) if word in code
+        code
+        for code in re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+        if word in code
     )
 
 
@@ -41,13 +43,17 @@ def test_sound_and_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
         sound.setframerate(800)
         sound.writeframes(np.full(2000, -16384, "<i2").tobytes())
     heard = loaded(script("wave"))
-    assert [(a["audio"].shape, a["audio"].dtype, a["audio"].min()) for a in heard] == [((1, 800), np.float32, -0.5)] * 2
+    assert [(a["audio"].shape, a["audio"].dtype, a["audio"].min()) for a in heard] == [
+        ((1, 800), np.float32, -0.5)
+    ] * 2
     Path("lines.txt").write_text("one\ntwo words\n")
     read = loaded(script("lines.txt"))
     assert [(a["ids"].shape, int(a["mask"].sum())) for a in read] == [((1, 32), 3), ((1, 32), 9)]
 
 
-def made(tmp_path: Path, shape: list[int | str], *sources: str, **more: object) -> list[dict[str, np.ndarray]]:
+def made(
+    tmp_path: Path, shape: list[int | str], *sources: str, **more: object
+) -> list[dict[str, np.ndarray]]:
     graph = helper.make_graph(
         [helper.make_node("Relu", ["x"], ["y"])],
         "g",
@@ -55,12 +61,18 @@ def made(tmp_path: Path, shape: list[int | str], *sources: str, **more: object) 
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, shape)],
     )
     path = tmp_path / "m.onnx"
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), str(path))
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9),
+        str(path),
+    )
     store = Store(tmp_path / "store")
     model = load.load(store, load.import_model(path, store).digest)
     probe = LoadInputs(model=model.digest, sources=sources, random=False, **more)  # type: ignore[arg-type]
     facts = load_inputs(probe, model, store)
-    return [dict(load_feed(store, facts["inputs"], sample["id"])) for sample in msgspec.to_builtins(facts["samples"])]
+    return [
+        dict(load_feed(store, facts["inputs"], sample["id"]))
+        for sample in msgspec.to_builtins(facts["samples"])
+    ]
 
 
 def test_raw_values_as_trtexec_takes_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,7 +83,10 @@ def test_raw_values_as_trtexec_takes_them(tmp_path: Path, monkeypatch: pytest.Mo
     for shape in ([2, 3], ["n", 3]):
         (fed,) = made(tmp_path, shape, source)
         assert fed["x"].tolist() == [[0, 1, 2], [3, 4, 5]]
-    with pytest.raises(InputProblem, match=r"'in.bin' holds 24 bytes, and the input 'x' wants 32: float32 \[2, 4\]\."):
+    with pytest.raises(
+        InputProblem,
+        match=r"'in.bin' holds 24 bytes, and the input 'x' wants 32: float32 \[2, 4\]\.",
+    ):
         made(tmp_path, [2, 4], source)
     with pytest.raises(InputProblem, match=r"say its shape with --input-shapes x:"):
         made(tmp_path, ["n", "m"], source)
@@ -91,7 +106,9 @@ def test_a_folder_of_images_is_a_feed_each(tmp_path: Path, monkeypatch: pytest.M
     assert [given.source for given in files.read("photos", ["x"])] == ["a.jpg", "b.png"]
 
 
-def test_what_an_application_records_is_a_sample_a_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_an_application_records_is_a_sample_a_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {}
     exec(compile(script("def record"), "record.py", "exec"), names)

@@ -1,4 +1,5 @@
-"""The reference pages are what the code declares: the command line, the engines, the steps, the journal.
+"""The reference pages are what the code declares: the command line, the engines, the steps, the
+journal.
 
 ``NARROWDOWN_WRITE_DOCS=1 pytest tests/docs/test_reference.py`` writes their tables anew.
 """
@@ -17,30 +18,30 @@ import msgspec
 import pytest
 
 import engines as engine_room
-import wizard
-from engines import discovery
-from engines.asking import Amount, Count
-from engines.backends.base import EngineInfo
-from engines.compare.criterion import METRICS, TOLERANCE_BY_PRECISION
-from engines.compare.tolerance import ULPS
-from engines.compare.values import Values
-from engines.data.tactic_replay import Suspect
-from engines.declaration import Option, Recipe
-from engines.findings import Lookalike
-from engines.steps.registry import STEPS
-from engines.workers.pool import Slot
-from wizard import exits
-from wizard.cli.arguments import parser
-from wizard.cli.grammar import DEMOS
-from wizard.cli.parsing import Parser, inner
-from wizard.problem import Problem
-from wizard.report import document
-from wizard.report.differences import Difference
-from wizard.report.prefix import Shared
-from wizard.report.vicinity import Spot, Vicinity
-from wizard.runner.progress import Snapshot
-from wizard.runner.table import Compared, Result, Row, Stand
-from wizard.session import events, folder
+from narrowdown import wizard
+from narrowdown.engines import discovery
+from narrowdown.engines.asking import Amount, Count
+from narrowdown.engines.backends.base import EngineInfo
+from narrowdown.engines.compare.criterion import METRICS, TOLERANCE_BY_PRECISION
+from narrowdown.engines.compare.tolerance import ULPS
+from narrowdown.engines.compare.values import Values
+from narrowdown.engines.data.tactic_replay import Suspect
+from narrowdown.engines.declaration import Option, Recipe
+from narrowdown.engines.findings import Lookalike
+from narrowdown.engines.steps.registry import STEPS
+from narrowdown.engines.workers.pool import Slot
+from narrowdown.wizard import exits
+from narrowdown.wizard.cli.arguments import parser
+from narrowdown.wizard.cli.grammar import DEMOS
+from narrowdown.wizard.cli.parsing import Parser, inner
+from narrowdown.wizard.problem import Problem
+from narrowdown.wizard.report import document
+from narrowdown.wizard.report.differences import Difference
+from narrowdown.wizard.report.prefix import Shared
+from narrowdown.wizard.report.vicinity import Spot, Vicinity
+from narrowdown.wizard.runner.progress import Snapshot
+from narrowdown.wizard.runner.table import Compared, Result, Row, Stand
+from narrowdown.wizard.session import events, folder
 
 DOCS = Path(__file__).parents[2] / "docs"
 BEGIN, END = "<!-- generated: {} -->\n\n", "\n\n<!-- end -->"
@@ -51,7 +52,8 @@ def cell(text: str) -> str:
 
 
 def held_to(path: Path, part: str, made: str) -> None:
-    """The part of a page between its marks is this text; with NARROWDOWN_WRITE_DOCS it becomes it."""
+    """The part of a page between its marks is this text; with NARROWDOWN_WRITE_DOCS it becomes
+    it."""
     text = path.read_text(encoding="utf-8")
     head, begin, rest = text.partition(BEGIN.format(part))
     written, end, tail = rest.partition(END)
@@ -60,7 +62,9 @@ def held_to(path: Path, part: str, made: str) -> None:
     if os.environ.get("NARROWDOWN_WRITE_DOCS"):
         path.write_text(f"{head}{begin}{made}{end}{tail}", encoding="utf-8")
         return
-    assert written == made, "the page is older than the code: NARROWDOWN_WRITE_DOCS=1 pytest tests/docs"
+    assert written == made, (
+        "the page is older than the code: NARROWDOWN_WRITE_DOCS=1 pytest tests/docs"
+    )
 
 
 def table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
@@ -101,10 +105,24 @@ def command_line() -> str:
     for name, command in known.items():
         all_places = group(command, "positional arguments")
         places = [a for a in all_places if not isinstance(a, argparse._SubParsersAction)]
-        words = [f"{word} ..." if a.nargs in ("*", "+") else word for a in places for word in [row(a)[0].strip("`")]]
-        words = [word if a.nargs not in ("?", "*") else f"[{word}]" for a, word in zip(places, words, strict=True)]
-        own = [row(a) for a in (*places, *group(command, "options")) if a.dest not in ("model", "session", "sessions")]
-        lines = [f"### narrowdown {' '.join((name, *words))}", str(command.description).replace("?.", "?")]
+        words = [
+            f"{word} ..." if a.nargs in ("*", "+") else word
+            for a in places
+            for word in [row(a)[0].strip("`")]
+        ]
+        words = [
+            word if a.nargs not in ("?", "*") else f"[{word}]"
+            for a, word in zip(places, words, strict=True)
+        ]
+        own = [
+            row(a)
+            for a in (*places, *group(command, "options"))
+            if a.dest not in ("model", "session", "sessions")
+        ]
+        lines = [
+            f"### narrowdown {' '.join((name, *words))}",
+            str(command.description).replace("?.", "?"),
+        ]
         shared = [title for title in ("problem", "session") if group(command, title)]
         if shared:
             whole = {a.dest for title in shared for a in group(known["run"], title)}
@@ -125,7 +143,11 @@ def command_line() -> str:
 def values(option: Option) -> str:
     if option.choices:
         return ", ".join(f"`{c}`" for c in option.choices)
-    bounds = [f"{word} {limit}" for word, limit in (("from", option.least), ("to", option.most)) if limit is not None]
+    bounds = [
+        f"{word} {limit}"
+        for word, limit in (("from", option.least), ("to", option.most))
+        if limit is not None
+    ]
     kind = {"str": "a word", "int": "a whole number", "float": "a number", "bool": "`true` or `false`",
             "command": "a command",
             "list": "a list, joined with `+`", "library": "a list, joined with `+`", "file": "a file"}[option.type]  # fmt: skip
@@ -160,7 +182,9 @@ def kind(annotation: Any) -> str:
         return "a number"
     if parts := get_args(annotation):  # float | None
         return " or ".join("`null`" if p is type(None) else kind(p) for p in parts)
-    return {str: "text", int: "a whole number", float: "a number", bool: "`true` or `false`"}.get(annotation, "mapping")
+    return {str: "text", int: "a whole number", float: "a number", bool: "`true` or `false`"}.get(
+        annotation, "mapping"
+    )
 
 
 def remarks(struct: type) -> dict[str, str]:
@@ -179,12 +203,18 @@ def remarks(struct: type) -> dict[str, str]:
 
 def several(values: str) -> str:
     """More than one of such values."""
-    plain = {"text": "texts", "number": "numbers", "whole number": "whole numbers", "a mapping": "mappings"}
+    plain = {
+        "text": "texts",
+        "number": "numbers",
+        "whole number": "whole numbers",
+        "a mapping": "mappings",
+    }
     return plain.get(values, values.replace("a list of", "lists of"))
 
 
 def in_json(annotation: Any, titles: Mapping[Any, str]) -> str:
-    """A field's type as a reader of the JSON meets it. ``titles``: the tables of the page, by struct."""
+    """A field's type as a reader of the JSON meets it. ``titles``: the tables of the page, by
+    struct."""
     inner = partial(in_json, titles=titles)
     origin, parts = get_origin(annotation), get_args(annotation)
     if origin is Literal:
@@ -196,22 +226,37 @@ def in_json(annotation: Any, titles: Mapping[Any, str]) -> str:
     if origin is dict:
         return "a mapping" if parts[1] is Any else f"a mapping to {several(inner(parts[1]))}"
     if parts:  # float | None
-        told = ["`null`" if p is type(None) else inner(p) for p in parts if p is not int or float not in parts]
+        told = [
+            "`null`" if p is type(None) else inner(p)
+            for p in parts
+            if p is not int or float not in parts
+        ]
         return " or ".join(told)
     if annotation in titles:
         return f"[{titles[annotation]}](#{titles[annotation]})"
-    plain = {str: "text", Path: "text", int: "whole number", float: "number", bool: "`true` or `false`", Any: "any"}
+    plain = {
+        str: "text",
+        Path: "text",
+        int: "whole number",
+        float: "number",
+        bool: "`true` or `false`",
+        Any: "any",
+    }
     return plain[annotation]
 
 
 def records(text: str, structs: Mapping[str, type[msgspec.Struct]], *, defaults: bool) -> str:
-    """A table a struct. What a field means stands in the source where there is a remark, else it is taken over from the page."""
+    """A table a struct. What a field means stands in the source where there is a remark, else it is
+    taken over from the page."""
     titles = {struct: title for title, struct in structs.items()}
     parts = []
     for title, struct in structs.items():
         section = text.partition(f"### {title}\n")[2].partition("\n### ")[0].partition(END)[0]
         lines = re.findall(r"^\| `(\w+)` \|(.*)\|$", section, re.MULTILINE)
-        kept = {name: re.split(r"(?<!\\)\|", cells)[-1].strip().replace(r"\|", "|") for name, cells in lines}
+        kept = {
+            name: re.split(r"(?<!\\)\|", cells)[-1].strip().replace(r"\|", "|")
+            for name, cells in lines
+        }
         said = remarks(struct)
         rows = []
         for field in msgspec.structs.fields(struct):
@@ -223,7 +268,11 @@ def records(text: str, structs: Mapping[str, type[msgspec.Struct]], *, defaults:
                 left = written(field.default_factory())
             name, values = f"`{field.name}`", in_json(field.type, titles)
             rows.append((name, values, left, means) if defaults else (name, values, means))
-        head = ("field", "values", "default", "what it is") if defaults else ("field", "values", "what it is")
+        head = (
+            ("field", "values", "default", "what it is")
+            if defaults
+            else ("field", "values", "what it is")
+        )
         parts.append(f"### {title}\n\n{table(head, rows)}")
     return "\n\n".join(parts)
 
@@ -307,13 +356,16 @@ def steps() -> str:
     return "\n\n".join(parts)
 
 
-@pytest.mark.parametrize(("page", "made"), [("cli", command_line), ("engines", engines), ("steps", steps)])
+@pytest.mark.parametrize(
+    ("page", "made"), [("cli", command_line), ("engines", engines), ("steps", steps)]
+)
 def test_the_page_holds_what_the_code_declares(page: str, made: Callable[[], str]) -> None:
     held_to(DOCS / f"{page}.md", page, made())
 
 
 def test_every_field_of_an_outcome_means_something() -> None:
-    """By a comment of its own in the source, or by the page's table of what means the same everywhere."""
+    """By a comment of its own in the source, or by the page's table of what means the same
+    everywhere."""
     page = (DOCS / "steps.md").read_text(encoding="utf-8").partition(BEGIN[:8])[0]
     common = set(re.findall(r"`(\w+)`", page.partition("These mean the same")[2]))
     bare = {
@@ -329,19 +381,30 @@ def test_every_field_of_an_outcome_means_something() -> None:
 
 def test_every_field_of_an_engine_is_listed() -> None:
     section = (DOCS / "json.md").read_text(encoding="utf-8").partition("## The engines")[2]
-    told = set(re.findall(r"`(\w+)`", section.partition("(name to")[0] + section.partition("`reason`),")[2]))
+    told = set(
+        re.findall(
+            r"`(\w+)`", section.partition("(name to")[0] + section.partition("`reason`),")[2]
+        )
+    )
     assert told == {*EngineInfo.__struct_fields__, "summary", "source", "present", "reason"}
 
 
 def test_every_exit_code_is_explained() -> None:
-    codes = {value for name, value in vars(exits).items() if name.isupper() and isinstance(value, int)}
+    codes = {
+        value for name, value in vars(exits).items() if name.isupper() and isinstance(value, int)
+    }
     text = (DOCS / "cli.md").read_text(encoding="utf-8")
     assert {int(code) for code in re.findall(r"^\| (\d+) \|", text, re.MULTILINE)} == codes
 
 
 def test_every_message_in_troubleshooting_is_one_of_ours() -> None:
-    """What stands in a symptom between ``...`` is in the code, word by word, wherever a string is broken over lines."""
-    sources = [p for package in (wizard, engine_room) for p in Path(package.__file__ or "").parent.rglob("*.py")]
+    """What stands in a symptom between ``...`` is in the code, word by word, wherever a string is
+    broken over lines."""
+    sources = [
+        p
+        for package in (wizard, engine_room)
+        for p in Path(package.__file__ or "").parent.rglob("*.py")
+    ]
     code = re.sub(r'"\s*f?"', "", "\n".join(p.read_text(encoding="utf-8") for p in sources))
     text = (DOCS / "troubleshooting.md").read_text(encoding="utf-8")
     symptoms = [line.split(" | ")[0] for line in text.splitlines() if line.startswith("| ")]
@@ -354,7 +417,10 @@ def test_every_message_in_troubleshooting_is_one_of_ours() -> None:
 def test_metrics_and_default_tolerances_are_the_codes() -> None:
     text = (DOCS / "tolerance.md").read_text(encoding="utf-8")
     precisions, metrics = text.partition("## The metrics")[::2]
-    told = {name: float(limit) for name, limit in re.findall(r"^\| `(\w+)` \| ([\d.]+) \|", precisions, re.MULTILINE)}
+    told = {
+        name: float(limit)
+        for name, limit in re.findall(r"^\| `(\w+)` \| ([\d.]+) \|", precisions, re.MULTILINE)
+    }
     assert told == TOLERANCE_BY_PRECISION
     assert tuple(re.findall(r"^\| `(\w+)` \|", metrics, re.MULTILINE)) == METRICS
     assert re.search(r"`ulp` .* (\d+) unless told", metrics)[1] == f"{ULPS:.0f}"  # type: ignore[index]
@@ -368,9 +434,15 @@ def test_every_demo_is_named() -> None:
 @pytest.mark.parametrize("event", get_args(events.AnyEvent), ids=lambda e: e.__struct_config__.tag)
 def test_every_event_and_its_fields_are_in_the_session_format(event: type[msgspec.Struct]) -> None:
     text = (DOCS / "session-format.md").read_text(encoding="utf-8")
-    (line,) = [row for row in text.splitlines() if row.startswith("|") and f"`{event.__struct_config__.tag}`" in row]
+    (line,) = [
+        row
+        for row in text.splitlines()
+        if row.startswith("|") and f"`{event.__struct_config__.tag}`" in row
+    ]
     everywhere = {"seq", "ts", "blob", "blobs"}  # explained above the table
-    assert {f.name for f in msgspec.structs.fields(event)} - everywhere <= set(re.findall(r"`([a-z_.]+)`", line))
+    assert {f.name for f in msgspec.structs.fields(event)} - everywhere <= set(
+        re.findall(r"`([a-z_.]+)`", line)
+    )
     assert all(f"`{name}`" in text for name in everywhere)
 
 
@@ -390,16 +462,21 @@ def test_every_page_is_in_the_index_and_every_link_leads_somewhere() -> None:
             assert target.exists(), f"{page.name}: {link}"
             if part:
                 titles = re.findall(r"^#+ (.+)$", target.read_text(encoding="utf-8"), re.MULTILINE)
-                slugs = {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
+                slugs = {
+                    re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles
+                }
                 assert part in slugs, f"{page.name}: {link}"
 
 
 def test_every_table_of_figures_says_how_they_are_made_again() -> None:
-    """A table a quarter of whose cells are numbers stands in a section, or on a page whose beginning, names the command or
-    the test that makes them. Codes and limits are no measurements: the code holds them."""
+    """A table a quarter of whose cells are numbers stands in a section, or on a page whose
+    beginning, names the command or the test that makes them. Codes and limits are no measurements:
+    the code holds them."""
     silent = []
     for page in (*sorted(DOCS.glob("*.md")), DOCS.parent / "README.md"):
-        text = re.sub(r"<!-- generated.*?<!-- end -->", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+        text = re.sub(
+            r"<!-- generated.*?<!-- end -->", "", page.read_text(encoding="utf-8"), flags=re.DOTALL
+        )
         beginning, *sections = re.split(r"^(?=## )", text, flags=re.MULTILINE)
         for section in (beginning, *sections):
             for found in re.findall(r"(?:^\|.*\n)+", section, re.MULTILINE):
@@ -408,14 +485,20 @@ def test_every_table_of_figures_says_how_they_are_made_again() -> None:
                 numbers = [c for c in cells if re.fullmatch(r"[<>~]?\d[\d,.]*( [a-zA-Z%/ ]+)?", c)]
                 if len(numbers) * 4 < len(cells) or head.startswith(("| exit code", "| precision")):
                     continue
-                if not re.search(r"(?m)(?:`|^)(make|pytest|python) [\w-]|tests/\w+/", section + beginning):
+                if not re.search(
+                    r"(?m)(?:`|^)(make|pytest|python) [\w-]|tests/\w+/", section + beginning
+                ):
                     silent.append((page.name, head))
     assert silent == []
 
 
 def test_every_shipped_flow_is_named() -> None:
     text = (DOCS / "flows.md").read_text(encoding="utf-8")
-    shipped = {Path(str(f)).stem for f in files("flows").iterdir() if Path(str(f)).suffix == ".yaml"}
+    shipped = {
+        Path(str(f)).stem
+        for f in files("narrowdown.flows").iterdir()
+        if Path(str(f)).suffix == ".yaml"
+    }
     assert len(shipped) >= 5
     assert {name for name in shipped if f"`{name}`" in text} == shipped
 
@@ -426,7 +509,13 @@ def test_every_file_that_is_named_is_there() -> None:
     told = {
         name
         for page in (*DOCS.glob("*.md"), DOCS.parent / "README.md", DOCS.parent / "SECURITY.md")
-        for name in re.findall(r"`((?:wizard|engines|flows|tests|docs)/[\w./-]*)`", page.read_text(encoding="utf-8"))
+        for name in re.findall(
+            r"`((?:wizard|engines|flows|tests|docs)/[\w./-]*)`", page.read_text(encoding="utf-8")
+        )
     }
     assert len(told) > 40
-    assert {name for name in told - written_by_the_reader if not any((root / name).exists() for root in roots)} == set()
+    assert {
+        name
+        for name in told - written_by_the_reader
+        if not any((root / name).exists() for root in roots)
+    } == set()

@@ -1,4 +1,5 @@
-"""Words that people read: what a machine can hold of the page of style in CONTRIBUTING.md, in every place that they are read."""
+"""Words that people read: what a machine can hold of the page of style in CONTRIBUTING.md, in every
+place that they are read."""
 
 import ast
 import re
@@ -9,9 +10,7 @@ from typing import NamedTuple
 import pytest
 import yaml
 
-import engines
-import flows
-import wizard
+from narrowdown import engines, flows, wizard
 from tests.docs.test_reference import commands
 
 ROOT = Path(__file__).parents[2]
@@ -20,7 +19,8 @@ INSTALLED = PRODUCT.parent  # the checkout, or where the wheel was put
 
 
 class Bar(NamedTuple):
-    """Words that nobody is to read, and what is said instead. ``seen``: a text that is found, ``fine``: one that is not."""
+    """Words that nobody is to read, and what is said instead. ``seen``: a text that is found,
+    ``fine``: one that is not."""
 
     pattern: str
     say: str
@@ -78,7 +78,8 @@ BARS = {
         "It fails in 5 of 5 runs.",
     ),
 }
-# (place, bar) -> why it stays. A field's name or a recorded sentence is no sentence of ours; each must still be needed.
+# (place, bar) -> why it stays. A field's name or a recorded sentence is no sentence of ours; each
+# must still be needed.
 FINE = {
     ("docs/newcomer.md", "share"): "quotes what newcomers did not understand",
     ("docs/newcomer.md", "ids"): "quotes what newcomers did not understand",
@@ -95,14 +96,21 @@ FINE = {
 
 
 def literals(path: Path) -> Iterator[str]:
-    """Every text of a module that has a blank in it, but docstrings; what is filled in stands as ``{}``."""
+    """Every text of a module that has a blank in it, but docstrings; what is filled in stands as
+    ``{}``."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     skipped = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     for node in ast.walk(tree):
         if isinstance(node, ast.JoinedStr):
             skipped.update(map(id, node.values))
-            text = "".join(str(part.value) if isinstance(part, ast.Constant) else "{}" for part in node.values)
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in skipped:
+            text = "".join(
+                str(part.value) if isinstance(part, ast.Constant) else "{}" for part in node.values
+            )
+        elif (
+            isinstance(node, ast.Constant)
+            and isinstance(node.value, str)
+            and id(node) not in skipped
+        ):
             text = node.value
         else:
             continue
@@ -123,17 +131,24 @@ def lines(path: Path) -> Iterator[str]:
 
 
 def read_code() -> Iterator[tuple[str, str]]:
-    for path in sorted([*PRODUCT.rglob("*.py"), *ENGINES.rglob("*.py"), PRODUCT / "bundle" / "check.py.txt"]):
+    for path in sorted(
+        [*PRODUCT.rglob("*.py"), *ENGINES.rglob("*.py"), PRODUCT / "bundle" / "check.py.txt"]
+    ):
         yield from ((path.relative_to(INSTALLED).as_posix(), text) for text in literals(path))
 
 
 def read_flows() -> Iterator[tuple[str, str]]:
     for path in sorted(FLOWS.rglob("*.yaml")):
-        yield from ((path.name, text) for text in strings(yaml.safe_load(path.read_text(encoding="utf-8"))))
+        yield from (
+            (path.name, text) for text in strings(yaml.safe_load(path.read_text(encoding="utf-8")))
+        )
 
 
 def read_help() -> Iterator[tuple[str, str]]:
-    yield from ((f"{name} --help", " ".join(made.format_help().split())) for name, made in commands().items())
+    yield from (
+        (f"{name} --help", " ".join(made.format_help().split()))
+        for name, made in commands().items()
+    )
 
 
 def read_pages(*globs: str, below: Path = ROOT) -> Iterator[tuple[str, str]]:

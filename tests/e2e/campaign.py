@@ -1,24 +1,33 @@
-"""A fault campaign: sessions are killed again and again, resumed, and must end as if nothing had happened.
+"""A fault campaign: sessions are killed again and again, resumed, and must end as if nothing had
+happened.
 
 A *scene* is a command and the files that it needs. A *manner* is how it is killed:
 
-- ``tree``    the program, its runner, its workers and all that they started, at once, after a random time
+- ``tree``    the program, its runner, its workers and all that they started, at once, after a
+random time
 - ``event``   the same, as soon as the journal has grown by a given number of lines
 - ``runner``  the runner alone: everybody else must notice by themselves, and be gone
-- ``torn``    the runner, by its own hand, in the middle of a journal line: a part of it is in the file
-- ``written`` the runner, by its own hand, after a line is in the file and before anything acts on it
+- ``torn``    the runner, by its own hand, in the middle of a journal line: a part of it is in the
+file
+- ``written`` the runner, by its own hand, after a line is in the file and before anything acts on
+it
 - ``unfinished`` whoever writes a file and the runner with it, before the file has its own name
-- ``power``   as ``event``; then whatever was not synced is gone, as if the machine had lost its power
+- ``power``   as ``event``; then whatever was not synced is gone, as if the machine had lost its
+power
 - ``clock``   as ``event``, while the runner's clock jumps back and forth by years
 - ``worker``  one worker, by SIGKILL, several times in one start; the runner goes on
 - ``segv``    the same by SIGSEGV, as an engine's own crash would be
-- ``paused``  nothing is killed: the runner, or all of its workers, are stopped for a while and go on
+- ``paused``  nothing is killed: the runner, or all of its workers, are stopped for a while and go
+on
 - ``two``     nothing is killed: a second runner is started on the session
-- ``disk``    nothing is killed: the session lies on a disk that is too small, and grows when it is full
-- ``damage``  the runner as in ``event``; then a file of the session is cut short, or one of its bits is flipped
+- ``disk``    nothing is killed: the session lies on a disk that is too small, and grows when it is
+full
+- ``damage``  the runner as in ``event``; then a file of the session is cut short, or one of its
+bits is flipped
 
-Nothing is excused after a SIGKILL. A SIGSEGV may be the engine's own: the probes whose workers died of it, and no others, may be
-lost, and the session must then end as an undisturbed one does whose engine crashes at just those probes.
+Nothing is excused after a SIGKILL. A SIGSEGV may be the engine's own: the probes whose workers died
+of it, and no others, may be lost, and the session must then end as an undisturbed one does whose
+engine crashes at just those probes.
 """
 
 import collections
@@ -39,9 +48,19 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 ROOT = Path(__file__).parents[2]
-PROGRAM = (sys.executable, "-P", "-m", "wizard")  # also where the package is not installed
+PROGRAM = (sys.executable, "-P", "-m", "narrowdown")  # also where the package is not installed
 MARK = "NARROWDOWN_CAMPAIGN"
-KILLS = ("tree", "event", "runner", "torn", "written", "unfinished", "power", "clock", "worker")  # by SIGKILL
+KILLS = (
+    "tree",
+    "event",
+    "runner",
+    "torn",
+    "written",
+    "unfinished",
+    "power",
+    "clock",
+    "worker",
+)  # by SIGKILL
 OTHERS = ("segv", "paused", "two", "disk", "damage")
 ALIVE = ("worker", "segv", "paused", "two")  # the session itself goes on
 BY_ITSELF = ("torn", "written", "unfinished")  # by its own hand
@@ -50,9 +69,12 @@ PATIENCE = 120.0  # seconds for one start of one session, on a quiet machine
 LAZY = ("probe.started", "worker.died")  # events that nobody acts on: not synced one by one
 SIZES = 40  # of disks, from a few KiB up to what the session takes
 NO_ROOM = re.compile("is full|takes no further file")
-AGAIN = re.compile("second time in one probe|died of signal 11")  # a start that ended for its workers alone
+AGAIN = re.compile(
+    "second time in one probe|died of signal 11"
+)  # a start that ended for its workers alone
 
-# Of a sitecustomize that imports sys: a module of the product is another one from its first import on.
+# Of a sitecustomize that imports sys: a module of the product is another one from its first import
+# on.
 ON_IMPORT = """
 def on_import(wanted, change):
     class Watch:
@@ -71,7 +93,8 @@ def on_import(wanted, change):
     sys.meta_path.insert(0, Watch())
 """
 
-# Put on the runner's path: the journal's Nth line of this process is its last. The product knows nothing of it.
+# Put on the runner's path: the journal's Nth line of this process is its last. The product knows
+# nothing of it.
 _SHIM = (
     """
 import os, random, signal, sys, time
@@ -102,7 +125,7 @@ if MANNER in ("torn", "written") and RUNNER:
                 os.kill(os.getpid(), signal.SIGKILL)
             put(self, line)
         module.Journal._put = dying
-    on_import("wizard.session.journal", change)
+    on_import("narrowdown.wizard.session.journal", change)
 
 if MANNER == "unfinished" and (RUNNER or WORKER):
     sync = os.fsync
@@ -131,7 +154,7 @@ if os.environ.get("CAMPAIGN_SYNCED"):
                     os.write(notes, b"told %d 0\\n" % written.seq)
                 return written
             module.Journal.append = noted
-        on_import("wizard.session.journal", change)
+        on_import("narrowdown.wizard.session.journal", change)
 
 if os.environ.get("CAMPAIGN_LOST") and RUNNER:
     def change(module):
@@ -146,7 +169,7 @@ if os.environ.get("CAMPAIGN_LOST") and RUNNER:
         async def losing(self, probe, timeout=0.0, log=""):
             return lost[asked.get()] if asked.get() in lost else await run(self, probe, timeout, log)
         module.Drive._measure, module.Guarded.run = named, losing
-    on_import("wizard.runner.drive", change)
+    on_import("narrowdown.wizard.runner.drive", change)
 """
 )
 
@@ -167,9 +190,10 @@ class Scene:
 
 @dataclasses.dataclass
 class Tally:
-    """What one scene went through, in one manner. ``lost``: sessions that lost a probe to a SIGSEGV, and came to what follows
-    from that. ``kib``: of the disk that it began on. ``steps``: how many moments lay in each. ``wrong``: what did not end as it
-    should, in words. ``skipped``: why nothing was done."""
+    """What one scene went through, in one manner. ``lost``: sessions that lost a probe to a
+    SIGSEGV, and came to what follows from that. ``kib``: of the disk that it began on. ``steps``:
+    how many moments lay in each. ``wrong``: what did not end as it should, in words. ``skipped``:
+    why nothing was done."""
 
     scene: str
     manner: str
@@ -210,7 +234,9 @@ def whole(session: Path) -> bytes:
 def tail(session: Path) -> bytes:
     """What follows them."""
     return (
-        (session / "journal.jsonl").read_bytes()[len(whole(session)) :] if (session / "journal.jsonl").exists() else b""
+        (session / "journal.jsonl").read_bytes()[len(whole(session)) :]
+        if (session / "journal.jsonl").exists()
+        else b""
     )
 
 
@@ -239,8 +265,8 @@ def _state(folder: Path) -> str:
 
 
 def wait_at_most() -> float:
-    """Seconds for one start of one session: PATIENCE, as long as that takes on a machine with other work (tests/patience.py). The
-    program as it is was said to be wrong for being late."""
+    """Seconds for one start of one session: PATIENCE, as long as that takes on a machine with other
+    work (tests/patience.py). The program as it is was said to be wrong for being late."""
     return PATIENCE * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
 
 
@@ -265,7 +291,8 @@ def _running(pid: int) -> bool:
 
 
 class Straight(NamedTuple):
-    """An undisturbed run: its exit code, its canonical route, how long it took, the lines of its journal, its files' KiB."""
+    """An undisturbed run: its exit code, its canonical route, how long it took, the lines of its
+    journal, its files' KiB."""
 
     code: int
     route: str
@@ -275,9 +302,18 @@ class Straight(NamedTuple):
 
 
 def copied(source: Path, folder: Path) -> Path:
-    """The program's packages in ``folder``: what a campaign looks at stays as it is, though somebody may be at work on it."""
+    """The program's packages in ``folder``: what a campaign looks at stays as it is, though
+    somebody may be at work on it."""
     for package in ("engines", "flows", "wizard"):
-        shutil.copytree(source / package, folder / package, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(
+            source / package, folder / package, ignore=shutil.ignore_patterns("__pycache__")
+        )
+    shutil.copytree(
+        source / "narrowdown",
+        folder / "narrowdown",
+        symlinks=True,
+        ignore=shutil.ignore_patterns("__pycache__"),
+    )
     return folder
 
 
@@ -287,8 +323,9 @@ def straight_folder(scene: str) -> str:
 
 
 class Campaign:
-    """``home`` holds everything that is written; ``environment`` is that of the program; ``straight``: undisturbed runs that are
-    already known, by scene; ``product``: the folder that holds the program's packages."""
+    """``home`` holds everything that is written; ``environment`` is that of the program;
+    ``straight``: undisturbed runs that are already known, by scene; ``product``: the folder that
+    holds the program's packages."""
 
     def __init__(
         self,
@@ -325,9 +362,13 @@ class Campaign:
             assert ran.returncode not in (2, 70), ran.stderr
             route = self.run("show", session, "--canonical").stdout
             # A file that several names link to once, and no folders: so a tmpfs counts.
-            blocks = {p.stat().st_ino: p.stat().st_blocks for p in session.rglob("*") if p.is_file()}
+            blocks = {
+                p.stat().st_ino: p.stat().st_blocks for p in session.rglob("*") if p.is_file()
+            }
             kib = sum(blocks.values()) // 2
-            self._straight[scene.name] = Straight(ran.returncode, route, seconds, lines(session), kib)
+            self._straight[scene.name] = Straight(
+                ran.returncode, route, seconds, lines(session), kib
+            )
         return self._straight[scene.name]
 
     def disturbed(
@@ -338,7 +379,8 @@ class Campaign:
         limit: int = 10**6,
         tally: Tally | None = None,
     ) -> Tally:
-        """One session of the scene, killed at one moment after the other until it comes to its end; at most ``limit`` times."""
+        """One session of the scene, killed at one moment after the other until it comes to its end;
+        at most ``limit`` times."""
         tally = tally or Tally(scene.name, manner)
         if manner == "damage":
             self.hurt(scene, moments, min(limit, 8), tally)
@@ -352,11 +394,15 @@ class Campaign:
             how, moment = (next(moments) if kills < limit else None) or ("", None)
             ended, said = self._start(scene, session, how, moment, tally)
             if not (now := whole(session)).startswith(kept):
-                tally.wrong.append(f"{session.name}: lines of its journal are gone ({len(kept)} bytes were there)")
+                tally.wrong.append(
+                    f"{session.name}: lines of its journal are gone ({len(kept)} bytes were there)"
+                )
             kept = now
             if ended == 4 and how in ALIVE and AGAIN.search(said) and not self._lost(session):
                 if "second time" in said and not _twice(session):
-                    tally.wrong.append(f"{session.name}: it gave up a probe whose worker was killed once")
+                    tally.wrong.append(
+                        f"{session.name}: it gave up a probe whose worker was killed once"
+                    )
                 kills += 1
                 continue  # its workers were killed until it gave up, as it says; their kills are counted
             if ended is not None:
@@ -375,9 +421,12 @@ class Campaign:
     def _start(
         self, scene: Scene, session: Path, manner: str, moment: float | None, tally: Tally
     ) -> tuple[int | None, str]:
-        """One start. (exit code, what was said) where it came to its end before it was killed, else (None, "")."""
+        """One start. (exit code, what was said) where it came to its end before it was killed, else
+        (None, "")."""
         begun = (session / "session.json").exists()
-        words: list[str | Path] = ["resume", session, *scene.again] if begun else [*scene.words, "--session", session]
+        words: list[str | Path] = (
+            ["resume", session, *scene.again] if begun else [*scene.words, "--session", session]
+        )
         mark, before = secrets.token_hex(8), lines(session)
         environment = {**self._environment, MARK: mark}
         if manner == "clock":
@@ -387,7 +436,11 @@ class Campaign:
             environment["CAMPAIGN_SYNCED"] = str(notes)
         if moment is not None and manner in BY_ITSELF:
             part = str(self.random.randrange(1 << 16))
-            environment |= {"CAMPAIGN_LAST": str(int(moment)), "CAMPAIGN_MANNER": manner, "CAMPAIGN_PART": part}
+            environment |= {
+                "CAMPAIGN_LAST": str(int(moment)),
+                "CAMPAIGN_MANNER": manner,
+                "CAMPAIGN_PART": part,
+            }
         process = subprocess.Popen(
             [*PROGRAM, *map(str, words), "--display", "none"], env=environment, cwd=self.home, text=True,
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
@@ -410,14 +463,21 @@ class Campaign:
         ended = "ended unexpectedly" in err or process.returncode in (70, -signal.SIGKILL)
         if manner in BY_ITSELF and moment is not None and ended:
             return None, ""
-        # A runner that dies though nobody has killed it is no moment, but what the campaign looks for.
+        # A runner that dies though nobody has killed it is no moment, but what the campaign looks
+        # for.
         return process.returncode, out + err
 
     def _strike(
-        self, process: "subprocess.Popen[str]", session: Path, mark: str, manner: str, spread: int, tally: Tally
+        self,
+        process: "subprocess.Popen[str]",
+        session: Path,
+        mark: str,
+        manner: str,
+        spread: int,
+        tally: Tally,
     ) -> None:
-        """Hurt the session a few times while it goes on; each time when its journal has grown by up to ``spread`` lines and up to
-        a tenth of a second has gone by."""
+        """Hurt the session a few times while it goes on; each time when its journal has grown by up
+        to ``spread`` lines and up to a tenth of a second has gone by."""
         for _ in range(STRIKES):
             if not _wait(_grown(session, lines(session) + self.random.randint(1, spread)), process):
                 return
@@ -426,7 +486,9 @@ class Campaign:
             step = _step(events(session))
             if manner == "two":
                 tally.wrong += self._second(session, mark)
-            if manner == "two" or (self._pause(mark) if manner == "paused" else self._hit(mark, manner)):
+            if manner == "two" or (
+                self._pause(mark) if manner == "paused" else self._hit(mark, manner)
+            ):
                 tally.kills += 1
                 tally.steps[step] += 1
 
@@ -443,8 +505,11 @@ class Campaign:
         return False
 
     def _second(self, session: Path, mark: str) -> list[str]:
-        """Start another runner on a session that is held. It must leave at once, and write nothing."""
-        holder = next((e["pid"] for e in reversed(events(session)) if e["kind"] == "session.opened"), 0)
+        """Start another runner on a session that is held. It must leave at once, and write
+        nothing."""
+        holder = next(
+            (e["pid"] for e in reversed(events(session)) if e["kind"] == "session.opened"), 0
+        )
         if holder not in marked(mark):
             return []
         script = self._product / "wizard" / "runner" / "__main__.py"
@@ -454,7 +519,11 @@ class Campaign:
         opened: list[dict[str, Any]] = []
         end = time.monotonic() + PATIENCE / 4
         while second.poll() is None and not opened and time.monotonic() < end:
-            opened = [e for e in events(session) if e["kind"] == "session.opened" and e["pid"] == second.pid]
+            opened = [
+                e
+                for e in events(session)
+                if e["kind"] == "session.opened" and e["pid"] == second.pid
+            ]
             time.sleep(0.01)
         # One that has waited for the end of the first may go on from there.
         before = events(session)[: opened[0]["seq"] - 1] if opened else []
@@ -462,7 +531,9 @@ class Campaign:
         if wrong or not opened:
             second.kill()
         second.wait(PATIENCE)
-        return [f"{session.name}: a second runner worked on a session that another one held"] * wrong
+        return [
+            f"{session.name}: a second runner worked on a session that another one held"
+        ] * wrong
 
     def _pause(self, mark: str) -> bool:
         """Stop the runner, or all of its workers, for up to two seconds; whether there was any."""
@@ -478,15 +549,19 @@ class Campaign:
         return bool(chosen)
 
     def _damage(self, session: Path, number: int) -> Path:
-        """Cut one file of the session short, or flip one of its bits; the file. ``number`` 0: a bit of a line in the middle of
-        the journal."""
+        """Cut one file of the session short, or flip one of its bits; the file. ``number`` 0: a bit
+        of a line in the middle of the journal."""
         if number == 0:
             path = session / "journal.jsonl"
             data = bytearray(path.read_bytes())
             data[self.random.randrange(data[: data[:-1].rfind(b"\n")].rfind(b"\n"))] ^= 2
             path.write_bytes(data)
             return path
-        files = [p for p in sorted(session.rglob("*")) if p.is_file() and p.stat().st_size and "logs" not in p.parts]
+        files = [
+            p
+            for p in sorted(session.rglob("*"))
+            if p.is_file() and p.stat().st_size and "logs" not in p.parts
+        ]
         # By folder first: else nearly all would be captured values.
         part = self.random.choice(sorted({p.relative_to(session).parts[0] for p in files}))
         path = self.random.choice([p for p in files if p.relative_to(session).parts[0] == part])
@@ -499,9 +574,12 @@ class Campaign:
         path.write_bytes(data)
         return path
 
-    def hurt(self, scene: Scene, moments: Iterator[Moment | None], limit: int, tally: Tally) -> None:
-        """One session of the scene, killed once, and copies of it with one damaged file each. A copy comes to its end, or is
-        refused with the file's name and a repaired copy comes to its end."""
+    def hurt(
+        self, scene: Scene, moments: Iterator[Moment | None], limit: int, tally: Tally
+    ) -> None:
+        """One session of the scene, killed once, and copies of it with one damaged file each. A
+        copy comes to its end, or is refused with the file's name and a repaired copy comes to its
+        end."""
         code, route = self.straight(scene)[:2]
         session = self.home / f"{scene.name}-hurt-{secrets.token_hex(3)}"
         _, moment = next(moments) or ("", 1.0)
@@ -510,16 +588,26 @@ class Campaign:
         for number in range(limit):
             # What a killed checker leaves behind holds links to all that lies beside the session.
             left = shutil.ignore_patterns("checks")
-            copy = Path(shutil.copytree(session, session.with_name(f"{session.name}-{number}"), ignore=left))
+            copy = Path(
+                shutil.copytree(session, session.with_name(f"{session.name}-{number}"), ignore=left)
+            )
             name = self._damage(copy, number).relative_to(copy)
-            middle = name.name == "journal.jsonl" and _in_the_middle(whole(session), (copy / name).read_bytes())
+            middle = name.name == "journal.jsonl" and _in_the_middle(
+                whole(session), (copy / name).read_bytes()
+            )
             tally.kills, tally.sessions = tally.kills + 1, tally.sessions + 1
             ran = self.run("resume", copy, *scene.again, "--display", "none")
             if middle and ran.returncode != 4:
-                tally.wrong.append(f"{copy.name}: a line in the middle of its journal was damaged, and nobody was told")
+                tally.wrong.append(
+                    f"{copy.name}: a line in the middle of its journal was damaged, and nobody was told"
+                )
             if ran.returncode == 4 and name.name in ran.stderr:
                 ran = self.run("resume", copy, "--repair", *scene.again, "--display", "none")
-                if ran.returncode == 4 and name.name in ("session.json", "flow.yaml") and name.name in ran.stderr:
+                if (
+                    ran.returncode == 4
+                    and name.name in ("session.json", "flow.yaml")
+                    and name.name in ran.stderr
+                ):
                     continue  # nothing else knows what stood in it, but for a shipped flow
                 copy = copy.with_name(f"{copy.name}-repaired-1")
             if "Traceback" in ran.stderr or ran.returncode != code:
@@ -527,7 +615,9 @@ class Campaign:
                     f"{copy.name}, {name}: exit code {ran.returncode}, {code} undisturbed: {ran.stderr[-300:]}"
                 )
             elif (now := self.run("show", copy, "--canonical").stdout) != route:
-                tally.wrong.append(f"{copy.name}, {name}: another route:\n{_difference(route, now)}")
+                tally.wrong.append(
+                    f"{copy.name}, {name}: another route:\n{_difference(route, now)}"
+                )
 
     def _killed(
         self, process: "subprocess.Popen[str]", session: Path, mark: str, manner: str
@@ -536,7 +626,9 @@ class Campaign:
             kill_tree(mark)
             process.communicate(timeout=30)
             return None, ""
-        holder = next((e["pid"] for e in reversed(events(session)) if e["kind"] == "session.opened"), 0)
+        holder = next(
+            (e["pid"] for e in reversed(events(session)) if e["kind"] == "session.opened"), 0
+        )
         if holder in marked(mark):
             os.kill(holder, signal.SIGKILL)
         out, err = process.communicate(timeout=wait_at_most())
@@ -550,8 +642,9 @@ class Campaign:
         return process.returncode, out + err
 
     def filled(self, scene: Scene, size: int, tally: Tally) -> None:
-        """One session of the scene on a disk of its own that is too small, and grows each time when it is full. ``size``: the
-        first one, from 1 up to ``SIZES``, which is what the session takes at its end."""
+        """One session of the scene on a disk of its own that is too small, and grows each time when
+        it is full. ``size``: the first one, from 1 up to ``SIZES``, which is what the session takes
+        at its end."""
         straight = self.straight(scene)
         disk = self.home / f"disk-{secrets.token_hex(3)}"
         disk.mkdir()
@@ -576,20 +669,30 @@ class Campaign:
                     tally.wrong.append(f"{session}: lines of its journal are gone")
                 kept = now
                 if tail(session):
-                    tally.wrong.append(f"{session}: a part of a line was left in the journal of a disk of {kib} KiB")
+                    tally.wrong.append(
+                        f"{session}: a part of a line was left in the journal of a disk of {kib} KiB"
+                    )
                 if ended != 4 or not NO_ROOM.search(said):
                     break
                 if str(disk) not in said:
-                    tally.wrong.append(f"{session}: the disk that is full is not named: {said[-300:]}")
+                    tally.wrong.append(
+                        f"{session}: the disk that is full is not named: {said[-300:]}"
+                    )
                 tally.kills += 1
                 tally.steps[_step(events(session))] += 1
-                kib += self.random.choice((8, 16, 32, 64, 128, 256)) if tally.kills % 60 else 1 << 16
+                kib += (
+                    self.random.choice((8, 16, 32, 64, 128, 256)) if tally.kills % 60 else 1 << 16
+                )
                 _mounted(disk, kib)
             tally.wrong += self._judged(scene, session, ended, said, tally)
         finally:
             self._environment = usual
             if tally.wrong and session.exists():
-                shutil.copytree(session, self.home / f"{scene.name}-disk", ignore=shutil.ignore_patterns("checks"))
+                shutil.copytree(
+                    session,
+                    self.home / f"{scene.name}-disk",
+                    ignore=shutil.ignore_patterns("checks"),
+                )
             subprocess.run(["umount", "--lazy", disk], check=False)
 
     def _lost(self, session: Path) -> dict[str, Any]:
@@ -602,20 +705,27 @@ class Campaign:
         return {
             e["key"]: e["measurement"]
             for e in events(session)
-            if e["kind"] == "probe.finished" and e["key"] in died and e.get("measurement", {}).get("status") == "crash"
+            if e["kind"] == "probe.finished"
+            and e["key"] in died
+            and e.get("measurement", {}).get("status") == "crash"
         }
 
     def _expected(self, scene: Scene, lost: Mapping[str, Any]) -> tuple[int, str]:
-        """The exit code and the route of an undisturbed run in which the engine crashes at just these probes."""
+        """The exit code and the route of an undisturbed run in which the engine crashes at just
+        these probes."""
         if not lost:
             return self.straight(scene)[:2]
         session = self.home / f"{scene.name}-lost-{secrets.token_hex(3)}"
         told = session.with_suffix(".json")
         told.write_text(json.dumps(lost))
-        ran = self.run(*scene.words, "--session", session, "--display", "none", CAMPAIGN_LOST=str(told))
+        ran = self.run(
+            *scene.words, "--session", session, "--display", "none", CAMPAIGN_LOST=str(told)
+        )
         return ran.returncode, self.run("show", session, "--canonical").stdout
 
-    def _judged(self, scene: Scene, session: Path, ended: int | None, said: str, tally: Tally) -> list[str]:
+    def _judged(
+        self, scene: Scene, session: Path, ended: int | None, said: str, tally: Tally
+    ) -> list[str]:
         """What is wrong with a session that has come to its end."""
         wrong = []
         lost = self._lost(session)
@@ -623,7 +733,9 @@ class Campaign:
         code, route = self._expected(scene, lost)
         deaths = [e for e in events(session) if e["kind"] == "worker.died" and e.get("key")]
         if deaths and "cost its worker" not in self.run("report", session).stdout:
-            wrong.append(f"{session.name}: probes cost their workers, and its report does not say so")
+            wrong.append(
+                f"{session.name}: probes cost their workers, and its report does not say so"
+            )
         if "Traceback" in said:
             wrong.append(f"{session.name}: a traceback: {said[-300:]}")
         if ended != code:
@@ -645,7 +757,11 @@ class Campaign:
         now = self.run("show", session, "--canonical").stdout
         if now != route:
             wrong.append(f"{session.name}: another route:\n{_difference(route, now)}")
-        left = [p.name for pattern in (".*.tmp", "*/.*.tmp", "*/*/.*.tmp") for p in session.glob(pattern)]
+        left = [
+            p.name
+            for pattern in (".*.tmp", "*/.*.tmp", "*/*/.*.tmp")
+            for p in session.glob(pattern)
+        ]
         if left:
             wrong.append(f"{session.name}: unfinished files are left: {left[:4]}")
         return wrong
@@ -662,30 +778,39 @@ def _files(session: Path) -> dict[int, int]:
 
 
 def _cut_power(session: Path, notes: Path, before: Mapping[int, int]) -> list[str]:
-    """Take away what was written and not synced; what is wrong then. ``notes``: what was synced, and which events were told to
-    anybody. ``before``: what lay there when the session was started."""
+    """Take away what was written and not synced; what is wrong then. ``notes``: what was synced,
+    and which events were told to anybody. ``before``: what lay there when the session was
+    started."""
     noted = [line.split() for line in notes.read_text().splitlines()] if notes.exists() else []
     synced = dict(before)
     for word, first, second in noted:
         if word == "synced":
             synced[int(first)] = max(int(second), synced.get(int(first), 0))
     for path in session.rglob("*"):
-        # Captures are looked at in the start of the machine that made them alone; the others may be half there at any time.
+        # Captures are looked at in the start of the machine that made them alone; the others may be
+        # half there at any time.
         if "captures" in path.relative_to(session).parts and path.is_file():
             path.unlink()
         elif (
-            path.is_file() and path.parent.name not in ("logs", "checks") and path.name not in ("progress.json", "lock")
+            path.is_file()
+            and path.parent.name not in ("logs", "checks")
+            and path.name not in ("progress.json", "lock")
         ):
             size = synced.get(path.stat().st_ino, 0)
             if path.stat().st_size > size:
                 os.truncate(path, size)
     told = max((int(first) for word, first, _ in noted if word == "told"), default=0)
     left = lines(session)
-    return [f"{session.name}: event {told} was told and only {left} are left without power"] if told > left else []
+    return (
+        [f"{session.name}: event {told} was told and only {left} are left without power"]
+        if told > left
+        else []
+    )
 
 
 def _mounted(place: Path, kib: int) -> str:
-    """Make ``place`` a disk of so many KiB, or give it another size; why not, where that is not possible."""
+    """Make ``place`` a disk of so many KiB, or give it another size; why not, where that is not
+    possible."""
     options = f"{'remount,' * place.is_mount()}size={kib}k"
     words = ["mount", "-t", "tmpfs", "-o", options, "none", str(place)]
     try:
@@ -698,8 +823,12 @@ def _mounted(place: Path, kib: int) -> str:
 def _twice(session: Path) -> bool:
     """Whether some probe has cost two workers since the session was last opened."""
     found = events(session)
-    opened = max((number for number, e in enumerate(found) if e["kind"] == "session.opened"), default=0)
-    keys = collections.Counter(e["key"] for e in found[opened:] if e["kind"] == "worker.died" and e.get("key"))
+    opened = max(
+        (number for number, e in enumerate(found) if e["kind"] == "session.opened"), default=0
+    )
+    keys = collections.Counter(
+        e["key"] for e in found[opened:] if e["kind"] == "worker.died" and e.get("key")
+    )
     return any(count > 1 for count in keys.values())
 
 
@@ -756,11 +885,14 @@ def _wait(due: Callable[[], bool], process: "subprocess.Popen[str]") -> bool:
 def _difference(one: str, other: str) -> str:
     import difflib
 
-    return "\n".join(list(difflib.unified_diff(one.splitlines(), other.splitlines(), lineterm="", n=0))[:12])
+    return "\n".join(
+        list(difflib.unified_diff(one.splitlines(), other.splitlines(), lineterm="", n=0))[:12]
+    )
 
 
 def moments(manner: str, chance: random.Random, seconds: float) -> Iterator[Moment]:
-    """When to kill: each start of a session a little later than the one before, so that every one gets further."""
+    """When to kill: each start of a session a little later than the one before, so that every one
+    gets further."""
     further = 0.0
     while True:
         if manner == "tree":
@@ -772,13 +904,15 @@ def moments(manner: str, chance: random.Random, seconds: float) -> Iterator[Mome
 
 
 def until(deadline: float, found: Iterator[Moment]) -> Iterator[Moment | None]:
-    """The moments, and None after the deadline (of ``time.monotonic``): nothing is killed any more."""
+    """The moments, and None after the deadline (of ``time.monotonic``): nothing is killed any
+    more."""
     for moment in found:
         yield moment if time.monotonic() < deadline else None
 
 
 def interrupted_exports(campaign: Campaign, session: Path, kills: int, tally: Tally) -> None:
-    """``narrowdown export`` killed at random times: what is under the name that was asked for is whole, or not there."""
+    """``narrowdown export`` killed at random times: what is under the name that was asked for is
+    whole, or not there."""
     whole = campaign.home / "whole"
     began = time.monotonic()
     campaign.run("export", session, "-o", whole)
@@ -795,7 +929,11 @@ def interrupted_exports(campaign: Campaign, session: Path, kills: int, tally: Ta
         tally.kills += _wait(_after(0.1 + campaign.random.random() * seconds), process)
         kill_tree(mark)
         process.wait()
-        found = sorted(str(path.relative_to(target)) for path in target.rglob("*")) if target.exists() else wanted
+        found = (
+            sorted(str(path.relative_to(target)) for path in target.rglob("*"))
+            if target.exists()
+            else wanted
+        )
         if found != wanted:
             tally.wrong.append(f"a part of a bundle lies in {target.name}: {found[:4]}")
             continue

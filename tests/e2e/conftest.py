@@ -1,4 +1,5 @@
-"""The program as its users meet it: the console script in a process of its own, real engines, real models."""
+"""The program as its users meet it: the console script in a process of its own, real engines, real
+models."""
 
 import functools
 import json
@@ -13,9 +14,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from wizard.demo import MODELS
-from wizard.report.read import Reading, read
-from wizard.session.state import Visit
+from narrowdown.wizard.demo import MODELS
+from narrowdown.wizard.report.read import Reading, read
+from narrowdown.wizard.session.state import Visit
 
 from ..patience import allow
 from .copies import SCRIPT, Original, run_check
@@ -64,7 +65,9 @@ def command(surroundings: dict[str, str], folder: Path) -> Narrowdown:
     """``narrowdown`` in this environment and folder."""
 
     def run(*words: str | Path, timeout: float = 240.0, stdin: str | None = None) -> Ran:
-        done = original().run([str(SCRIPT), *map(str, words)], surroundings, folder, stdin, allow(timeout))
+        done = original().run(
+            [str(SCRIPT), *map(str, words)], surroundings, folder, stdin, allow(timeout)
+        )
         assert "Traceback (most recent call last)" not in done.stdout + done.stderr, done.stderr
         return Ran(done.returncode, done.stdout, done.stderr)
 
@@ -107,7 +110,8 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def walk(tmp_path_factory: pytest.TempPathFactory) -> Walk:
-    """Walk a whole session with ``narrowdown run`` and these words; the same words are walked once for all tests."""
+    """Walk a whole session with ``narrowdown run`` and these words; the same words are walked once
+    for all tests."""
     home = tmp_path_factory.mktemp("walks")
     narrowdown = command(environment(home), home)
     known: dict[tuple[str, ...], Walked] = {}
@@ -128,10 +132,14 @@ def walk(tmp_path_factory: pytest.TempPathFactory) -> Walk:
 
 @pytest.fixture
 def inside(
-    surroundings: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    surroundings: dict[str, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> Narrowdown:
-    """The same in this process, for what is refused before anything is started. A fault of our own fails the test at once."""
-    from wizard.cli.entry import main
+    """The same in this process, for what is refused before anything is started. A fault of our own
+    fails the test at once."""
+    from narrowdown.wizard.cli.entry import main
 
     for name in ("NARROWDOWN_HOME", "XDG_STATE_HOME", "NO_COLOR"):
         monkeypatch.setenv(name, surroundings[name])
@@ -167,7 +175,9 @@ def magika(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     package = pytest.importorskip("magika")
     inputs = tmp_path_factory.mktemp("magika") / "files.npz"
     subprocess.run(
-        [sys.executable, "-P", "-m", "engines.demos.magika_inputs", str(inputs)], check=True, capture_output=True
+        [sys.executable, "-P", "-m", "narrowdown.engines.demos.magika_inputs", str(inputs)],
+        check=True,
+        capture_output=True,
     )
     return Path(package.__file__).parent / "models/standard_v3_3/model.onnx", inputs
 

@@ -1,14 +1,17 @@
-"""``narrowdown`` as a copy of a process that has read the program already: reading it again takes a command longer than most of
-what it is told to do, and hundreds are started. It is a process of its own all the same, with its own streams, folder and
-environment. Streams, terminals, signals and interruptions are tested on the script that is installed.
+"""``narrowdown`` as a copy of a process that has read the program already: reading it again takes a
+command longer than most of what it is told to do, and hundreds are started. It is a process of its
+own all the same, with its own streams, folder and environment. Streams, terminals, signals and
+interruptions are tested on the script that is installed.
 
-What the command itself starts, its runner, its workers and the machine room, is started as the product starts it. The process
-that is copied has a single thread and nothing native in it.
+What the command itself starts, its runner, its workers and the machine room, is started as the
+product starts it. The process that is copied has a single thread and nothing native in it.
 
-A check that travels with a case is a copy of another one, which has read numpy, onnx and ONNX Runtime and nothing of ours.
+A check that travels with a case is a copy of another one, which has read numpy, onnx and ONNX
+Runtime and nothing of ours.
 
-``python -P copies.py FD [bare]``: the process that is copied. Each message on FD is a command with its three streams; it is
-answered with the copy's process id, and with how that ended. ``bare``: nothing of ours is read, the command is any script.
+``python -P copies.py FD [bare]``: the process that is copied. Each message on FD is a command with
+its three streams; it is answered with the copy's process id, and with how that ended. ``bare``:
+nothing of ours is read, the command is any script.
 """
 
 import functools
@@ -32,7 +35,8 @@ _MESSAGE = 1 << 17  # bytes: words, and an environment
 
 
 class Original:
-    """The process that is copied, as long as this one lives. ``bare``: for scripts that know nothing of ours."""
+    """The process that is copied, as long as this one lives. ``bare``: for scripts that know
+    nothing of ours."""
 
     def __init__(self, environment: Mapping[str, str], *, bare: bool = False) -> None:
         self._read = _read_by_python(environment)
@@ -40,13 +44,20 @@ class Original:
         self._socket, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with its:
             words = [sys.executable, "-P", __file__, str(its.fileno()), *(["bare"] if bare else [])]
-            self._process = subprocess.Popen(words, env=environment, pass_fds=[its.fileno()], stdin=subprocess.DEVNULL)
+            self._process = subprocess.Popen(
+                words, env=environment, pass_fds=[its.fileno()], stdin=subprocess.DEVNULL
+            )
 
     def run(
-        self, line: list[str], environment: Mapping[str, str], folder: Path, said: str | None, seconds: float
+        self,
+        line: list[str],
+        environment: Mapping[str, str],
+        folder: Path,
+        said: str | None,
+        seconds: float,
     ) -> subprocess.CompletedProcess[str]:
-        """As ``subprocess.run`` of the line, a script and its words, which it is where Python itself would find another
-        environment."""
+        """As ``subprocess.run`` of the line, a script and its words, which it is where Python
+        itself would find another environment."""
         if _read_by_python(environment) != self._read:
             given = {"stdin": subprocess.DEVNULL} if said is None else {"input": said}
             return subprocess.run(
@@ -94,17 +105,27 @@ def _bare() -> Original:
 
 
 def run_check(
-    script: Path, *words: str | Path, folder: Path = Path("/"), environment: Mapping[str, str] | None = None
+    script: Path,
+    *words: str | Path,
+    folder: Path = Path("/"),
+    environment: Mapping[str, str] | None = None,
 ) -> subprocess.CompletedProcess[str]:
     """``python -P SCRIPT WORD...``, a check that knows nothing of ours."""
     from ..patience import allow  # not of the process that is copied, which belongs to no package
 
-    return _bare().run([str(script), *map(str, words)], environment or os.environ, folder, None, allow(120))
+    return _bare().run(
+        [str(script), *map(str, words)], environment or os.environ, folder, None, allow(120)
+    )
 
 
 def _read_by_python(environment: Mapping[str, str]) -> dict[str, str]:
-    """The variables that are read before any of our code: another Python would begin with others."""
-    return {k: v for k, v in environment.items() if k.startswith(("PYTHON", "LANG", "LC_", "LD_", "PATH"))}
+    """The variables that are read before any of our code: another Python would begin with
+    others."""
+    return {
+        k: v
+        for k, v in environment.items()
+        if k.startswith(("PYTHON", "LANG", "LC_", "LD_", "PATH"))
+    }
 
 
 def _read_whole(descriptor: int, into: dict[int, bytes]) -> None:
@@ -133,8 +154,8 @@ def stand_by(fd: int) -> None:
 
 
 def run_to_its_end(program: Callable[[], object]) -> NoReturn:
-    """Run it, and end this process as it does. What a library would wait for at the end are threads of the original, which has
-    them still: ONNX Runtime, once it has run a model, waits for ever."""
+    """Run it, and end this process as it does. What a library would wait for at the end are threads
+    of the original, which has them still: ONNX Runtime, once it has run a model, waits for ever."""
     code = 1
     try:
         program()
@@ -152,8 +173,8 @@ def run_to_its_end(program: Callable[[], object]) -> NoReturn:
 
 
 def wear(streams: Mapping[int, int]) -> None:
-    """Have these files as the standard streams. What Python knew of its own when it began (that they can be wound back, say) was
-    of the others."""
+    """Have these files as the standard streams. What Python knew of its own when it began (that
+    they can be wound back, say) was of the others."""
     for place, stream in streams.items():
         os.dup2(stream, place)
         os.close(stream)
@@ -166,16 +187,21 @@ def wear(streams: Mapping[int, int]) -> None:
 
 
 def read_ours() -> None:
-    """Read what commands read of the program, and files of ours that are kept. Nothing native, no thread."""
-    import wizard.cli
-    from engines.known.table import read_table
-    from wizard.report.html import read_template
-    from wizard.session.naming import titles
+    """Read what commands read of the program, and files of ours that are kept. Nothing native, no
+    thread."""
+    from narrowdown import wizard
+    from narrowdown.engines.known.table import read_table
+    from narrowdown.wizard.report.html import read_template
+    from narrowdown.wizard.session.naming import titles
 
-    for _, name, _ in pkgutil.walk_packages(wizard.__path__, "wizard."):
-        if not name.startswith("wizard.tui") and not name.endswith("__main__"):
+    for _, name, _ in pkgutil.walk_packages(wizard.__path__, "narrowdown.wizard."):
+        if not name.startswith("narrowdown.wizard.tui") and not name.endswith("__main__"):
             importlib.import_module(name)
-    for read in (read_template, read_table, titles):  # of our own files, and kept: whoever reports reads them
+    for read in (
+        read_template,
+        read_table,
+        titles,
+    ):  # of our own files, and kept: whoever reports reads them
         read()
     if native := {"numpy", "onnx", "onnxruntime"} & sys.modules.keys():
         sys.exit(f"A command would be a copy of a process with {native} in it.")
@@ -192,6 +218,6 @@ if __name__ == "__main__":
     stand_by(int(sys.argv[1]))
     if bare:
         run_to_its_end(lambda: runpy.run_path(sys.argv[0], run_name="__main__"))
-    from wizard.cli import main
+    from narrowdown.wizard.cli import main
 
     sys.exit(main())

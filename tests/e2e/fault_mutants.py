@@ -1,12 +1,14 @@
-"""The fault campaign held to account: a copy of the program breaks one promise after the other, and each must be noticed.
+"""The fault campaign held to account: a copy of the program breaks one promise after the other, and
+each must be noticed.
 
     python tests/e2e/fault_mutants.py --jobs 12 --minutes 6 --out FOLDER
     python tests/e2e/fault_mutants.py --only no-retry,no-sync
 
-Every mutant is a change of a few lines of the program in a temporary copy of it. It goes through a small campaign, the scene and
-the manner in which its promise shows, and so does the program as it is, which must come through unharmed. One line a mutant in
-``mutants.jsonl``, from which a further run with the same ``--out`` goes on; the table in ``table.md``. Exits with 1 where a
-mutant survives. Needs what ``fault_run.py`` needs.
+Every mutant is a change of a few lines of the program in a temporary copy of it. It goes through a
+small campaign, the scene and the manner in which its promise shows, and so does the program as it
+is, which must come through unharmed. One line a mutant in ``mutants.jsonl``, from which a further
+run with the same ``--out`` goes on; the table in ``table.md``. Exits with 1 where a mutant
+survives. Needs what ``fault_run.py`` needs.
 """
 
 import argparse
@@ -33,7 +35,8 @@ SESSIONS = 12  # of one mutant at most; the first that goes wrong is enough
 
 @dataclasses.dataclass(frozen=True)
 class Mutant:
-    """One broken promise. ``changes``: (file, text, what stands in its place); the text stands there once."""
+    """One broken promise. ``changes``: (file, text, what stands in its place); the text stands
+    there once."""
 
     name: str
     promise: str
@@ -42,14 +45,28 @@ class Mutant:
     changes: tuple[tuple[str, str, str], ...]
 
 
-POOL, DRIVE, JOURNAL = "engines/workers/pool.py", "wizard/runner/drive.py", "wizard/session/journal.py"
-STORE, LOCK, WORKER = "engines/store/content.py", "wizard/session/lock.py", "engines/workers/worker.py"
-OPERATIONS, EXPORT, GATHER = "engines/workers/operations.py", "wizard/bundle/export.py", "wizard/report/gather.py"
+POOL, DRIVE, JOURNAL = (
+    "engines/workers/pool.py",
+    "wizard/runner/drive.py",
+    "wizard/session/journal.py",
+)
+STORE, LOCK, WORKER = (
+    "engines/store/content.py",
+    "wizard/session/lock.py",
+    "engines/workers/worker.py",
+)
+OPERATIONS, EXPORT, GATHER = (
+    "engines/workers/operations.py",
+    "wizard/bundle/export.py",
+    "wizard/report/gather.py",
+)
 _FINISHED = "ProbeFinished(key=name, run=run, measurement=measurement, seconds=seconds)"
 _BARE = _FINISHED.replace("=measurement,", "=msgspec.structs.replace(measurement, results=()),")
 _NO_RETRY = (POOL, "not job.killed if killed", "False if killed")
 _QUEUED = "        self._queue.append(job)\n        self._dispatch()\n        try:\n"
-_CRASHED = "        if getattr(self, '_crashed', False):\n            return Measurement(status='crash')\n"
+_CRASHED = (
+    "        if getattr(self, '_crashed', False):\n            return Measurement(status='crash')\n"
+)
 _LOCKING = "        fcntl.flock(fd, kind | fcntl.LOCK_NB)\n"
 _NOTED = "        if kind == fcntl.LOCK_EX and os.fstat(fd).st_size:\n            return False\n"
 
@@ -175,47 +192,66 @@ MUTANTS = (
 
 
 def copied(source: Path, folder: Path, mutant: Mutant | None = None) -> Path:
-    """The program in ``folder``, with the mutant's changes. Raises ValueError where one does not apply any more."""
+    """The program in ``folder``, with the mutant's changes. Raises ValueError where one does not
+    apply any more."""
     faults.copied(source, folder)
     for file, text, instead in mutant.changes if mutant else ():
         path = folder / file
-        path.write_text(changed(mutant.name, file, path.read_text(), text, instead) if mutant else "")
+        path.write_text(
+            changed(mutant.name, file, path.read_text(), text, instead) if mutant else ""
+        )
     return folder
 
 
 def changed(name: str, file: str, source: str, text: str, instead: str) -> str:
-    """The source with one change. Raises ValueError where its text does not stand there exactly once."""
+    """The source with one change. Raises ValueError where its text does not stand there exactly
+    once."""
     if source.count(text) != 1:
-        raise ValueError(f"the mutant {name} no longer applies: {file} has {source.count(text)} times:\n{text}")
+        raise ValueError(
+            f"the mutant {name} no longer applies: {file} has {source.count(text)} times:\n{text}"
+        )
     return source.replace(text, instead)
 
 
 def examined(
-    folder: Path, number: int, mutant: Mutant | None, trial: tuple[str, str], straight: faults.Straight, deadline: float
+    folder: Path,
+    number: int,
+    mutant: Mutant | None,
+    trial: tuple[str, str],
+    straight: faults.Straight,
+    deadline: float,
 ) -> dict[str, Any]:
-    """What the campaign has to say of the mutant, or of the program as it is, in one scene and manner."""
+    """What the campaign has to say of the mutant, or of the program as it is, in one scene and
+    manner."""
     name, manner = trial
     home = folder / f"{number:03d}"
     product = copied(folder / "product", home / "product", mutant)
     scene = fault_run.scenes(home / "scenes")[name]
     tally, began = faults.Tally(name, manner), time.monotonic()
     told = mutant.name if mutant else ""
-    while tally.sessions < SESSIONS and not tally.wrong and not tally.skipped and time.monotonic() < deadline:
+    while (
+        tally.sessions < SESSIONS
+        and not tally.wrong
+        and not tally.skipped
+        and time.monotonic() < deadline
+    ):
         nth = tally.sessions
         place = home / f"{nth}"
-        campaign = faults.Campaign(place, fault_run.surroundings(place), f"{told}.{nth}", {name: straight}, product)
+        campaign = faults.Campaign(
+            place, fault_run.surroundings(place), f"{told}.{nth}", {name: straight}, product
+        )
         try:
             if manner == "export":
                 source = folder / faults.straight_folder(name)
-                faults.interrupted_exports(campaign, Path(shutil.copytree(source, place / "source")), 5, tally)
+                faults.interrupted_exports(
+                    campaign, Path(shutil.copytree(source, place / "source")), 5, tally
+                )
             elif manner == "disk":
                 campaign.filled(scene, 1 + (7 * nth + 11) % faults.SIZES, tally)
             else:
                 further = faults.moments(manner, campaign.random, straight.seconds)
                 campaign.disturbed(scene, manner, faults.until(deadline, further), 8, tally)
-        except (
-            Exception
-        ) as error:  # the program may be broken in a way that the campaign cannot follow: that is noticed, too
+        except Exception as error:  # the program may be broken in a way that the campaign cannot follow: that is noticed, too
             tally.wrong.append(f"{type(error).__name__}: {error}"[:500])
             tally.sessions += 1
     shutil.rmtree(home, ignore_errors=True)
@@ -226,15 +262,25 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description="Break the program's promises one by one; the campaign must notice each."
     )
-    parser.add_argument("--jobs", type=int, default=max(1, (os.cpu_count() or 1) // 2), help="mutants at a time")
-    parser.add_argument("--minutes", type=float, default=0.0, help="after these nothing is begun any more")
+    parser.add_argument(
+        "--jobs", type=int, default=max(1, (os.cpu_count() or 1) // 2), help="mutants at a time"
+    )
+    parser.add_argument(
+        "--minutes", type=float, default=0.0, help="after these nothing is begun any more"
+    )
     parser.add_argument("--only", default="", help="names, by comma; default: all")
-    parser.add_argument("--out", type=Path, help="a folder for the results; a run that was stopped goes on from there")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        help="a folder for the results; a run that was stopped goes on from there",
+    )
     told = parser.parse_args()
     out = told.out or Path(tempfile.mkdtemp(prefix="fault-mutants-"))
     out.mkdir(parents=True, exist_ok=True)
     chosen = [mutant for mutant in MUTANTS if not told.only or mutant.name in told.only.split(",")]
-    for mutant in chosen:  # all of them before the first: a mutant that no longer applies is a loud failure
+    for (
+        mutant
+    ) in chosen:  # all of them before the first: a mutant that no longer applies is a loud failure
         for file, text, instead in mutant.changes:
             changed(mutant.name, file, (faults.ROOT / file).read_text(), text, instead)
     with tempfile.TemporaryDirectory(prefix="fault-mutants-") as folder:
@@ -245,7 +291,9 @@ def main() -> int:
     return 0 if noticed(chosen, records) and not false_alarms(records) else 1
 
 
-def run(told: argparse.Namespace, chosen: list[Mutant], folder: Path, log: Path) -> list[dict[str, Any]]:
+def run(
+    told: argparse.Namespace, chosen: list[Mutant], folder: Path, log: Path
+) -> list[dict[str, Any]]:
     """Examine what is not known yet; one record each."""
     deadline = time.monotonic() + told.minutes * 60 if told.minutes else float("inf")
     records = [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
@@ -264,7 +312,9 @@ def run(told: argparse.Namespace, chosen: list[Mutant], folder: Path, log: Path)
         names = list(dict.fromkeys(name for _, (name, _) in todo))
         product = copied(faults.ROOT, folder / "product")
         scenes = [every[name] for name in names]
-        straight = dict(pool.map(fault_run.undisturbed, [folder] * len(names), scenes, [product] * len(names)))
+        straight = dict(
+            pool.map(fault_run.undisturbed, [folder] * len(names), scenes, [product] * len(names))
+        )
         futures = [
             pool.submit(examined, folder, number, mutant, trial, straight[trial[0]], deadline)
             for number, (mutant, trial) in enumerate(todo)
@@ -293,7 +343,8 @@ def false_alarms(records: Iterable[dict[str, Any]]) -> list[str]:
 
 
 def table(chosen: Iterable[Mutant], records: Iterable[dict[str, Any]]) -> str:
-    """In Markdown: each broken promise and how it was noticed, and what the program as it is came through."""
+    """In Markdown: each broken promise and how it was noticed, and what the program as it is came
+    through."""
     records = list(records)
     by_name = collections.defaultdict[str, list[dict[str, Any]]](list)
     for record in records:
@@ -308,8 +359,16 @@ def table(chosen: Iterable[Mutant], records: Iterable[dict[str, Any]]) -> str:
         skipped = next((record["skipped"] for record in found if record["skipped"]), "")
         sessions = sum(record["sessions"] for record in found)
         unnoticed = "**survived**" if sessions else "not begun in time"
-        said = fault_run.plainly(texts[0]) if texts else f"left out: {skipped}" if skipped else unnoticed
-        rows.append(f"| `{mutant.name}` | {mutant.promise} | {mutant.manner}, {mutant.scene} | {sessions} | {said} |")
+        said = (
+            fault_run.plainly(texts[0])
+            if texts
+            else f"left out: {skipped}"
+            if skipped
+            else unnoticed
+        )
+        rows.append(
+            f"| `{mutant.name}` | {mutant.promise} | {mutant.manner}, {mutant.scene} | {sessions} | {said} |"
+        )
     plain = by_name[""]
     said = (
         f"As it is, the program came through {sum(r['sessions'] for r in plain)} sessions of the same scenes and manners, "

@@ -1,10 +1,12 @@
-"""The fault campaign: sessions of many scenes are killed in every manner, side by side, until enough moments have gone by.
+"""The fault campaign: sessions of many scenes are killed in every manner, side by side, until
+enough moments have gone by.
 
     python tests/e2e/fault_run.py --kills 1000 --jobs 12 --minutes 8 --out FOLDER
     python tests/e2e/fault_run.py --table FOLDER/moments.jsonl ...
 
-Writes one line a session into ``moments.jsonl`` as it goes and the tables into ``table.md``; sessions that did not end as they
-should are kept beside them. Needs Linux, and no more than the program itself needs. ``campaign.py`` says what is done to them.
+Writes one line a session into ``moments.jsonl`` as it goes and the tables into ``table.md``;
+sessions that did not end as they should are kept beside them. Needs Linux, and no more than the
+program itself needs. ``campaign.py`` says what is done to them.
 """
 
 import argparse
@@ -34,7 +36,7 @@ sys.path.append(str(Path(__file__).parents[2]))  # the program of a checkout tha
 import campaign as faults
 import tiny
 
-from wizard.demo import MODELS
+from narrowdown.wizard.demo import MODELS
 
 EXPORTS = 10  # kills of one task of exports
 KEPT = 5  # sessions that did not end as they should
@@ -52,7 +54,8 @@ double-check: linear
 minimal-case: workaround
 workaround: "yes"
 """
-# The same where builds are dear: a fault that comes and goes would have every one of them made twice.
+# The same where builds are dear: a fault that comes and goes would have every one of them made
+# twice.
 DEAR_ANSWERS = """
 reproduce: "yes"
 sanitize: "yes"
@@ -72,21 +75,36 @@ def scenes(folder: Path) -> dict[str, faults.Scene]:
     tiny.feeds(inputs, x=np.abs(tiny.weights(2, 64, seed=9)) * 100)
     answers.write_text(ANSWERS)
     half = (str(model), "--engine", "emulate:precision=fp16", "--inputs", str(inputs))
-    shapes = (str(MODELS / "shapes_cnn.onnx"), "--inputs", str(MODELS / "shapes_cnn_in.npz"), "--tolerance", "1e-3")
+    shapes = (
+        str(MODELS / "shapes_cnn.onnx"),
+        "--inputs",
+        str(MODELS / "shapes_cnn_in.npz"),
+        "--tolerance",
+        "1e-3",
+    )
     checker = folder / "checker.py"
     checker.write_text(
         "import sys, onnx\nops = {n.op_type for n in onnx.load(sys.argv[1]).graph.node}\nsys.exit('Sqrt' in ops)\n"
     )
     slots = ("--jobs", "2")  # not by the machine: two probes at a time, everywhere
     told = ("--answers", str(answers), *slots)
-    # An engine whose builds are dear, so that an emulation is asked: for a look at every layer, and for a draft of what to keep.
+    # An engine whose builds are dear, so that an emulation is asked: for a look at every layer, and
+    # for a draft of what to keep.
     rounded, single = folder / "one-row.npz", folder / "dear.yaml"
     single.write_text(DEAR_ANSWERS)
     through = ("--answers", str(single), *slots)
     dear = ("--engine", "dear", "--tolerance", "1e-3")
     culprit, drifting = tiny.drift(folder, 8, culprit=4), tiny.drift(folder, 8)
     tiny.feeds(rounded, x=np.load(drifting[1])["x"][:1])
-    near = (str(drifting[0]), "--engine", "emulate:precision=bf16", "--inputs", str(rounded), "--tolerance", "0.015")
+    near = (
+        str(drifting[0]),
+        "--engine",
+        "emulate:precision=bf16",
+        "--inputs",
+        str(rounded),
+        "--tolerance",
+        "0.015",
+    )
     found = [
         faults.Scene("whole flow", ("run", *half, *told), told),
         faults.Scene("nondeterminism", ("step", "nondeterminism", *half, *slots), slots),
@@ -95,13 +113,33 @@ def scenes(folder: Path) -> dict[str, faults.Scene]:
         faults.Scene("reduce", ("step", "reduce", *shapes, *slots), slots),
         faults.Scene(
             "a checker",
-            ("step", "reduce", str(model), "--check", f"{sys.executable} {checker} {{model}}", *slots),
+            (
+                "step",
+                "reduce",
+                str(model),
+                "--check",
+                f"{sys.executable} {checker} {{model}}",
+                *slots,
+            ),
             slots,
         ),
-        faults.Scene("dear builds", ("run", str(culprit[0]), "--inputs", str(culprit[1]), *dear, *through), through),
+        faults.Scene(
+            "dear builds",
+            ("run", str(culprit[0]), "--inputs", str(culprit[1]), *dear, *through),
+            through,
+        ),
         faults.Scene(
             "a draft",
-            ("run", str(drifting[0]), "--inputs", str(drifting[1]), *dear, "--flow", "precision", *slots),
+            (
+                "run",
+                str(drifting[0]),
+                "--inputs",
+                str(drifting[1]),
+                *dear,
+                "--flow",
+                "precision",
+                *slots,
+            ),
             slots,
         ),
         faults.Scene("samples made near", ("step", "compare", *near, *slots), slots),
@@ -110,26 +148,36 @@ def scenes(folder: Path) -> dict[str, faults.Scene]:
 
 
 def surroundings(home: Path) -> dict[str, str]:
-    """An environment whose sessions and trust live below ``home``, and in which the engine ``dear`` is installed."""
-    path = os.pathsep.join(filter(None, [str(Path(__file__).with_name("dear")), os.environ.get("PYTHONPATH", "")]))
+    """An environment whose sessions and trust live below ``home``, and in which the engine ``dear``
+    is installed."""
+    path = os.pathsep.join(
+        filter(None, [str(Path(__file__).with_name("dear")), os.environ.get("PYTHONPATH", "")])
+    )
     return {
         **os.environ, "NARROWDOWN_HOME": str(home / "sessions"), "XDG_STATE_HOME": str(home / "state"), "PYTHONPATH": path,
     }  # fmt: skip
 
 
 def plan(names: list[str], manners: list[str], seed: int) -> Iterator[tuple[str, str]]:
-    """(scene, manner), without end: each manner in every scene and as often in the whole flow as in all steps together. What is
-    no SIGKILL comes every other round."""
+    """(scene, manner), without end: each manner in every scene and as often in the whole flow as in
+    all steps together. What is no SIGKILL comes every other round."""
     chance = random.Random(seed)
     for number in itertools.count():
         several = [name for name in names if name != "whole flow"]
         order = several + ["whole flow"] * max(1, len(several)) * ("whole flow" in names)
-        pairs = [(s, m) for s in order for m in manners if m != "disk" and (m not in faults.OTHERS or number % 2 == 0)]
+        pairs = [
+            (s, m)
+            for s in order
+            for m in manners
+            if m != "disk" and (m not in faults.OTHERS or number % 2 == 0)
+        ]
         chance.shuffle(pairs)
         yield from pairs
 
 
-def undisturbed(folder: Path, scene: faults.Scene, product: Path = faults.ROOT) -> tuple[str, faults.Straight]:
+def undisturbed(
+    folder: Path, scene: faults.Scene, product: Path = faults.ROOT
+) -> tuple[str, faults.Straight]:
     """The session of the scene that nothing happens to."""
     campaign = faults.Campaign(folder, surroundings(folder), product=product)
     return scene.name, campaign.straight(scene)
@@ -145,24 +193,37 @@ def session(
     deadline: float,
     product: Path,
 ) -> dict[str, Any]:
-    """One session, killed until it comes to its end; what it went through. Its folder stays only if something was wrong."""
+    """One session, killed until it comes to its end; what it went through. Its folder stays only if
+    something was wrong."""
     home = folder / f"{number:04d}"
-    campaign = faults.Campaign(home, surroundings(home), f"{seed}.{number}", {scene.name: straight}, product)
+    campaign = faults.Campaign(
+        home, surroundings(home), f"{seed}.{number}", {scene.name: straight}, product
+    )
     tally, began = faults.Tally(scene.name, manner), time.monotonic()
     further = faults.moments(manner, campaign.random, straight.seconds)
     try:
         campaign.disturbed(scene, manner, faults.until(deadline, further), tally=tally)
-    except Exception as error:  # what the campaign itself meets is a result of this session, not the end of all
+    except (
+        Exception
+    ) as error:  # what the campaign itself meets is a result of this session, not the end of all
         tally.wrong.append(f"{type(error).__name__}: {error}"[:2000])
     return _ended(home, number, tally, began)
 
 
 def disk(
-    folder: Path, number: int, scene: faults.Scene, straight: faults.Straight, seed: int, size: int, product: Path
+    folder: Path,
+    number: int,
+    scene: faults.Scene,
+    straight: faults.Straight,
+    seed: int,
+    size: int,
+    product: Path,
 ) -> dict[str, Any]:
     """One session on a disk that is too small and grows."""
     home = folder / f"{number:04d}"
-    campaign = faults.Campaign(home, surroundings(home), f"{seed}.{number}", {scene.name: straight}, product)
+    campaign = faults.Campaign(
+        home, surroundings(home), f"{seed}.{number}", {scene.name: straight}, product
+    )
     tally, began = faults.Tally(scene.name, "disk"), time.monotonic()
     try:
         campaign.filled(scene, size, tally)
@@ -197,15 +258,37 @@ def main() -> int:
     environment = os.environ.get
     parser.add_argument("--kills", type=int, default=int(environment("NARROWDOWN_FAULTS", "1000")))
     parser.add_argument("--seed", type=int, default=int(environment("NARROWDOWN_FAULT_SEED", "0")))
-    parser.add_argument("--scenes", default=environment("NARROWDOWN_FAULT_SCENES", ""), help="by comma; default: all")
-    parser.add_argument("--manners", default=environment("NARROWDOWN_FAULT_MANNERS", ""), help="by comma; default: all")
-    parser.add_argument("--jobs", type=int, default=max(1, (os.cpu_count() or 1) // 2), help="sessions at a time")
-    parser.add_argument("--minutes", type=float, default=0.0, help="after these no session is killed again")
+    parser.add_argument(
+        "--scenes",
+        default=environment("NARROWDOWN_FAULT_SCENES", ""),
+        help="by comma; default: all",
+    )
+    parser.add_argument(
+        "--manners",
+        default=environment("NARROWDOWN_FAULT_MANNERS", ""),
+        help="by comma; default: all",
+    )
+    parser.add_argument(
+        "--jobs", type=int, default=max(1, (os.cpu_count() or 1) // 2), help="sessions at a time"
+    )
+    parser.add_argument(
+        "--minutes", type=float, default=0.0, help="after these no session is killed again"
+    )
     parser.add_argument("--out", type=Path, help="a folder for the results; default: a new one")
-    parser.add_argument("--table", nargs="+", type=Path, metavar="FILE", help="only print the tables of these results")
+    parser.add_argument(
+        "--table",
+        nargs="+",
+        type=Path,
+        metavar="FILE",
+        help="only print the tables of these results",
+    )
     told = parser.parse_args()
     if told.table:
-        print(tables(json.loads(line) for path in told.table for line in path.read_text().splitlines()))
+        print(
+            tables(
+                json.loads(line) for path in told.table for line in path.read_text().splitlines()
+            )
+        )
         return 0
     out = told.out or Path(tempfile.mkdtemp(prefix="faults-"))
     out.mkdir(parents=True, exist_ok=True)
@@ -223,7 +306,11 @@ def run(told: argparse.Namespace, folder: Path, out: Path) -> list[dict[str, Any
     deadline = began + told.minutes * 60 if told.minutes else float("inf")
     every = scenes(folder / "scenes")
     names = [name for name in every if not told.scenes or name in told.scenes.split(",")]
-    manners = [m for m in (*faults.KILLS, *faults.OTHERS) if not told.manners or m in told.manners.split(",")]
+    manners = [
+        m
+        for m in (*faults.KILLS, *faults.OTHERS)
+        if not told.manners or m in told.manners.split(",")
+    ]
     records: list[dict[str, Any]] = [
         {
             "seed": told.seed, "jobs": told.jobs, "processors": os.cpu_count(), "python": platform.python_version(),
@@ -238,7 +325,9 @@ def run(told: argparse.Namespace, folder: Path, out: Path) -> list[dict[str, Any
         print(json.dumps(records[0]), file=lines, flush=True)
         product = faults.copied(faults.ROOT, folder / "product")
         chosen = [every[name] for name in names]
-        straight = dict(pool.map(undisturbed, itertools.repeat(folder), chosen, itertools.repeat(product)))
+        straight = dict(
+            pool.map(undisturbed, itertools.repeat(folder), chosen, itertools.repeat(product))
+        )
         numbers, pairs = itertools.count(1), plan(names, manners, told.seed)
         busy: set[Future[dict[str, Any]]] = set()
         if "whole flow" in names and "tree" in manners:
@@ -249,16 +338,32 @@ def run(told: argparse.Namespace, folder: Path, out: Path) -> list[dict[str, Any
             }
         if "disk" in manners:
             disks = min(faults.SIZES, max(1, told.kills // 20))
-            several = itertools.cycle(dict.fromkeys((*names, *(("whole flow",) * ("whole flow" in names)))))
+            several = itertools.cycle(
+                dict.fromkeys((*names, *(("whole flow",) * ("whole flow" in names))))
+            )
             for nth in range(disks):
                 name, size = next(several), 1 + nth * faults.SIZES // disks
                 busy.add(
-                    pool.submit(disk, folder, next(numbers), every[name], straight[name], told.seed, size, product)
+                    pool.submit(
+                        disk,
+                        folder,
+                        next(numbers),
+                        every[name],
+                        straight[name],
+                        told.seed,
+                        size,
+                        product,
+                    )
                 )
         kept = kills = 0
         killing = set(manners) - {"disk"}
         while True:
-            while killing and len(busy) < told.jobs and kills < told.kills and time.monotonic() < deadline:
+            while (
+                killing
+                and len(busy) < told.jobs
+                and kills < told.kills
+                and time.monotonic() < deadline
+            ):
                 name, manner = next(pairs)
                 busy.add(
                     pool.submit(
@@ -282,7 +387,9 @@ def run(told: argparse.Namespace, folder: Path, out: Path) -> list[dict[str, Any
                 kills += record["kills"] * (record["manner"] in faults.KILLS)
                 seconds = time.monotonic() - began
                 print(
-                    f"{seconds:4.0f} s  {kills:4d}  {record['scene']}, {record['manner']}", *record["wrong"], flush=True
+                    f"{seconds:4.0f} s  {kills:4d}  {record['scene']}, {record['manner']}",
+                    *record["wrong"],
+                    flush=True,
                 )
                 if record["wrong"] and kept < KEPT:
                     kept += 1
@@ -312,11 +419,15 @@ def tables(records: Iterable[dict[str, Any]]) -> str:
         disks += [record["kib"]] * (record["manner"] == "disk" and not record["skipped"])
         skipped = skipped or record["skipped"]
         wrong += record["wrong"]
-    manners = [m for m in (*faults.KILLS, *faults.OTHERS) if any(manner == m for _, manner in kills)]
+    manners = [
+        m for m in (*faults.KILLS, *faults.OTHERS) if any(manner == m for _, manner in kills)
+    ]
     rows = [["scene", *manners], ["---"] * (1 + len(manners))]
     for scene in dict.fromkeys(scene for scene, _ in kills):
         rows.append([scene, *(str(kills[scene, m] or "") for m in manners)])
-    rows.append(["all", *(str(sum(n for (_, manner), n in kills.items() if manner == m)) for m in manners)])
+    rows.append(
+        ["all", *(str(sum(n for (_, manner), n in kills.items() if manner == m)) for m in manners)]
+    )
     if any(lost.values()):
         rows.append(["*sessions that lost a probe*", *(str(lost[m] or "") for m in manners)])
     by_signal = sum(n for (_, manner), n in kills.items() if manner in faults.KILLS)
@@ -329,8 +440,14 @@ def tables(records: Iterable[dict[str, Any]]) -> str:
         said += f" {len(disks)} disks, of {min(disks)} to {max(disks)} KiB at first, were full {_times(kills)} times."
     if skipped:
         said += f" Left out: {skipped}."
-    by_step = [["at work", "moments"], ["---", "---"], *([step, str(n)] for step, n in steps.most_common())]
-    return "\n\n".join([*heads, said, _markdown(rows), _markdown(by_step), *(f"- {text}" for text in wrong)])
+    by_step = [
+        ["at work", "moments"],
+        ["---", "---"],
+        *([step, str(n)] for step, n in steps.most_common()),
+    ]
+    return "\n\n".join(
+        [*heads, said, _markdown(rows), _markdown(by_step), *(f"- {text}" for text in wrong)]
+    )
 
 
 def plainly(text: str) -> str:

@@ -1,4 +1,5 @@
-"""``narrowdown after``: what follows a failing case, as a session that goes on from the ended one."""
+"""``narrowdown after``: what follows a failing case, as a session that goes on from the ended
+one."""
 
 import shutil
 import subprocess
@@ -8,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from narrowdown.wizard.after import begin_after
+from narrowdown.wizard.cli.ladder import admit, prepared
+from narrowdown.wizard.report.read import read
+from narrowdown.wizard.session import folder as folders
 from tests.docs.shown import of
-from wizard.after import begin_after
-from wizard.cli.ladder import admit, prepared
-from wizard.report.read import read
-from wizard.session import folder as folders
 
 from ..patience import allow
 from . import tiny
@@ -33,13 +34,16 @@ def walked(narrowdown: Narrowdown, folder: Path, name: str = "bug") -> Path:
 
 @pytest.mark.slow
 def test_the_page_does_what_it_says(narrowdown: Narrowdown, tmp_path: Path) -> None:
-    """It goes on from the findings with nothing searched again; its bundle shows the fault; it resumes and replays."""
+    """It goes on from the findings with nothing searched again; its bundle shows the fault; it
+    resumes and replays."""
     bug = walked(narrowdown, tmp_path)
     before = (bug / "journal.jsonl").read_bytes()
     shown = of("after")
     assert len(shown) >= 2
     for command in shown:
-        ran = narrowdown(*(str(bug) if word in ("bug", "SESSION") else word for word in command.words[1:]))
+        ran = narrowdown(
+            *(str(bug) if word in ("bug", "SESSION") else word for word in command.words[1:])
+        )
         assert ran.code == 0, ran.out + ran.err
         assert "taken over." in ran.out
         assert ran.out.count("\n    expected: ") == len(read(last(tmp_path)).state.route), (
@@ -51,7 +55,9 @@ def test_the_page_does_what_it_says(narrowdown: Narrowdown, tmp_path: Path) -> N
     assert [visit.step for visit in new.route] == ["known", "rewrite", "trigger", "score"]
     assert new.taken == old.findings
     handed = [place / "worked-around.onnx" for place in (bug, made)]
-    assert handed[0].read_bytes() == handed[1].read_bytes(), "of the workaround, not of a rewrite that cures it, too"
+    assert handed[0].read_bytes() == handed[1].read_bytes(), (
+        "of the workaround, not of a rewrite that cures it, too"
+    )
     assert [c.case for c in new.findings.culprits] == [c.case for c in old.findings.culprits] != []
     rows = narrowdown("replay", made, "--dry", "--keep-going", "--json").json()["rows"]
     assert {row["role"] for row in rows if row["outcome"] != "same"} == set()
@@ -64,19 +70,24 @@ def test_the_page_does_what_it_says(narrowdown: Narrowdown, tmp_path: Path) -> N
     shutil.rmtree(bug)  # it needs the first session no more
     assert narrowdown("export", made, "-o", "out").code == 0
     assert narrowdown_check(tmp_path / "out") == 1
-    assert (before, narrowdown("resume", made, "--rewind", "rewrite", "--display", "plain").code)[1] == 0
+    assert (before, narrowdown("resume", made, "--rewind", "rewrite", "--display", "plain").code)[
+        1
+    ] == 0
 
 
 def last(folder: Path) -> Path:
     return max(
-        (folder / "sessions").iterdir(), key=lambda p: (p / "journal.jsonl").stat().st_mtime_ns if p.is_dir() else 0
+        (folder / "sessions").iterdir(),
+        key=lambda p: (p / "journal.jsonl").stat().st_mtime_ns if p.is_dir() else 0,
     )
 
 
 def narrowdown_check(folder: Path) -> int:
     import sys
 
-    return subprocess.run([sys.executable, folder / "check.py"], check=False, capture_output=True).returncode
+    return subprocess.run(
+        [sys.executable, folder / "check.py"], check=False, capture_output=True
+    ).returncode
 
 
 @pytest.mark.slow
@@ -108,8 +119,14 @@ def test_killed_in_each_of_its_steps_it_asks_nothing_twice(
         before = opened(events(broken)) if broken != Path() else 0
         process = begin(words, surroundings, tmp_path)
         try:
-            broken = new_folder(tmp_path / "sessions", others, process) if broken == Path() else broken
-            wait_for(broken, lambda found, step=step, before=before: is_asking(found, step, before), process)
+            broken = (
+                new_folder(tmp_path / "sessions", others, process) if broken == Path() else broken
+            )
+            wait_for(
+                broken,
+                lambda found, step=step, before=before: is_asking(found, step, before),
+                process,
+            )
             kill_runner(broken)
             process.wait(timeout=allow(30))
         finally:
@@ -118,7 +135,10 @@ def test_killed_in_each_of_its_steps_it_asks_nothing_twice(
     assert narrowdown(*words).code == 0
     finished = [e["key"] for e in events(broken) if e["kind"] == "probe.finished"]
     assert len(finished) == len(set(finished)), "no probe is measured twice"
-    told = [[(v.step, steady(v.outcome)) for v in read(place).state.route] for place in (straight, broken)]
+    told = [
+        [(v.step, steady(v.outcome)) for v in read(place).state.route]
+        for place in (straight, broken)
+    ]
     assert told[0] == told[1]
     assert [step for step, _ in told[1]] == ["known", "rewrite", "trigger", "score"]
 
@@ -132,7 +152,8 @@ def opened(found: list[dict[str, Any]]) -> int:
 
 
 def is_asking(found: list[dict[str, Any]], step: str, before: int) -> bool:
-    """Whether one more runner than ``before`` has asked something, in this step or (an earlier kill came late) behind it."""
+    """Whether one more runner than ``before`` has asked something, in this step or (an earlier kill
+    came late) behind it."""
     if opened(found) <= before:
         return False
     runner = max(n for n, e in enumerate(found) if e["kind"] == "session.opened")
@@ -158,12 +179,14 @@ def steady(outcome: dict[str, Any]) -> dict[str, Any]:
     return {k: v for k, v in outcome.items() if k not in timed}
 
 
-def test_nothing_follows_what_has_not_ended_or_not_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from wizard.exits import Refusal
-    from wizard.flow.load import load
-    from wizard.problem import Problem
-    from wizard.session import events as e
-    from wizard.session.journal import NAME, Journal
+def test_nothing_follows_what_has_not_ended_or_not_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from narrowdown.wizard.exits import Refusal
+    from narrowdown.wizard.flow.load import load
+    from narrowdown.wizard.problem import Problem
+    from narrowdown.wizard.session import events as e
+    from narrowdown.wizard.session.journal import NAME, Journal
 
     monkeypatch.setenv("NARROWDOWN_HOME", str(tmp_path))
     place = folders.create(Problem(model="/m.onnx"), load("accuracy").text, tmp_path)
@@ -178,21 +201,33 @@ def test_nothing_follows_what_has_not_ended_or_not_failed(tmp_path: Path, monkey
     assert refused.value.code == 10
 
 
-def test_it_makes_nothing_where_the_engine_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_makes_nothing_where_the_engine_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It asks first; hosts of a cluster are asked by the session itself."""
-    from engines import installed
-    from wizard import after
-    from wizard.exits import Refusal
-    from wizard.flow.load import load
-    from wizard.problem import Problem
+    from narrowdown.engines import installed
+    from narrowdown.wizard import after
+    from narrowdown.wizard.exits import Refusal
+    from narrowdown.wizard.flow.load import load
+    from narrowdown.wizard.problem import Problem
 
     monkeypatch.setenv("NARROWDOWN_HOME", str(tmp_path / "home"))
-    monkeypatch.setattr(installed, "importable", lambda package: package not in ("tensorrt", "openvino"))
+    monkeypatch.setattr(
+        installed, "importable", lambda package: package not in ("tensorrt", "openvino")
+    )
     monkeypatch.setattr(after, "why_nothing_follows", lambda state, problem: "")
     text = load("accuracy").text
     for engine, reference, missing in (
-        ("tensorrt:precision=fp16", "onnxruntime", "tensorrt is not installed here; .* -m pip install tensorrt"),
-        ("onnxruntime:optimization=all", "openvino", "openvino is not installed here; .* -m pip install openvino"),
+        (
+            "tensorrt:precision=fp16",
+            "onnxruntime",
+            "tensorrt is not installed here; .* -m pip install tensorrt",
+        ),
+        (
+            "onnxruntime:optimization=all",
+            "openvino",
+            "openvino is not installed here; .* -m pip install openvino",
+        ),
         ("of-somebody", "onnxruntime", "There is no engine 'of-somebody'"),
     ):
         place = folders.create(Problem(model="/m.onnx", engine=engine, reference=reference), text)

@@ -11,8 +11,8 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from engines.graph.widen import widen_halves
-from wizard.demo import MODELS
+from narrowdown.engines.graph.widen import widen_halves
+from narrowdown.wizard.demo import MODELS
 
 from ..docs.shown import of
 from .conftest import Narrowdown
@@ -40,7 +40,10 @@ def original() -> onnx.ModelProto:
         "net",
         [helper.make_tensor_value_info("x", FLOAT, [4, 64])],
         [helper.make_tensor_value_info("y", FLOAT, [4, 8])],
-        [numpy_helper.from_array(array.astype(np.float32), name) for name, array in weights.items()],
+        [
+            numpy_helper.from_array(array.astype(np.float32), name)
+            for name, array in weights.items()
+        ],
     )
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
 
@@ -51,7 +54,9 @@ def converted(model: onnx.ModelProto) -> onnx.ModelProto:
     half.CopyFrom(model)
     for tensor in half.graph.initializer:
         name = "w2_fp16" if tensor.name == "w2" else tensor.name
-        tensor.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(tensor).astype(np.float16), name))
+        tensor.CopyFrom(
+            numpy_helper.from_array(numpy_helper.to_array(tensor).astype(np.float16), name)
+        )
     nodes = list(half.graph.node)
     nodes[0].input[0], nodes[-1].input[1], nodes[-1].output[0] = "x_cast", "w2_fp16", "y_half"
     first = node("Cast", ["x"], ["x_cast"], name="cast_in", to=HALF)
@@ -77,9 +82,14 @@ def test_a_widened_model_has_no_half_in_it() -> None:
     wide = widen_halves(model, {"w1": before})
     onnx.checker.check_model(wide, full_check=True)
     assert b"\x10\x0a" not in wide.graph.output[-1].SerializeToString()
-    kinds = {t.data_type for t in wide.graph.initializer} | {o.type.tensor_type.elem_type for o in wide.graph.output}
+    kinds = {t.data_type for t in wide.graph.initializer} | {
+        o.type.tensor_type.elem_type for o in wide.graph.output
+    }
     assert HALF not in kinds
-    assert [a.i for n in wide.graph.node if n.op_type == "Cast" for a in n.attribute] == [FLOAT, FLOAT]
+    assert [a.i for n in wide.graph.node if n.op_type == "Cast" for a in n.attribute] == [
+        FLOAT,
+        FLOAT,
+    ]
     assert numpy_helper.to_array(wide.graph.initializer[0])[0, 0] == np.float32(1 / 3)
     assert model.graph.initializer[0].data_type == HALF, "the model itself is not changed"
 
@@ -96,10 +106,14 @@ def test_the_page_does_what_it_says(narrowdown: Narrowdown, tmp_path: Path) -> N
     assert "in the reference; float16 ends at 65,504" in ran.out, (
         "the file states its types, the engine computes in any"
     )
-    assert f"kept in FP32: '{' '.join(mends.words)}'" in ran.out, "it says how the conversion is mended"
+    assert f"kept in FP32: '{' '.join(mends.words)}'" in ran.out, (
+        "it says how the conversion is mended"
+    )
     anew = narrowdown(*mends.words[1:], "--session", "anew")
     assert anew.code == 0, anew.err
-    assert "modelopt.onnx.autocast" in (tmp_path / "anew/case/workaround.md").read_text(encoding="utf-8")
+    assert "modelopt.onnx.autocast" in (tmp_path / "anew/case/workaround.md").read_text(
+        encoding="utf-8"
+    )
     walked = narrowdown("step", "layerwise", "half.onnx", *shown.words[3:], "--json").json()
     assert walked["culprit"] == "square"
     assert {row["name"] for row in walked["tensors"]} >= {"x_cast", "sq", "y_half"}
@@ -111,15 +125,23 @@ def test_the_page_does_what_it_says(narrowdown: Narrowdown, tmp_path: Path) -> N
     onnx.save(other, str(tmp_path / "float.onnx"))
     refused = narrowdown(*shown.words[1:])
     assert refused.code != 0
-    assert "is not the original of this model: only one of them has the output" in refused.err + refused.out
+    assert (
+        "is not the original of this model: only one of them has the output"
+        in refused.err + refused.out
+    )
 
 
 @pytest.mark.slow
-def test_what_an_original_converter_made_names_the_node(narrowdown: Narrowdown, tmp_path: Path) -> None:
-    """A trained transformer as onnxconverter-common leaves it, in an environment of its own, against what it was made of."""
+def test_what_an_original_converter_made_names_the_node(
+    narrowdown: Narrowdown, tmp_path: Path
+) -> None:
+    """A trained transformer as onnxconverter-common leaves it, in an environment of its own,
+    against what it was made of."""
     subprocess.run([sys.executable, "-m", "venv", tmp_path / "v"], check=True)
     python = tmp_path / "v/bin/python"
-    subprocess.run([python, "-m", "pip", "install", "-q", "onnxconverter-common", "onnx"], check=True)
+    subprocess.run(
+        [python, "-m", "pip", "install", "-q", "onnxconverter-common", "onnx"], check=True
+    )
     for name in ("sort_tf_massive_m4.onnx", "sort_tf_massive_m4_in.npz"):
         shutil.copy(MODELS / name, tmp_path)
     (tmp_path / "convert.py").write_text(
@@ -133,7 +155,16 @@ def test_what_an_original_converter_made_names_the_node(narrowdown: Narrowdown, 
     given = ("half.onnx", "--engine", "reference", "--inputs", "sort_tf_massive_m4_in.npz")
     against = ("--reference", "onnxruntime:model=sort_tf_massive_m4.onnx")
     ran = narrowdown(
-        "run", *given, *against, "--answers", "answers.yaml", "--session", "s", "--display", "plain", timeout=600
+        "run",
+        *given,
+        *against,
+        "--answers",
+        "answers.yaml",
+        "--session",
+        "s",
+        "--display",
+        "plain",
+        timeout=600,
     )
     assert ran.code == 0, ran.out + ran.err
     assert "1 of 222 nodes fails: /b.0/l2/Pow (overflow)" in ran.out

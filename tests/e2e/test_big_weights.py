@@ -1,4 +1,5 @@
-"""Big weights are used before the disk has them: whatever is killed or changed meanwhile, half a copy is never a whole one.
+"""Big weights are used before the disk has them: whatever is killed or changed meanwhile, half a
+copy is never a whole one.
 
 What is big is some kilobytes here, and the disk, or the copy, waits for a file of the test's.
 """
@@ -14,7 +15,7 @@ from pathlib import Path
 import onnx
 import pytest
 
-from engines.store.content import digest_file
+from narrowdown.engines.store.content import digest_file
 
 from ..patience import allow
 from . import tiny
@@ -43,7 +44,7 @@ def change(module):
         module.write_sparse = held
 
 if HELD:
-    on_import("engines.graph.external", change)
+    on_import("narrowdown.engines.graph.external", change)
     if os.path.exists(f"{HELD}/hold-disk"):
         sync = os.fsync
         def held_sync(fd):
@@ -59,7 +60,8 @@ if HELD:
 
 
 class Bench:
-    """A model with its weights beside it, and a command whose copy (``hold-copy``) or disk (``hold-disk``) waits for ``go``."""
+    """A model with its weights beside it, and a command whose copy (``hold-copy``) or disk
+    (``hold-disk``) waits for ``go``."""
 
     def __init__(self, folder: Path, surroundings: dict[str, str]) -> None:
         self.folder, self.session, self.held = folder, folder / "s", folder / "held"
@@ -75,15 +77,35 @@ class Bench:
             {"w": tiny.weights(64, 64, scale=0.1)},
         )
         self.model, self.weights = folder / "m.onnx", folder / "m.data"
-        onnx.save(onnx.load(path), self.model, save_as_external_data=True, location="m.data", size_threshold=1024)
+        onnx.save(
+            onnx.load(path),
+            self.model,
+            save_as_external_data=True,
+            location="m.data",
+            size_threshold=1024,
+        )
         self.mark = secrets.token_hex(8)
         self.environment = {**surroundings, MARK: self.mark}
-        self.words = ["step", "compare", self.model, "--engine", "onnxruntime", "--session", self.session]
+        self.words = [
+            "step",
+            "compare",
+            self.model,
+            "--engine",
+            "onnxruntime",
+            "--session",
+            self.session,
+        ]
 
     def begin(self, hold: str) -> "subprocess.Popen[str]":
         (self.held / hold).touch()
-        path = os.pathsep.join(filter(None, [str(self.folder / "hook"), os.environ.get("PYTHONPATH", "")]))
-        return begin(self.words, {**self.environment, "PYTHONPATH": path, "HELD_UP": str(self.held)}, self.folder)
+        path = os.pathsep.join(
+            filter(None, [str(self.folder / "hook"), os.environ.get("PYTHONPATH", "")])
+        )
+        return begin(
+            self.words,
+            {**self.environment, "PYTHONPATH": path, "HELD_UP": str(self.held)},
+            self.folder,
+        )
 
     def wait_until_held(self, word: str, process: "subprocess.Popen[str]") -> None:
         end = time.monotonic() + allow(180)
@@ -108,7 +130,9 @@ def bench(tmp_path: Path, surroundings: dict[str, str]) -> Iterator[Bench]:
 
 
 def measured(found: list[dict]) -> bool:
-    asked = {e["key"] for e in found if e["kind"] == "probe.started" and e["probe"]["op"] == "measure"}
+    asked = {
+        e["key"] for e in found if e["kind"] == "probe.started" and e["probe"]["op"] == "measure"
+    }
     return any(e["kind"] == "probe.finished" and e["key"] in asked for e in found)
 
 
@@ -119,9 +143,13 @@ def test_the_first_probes_do_not_wait_for_the_disk_and_the_end_does(bench: Bench
     whole, word = bench.copies()
     assert word.name == f"{whole.name}.unsynced"
     assert digest_file(whole) == whole.stem
-    wait_for(bench.session, lambda found: any(e["kind"] == "question.asked" for e in found), process)
+    wait_for(
+        bench.session, lambda found: any(e["kind"] == "question.asked" for e in found), process
+    )
     time.sleep(0.5)
-    assert not any(e["kind"] == "session.closed" for e in events(bench.session)), "the disk has not got all of it"
+    assert not any(e["kind"] == "session.closed" for e in events(bench.session)), (
+        "the disk has not got all of it"
+    )
     (bench.held / "go").touch()
     out, err = process.communicate(timeout=allow(180))
     assert process.returncode == 10, out + err
@@ -147,7 +175,8 @@ LEFT: dict[str, Callable[[Path], None]] = {
 
 @pytest.fixture(scope="module")
 def killed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Bench, str]:
-    """A session of which all processes were killed while the disk was at work; and what the same tells that nobody killed."""
+    """A session of which all processes were killed while the disk was at work; and what the same
+    tells that nobody killed."""
     home = tmp_path_factory.mktemp("killed")
     made, narrowdown = Bench(home, environment(home)), command(environment(home), home)
     process = made.begin("hold-disk")
@@ -165,7 +194,8 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Bench, str]:
 def test_what_did_not_reach_the_disk_is_copied_again(
     killed: tuple[Bench, str], narrowdown, tmp_path: Path, left: str
 ) -> None:
-    """SIGKILL to all processes while the disk is at work; then what a machine without power may leave of the file."""
+    """SIGKILL to all processes while the disk is at work; then what a machine without power may
+    leave of the file."""
     session = tmp_path / "s"
     shutil.copytree(killed[0].session, session, symlinks=True)
     whole, _ = list_copies(session)
@@ -174,7 +204,9 @@ def test_what_did_not_reach_the_disk_is_copied_again(
 
     ran = narrowdown("resume", session)
     assert ran.code == 10, ran.out + ran.err
-    assert ("was gone and was made again" in ran.out + ran.err) is (left != "whole"), ran.out + ran.err
+    assert ("was gone and was made again" in ran.out + ran.err) is (left != "whole"), (
+        ran.out + ran.err
+    )
     assert list_copies(session) == [whole]
     assert digest_file(whole) == whole.stem
     asked = [e["key"] for e in events(session) if e["kind"] == "probe.finished"]
@@ -195,7 +227,9 @@ def test_what_is_lost_with_the_users_file_changed_is_said(bench: Bench, narrowdo
     assert "which is another one now" in ran.err
 
 
-def test_a_disk_that_refuses_what_was_used_already_stops_the_session(bench: Bench, narrowdown) -> None:
+def test_a_disk_that_refuses_what_was_used_already_stops_the_session(
+    bench: Bench, narrowdown
+) -> None:
     process = bench.begin("hold-disk")
     wait_for(bench.session, measured, process)
     bench.wait_until_held("syncing", process)
@@ -237,12 +271,16 @@ def replace(path: Path) -> None:
     other = path.with_name("new.data")
     shutil.copy(path, other)
     overwrite(other)
-    os.utime(other, ns=(path.stat().st_atime_ns, path.stat().st_mtime_ns))  # as a copy that keeps times would have them
+    os.utime(
+        other, ns=(path.stat().st_atime_ns, path.stat().st_mtime_ns)
+    )  # as a copy that keeps times would have them
     other.replace(path)
 
 
 @pytest.mark.parametrize("change", [overwrite, replace, cut, Path.unlink])
-def test_weights_that_change_while_they_are_copied_are_refused(bench: Bench, change: Callable[[Path], None]) -> None:
+def test_weights_that_change_while_they_are_copied_are_refused(
+    bench: Bench, change: Callable[[Path], None]
+) -> None:
     process = bench.begin("hold-copy")
     bench.wait_until_held("copying", process)
     change(bench.weights)

@@ -1,4 +1,5 @@
-"""The program is updated, or removed, while a session of it runs: nothing is taken for an answer, and a resume goes on."""
+"""The program is updated, or removed, while a session of it runs: nothing is taken for an answer,
+and a resume goes on."""
 
 import shutil
 import subprocess
@@ -7,14 +8,15 @@ from pathlib import Path
 
 import pytest
 
-import wizard
+from narrowdown import wizard
 
 from ..patience import allow
 from . import tiny
 from .test_interruptions import events
 
 PACKAGES = Path(wizard.__file__).parents[1]
-# What feeds a model, or checks it: while it is at work for the first time, a part of the program goes.
+# What feeds a model, or checks it: while it is at work for the first time, a part of the program
+# goes.
 MOVES = """
 import os, sys
 if os.path.exists({part!r}) and not os.path.exists({away!r}):
@@ -35,12 +37,18 @@ with open(sys.argv[1], "rb") as model:
     ("part", "words"),
     [
         ("wizard", ["step", "reduce", "--check", f"{sys.executable} {{script}} {{{{model}}}}"]),
-        ("engines", ["step", "compare", "--engine", "emulate:precision=fp16", "--inputs", "{script}"]),
+        (
+            "engines",
+            ["step", "compare", "--engine", "emulate:precision=fp16", "--inputs", "{script}"],
+        ),
     ],
 )
-def test_nothing_is_answered_for_it(surroundings: dict[str, str], tmp_path: Path, part: str, words: list[str]) -> None:
-    """What the display loads last is gone: "Narrowdown itself failed, which is our fault". What a worker loads is: the journal
-    said of an engine that it does not load, and the session went another way for it."""
+def test_nothing_is_answered_for_it(
+    surroundings: dict[str, str], tmp_path: Path, part: str, words: list[str]
+) -> None:
+    """What the display loads last is gone: "Narrowdown itself failed, which is our fault". What a
+    worker loads is: the journal said of an engine that it does not load, and the session went
+    another way for it."""
     place, script, session = tmp_path / "installation", tmp_path / "script.py", tmp_path / "session"
     for name in ("wizard", "engines", "flows"):
         shutil.copytree(PACKAGES / name, place / name)
@@ -49,7 +57,7 @@ def test_nothing_is_answered_for_it(surroundings: dict[str, str], tmp_path: Path
 
     def run(*words: str | Path) -> "subprocess.CompletedProcess[str]":
         return subprocess.run(
-            [sys.executable, "-P", "-m", "wizard", *map(str, words)], env=surroundings | {"PYTHONPATH": str(place)},
+            [sys.executable, "-P", "-m", "narrowdown", *map(str, words)], env=surroundings | {"PYTHONPATH": str(place)},
             cwd=tmp_path, text=True, stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=allow(120),
         )  # fmt: skip
 
@@ -62,5 +70,9 @@ def test_nothing_is_answered_for_it(surroundings: dict[str, str], tmp_path: Path
     (tmp_path / "away").mkdir()
     ran = run("resume", session)
     assert ran.returncode == 0, ran.stderr
-    assert {e["measurement"].get("status", "ok") for e in events(session) if e["kind"] == "probe.finished"} == {"ok"}
+    assert {
+        e["measurement"].get("status", "ok")
+        for e in events(session)
+        if e["kind"] == "probe.finished"
+    } == {"ok"}
     assert [e["kind"] for e in events(session)].count("step.finished") == 1

@@ -16,7 +16,9 @@ DOCS = ROOT / "docs"
 
 
 @pytest.mark.slow
-def test_the_page_does_what_it_says(shapes: tuple[Path, Path], surroundings: dict[str, str], tmp_path: Path) -> None:
+def test_the_page_does_what_it_says(
+    shapes: tuple[Path, Path], surroundings: dict[str, str], tmp_path: Path
+) -> None:
     model, inputs = shapes
     model.rename(tmp_path / "model.onnx")
     inputs.rename(tmp_path / "inputs.npz")
@@ -36,9 +38,12 @@ def test_the_page_does_what_it_says(shapes: tuple[Path, Path], surroundings: dic
 
 
 def test_the_workflow_runs_nothing_else() -> None:
-    """Beside the loop over the cases, which is run below, it installs what ``check.py`` needs for ONNX Runtime."""
+    """Beside the loop over the cases, which is run below, it installs what ``check.py`` needs for
+    ONNX Runtime."""
     workflow = yaml.safe_load((DOCS / "ci-workflow.yml").read_text())
-    assert set(workflow) == {"name", True, "jobs"}, "YAML 1.1 reads the word on as true, and GitHub knows that"
+    assert set(workflow) == {"name", True, "jobs"}, (
+        "YAML 1.1 reads the word on as true, and GitHub knows that"
+    )
     assert set(workflow[True]) == {"pull_request", "schedule"}
     (job,) = workflow["jobs"].values()
     commands = [step["run"] for step in job["steps"] if "run" in step]
@@ -57,7 +62,12 @@ def every_case(surroundings: dict[str, str], folder: Path) -> "subprocess.Comple
     path = f"{Path(sys.executable).parent}{os.pathsep}{surroundings['PATH']}"
     words = ["bash", "--noprofile", "--norc", "-e", "-o", "pipefail", "-c", step["run"]]
     return subprocess.run(
-        words, cwd=folder, env={**surroundings, "PATH": path}, capture_output=True, text=True, check=False
+        words,
+        cwd=folder,
+        env={**surroundings, "PATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
     )
 
 
@@ -83,7 +93,9 @@ def test_the_workflow_is_green_as_long_as_all_is_as_expected(
 ) -> None:
     for name, status in found.items():
         (tmp_path / "bugs" / name).mkdir(parents=True, exist_ok=True)
-        (tmp_path / "bugs" / name / "check.py").write_text(f"print('ran'); raise SystemExit({status})\n")
+        (tmp_path / "bugs" / name / "check.py").write_text(
+            f"print('ran'); raise SystemExit({status})\n"
+        )
     if known:
         (tmp_path / "bugs/known").write_text(known)
     done = every_case(surroundings, tmp_path)
@@ -93,7 +105,9 @@ def test_the_workflow_is_green_as_long_as_all_is_as_expected(
     assert every_case(surroundings, tmp_path).returncode == code
 
 
-def test_the_workflow_sees_a_real_case_fail_and_mended(inside, surroundings: dict[str, str], tmp_path: Path) -> None:
+def test_the_workflow_sees_a_real_case_fail_and_mended(
+    inside, surroundings: dict[str, str], tmp_path: Path
+) -> None:
     with zipfile.ZipFile(ROOT / "tests/sessions/format-1.zip") as archive:
         archive.extractall(tmp_path)
     case = tmp_path / "bugs" / "norm"

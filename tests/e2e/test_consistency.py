@@ -1,4 +1,5 @@
-"""An engine that is held against itself, from the command line: real processes, a fault of its own in each."""
+"""An engine that is held against itself, from the command line: real processes, a fault of its own
+in each."""
 
 from pathlib import Path
 
@@ -16,8 +17,12 @@ def batched(folder: Path) -> list[str | Path]:
     path = folder / "batched.onnx"
     nodes = [helper.make_node("MatMul", ["x", "w"], ["h"]), helper.make_node("Tanh", ["h"], ["y"])]
     ends = [helper.make_tensor_value_info(name, 1, ["n", 8]) for name in "xy"]
-    graph = helper.make_graph(nodes, "g", ends[:1], ends[1:], [numpy_helper.from_array(tiny.weights(8, 8), "w")])
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    graph = helper.make_graph(
+        nodes, "g", ends[:1], ends[1:], [numpy_helper.from_array(tiny.weights(8, 8), "w")]
+    )
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path
+    )
     inputs = folder / "batched.npz"
     np.savez(inputs, x=tiny.weights(6, 8, seed=3))
     return [path, "--inputs", inputs]
@@ -27,7 +32,12 @@ def batched(folder: Path) -> list[str | Path]:
     ("engine", "end", "code", "said"),
     [
         ("onnxruntime:optimization=all", "agrees", 10, "The engine agrees with itself"),
-        ("fake:fault=rows,size=0.1", "contradicts", 6, "The engine contradicts itself: y on sample 0"),
+        (
+            "fake:fault=rows,size=0.1",
+            "contradicts",
+            6,
+            "The engine contradicts itself: y on sample 0",
+        ),
         ("fake:fault=stale", "stale", 6, "depends on what was in memory before"),
     ],
 )
@@ -39,8 +49,15 @@ def test_each_end(walk: Walk, models: Path, engine: str, end: str, code: int, sa
 
 
 def test_no_reference_is_needed(walk: Walk, models: Path) -> None:
-    """It runs nothing at all, and the engine is caught all the same; the first step of accuracy says that this can be done."""
-    words = [*batched(models), "--engine", "fake:fault=rows,size=0.1", "--reference", "fake:fault=error"]
+    """It runs nothing at all, and the engine is caught all the same; the first step of accuracy
+    says that this can be done."""
+    words = [
+        *batched(models),
+        "--engine",
+        "fake:fault=rows,size=0.1",
+        "--reference",
+        "fake:fault=error",
+    ]
     walked = walk(*words, "--flow", "consistency")
     assert (walked.ran.code, walked.reading.state.end) == (6, "contradicts"), walked.ran.out
     refused = walk(*words)
@@ -49,7 +66,8 @@ def test_no_reference_is_needed(walk: Walk, models: Path) -> None:
 
 
 def test_rows_that_influence_one_another_are_no_batch(walk: Walk, models: Path) -> None:
-    """y[64] = W x + b: the first dimension is 64 in and out, and it is no batch. The reference says the same."""
+    """y[64] = W x + b: the first dimension is 64 in and out, and it is no batch. The reference says
+    the same."""
     path = tiny.save(
         models / "vector.onnx",
         [helper.make_node("MatMul", ["w", "x"], ["h"]), helper.make_node("Add", ["h", "b"], ["y"])],
@@ -58,5 +76,13 @@ def test_rows_that_influence_one_another_are_no_batch(walk: Walk, models: Path) 
         {"w": tiny.weights(64, 64), "b": tiny.weights(64, seed=1)},
     )
     inputs = tiny.feeds(models / "vector.npz", x=tiny.weights(64, seed=2))
-    walked = walk(path, "--inputs", inputs, "--flow", "consistency", "--engine", "onnxruntime:optimization=all")
+    walked = walk(
+        path,
+        "--inputs",
+        inputs,
+        "--flow",
+        "consistency",
+        "--engine",
+        "onnxruntime:optimization=all",
+    )
     assert (walked.ran.code, walked.reading.state.end) == (10, "no-batch"), walked.ran.out

@@ -1,5 +1,6 @@
-"""A journal that ends anywhere leads to the same end, and nothing that stands in it is asked again: each session of the campaign
-in which an emulation is asked, or samples are made, cut at every line. Its own answers are the engines, so no build is made."""
+"""A journal that ends anywhere leads to the same end, and nothing that stands in it is asked again:
+each session of the campaign in which an emulation is asked, or samples are made, cut at every line.
+Its own answers are the engines, so no build is made."""
 
 import asyncio
 import os
@@ -10,19 +11,19 @@ from typing import Any
 import msgspec
 import pytest
 
-from engines.probe import AnyProbe, Inspect, Measurement
-from engines.steps.registry import STEPS
-from engines.store.content import Store
+from narrowdown.engines.probe import AnyProbe, Inspect, Measurement
+from narrowdown.engines.steps.registry import STEPS
+from narrowdown.engines.store.content import Store
+from narrowdown.wizard.cli.answers import read_answers
+from narrowdown.wizard.flow.load import load
+from narrowdown.wizard.report.canonical import canonical
+from narrowdown.wizard.report.read import read as read_session
+from narrowdown.wizard.runner.ledger import Ledger
+from narrowdown.wizard.runner.options import Options
+from narrowdown.wizard.session import folder as folders
+from narrowdown.wizard.session.events import ProbeFinished, ProbeStarted, StepStarted
+from narrowdown.wizard.session.journal import NAME, Journal, read
 from tests.wizard.runner.house import Runner
-from wizard.cli.answers import read_answers
-from wizard.flow.load import load
-from wizard.report.canonical import canonical
-from wizard.report.read import read as read_session
-from wizard.runner.ledger import Ledger
-from wizard.runner.options import Options
-from wizard.session import folder as folders
-from wizard.session.events import ProbeFinished, ProbeStarted, StepStarted
-from wizard.session.journal import NAME, Journal, read
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -34,7 +35,9 @@ SCENES = ("dear builds", "a draft", "samples made near")
 
 def question(probe: Any) -> bytes:
     """A probe without what is not asked."""
-    told = {k: v for k, v in msgspec.to_builtins(probe).items() if k not in ("timeout", "exclusive")}
+    told = {
+        k: v for k, v in msgspec.to_builtins(probe).items() if k not in ("timeout", "exclusive")
+    }
     return msgspec.json.encode(told, order="deterministic")
 
 
@@ -43,13 +46,18 @@ def answers_in(place: Path) -> dict[bytes, Measurement]:
     store, probes, known = Store(place), dict[str, Any](), dict[bytes, Measurement]()
     for event in read(place / NAME):
         if isinstance(event, StepStarted):
-            for spec, facts in ((event.engine, event.engine_info), (event.reference, event.reference_info)):
+            for spec, facts in (
+                (event.engine, event.engine_info),
+                (event.reference, event.reference_info),
+            ):
                 told = {**facts, "fingerprint": event.fingerprints.get(spec, "")}
                 known[question(Inspect(engine=spec))] = Measurement(facts=told)
         if isinstance(event, ProbeStarted):
             probes[event.key] = event.probe or store.load(event.blob, AnyProbe)
         if isinstance(event, ProbeFinished):
-            known[question(probes[event.key])] = event.measurement or store.load(event.blob, Measurement)
+            known[question(probes[event.key])] = event.measurement or store.load(
+                event.blob, Measurement
+            )
     return known
 
 
@@ -83,12 +91,18 @@ def test_a_journal_cut_at_any_line_leads_to_the_same_end(
     scene = fault_run.scenes(tmp_path / "scenes")[name]
     straight = faults.Campaign(tmp_path, surroundings).straight(scene)
     place = tmp_path / faults.straight_folder(name)
-    known, flow, problem = answers_in(place), load(place / folders.FLOW).flow, folders.describe(place).problem
+    known, flow, problem = (
+        answers_in(place),
+        load(place / folders.FLOW).flow,
+        folders.describe(place).problem,
+    )
     told = scene.again[scene.again.index("--answers") + 1] if "--answers" in scene.again else ""
     script = read_answers(told, flow) if told else None
     options = Options(detach=True)
     if script is not None:
-        options = Options(policy="script", answers=script.answers, settings=script.settings, detach=True)
+        options = Options(
+            policy="script", answers=script.answers, settings=script.settings, detach=True
+        )
 
     def walk() -> tuple[int, list[bytes]]:
         pool, ledger = Recorded(known), Ledger(Journal(place / NAME), Store(place))
@@ -97,7 +111,9 @@ def test_a_journal_cut_at_any_line_leads_to_the_same_end(
 
     (place / NAME).unlink()
     code, asked = walk()
-    assert (code, route(place)) == (straight.code, straight.route), "walked in this process it is the same"
+    assert (code, route(place)) == (straight.code, straight.route), (
+        "walked in this process it is the same"
+    )
     assert len(asked) == len(set(asked))
     lines = (place / NAME).read_bytes().splitlines(keepends=True)
     for cut in range(1, len(lines), int(os.environ.get("NARROWDOWN_CUT", "1"))):

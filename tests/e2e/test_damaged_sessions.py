@@ -1,4 +1,5 @@
-"""A session in which files are cut short, changed or gone: each is named, and a repaired copy goes on to the same end."""
+"""A session in which files are cut short, changed or gone: each is named, and a repaired copy goes
+on to the same end."""
 
 import os
 import random
@@ -18,19 +19,38 @@ PRODUCT = {"w": tiny.weights(64, 64, scale=0.1)}
 
 @pytest.fixture(scope="module")
 def original(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """(model, session) that waits for a person behind its first step; the model keeps its weights in a file of their own."""
+    """(model, session) that waits for a person behind its first step; the model keeps its weights
+    in a file of their own."""
     folder = tmp_path_factory.mktemp("original")
     model = tiny.save(
         folder / "product.onnx",
-        [tiny.helper.make_node("MatMul", ["x", "w"], ["h"]), tiny.helper.make_node("Tanh", ["h"], ["y"])],
+        [
+            tiny.helper.make_node("MatMul", ["x", "w"], ["h"]),
+            tiny.helper.make_node("Tanh", ["h"], ["y"]),
+        ],
         {"x": [1, 64]},
         {"y": [1, 64]},
         PRODUCT,
     )
     (folder / "answers.yaml").write_text("reproduce: ask\n")
-    words = ["run", model, "--answers", folder / "answers.yaml", "--display", "none", "--session", folder / "s"]
-    environment = {**os.environ, "NARROWDOWN_HOME": str(folder / "home"), "XDG_STATE_HOME": str(folder / "state")}
-    done = subprocess.run([SCRIPT, *words], env=environment, capture_output=True, text=True, check=False)
+    words = [
+        "run",
+        model,
+        "--answers",
+        folder / "answers.yaml",
+        "--display",
+        "none",
+        "--session",
+        folder / "s",
+    ]
+    environment = {
+        **os.environ,
+        "NARROWDOWN_HOME": str(folder / "home"),
+        "XDG_STATE_HOME": str(folder / "state"),
+    }
+    done = subprocess.run(
+        [SCRIPT, *words], env=environment, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 3, done.stderr
     return model, folder / "s"
 
@@ -61,9 +81,15 @@ NEEDED = {
 
 
 @pytest.mark.parametrize(
-    "kind", ["weights", *(pytest.param(kind, marks=pytest.mark.slow) for kind in NEEDED if kind != "weights")]
+    "kind",
+    [
+        "weights",
+        *(pytest.param(kind, marks=pytest.mark.slow) for kind in NEEDED if kind != "weights"),
+    ],
 )
-def test_what_every_step_needs_is_named_and_made_again_in_a_copy(inside, halfway: Path, kind: str) -> None:
+def test_what_every_step_needs_is_named_and_made_again_in_a_copy(
+    inside, halfway: Path, kind: str
+) -> None:
     pattern, hurt = NEEDED[kind]
     path = one(halfway, pattern)
     whole = path.read_bytes()
@@ -71,7 +97,10 @@ def test_what_every_step_needs_is_named_and_made_again_in_a_copy(inside, halfway
     broken, name = path.read_bytes(), str(path.relative_to(halfway))
     ran = inside("resume", halfway, "--display", "none")
     assert ran.code == 4
-    assert f"The session's file '{name}' is damaged: its bytes are not those that were written." in ran.err
+    assert (
+        f"The session's file '{name}' is damaged: its bytes are not those that were written."
+        in ran.err
+    )
     assert "'narrowdown resume SESSION --repair' goes on with a copy" in ran.err
     ran = inside("replay", halfway)
     assert (ran.code, f"The session's file '{name}' is damaged" in ran.err) == (4, True), ran.err
@@ -120,12 +149,15 @@ def test_a_replay_makes_again_what_is_gone(inside, halfway: Path, gone: str) -> 
     said = [line for line in ran.err.splitlines() if "of the session w" in line]
     assert len(said) == 1
     assert f"narrowdown: '{gone.partition('/')[0]}/" in said[0]
-    assert said[0].endswith("gone and was made again.") or said[0].endswith("gone and were made again.")
+    assert said[0].endswith("gone and was made again.") or said[0].endswith(
+        "gone and were made again."
+    )
     assert sorted(halfway.rglob("*")) == left
 
 
 def test_what_is_kept_for_speed_or_for_now_is_made_again(inside, halfway: Path) -> None:
-    """Captured values, artifacts, the lock's note and the snapshot: the session goes on, and says what it found."""
+    """Captured values, artifacts, the lock's note and the snapshot: the session goes on, and says
+    what it found."""
     damaged = [one(halfway, "captures/*/*/*.npy"), one(halfway, "artifacts/*/*")]
     for path in damaged:
         flip(path)
@@ -143,9 +175,7 @@ def test_a_journal_that_lost_its_last_lines_says_so(inside, halfway: Path) -> No
     journal.write_bytes(b"".join(lines[:-3]))
     ran = inside("resume", halfway, "--display", "plain")
     assert ran.code == 10
-    said = (
-        f"The journal ends at event {len(lines) - 3}, and {len(lines)} were written: the last 3 events of it are gone."
-    )
+    said = f"The journal ends at event {len(lines) - 3}, and {len(lines)} were written: the last 3 events of it are gone."
     assert said in ran.out
 
 
@@ -158,7 +188,10 @@ def test_the_description_and_the_flow_are_what_was_written(inside, halfway: Path
     about.write_text(text)
     flow.write_text(flow.read_text().replace("max_visits: 3", "max_visits: 9") + "\n")
     ran = inside("show", halfway)
-    assert (ran.code, f"{flow} is damaged: it is not the flow that this session was begun with." in ran.err) == (
+    assert (
+        ran.code,
+        f"{flow} is damaged: it is not the flow that this session was begun with." in ran.err,
+    ) == (
         4,
         True,
     )
@@ -168,9 +201,19 @@ def test_the_description_and_the_flow_are_what_was_written(inside, halfway: Path
 
 
 @pytest.mark.parametrize(
-    "name", ["lock", "journal.jsonl", "flow.yaml", "logs/runner.log", "models/weights/x.bin", "report.html"]
+    "name",
+    [
+        "lock",
+        "journal.jsonl",
+        "flow.yaml",
+        "logs/runner.log",
+        "models/weights/x.bin",
+        "report.html",
+    ],
 )
-def test_a_link_in_a_session_is_not_followed(inside, halfway: Path, tmp_path: Path, name: str) -> None:
+def test_a_link_in_a_session_is_not_followed(
+    inside, halfway: Path, tmp_path: Path, name: str
+) -> None:
     precious = tmp_path / "precious"
     precious.write_text("mine")
     (halfway / name).unlink(missing_ok=True)
@@ -183,17 +226,28 @@ def test_a_link_in_a_session_is_not_followed(inside, halfway: Path, tmp_path: Pa
         ["watch", halfway, "--display", "none"],
     ):
         ran = inside(*words)
-        assert (ran.code, f"'{halfway / name}' is a link, and no session holds any" in ran.err) == (4, True), ran.err
+        assert (ran.code, f"'{halfway / name}' is a link, and no session holds any" in ran.err) == (
+            4,
+            True,
+        ), ran.err
     assert precious.read_text() == "mine"
 
 
 @pytest.mark.slow
 def test_any_byte_of_any_file(inside, halfway: Path, tmp_path: Path) -> None:
-    """Whatever is cut or flipped: the same end, or one sentence with the file's name and a repaired copy with the same end."""
-    assert inside("resume", shutil.copytree(halfway, tmp_path / "straight"), "--display", "none").code == 10
+    """Whatever is cut or flipped: the same end, or one sentence with the file's name and a repaired
+    copy with the same end."""
+    assert (
+        inside("resume", shutil.copytree(halfway, tmp_path / "straight"), "--display", "none").code
+        == 10
+    )
     route = inside("show", tmp_path / "straight", "--canonical").out
     chance = random.Random(8)
-    files = [p.relative_to(halfway) for p in sorted(halfway.rglob("*")) if p.is_file() and "logs" not in p.parts]
+    files = [
+        p.relative_to(halfway)
+        for p in sorted(halfway.rglob("*"))
+        if p.is_file() and "logs" not in p.parts
+    ]
     for number in range(24):
         session = Path(shutil.copytree(halfway, tmp_path / f"hurt-{number}"))
         name = chance.choice(files)

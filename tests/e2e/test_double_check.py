@@ -1,4 +1,5 @@
-"""double-check in real sessions: each of its settings changed once, what the next reduction makes of it, and the loop's end."""
+"""double-check in real sessions: each of its settings changed once, what the next reduction makes
+of it, and the loop's end."""
 
 import sys
 from pathlib import Path
@@ -8,7 +9,8 @@ import pytest
 from . import tiny
 from .conftest import Walk, Walked
 
-# Watching is refused and the first reductions are turned down, so that the route comes to double-check.
+# Watching is refused and the first reductions are turned down, so that the route comes to
+# double-check.
 DOUBTED = "layerwise: 'no'\n"
 
 
@@ -17,9 +19,12 @@ def words(folder: Path) -> list[str | Path]:
 
 
 def doubted(walk: Walk, folder: Path, *answers: str) -> Walked:
-    """Every reduction but the last is answered ``no``; then these answers of double-check, one a visit."""
+    """Every reduction but the last is answered ``no``; then these answers of double-check, one a
+    visit."""
     no = ", ".join(["'no'"] * len(answers) + ["'yes'"])
-    script = f"{DOUBTED}reduce: [{no}]\ndouble-check: [{', '.join(answers)}]\nminimal-case: report\n"
+    script = (
+        f"{DOUBTED}reduce: [{no}]\ndouble-check: [{', '.join(answers)}]\nminimal-case: report\n"
+    )
     return walk(*words(folder), answers=script)
 
 
@@ -35,13 +40,18 @@ def test_another_sample_is_searched_on(each: Walked) -> None:
     before, after = each.visits("reduce")[:2]
     assert before.findings.sample == "real:0/3"
     assert (after.findings.sample, after.findings.signature.sample) == ("real:0/1", "real:0/1")
-    assert after.findings.signature.error != before.findings.signature.error, "locked anew on that sample"
+    assert after.findings.signature.error != before.findings.signature.error, (
+        "locked anew on that sample"
+    )
     assert after.findings.case.sample == "real:0/1"
 
 
 def test_another_metric_judges_by_its_own_tolerance(each: Walked) -> None:
     before, after = each.visits("reduce")[1:3]
-    assert (before.findings.criterion.metric, after.findings.criterion.metric) == ("rel_l2", "max_abs")
+    assert (before.findings.criterion.metric, after.findings.criterion.metric) == (
+        "rel_l2",
+        "max_abs",
+    )
     assert after.findings.signature.metric == "max_abs"
     assert after.findings.sample == "real:0/1", "the sample that was chosen before stays chosen"
     assert each.reading.report().metric == "max_abs"
@@ -59,9 +69,7 @@ def test_another_way_of_searching_asks_other_parts(each: Walked) -> None:
 @pytest.fixture(scope="module")
 def made_up(walk: Walk, models: Path) -> Walked:
     """On random inputs alone: another seed, then a tolerance that is wider than the error."""
-    script = (
-        f"{DOUBTED}reduce: 'no'\ndouble-check: [{{answer: seed, seed: 5}}, {{answer: tolerance, tolerance: 3}}, stop]\n"
-    )
+    script = f"{DOUBTED}reduce: 'no'\ndouble-check: [{{answer: seed, seed: 5}}, {{answer: tolerance, tolerance: 3}}, stop]\n"
     return walk(tiny.two_norms(models), "--engine", "emulate", answers=script)
 
 
@@ -127,8 +135,14 @@ def test_what_was_found_before_is_worked_around_all_the_same(walk: Walk, models:
     """Stopping in a later round leads to the workaround of the culprits that are there."""
     script = "layerwise: ['yes', 'no']\nreduce: 'no'\ndouble-check: stop\n"
     walked = walk(tiny.two_culprits(models), "--engine", "emulate", answers=script)
-    assert walked.answers()[-3:] == [("reduce", "no"), ("double-check", "stop"), ("workaround", "yes")]
-    assert (walked.ran.code, walked.reading.state.end) == (0, "works"), "on samples that were made up, which is said"
+    assert walked.answers()[-3:] == [
+        ("reduce", "no"),
+        ("double-check", "stop"),
+        ("workaround", "yes"),
+    ]
+    assert (walked.ran.code, walked.reading.state.end) == (0, "works"), (
+        "on samples that were made up, which is said"
+    )
     report = walked.reading.report()
     assert report.nodes == ("/left_sum",)
     assert len(report.culprits) == 1
@@ -136,7 +150,9 @@ def test_what_was_found_before_is_worked_around_all_the_same(walk: Walk, models:
 
 
 @pytest.mark.slow
-def test_the_second_culprit_is_searched_for_under_another_tolerance(walk: Walk, models: Path) -> None:
+def test_the_second_culprit_is_searched_for_under_another_tolerance(
+    walk: Walk, models: Path
+) -> None:
     script = (
         "layerwise: ['yes', 'no']\nreduce: ['no', 'yes']\ndouble-check: {answer: tolerance, tolerance: 0.1}\n"
         "minimal-case: [another, report]\n"
@@ -161,7 +177,8 @@ sys.exit(1 if first else 0)
 
 @pytest.mark.slow
 def test_a_checker_that_fails_only_once_proves_nothing(walk: Walk, models: Path) -> None:
-    """With nobody there: no cure is claimed, no case is invented, another search is tried once, and the end says so."""
+    """With nobody there: no cure is claimed, no case is invented, another search is tried once, and
+    the end says so."""
     checker = models / "cold.py"
     checker.write_text(COLD)
     walked = walk(tiny.constant_chain(models), "--check", f"{sys.executable} {checker} {{model}}")
@@ -170,7 +187,10 @@ def test_a_checker_that_fails_only_once_proves_nothing(walk: Walk, models: Path)
     assert (clean.answer, clean.outcome["goes_on"]) == ("stuck", "original")
     assert "at a second look the original did not fail either" in clean.question.because
     assert [v.answer for v in walked.visits("double-check")] == ["linear", "stop"]
-    assert all("the whole model passes, looked at again" in v.outcome["message"] for v in walked.visits("reduce"))
+    assert all(
+        "the whole model passes, looked at again" in v.outcome["message"]
+        for v in walked.visits("reduce")
+    )
     assert walked.reading.report().culprits == ()
 
 

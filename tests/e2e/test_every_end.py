@@ -1,4 +1,5 @@
-"""Every end of the flow, reached by a real session: its exit code, what the screen says, what the report says."""
+"""Every end of the flow, reached by a real session: its exit code, what the screen says, what the
+report says."""
 
 import json
 import sys
@@ -9,24 +10,24 @@ import msgspec
 import numpy as np
 import pytest
 
-from engines.compare.say import say_percent, say_sample, wrong_by
-from wizard.report.canonical import canonical
-from wizard.report.document import to_json
-from wizard.report.html import to_html
-from wizard.report.markdown import to_markdown
-from wizard.report.portable import handed_on
-from wizard.report.summary import summary
-from wizard.session import folder as folders
-from wizard.session.events import StepFinished, StepStarted
-from wizard.session.journal import NAME, read
+from narrowdown.engines.compare.say import say_percent, say_sample, wrong_by
+from narrowdown.wizard.report.canonical import canonical
+from narrowdown.wizard.report.document import to_json
+from narrowdown.wizard.report.html import to_html
+from narrowdown.wizard.report.markdown import to_markdown
+from narrowdown.wizard.report.portable import handed_on
+from narrowdown.wizard.report.summary import summary
+from narrowdown.wizard.session import folder as folders
+from narrowdown.wizard.session.events import StepFinished, StepStarted
+from narrowdown.wizard.session.journal import NAME, read
 
 from . import tiny
 from .conftest import Walk, Walked, command, environment
 
 
 class End(msgspec.Struct, frozen=True):
-    """``words`` gives the command line in a folder; ``said`` is on the screen and in every report; ``exports``: whether there
-    is a case to hand on."""
+    """``words`` gives the command line in a folder; ``said`` is on the screen and in every report;
+    ``exports``: whether there is a case to hand on."""
 
     end: str
     verdict: str
@@ -43,7 +44,13 @@ def not_reproduced(folder: Path) -> list[str | Path]:
 
 def reference_suspect(folder: Path) -> list[str | Path]:
     pytest.importorskip("openvino")
-    return [tiny.norm(folder), "--engine", "onnxruntime", "--reference", "fake:fault=wrong,ops=Sqrt"]
+    return [
+        tiny.norm(folder),
+        "--engine",
+        "onnxruntime",
+        "--reference",
+        "fake:fault=wrong,ops=Sqrt",
+    ]
 
 
 def not_determined(folder: Path) -> list[str | Path]:
@@ -130,7 +137,11 @@ def test_an_end_and_how_it_reads_everywhere(reached: tuple[End, Walked]) -> None
 
     report = reading.report()
     as_json = json.loads(to_json(report))
-    assert (as_json["verdict"], as_json["end"], as_json["headline"]) == (end.verdict, end.end, end.headline)
+    assert (as_json["verdict"], as_json["end"], as_json["headline"]) == (
+        end.verdict,
+        end.end,
+        end.headline,
+    )
     page, text = to_html(report), to_markdown(report)
     assert (walked.folder / "report.html").read_text() == to_html(handed_on(reading), reading.flow)
     for sentence in (end.headline, *end.said):
@@ -161,11 +172,15 @@ def test_a_workaround_says_where_its_model_lies(reached: tuple[End, Walked]) -> 
 def test_every_recommendation_says_why_with_numbers(reached: tuple[End, Walked]) -> None:
     for visit in reached[1].reading.state.route:
         assert visit.question is not None
-        assert any(c.isdigit() for c in visit.question.because), (visit.node, visit.question.because)
+        assert any(c.isdigit() for c in visit.question.because), (
+            visit.node,
+            visit.question.because,
+        )
 
 
 def test_each_step_was_foreseen(reached: tuple[End, Walked]) -> None:
-    """How many probes a step asks is told before within a factor of four, give or take the eight of a short step."""
+    """How many probes a step asks is told before within a factor of four, give or take the eight of
+    a short step."""
     events = read(reached[1].folder / NAME)
     expected = {e.run: e.expected for e in events if isinstance(e, StepStarted)}
     for done in (e for e in events if isinstance(e, StepFinished)):
@@ -188,7 +203,10 @@ def test_show_and_report_and_export_by_command(walk: Walk, models: Path, tmp_pat
     shown = narrowdown("show", place)
     assert shown.code == 0
     assert "reproduce        No, it could not be shown" in shown.out
-    assert "It does not fail here\n  Only one made-up input was tried. Give real ones: --inputs" in shown.out
+    assert (
+        "It does not fail here\n  Only one made-up input was tried. Give real ones: --inputs"
+        in shown.out
+    )
     assert narrowdown("report", place, "--format", "json").json()["verdict"] == "not-reproduced"
     refused = narrowdown("export", place, "-o", tmp_path / "case")
     assert refused.code == 6
@@ -196,14 +214,19 @@ def test_show_and_report_and_export_by_command(walk: Walk, models: Path, tmp_pat
 
 
 def test_the_way_to_each_end(walk: Walk, models: Path) -> None:
-    assert walk(*fixed_by_sanitizing(models)).answers() == [("reproduce", "yes"), ("sanitize", "no")]
+    assert walk(*fixed_by_sanitizing(models)).answers() == [
+        ("reproduce", "yes"),
+        ("sanitize", "no"),
+    ]
     assert walk(*worked_around(models)).answers()[-3:] == [
         ("extract", "yes"), ("minimal-case", "workaround"), ("workaround", "yes"),
     ]  # fmt: skip
 
 
 @pytest.mark.slow
-def test_the_clean_model_is_written_as_the_end_says(narrowdown, models: Path, tmp_path: Path) -> None:
+def test_the_clean_model_is_written_as_the_end_says(
+    narrowdown, models: Path, tmp_path: Path
+) -> None:
     out = tmp_path / "clean.onnx"
     ran = narrowdown("step", "sanitize", *fixed_by_sanitizing(models), "-o", out, "--json")
     assert ran.code == 0, ran.err
@@ -212,7 +235,8 @@ def test_the_clean_model_is_written_as_the_end_says(narrowdown, models: Path, tm
 
 
 def test_a_fault_that_engine_and_reference_share(walk: Walk, models: Path) -> None:
-    """Against ONNX Runtime alone it passes; two others agree against both, and one of them stands in."""
+    """Against ONNX Runtime alone it passes; two others agree against both, and one of them stands
+    in."""
     pytest.importorskip("openvino")
     same = "fake:fault=wrong,ops=Sqrt"
     done = walk(tiny.norm(models), "--engine", same, "--reference", same)
@@ -244,7 +268,9 @@ ALLOWED = {"fp32": 1e-4, "fp64": 1e-4, "fp16": 1e-2, "bf16": 5e-2}
 
 
 @pytest.mark.parametrize(
-    "engine", [pytest.param(e, marks=[] if e in FAST else [pytest.mark.slow]) for e in ENGINES], ids=str
+    "engine",
+    [pytest.param(e, marks=[] if e in FAST else [pytest.mark.slow]) for e in ENGINES],
+    ids=str,
 )
 def test_a_faultless_model_under_every_engine(walk: Walk, models: Path, engine: str) -> None:
     if engine.startswith("openvino"):
@@ -254,9 +280,15 @@ def test_a_faultless_model_under_every_engine(walk: Walk, models: Path, engine: 
     assert walked.ran.code == 10, walked.ran.out
     outcome = walked.visits("reproduce")[0].outcome
     precision = ENGINES[engine]
-    assert (outcome["verdict"], outcome["precision"], outcome["tolerance"]) == ("passes", precision, ALLOWED[precision])
+    assert (outcome["verdict"], outcome["precision"], outcome["tolerance"]) == (
+        "passes",
+        precision,
+        ALLOWED[precision],
+    )
     assert outcome["error"] < ALLOWED[precision]
-    assert outcome["reference_error"] is not None, "the reference is judged, also where rows cannot be fed alone"
+    assert outcome["reference_error"] is not None, (
+        "the reference is judged, also where rows cannot be fed alone"
+    )
     report = walked.reading.report()
     assert report.error == outcome["error"]
     if outcome["error"] == 0:
@@ -269,7 +301,10 @@ def test_a_faultless_model_under_every_engine(walk: Walk, models: Path, engine: 
             f"{near} times below what is"
         )
         assert f"{nearest} allowed" in report.explanation
-        assert f"{nearest} allowed ({say_percent(ALLOWED[precision])} for {precision.upper()})" in walked.ran.out
+        assert (
+            f"{nearest} allowed ({say_percent(ALLOWED[precision])} for {precision.upper()})"
+            in walked.ran.out
+        )
         assert report.worst_sample.partition("/")[0] in ("real:0", "random:0")
     assert "nearest to failing" in to_markdown(report)
     assert "nearest to failing" in to_html(report)
@@ -307,12 +342,16 @@ sys.exit("wrong" if any(node.op_type == "Softmax" for node in model.graph.node) 
 
 
 @pytest.mark.slow
-def test_a_checker_that_asks_for_the_model_s_own_outputs_passes_the_reference_s(walk: Walk, models: Path) -> None:
+def test_a_checker_that_asks_for_the_model_s_own_outputs_passes_the_reference_s(
+    walk: Walk, models: Path
+) -> None:
     """It cannot read what hands the inputs on; right answers under the right names it can."""
     checker = models / "needs_its_output.py"
     checker.write_text(NEEDS_ITS_OUTPUT)
     command = f"{sys.executable} {checker} {{model}} {{inputs}}"
-    walked = walk(tiny.faultless(models), "--check", command, answers="sanitize: 'stuck'\nreduce: 'yes'\n")
+    walked = walk(
+        tiny.faultless(models), "--check", command, answers="sanitize: 'stuck'\nreduce: 'yes'\n"
+    )
     assert walked.visits("reproduce")[0].outcome["verdict"] == "fails", walked.ran.out
     journal = map(json.loads, (walked.folder / "journal.jsonl").read_bytes().splitlines())
     probes = [event["probe"] for event in journal if event["kind"] == "probe.started"]
@@ -327,7 +366,9 @@ def test_a_checker_that_asks_for_the_model_s_own_outputs_passes_the_reference_s(
         (["--atol", "1e-2", "--rtol", "1e-2"], "times what atol and rtol allow"),
     ],
 )
-def test_how_near_is_said_in_the_words_of_the_metric(walk: Walk, models: Path, words: list[str], said: str) -> None:
+def test_how_near_is_said_in_the_words_of_the_metric(
+    walk: Walk, models: Path, words: list[str], said: str
+) -> None:
     walked = walk(*not_reproduced(models), *words)
     assert walked.ran.code == 10
     assert said in walked.reading.report().explanation
@@ -340,7 +381,11 @@ def test_how_near_is_said_in_the_words_of_the_metric(walk: Walk, models: Path, w
 def test_sanitizing_that_helps_and_does_not_cure(walk: Walk, models: Path) -> None:
     walked = walk(tiny.half_constant(models), "--engine", "emulate")
     visit = walked.visits("sanitize")[0]
-    assert (visit.answer, visit.outcome["change"], visit.outcome["goes_on"]) == ("yes", "helps", "sanitized")
+    assert (visit.answer, visit.outcome["change"], visit.outcome["goes_on"]) == (
+        "yes",
+        "helps",
+        "sanitized",
+    )
     assert visit.findings.model != visit.findings.original
     assert visit.outcome["error"] < visit.outcome["error_before"]
     assert "where it was infinite" in visit.question.because
@@ -352,7 +397,11 @@ def test_sanitizing_that_hurts_goes_on_with_the_original(walk: Walk, models: Pat
     engine = "onnxruntime:optimization=all,disabled_optimizers=ConstantFolding"
     walked = walk(model, "--inputs", inputs, "--engine", engine)
     visit = walked.visits("sanitize")[0]
-    assert (visit.answer, visit.outcome["change"], visit.outcome["goes_on"]) == ("yes", "hurts", "original")
+    assert (visit.answer, visit.outcome["change"], visit.outcome["goes_on"]) == (
+        "yes",
+        "hurts",
+        "original",
+    )
     assert visit.findings.model == visit.findings.original
     assert "the sanitized model is worse than the original (wrong by 9" in visit.question.because
     report = walked.reading.report()
@@ -360,7 +409,9 @@ def test_sanitizing_that_hurts_goes_on_with_the_original(walk: Walk, models: Pat
         "the original's own fault, not the one that folding uncovers"
     )
     assert sorted(report.culprits[0].ops) == ["Div", "Mul"]
-    assert walked.visits("real-inputs")[0].answer == "no", "the model takes no random inputs: nothing passes on them"
+    assert walked.visits("real-inputs")[0].answer == "no", (
+        "the model takes no random inputs: nothing passes on them"
+    )
 
 
 def test_a_model_that_cannot_be_sanitized(walk: Walk, models: Path) -> None:
@@ -368,7 +419,9 @@ def test_a_model_that_cannot_be_sanitized(walk: Walk, models: Path) -> None:
     walked = walk(model, "--inputs", inputs, "--engine", "emulate")
     visit = walked.visits("sanitize")[0]
     assert (visit.answer, visit.outcome["verdict"]) == ("stuck", "could-not")
-    assert visit.question.because.startswith("The model could not be sanitized: ONNX-GraphSurgeon fails on it (")
+    assert visit.question.because.startswith(
+        "The model could not be sanitized: ONNX-GraphSurgeon fails on it ("
+    )
     assert "The search goes on with the model as you gave it." in visit.question.because
     assert visit.findings.model == visit.findings.original
     assert walked.ran.code == 0
@@ -379,7 +432,10 @@ def test_a_model_that_cannot_be_sanitized(walk: Walk, models: Path) -> None:
 def test_a_person_may_refuse_the_sanitized_model(walk: Walk, models: Path) -> None:
     words = [tiny.half_constant(models), "--engine", "emulate"]
     walked = walk(*words, answers="sanitize: stuck\nminimal-case: report\n")
-    assert walked.visits("sanitize")[0].findings.model != walked.visits("real-inputs")[0].findings.model
+    assert (
+        walked.visits("sanitize")[0].findings.model
+        != walked.visits("real-inputs")[0].findings.model
+    )
     found = walked.visits("real-inputs")[0].findings
     assert found.model == found.original
     assert walked.reading.report().verdict == "minimal-case"
@@ -388,12 +444,24 @@ def test_a_person_may_refuse_the_sanitized_model(walk: Walk, models: Path) -> No
 # -- real and random inputs: four answers --------------------------------------------------------------------------------
 
 
-def side_by_side(walk: Walk, folder: Path, real: tuple[float, float] | None, random: str, *more: str) -> Walked:
-    words: list[str | Path] = [tiny.norm(folder), "--val-range", f"x:{random}", "--engine", "emulate", *more]
+def side_by_side(
+    walk: Walk, folder: Path, real: tuple[float, float] | None, random: str, *more: str
+) -> Walked:
+    words: list[str | Path] = [
+        tiny.norm(folder),
+        "--val-range",
+        f"x:{random}",
+        "--engine",
+        "emulate",
+        *more,
+    ]
     if real is not None:
         low, high = real
         values = low + (high - low) * np.random.default_rng(1).random((2, 64), np.float32)
-        words += ["--inputs", tiny.feeds(folder / f"real-{high:g}.npz", x=values.astype(np.float32))]
+        words += [
+            "--inputs",
+            tiny.feeds(folder / f"real-{high:g}.npz", x=values.astype(np.float32)),
+        ]
     return walk(*words)
 
 
@@ -401,15 +469,28 @@ def side_by_side(walk: Walk, folder: Path, real: tuple[float, float] | None, ran
     ("real", "random", "answer", "code", "said"),
     [
         pytest.param(
-            None, "[0,255]", "none", 0, "No real inputs were given; 2 of 2 random ones fail", marks=pytest.mark.slow
+            None,
+            "[0,255]",
+            "none",
+            0,
+            "No real inputs were given; 2 of 2 random ones fail",
+            marks=pytest.mark.slow,
         ),
         ((0, 255), "[0,1]", "only-real", 0, "2 of 2 real inputs fail"),
-        pytest.param((0, 255), "[0,255]", "no", 0, "2 of 2 real inputs fail", marks=pytest.mark.slow),
+        pytest.param(
+            (0, 255), "[0,255]", "no", 0, "2 of 2 real inputs fail", marks=pytest.mark.slow
+        ),
     ],
     ids=["none", "real only", "both"],
 )
 def test_which_inputs_fail(
-    walk: Walk, models: Path, real: tuple[float, float] | None, random: str, answer: str, code: int, said: str
+    walk: Walk,
+    models: Path,
+    real: tuple[float, float] | None,
+    random: str,
+    answer: str,
+    code: int,
+    said: str,
 ) -> None:
     walked = side_by_side(walk, models, real, random)
     visit = walked.visits("real-inputs")[0]
@@ -424,8 +505,11 @@ def test_which_inputs_fail(
         assert "only made-up inputs were tried" in visit.question.because
 
 
-def test_a_made_up_sample_that_fails_decides_nothing_where_real_ones_pass(walk: Walk, models: Path) -> None:
-    """Of 24 healthy models of strangers four were told to be sensitive to their inputs, and CI failed."""
+def test_a_made_up_sample_that_fails_decides_nothing_where_real_ones_pass(
+    walk: Walk, models: Path
+) -> None:
+    """Of 24 healthy models of strangers four were told to be sensitive to their inputs, and CI
+    failed."""
     walked = side_by_side(walk, models, (0, 1), "[0,255]", "--expect", "pass")
     assert (walked.ran.code, walked.answers()) == (0, [("reproduce", "no")])
     outcome = walked.visits("reproduce")[0].outcome
@@ -435,7 +519,10 @@ def test_a_made_up_sample_that_fails_decides_nothing_where_real_ones_pass(walk: 
 
 def test_noise_of_made_up_data_alone_does_not_decide(walk: Walk, models: Path) -> None:
     model, _ = tiny.instance_norm(models)
-    real = tiny.feeds(models / "spread.npz", x=np.random.default_rng(0).normal(size=(1, 3, 32, 32)).astype(np.float32))
+    real = tiny.feeds(
+        models / "spread.npz",
+        x=np.random.default_rng(0).normal(size=(1, 3, 32, 32)).astype(np.float32),
+    )
     words = [model, "--engine", "reference", "--val-range", "x:[1000,1000.02]"]
     alone = walk(*words)
     assert (alone.ran.code, alone.reading.state.end) == (15, "not-determined"), alone.ran.out

@@ -1,4 +1,5 @@
-"""Sessions that are killed at every kind of moment end as if nothing had happened (the campaign: ``make faults``)."""
+"""Sessions that are killed at every kind of moment end as if nothing had happened (the campaign:
+``make faults``)."""
 
 import json
 import subprocess
@@ -7,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-import wizard
+from narrowdown import wizard
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -48,9 +49,13 @@ def test_the_campaign_runs_side_by_side_and_prints_its_tables(tmp_path: Path) ->
         "--out",
         tmp_path,
     ]
-    ran = subprocess.run([sys.executable, SCRIPT, *map(str, words)], text=True, capture_output=True, check=False)
+    ran = subprocess.run(
+        [sys.executable, SCRIPT, *map(str, words)], text=True, capture_output=True, check=False
+    )
     assert ran.returncode == 0, ran.stdout + ran.stderr
-    head, *records = [json.loads(line) for line in (tmp_path / "moments.jsonl").read_text().splitlines()]
+    head, *records = [
+        json.loads(line) for line in (tmp_path / "moments.jsonl").read_text().splitlines()
+    ]
     assert head["jobs"] == 2
     assert {record["scene"] for record in records} == {"precision"}
     assert sum(r["kills"] for r in records if r["manner"] in faults.KILLS) >= 6
@@ -58,7 +63,10 @@ def test_the_campaign_runs_side_by_side_and_prints_its_tables(tmp_path: Path) ->
     assert "| scene | event | worker | segv |" in text
     assert "0 wrong" in text
     again = subprocess.run(
-        [sys.executable, SCRIPT, "--table", tmp_path / "moments.jsonl"], text=True, capture_output=True, check=False
+        [sys.executable, SCRIPT, "--table", tmp_path / "moments.jsonl"],
+        text=True,
+        capture_output=True,
+        check=False,
     )
     assert again.stdout == text
 
@@ -67,7 +75,8 @@ def test_the_campaign_runs_side_by_side_and_prints_its_tables(tmp_path: Path) ->
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("size", [1, 6, 14, 27, 36])
 def test_a_disk_that_is_full_again_and_again(tmp_path: Path, size: int) -> None:
-    """A session on a disk of its own comes to its undisturbed end, however often it is full on the way."""
+    """A session on a disk of its own comes to its undisturbed end, however often it is full on the
+    way."""
     campaign = faults.Campaign(tmp_path, fault_run.surroundings(tmp_path), size)
     scene = fault_run.scenes(tmp_path / "scenes")["precision"]
     tally = faults.Tally(scene.name, "disk")
@@ -98,11 +107,23 @@ def test_a_mutant_that_no_longer_applies_is_named() -> None:
 @pytest.mark.timeout(600)
 def test_a_mutant_is_noticed_and_goes_into_the_table(tmp_path: Path) -> None:
     script = Path(fault_mutants.__file__)
-    words = [sys.executable, script, "--jobs", "2", "--only", "no-disk-named,torn-tail-dropped", "--out", tmp_path]
+    words = [
+        sys.executable,
+        script,
+        "--jobs",
+        "2",
+        "--only",
+        "no-disk-named,torn-tail-dropped",
+        "--out",
+        tmp_path,
+    ]
     ran = subprocess.run(list(map(str, words)), text=True, capture_output=True, check=False)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     text = (tmp_path / "table.md").read_text()
-    assert "| `torn-tail-dropped` | a torn line is set aside, never thrown away | torn, precision |" in text
+    assert (
+        "| `torn-tail-dropped` | a torn line is set aside, never thrown away | torn, precision |"
+        in text
+    )
     assert "survived" not in text
     assert ", 0 wrong." in text
     before = (tmp_path / "mutants.jsonl").read_text()
@@ -112,9 +133,18 @@ def test_a_mutant_is_noticed_and_goes_into_the_table(tmp_path: Path) -> None:
 
 def test_a_mutant_that_survives_is_said() -> None:
     mutant = fault_mutants.MUTANTS[0]
-    record = {"mutant": mutant.name, "scene": "a", "manner": "b", "sessions": 12, "wrong": [], "skipped": ""}
+    record = {
+        "mutant": mutant.name,
+        "scene": "a",
+        "manner": "b",
+        "sessions": 12,
+        "wrong": [],
+        "skipped": "",
+    }
     assert "**survived**" in fault_mutants.table([mutant], [record])
     assert "not begun in time" in fault_mutants.table([mutant], [{**record, "sessions": 0}])
     assert not fault_mutants.noticed([mutant], [record])
-    assert fault_mutants.noticed([mutant], [record, {**record, "wrong": ["x-abcdef: another route"]}])
+    assert fault_mutants.noticed(
+        [mutant], [record, {**record, "wrong": ["x-abcdef: another route"]}]
+    )
     assert not fault_mutants.noticed([mutant], []), "one that was not examined is not noticed"

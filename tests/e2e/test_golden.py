@@ -1,5 +1,5 @@
-"""Golden outputs from training as the reference: an export that is not what was trained, an engine that is wrong, and files that
-do not fit."""
+"""Golden outputs from training as the reference: an export that is not what was trained, an engine
+that is wrong, and files that do not fit."""
 
 import json
 import re
@@ -18,7 +18,8 @@ ROWS = 3
 
 
 def trained(x: np.ndarray) -> dict[str, np.ndarray]:
-    """What the trained network computes, in float64: two layers with a GELU (its tanh form) between."""
+    """What the trained network computes, in float64: two layers with a GELU (its tanh form)
+    between."""
     hidden = x.astype(np.float64) @ W1
     gelu = 0.5 * hidden * (1 + np.tanh(0.7978845608028654 * (hidden + 0.044715 * hidden**3)))
     return {"hidden": hidden, "act": gelu, "y": gelu @ W2}
@@ -40,7 +41,9 @@ def exported(folder: Path, activation: str) -> Path:
     )
 
 
-def recorded(folder: Path, *, inner: bool = True, name: str = "y", scale: float = 1.0) -> tuple[list[str], str]:
+def recorded(
+    folder: Path, *, inner: bool = True, name: str = "y", scale: float = 1.0
+) -> tuple[list[str], str]:
     """(--inputs words, golden spec) of some samples, one file each."""
     words: list[str] = []
     paths: list[str] = []
@@ -55,29 +58,56 @@ def recorded(folder: Path, *, inner: bool = True, name: str = "y", scale: float 
     return words, "golden:" + "+".join(paths)
 
 
-def test_a_wrong_export_is_named_and_no_engine_is_blamed(narrowdown: Narrowdown, tmp_path: Path) -> None:
+def test_a_wrong_export_is_named_and_no_engine_is_blamed(
+    narrowdown: Narrowdown, tmp_path: Path
+) -> None:
     inputs, golden = recorded(tmp_path)
     model = exported(tmp_path, "relu")
-    ran = narrowdown("run", model, "--engine", "onnxruntime:optimization=all", "--reference", golden, *inputs)
+    ran = narrowdown(
+        "run", model, "--engine", "onnxruntime:optimization=all", "--reference", golden, *inputs
+    )
     assert ran.code == 14, ran.out + ran.err
     assert "export is at fault" in ran.out
     assert "narrowdown after" not in ran.out, "no engine has a bug to look for"
     session = re.search(r"^  session +(\S+)", ran.out, re.MULTILINE)
     assert session is not None
     refused = narrowdown("after", session[1])
-    assert (refused.code, "No engine was confirmed by the golden outputs" in refused.err) == (10, True), refused.err
+    assert (refused.code, "No engine was confirmed by the golden outputs" in refused.err) == (
+        10,
+        True,
+    ), refused.err
     assert "first recorded tensor that differs is act" in " ".join(ran.out.split())
-    alone = narrowdown("step", "compare", model, "--engine", "onnxruntime", "--reference", golden, *inputs, "--json")
+    alone = narrowdown(
+        "step",
+        "compare",
+        model,
+        "--engine",
+        "onnxruntime",
+        "--reference",
+        golden,
+        *inputs,
+        "--json",
+    )
     found = alone.json()
     assert (found["verdict"], found["departs"], found["departs_node"]) == ("export", "act", "/act")
     assert alone.code == 14
     assert found["model_error"] > 0.01
 
 
-def test_without_inner_tensors_the_verdict_is_the_same(narrowdown: Narrowdown, tmp_path: Path) -> None:
+def test_without_inner_tensors_the_verdict_is_the_same(
+    narrowdown: Narrowdown, tmp_path: Path
+) -> None:
     inputs, golden = recorded(tmp_path, inner=False)
     ran = narrowdown(
-        "step", "compare", exported(tmp_path, "relu"), "--engine", "emulate", "--reference", golden, *inputs, "--json"
+        "step",
+        "compare",
+        exported(tmp_path, "relu"),
+        "--engine",
+        "emulate",
+        "--reference",
+        golden,
+        *inputs,
+        "--json",
     )
     assert (ran.code, ran.json()["verdict"], ran.json()["departs"]) == (14, "export", "")
 
@@ -85,14 +115,23 @@ def test_without_inner_tensors_the_verdict_is_the_same(narrowdown: Narrowdown, t
 def test_a_right_export_on_a_right_engine_passes(narrowdown: Narrowdown, tmp_path: Path) -> None:
     inputs, golden = recorded(tmp_path)
     ran = narrowdown(
-        "run", exported(tmp_path, "gelu"), "--engine", "onnxruntime:optimization=all", "--reference", golden, *inputs
+        "run",
+        exported(tmp_path, "gelu"),
+        "--engine",
+        "onnxruntime:optimization=all",
+        "--reference",
+        golden,
+        *inputs,
     )
     assert ran.code == 10, ran.out + ran.err
 
 
 @pytest.mark.slow
-def test_a_right_export_on_a_wrong_engine_goes_the_whole_way(narrowdown: Narrowdown, tmp_path: Path) -> None:
-    """In FP16 the hidden layer overflows in the GELU's cube; the model in FP32 is what was recorded, so it is searched."""
+def test_a_right_export_on_a_wrong_engine_goes_the_whole_way(
+    narrowdown: Narrowdown, tmp_path: Path
+) -> None:
+    """In FP16 the hidden layer overflows in the GELU's cube; the model in FP32 is what was
+    recorded, so it is searched."""
     inputs, golden = recorded(tmp_path, scale=30.0)
     where = tmp_path / "session"
     ran = narrowdown(
@@ -105,21 +144,33 @@ def test_a_right_export_on_a_wrong_engine_goes_the_whole_way(narrowdown: Narrowd
         assert report["reference_replaced"]["from"].startswith("golden:files=")
 
 
-def test_names_that_differ_are_asked_about_and_never_guessed(narrowdown: Narrowdown, tmp_path: Path) -> None:
+def test_names_that_differ_are_asked_about_and_never_guessed(
+    narrowdown: Narrowdown, tmp_path: Path
+) -> None:
     inputs, golden = recorded(tmp_path, inner=False, name="logits")
     model = exported(tmp_path, "gelu")
-    ran = narrowdown("step", "compare", model, "--engine", "onnxruntime", "--reference", golden, *inputs)
+    ran = narrowdown(
+        "step", "compare", model, "--engine", "onnxruntime", "--reference", golden, *inputs
+    )
     said = " ".join(ran.err.split())
     assert ran.code == 2
     assert "lack the model's output 'y' [2, 4]; they hold 'logits' [2, 4]" in said
     assert "names=logits=y" in said
     named = golden.replace("golden:", "golden:files=") + ",names=logits=y"
-    assert narrowdown("step", "compare", model, "--engine", "onnxruntime", "--reference", named, *inputs).code == 10
+    assert (
+        narrowdown(
+            "step", "compare", model, "--engine", "onnxruntime", "--reference", named, *inputs
+        ).code
+        == 10
+    )
 
 
 @pytest.mark.parametrize(
     ("change", "says"),
-    [("fewer", "golden outputs of 3 samples and inputs of 2"), ("none", "give those with --inputs")],
+    [
+        ("fewer", "golden outputs of 3 samples and inputs of 2"),
+        ("none", "give those with --inputs"),
+    ],
 )
 def test_other_inputs_than_the_recorded_ones_are_refused(
     narrowdown: Narrowdown, tmp_path: Path, change: str, says: str
@@ -127,7 +178,14 @@ def test_other_inputs_than_the_recorded_ones_are_refused(
     inputs, golden = recorded(tmp_path, inner=False)
     given = inputs[:-2] if change == "fewer" else []
     ran = narrowdown(
-        "step", "compare", exported(tmp_path, "gelu"), "--engine", "onnxruntime", "--reference", golden, *given
+        "step",
+        "compare",
+        exported(tmp_path, "gelu"),
+        "--engine",
+        "onnxruntime",
+        "--reference",
+        golden,
+        *given,
     )
     assert (ran.code, says in " ".join(ran.err.split())) == (2, True), ran.err
 
@@ -138,7 +196,9 @@ def test_golden_outputs_are_no_engine(narrowdown: Narrowdown, tmp_path: Path) ->
     assert (ran.code, "computes nothing" in ran.err) == (2, True)
 
 
-def test_onnxs_own_test_data_are_inputs_and_golden_outputs_as_they_are(narrowdown: Narrowdown, tmp_path: Path) -> None:
+def test_onnxs_own_test_data_are_inputs_and_golden_outputs_as_they_are(
+    narrowdown: Narrowdown, tmp_path: Path
+) -> None:
     """The layout of onnx/backend/test/data: model.onnx beside test_data_set_0."""
     model = exported(tmp_path, "relu")
     for n in range(2):
@@ -155,7 +215,9 @@ def test_onnxs_own_test_data_are_inputs_and_golden_outputs_as_they_are(narrowdow
     assert (ran.code, ran.json()["verdict"], ran.json()["samples_n"]) == (10, "passes", 4), ran.err
 
 
-def test_a_script_of_golden_outputs_asks_for_consent_elsewhere(narrowdown: Narrowdown, tmp_path: Path) -> None:
+def test_a_script_of_golden_outputs_asks_for_consent_elsewhere(
+    narrowdown: Narrowdown, tmp_path: Path
+) -> None:
     inputs, _ = recorded(tmp_path)
     script = tmp_path / "golden.py"
     script.write_text(
@@ -165,7 +227,15 @@ def test_a_script_of_golden_outputs_asks_for_consent_elsewhere(narrowdown: Narro
     )
     model = exported(tmp_path, "gelu")
     where = tmp_path / "session"
-    words = ("--engine", "onnxruntime", "--reference", f"golden:{script}", *inputs, "--session", where)
+    words = (
+        "--engine",
+        "onnxruntime",
+        "--reference",
+        f"golden:{script}",
+        *inputs,
+        "--session",
+        where,
+    )
     assert narrowdown("step", "compare", model, *words).code == 10
     script.write_text(script.read_text() + "# changed\n")
     again = narrowdown("replay", where)
@@ -189,7 +259,9 @@ def test_the_recorder_of_the_page_names_the_layer_that_was_exported_wrong(
     network = torch.nn.Sequential(first, torch.nn.GELU(), second)
     x = tiny.weights(2, 16, seed=5)
     np.savez(tmp_path / "in.npz", x=x)
-    scope["record"](network, [torch.from_numpy(x)], ["y"], {"0": "hidden", "1": "act"}, tmp_path / "out.npz")
+    scope["record"](
+        network, [torch.from_numpy(x)], ["y"], {"0": "hidden", "1": "act"}, tmp_path / "out.npz"
+    )
     ran = narrowdown(
         "step", "compare", exported(tmp_path, "relu"), "--engine", "onnxruntime", "--inputs", tmp_path / "in.npz",
         "--reference", f"golden:{tmp_path / 'out.npz'}", "--json",

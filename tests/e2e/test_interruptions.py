@@ -11,18 +11,20 @@ from pathlib import Path
 
 import pytest
 
-from wizard.cli.follow import Follower
-from wizard.plain import JsonDisplay
-from wizard.runner.client import Client
-from wizard.runner.options import Options
-from wizard.session import folder
+from narrowdown.wizard.cli.follow import Follower
+from narrowdown.wizard.plain import JsonDisplay
+from narrowdown.wizard.runner.client import Client
+from narrowdown.wizard.runner.options import Options
+from narrowdown.wizard.session import folder
 
 from ..patience import allow
 
 SCRIPT = Path(sys.executable).with_name("narrowdown")
 
 
-def begin(words: list[str | Path], surroundings: dict[str, str], cwd: Path) -> "subprocess.Popen[str]":
+def begin(
+    words: list[str | Path], surroundings: dict[str, str], cwd: Path
+) -> "subprocess.Popen[str]":
     return subprocess.Popen(
         [SCRIPT, *map(str, words)], env=surroundings, cwd=cwd, text=True, stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
@@ -30,7 +32,11 @@ def begin(words: list[str | Path], surroundings: dict[str, str], cwd: Path) -> "
 
 
 def events(session: Path) -> list[dict]:
-    lines = (session / "journal.jsonl").read_bytes().splitlines() if (session / "journal.jsonl").exists() else []
+    lines = (
+        (session / "journal.jsonl").read_bytes().splitlines()
+        if (session / "journal.jsonl").exists()
+        else []
+    )
     found = []
     for line in lines:
         try:
@@ -40,7 +46,9 @@ def events(session: Path) -> list[dict]:
     return found
 
 
-def wait_for(session: Path, ready, process: "subprocess.Popen[str]", seconds: float = 180.0) -> list[dict]:
+def wait_for(
+    session: Path, ready, process: "subprocess.Popen[str]", seconds: float = 180.0
+) -> list[dict]:
     end = time.monotonic() + allow(seconds)
     while time.monotonic() < end:
         found = events(session)
@@ -63,11 +71,17 @@ def kill_runner(session: Path) -> None:
     ("name", "command", "words", "probes"),
     [
         ("shapes", ["step", "reduce"], ["--tolerance", "1e-3"], 12),
-        pytest.param("shapes", ["run"], ["--tolerance", "1e-3"], 35, marks=pytest.mark.slow),  # amid a reduction
-        pytest.param("sort", ["run"], ["--engine", "emulate:precision=fp16"], 60, marks=pytest.mark.slow),
+        pytest.param(
+            "shapes", ["run"], ["--tolerance", "1e-3"], 35, marks=pytest.mark.slow
+        ),  # amid a reduction
+        pytest.param(
+            "sort", ["run"], ["--engine", "emulate:precision=fp16"], 60, marks=pytest.mark.slow
+        ),
     ],
 )
-def test_kill_9_and_resume(narrowdown, surroundings, tmp_path, request, name, command, words, probes) -> None:
+def test_kill_9_and_resume(
+    narrowdown, surroundings, tmp_path, request, name, command, words, probes
+) -> None:
     model, inputs = request.getfixturevalue(name)
     words = [*command, model, *words, "--inputs", inputs]
     straight, broken = tmp_path / "straight", tmp_path / "broken"
@@ -75,7 +89,11 @@ def test_kill_9_and_resume(narrowdown, surroundings, tmp_path, request, name, co
 
     process = begin([*words, "--session", broken], surroundings, tmp_path)
     try:
-        wait_for(broken, lambda found: sum(e["kind"] == "probe.finished" for e in found) >= probes, process)
+        wait_for(
+            broken,
+            lambda found: sum(e["kind"] == "probe.finished" for e in found) >= probes,
+            process,
+        )
         kill_runner(broken)
         process.wait(timeout=allow(30))
     finally:
@@ -85,41 +103,69 @@ def test_kill_9_and_resume(narrowdown, surroundings, tmp_path, request, name, co
     finished = [e["key"] for e in events(broken) if e["kind"] == "probe.finished"]
     assert len(finished) == len(set(finished)), "no probe is measured twice"
     assert before <= set(finished)
-    assert narrowdown("show", straight, "--canonical").out == narrowdown("show", broken, "--canonical").out
+    assert (
+        narrowdown("show", straight, "--canonical").out
+        == narrowdown("show", broken, "--canonical").out
+    )
 
 
 def workers_of(runner: int) -> list[int]:
     """Process ids of a runner's workers; its watchdog is none."""
     children = Path(f"/proc/{runner}/task/{runner}/children").read_text().split()
-    return [int(pid) for pid in children if b"watchdog.py" not in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    return [
+        int(pid)
+        for pid in children
+        if b"watchdog.py" not in Path(f"/proc/{pid}/cmdline").read_bytes()
+    ]
 
 
 def test_a_killed_worker_costs_one_probe(narrowdown, surroundings, sort, tmp_path) -> None:
-    """A worker that dies of a signal in the middle of a search: one probe is lost, the screen says so, the case is found."""
+    """A worker that dies of a signal in the middle of a search: one probe is lost, the screen says
+    so, the case is found."""
     model, inputs = sort
     session = tmp_path / "s"
-    words = ["step", "reduce", model, "--engine", "emulate:precision=fp16", "--inputs", inputs, "--session", session]
+    words = [
+        "step",
+        "reduce",
+        model,
+        "--engine",
+        "emulate:precision=fp16",
+        "--inputs",
+        inputs,
+        "--session",
+        session,
+    ]
     process = begin(
         [*words, "--jobs", "1"], surroundings, tmp_path
     )  # one worker, which runs nothing ahead of the search
     answered = 0
 
     def searching(found: list[dict]) -> bool:
-        """A candidate of the search itself is being measured, by a worker that has answered before: one that dies
-        as it starts says nothing of a probe, and the session stops with 4."""
+        """A candidate of the search itself is being measured, by a worker that has answered before:
+        one that dies as it starts says nothing of a probe, and the session stops with 4."""
         asked = [e for e in found if e["kind"] == "probe.started"]
         last = asked[-1] if asked else {}
         nodes = ((last.get("probe") or {}).get("candidate") or {}).get("nodes", "*")
-        return nodes != "*" and found[-1]["kind"] == "probe.started" and count_answers(found) > answered
+        return (
+            nodes != "*"
+            and found[-1]["kind"] == "probe.started"
+            and count_answers(found) > answered
+        )
 
     try:
-        for _ in range(50):  # a probe may end between the look and the kill: then another one is waited for
+        for _ in range(
+            50
+        ):  # a probe may end between the look and the kill: then another one is waited for
             found = wait_for(session, searching, process)
             runner = next(e["pid"] for e in found if e["kind"] == "session.opened" and e.get("pid"))
             answered = count_answers(found)
             for pid in workers_of(runner):
                 os.kill(pid, signal.SIGSEGV)
-            wait_for(session, lambda found, before=answered: died(found) or count_answers(found) > before, process)
+            wait_for(
+                session,
+                lambda found, before=answered: died(found) or count_answers(found) > before,
+                process,
+            )
             if crashed(session):
                 break
         out, err = process.communicate(timeout=allow(180))
@@ -168,16 +214,30 @@ time.sleep(600)
 
 
 @pytest.mark.parametrize("victim", ["runner", "worker"])
-def test_what_a_checker_has_started_does_not_outlive_kill_9(shapes, surroundings, tmp_path, victim) -> None:
+def test_what_a_checker_has_started_does_not_outlive_kill_9(
+    shapes, surroundings, tmp_path, victim
+) -> None:
     model, _ = shapes
     session, started, written = tmp_path / "s", tmp_path / "started", tmp_path / "pid"
     checker = tmp_path / "checker.py"
     checker.write_text(CHECKER.format(daemon=DAEMON.format(pid=str(written)), started=str(started)))
-    words = ["step", "reduce", model, "--check", f"{sys.executable} {checker} {{model}}", "--session", session]
+    words = [
+        "step",
+        "reduce",
+        model,
+        "--check",
+        f"{sys.executable} {checker} {{model}}",
+        "--session",
+        session,
+    ]
     process = begin(words, surroundings, tmp_path)
     daemon = 0
     try:
-        wait_for(session, lambda _: started.exists() and written.exists() and written.read_text(), process)
+        wait_for(
+            session,
+            lambda _: started.exists() and written.exists() and written.read_text(),
+            process,
+        )
         daemon = int(written.read_text())
         runner = next(e["pid"] for e in events(session) if e["kind"] == "session.opened")
         children = workers_of(runner)
@@ -202,10 +262,22 @@ def alive(pid: int) -> bool:
         return False
 
 
-def test_ctrl_c_stops_softly_and_leaves_nobody_behind(narrowdown, shapes, surroundings, tmp_path) -> None:
+def test_ctrl_c_stops_softly_and_leaves_nobody_behind(
+    narrowdown, shapes, surroundings, tmp_path
+) -> None:
     model, inputs = shapes
     session = tmp_path / "s"
-    words = ["step", "reduce", model, "--tolerance", "1e-3", "--inputs", inputs, "--session", session]
+    words = [
+        "step",
+        "reduce",
+        model,
+        "--tolerance",
+        "1e-3",
+        "--inputs",
+        inputs,
+        "--session",
+        session,
+    ]
     process = begin(words, surroundings, tmp_path)
     try:
         found = wait_for(session, lambda f: any(e["kind"] == "probe.finished" for e in f), process)
@@ -225,22 +297,38 @@ def test_ctrl_c_stops_softly_and_leaves_nobody_behind(narrowdown, shapes, surrou
 
 
 def leave_alone(shapes, surroundings, tmp_path) -> Path:
-    """A session whose display was killed in the middle of a search, so that its runner is left alone."""
+    """A session whose display was killed in the middle of a search, so that its runner is left
+    alone."""
     model, inputs = shapes
     session = tmp_path / "s"
-    words = ["step", "reduce", model, "--tolerance", "1e-3", "--inputs", inputs, "--session", session]
+    words = [
+        "step",
+        "reduce",
+        model,
+        "--tolerance",
+        "1e-3",
+        "--inputs",
+        inputs,
+        "--session",
+        session,
+    ]
     process = begin(words, surroundings, tmp_path)
     try:
-        wait_for(session, lambda found: sum(e["kind"] == "probe.finished" for e in found) >= 3, process)
+        wait_for(
+            session, lambda found: sum(e["kind"] == "probe.finished" for e in found) >= 3, process
+        )
     finally:
         process.kill()
         process.communicate(timeout=allow(30))
     return session
 
 
-def test_who_resumes_at_once_after_killing_the_display_gets_the_session(shapes, surroundings, tmp_path) -> None:
-    """The runner that was left alone closes the session after the resume has read it and before its own runner opens it: it ended
-    with 'stopped' and exit code 130, and only the next resume went on."""
+def test_who_resumes_at_once_after_killing_the_display_gets_the_session(
+    shapes, surroundings, tmp_path
+) -> None:
+    """The runner that was left alone closes the session after the resume has read it and before its
+    own runner opens it: it ended with 'stopped' and exit code 130, and only the next resume went
+    on."""
     session = leave_alone(shapes, surroundings, tmp_path)
     since = folder.load(session).seq
     ends = time.monotonic() + allow(60)
@@ -253,14 +341,18 @@ def test_who_resumes_at_once_after_killing_the_display_gets_the_session(shapes, 
     finally:
         client.close()
     told = [json.loads(line)["kind"] for line in shown.getvalue().splitlines()]
-    assert told.count("session.closed") == 1, "a program that reads along would take the first for the end"
+    assert told.count("session.closed") == 1, (
+        "a program that reads along would take the first for the end"
+    )
     finished = [e["key"] for e in events(session) if e["kind"] == "probe.finished"]
     assert len(finished) == len(set(finished)), "no probe is measured twice"
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("delay", [0.0, 0.4, 0.8, 1.0, 1.2, 1.6])
-def test_no_moment_after_a_kill_is_too_early_for_a_resume(narrowdown, shapes, surroundings, tmp_path, delay) -> None:
+def test_no_moment_after_a_kill_is_too_early_for_a_resume(
+    narrowdown, shapes, surroundings, tmp_path, delay
+) -> None:
     session = leave_alone(shapes, surroundings, tmp_path)
     time.sleep(delay)  # what is tested: how long a person takes to type it
     ran = narrowdown("resume", session, "--display", "plain")
@@ -283,7 +375,9 @@ def test_a_torn_tail_is_said_once(narrowdown, shapes, tmp_path) -> None:
 def test_damage_in_the_middle_is_exit_4_with_the_line(narrowdown, shapes, tmp_path) -> None:
     model, inputs = shapes
     session = tmp_path / "s"
-    narrowdown("step", "compare", model, "--inputs", inputs, "--tolerance", "1e-3", "--session", session)
+    narrowdown(
+        "step", "compare", model, "--inputs", inputs, "--tolerance", "1e-3", "--session", session
+    )
     journal = session / "journal.jsonl"
     body = journal.read_bytes().splitlines(keepends=True)
     body[4] = b'{"nonsense": true}\n'

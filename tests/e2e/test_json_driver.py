@@ -1,4 +1,5 @@
-"""A program answers the questions of a session: the driver that docs/json.md shows, and one that makes mistakes."""
+"""A program answers the questions of a session: the driver that docs/json.md shows, and one that
+makes mistakes."""
 
 import json
 import os
@@ -19,20 +20,43 @@ PAGE = Path(__file__).parents[2] / "docs/json.md"
 
 
 def test_the_driver_of_the_page_walks_a_session_to_its_end(surroundings, shapes, tmp_path) -> None:
-    text = re.search(r"<!-- driver -->\n```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)[1]  # type: ignore[index]
+    text = re.search(
+        r"<!-- driver -->\n```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL
+    )[1]  # type: ignore[index]
     assert 30 <= len([line for line in text.splitlines() if line.strip()]) <= 42
     (tmp_path / "driver.py").write_text(text)
     model, inputs = shapes
-    environment = {**surroundings, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{surroundings['PATH']}"}
-    words = [sys.executable, "driver.py", model, "--inputs", inputs, "--tolerance", "1e-3", "--session", tmp_path / "s"]
+    environment = {
+        **surroundings,
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{surroundings['PATH']}",
+    }
+    words = [
+        sys.executable,
+        "driver.py",
+        model,
+        "--inputs",
+        inputs,
+        "--tolerance",
+        "1e-3",
+        "--session",
+        tmp_path / "s",
+    ]
     done = subprocess.run(
-        words, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=allow(240), check=False
+        words,
+        env=environment,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=allow(240),
+        check=False,
     )
     lines = done.stdout.splitlines()
     assert done.returncode == 0, done.stdout + done.stderr
     assert re.fullmatch(r"ended at '[\w-]+' with exit code 0", lines[-1])
     assert any(line.endswith(" report") for line in lines), "its own rule was followed"
-    answered = [json.loads(line) for line in (tmp_path / "s/journal.jsonl").read_text().splitlines()]
+    answered = [
+        json.loads(line) for line in (tmp_path / "s/journal.jsonl").read_text().splitlines()
+    ]
     assert {e["by"] for e in answered if e["kind"] == "question.answered"} == {"person"}
 
 
@@ -58,13 +82,24 @@ class Talk:
 
     def end(self) -> int:
         said, err = self.process.communicate(timeout=allow(60))
-        assert [wrong for line in said.splitlines() for wrong in against("events", json.loads(line))] == []
+        assert [
+            wrong for line in said.splitlines() for wrong in against("events", json.loads(line))
+        ] == []
         assert "Traceback" not in err
         return self.process.returncode
 
 
 WRONG = (
-    *("yes", "", "{", "[]", '{"answer": "no"}', '{"do": "dance"}', '{"do": "answer"}', '{"do": "answer", "answer": 1}'),
+    *(
+        "yes",
+        "",
+        "{",
+        "[]",
+        '{"answer": "no"}',
+        '{"do": "dance"}',
+        '{"do": "answer"}',
+        '{"do": "answer", "answer": 1}',
+    ),
     '{"do": "answer", "answer": "maybe"}',
     '{"do": "answer", "answer": "no", "node": "elsewhere"}',
     '{"do": "rewind", "to": "nowhere"}',
@@ -72,7 +107,9 @@ WRONG = (
 
 
 @pytest.mark.parametrize("ending", ["stop", pytest.param("end of input", marks=pytest.mark.slow)])
-def test_mistakes_are_refused_and_the_question_stays_open(surroundings, tmp_path, ending: str) -> None:
+def test_mistakes_are_refused_and_the_question_stays_open(
+    surroundings, tmp_path, ending: str
+) -> None:
     talk = Talk(surroundings, tmp_path, "open", faultless(tmp_path), "--session", tmp_path / "s")
     try:
         question = talk.until("question.asked")
@@ -89,8 +126,11 @@ def test_mistakes_are_refused_and_the_question_stays_open(surroundings, tmp_path
             assert talk.end() == 3
     finally:
         talk.process.kill()
-    # Taken up again it asks again: a program that has answered nothing yet begins anew with open's own words.
-    again = Talk(surroundings, tmp_path, "open", tmp_path / "faultless.onnx", "--session", tmp_path / "s")
+    # Taken up again it asks again: a program that has answered nothing yet begins anew with open's
+    # own words.
+    again = Talk(
+        surroundings, tmp_path, "open", tmp_path / "faultless.onnx", "--session", tmp_path / "s"
+    )
     try:
         asked = again.until("question.asked")
         assert (asked["node"], asked["visit"]) == (question["node"], question["visit"])

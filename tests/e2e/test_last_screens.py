@@ -1,4 +1,5 @@
-"""The last screen of the terminal UI at every end of the flow, over real sessions: what was found, what to do now."""
+"""The last screen of the terminal UI at every end of the flow, over real sessions: what was found,
+what to do now."""
 
 import asyncio
 import time
@@ -7,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from wizard.tui import keys
-from wizard.tui.app import Narrowdown
-from wizard.tui.glyphs import UNICODE
-from wizard.tui.library import Sessions
-from wizard.tui.screens.finish import FinishScreen
-from wizard.tui.widgets.finish import Todos
+from narrowdown.wizard.tui import keys
+from narrowdown.wizard.tui.app import Narrowdown
+from narrowdown.wizard.tui.glyphs import UNICODE
+from narrowdown.wizard.tui.library import Sessions
+from narrowdown.wizard.tui.screens.finish import FinishScreen
+from narrowdown.wizard.tui.widgets.finish import Todos
 
 from ..patience import allow
 from .conftest import Walk
@@ -43,17 +44,22 @@ def last_screen(folder: Path) -> str:
     """What the terminal shows, on as many lines as it takes."""
 
     async def shown() -> str:
-        app = Narrowdown(Sessions(watch=True), folder=folder, glyph_set=UNICODE, keymap=keys.Keymap())
+        app = Narrowdown(
+            Sessions(watch=True), folder=folder, glyph_set=UNICODE, keymap=keys.Keymap()
+        )
         async with app.run_test(size=(80, 120)) as pilot:
             deadline = time.monotonic() + allow(30)
             while not (
-                isinstance(app.screen, FinishScreen) and any(todos.size.height for todos in app.screen.query(Todos))
+                isinstance(app.screen, FinishScreen)
+                and any(todos.size.height for todos in app.screen.query(Todos))
             ):
                 assert time.monotonic() < deadline, "it never came to the last screen"
                 await pilot.pause(0.05)
             await pilot.pause()
             strips = app.screen._compositor.render_strips()
-            return "\n".join("".join(segment.text for segment in strip).rstrip() for strip in strips)
+            return "\n".join(
+                "".join(segment.text for segment in strip).rstrip() for strip in strips
+            )
 
     return asyncio.run(shown())
 
@@ -67,13 +73,15 @@ def flowed(text: str) -> str:
 def test_every_end_says_what_was_found_and_what_to_do_now(
     end: End, walk: Walk, models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Paths are shown whole. It exists, as ONNX Runtime keeps files of its own there: in '/nowhere', for root.
+    # Paths are shown whole. It exists, as ONNX Runtime keeps files of its own there: in '/nowhere',
+    # for root.
     monkeypatch.setenv("HOME", str(tmp_path))
     walked = walk(*end.words(models))
     text = last_screen(walked.folder)
     print(text)
     seen = flowed(text)
-    # The last question is shown with its answer. Behind a suspect reference it is whether the engine agrees with itself.
+    # The last question is shown with its answer. Behind a suspect reference it is whether the
+    # engine agrees with itself.
     last = "No, or that could not be asked" if end.end == "reference-suspect" else end.said[0]
     assert flowed(last) in seen
     at = -1

@@ -1,4 +1,5 @@
-"""Temporary files: whatever the ending, none stay, neither in the system's folder nor in the session's."""
+"""Temporary files: whatever the ending, none stay, neither in the system's folder nor in the
+session's."""
 
 import os
 import signal
@@ -27,8 +28,8 @@ time.sleep(600 if pathlib.Path(sys.argv[1] + "wait").exists() else 0)
 
 
 def temporary(tmp_path: Path, session: Path) -> list[str]:
-    """What lies in the system's folder for temporary files, our folder for sockets aside, which is empty; and of the session what
-    only a program at work may have."""
+    """What lies in the system's folder for temporary files, our folder for sockets aside, which is
+    empty; and of the session what only a program at work may have."""
     place = tmp_path / "tmp"
     # Not rglob, which fails on a folder that is gone by the time it is looked into.
     met = [name for _, folders, files in os.walk(place) for name in (*folders, *files)]
@@ -42,7 +43,11 @@ def temporary(tmp_path: Path, session: Path) -> list[str]:
 def house(tmp_path: Path, surroundings: dict[str, str]) -> dict[str, str]:
     """An environment with a folder for temporary files of its own."""
     (tmp_path / "tmp").mkdir()
-    return {**surroundings, "TMPDIR": str(tmp_path / "tmp"), "XDG_RUNTIME_DIR": str(tmp_path / "tmp")}
+    return {
+        **surroundings,
+        "TMPDIR": str(tmp_path / "tmp"),
+        "XDG_RUNTIME_DIR": str(tmp_path / "tmp"),
+    }
 
 
 @pytest.fixture
@@ -51,12 +56,25 @@ def checked(tmp_path: Path) -> list[Any]:
     checker = tmp_path / "checker.py"
     checker.write_text(CHECKER)
     (tmp_path / "wait").touch()
-    # The folder alone: a file that is named belongs to what was agreed to, and these two come and go.
+    # The folder alone: a file that is named belongs to what was agreed to, and these two come and
+    # go.
     line = f"{sys.executable} -I -S {checker} {tmp_path}/ {{model}}"
-    return ["step", "repeat", tiny.faultless(tmp_path), "--check", line, "--until", "2", "--session", tmp_path / "s"]
+    return [
+        "step",
+        "repeat",
+        tiny.faultless(tmp_path),
+        "--check",
+        line,
+        "--until",
+        "2",
+        "--session",
+        tmp_path / "s",
+    ]
 
 
-def test_when_it_is_finished_or_refused(tmp_path: Path, house: dict[str, str], checked: list[Any]) -> None:
+def test_when_it_is_finished_or_refused(
+    tmp_path: Path, house: dict[str, str], checked: list[Any]
+) -> None:
     narrowdown, session = command(house, tmp_path), tmp_path / "s"
     (tmp_path / "wait").unlink()
     assert narrowdown(*checked).code in (0, 10)
@@ -68,24 +86,32 @@ def test_when_it_is_finished_or_refused(tmp_path: Path, house: dict[str, str], c
 
 @pytest.mark.slow
 @pytest.mark.parametrize("ending", ["ctrl-c", "runner", "worker", "everything"])
-def test_when_it_is_stopped_or_killed(tmp_path: Path, house: dict[str, str], checked: list[Any], ending: str) -> None:
-    """A soft stop, a killed runner, a killed worker: nothing is left. Where the watchdog is killed too, the next program clears
-    away what is left, so that nothing is left after a resume."""
+def test_when_it_is_stopped_or_killed(
+    tmp_path: Path, house: dict[str, str], checked: list[Any], ending: str
+) -> None:
+    """A soft stop, a killed runner, a killed worker: nothing is left. Where the watchdog is killed
+    too, the next program clears away what is left, so that nothing is left after a resume."""
     session = tmp_path / "s"
     process = begin(checked, house, tmp_path)
     try:
         wait_for(session, lambda _: (tmp_path / "started").exists(), process)
-        assert any("mine-" in name for name in temporary(tmp_path, session)), "there is something to clear away"
+        assert any("mine-" in name for name in temporary(tmp_path, session)), (
+            "there is something to clear away"
+        )
         (tmp_path / "wait").unlink()
         match ending:
             case "ctrl-c":
-                while process.poll() is None:  # the first waits for the checker, the second does not
+                while (
+                    process.poll() is None
+                ):  # the first waits for the checker, the second does not
                     process.send_signal(signal.SIGINT)
                     time.sleep(0.5)
             case "runner":
                 kill_runner(session)
             case _:
-                started = [pid for pid in children(process.pid) if ending == "everything" or is_worker(pid)]
+                started = [
+                    pid for pid in children(process.pid) if ending == "everything" or is_worker(pid)
+                ]
                 for pid in [*started, *([process.pid] if ending == "everything" else [])]:
                     os.kill(pid, signal.SIGKILL)
         process.communicate(timeout=allow(60))
@@ -99,7 +125,8 @@ def test_when_it_is_stopped_or_killed(tmp_path: Path, house: dict[str, str], che
 
 
 def once_gone(look: Callable[[], list[str]], seconds: float = 30) -> list[str]:
-    """What is still there in the end: who cleans up may be the last process to go, after the one that was waited for."""
+    """What is still there in the end: who cleans up may be the last process to go, after the one
+    that was waited for."""
     end = time.monotonic() + allow(seconds)
     while (left := look()) and time.monotonic() < end:
         time.sleep(0.05)
@@ -107,8 +134,13 @@ def once_gone(look: Callable[[], list[str]], seconds: float = 30) -> list[str]:
 
 
 def outside(tmp_path: Path, session: Path) -> list[str]:
-    """Without what a killed runner leaves in its session, and its socket: these go when the session is taken up."""
-    return [name for name in temporary(tmp_path, session) if "/" not in name and not name.endswith(".sock")]
+    """Without what a killed runner leaves in its session, and its socket: these go when the session
+    is taken up."""
+    return [
+        name
+        for name in temporary(tmp_path, session)
+        if "/" not in name and not name.endswith(".sock")
+    ]
 
 
 def children(pid: int) -> list[int]:

@@ -1,7 +1,8 @@
-"""A worker that hangs, is stopped, fills memory or writes garbage in the middle of a step costs one probe, is named, and changes
-no result.
+"""A worker that hangs, is stopped, fills memory or writes garbage in the middle of a step costs one
+probe, is named, and changes no result.
 
-The fault is put into a real worker of the real command, into one measurement only, by a module that Python loads at start.
+The fault is put into a real worker of the real command, into one measurement only, by a module that
+Python loads at start.
 """
 
 import json
@@ -54,7 +55,7 @@ def strike(probe):
 class Finder:
     @staticmethod
     def find_spec(name, path, target=None):
-        if name not in ("engines.workers.operations", "engines.store.memory"):
+        if name not in ("narrowdown.engines.workers.operations", "narrowdown.engines.store.memory"):
             return None
         spec = importlib.machinery.PathFinder.find_spec(name, path)
         load = spec.loader.exec_module
@@ -101,7 +102,12 @@ def test_a_worker_that_is_lost_costs_one_probe(
     hooks.mkdir()
     (hooks / "sitecustomize.py").write_text(INJECTION)
     path = os.pathsep.join(filter(None, (str(hooks), os.environ.get("PYTHONPATH"))))
-    surroundings |= {"PYTHONPATH": path, "LOST_FAULT": fault, "LOST_STEP": step, "LOST_ONCE": str(once)}
+    surroundings |= {
+        "PYTHONPATH": path,
+        "LOST_FAULT": fault,
+        "LOST_STEP": step,
+        "LOST_ONCE": str(once),
+    }
     ran = narrowdown(
         "step", step, model, "--engine", "emulate", "--inputs", inputs, "--session", session, "--display", "plain",
         "--timeout", "30" if fault == "memory" else "5",
@@ -126,7 +132,8 @@ def test_a_worker_that_is_lost_costs_one_probe(
 
 @pytest.mark.slow
 def test_a_checker_that_never_returns_costs_one_probe(narrowdown: Callable, tmp_path: Path) -> None:
-    """The checker hangs on one candidate only, on the first part of the model; the controls, which hold none of it, it passes."""
+    """The checker hangs on one candidate only, on the first part of the model; the controls, which
+    hold none of it, it passes."""
     model, _ = tiny.parts(tmp_path, 3)
     struck = tmp_path / "struck"
     checker = tmp_path / "checker.py"

@@ -1,4 +1,5 @@
-"""Numbers on a graph, read by those that they are for: Model Explorer's own node data and ONNX adapter, ONNX's checker."""
+"""Numbers on a graph, read by those that they are for: Model Explorer's own node data and ONNX
+adapter, ONNX's checker."""
 
 import json
 import subprocess
@@ -17,7 +18,8 @@ from ..patience import allow
 from . import tiny
 from .conftest import Narrowdown
 
-# Reads the node data into Model Explorer's own classes, and the model with its ONNX adapter: node ids, to stdout.
+# Reads the node data into Model Explorer's own classes, and the model with its ONNX adapter: node
+# ids, to stdout.
 READER = """
 import json, sys
 from model_explorer import node_data_builder as made
@@ -57,7 +59,16 @@ def explorer(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.mark.timeout(900)
 def test_the_page_does_what_it_says(narrowdown: Narrowdown, tmp_path: Path, explorer: str) -> None:
     model = tiny.two_norms(tmp_path)
-    words = ("run", model, "--inputs", tiny.rows(tmp_path), "--engine", "emulate:precision=fp16", "--session", "bug")
+    words = (
+        "run",
+        model,
+        "--inputs",
+        tiny.rows(tmp_path),
+        "--engine",
+        "emulate:precision=fp16",
+        "--session",
+        "bug",
+    )
     assert narrowdown(*words).code == 0
     for command in of("overlays"):
         ran = narrowdown(*("bug" if word == "SESSION" else word for word in command.words[1:]))
@@ -65,14 +76,22 @@ def test_the_page_does_what_it_says(narrowdown: Narrowdown, tmp_path: Path, expl
     noted, given = onnx.load(tmp_path / "noted.onnx"), onnx.load(model)
     onnx.checker.check_model(noted)
     names = {node.name for node in given.graph.node}
-    assert {node.name for node in noted.graph.node if node.doc_string.startswith("narrowdown: ")} == names
+    assert {
+        node.name for node in noted.graph.node if node.doc_string.startswith("narrowdown: ")
+    } == names
     (culprit,) = (
-        n for n in noted.graph.node if {p.key: p.value for p in n.metadata_props}.get("narrowdown.culprit") == "1"
+        n
+        for n in noted.graph.node
+        if {p.key: p.value for p in n.metadata_props}.get("narrowdown.culprit") == "1"
     )
     assert culprit.name == "/sum"
     assert culprit.doc_string.endswith(", over the allowed 1 %")
     fed = {"x": np.float32(np.random.default_rng(0).normal(size=(4, 64)))}
-    for a, b in zip(ReferenceEvaluator(given).run(None, fed), ReferenceEvaluator(noted).run(None, fed), strict=True):
+    for a, b in zip(
+        ReferenceEvaluator(given).run(None, fed),
+        ReferenceEvaluator(noted).run(None, fed),
+        strict=True,
+    ):
         assert np.array_equal(a, b), "a note changes nothing"
     assert ElementTree.parse(tmp_path / "around.svg").getroot().tag.endswith("svg")
     read = subprocess.run(

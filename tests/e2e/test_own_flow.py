@@ -1,5 +1,5 @@
-"""A flow that this repository has never seen, walked in every display: a node without a step, twelve answers, a loop, a word of
-its own and an end of its own. No Python belongs to it."""
+"""A flow that this repository has never seen, walked in every display: a node without a step,
+twelve answers, a loop, a word of its own and an end of its own. No Python belongs to it."""
 
 import asyncio
 import time
@@ -7,19 +7,32 @@ from pathlib import Path
 
 import pytest
 
-from engines.store.content import digest_file
+from narrowdown.engines.store.content import digest_file
+from narrowdown.wizard.demo import MODELS
+from narrowdown.wizard.problem import Problem
+from narrowdown.wizard.report.read import read
+from narrowdown.wizard.tui import keys
+from narrowdown.wizard.tui.app import Narrowdown as Screens
+from narrowdown.wizard.tui.library import Sessions
 from tests.wizard.tui import golden
-from wizard.demo import MODELS
-from wizard.problem import Problem
-from wizard.report.read import read
-from wizard.tui import keys
-from wizard.tui.app import Narrowdown as Screens
-from wizard.tui.library import Sessions
 
 from ..patience import allow
 from .conftest import Narrowdown
 
-COUNT = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
+COUNT = (
+    "one",
+    "two",
+    "three",
+    "four",
+    "five",
+    "six",
+    "seven",
+    "eight",
+    "nine",
+    "ten",
+    "eleven",
+    "twelve",
+)
 FLOW = f"""
 schema: 1
 id: night-shift
@@ -58,8 +71,18 @@ ends:
   handed-over: {{title: Handed over to the day shift, explain: Somebody else goes on from here., verdict: unresolved}}
   not-here: {{title: Not our business, explain: Nothing to hunt., verdict: not-reproduced}}
 """
-MODEL, INPUTS, ENGINE = MODELS / "shapes_cnn.onnx", MODELS / "shapes_cnn_in.npz", "onnxruntime:optimization=all"
-ROUTE = [("welcome", "twelve"), ("measure", "yes"), ("enough", "again"), ("measure", "yes"), ("enough", "stop")]
+MODEL, INPUTS, ENGINE = (
+    MODELS / "shapes_cnn.onnx",
+    MODELS / "shapes_cnn_in.npz",
+    "onnxruntime:optimization=all",
+)
+ROUTE = [
+    ("welcome", "twelve"),
+    ("measure", "yes"),
+    ("enough", "again"),
+    ("measure", "yes"),
+    ("enough", "stop"),
+]
 
 
 @pytest.fixture
@@ -67,7 +90,9 @@ def flow(tmp_path: Path) -> Path:
     folder = tmp_path / "flows"
     (folder / "terms").mkdir(parents=True)
     (folder / "night.yaml").write_text(FLOW, encoding="utf-8")
-    (folder / "terms" / "hunch.md").write_text("# Hunch\n\nA guess that nobody has measured.\n", encoding="utf-8")
+    (folder / "terms" / "hunch.md").write_text(
+        "# Hunch\n\nA guess that nobody has measured.\n", encoding="utf-8"
+    )
     return folder / "night.yaml"
 
 
@@ -79,7 +104,12 @@ def walked(folder: Path) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize(
     "display",
-    ["plain", "json", pytest.param("rich", marks=pytest.mark.slow), pytest.param("none", marks=pytest.mark.slow)],
+    [
+        "plain",
+        "json",
+        pytest.param("rich", marks=pytest.mark.slow),
+        pytest.param("none", marks=pytest.mark.slow),
+    ],
 )
 def test_without_a_screen(narrowdown: Narrowdown, tmp_path: Path, flow: Path, display: str) -> None:
     answers = tmp_path / "answers.yaml"
@@ -123,7 +153,9 @@ def test_on_the_screens(tmp_path: Path, flow: Path, monkeypatch: pytest.MonkeyPa
     library = Sessions()
     digests = {str(path): digest_file(path) for path in (MODEL, INPUTS)}
     folder = library.create(
-        Problem(model=str(MODEL), engine=ENGINE, inputs=(str(INPUTS),), flow=str(flow), digests=digests)
+        Problem(
+            model=str(MODEL), engine=ENGINE, inputs=(str(INPUTS),), flow=str(flow), digests=digests
+        )
     )
 
     async def walk() -> None:
@@ -159,8 +191,12 @@ def test_on_the_screens(tmp_path: Path, flow: Path, monkeypatch: pytest.MonkeyPa
             await pilot.press("enter")
             await until("Is that enough?, visit 2")
             await pilot.press("m")
-            text = await until("✓ Measure once", "visited 2 times", "▶ Is that enough?", "you are here")
-            assert "It passes ─▶ ( Not our business )" in text, "the branch that was not taken is on the map"
+            text = await until(
+                "✓ Measure once", "visited 2 times", "▶ Is that enough?", "you are here"
+            )
+            assert "It passes ─▶ ( Not our business )" in text, (
+                "the branch that was not taken is on the map"
+            )
             await pilot.press("escape", "2", "enter")
             await until("Somebody else goes on from here.", "What decided it")
             await pilot.press("q")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from wizard.demo import MODELS
+from narrowdown.wizard.demo import MODELS
 
 from .conftest import command
 from .test_interruptions import events
@@ -31,10 +31,21 @@ def check(tmp_path: Path) -> str:
     return f"{shlex.quote(sys.executable)} {shlex.quote(str(script))}"
 
 
-def test_a_variable_is_handed_on_and_no_other(tmp_path: Path, surroundings: dict[str, str], check: str) -> None:
+def test_a_variable_is_handed_on_and_no_other(
+    tmp_path: Path, surroundings: dict[str, str], check: str
+) -> None:
     narrowdown, session, seen = command(surroundings, tmp_path), tmp_path / "s", tmp_path / "seen"
     ran = narrowdown(
-        "run", MODEL, "--check", check, "--pass-env", "HF_TOKEN", "--session", session, "--display", "plain"
+        "run",
+        MODEL,
+        "--check",
+        check,
+        "--pass-env",
+        "HF_TOKEN",
+        "--session",
+        session,
+        "--display",
+        "plain",
     )
     assert ran.code == 10, ran.out + ran.err
     assert "planted-1" in seen.read_text()
@@ -42,7 +53,8 @@ def test_a_variable_is_handed_on_and_no_other(tmp_path: Path, surroundings: dict
     kept = b"".join(path.read_bytes() for path in session.rglob("*") if path.is_file())
     assert b"planted" not in kept
     assert b"HF_TOKEN" not in kept
-    # A replay by who began it measures in the same surroundings; without the variable it does not begin.
+    # A replay by who began it measures in the same surroundings; without the variable it does not
+    # begin.
     seen.unlink()
     assert narrowdown("replay", session).code == 0
     assert "planted-1" in seen.read_text()
@@ -55,10 +67,14 @@ def test_a_variable_is_handed_on_and_no_other(tmp_path: Path, surroundings: dict
 
 def test_who_forgets_it_is_told(tmp_path: Path, surroundings: dict[str, str], check: str) -> None:
     narrowdown, session = command(surroundings, tmp_path), tmp_path / "s"
-    ran = narrowdown("step", "compare", MODEL, "--check", check, "--session", session, "--display", "plain")
+    ran = narrowdown(
+        "step", "compare", MODEL, "--check", check, "--session", session, "--display", "plain"
+    )
     told = "begin a new session with --pass-env HF_TOKEN."
     assert told in ran.out + ran.err
-    assert [told in e["text"] for e in events(session) if e["kind"] == "note.added"] == [True], "once"
+    assert [told in e["text"] for e in events(session) if e["kind"] == "note.added"] == [True], (
+        "once"
+    )
     # Now it must not be mixed in.
     ran = narrowdown("resume", session, "--pass-env", "HF_TOKEN", "--display", "plain")
     assert ran.code == 2
@@ -71,7 +87,9 @@ def test_who_forgets_it_is_told(tmp_path: Path, surroundings: dict[str, str], ch
     assert "Nothing that was measured there serves here." in note, ran.out + ran.err
 
 
-def test_it_is_refused_before_a_session_exists(tmp_path: Path, surroundings: dict[str, str]) -> None:
+def test_it_is_refused_before_a_session_exists(
+    tmp_path: Path, surroundings: dict[str, str]
+) -> None:
     ran = command(surroundings, tmp_path)("run", MODEL, "--pass-env", "HF_TOKEN")
     assert (ran.code, ran.err.count("\n")) == (2, 1)
     assert "--check" in ran.err

@@ -1,5 +1,6 @@
-"""Every text that is printed to be pasted, for each kind of cure and each engine that runs here: pasted into a fresh process it
-is right on inputs that no search had, and wrong without what cures."""
+"""Every text that is printed to be pasted, for each kind of cure and each engine that runs here:
+pasted into a fresh process it is right on inputs that no search had, and wrong without what
+cures."""
 
 import re
 import shlex
@@ -14,17 +15,17 @@ import numpy as np
 import onnx
 import pytest
 
-from engines.demos.scaled_apart import quantize
-from engines.graph.construct import construct
-from engines.installed import importable
-from engines.known.table import read_table
-from engines.probe import APART
+from narrowdown.engines.demos.scaled_apart import quantize
+from narrowdown.engines.graph.construct import construct
+from narrowdown.engines.installed import importable
+from narrowdown.engines.known.table import read_table
+from narrowdown.engines.probe import APART
+from narrowdown.wizard.cli import main
+from narrowdown.wizard.demo import MODELS
+from narrowdown.wizard.report.hand_on import list_deeds
+from narrowdown.wizard.report.markdown import how_to_apply
+from narrowdown.wizard.report.read import read
 from tests.docs.shown import ROOT
-from wizard.cli import main
-from wizard.demo import MODELS
-from wizard.report.hand_on import list_deeds
-from wizard.report.markdown import how_to_apply
-from wizard.report.read import read
 
 from . import tiny
 
@@ -39,7 +40,8 @@ CALLS = {
 
 
 class Case(msgspec.Struct, frozen=True):
-    """``make`` writes ``model.onnx`` and ``inputs.npz`` and gives other inputs; the words go to ``step``."""
+    """``make`` writes ``model.onnx`` and ``inputs.npz`` and gives other inputs; the words go to
+    ``step``."""
 
     make: Callable[[Path], Feeds]
     words: tuple[str, ...]
@@ -48,7 +50,8 @@ class Case(msgspec.Struct, frozen=True):
 
 
 def four_bits(folder: Path) -> Feeds:
-    """Weights in 4 bits behind a few large activations, which the engine rounds to 8 bits where it repacks the weights."""
+    """Weights in 4 bits behind a few large activations, which the engine rounds to 8 bits where it
+    repacks the weights."""
     random, size, block = np.random.default_rng(0), 64, 32
     blocks = random.normal(0, 0.125, (size // block, block, size)).astype(np.float32)
     scales = (np.abs(blocks).max(1) / 7).astype(np.float32)
@@ -56,9 +59,14 @@ def four_bits(folder: Path) -> Feeds:
     uint4, zeros = onnx.TensorProto.UINT4, np.full(scales.size // 2, 0x88, np.uint8)
     weights = [
         onnx.TensorProto(
-            name="w", data_type=uint4, dims=[size, size], raw_data=(codes[0::2] | codes[1::2] << 4).tobytes()
+            name="w",
+            data_type=uint4,
+            dims=[size, size],
+            raw_data=(codes[0::2] | codes[1::2] << 4).tobytes(),
         ),
-        onnx.TensorProto(name="z", data_type=uint4, dims=list(scales.shape), raw_data=zeros.tobytes()),
+        onnx.TensorProto(
+            name="z", data_type=uint4, dims=list(scales.shape), raw_data=zeros.tobytes()
+        ),
         onnx.numpy_helper.from_array(scales, "s"),
     ]
     node, value = onnx.helper.make_node, onnx.helper.make_tensor_value_info
@@ -66,14 +74,18 @@ def four_bits(folder: Path) -> Feeds:
         node("DequantizeLinear", ["w", "s", "z"], ["d"], axis=0, block_size=block),
         node("MatMul", ["x", "d"], ["y"]),
     ]
-    graph = onnx.helper.make_graph(nodes, "g", [value("x", 1, ["n", size])], [value("y", 1, ["n", size])], weights)
+    graph = onnx.helper.make_graph(
+        nodes, "g", [value("x", 1, ["n", size])], [value("y", 1, ["n", size])], weights
+    )
     onnx.save(
-        onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 21)], ir_version=10),
+        onnx.helper.make_model(
+            graph, opset_imports=[onnx.helper.make_opsetid("", 21)], ir_version=10
+        ),
         folder / "model.onnx",
     )
-    both = random.normal(0, 1, (2, 4, size)).astype(np.float32) * np.where(np.arange(size) % 21 == 7, 60, 1).astype(
-        np.float32
-    )
+    both = random.normal(0, 1, (2, 4, size)).astype(np.float32) * np.where(
+        np.arange(size) % 21 == 7, 60, 1
+    ).astype(np.float32)
     np.savez(folder / "inputs.npz", x=both[0])
     return {"x": both[1]}
 
@@ -100,13 +112,17 @@ def known(folder: Path, bug: str) -> Feeds:
     onnx.save(model, folder / "model.onnx")
     sizes = [d.dim_value or 2 for d in model.graph.input[0].type.tensor_type.shape.dim]
     dtype = onnx.helper.tensor_dtype_to_np_dtype(model.graph.input[0].type.tensor_type.elem_type)
-    name, both = model.graph.input[0].name, np.random.default_rng(0).normal(0, 1, (2, *sizes)).astype(dtype)
+    name, both = (
+        model.graph.input[0].name,
+        np.random.default_rng(0).normal(0, 1, (2, *sizes)).astype(dtype),
+    )
     np.savez(folder / "inputs.npz", **{name: both[0]})
     return {name: both[1]}
 
 
 def products(folder: Path) -> Feeds:
-    """Three products in a row in INT8, the channels between the last two scaled apart; ``float.onnx`` is what it was made of."""
+    """Three products in a row in INT8, the channels between the last two scaled apart;
+    ``float.onnx`` is what it was made of."""
     apart = np.geomspace(1, 1000, 16).astype(np.float32)
     node = onnx.helper.make_node
     nodes = [
@@ -126,7 +142,9 @@ def products(folder: Path) -> Feeds:
 def program(folder: Path) -> Feeds:
     """The same fault as of ``shapes``, by a program of the user's own."""
     page = (ROOT / "docs" / "rewrite.md").read_text(encoding="utf-8")
-    text = next(text for text in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "run_ort.py" in text)
+    text = next(
+        text for text in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "run_ort.py" in text
+    )
     (folder / "run_ort.py").write_text(text, encoding="utf-8")
     return shapes(folder)
 
@@ -134,12 +152,19 @@ def program(folder: Path) -> Feeds:
 OWN = f"command:run={sys.executable} run_ort.py {{model}} {{inputs}} {{outputs}}"
 CASES = {
     "an optimizer": Case(shapes, ("workaround", "--engine", ORT), ("optimizer",), 1e-2),
-    "an option": Case(four_bits, ("workaround", "--engine", ORT, "--tolerance", "0.001"), ("option",), 3e-3),
+    "an option": Case(
+        four_bits, ("workaround", "--engine", ORT, "--tolerance", "0.001"), ("option",), 3e-3
+    ),
     "a refusal": Case(refusal, ("workaround", "--engine", ORT), ("optimizer",), 1e-2),
     "layers in float": Case(
-        products, ("quantization", "--engine", ORT, "--reference", "onnxruntime:model=float.onnx"), ("precision",), 0.1
+        products,
+        ("quantization", "--engine", ORT, "--reference", "onnxruntime:model=float.onnx"),
+        ("precision",),
+        0.1,
     ),
-    "written otherwise": Case(reduction, ("rewrite", "--engine", "openvino:precision=f32"), ("rewrite",), 1e-2),
+    "written otherwise": Case(
+        reduction, ("rewrite", "--engine", "openvino:precision=f32"), ("rewrite",), 1e-2
+    ),
     "tensors apart": Case(program, ("rewrite", "--engine", OWN), APART, 1e-2),
 }
 
@@ -184,10 +209,17 @@ def test_what_is_pasted_is_right_and_without_the_cure_wrong(
     line = list_deeds(report)[0].typed
     assert line in text, "what is to be pasted first is part of it"
     without = (
-        text.replace(line, "") if "worked-around.onnx" not in line else text.replace("worked-around.onnx", "model.onnx")
+        text.replace(line, "")
+        if "worked-around.onnx" not in line
+        else text.replace("worked-around.onnx", "model.onnx")
     )
-    right = run("import onnxruntime as ort\noptions = ort.SessionOptions()\n" + LITERAL, "python", tmp_path)
-    off = [np.linalg.norm(run(t, language, tmp_path) - right) / np.linalg.norm(right) for t in (text, without)]
+    right = run(
+        "import onnxruntime as ort\noptions = ort.SessionOptions()\n" + LITERAL, "python", tmp_path
+    )
+    off = [
+        np.linalg.norm(run(t, language, tmp_path) - right) / np.linalg.norm(right)
+        for t in (text, without)
+    ]
     assert off[0] < case.wrong / 10
     assert off[1] > case.wrong
 
@@ -199,7 +231,8 @@ session = ort.InferenceSession(given, options, providers=['CPUExecutionProvider'
 
 
 def run(text: str, language: str, folder: Path) -> np.ndarray:
-    """The first output of the engine that the text makes, in a process of its own; Inf where it makes none."""
+    """The first output of the engine that the text makes, in a process of its own; Inf where it
+    makes none."""
     if language == "sh":
         subprocess.run(shlex.split(text), cwd=folder, check=True)
         with np.load(folder / "outputs.npz") as made:

@@ -1,4 +1,5 @@
-"""One checker, two tools: the real Polygraphy and Narrowdown must read it alike, except where we are three-valued on purpose."""
+"""One checker, two tools: the real Polygraphy and Narrowdown must read it alike, except where we
+are three-valued on purpose."""
 
 import json
 import re
@@ -12,21 +13,23 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from engines.compare.judge import judge_check
-from engines.compare.tolerance import criterion
-from engines.consent import Consent
-from engines.data import held
-from engines.graph import load
-from engines.probe import Check
-from engines.store.content import Store
-from engines.views import view_problem
-from engines.workers.operations import execute_probe
-from wizard.cli import main
-from wizard.cli.arguments import parse
-from wizard.given import problem_from
+from narrowdown.engines.compare.judge import judge_check
+from narrowdown.engines.compare.tolerance import criterion
+from narrowdown.engines.consent import Consent
+from narrowdown.engines.data import held
+from narrowdown.engines.graph import load
+from narrowdown.engines.probe import Check
+from narrowdown.engines.store.content import Store
+from narrowdown.engines.views import view_problem
+from narrowdown.engines.workers.operations import execute_probe
+from narrowdown.wizard.cli import main
+from narrowdown.wizard.cli.arguments import parse
+from narrowdown.wizard.given import problem_from
 
 tools = pytest.importorskip("polygraphy.tools")
-pytestmark = pytest.mark.filterwarnings("ignore:SelectableGroups:DeprecationWarning")  # its own affair
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:SelectableGroups:DeprecationWarning"
+)  # its own affair
 
 Behaviour = tuple[int, str, str]  # exit status, stdout, stderr
 
@@ -34,10 +37,15 @@ Behaviour = tuple[int, str, str]  # exit status, stdout, stderr
 def chain(path: Path, ops: tuple[str, ...] = ("Relu", "Exp", "Neg", "Sigmoid")) -> Path:
     """A model of one node after another, x -> y, on [1, 4] floats."""
     names = ["x", *(f"t{i}" for i in range(1, len(ops))), "y"]
-    nodes = [helper.make_node(op, [names[i]], [names[i + 1]], name=f"{op}_{i}") for i, op in enumerate(ops)]
+    nodes = [
+        helper.make_node(op, [names[i]], [names[i + 1]], name=f"{op}_{i}")
+        for i, op in enumerate(ops)
+    ]
     ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 4]) for name in ("x", "y")]
     graph = helper.make_graph(nodes, "g", ends[:1], ends[1:])
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path
+    )
     return path
 
 
@@ -51,7 +59,8 @@ def script(path: Path, text: str) -> Path:
 def polygraphy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Callable[..., str]:
-    """Run the real tool in this process, in the test's folder: what it printed. It must end with 0."""
+    """Run the real tool in this process, in the test's folder: what it printed. It must end with
+    0."""
 
     def run(*words: str | Path) -> str:
         monkeypatch.chdir(tmp_path)
@@ -78,13 +87,19 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> tuple[Store, str, Path]
     return store, load.import_model(path, store).digest, path
 
 
-def ours(session: tuple[Store, str, Path], checker: Path, options: list[str], timeout: float = 0.0) -> str:
+def ours(
+    session: tuple[Store, str, Path], checker: Path, options: list[str], timeout: float = 0.0
+) -> str:
     """From the command line's words to a verdict, as a session takes them."""
     store, model, path = session
     problem = problem_from(parse(["step", "repeat", str(path), "--check", str(checker), *options]))
     with held.under(Consent(check=problem.check)):
-        measurement = execute_probe(Check(model=model, command=problem.check, timeout=timeout), store, lambda _: None)
-    return judge_check(measurement, criterion(view_problem(msgspec.to_builtins(problem)), "fp32")).kind
+        measurement = execute_probe(
+            Check(model=model, command=problem.check, timeout=timeout), store, lambda _: None
+        )
+    return judge_check(
+        measurement, criterion(view_problem(msgspec.to_builtins(problem)), "fp32")
+    ).kind
 
 
 PASS, FAIL = "pass", "fail"
@@ -151,7 +166,9 @@ def test_any_of_several_regexes(patterns: list[str], polygraphy, session, tmp_pa
 
 def test_a_regex_finds_what_stands_deep_in_a_long_output(polygraphy, session, tmp_path) -> None:
     line = "yes 'a line of a long log' | head -n {} "
-    checker = script(tmp_path / "check.sh", f"{line.format(20_000)}; echo it exceeds; {line.format(20_000)}")
+    checker = script(
+        tmp_path / "check.sh", f"{line.format(20_000)}; echo it exceeds; {line.format(20_000)}"
+    )
     assert theirs(polygraphy, checker, ["--fail-regex", "exceeds"]) == FAIL
     assert ours(session, checker, ["--fail-regex", "exceeds"]) == FAIL
 
@@ -160,7 +177,8 @@ def test_a_regex_finds_what_stands_deep_in_a_long_output(polygraphy, session, tm
 def test_a_checker_that_dies_is_no_verdict_here(
     options: list[str], their_verdict: str, polygraphy, session, tmp_path
 ) -> None:
-    """On purpose: a crash says nothing about accuracy. There it is a failure, or, with codes or a regex, a pass."""
+    """On purpose: a crash says nothing about accuracy. There it is a failure, or, with codes or a
+    regex, a pass."""
     checker = script(tmp_path / "check.sh", "kill -SEGV $$")
     assert theirs(polygraphy, checker, options) == their_verdict
     assert ours(session, checker, options) == "unresolved"
@@ -173,13 +191,21 @@ def test_a_checker_that_takes_too_long_is_no_verdict_here(session, tmp_path) -> 
 
 
 def test_too_much_output_to_be_searched_is_no_verdict_here(session, tmp_path) -> None:
-    """On purpose: what a regex would find in the part that is not kept nobody knows. A match in the rest still counts."""
+    """On purpose: what a regex would find in the part that is not kept nobody knows. A match in the
+    rest still counts."""
     line = "yes 'a line of a long log that is very long indeed' | head -n 60000"
     silent = script(tmp_path / "check.sh", line)
     assert ours(session, silent, ["--fail-regex", "exceeds"]) == "unresolved"
     assert ours(session, silent, ["--fail-code", "3", "--fail-regex", "exceeds"]) == PASS
     assert ours(session, silent, []) == PASS
-    assert ours(session, script(tmp_path / "check.sh", f"{line}; echo it exceeds"), ["--fail-regex", "exceeds"]) == FAIL
+    assert (
+        ours(
+            session,
+            script(tmp_path / "check.sh", f"{line}; echo it exceeds"),
+            ["--fail-regex", "exceeds"],
+        )
+        == FAIL
+    )
 
 
 @pytest.mark.parametrize(
@@ -197,7 +223,9 @@ def test_too_much_output_to_be_searched_is_no_verdict_here(session, tmp_path) ->
         (["--input-shapes", "x:[1,-1]"], "name:[d,d]"),
     ],
 )  # fmt: skip
-def test_what_does_not_go_together_is_refused(tmp_path, capsys, options: list[str], said: str) -> None:
+def test_what_does_not_go_together_is_refused(
+    tmp_path, capsys, options: list[str], said: str
+) -> None:
     assert main(["step", "repeat", str(chain(tmp_path / "m.onnx")), *options]) == 2
     assert said in capsys.readouterr().err
 
@@ -228,18 +256,31 @@ def test_a_reducers_script_works_unmodified(polygraphy, narrowdown, tmp_path) ->
         "./check.sh",
     )
     ran = narrowdown(
-        "step", "reduce", model, "-o", "ours.onnx", *files, "--art-dir", "o", "--check", "./check.sh", "--json"
+        "step",
+        "reduce",
+        model,
+        "-o",
+        "ours.onnx",
+        *files,
+        "--art-dir",
+        "o",
+        "--check",
+        "./check.sh",
+        "--json",
     )
     assert ran.code == 0, ran.err
-    assert [[n.op_type for n in onnx.load(tmp_path / f"{who}.onnx").graph.node] for who in ("theirs", "ours")] == [
-        ["Exp"]
-    ] * 2
+    assert [
+        [n.op_type for n in onnx.load(tmp_path / f"{who}.onnx").graph.node]
+        for who in ("theirs", "ours")
+    ] == [["Exp"]] * 2
     assert not (tmp_path / "look.log").exists()  # each check has a folder of its own
     assert not (tmp_path / "polygraphy_debug.onnx").exists()
     names = sorted(p.name for p in (tmp_path / "o" / "bad").iterdir())
     pattern = r"(look|polygraphy_debug)_\d\d-\d\d-\d\d_\d\d-\d\d-\d\d_N\d+{}\.(log|onnx)"
     assert_all(pattern.format(""), names)
-    assert_all(pattern.format("_(in|out)puts"), [p.name for p in (tmp_path / "t" / "bad").iterdir()])
+    assert_all(
+        pattern.format("_(in|out)puts"), [p.name for p in (tmp_path / "t" / "bad").iterdir()]
+    )
     # Every kept candidate is what its folder says.
     for folder, holds in (("good", False), ("bad", True)):
         kept = list((tmp_path / "o" / folder).glob("*.onnx"))
@@ -259,7 +300,8 @@ def test_a_reducers_script_works_unmodified(polygraphy, narrowdown, tmp_path) ->
 
 
 def test_a_command_may_name_the_candidate_as_polygraphy_does(narrowdown, tmp_path) -> None:
-    """An old candidate that lies about is not meant, and nothing is appended to a command that names it."""
+    """An old candidate that lies about is not meant, and nothing is appended to a command that
+    names it."""
     model = chain(tmp_path / "m.onnx")
     chain(tmp_path / "polygraphy_debug.onnx", ("Tanh", "Tanh"))
     (tmp_path / "check.py").write_text(
@@ -272,9 +314,7 @@ def test_a_command_may_name_the_candidate_as_polygraphy_does(narrowdown, tmp_pat
     assert ran.json()["nodes"] == ["Neg_2"]
 
 
-FLAKY = (
-    "n=$(cat $COUNTER 2>/dev/null || echo 0); n=$((n+1)); echo $n > $COUNTER; echo $n > look.txt; [ $((n % 3)) -ne 0 ]"
-)
+FLAKY = "n=$(cat $COUNTER 2>/dev/null || echo 0); n=$((n+1)); echo $n > $COUNTER; echo $n > look.txt; [ $((n % 3)) -ne 0 ]"
 
 
 @pytest.mark.parametrize(
@@ -285,14 +325,19 @@ FLAKY = (
         pytest.param("good", "1", marks=pytest.mark.slow),
     ],
 )
-def test_repeat_until(until: str, verdicts: str, polygraphy, narrowdown, surroundings, tmp_path, monkeypatch) -> None:
-    """Every third look fails: both tools see the same ones, sort the same files, and end with the same words."""
+def test_repeat_until(
+    until: str, verdicts: str, polygraphy, narrowdown, surroundings, tmp_path, monkeypatch
+) -> None:
+    """Every third look fails: both tools see the same ones, sort the same files, and end with the
+    same words."""
     expected = [v == "1" for v in verdicts]
     script(tmp_path / "check.sh", FLAKY)
     model = chain(tmp_path / "m.onnx")
     files = ["--artifacts", "look.txt"]
     monkeypatch.setenv("COUNTER", str(tmp_path / "theirs"))
-    said = polygraphy("debug", "repeat", f"--until={until}", *files, "--art-dir", "t", "--check", "./check.sh")
+    said = polygraphy(
+        "debug", "repeat", f"--until={until}", *files, "--art-dir", "t", "--check", "./check.sh"
+    )
     surroundings["COUNTER"] = str(tmp_path / "ours")
     own = ["--check", "./check.sh", "--pass-env", "COUNTER"]
     ran = narrowdown("step", "repeat", model, "--until", until, *files, "--art-dir", "o", *own)
@@ -302,7 +347,11 @@ def test_repeat_until(until: str, verdicts: str, polygraphy, narrowdown, surroun
     for folder, good in (("good", True), ("bad", False)):
         looks = [str(i + 1) for i, passed in enumerate(expected) if passed == good]
         for who in ("t", "o"):
-            found = sorted((tmp_path / who / folder).glob("*")) if (tmp_path / who / folder).exists() else []
+            found = (
+                sorted((tmp_path / who / folder).glob("*"))
+                if (tmp_path / who / folder).exists()
+                else []
+            )
             assert [p.read_text().strip() for p in found] == looks, who
             assert [p.stem.rpartition("_N")[2] for p in found] == [str(int(n) - 1) for n in looks]
 
@@ -322,7 +371,9 @@ def test_builds_of_an_engine_are_sorted_too(narrowdown, tmp_path) -> None:
     ]
     ran = narrowdown("step", "repeat", model, *words)
     assert ran.code == 0, ran.out + ran.err
-    good, bad = (len(list((tmp_path / "o" / kind).glob("engine_*.onnx"))) for kind in ("good", "bad"))
+    good, bad = (
+        len(list((tmp_path / "o" / kind).glob("engine_*.onnx"))) for kind in ("good", "bad")
+    )
     assert good
     assert bad
     assert good + bad == 6
@@ -330,15 +381,27 @@ def test_builds_of_an_engine_are_sorted_too(narrowdown, tmp_path) -> None:
 
 
 def test_builds_that_choose_kernels_leave_their_replays(narrowdown, tmp_path) -> None:
-    """``debug build --save-tactics``, then ``inspect diff-tactics``: the same folders and suspects, in Polygraphy's format."""
+    """``debug build --save-tactics``, then ``inspect diff-tactics``: the same folders and suspects,
+    in Polygraphy's format."""
     model = chain(tmp_path / "m.onnx", ("Exp", "Tanh"))
     names = [n.name for n in onnx.load(model).graph.node]
     engine = f"fake:fault=wrong,nodes={names[1]},tactics=3,bad=1,seed=4"
-    words = ["--engine", engine, "--until", "10", "--artifacts", "replay.json", "--art-dir", "replays"]
+    words = [
+        "--engine",
+        engine,
+        "--until",
+        "10",
+        "--artifacts",
+        "replay.json",
+        "--art-dir",
+        "replays",
+    ]
     ran = narrowdown("step", "repeat", model, *words)
     assert ran.code == 0, ran.out + ran.err
     told = narrowdown("diff-tactics", "--dir", "replays")
-    good, bad = (sorted((tmp_path / "replays" / kind).glob("replay_*_N*.json")) for kind in ("good", "bad"))
+    good, bad = (
+        sorted((tmp_path / "replays" / kind).glob("replay_*_N*.json")) for kind in ("good", "bad")
+    )
     assert good
     assert bad
     assert f"Loaded {len(bad)} bad tactic replays." in told.out

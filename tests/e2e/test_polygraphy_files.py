@@ -13,12 +13,12 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from engines.consent import Consent
-from engines.data import held, polygraphy, samples
-from engines.graph import load
-from engines.probe import Check, LoadInputs, Measurement
-from engines.store.content import Store, digest_file
-from engines.workers.operations import execute_probe
+from narrowdown.engines.consent import Consent
+from narrowdown.engines.data import held, polygraphy, samples
+from narrowdown.engines.graph import load
+from narrowdown.engines.probe import Check, LoadInputs, Measurement
+from narrowdown.engines.store.content import Store, digest_file
+from narrowdown.engines.workers.operations import execute_probe
 
 tools = pytest.importorskip("polygraphy.tools")
 comparator = pytest.importorskip("polygraphy.comparator")
@@ -43,7 +43,9 @@ def model(path: Path, inputs: dict[str, tuple[int, list[int]]]) -> Path:
     ins = [helper.make_tensor_value_info(n, t, s) for n, (t, s) in inputs.items()]
     outs = [helper.make_tensor_value_info(f"{n}_out", t, s) for n, (t, s) in inputs.items()]
     graph = helper.make_graph(nodes, "g", ins, outs)
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)], ir_version=10), path)
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)], ir_version=10), path
+    )
     return path
 
 
@@ -58,7 +60,10 @@ class Session(msgspec.Struct):
         m = execute_probe(probe, self.store, lambda _: None)
         assert m.status == "ok", m.message
         self.inputs = m.facts["inputs"]
-        return [samples.load_feed(self.store, self.inputs, sample["id"]) for sample in m.facts["samples"]]
+        return [
+            samples.load_feed(self.store, self.inputs, sample["id"])
+            for sample in m.facts["samples"]
+        ]
 
     def check(self, command: str, sample: str) -> Measurement:
         probe = Check(
@@ -79,7 +84,9 @@ def opened(tmp_path: Path) -> Callable[..., Session]:
 
 
 @pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+def run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., str]:
     """``polygraphy`` in this process and the test's folder: what it printed."""
 
     def runs(*words: str | Path, good: bool = True) -> str:
@@ -99,7 +106,9 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
 @pytest.fixture
 def every(tmp_path: Path) -> Path:
     """A model with inputs of every type that both tools know, in every kind of shape."""
-    return model(tmp_path / "every.onnx", {f"{t}_{s}": (TYPES[t], SHAPES[s]) for t in TYPES for s in SHAPES})
+    return model(
+        tmp_path / "every.onnx", {f"{t}_{s}": (TYPES[t], SHAPES[s]) for t in TYPES for s in SHAPES}
+    )
 
 
 def equal(ours: dict[str, Any], theirs: dict[str, Any]) -> None:
@@ -112,7 +121,17 @@ def equal(ours: dict[str, Any], theirs: dict[str, Any]) -> None:
 @pytest.mark.parametrize("form", ["in.json", "folder"])
 def test_we_read_what_it_saved(form: str, every: Path, opened, run, tmp_path) -> None:
     """A list in one file, or (from 0.53 on) a folder of one file an iteration."""
-    run("run", every, "--onnxrt", "--iterations", "3", "--save-inputs", form, "--save-outputs", "out.json")
+    run(
+        "run",
+        every,
+        "--onnxrt",
+        "--iterations",
+        "3",
+        "--save-inputs",
+        form,
+        "--save-outputs",
+        "out.json",
+    )
     feeds = opened(every).load(tmp_path / form)
     theirs = [dict(feed) for feed in comparator.StreamingDataLoader(str(tmp_path / form))]
     assert len(feeds) == len(theirs) == 3
@@ -135,7 +154,8 @@ def test_outputs_of_several_runners(every: Path, run, tmp_path) -> None:
 
 
 def test_it_reads_what_we_wrote(every: Path, opened, run, tmp_path) -> None:
-    """As a check command, the inputs and expected outputs of a candidate; and again from our files, wrong values found."""
+    """As a check command, the inputs and expected outputs of a candidate; and again from our files,
+    wrong values found."""
     session = opened(every)
     (feed,) = session.load()
     exact = "--onnxrt --load-inputs {inputs} --load-outputs {expected} --atol 0 --rtol 0"
@@ -168,8 +188,11 @@ def feed_out(feed: dict[str, Any]) -> dict[str, Any]:
         (TensorProto.STRING, np.str_),
     ],
 )
-def test_types_that_it_cannot_feed_come_back_whole(kind: int, dtype: Any, opened, run, tmp_path) -> None:
-    """Its JSON has no such arrays: floats are widened, which loses nothing, and narrowed again by us. It refuses the model."""
+def test_types_that_it_cannot_feed_come_back_whole(
+    kind: int, dtype: Any, opened, run, tmp_path
+) -> None:
+    """Its JSON has no such arrays: floats are widened, which loses nothing, and narrowed again by
+    us. It refuses the model."""
     path = model(tmp_path / "m.onnx", {"x": (kind, [2, 3])})
     session = opened(path)
     (feed,) = session.load()
@@ -182,7 +205,16 @@ def test_types_that_it_cannot_feed_come_back_whole(kind: int, dtype: Any, opened
     assert again["x"].tolist() == feed["x"].tolist()
     ((_, (result,)),) = polygraphy.read_outputs(tmp_path / "out.json")
     assert np.array_equal(result["x_out"], feed["x"].astype(result["x_out"].dtype))
-    run("run", path, "--onnxrt", "--load-inputs", "in.json", "--load-outputs", "out.json", good=False)
+    run(
+        "run",
+        path,
+        "--onnxrt",
+        "--load-inputs",
+        "in.json",
+        "--load-outputs",
+        "out.json",
+        good=False,
+    )
 
 
 LOADER = """
@@ -198,7 +230,8 @@ def listed():
 
 @pytest.mark.parametrize("function", ["", ":load_data", ":listed"])
 def test_one_loader_script_for_both(function: str, opened, run, tmp_path) -> None:
-    """A generator or a list; its files are found where the user stands, not where the script lies."""
+    """A generator or a list; its files are found where the user stands, not where the script
+    lies."""
     path = model(tmp_path / "m.onnx", {"x": (TensorProto.FLOAT, [1, 3])})
     np.save(tmp_path / "table.npy", np.arange(6, dtype=np.float32).reshape(2, 3))
     (tmp_path / "scripts").mkdir()
@@ -208,10 +241,15 @@ def test_one_loader_script_for_both(function: str, opened, run, tmp_path) -> Non
     session = opened(path)
     probe = LoadInputs(model=session.model, sources=(source,), random=False, folder=str(tmp_path))
     loader = tmp_path / "scripts/loader.py"
-    agreed = Consent(inputs=(source,), files={str(loader): digest_file(loader)}, folder=str(tmp_path))
+    agreed = Consent(
+        inputs=(source,), files={str(loader): digest_file(loader)}, folder=str(tmp_path)
+    )
     with held.under(agreed):
         facts = execute_probe(probe, session.store, lambda _: None).facts
-    feeds = [samples.load_feed(session.store, facts["inputs"], sample["id"]) for sample in facts["samples"]]
+    feeds = [
+        samples.load_feed(session.store, facts["inputs"], sample["id"])
+        for sample in facts["samples"]
+    ]
     theirs = polygraphy.read_inputs(tmp_path / "in.json")
     assert len(feeds) == len(theirs) == 2
     for ours, their in zip(feeds, theirs, strict=True):
@@ -223,11 +261,18 @@ def test_a_loader_script_from_the_command_line(narrowdown, tmp_path) -> None:
     np.save(tmp_path / "table.npy", np.full((2, 3), 7, np.float32))
     (tmp_path / "scripts").mkdir()
     (tmp_path / "scripts/loader.py").write_text(LOADER)
-    seen = (
-        f"{shlex.quote(sys.executable)} -c \"import sys; sys.exit('k05V' not in open(sys.argv[1]).read())\" {{inputs}}"
-    )
+    seen = f"{shlex.quote(sys.executable)} -c \"import sys; sys.exit('k05V' not in open(sys.argv[1]).read())\" {{inputs}}"
     ran = narrowdown(
-        "step", "repeat", path, "--inputs", "scripts/loader.py:listed", "--check", seen, "--until", "1", "--json"
+        "step",
+        "repeat",
+        path,
+        "--inputs",
+        "scripts/loader.py:listed",
+        "--check",
+        seen,
+        "--until",
+        "1",
+        "--json",
     )
     assert ran.code == 10, ran.out + ran.err
     assert ran.json()["passed"] == 1

@@ -1,4 +1,5 @@
-"""docs/polygraphy.md tells the truth: its commands are words that both tools know, and the shown ones run."""
+"""docs/polygraphy.md tells the truth: its commands are words that both tools know, and the shown
+ones run."""
 
 import argparse
 import os
@@ -13,17 +14,21 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from engines.data import tactic_replay
+from narrowdown.engines.data import tactic_replay
+from narrowdown.wizard.cli.arguments import parse
 from tests.docs.shown import of
-from wizard.cli.arguments import parse
 
 from ..patience import allow
 
 registry = pytest.importorskip("polygraphy.tools.registry")
-pytestmark = pytest.mark.filterwarnings("ignore:SelectableGroups:DeprecationWarning")  # its own affair
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:SelectableGroups:DeprecationWarning"
+)  # its own affair
 
 PAGE = (Path(__file__).parents[2] / "docs/polygraphy.md").read_text(encoding="utf-8")
-BLOCKS = [line for block in re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL) for line in block.splitlines()]
+BLOCKS = [
+    line for block in re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL) for line in block.splitlines()
+]
 INLINE = re.findall(r"`((?:narrowdown|polygraphy) [^`]+)`", PAGE)
 TOOLS = ("narrowdown", "polygraphy")
 CHECK = "#!/bin/sh\necho looked > look.txt\n! grep -q ReduceSum polygraphy_debug.onnx\n"
@@ -58,7 +63,8 @@ def test_polygraphy_knows_the_words(words: list[str]) -> None:
 
 @pytest.fixture
 def workshop(tmp_path: Path) -> Path:
-    """The files that the page speaks of: a norm that overflows in FP16, a checker, a loader, tactic replays."""
+    """The files that the page speaks of: a norm that overflows in FP16, a checker, a loader, tactic
+    replays."""
     nodes = [
         helper.make_node("Mul", ["x", "x"], ["square"], name="square"),
         helper.make_node("ReduceSum", ["square"], ["sum"], name="sum", keepdims=1),
@@ -86,7 +92,8 @@ def workshop(tmp_path: Path) -> Path:
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_every_shown_command_runs(workshop: Path, surroundings: dict[str, str]) -> None:
-    """In an order in which the saved inputs exist; each must come to an answer, of whatever kind."""
+    """In an order in which the saved inputs exist; each must come to an answer, of whatever
+    kind."""
     scripts = str(Path(sys.executable).parent)
     env = {**surroundings, "PATH": os.pathsep.join((scripts, surroundings["PATH"]))}
     lines = [command.line for command in of("polygraphy")]
@@ -96,7 +103,13 @@ def test_every_shown_command_runs(workshop: Path, surroundings: dict[str, str]) 
         # A checker that never fails would be asked for ever.
         (workshop / "check.sh").write_text(CHECK if "bad" not in line else f"{CHECK}exit 1\n")
         done = subprocess.run(
-            ["sh", "-c", line], cwd=workshop, env=env, capture_output=True, text=True, check=False, timeout=allow(200)
+            ["sh", "-c", line],
+            cwd=workshop,
+            env=env,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=allow(200),
         )
         assert "Traceback" not in done.stderr, (line, done.stderr)
         allowed = (0, 10) if line.startswith("narrowdown") else (0,)
@@ -113,7 +126,11 @@ def test_every_shown_command_runs(workshop: Path, surroundings: dict[str, str]) 
 def test_the_shown_reduction_and_comparison_run(workshop: Path, narrowdown) -> None:
     """The fast part of the above."""
     np.savez(workshop / "in.npz", x=np.full((1, 64), 250, np.float32))
-    reducing = next(line for line in BLOCKS if line.startswith("narrowdown step reduce") and "./check.sh" in line)
+    reducing = next(
+        line
+        for line in BLOCKS
+        if line.startswith("narrowdown step reduce") and "./check.sh" in line
+    )
     ran = narrowdown(*shlex.split(reducing)[1:])
     assert ran.code == 0, ran.err
     assert [n.op_type for n in onnx.load(workshop / "ours.onnx").graph.node] == ["ReduceSum"]

@@ -1,4 +1,5 @@
-"""``--postprocess``: the same script and the same top-K in Polygraphy and here; and what they decide in a whole session."""
+"""``--postprocess``: the same script and the same top-K in Polygraphy and here; and what they
+decide in a whole session."""
 
 import argparse
 import shutil
@@ -9,11 +10,11 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from engines.consent import Consent
-from engines.data import held
-from engines.data.postprocess import apply_postprocess
-from engines.store.content import digest_file
-from wizard.report.read import read
+from narrowdown.engines.consent import Consent
+from narrowdown.engines.data import held
+from narrowdown.engines.data.postprocess import apply_postprocess
+from narrowdown.engines.store.content import digest_file
+from narrowdown.wizard.report.read import read
 
 from . import tiny
 from .conftest import check
@@ -38,15 +39,22 @@ class Clipped:
 
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
-    """y = x * 1000 + 300: large numbers, rounded in FP16 by far more than the tolerance of FP32 allows; their order stays."""
-    nodes = [helper.make_node("Mul", ["x", "gain"], ["loud"]), helper.make_node("Add", ["loud", "shift"], ["y"])]
+    """y = x * 1000 + 300: large numbers, rounded in FP16 by far more than the tolerance of FP32
+    allows; their order stays."""
+    nodes = [
+        helper.make_node("Mul", ["x", "gain"], ["loud"]),
+        helper.make_node("Add", ["loud", "shift"], ["y"]),
+    ]
     graph = helper.make_graph(
         nodes, "g",
         [helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 8])],
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, [2, 8])],
         [numpy_helper.from_array(np.float32([1000]), "gain"), numpy_helper.from_array(np.float32([300]), "shift")],
     )  # fmt: skip
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "m.onnx")
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8),
+        tmp_path / "m.onnx",
+    )
     x = np.random.default_rng(0).permuted(np.tile(np.linspace(0.1, 1.7, 8), (2, 1)), axis=1)
     np.savez(tmp_path / "in.npz", x=x.astype(np.float32))
     (tmp_path / "post.py").write_text(SCRIPT)
@@ -84,7 +92,9 @@ def test_the_same_arrays_as_polygraphy(theirs, ours, model, tmp_path, monkeypatc
         if words.postprocess_func_script
         else comparator.TopKPostprocessFunc(words.postprocess)
     )
-    results = comparator.RunResults([("r", [comparator.IterationResult({"y": values.copy()}, runner_name="r")])])
+    results = comparator.RunResults(
+        [("r", [comparator.IterationResult({"y": values.copy()}, runner_name="r")])]
+    )
     right = dict(comparator.Comparator.postprocess(results, function)["r"][0].items())
     script = tmp_path / "post.py"
     files = {"post.py": digest_file(script)} if script.is_file() else {}
@@ -108,15 +118,22 @@ def test_raw_outputs_differ_and_their_order_does_not(model, narrowdown) -> None:
 
 @pytest.mark.slow
 def test_a_failure_of_what_the_script_names_is_narrowed_down(narrowdown, tmp_path) -> None:
-    """The output that fails is none of the model's own; the same part is found; report, bundle and replay work."""
-    (tmp_path / "post.py").write_text("def renamed(r):\n    return {'score': r['y'] * 2, 'rest': r['z']}\n")
+    """The output that fails is none of the model's own; the same part is found; report, bundle and
+    replay work."""
+    (tmp_path / "post.py").write_text(
+        "def renamed(r):\n    return {'score': r['y'] * 2, 'rest': r['z']}\n"
+    )
     words = ("run", tiny.two_norms(tmp_path), "--inputs", tiny.rows(tmp_path), "--engine", FP16)
     narrowdown(*words, "--session", "raw")
     ran = narrowdown(*words, "--postprocess", "post.py:renamed", "--session", "s")
     assert ran.code == 0, ran.out + ran.err
     raw, ours = (read(tmp_path / name).state.findings for name in ("raw", "s"))
     assert ours.signature.outputs == ("score",)
-    assert [(c.case.ops, c.cause) for c in ours.culprits] == [(c.case.ops, c.cause) for c in raw.culprits] != []
+    assert (
+        [(c.case.ops, c.cause) for c in ours.culprits]
+        == [(c.case.ops, c.cause) for c in raw.culprits]
+        != []
+    )
     assert ours.workaround.keep_names == raw.workaround.keep_names
     assert "compared after --postprocess" in narrowdown("report", "s", "--format", "md").out
     bundled = narrowdown("export", "s", "-o", "case")
@@ -133,7 +150,9 @@ def test_a_script_that_fails_is_the_users_to_mend(model, narrowdown, tmp_path) -
     assert "'bad.py', line 2, stopped with KeyError" in ran.err + ran.out
 
 
-def test_a_script_that_ends_its_process_is_no_crash_of_the_engine(model, narrowdown, tmp_path) -> None:
+def test_a_script_that_ends_its_process_is_no_crash_of_the_engine(
+    model, narrowdown, tmp_path
+) -> None:
     (tmp_path / "bad.py").write_text("import os\ndef postprocess_outputs(r):\n    os._exit(7)\n")
     ran = narrowdown("step", "compare", model, *STRICT, "--postprocess", "bad.py")
     assert ran.code == 2, ran.out + ran.err
@@ -141,8 +160,12 @@ def test_a_script_that_ends_its_process_is_no_crash_of_the_engine(model, narrowd
 
 
 def test_a_strangers_script_is_not_run(model, narrowdown, tmp_path, surroundings) -> None:
-    (tmp_path / "loud.py").write_text("open('ran', 'w')\ndef postprocess_outputs(r):\n    return r\n")
-    made = narrowdown("step", "compare", model, *STRICT, "--postprocess", "loud.py", "--session", "s")
+    (tmp_path / "loud.py").write_text(
+        "open('ran', 'w')\ndef postprocess_outputs(r):\n    return r\n"
+    )
+    made = narrowdown(
+        "step", "compare", model, *STRICT, "--postprocess", "loud.py", "--session", "s"
+    )
     assert made.code in (0, 10), made.err
     assert (tmp_path / "ran").exists()
     (tmp_path / "ran").unlink()
@@ -164,7 +187,10 @@ def test_a_strangers_script_is_not_run(model, narrowdown, tmp_path, surroundings
         (("--postprocess", "top-0"), "neither SCRIPT.py[:function] nor"),
         (("--postprocess", "post.py", "--postprocess", "top-1"), "one script, or top-K"),
         (("--postprocess", "top-1", "top-2"), "given twice for all"),
-        (("--postprocess", "top-1", "--check", "true"), "--check takes the place of the comparison, so --postprocess"),
+        (
+            ("--postprocess", "top-1", "--check", "true"),
+            "--check takes the place of the comparison, so --postprocess",
+        ),
     ],
 )
 def test_words_that_are_refused(words, said, model, inside) -> None:
@@ -174,7 +200,17 @@ def test_words_that_are_refused(words, said, model, inside) -> None:
 
 
 def test_a_bound_on_what_is_not_given_is_refused(model, narrowdown) -> None:
-    words = ("step", "compare", model, "--engine", FP16, "--inputs", "in.npz", "--postprocess", "post.py:Clipped")
+    words = (
+        "step",
+        "compare",
+        model,
+        "--engine",
+        FP16,
+        "--inputs",
+        "in.npz",
+        "--postprocess",
+        "post.py:Clipped",
+    )
     ran = narrowdown(*words, "--tolerance", "clipped:1", "--tolerance", "y:1e-7")
     assert ran.code == 2
     assert "no output 'y'" in ran.err + ran.out

@@ -1,4 +1,5 @@
-"""A model that draws random numbers: never an engine's fault. One that does not use what it draws is like any other."""
+"""A model that draws random numbers: never an engine's fault. One that does not use what it draws
+is like any other."""
 
 from pathlib import Path
 
@@ -21,12 +22,16 @@ def noisy(folder: Path, *, used: bool, seeded: bool) -> list[str | Path]:
         node("Mul", ["m", "m"], ["y"]),
     ]
     name = f"noisy-{used}-{seeded}.onnx"
-    return [tiny.save(folder / name, nodes, {"x": [4, 16]}, {"y": [4, 16]}, {"much": np.float32([400])})]
+    return [
+        tiny.save(folder / name, nodes, {"x": [4, 16]}, {"y": [4, 16]}, {"much": np.float32([400])})
+    ]
 
 
 @pytest.mark.parametrize("seeded", [False, True])
 @pytest.mark.parametrize("engine", ["emulate:precision=fp16", "onnxruntime:optimization=all"])
-def test_it_is_the_model_that_is_random(walk: Walk, models: Path, engine: str, seeded: bool) -> None:
+def test_it_is_the_model_that_is_random(
+    walk: Walk, models: Path, engine: str, seeded: bool
+) -> None:
     walked = walk(*noisy(models, used=True, seeded=seeded), "--engine", engine)
     assert (walked.ran.code, walked.reading.state.end) == (15, "not-determined"), walked.ran.out
     assert "draws random numbers: /noise (RandomNormalLike)" in walked.ran.out

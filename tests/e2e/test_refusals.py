@@ -52,9 +52,14 @@ def test_an_engine_that_is_not_installed(narrowdown, shapes) -> None:
 @pytest.mark.parametrize("words", [["run"], ["step", "compare"]])
 def test_inputs_that_lack_a_name(narrowdown, shapes, tmp_path, words: list[str]) -> None:
     np.savez(tmp_path / "wrong.npz", imag=np.zeros((1, 1, 64, 64), np.float32))
-    ran = narrowdown(*words, shapes[0], "--inputs", tmp_path / "wrong.npz", "--session", tmp_path / "s")
+    ran = narrowdown(
+        *words, shapes[0], "--inputs", tmp_path / "wrong.npz", "--session", tmp_path / "s"
+    )
     assert ran.code == 2, ran.out + ran.err
-    assert "lacks the input 'image' (it has 'imag'). The model wants float32 [n, 1, 64, 64] there." in ran.err
+    assert (
+        "lacks the input 'image' (it has 'imag'). The model wants float32 [n, 1, 64, 64] there."
+        in ran.err
+    )
     assert "no session is kept" in ran.err
     assert not (tmp_path / "s").exists()
 
@@ -63,14 +68,24 @@ def test_arrays_that_the_model_lacks_are_a_warning(narrowdown, shapes, tmp_path)
     model, inputs = shapes
     with np.load(inputs) as archive:
         np.savez(tmp_path / "more.npz", **dict(archive), extra=np.zeros(3))
-    ran = narrowdown("step", "compare", model, "--inputs", tmp_path / "more.npz", "--tolerance", "1e-3")
+    ran = narrowdown(
+        "step", "compare", model, "--inputs", tmp_path / "more.npz", "--tolerance", "1e-3"
+    )
     assert ran.code == 0, ran.out + ran.err
     assert "extra" in ran.out + ran.err
 
 
 def test_a_model_that_is_right(narrowdown, shapes) -> None:
     model, inputs = shapes
-    ran = narrowdown("step", "compare", model, "--engine", "onnxruntime:optimization=disabled", "--inputs", inputs)
+    ran = narrowdown(
+        "step",
+        "compare",
+        model,
+        "--engine",
+        "onnxruntime:optimization=disabled",
+        "--inputs",
+        inputs,
+    )
     assert ran.code == 10, ran.out + ran.err
 
 
@@ -123,7 +138,9 @@ def test_names_that_hold_anything(narrowdown, tmp_path) -> None:
     name = "<script>alert(1)</script>[/b]\x1b[31m|`"
     nodes = [
         helper.make_node("Mul", ["x", "x"], [f"{name}-square"], name=f"{name}-Mul"),
-        helper.make_node("ReduceSum", [f"{name}-square"], [f"{name}-sum"], name=f"{name}-Sum", keepdims=1),
+        helper.make_node(
+            "ReduceSum", [f"{name}-square"], [f"{name}-sum"], name=f"{name}-Sum", keepdims=1
+        ),
         helper.make_node("Sqrt", [f"{name}-sum"], ["y"], name=f"{name}-Sqrt"),
     ]
     graph = helper.make_graph(
@@ -131,11 +148,20 @@ def test_names_that_hold_anything(narrowdown, tmp_path) -> None:
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 1])],
     )  # fmt: skip
     path = tmp_path / "names.onnx"
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=10), path)
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=10), path
+    )
     np.savez(tmp_path / "x.npz", x=np.full((1, 8), 300.0, np.float32))
     session = tmp_path / "s"
     ran = narrowdown(
-        "run", path, "--engine", "emulate:precision=fp16", "--inputs", tmp_path / "x.npz", "--session", session
+        "run",
+        path,
+        "--engine",
+        "emulate:precision=fp16",
+        "--inputs",
+        tmp_path / "x.npz",
+        "--session",
+        session,
     )
     assert ran.code == 0, ran.out + ran.err
     assert "\x1b" not in ran.out
@@ -148,15 +174,25 @@ def test_display_json_is_json_only(narrowdown, tmp_path) -> None:
     ran = narrowdown("run", tiny.faultless(tmp_path), "--display", "json")
     assert ran.code == 10
     kinds = {json.loads(line)["kind"] for line in ran.out.splitlines()}
-    assert {"session.opened", "step.started", "probe.finished", "question.answered", "session.closed"} <= kinds
+    assert {
+        "session.opened",
+        "step.started",
+        "probe.finished",
+        "question.answered",
+        "session.closed",
+    } <= kinds
 
 
 def test_a_strangers_session_runs_no_script(narrowdown, shapes, surroundings, tmp_path) -> None:
     model, inputs = shapes
     loader = tmp_path / "loader.py"
-    loader.write_text(f"import numpy as np\n\ndef load_data():\n    yield dict(np.load({str(inputs)!r}))\n")
+    loader.write_text(
+        f"import numpy as np\n\ndef load_data():\n    yield dict(np.load({str(inputs)!r}))\n"
+    )
     session = tmp_path / "s"
-    ran = narrowdown("step", "compare", model, "--inputs", loader, "--tolerance", "1e-3", "--session", session)
+    ran = narrowdown(
+        "step", "compare", model, "--inputs", loader, "--tolerance", "1e-3", "--session", session
+    )
     assert ran.code == 0, ran.out + ran.err
     trust = Path(surroundings["XDG_STATE_HOME"]) / "narrowdown/trust.json"
     assert trust.stat().st_mode & 0o777 == 0o600

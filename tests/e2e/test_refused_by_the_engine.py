@@ -1,4 +1,5 @@
-"""A model that the engine refuses, in the flow accuracy: no wrong answer, no page of samples, down to the refused node."""
+"""A model that the engine refuses, in the flow accuracy: no wrong answer, no page of samples, down
+to the refused node."""
 
 import json
 from pathlib import Path
@@ -9,7 +10,7 @@ import onnx.parser
 import pytest
 from onnx import helper
 
-from engines.installed import importable
+from narrowdown.engines.installed import importable
 
 from .conftest import Walk
 
@@ -17,8 +18,8 @@ pytestmark = pytest.mark.skipif(not importable("openvino"), reason="OpenVINO is 
 
 
 def dynamic_rank(folder: Path) -> tuple[Path, Path]:
-    """(model, inputs): a Squeeze of a tensor whose rank OpenVINO cannot know, behind a Reshape that it refuses in other words as
-    soon as the shape is not a constant of the part."""
+    """(model, inputs): a Squeeze of a tensor whose rank OpenVINO cannot know, behind a Reshape that
+    it refuses in other words as soon as the shape is not a constant of the part."""
     node = helper.make_node
     nodes = [
         node("Relu", ["x"], ["a"], "/relu"),
@@ -28,10 +29,15 @@ def dynamic_rank(folder: Path) -> tuple[Path, Path]:
         node("Neg", ["d"], ["e"], "/neg"),
         node("Abs", ["e"], ["y"], "/abs"),
     ]
-    given = [helper.make_tensor_value_info("x", 1, [1, 4]), helper.make_tensor_value_info("shape", 7, ["n"])]
+    given = [
+        helper.make_tensor_value_info("x", 1, [1, 4]),
+        helper.make_tensor_value_info("shape", 7, ["n"]),
+    ]
     graph = helper.make_graph(nodes, "g", given, [helper.make_tensor_value_info("y", 1, None)])
     path = folder / "dynamic_rank.onnx"
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path
+    )
     inputs = folder / "dynamic_rank.npz"
     np.savez(inputs, x=np.ones((1, 4), np.float32), shape=np.array([1, 2, 2], np.int64))
     return path, inputs
@@ -41,7 +47,10 @@ def test_the_first_step_says_so_and_the_refused_node_is_found(walk: Walk, models
     model, inputs = dynamic_rank(models)
     walked = walk(model, "--inputs", inputs, "--engine", "openvino")
     assert walked.ran.code == 0, walked.ran.out
-    assert (walked.reading.report().verdict, walked.reading.report().end) == ("build-failure", "refused-part")
+    assert (walked.reading.report().verdict, walked.reading.report().end) == (
+        "build-failure",
+        "refused-part",
+    )
     assert walked.answers() == [
         ("reproduce", "refused"), ("sanitize", "yes"), ("reduce", "yes"), ("minimal-case", "report"),
     ]  # fmt: skip
@@ -56,17 +65,25 @@ def test_the_first_step_says_so_and_the_refused_node_is_found(walk: Walk, models
 
 
 @pytest.mark.slow
-def test_what_is_refused_for_its_open_shapes_is_cut_out_with_open_shapes(walk: Walk, models: Path) -> None:
-    """speechmos' plcmos: a Squeeze without axes. With the shapes of a run it is taken, and 58 of 64 nodes were named."""
+def test_what_is_refused_for_its_open_shapes_is_cut_out_with_open_shapes(
+    walk: Walk, models: Path
+) -> None:
+    """speechmos' plcmos: a Squeeze without axes. With the shapes of a run it is taken, and 58 of 64
+    nodes were named."""
     chain = ("Relu", "Exp", "Squeeze", "Neg", "Abs")
     names = ("x", "a", "b", "c", "d", "y")
     nodes = [
-        helper.make_node(op, [a], [b], f"/{op.lower()}") for op, a, b in zip(chain, names, names[1:], strict=False)
+        helper.make_node(op, [a], [b], f"/{op.lower()}")
+        for op, a, b in zip(chain, names, names[1:], strict=False)
     ]
-    values = [helper.make_tensor_value_info(n, 1, shape) for n, shape in (("x", ["n", 4]), ("y", None))]
+    values = [
+        helper.make_tensor_value_info(n, 1, shape) for n, shape in (("x", ["n", 4]), ("y", None))
+    ]
     path = models / "open.onnx"
     graph = helper.make_graph(nodes, "g", values[:1], values[1:])
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path
+    )
     given = models / "open.npz"
     np.savez(given, x=np.ones((1, 4), np.float32))
     walked = walk(path, "--inputs", given, "--engine", "openvino")
@@ -97,7 +114,9 @@ def test_a_refused_if_ends_with_a_model_that_is_right_while_its_condition_holds(
     onnx.save(onnx.parser.parse_model(RATED), models / "rated.onnx")
     np.savez(models / "rated.npz", x=np.ones((1, 4), np.float32), sr=np.int64(16000))
     engine = "fake:fault=invalid-model,at=build,ops=If"
-    walked = walk(models / "rated.onnx", "--inputs", models / "rated.npz", "--engine", engine, "--flow", flow)
+    walked = walk(
+        models / "rated.onnx", "--inputs", models / "rated.npz", "--engine", engine, "--flow", flow
+    )
     assert walked.ran.code == 0, walked.ran.out
     assert walked.answers()[-2:] == [("minimal-case", "workaround"), ("workaround", "yes")]
     report = walked.reading.report()
@@ -108,12 +127,19 @@ def test_a_refused_if_ends_with_a_model_that_is_right_while_its_condition_holds(
 
 
 @pytest.mark.parametrize("flow", ["accuracy", "build-failure", "precision"])
-def test_a_model_that_is_refused_whatever_is_cut_out_of_it_accuses_no_node(walk: Walk, models: Path, flow: str) -> None:
-    nodes = [helper.make_node(op, [a], [b], f"/{op}") for op, a, b in (("Relu", "x", "a"), ("Exp", "a", "y"))]
+def test_a_model_that_is_refused_whatever_is_cut_out_of_it_accuses_no_node(
+    walk: Walk, models: Path, flow: str
+) -> None:
+    nodes = [
+        helper.make_node(op, [a], [b], f"/{op}")
+        for op, a, b in (("Relu", "x", "a"), ("Exp", "a", "y"))
+    ]
     values = [helper.make_tensor_value_info(name, 1, ["n", 4]) for name in "xy"]
     path = models / "old.onnx"
     old = helper.make_graph(nodes, "g", values[:1], values[1:])
-    onnx.save(helper.make_model(old, opset_imports=[helper.make_opsetid("", 11)], ir_version=6), path)
+    onnx.save(
+        helper.make_model(old, opset_imports=[helper.make_opsetid("", 11)], ir_version=6), path
+    )
     walked = walk(path, "--engine", "emulate:precision=bf16", "--flow", flow)
     assert (walked.ran.code, walked.answers()) == (6, [("reproduce", "refused-whole")])
     report = walked.reading.report()
@@ -138,13 +164,21 @@ def test_a_step_alone_gives_no_verdict_on_what_does_not_run(narrowdown, models: 
     assert "Reshape operation with dynamic rank" in ran.err
 
 
-def test_what_nobody_knows_is_refused_and_no_part_of_it_is_looked_for(walk: Walk, models: Path) -> None:
-    """An operator that neither the engine nor the reference has: it was told as "the reference could not run it" alone."""
-    nodes = [onnx.helper.make_node(op, [a], [b], f"/{op}") for op, a, b in (("Relu", "x", "a"), ("Frob", "a", "y"))]
+def test_what_nobody_knows_is_refused_and_no_part_of_it_is_looked_for(
+    walk: Walk, models: Path
+) -> None:
+    """An operator that neither the engine nor the reference has: it was told as "the reference
+    could not run it" alone."""
+    nodes = [
+        onnx.helper.make_node(op, [a], [b], f"/{op}")
+        for op, a, b in (("Relu", "x", "a"), ("Frob", "a", "y"))
+    ]
     values = [helper.make_tensor_value_info(name, 1, [4]) for name in "xy"]
     graph = helper.make_graph(nodes, "g", values[:1], values[1:])
     path = models / "unknown.onnx"
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path
+    )
     for engine, theirs in (
         ("openvino", "The reference onnxruntime could not run"),
         ("onnxruntime", "Nor does the reference"),
@@ -163,10 +197,15 @@ def test_parts_of_one_operator_tell_nothing_of_the_whole(walk: Walk, models: Pat
     values = [helper.make_tensor_value_info(name, 1, ["n", 4]) for name in "xy"]
     graph = helper.make_graph(nodes, "g", values[:1], values[1:])
     onnx.save(
-        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), models / "relus.onnx"
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8),
+        models / "relus.onnx",
     )
     walked = walk(
-        models / "relus.onnx", "--engine", "fake:fault=invalid-model,at=build,ops=Relu", "--flow", "precision"
+        models / "relus.onnx",
+        "--engine",
+        "fake:fault=invalid-model,at=build,ops=Relu",
+        "--flow",
+        "precision",
     )
     assert walked.answers() == [("reproduce", "refused")]
 
@@ -189,7 +228,9 @@ g (float[1,4] x, int64 n) => (float[1] y) {
 
 def test_a_rest_that_could_not_be_fed_is_not_called_refused(walk: Walk, models: Path) -> None:
     """Sequences are nothing that the reference hands on."""
-    onnx.save(onnx.parser.parse_model(GATHERED.replace("float[1] y", "float y")), models / "gathered.onnx")
+    onnx.save(
+        onnx.parser.parse_model(GATHERED.replace("float[1] y", "float y")), models / "gathered.onnx"
+    )
     np.savez(models / "gathered.npz", x=np.ones((1, 4), np.float32), n=np.int64(3))
     engine = "fake:fault=invalid-model,at=build,ops=Loop"
     walked = walk(models / "gathered.onnx", "--inputs", models / "gathered.npz", "--engine", engine)

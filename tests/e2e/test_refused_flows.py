@@ -1,4 +1,5 @@
-"""A flow or an answers file with anything wrong in it: ``file:line:column: sentence``, the same from every command."""
+"""A flow or an answers file with anything wrong in it: ``file:line:column: sentence``, the same
+from every command."""
 
 import os
 import re
@@ -43,19 +44,32 @@ ends:
   passes: {title: It passes, explain: Nothing fails., verdict: not-reproduced}
 """
 
-# (text of the flow, what stands in its place, said); ``¦`` stands before the place that must be named.
+# (text of the flow, what stands in its place, said); ``¦`` stands before the place that must be
+# named.
 FORM = [
     ("title: A mini flow\n", "title: [A mini\nstart¦: first\n", "this is not YAML"),
     ("    title: Make", "¦\ttitle: Make", "this is not YAML: found character '\\t'"),
     ("schema: 1", "schema: ¦2", "this file is of schema 2; this program reads schema 1."),
     ("schema: 1\n", "¦", "the flow lacks 'schema'"),
-    ("title: A mini flow", "¦titel: A mini flow", "there is no 'titel' at the top of a flow. Did you mean 'title'?"),
+    (
+        "title: A mini flow",
+        "¦titel: A mini flow",
+        "there is no 'titel' at the top of a flow. Did you mean 'title'?",
+    ),
     ("title: A mini flow", "title: ¦5", "'title' must be text, and this is a whole number."),
     ("title: A mini flow", "title: A\n¦title: B", "'title' is here already, in line 3."),
-    ("title: A mini flow", "¦1: A", "'1' is not text, and every key of a flow is. Put it in quotes."),
+    (
+        "title: A mini flow",
+        "¦1: A",
+        "'1' is not text, and every key of a flow is. Put it in quotes.",
+    ),
     ("title: A mini flow", '¦"\\e[31mred": A', "there is no '\\x1b[31mred' at the top of a flow."),
     ("title: A mini flow", "title: ¦!!python/name:os.system x", "a flow has no tags"),
-    ("title: A mini flow", "title: ¦&a A\nexplain: *a", "a flow has no aliases (*name): write the value again."),
+    (
+        "title: A mini flow",
+        "title: ¦&a A\nexplain: *a",
+        "a flow has no aliases (*name): write the value again.",
+    ),
     ("title: A mini flow", "title: A¦\0B", "there is a control character that text does not hold."),
     ("verify: 2", "verify: ¦99999999999999999999999", "the number is too large."),
     ("verify: 2", f"verify: ¦{'9' * 9000}", "the number is too large."),
@@ -70,7 +84,11 @@ FORM = [
     ("search: auto", '¦"\\ude00": auto', "the key holds '\\ude00', half of a character."),
     ("verify: 2", "verify: ¦.nan", "'.nan' is not a finite number."),
     ("    ask: Is it small?\n", "", "node 'again' lacks 'ask'."),
-    ("params: {search: auto}", "params: " + "[" * 40 + "¦" + "[" * 20 + "]" * 60, "the file is nested too deeply."),
+    (
+        "params: {search: auto}",
+        "params: " + "[" * 40 + "¦" + "[" * 20 + "]" * 60,
+        "the file is nested too deeply.",
+    ),
 ]
 LINTS = [
     ("start: first", "start: ¦frist", "the flow starts at 'frist', which is not a node. Did you mean 'first'?"),
@@ -118,24 +136,35 @@ def model(tmp_path: Path) -> Path:
 
 
 def everywhere(inside, model: Path, flow: Path, place: str, said: str) -> None:
-    """``check`` lists all there is, the others give the first and refuse; none leaves a session behind."""
+    """``check`` lists all there is, the others give the first and refuse; none leaves a session
+    behind."""
     checked = inside("flow", "check", flow)
     first = (checked.out or checked.err).splitlines()[0].removeprefix("narrowdown: ")
     assert checked.code == 2
-    for words in (["flow", "show", flow], ["run", model, "--flow", flow], ["open", model, "--flow", flow]):
+    for words in (
+        ["flow", "show", flow],
+        ["run", model, "--flow", flow],
+        ["open", model, "--flow", flow],
+    ):
         ran = inside(*words)
         assert ran.code == 2, (words, ran.err)
         assert ran.err.startswith(f"narrowdown: {first}"), (words, ran.err, first)
         assert ran.err.count("\n") == 1
-    lines = [line for line in (checked.out + checked.err).splitlines() if f"{flow.name}:{place}" in line]
+    lines = [
+        line for line in (checked.out + checked.err).splitlines() if f"{flow.name}:{place}" in line
+    ]
     assert any(said in line for line in lines), checked.out + checked.err
     assert not Path(os.environ["NARROWDOWN_HOME"]).exists()
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said"), [*FORM, *LINTS], ids=[new[:40] or old for old, new, _ in [*FORM, *LINTS]]
+    ("old", "new", "said"),
+    [*FORM, *LINTS],
+    ids=[new[:40] or old for old, new, _ in [*FORM, *LINTS]],
 )
-def test_a_fault_in_a_flow(inside, model: Path, tmp_path: Path, old: str, new: str, said: str) -> None:
+def test_a_fault_in_a_flow(
+    inside, model: Path, tmp_path: Path, old: str, new: str, said: str
+) -> None:
     assert FLOW.count(old) == 1
     written = FLOW.replace(old, new)
     before, mark, _ = written.partition("¦")
@@ -147,17 +176,26 @@ def test_a_fault_in_a_flow(inside, model: Path, tmp_path: Path, old: str, new: s
 
 def test_the_right_flow_and_other_ways_to_write_it(inside, tmp_path: Path) -> None:
     flow = tmp_path / "own.yaml"
-    for data in (FLOW.encode(), b"\xef\xbb\xbf" + FLOW.encode(), FLOW.replace("\n", "\r\n").encode()):
+    for data in (
+        FLOW.encode(),
+        b"\xef\xbb\xbf" + FLOW.encode(),
+        FLOW.replace("\n", "\r\n").encode(),
+    ):
         flow.write_bytes(data)
         assert inside("flow", "check", flow).code == 0
     for data, said in (
         (FLOW.encode("utf-16"), "the file is not UTF-8 text (byte 0)"),
         (
-            FLOW.replace("mini flow", "m\u00fcni flow").replace("‹tolerance›", "").encode("latin-1"),
+            FLOW.replace("mini flow", "m\u00fcni flow")
+            .replace("‹tolerance›", "")
+            .encode("latin-1"),
             "the file is not UTF-8 text (byte ",
         ),
         (b"", ":1:1: the file is empty."),
-        (FLOW.encode() + b"#" * (1 << 20), "the file is larger than 1,048,576 bytes, which no flow is."),
+        (
+            FLOW.encode() + b"#" * (1 << 20),
+            "the file is larger than 1,048,576 bytes, which no flow is.",
+        ),
         (b"a: &a [x, x]\nb: &b [*a, *a]\nc: [*b, *b]\n", "a flow has no aliases"),
         (b"a: " + b"[" * 600, "the file is nested too deeply."),
         (b"- a\n", "a flow is a mapping with the keys schema"),
@@ -168,7 +206,10 @@ def test_the_right_flow_and_other_ways_to_write_it(inside, tmp_path: Path) -> No
         assert ran.code == 2
         assert said in ran.err, ran.err
     ran = inside("flow", "show", tmp_path)
-    assert (ran.code, f"'{tmp_path}' is a folder; name the flow file inside it." in ran.err) == (2, True)
+    assert (ran.code, f"'{tmp_path}' is a folder; name the flow file inside it." in ran.err) == (
+        2,
+        True,
+    )
     assert "Did you mean 'own.yaml'?" in inside("flow", "check", tmp_path / "won.yaml").err
 
 
@@ -186,10 +227,18 @@ def test_the_right_flow_and_other_ways_to_write_it(inside, tmp_path: Path) -> No
         ("reproduce: yes\n\tx: y\n", ":2:1", "this is not YAML"),
         ("- reproduce\n", ":1:1", "an answers file is a mapping of nodes to answers."),
         ("reproduce: [[yes]]\n", ":1:13", "an answer of 'reproduce' is one word"),
-        ("reproduce: {a: b}\n", ":1:12", "an answer with values is written {answer: ID, NAME: VALUE}"),
+        (
+            "reproduce: {a: b}\n",
+            ":1:12",
+            "an answer with values is written {answer: ID, NAME: VALUE}",
+        ),
         ("a: &a [x]\nb: *a\n", ":1:4", "an answers file has no aliases"),
         ("reproduce: " + "[" * 600, "", "the file is nested too deeply."),
-        ("#" * (1 << 20) + "\n", "", "the file is larger than 1,048,576 bytes, which no answers file is."),
+        (
+            "#" * (1 << 20) + "\n",
+            "",
+            "the file is larger than 1,048,576 bytes, which no answers file is.",
+        ),
         (b"\xff\xfe", "", "the file is not UTF-8 text (byte 0)"),
     ],
     ids=lambda value: str(value)[:24],
@@ -209,4 +258,6 @@ def test_a_fault_in_an_answers_file(
 def test_an_answers_file_that_cannot_be_read(inside, model: Path, tmp_path: Path) -> None:
     for path, said in ((tmp_path, "it is a folder"), (tmp_path / "none.yaml", "No such file")):
         ran = inside("run", model, "--answers", path)
-        assert (ran.code, f"{path}: the file cannot be read: {said}" in ran.err) == (2, True), ran.err
+        assert (ran.code, f"{path}: the file cannot be read: {said}" in ran.err) == (2, True), (
+            ran.err
+        )

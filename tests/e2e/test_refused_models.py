@@ -1,5 +1,6 @@
-"""A model that cannot be read: one sentence that names the file, what it is and what to do, before a session exists where the
-file itself tells it; and a session that goes on once what was missing is there."""
+"""A model that cannot be read: one sentence that names the file, what it is and what to do, before
+a session exists where the file itself tells it; and a session that goes on once what was missing is
+there."""
 
 import gzip
 import pickle
@@ -57,7 +58,9 @@ FILES: dict[str, tuple[Callable[[Path, bytes], object], tuple[str, ...]]] = {
 
 @pytest.mark.parametrize("kind", FILES)
 @pytest.mark.parametrize("command", ["run", "open"])
-def test_what_a_file_is_that_is_no_model(inside, model: Path, tmp_path: Path, kind: str, command: str) -> None:
+def test_what_a_file_is_that_is_no_model(
+    inside, model: Path, tmp_path: Path, kind: str, command: str
+) -> None:
     make, said = FILES[kind]
     path = tmp_path / f"{kind}.onnx"
     make(path, model.read_bytes())
@@ -78,8 +81,14 @@ def test_a_path_that_is_no_file(inside, model: Path, tmp_path: Path) -> None:
     session.mkdir()
     (session / "session.json").write_text("{}")
     for path, said in (
-        (session, f"'{session}' is a session, not a model; 'narrowdown resume {session}' goes on with it."),
-        (folder, f"'{folder}' is a folder; name the ONNX file inside it, '{folder}/faultless.onnx'"),
+        (
+            session,
+            f"'{session}' is a session, not a model; 'narrowdown resume {session}' goes on with it.",
+        ),
+        (
+            folder,
+            f"'{folder}' is a folder; name the ONNX file inside it, '{folder}/faultless.onnx'",
+        ),
         (folder / "faultles.onnx", "Did you mean 'faultless.onnx'?"),
         (tmp_path / "gone.onnx", "It is a link to a file that is gone."),
         (tmp_path / "none" / "x.onnx", "Check the path."),
@@ -110,7 +119,10 @@ def test_versions_newer_than_the_engine_knows(
     inside, model: Path, edit: Callable[[onnx.ModelProto], None] | None, code: int, said: str
 ) -> None:
     proto = onnx.load(model)
-    proto.ir_version, proto.opset_import[0].version = int(onnx.IR_VERSION), onnx.defs.onnx_opset_version()
+    proto.ir_version, proto.opset_import[0].version = (
+        int(onnx.IR_VERSION),
+        onnx.defs.onnx_opset_version(),
+    )
     if edit:
         edit(proto)
     onnx.save(proto, model)
@@ -123,17 +135,30 @@ def test_versions_newer_than_the_engine_knows(
         assert "Install a newer onnxruntime, or export the model with opset" in ran.err
 
 
-def test_absent_external_data_and_the_session_that_waited_for_it(inside, model: Path, tmp_path: Path) -> None:
+def test_absent_external_data_and_the_session_that_waited_for_it(
+    inside, model: Path, tmp_path: Path
+) -> None:
     apart = tmp_path / "apart"
     apart.mkdir()
-    onnx.save(onnx.load(model), apart / "m.onnx", save_as_external_data=True, location="m.weights", size_threshold=0)
+    onnx.save(
+        onnx.load(model),
+        apart / "m.onnx",
+        save_as_external_data=True,
+        location="m.weights",
+        size_threshold=0,
+    )
     (apart / "m.weights").rename(tmp_path / "aside")
     session = tmp_path / "s"
     ran = inside("run", apart / "m.onnx", "--session", session, "--display", "none")
     assert ran.code == 2
-    assert f"'m.onnx' keeps weights in 'm.weights', which is not in '{apart}'; copy that file there." in ran.err
+    assert (
+        f"'m.onnx' keeps weights in 'm.weights', which is not in '{apart}'; copy that file there."
+        in ran.err
+    )
     (tmp_path / "aside").rename(apart / "m.weights")
-    assert inside("resume", session, "--display", "none").code == 10, "the cause is gone: the same end as ever"
+    assert inside("resume", session, "--display", "none").code == 10, (
+        "the cause is gone: the same end as ever"
+    )
 
 
 def test_a_bound_on_an_output_that_is_not_there(inside, model: Path) -> None:

@@ -1,5 +1,5 @@
-"""Every option given wrongly, and every pair that excludes each other: one sentence, exit 2 (4 where something is missing), and
-no session left behind."""
+"""Every option given wrongly, and every pair that excludes each other: one sentence, exit 2 (4
+where something is missing), and no session left behind."""
 
 import os
 from pathlib import Path
@@ -87,7 +87,9 @@ def model(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(("words", "code", "said"), WRONG, ids=[" ".join(w) for w, *_ in WRONG])
-def test_an_option_given_wrongly(inside, model: Path, words: list[str], code: int, said: str) -> None:
+def test_an_option_given_wrongly(
+    inside, model: Path, words: list[str], code: int, said: str
+) -> None:
     ran = inside("run", model, *words)
     assert said in ran.err, ran.err
     assert ran.code == code
@@ -103,7 +105,10 @@ def test_an_option_given_wrongly(inside, model: Path, words: list[str], code: in
         (["step", "reduc", "x"], "'reduc' is not a step. Did you mean 'reduce'?"),
         (["flow", "chek", "x"], "'chek' is not a flow command. Did you mean 'check'?"),
         (["demo", "magica"], "'magica' is not a demo. Did you mean 'magika'?"),
-        (["replay", "x", "--expect", "fixd"], "'fixd' is not a value of --expect. Did you mean 'fixed'?"),
+        (
+            ["replay", "x", "--expect", "fixd"],
+            "'fixd' is not a value of --expect. Did you mean 'fixed'?",
+        ),
         (["run"], "required: MODEL"),
         (["replay", "x", "--dry", "--engine", "emulate"], "There is no session 'x'"),
     ],
@@ -116,11 +121,23 @@ def test_a_wrong_word(inside, words: list[str], said: str) -> None:
 def test_a_step_alone(inside, model: Path, tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("mine")
     for words, code, said in (
-        (["--with", "bilds=3"], 2, "the step repeat has no parameter 'bilds'. Did you mean 'builds'?"),
-        (["--with", "builds=x"], 2, "--with builds=x: 'builds' must be a whole number, and this is text."),
+        (
+            ["--with", "bilds=3"],
+            2,
+            "the step repeat has no parameter 'bilds'. Did you mean 'builds'?",
+        ),
+        (
+            ["--with", "builds=x"],
+            2,
+            "--with builds=x: 'builds' must be a whole number, and this is text.",
+        ),
         (["--detach"], 2, "A step alone cannot be detached"),
         (["-o", "folder"], 2, "-o: 'folder' is a folder; name a file in it."),
-        (["-o", "taken/out.onnx"], 2, f"-o: 'taken/out.onnx' cannot be written, as '{tmp_path}/taken' is a file"),
+        (
+            ["-o", "taken/out.onnx"],
+            2,
+            f"-o: 'taken/out.onnx' cannot be written, as '{tmp_path}/taken' is a file",
+        ),
         (["-o", model], 2, f"-o: '{model}' is what the step reads"),
     ):
         ran = inside("step", "repeat", model, *words)
@@ -134,14 +151,20 @@ def test_a_checker_that_the_system_refuses_to_start(inside, model: Path, tmp_pat
     (tmp_path / "broken").write_bytes(b"\x7fELF" + bytes(60))
     (tmp_path / "broken").chmod(0o755)
     session = tmp_path / "s"
-    ran = inside("run", model, "--check", "./broken {model}", "--display", "none", "--session", session)
+    ran = inside(
+        "run", model, "--check", "./broken {model}", "--display", "none", "--session", session
+    )
     assert ran.code == 4, ran.err
     assert "could not be started: Exec format error." in ran.err
     (tmp_path / "broken").write_bytes(b"#!/bin/sh\nexit 0\n")
-    assert inside("resume", session, "--display", "none", "--yes-run-scripts", "all").code == 10, "the cause is gone"
+    assert inside("resume", session, "--display", "none", "--yes-run-scripts", "all").code == 10, (
+        "the cause is gone"
+    )
 
 
-def test_inputs_that_do_not_fit_and_the_session_that_waited_for_them(inside, model: Path, tmp_path: Path) -> None:
+def test_inputs_that_do_not_fit_and_the_session_that_waited_for_them(
+    inside, model: Path, tmp_path: Path
+) -> None:
     loader = tmp_path / "loader.py"
     loader.write_text(
         "import numpy as np\nimport absent\n\ndef load_data():\n    yield {'x': np.ones((2, 16), np.float32)}\n"
@@ -149,9 +172,14 @@ def test_inputs_that_do_not_fit_and_the_session_that_waited_for_them(inside, mod
     session = tmp_path / "s"
     ran = inside("run", model, "--inputs", loader, "--display", "none", "--session", session)
     assert ran.code == 2
-    assert "'loader.py', line 2, stopped with ModuleNotFoundError: No module named 'absent'." in ran.err
+    assert (
+        "'loader.py', line 2, stopped with ModuleNotFoundError: No module named 'absent'."
+        in ran.err
+    )
     (tmp_path / "absent.py").write_text("")
-    assert inside("resume", session, "--display", "none", "--yes-run-scripts", "all").code == 10, "the cause is gone"
+    assert inside("resume", session, "--display", "none", "--yes-run-scripts", "all").code == 10, (
+        "the cause is gone"
+    )
 
 
 @pytest.mark.parametrize(
@@ -166,7 +194,9 @@ def test_inputs_that_do_not_fit_and_the_session_that_waited_for_them(inside, mod
     ],
     ids=["hangs", "exits"],
 )
-def test_a_loader_that_does_not_return(inside, model: Path, tmp_path: Path, body: str, said: str) -> None:
+def test_a_loader_that_does_not_return(
+    inside, model: Path, tmp_path: Path, body: str, said: str
+) -> None:
     (tmp_path / "loader.py").write_text(f"def load_data():\n    {body}\n    yield {{}}\n")
     ran = inside("run", model, "--inputs", "loader.py", "--timeout", "0.5", "--display", "none")
     assert (ran.code, said in ran.err) == (2, True), ran.err

@@ -1,5 +1,5 @@
-"""Sessions that are damaged, of another version, in part, closed to us, or on a full disk: one sentence each, and a session that
-resumes to the same end once the cause is gone."""
+"""Sessions that are damaged, of another version, in part, closed to us, or on a full disk: one
+sentence each, and a session that resumes to the same end once the cause is gone."""
 
 import json
 import os
@@ -13,13 +13,21 @@ from pathlib import Path
 
 import pytest
 
-from wizard.session.events import ProbeFinished
-from wizard.session.journal import read
+from narrowdown.wizard.session.events import ProbeFinished
+from narrowdown.wizard.session.journal import read
 
 from . import tiny
 
 SCRIPT = Path(sys.executable).with_name("narrowdown")
-LOOKS = (["show"], ["report"], ["resume"], ["watch"], ["replay"], ["replay", "--dry"], ["export", "-o", "case"])
+LOOKS = (
+    ["show"],
+    ["report"],
+    ["resume"],
+    ["watch"],
+    ["replay"],
+    ["replay", "--dry"],
+    ["export", "-o", "case"],
+)
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +35,11 @@ def walked(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, st
     """A session at its end (not reproduced), and the environment that it was made in."""
     folder = tmp_path_factory.mktemp("walked")
     model = tiny.faultless(folder)
-    environment = {**os.environ, "NARROWDOWN_HOME": str(folder / "home"), "XDG_STATE_HOME": str(folder / "state")}
+    environment = {
+        **os.environ,
+        "NARROWDOWN_HOME": str(folder / "home"),
+        "XDG_STATE_HOME": str(folder / "state"),
+    }
     words = [SCRIPT, "run", model, "--display", "none", "--session", folder / "s"]
     done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 10, done.stderr
@@ -40,7 +52,9 @@ def session(walked: tuple[Path, dict[str, str]], tmp_path: Path) -> Path:
 
 
 def every_look(inside, session: Path, code: int, said: str) -> None:
-    before = (session / "journal.jsonl").read_bytes() if (session / "journal.jsonl").is_file() else b""
+    before = (
+        (session / "journal.jsonl").read_bytes() if (session / "journal.jsonl").is_file() else b""
+    )
     for command, *rest in LOOKS:
         display = ["--display", "none"] if command in ("resume", "watch") else []
         ran = inside(command, session, *rest, *display)
@@ -78,7 +92,12 @@ def test_a_description_of_a_newer_version_or_damaged(inside, session: Path) -> N
     about = session / "session.json"
     text = about.read_text()
     about.write_text(json.dumps({**json.loads(text), "format": 9}))
-    every_look(inside, session, 4, "session.json was written by a newer narrowdown (format 9; this one reads up to 1)")
+    every_look(
+        inside,
+        session,
+        4,
+        "session.json was written by a newer narrowdown (format 9; this one reads up to 1)",
+    )
     for data in (b"{", b"[]", b"\xff", b"{}"):
         about.write_bytes(data)
         ran = inside("show", session)
@@ -133,7 +152,9 @@ def test_a_flow_that_is_gone(inside, session: Path) -> None:
     assert inside("show", session).code == 0
 
 
-def test_a_folder_that_is_taken(inside, session: Path, tmp_path: Path, walked: tuple[Path, dict[str, str]]) -> None:
+def test_a_folder_that_is_taken(
+    inside, session: Path, tmp_path: Path, walked: tuple[Path, dict[str, str]]
+) -> None:
     model = walked[0].parent / "faultless.onnx"
     other = tmp_path / "other.onnx"
     shutil.copy(model, other)
@@ -156,15 +177,17 @@ def test_a_home_that_is_no_folder(inside, tmp_path: Path, monkeypatch: pytest.Mo
         monkeypatch.setenv("NARROWDOWN_HOME", str(home))
         for words, code in ((["sessions"], 4), (["run", model], 4), (["show", "abc"], 2)):
             ran = inside(*words)
-            assert (ran.code, f"'{home}' is a file, or below one. Set NARROWDOWN_HOME" in ran.err) == (code, True), (
-                ran.err
-            )
+            assert (
+                ran.code,
+                f"'{home}' is a file, or below one. Set NARROWDOWN_HOME" in ran.err,
+            ) == (code, True), ran.err
 
 
 # -- what the system refuses: in a process of its own, which may not do what root may
 
 
-# Drops what lets root pass over modes (CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH), and becomes the command behind it.
+# Drops what lets root pass over modes (CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH), and becomes the
+# command behind it.
 WITHOUT_RIGHTS = """
 import ctypes, os, sys
 for capability in (1, 2):
@@ -201,7 +224,9 @@ def refused(environment: dict[str, str], *words: str | Path) -> tuple[int, str]:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="capabilities are Linux's")
-def test_what_there_is_no_permission_for(session: Path, tmp_path: Path, closed, surroundings: dict[str, str]) -> None:
+def test_what_there_is_no_permission_for(
+    session: Path, tmp_path: Path, closed, surroundings: dict[str, str]
+) -> None:
     model = tiny.faultless(tmp_path)
     secret = closed(tiny.feeds(tmp_path / "secret.npz"), 0)
     shelf = tmp_path / "shelf"
@@ -218,7 +243,10 @@ def test_what_there_is_no_permission_for(session: Path, tmp_path: Path, closed, 
         assert f"'{place}'" in said
         assert "permission" in said
     code, said = refused({**surroundings, "NARROWDOWN_HOME": str(shelf / "home")}, "run", model)
-    assert (code, f"No session can be made in '{shelf}/home': there is no permission" in said) == (4, True), said
+    assert (code, f"No session can be made in '{shelf}/home': there is no permission" in said) == (
+        4,
+        True,
+    ), said
     closed(session / "logs" / "runner.log", 0o444)
     closed(session / "logs", 0o555)
     code, said = refused(surroundings, "resume", session, "--display", "none")
@@ -231,7 +259,8 @@ def test_what_there_is_no_permission_for(session: Path, tmp_path: Path, closed, 
 
 
 def in_a_small_disk(place: Path) -> list[str]:
-    """The words before a command that give it a disk of 600 KiB at ``place``, in a namespace of its own."""
+    """The words before a command that give it a disk of 600 KiB at ``place``, in a namespace of its
+    own."""
     return [
         "unshare",
         "--user",
@@ -247,12 +276,19 @@ def small_disks() -> bool:
     if not shutil.which("unshare"):
         return False
     place = Path("/mnt") if Path("/mnt").is_dir() else Path("/tmp")
-    return subprocess.run([*in_a_small_disk(place), "true"], capture_output=True, check=False).returncode == 0
+    return (
+        subprocess.run(
+            [*in_a_small_disk(place), "true"], capture_output=True, check=False
+        ).returncode
+        == 0
+    )
 
 
 @pytest.mark.skipif(not small_disks(), reason="this machine mounts no tmpfs for us")
 @pytest.mark.parametrize(
-    ("left", "begun"), [(8, False), pytest.param(64, True, marks=pytest.mark.slow)], ids=["at creation", "in a step"]
+    ("left", "begun"),
+    [(8, False), pytest.param(64, True, marks=pytest.mark.slow)],
+    ids=["at creation", "in a step"],
 )
 def test_a_full_disk_that_becomes_free_again(
     tmp_path: Path, surroundings: dict[str, str], left: int, begun: bool
@@ -268,7 +304,8 @@ def test_a_full_disk_that_becomes_free_again(
     )
     words = [*in_a_small_disk(disk), "sh", str(tmp_path / "walk.sh")]
     done = subprocess.run(words, env=surroundings, capture_output=True, text=True, check=False)
-    # A session that could not begin leaves nothing in the way; one that had begun goes on to its end.
+    # A session that could not begin leaves nothing in the way; one that had begun goes on to its
+    # end.
     assert done.stdout.split() == (["4", "ballast", "s", "10"] if begun else ["4", "ballast"]), (
         done.stdout + done.stderr
     )
@@ -276,17 +313,25 @@ def test_a_full_disk_that_becomes_free_again(
         "the session, or what of it was being written"
     )
     assert (
-        f"of 600 KiB at '{disk}' are free, too little for what was to be written. Make room there" in said.read_text()
+        f"of 600 KiB at '{disk}' are free, too little for what was to be written. Make room there"
+        in said.read_text()
     )
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(not small_disks(), reason="this machine mounts no tmpfs for us")
-def test_a_disk_that_is_too_small_for_the_next_step(tmp_path: Path, surroundings: dict[str, str]) -> None:
-    """A model of one MiB is to be taken in where 0.9 are free: that does not fit, is said, and fits later."""
+def test_a_disk_that_is_too_small_for_the_next_step(
+    tmp_path: Path, surroundings: dict[str, str]
+) -> None:
+    """A model of one MiB is to be taken in where 0.9 are free: that does not fit, is said, and fits
+    later."""
     product = tiny.helper.make_node("MatMul", ["x", "w"], ["y"])
     model = tiny.save(
-        tmp_path / "wide.onnx", [product], {"x": [1, 512]}, {"y": [1, 512]}, {"w": tiny.weights(512, 512)}
+        tmp_path / "wide.onnx",
+        [product],
+        {"x": [1, 512]},
+        {"y": [1, 512]},
+        {"w": tiny.weights(512, 512)},
     )
     disk, said = tmp_path / "disk", tmp_path / "said"
     disk.mkdir()
@@ -308,14 +353,21 @@ def test_a_disk_that_is_too_small_for_the_next_step(tmp_path: Path, surroundings
         check=False,
     )
     assert done.stdout.split()[:3] == ["4", "4", "0"], done.stdout + done.stderr + said.read_text()
-    assert said.read_text().count(f"The step 'compare' may write up to 1.1 MiB, and the disk of {disk}/s has ") == 2
+    assert (
+        said.read_text().count(
+            f"The step 'compare' may write up to 1.1 MiB, and the disk of {disk}/s has "
+        )
+        == 2
+    )
     assert "Make room there and resume" in said.read_text()
     assert "Traceback" not in said.read_text() + done.stderr
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(not small_disks(), reason="this machine mounts no tmpfs for us")
-def test_a_disk_that_becomes_read_only_and_writable_again(tmp_path: Path, surroundings: dict[str, str]) -> None:
+def test_a_disk_that_becomes_read_only_and_writable_again(
+    tmp_path: Path, surroundings: dict[str, str]
+) -> None:
     model, disk, said = tiny.faultless(tmp_path), tmp_path / "disk", tmp_path / "said"
     disk.mkdir()
     (tmp_path / "answers.yaml").write_text("reproduce: ask\n")
@@ -331,7 +383,9 @@ def test_a_disk_that_becomes_read_only_and_writable_again(tmp_path: Path, surrou
     )
     words = [*in_a_small_disk(disk), "sh", str(tmp_path / "walk.sh")]
     done = subprocess.run(words, env=surroundings, capture_output=True, text=True, check=False)
-    assert done.stdout.split() == ["3", "0", "4", "10"], done.stdout + done.stderr + said.read_text()
+    assert done.stdout.split() == ["3", "0", "4", "10"], (
+        done.stdout + done.stderr + said.read_text()
+    )
     assert "is read-only" in said.read_text()
     assert "Traceback" not in said.read_text() + done.stderr
 
@@ -340,16 +394,28 @@ def test_a_disk_that_becomes_read_only_and_writable_again(tmp_path: Path, surrou
 def test_a_worker_that_finds_the_disk_full_says_nothing_of_the_candidate(
     inside, tmp_path: Path, surroundings: dict[str, str]
 ) -> None:
-    """A limit on the size of files stands in for the disk: the worker's model does not fit, the journal's lines do."""
+    """A limit on the size of files stands in for the disk: the worker's model does not fit, the
+    journal's lines do."""
     product = tiny.helper.make_node("MatMul", ["x", "w"], ["y"])
     weights = {"w": tiny.weights(256, 256)}
     model = tiny.save(tmp_path / "wide.onnx", [product], {"x": [1, 256]}, {"y": [1, 256]}, weights)
     session = tmp_path / "s"
-    limited = ["sh", "-c", 'ulimit -f 200; exec "$0" "$@"', str(SCRIPT), "run", str(model), "--session", str(session)]
+    limited = [
+        "sh",
+        "-c",
+        'ulimit -f 200; exec "$0" "$@"',
+        str(SCRIPT),
+        "run",
+        str(model),
+        "--session",
+        str(session),
+    ]
     done = subprocess.run(limited, env=surroundings, capture_output=True, text=True, check=False)
     assert done.returncode == 4, done.stderr
     assert f"The file of '{session}" in done.stderr
     assert "may not grow any further (a limit of the shell, see ulimit -f)" in done.stderr
-    finished = [event for event in read(session / "journal.jsonl") if isinstance(event, ProbeFinished)]
+    finished = [
+        event for event in read(session / "journal.jsonl") if isinstance(event, ProbeFinished)
+    ]
     assert all(event.measurement is None or event.measurement.status == "ok" for event in finished)
     assert inside("resume", session, "--display", "none").code == 10

@@ -1,5 +1,5 @@
-"""What is no file where a file is expected (pipes, devices, sockets) and files of a terabyte of nothing: refused at once, with a
-sentence, wherever a stranger or a slip of the hand can put one."""
+"""What is no file where a file is expected (pipes, devices, sockets) and files of a terabyte of
+nothing: refused at once, with a sentence, wherever a stranger or a slip of the hand can put one."""
 
 import os
 import shutil
@@ -78,15 +78,22 @@ COMMANDS = (
 
 
 def place(session: Path, part: str) -> Path:
-    """The path of such a part: of a folder's, the first file in it, or one beside which nothing lies."""
-    folders = {"models": "models", "weights": "models/weights", "artifacts": "artifacts", "inputs": "inputs"}
+    """The path of such a part: of a folder's, the first file in it, or one beside which nothing
+    lies."""
+    folders = {
+        "models": "models",
+        "weights": "models/weights",
+        "artifacts": "artifacts",
+        "inputs": "inputs",
+    }
     if part == "captures":
         made = session / "captures" / "a" / "b"
         made.mkdir(parents=True)
         return made / "1.npy"
     if part in folders:
         return next(
-            (f for f in sorted((session / folders[part]).rglob("*")) if f.is_file()), session / folders[part] / "x"
+            (f for f in sorted((session / folders[part]).rglob("*")) if f.is_file()),
+            session / folders[part] / "x",
         )
     return session / part
 
@@ -94,7 +101,8 @@ def place(session: Path, part: str) -> Path:
 @pytest.mark.timeout(AT_ONCE * len(COMMANDS))
 @pytest.mark.parametrize(("part", "kind"), PAIRS)
 def test_a_session_with_one(inside, walked, tmp_path: Path, part: str, kind: str) -> None:
-    """Every command ends with 4 and names it, and the list names the session still, and its neighbour."""
+    """Every command ends with 4 and names it, and the list names the session still, and its
+    neighbour."""
     make, said = SPECIAL[kind]
     home = tmp_path / "sessions"
     home.mkdir()
@@ -146,17 +154,29 @@ def test_a_file_that_the_user_names(inside, tmp_path: Path, kind: str, what: str
     word = next(word for word in words if "GIVEN" in word)
     path = tmp_path / f"GIVEN{Path(word).suffix}"
     make(path)
-    ran = inside(*(str(model) if word == "MODEL" else word.replace("GIVEN", str(tmp_path / "GIVEN")) for word in words))
+    ran = inside(
+        *(
+            str(model) if word == "MODEL" else word.replace("GIVEN", str(tmp_path / "GIVEN"))
+            for word in words
+        )
+    )
     assert ran.code == code, ran.err
-    assert said in ran.err or (kind == "giant" and "larger than 1,048,576 bytes" in ran.err), ran.err
+    assert said in ran.err or (kind == "giant" and "larger than 1,048,576 bytes" in ran.err), (
+        ran.err
+    )
     assert ran.err.count("\n") == 1, ran.err
-    assert not (tmp_path / "sessions").exists() or not list((tmp_path / "sessions").iterdir()), "no session is begun"
+    assert not (tmp_path / "sessions").exists() or not list((tmp_path / "sessions").iterdir()), (
+        "no session is begun"
+    )
 
 
 @pytest.mark.timeout(AT_ONCE)
-@pytest.mark.parametrize("words", [["run", "PIPE"], ["flow", "check", "PIPE"], ["run", "MODEL", "--inputs", "PIPE"]])
+@pytest.mark.parametrize(
+    "words", [["run", "PIPE"], ["flow", "check", "PIPE"], ["run", "MODEL", "--inputs", "PIPE"]]
+)
 def test_what_a_shell_hands_over_as_a_pipe(inside, tmp_path: Path, words: list[str]) -> None:
-    """``<(command)`` names a pipe of the shell's, ``/dev/stdin`` may: neither can be read twice, or by another process."""
+    """``<(command)`` names a pipe of the shell's, ``/dev/stdin`` may: neither can be read twice, or
+    by another process."""
     model = tiny.faultless(tmp_path)
     ends = os.pipe()
     try:
@@ -173,9 +193,11 @@ def test_what_a_shell_hands_over_as_a_pipe(inside, tmp_path: Path, words: list[s
 
 
 @pytest.mark.timeout(AT_ONCE)
-def test_the_list_of_the_terminal_ui(walked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_list_of_the_terminal_ui(
+    walked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It asks for the same summaries: each bad session is a line with its reason."""
-    from wizard.tui.library import Sessions
+    from narrowdown.wizard.tui.library import Sessions
 
     home = tmp_path / "home"
     home.mkdir()
@@ -201,7 +223,9 @@ def test_an_array_that_claims_a_terabyte(inside, tmp_path: Path) -> None:
     model = tiny.faultless(tmp_path)
     path = tmp_path / "x.npy"
     with path.open("wb") as file:
-        np.lib.format.write_array_header_1_0(file, {"descr": "<f4", "fortran_order": False, "shape": (1 << 36, 16)})
+        np.lib.format.write_array_header_1_0(
+            file, {"descr": "<f4", "fortran_order": False, "shape": (1 << 36, 16)}
+        )
         file.truncate(file.tell() + (1 << 42))
     ran = inside("run", model, "--inputs", path)
     assert ran.code == 2

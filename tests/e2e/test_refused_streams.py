@@ -1,5 +1,6 @@
-"""What a process is started with that it did not choose: closed streams, streams of ASCII, names that are not UTF-8, a Python
-that lacks a package. Each is a sentence and a documented exit code, or changes nothing."""
+"""What a process is started with that it did not choose: closed streams, streams of ASCII, names
+that are not UTF-8, a Python that lacks a package. Each is a sentence and a documented exit code, or
+changes nothing."""
 
 import json
 import os
@@ -11,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from wizard.cli.streams import escaped
-from wizard.demo import MODELS
+from narrowdown.wizard.cli.streams import escaped
+from narrowdown.wizard.demo import MODELS
 
 from ..patience import allow
 from . import tiny
@@ -38,7 +39,9 @@ sys.meta_path[:] = map(Hiding, sys.meta_path)
 
 def shell(line: str, surroundings: dict[str, str], folder: Path, **more: str) -> Ran:
     """A shell's line, in which ``narrowdown`` is the program and ``MODEL`` a small model."""
-    words = line.replace("narrowdown", str(SCRIPT)).replace("MODEL", str(MODELS / "shapes_cnn.onnx"))
+    words = line.replace("narrowdown", str(SCRIPT)).replace(
+        "MODEL", str(MODELS / "shapes_cnn.onnx")
+    )
     environment = {**surroundings, **more}
     environment.pop("PYTHONUNBUFFERED", None)  # so that what is buffered meets its end late
     done = subprocess.run(
@@ -59,7 +62,11 @@ def shell(line: str, surroundings: dict[str, str], folder: Path, **more: str) ->
 @pytest.mark.parametrize(
     ("line", "code", "said"),
     [
-        ("narrowdown flow list >&-", 4, "narrowdown: Standard output is closed, and this command writes to it."),
+        (
+            "narrowdown flow list >&-",
+            4,
+            "narrowdown: Standard output is closed, and this command writes to it.",
+        ),
         ("narrowdown flow show accuracy >&- 2>&-", 4, ""),
         ("narrowdown flow show accuracy 2>&- >/dev/null", 0, ""),
         ("narrowdown nonsense 2>&-", 2, ""),
@@ -71,7 +78,9 @@ def shell(line: str, surroundings: dict[str, str], folder: Path, **more: str) ->
         ("narrowdown step sanitize MODEL --json --display none <&- 2>&- >/dev/null", 0, ""),
     ],
 )
-def test_streams_that_are_closed_or_full(surroundings, tmp_path: Path, line: str, code: int, said: str) -> None:
+def test_streams_that_are_closed_or_full(
+    surroundings, tmp_path: Path, line: str, code: int, said: str
+) -> None:
     ran = shell(line, surroundings, tmp_path)
     assert ran.code == code, ran.err
     assert ran.err.startswith(said), ran.err
@@ -82,12 +91,17 @@ def test_streams_that_are_closed_or_full(surroundings, tmp_path: Path, line: str
 
 def test_no_session_begins_that_nobody_would_see(surroundings, tmp_path: Path) -> None:
     """It was refused once its runner was at work, which went on for seconds."""
-    ran = shell(f"narrowdown run MODEL --engine onnxruntime --session {tmp_path}/s >&-", surroundings, tmp_path)
+    ran = shell(
+        f"narrowdown run MODEL --engine onnxruntime --session {tmp_path}/s >&-",
+        surroundings,
+        tmp_path,
+    )
     assert (ran.code, (tmp_path / "s").exists()) == (4, False)
 
 
 def test_a_session_keeps_its_files_where_streams_are_closed(surroundings, tmp_path: Path) -> None:
-    """The numbers 0 to 2 are not given to the session's own files, into which somebody's print would go."""
+    """The numbers 0 to 2 are not given to the session's own files, into which somebody's print
+    would go."""
     words = f"narrowdown step sanitize MODEL --session {tmp_path}/s --display none <&- >&- 2>&-"
     assert shell(words, surroundings, tmp_path).code == 0
     for line in (tmp_path / "s" / "journal.jsonl").read_bytes().splitlines():
@@ -95,7 +109,9 @@ def test_a_session_keeps_its_files_where_streams_are_closed(surroundings, tmp_pa
     assert shell(f"narrowdown show {tmp_path}/s", surroundings, tmp_path).code == 0
 
 
-@pytest.mark.parametrize("line", ["flow show accuracy", "flow show accuracy --format svg", "engines", "sessions"])
+@pytest.mark.parametrize(
+    "line", ["flow show accuracy", "flow show accuracy --format svg", "engines", "sessions"]
+)
 def test_an_output_of_ascii(surroundings, tmp_path: Path, line: str) -> None:
     ran = shell(f"narrowdown {line}", surroundings, tmp_path, PYTHONIOENCODING="ascii")
     assert (ran.code, ran.err) == (0, "")
@@ -122,18 +138,33 @@ def test_names_that_are_not_utf_8(surroundings, tmp_path: Path) -> None:
         ["show", odd], ["flow", "check", odd], ["run", tmp_path / "faultless.onnx", "--session", odd], ["report", "x", "-o", odd],
     ):  # fmt: skip
         done = subprocess.run(
-            [SCRIPT, *words], env=surroundings, cwd=tmp_path, capture_output=True, text=True, check=False
+            [SCRIPT, *words],
+            env=surroundings,
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
         )
         assert done.returncode == 2, done.stderr
-        assert "m\\udcff.onnx' is not UTF-8 text, and a session writes no other. Rename that file" in done.stderr
+        assert (
+            "m\\udcff.onnx' is not UTF-8 text, and a session writes no other. Rename that file"
+            in done.stderr
+        )
         assert done.stderr.count("\n") == 1
     assert not Path(surroundings["NARROWDOWN_HOME"]).exists()
     place = os.fsdecode(os.fsencode(tmp_path) + b"/d\xfe")
     Path(place).mkdir()
-    for environment, folder in (({**surroundings, "NARROWDOWN_HOME": place}, tmp_path), (surroundings, Path(place))):
+    for environment, folder in (
+        ({**surroundings, "NARROWDOWN_HOME": place}, tmp_path),
+        (surroundings, Path(place)),
+    ):
         words = [SCRIPT, "run", tmp_path / "faultless.onnx", "--display", "none"]
-        done = subprocess.run(words, env=environment, cwd=folder, capture_output=True, text=True, check=False)
-        assert (done.returncode, "d\\udcfe' is not UTF-8 text" in done.stderr) == (2, True), done.stderr
+        done = subprocess.run(
+            words, env=environment, cwd=folder, capture_output=True, text=True, check=False
+        )
+        assert (done.returncode, "d\\udcfe' is not UTF-8 text" in done.stderr) == (2, True), (
+            done.stderr
+        )
 
 
 def test_a_session_whose_folder_has_such_a_name(surroundings, walked, tmp_path: Path) -> None:
@@ -145,8 +176,17 @@ def test_a_session_whose_folder_has_such_a_name(surroundings, walked, tmp_path: 
     (broken / "session.json").write_text("{")
     assert len(shell("narrowdown sessions", surroundings, tmp_path).out.splitlines()) == 2
     listed = shell("narrowdown sessions --json", surroundings, tmp_path)
-    assert sorted(row["path"] for row in listed.json()) == [f"{home}/bad\\udcff", f"{home}/odd\\udcff"]
-    for command in ("show odd", "report odd", "show odd --canonical", "replay odd --dry", "watch odd --display plain"):
+    assert sorted(row["path"] for row in listed.json()) == [
+        f"{home}/bad\\udcff",
+        f"{home}/odd\\udcff",
+    ]
+    for command in (
+        "show odd",
+        "report odd",
+        "show odd --canonical",
+        "replay odd --dry",
+        "watch odd --display plain",
+    ):
         ran = shell(f"narrowdown {command}", surroundings, tmp_path)
         assert ran.code in (0, 10), (command, ran.err)
 
@@ -166,9 +206,13 @@ NAMED = "--engine onnxruntime:optimization=all --display none"
         ("onnxruntime", f"run MODEL {NAMED}", "onnxruntime"),
     ],
 )
-def test_a_package_that_is_missing(surroundings, tmp_path: Path, hidden: str, line: str, installs: str) -> None:
+def test_a_package_that_is_missing(
+    surroundings, tmp_path: Path, hidden: str, line: str, installs: str
+) -> None:
     (tmp_path / "sitecustomize.py").write_text(HIDING)
-    ran = shell(f"narrowdown {line}", surroundings, tmp_path, PYTHONPATH=str(tmp_path), HIDDEN=hidden)
+    ran = shell(
+        f"narrowdown {line}", surroundings, tmp_path, PYTHONPATH=str(tmp_path), HIDDEN=hidden
+    )
     assert ran.code == 4, ran.out + ran.err
     assert f"'{hidden}'" in ran.err or f"{hidden} is not installed" in ran.err
     assert f"{sys.executable} -m pip install {installs}" in ran.err, ran.err
@@ -178,7 +222,12 @@ def test_a_package_that_is_missing(surroundings, tmp_path: Path, hidden: str, li
 def test_the_terminal_ui_without_its_package(surroundings, tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text(HIDING)
     here, there = pty.openpty()
-    environment = {**surroundings, "PYTHONPATH": str(tmp_path), "HIDDEN": "textual", "TERM": "xterm"}
+    environment = {
+        **surroundings,
+        "PYTHONPATH": str(tmp_path),
+        "HIDDEN": "textual",
+        "TERM": "xterm",
+    }
     environment.pop("CI", None)  # with it the list would be plain text
     done = subprocess.run(
         [SCRIPT],

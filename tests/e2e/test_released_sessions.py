@@ -1,7 +1,9 @@
-"""Sessions of every format that was released: later versions open them, decide the same from them, and hand them on.
+"""Sessions of every format that was released: later versions open them, decide the same from them,
+and hand them on.
 
-``tests/sessions/format-N.zip`` is a real session without what is made again (captures, logs, models, inputs), beside what
-``show --canonical`` said of it. One is added for each format; none is ever changed.
+``tests/sessions/format-N.zip`` is a real session without what is made again (captures, logs,
+models, inputs), beside what ``show --canonical`` said of it. One is added for each format; none is
+ever changed.
 """
 
 import json
@@ -13,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from wizard.session.folder import FORMAT
+from narrowdown.wizard.session.folder import FORMAT
 
 from .conftest import check
 
@@ -41,7 +43,8 @@ def test_it_opens_and_says_the_same(inside, released: Path) -> None:
 
 
 def test_every_decision_can_be_derived_again(inside, released: Path) -> None:
-    """A step that has changed since may word its outcome anew; what it asks and what it decides is in the journal."""
+    """A step that has changed since may word its outcome anew; what it asks and what it decides is
+    in the journal."""
     ran = inside("replay", released / "session", "--dry", "--keep-going")
     assert ran.code in (0, 5), ran.err
     for lost in (
@@ -70,7 +73,9 @@ def test_its_case_without_the_weights(inside, released: Path) -> None:
 def test_polygraphy_takes_the_commands_of_its_case(inside, released: Path) -> None:
     pytest.importorskip("polygraphy")
     assert inside("export", released / "session", "-o", released / "case").code == 0
-    (line,) = [x for x in (released / "case/commands.sh").read_text().splitlines() if "--onnxrt" in x]
+    (line,) = [
+        x for x in (released / "case/commands.sh").read_text().splitlines() if "--onnxrt" in x
+    ]
     place = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     ran = subprocess.run(
         ["sh", "-c", line],
@@ -80,5 +85,9 @@ def test_polygraphy_takes_the_commands_of_its_case(inside, released: Path) -> No
         text=True,
         check=False,
     )
-    assert "Accuracy Summary" in ran.stdout + ran.stderr, "it read the model, the inputs and the expected values"
-    assert (ran.returncode, "FAILED" in ran.stdout + ran.stderr) == (1, True), "and found what is wrong"
+    assert "Accuracy Summary" in ran.stdout + ran.stderr, (
+        "it read the model, the inputs and the expected values"
+    )
+    assert (ran.returncode, "FAILED" in ran.stdout + ran.stderr) == (1, True), (
+        "and found what is wrong"
+    )

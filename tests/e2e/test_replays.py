@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from wizard import trust
-from wizard.runner import replay as replays
-from wizard.runner.progress import NAME as PROGRESS
-from wizard.session import folder as folders
-from wizard.session.lock import NAME as LOCK
+from narrowdown.wizard import trust
+from narrowdown.wizard.runner import replay as replays
+from narrowdown.wizard.runner.progress import NAME as PROGRESS
+from narrowdown.wizard.session import folder as folders
+from narrowdown.wizard.session.lock import NAME as LOCK
 
 from .conftest import Walk, Walked, command, environment
 from .test_every_end import ENDS, End
@@ -32,8 +32,9 @@ QUICK = ("not-reproduced", "worked-around")
 
 
 def bytes_of(folder: Path) -> dict[str, str]:
-    """Every file of a session by its digest, but for what its own process may still draw of its end, and the note of who holds
-    it, which that one empties as it leaves: on a busy machine after the command has ended."""
+    """Every file of a session by its digest, but for what its own process may still draw of its
+    end, and the note of who holds it, which that one empties as it leaves: on a busy machine after
+    the command has ended."""
     return {
         str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
         for path in sorted(folder.rglob("*"))
@@ -56,16 +57,24 @@ def test_a_dry_replay_of_every_end(walk: Walk, models: Path, end: End) -> None:
 
 
 @pytest.mark.parametrize(
-    "end", [pytest.param(end, marks=() if end.end in QUICK else pytest.mark.slow, id=end.end) for end in ENDS]
+    "end",
+    [
+        pytest.param(end, marks=() if end.end in QUICK else pytest.mark.slow, id=end.end)
+        for end in ENDS
+    ],
 )
 def test_a_replay_of_every_end(walk: Walk, models: Path, end: End) -> None:
     place = session(end, walk, models).folder
     before = bytes_of(place)
-    consent = trust.admit(folders.describe(place).problem, ("all",))  # the checker of one of them runs again, too
+    consent = trust.admit(
+        folders.describe(place).problem, ("all",)
+    )  # the checker of one of them runs again, too
     found = replays.real(place, keep_going=True, consent=consent)
     codes = tuple(found.exit_code(expect) for expect in ("same", "fixed", "fails"))
     assert (found.verdict, *codes) == SAME[end.end], found.rows
-    assert all(row.recorded != "not measured" for row in found.rows), "the session knows its own decisive probes"
+    assert all(row.recorded != "not measured" for row in found.rows), (
+        "the session knows its own decisive probes"
+    )
     assert bytes_of(place) == before
 
 
@@ -75,7 +84,9 @@ def test_on_an_engine_without_the_fault_it_is_fixed(walk: Walk, models: Path, na
     first = narrowdown("replay", place, "--engine", "onnxruntime")
     assert first.code == 5, "it stops at the first difference"
     assert first.out.count(" | ") == 1
-    whole = narrowdown("replay", place, "--engine", "onnxruntime", "--expect", "fixed", "--keep-going")
+    whole = narrowdown(
+        "replay", place, "--engine", "onnxruntime", "--expect", "fixed", "--keep-going"
+    )
     assert whole.code == 0, whole.out
     assert whole.out.splitlines()[-1].startswith("fixed: as expected")
     assert {"fixed", "fails"} <= set(whole.out.split())
@@ -86,7 +97,9 @@ def test_on_an_engine_without_the_fault_it_is_fixed(walk: Walk, models: Path, na
 
 @pytest.mark.slow
 @pytest.mark.parametrize("end", ENDS, ids=NAMES)
-def test_searching_again_walks_the_same_route(walk: Walk, models: Path, narrowdown, end: End) -> None:
+def test_searching_again_walks_the_same_route(
+    walk: Walk, models: Path, narrowdown, end: End
+) -> None:
     place = session(end, walk, models).folder
     before = bytes_of(place)
     ran = narrowdown("replay", place, "--search", "--yes-run-scripts", "all")
@@ -98,12 +111,25 @@ OLDER = "1.22.1"
 
 
 @pytest.mark.slow
-def test_under_another_version_of_the_engine_both_are_named(walk: Walk, models: Path, tmp_path: Path) -> None:
+def test_under_another_version_of_the_engine_both_are_named(
+    walk: Walk, models: Path, tmp_path: Path
+) -> None:
     """Installed beside the one here, and found first."""
     place = session(next(e for e in ENDS if e.end == "worked-around"), walk, models).folder
     older = tmp_path / "older"
-    words = ["-m", "pip", "install", "--quiet", "--no-deps", "--target", str(older), f"onnxruntime=={OLDER}"]
-    if subprocess.run([sys.executable, *words], check=False, capture_output=True, timeout=300).returncode:
+    words = [
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--no-deps",
+        "--target",
+        str(older),
+        f"onnxruntime=={OLDER}",
+    ]
+    if subprocess.run(
+        [sys.executable, *words], check=False, capture_output=True, timeout=300
+    ).returncode:
         pytest.skip(f"onnxruntime {OLDER} cannot be had here")
     path = os.pathsep.join(filter(None, [str(older), os.environ.get("PYTHONPATH")]))
     narrowdown = command({**environment(tmp_path), "PYTHONPATH": path}, tmp_path)

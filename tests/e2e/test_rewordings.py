@@ -1,4 +1,5 @@
-"""Sentences that nobody understood, and what is said in their place: the old one is nowhere, the new one is really said."""
+"""Sentences that nobody understood, and what is said in their place: the old one is nowhere, the
+new one is really said."""
 
 import re
 from collections.abc import Callable
@@ -8,20 +9,20 @@ from typing import NamedTuple
 
 import pytest
 
-from engines.compare.criterion import Criterion, Verdict
-from engines.findings import Findings
-from engines.probe import Candidate, Measure, Measurement
-from engines.search.cost import Cost
+from narrowdown.engines.compare.criterion import Criterion, Verdict
+from narrowdown.engines.findings import Findings
+from narrowdown.engines.probe import Candidate, Measure, Measurement
+from narrowdown.engines.search.cost import Cost
+from narrowdown.wizard.flow.commands import Command
+from narrowdown.wizard.report import probe_words
+from narrowdown.wizard.report.strip import Trail
+from narrowdown.wizard.session.state import State
+from narrowdown.wizard.tui.scene import Scene
+from narrowdown.wizard.tui.screens.step import say_other_forms
+from narrowdown.wizard.tui.troubles import troubles
+from narrowdown.wizard.tui.widgets.evidence import facts
+from narrowdown.wizard.words import price
 from tests.docs import test_words as places
-from wizard.flow.commands import Command
-from wizard.report import probe_words
-from wizard.report.strip import Trail
-from wizard.session.state import State
-from wizard.tui.scene import Scene
-from wizard.tui.screens.step import say_other_forms
-from wizard.tui.troubles import troubles
-from wizard.tui.widgets.evidence import facts
-from wizard.words import price
 
 from .conftest import Walk, Walked
 from .test_every_end import not_reproduced, worked_around
@@ -61,18 +62,26 @@ def code(_said: Said) -> str:
 
 def not_measured(_said: Said) -> str:
     outcome = {"precision": "fp16", "emulated_error": None}
-    return "\n".join(f"{label}: {value}" for label, value in facts(outcome, ("emulated_error",), "compare"))
+    return "\n".join(
+        f"{label}: {value}" for label, value in facts(outcome, ("emulated_error",), "compare")
+    )
 
 
 def unpriced(_said: Said) -> str:
-    """Of a step whose runs nothing has timed yet. A session may have timed them by then, on a slow machine."""
+    """Of a step whose runs nothing has timed yet. A session may have timed them by then, on a slow
+    machine."""
     return price(Cost(9, 9, 60, -1.0, 0))
 
 
 def skipped(said: Said) -> str:
     """As the strip tells it, of a probe that was judged."""
     probe = Measure(
-        model="m", inputs="i", samples=("real:0",), engine="e", reference="r", candidate=Candidate(nodes="70")
+        model="m",
+        inputs="i",
+        samples=("real:0",),
+        engine="e",
+        reference="r",
+        candidate=Candidate(nodes="70"),
     )
     judged = Verdict("unresolved", "unrepresentable-input")
     said.monkeypatch.setattr(probe_words, "_judge", lambda *_: judged)
@@ -89,7 +98,10 @@ def stopped(said: Said) -> str:
 
 
 def other_forms(_said: Said) -> str:
-    made = [Command("narrowdown", "narrowdown step compare"), Command("polygraphy; tensorrt>=11", "polygraphy run")]
+    made = [
+        Command("narrowdown", "narrowdown step compare"),
+        Command("polygraphy; tensorrt>=11", "polygraphy run"),
+    ]
     return say_other_forms(made, made[0]).replace("{copy}", "c")
 
 
@@ -99,36 +111,52 @@ PAIRS = {
         r"is wrong by [0-9.]+ % \(up to 1 % is normal for FP16\)\. Worst sample: \d+\.",
         failing,
     ),
-    "how rare": Pair(r"a fault rarer than|more looks without a failure", r"300 runs, no failure\.", passing),
+    "how rare": Pair(
+        r"a fault rarer than|more looks without a failure", r"300 runs, no failure\.", passing
+    ),
     "made up": Pair(
         r"All of these runs were of one",
         r"Only one made-up input was tried\. Give real ones: --inputs batch\.npz",
         passing,
     ),
     "looking inside": Pair(
-        r"Marking did not hide", r"Still wrong when we look inside: \d+ of \d+ tensors differ\.", failing
+        r"Marking did not hide",
+        r"Still wrong when we look inside: \d+ of \d+ tensors differ\.",
+        failing,
     ),
     "every layer": Pair(
-        r"show when every tensor is an output", r"Is it still wrong when we look at every layer\?", failing
+        r"show when every tensor is an output",
+        r"Is it still wrong when we look at every layer\?",
+        failing,
     ),
     "the precision's own": Pair(
-        r"faultless engine would give", r"^not measured: error that FP16 alone explains$", not_measured
+        r"faultless engine would give",
+        r"^not measured: error that FP16 alone explains$",
+        not_measured,
     ),
     "skipped": Pair(
-        r"cannot tell unrepresentable-input", r"^Node 70: skipped, its input no longer fits FP16\.$", skipped
+        r"cannot tell unrepresentable-input",
+        r"^Node 70: skipped, its input no longer fits FP16\.$",
+        skipped,
     ),
     "an extra check": Pair(
         r"died with exit status",
         r"An extra check took longer than \{\} s and was left out; --timeout gives it more\.",
         code,
     ),
-    "stopped": Pair(r"Nothing works on this session", r"Stopped\. Everything measured is kept\. R goes on\.$", stopped),
+    "stopped": Pair(
+        r"Nothing works on this session",
+        r"Stopped\. Everything measured is kept\. R goes on\.$",
+        stopped,
+    ),
     "held": Pair(
         r"held by (?:process|\{\})|is being worked on by",
         r"open in another window",
         partial(golden, "sessions-80x24.txt"),
     ),
-    "by hand": Pair(r"# also for polygraphy", r"^# Also with Polygraphy \(c shows both forms\)$", other_forms),
+    "by hand": Pair(
+        r"# also for polygraphy", r"^# Also with Polygraphy \(c shows both forms\)$", other_forms
+    ),
     "not known yet": Pair(
         r"nothing of the kind was measured|this step will tell|\? seconds",
         r"not known yet, .*this step finds out what they take",
@@ -163,7 +191,9 @@ def test_what_is_said_now(said: Said, name: str) -> None:
 def test_what_nobody_says_any_more(place: str) -> None:
     old = re.compile("|".join((*(pair.old for pair in PAIRS.values()), *RIDDLES)))
     found = [
-        (where, text.strip()) for where, text in places.PLACES[place][0]() if where not in TOLD and old.search(text)
+        (where, text.strip())
+        for where, text in places.PLACES[place][0]()
+        if where not in TOLD and old.search(text)
     ]
     assert found == []
 
@@ -171,5 +201,9 @@ def test_what_nobody_says_any_more(place: str) -> None:
 def test_nor_a_session_and_its_report(said: Said) -> None:
     old = re.compile("|".join((*(pair.old for pair in PAIRS.values()), *RIDDLES)))
     for walked in (said.fails, said.passes):
-        told = [walked.ran.out, walked.ran.err, (walked.folder / "report.html").read_text(encoding="utf-8")]
+        told = [
+            walked.ran.out,
+            walked.ran.err,
+            (walked.folder / "report.html").read_text(encoding="utf-8"),
+        ]
         assert [line for text in told for line in text.splitlines() if old.search(line)] == []

@@ -1,4 +1,5 @@
-"""Rewrites on real engines: what cures is exact, held out and written; what cures nothing says so."""
+"""Rewrites on real engines: what cures is exact, held out and written; what cures nothing says
+so."""
 
 import json
 import re
@@ -14,12 +15,12 @@ import onnx
 import onnxruntime
 import pytest
 
-from engines.graph.construct import construct
-from engines.known.table import read_table
-from engines.probe import APART, BARRIER
+from narrowdown.engines.graph.construct import construct
+from narrowdown.engines.known.table import read_table
+from narrowdown.engines.probe import APART, BARRIER
+from narrowdown.wizard.cli import main
+from narrowdown.wizard.demo import MODELS
 from tests.docs.shown import ROOT, of
-from wizard.cli import main
-from wizard.demo import MODELS
 
 MADE = {bug.id: bug.make for bug in read_table() if bug.make is not None}
 
@@ -44,14 +45,21 @@ def test_the_page_does_what_it_says(
     monkeypatch.chdir(tmp_path)
     shown = of("rewrite")
     assert len(shown) == 4
-    cured = step(capsys, 0, *(w for w in shown[0].words[3:] if w != "--json"), "--val-range", "x:[-2,-1]")
+    cured = step(
+        capsys, 0, *(w for w in shown[0].words[3:] if w != "--json"), "--val-range", "x:[-2,-1]"
+    )
     cures = {row["rewrite"] for row in cured["rewrites"] if row["verdict"] == "cures"}
-    assert (cured["verdict"], cured["rewrite"] in cures) == ("cures", True)  # the fastest: milliseconds say which
+    assert (cured["verdict"], cured["rewrite"] in cures) == (
+        "cures",
+        True,
+    )  # the fastest: milliseconds say which
     assert cures == set(APART), "an output, and both forms of wraps"
     assert cured["unseen_ok"] == cured["unseen"] == 32
     written = onnx.load(tmp_path / "worked-around.onnx")
     assert len(written.graph.output) == 1 + (cured["rewrite"] == BARRIER)
-    passes = step(capsys, 10, *(w for w in shown[1].words[3:] if w != "--json"), "--val-range", "x:[-2,-1]")
+    passes = step(
+        capsys, 10, *(w for w in shown[1].words[3:] if w != "--json"), "--val-range", "x:[-2,-1]"
+    )
     assert passes["verdict"] == "passes"
     for name in ("shapes_cnn.onnx", "shapes_cnn_in.npz"):
         shutil.copy(MODELS / name, tmp_path / name)
@@ -65,9 +73,12 @@ def test_the_page_does_what_it_says(
 def test_what_hides_when_watched_is_cured_by_the_outputs_that_the_page_says(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A real fault of ONNX Runtime on a trained network, by a program that can switch nothing: the whole route."""
+    """A real fault of ONNX Runtime on a trained network, by a program that can switch nothing: the
+    whole route."""
     page = (ROOT / "docs" / "rewrite.md").read_text(encoding="utf-8")
-    program = next(text for text in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "run_ort.py" in text)
+    program = next(
+        text for text in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "run_ort.py" in text
+    )
     (tmp_path / "run_ort.py").write_text(program, encoding="utf-8")
     for name in ("shapes_cnn.onnx", "shapes_cnn_in.npz"):
         shutil.copy(MODELS / name, tmp_path / name)
@@ -81,7 +92,11 @@ def test_what_hides_when_watched_is_cured_by_the_outputs_that_the_page_says(
     assert " ".join(end[1].split()) in said
     report = json.loads((session / "case" / "report.json").read_text(encoding="utf-8"))
     cure = report["workaround"]
-    assert (cure["kind"], cure["switched_off"], cure["holds"]) == ("barrier", ["/pad/Pad_output_0"], True)
+    assert (cure["kind"], cure["switched_off"], cure["holds"]) == (
+        "barrier",
+        ["/pad/Pad_output_0"],
+        True,
+    )
     assert (cure["samples_ok"], cure["unseen_ok"]) == (cure["samples_n"], cure["unseen_n"])
     written = onnx.load(session / "worked-around.onnx")
     assert written.graph.output[-1].name == "/pad/Pad_output_0"
@@ -94,16 +109,22 @@ def test_what_hides_when_watched_is_cured_by_the_outputs_that_the_page_says(
     subprocess.run(run, cwd=session / "case", check=True)
     plain = onnxruntime.SessionOptions()
     plain.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    right = onnxruntime.InferenceSession("shapes_cnn.onnx", plain, providers=["CPUExecutionProvider"])
+    right = onnxruntime.InferenceSession(
+        "shapes_cnn.onnx", plain, providers=["CPUExecutionProvider"]
+    )
     with np.load("shapes_cnn_in.npz") as fed, np.load(session / "case" / "outputs.npz") as got:
         name = right.get_outputs()[0].name
         assert np.allclose(got[name], right.run([name], dict(fed))[0], rtol=1e-3, atol=1e-4)
 
 
 @pytest.mark.slow
-def test_norms_that_overflow_in_fp16_are_cured_without_fp32(capsys: pytest.CaptureFixture[str]) -> None:
+def test_norms_that_overflow_in_fp16_are_cured_without_fp32(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     model, inputs = MODELS / "sort_tf_massive_m4.onnx", MODELS / "sort_tf_massive_m4_in.npz"
-    told = step(capsys, 0, str(model), "--inputs", str(inputs), "--engine", "emulate:precision=fp16")
+    told = step(
+        capsys, 0, str(model), "--inputs", str(inputs), "--engine", "emulate:precision=fp16"
+    )
     rows = {row["rewrite"]: row for row in told["rewrites"]}
     assert told["rewrite"] == "scale-norm"
     assert (len(rows["scale-norm"]["changed"]), rows["scale-norm"]["exact"]) == (7, 0.0)
@@ -111,7 +132,9 @@ def test_norms_that_overflow_in_fp16_are_cured_without_fp32(capsys: pytest.Captu
 
 
 @pytest.mark.slow
-def test_a_reduction_is_cured_on_openvino(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_reduction_is_cured_on_openvino(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     pytest.importorskip("openvino")
     onnx.save(construct(MADE["ov-reducel1-axes-attribute"]), tmp_path / "model.onnx")
     told = step(capsys, 0, str(tmp_path / "model.onnx"), "--engine", "openvino:precision=f32")

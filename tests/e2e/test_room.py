@@ -10,8 +10,11 @@ def files(place: Path) -> list[str]:
 
 
 @pytest.mark.slow
-def test_a_session_that_keeps_next_to_nothing_finds_the_same(narrowdown, shapes, tmp_path: Path) -> None:
-    """Each candidate leaves what the checker has printed. A budget of one byte: it goes, is said to go, and the case is found."""
+def test_a_session_that_keeps_next_to_nothing_finds_the_same(
+    narrowdown, shapes, tmp_path: Path
+) -> None:
+    """Each candidate leaves what the checker has printed. A budget of one byte: it goes, is said to
+    go, and the case is found."""
     check = "sh -c 'wc -c < {model}; grep -q Pad {model}'"
     words = ["step", "reduce", shapes[0], "--check", check, "--fail-code", "0", "--jobs", "1"]
     whole, small = tmp_path / "whole", tmp_path / "small"
@@ -21,15 +24,17 @@ def test_a_session_that_keeps_next_to_nothing_finds_the_same(narrowdown, shapes,
     assert "artifacts and logs were over 1 bytes (--artifact-bytes), so these are gone: " in ran.out
     assert "outputs of checkers" in ran.out
     assert len(files(small / "artifacts")) < len(files(whole / "artifacts"))
-    assert narrowdown("show", small, "--canonical").out == narrowdown("show", whole, "--canonical").out
+    assert (
+        narrowdown("show", small, "--canonical").out == narrowdown("show", whole, "--canonical").out
+    )
     assert (small / "reduce.onnx").read_bytes() == (whole / "reduce.onnx").read_bytes()
     assert narrowdown("replay", small, "--dry").code == 0
 
 
 @pytest.mark.slow
 def test_files_that_are_gone_are_made_again_on_the_way(narrowdown, shapes, tmp_path: Path) -> None:
-    """Back to the first question with no artifact left, and walked again: what the bundle needs is made again, what was measured
-    is not measured again, and nothing is decided otherwise."""
+    """Back to the first question with no artifact left, and walked again: what the bundle needs is
+    made again, what was measured is not measured again, and nothing is decided otherwise."""
     model, inputs = shapes
     place = tmp_path / "s"
     words = ["--tolerance", "1e-3", "--jobs", "1"]

@@ -1,4 +1,5 @@
-"""``--score`` on a real classifier: labels and a script, in a run and afterwards, with the table in the report."""
+"""``--score`` on a real classifier: labels and a script, in a run and afterwards, with the table in
+the report."""
 
 import json
 import shutil
@@ -8,9 +9,9 @@ import numpy as np
 import onnxruntime
 import pytest
 
+from narrowdown.wizard.demo import MODELS
+from narrowdown.wizard.report.read import read
 from tests.docs.shown import of
-from wizard.demo import MODELS
-from wizard.report.read import read
 
 from .conftest import Narrowdown
 
@@ -52,7 +53,9 @@ def test_the_page_does_what_it_says(classifier: Path, narrowdown: Narrowdown) ->
     assert ran.out.count("narrowdown after ") == 1
     told = narrowdown(*("bug" if word == "SESSION" else word for word in after))
     assert told.code == 0, told.out + told.err
-    made = max((classifier / "sessions").iterdir(), key=lambda p: (p / "journal.jsonl").stat().st_mtime_ns)
+    made = max(
+        (classifier / "sessions").iterdir(), key=lambda p: (p / "journal.jsonl").stat().st_mtime_ns
+    )
     report = json.loads(narrowdown("report", made, "--format", "json").out)
     rows = {row["what"]: row for row in report["scores"]}
     assert rows["the reference"]["score"] == pytest.approx(0.0, abs=1e-4)
@@ -69,11 +72,14 @@ def test_the_page_does_what_it_says(classifier: Path, narrowdown: Narrowdown) ->
     assert alone.code == 0, alone.out + alone.err
     assert alone.json()["verdict"] == "lower"
     assert read(made).state.findings.workaround is not None
-    # Another's session does not run its script unasked, and a script that stops is said with its line.
+    # Another's session does not run its script unasked, and a script that stops is said with its
+    # line.
     shutil.rmtree(classifier / "state")
     refused = narrowdown("after", made)
     assert refused.code == 3
     assert "score script" in refused.err
-    (classifier / "score.py").write_text("def score(outputs, sample):\n    return outputs['gone']\n")
+    (classifier / "score.py").write_text(
+        "def score(outputs, sample):\n    return outputs['gone']\n"
+    )
     stopped = narrowdown("after", "bug", "--score", "score.py", "--yes-run-scripts", "all")
     assert "'score.py', line 2, stopped with KeyError" in stopped.out

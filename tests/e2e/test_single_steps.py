@@ -5,7 +5,7 @@ import json
 import onnx
 import pytest
 
-from engines.steps.registry import STEPS
+from narrowdown.engines.steps.registry import STEPS
 
 from . import tiny
 
@@ -44,7 +44,14 @@ def test_reduce(narrowdown, shapes, tmp_path) -> None:
 def test_reduce_of_a_model_that_is_right(narrowdown, shapes) -> None:
     model, inputs = shapes
     ran = narrowdown(
-        "step", "reduce", model, "--inputs", inputs, "--engine", "onnxruntime:optimization=disabled", "--json"
+        "step",
+        "reduce",
+        model,
+        "--inputs",
+        inputs,
+        "--engine",
+        "onnxruntime:optimization=disabled",
+        "--json",
     )
     assert json.loads(ran.out)["verdict"] == "not-reproduced"
     assert ran.code == 10
@@ -52,13 +59,24 @@ def test_reduce_of_a_model_that_is_right(narrowdown, shapes) -> None:
 
 def test_layerwise(narrowdown, sort) -> None:
     model, inputs = sort
-    ran = narrowdown("step", "layerwise", model, "--inputs", inputs, "--engine", "emulate:precision=fp16", "--json")
+    ran = narrowdown(
+        "step",
+        "layerwise",
+        model,
+        "--inputs",
+        inputs,
+        "--engine",
+        "emulate:precision=fp16",
+        "--json",
+    )
     assert ran.code == 0, ran.err
     found = json.loads(ran.out)
     assert found["observer"] == "reproduces"
     assert found["culprit"]
     assert len(found["tensors"]) > 100
-    assert {"name", "node", "op", "error", "inherited", "added", "nonfinite", "harmless"} <= set(found["tensors"][0])
+    assert {"name", "node", "op", "error", "inherited", "added", "nonfinite", "harmless"} <= set(
+        found["tensors"][0]
+    )
 
 
 def test_compare_and_repeat(narrowdown, shapes) -> None:
@@ -68,7 +86,16 @@ def test_compare_and_repeat(narrowdown, shapes) -> None:
     found = json.loads(ran.out)
     assert found["verdict"] == "fails"
     score = found["samples"][0]["outputs"][0]
-    assert {"name", "max_abs", "max_rel", "rel_l2", "cosine", "sqnr_db", "ulp", "mismatched"} <= set(score)
+    assert {
+        "name",
+        "max_abs",
+        "max_rel",
+        "rel_l2",
+        "cosine",
+        "sqnr_db",
+        "ulp",
+        "mismatched",
+    } <= set(score)
     ran = narrowdown("step", "repeat", model, "--inputs", inputs, *WORDS)
     found = json.loads(ran.out)
     assert found["failures"] > 0
@@ -79,12 +106,22 @@ def test_compare_and_repeat(narrowdown, shapes) -> None:
 @pytest.mark.slow
 def test_precision(narrowdown, magika) -> None:
     model, inputs = magika
-    ran = narrowdown("step", "precision", model, "--inputs", inputs, "--engine", "emulate:precision=fp16", "--json")
+    ran = narrowdown(
+        "step",
+        "precision",
+        model,
+        "--inputs",
+        inputs,
+        "--engine",
+        "emulate:precision=fp16",
+        "--json",
+    )
     assert ran.code == 0, ran.err
     found = json.loads(ran.out)
     assert found["outcome"] == "found"
-    # 19 of the files of one machine, in November 2026, and 13 to 25 of twelve other choices of files: each set is the smallest
-    # around it, and right on the samples that were made to widen it. Without samples that were not given 12 are enough.
+    # 19 of the files of one machine, in November 2026, and 13 to 25 of twelve other choices of
+    # files: each set is the smallest around it, and right on the samples that were made to widen
+    # it. Without samples that were not given 12 are enough.
     assert 0 < len(found["keep_higher"]) <= 25
     assert found["minimal"]
     assert found["samples_ok"] == found["samples_n"]
@@ -98,16 +135,25 @@ ALONE = [
 ]  # those ask for more
 
 
-@pytest.mark.parametrize("name", [pytest.param(n, marks=() if n in FOLLOWERS else pytest.mark.slow) for n in ALONE])
-@pytest.mark.parametrize("hides", [True, pytest.param(False, marks=pytest.mark.slow)], ids=["hides", "shows"])
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=() if n in FOLLOWERS else pytest.mark.slow) for n in ALONE]
+)
+@pytest.mark.parametrize(
+    "hides", [True, pytest.param(False, marks=pytest.mark.slow)], ids=["hides", "shows"]
+)
 def test_each_step_runs_alone(narrowdown, shapes, tmp_path, name: str, hides: bool) -> None:
-    """What it needs of the steps before it finds by itself: on a failure that hides when it is watched, and on one that shows."""
+    """What it needs of the steps before it finds by itself: on a failure that hides when it is
+    watched, and on one that shows."""
     engine = "onnxruntime:optimization=all"
     if not hides:
         engine = "emulate:precision=fp16"
         shapes = tiny.two_norms(tmp_path), tiny.rows(tmp_path)
     model, inputs = shapes
-    ran = narrowdown("step", name, model, "--inputs", inputs, "--engine", engine, "--json", timeout=300)
+    ran = narrowdown(
+        "step", name, model, "--inputs", inputs, "--engine", engine, "--json", timeout=300
+    )
     assert ran.code in (0, 4, 6, 10), ran.err
     if ran.code == 4:
-        assert "cannot" in ran.err or "no " in ran.err, "a step that this engine cannot be asked says so"
+        assert "cannot" in ran.err or "no " in ran.err, (
+            "a step that this engine cannot be asked says so"
+        )

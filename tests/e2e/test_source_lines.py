@@ -1,4 +1,5 @@
-"""The line of the exported program, with the culprit and with the workaround, from the metadata that torch's exporter writes."""
+"""The line of the exported program, with the culprit and with the workaround, from the metadata
+that torch's exporter writes."""
 
 import os
 import subprocess
@@ -10,7 +11,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from engines.graph.source import STACK
+from narrowdown.engines.graph.source import STACK
 
 from ..patience import allow
 from .conftest import Narrowdown
@@ -37,11 +38,22 @@ def test_culprit_and_workaround_name_it(narrowdown: Narrowdown, tmp_path: Path) 
     exp.input[0] = "b"
     nodes.insert(2, exp)
     value = helper.make_tensor_value_info
-    graph = helper.make_graph(nodes, "g", [value("x", TensorProto.FLOAT, [4])], [value("y", TensorProto.FLOAT, [4])])
+    graph = helper.make_graph(
+        nodes, "g", [value("x", TensorProto.FLOAT, [4])], [value("y", TensorProto.FLOAT, [4])]
+    )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
     onnx.save(model, tmp_path / "m.onnx")
     np.savez(tmp_path / "in.npz", x=np.float32([1, 2, 3, 20]))
-    ran = narrowdown("run", "m.onnx", "--inputs", "in.npz", "--engine", "emulate:precision=fp16", "--session", "s")
+    ran = narrowdown(
+        "run",
+        "m.onnx",
+        "--inputs",
+        "in.npz",
+        "--engine",
+        "emulate:precision=fp16",
+        "--session",
+        "s",
+    )
     assert ran.code == 0, ran.out + ran.err
     assert "In your program it is models/vit.py:212; compute this in float32 there." in ran.out
     assert "In your program: models/vit.py:212, compute this in float32." in ran.out
@@ -76,18 +88,33 @@ torch.onnx.export(Net().eval(), (torch.full((2, 8), 2.0),), dynamo=True).save(sy
 
 @pytest.mark.slow
 def test_a_real_export_of_torch_names_the_line(narrowdown: Narrowdown, tmp_path: Path) -> None:
-    """An overflow in FP16, exported by torch's own exporter: by the interpreter that TORCH_PYTHON names, or this one."""
+    """An overflow in FP16, exported by torch's own exporter: by the interpreter that TORCH_PYTHON
+    names, or this one."""
     python = os.environ.get("TORCH_PYTHON", sys.executable)
-    if subprocess.run([python, "-c", "import torch, onnxscript"], capture_output=True, check=False).returncode:
+    if subprocess.run(
+        [python, "-c", "import torch, onnxscript"], capture_output=True, check=False
+    ).returncode:
         pytest.skip("no torch: TORCH_PYTHON names an interpreter that has it, with onnxscript")
     (tmp_path / "models").mkdir()
     program = tmp_path / "models" / "vit.py"
     program.write_text(PROGRAM)
-    subprocess.run([python, program, tmp_path / "m.onnx"], check=True, capture_output=True, timeout=allow(300))
-    np.savez(
-        tmp_path / "in.npz", **{onnx.load(tmp_path / "m.onnx").graph.input[0].name: np.full((2, 8), 2.0, np.float32)}
+    subprocess.run(
+        [python, program, tmp_path / "m.onnx"], check=True, capture_output=True, timeout=allow(300)
     )
-    ran = narrowdown("run", "m.onnx", "--inputs", "in.npz", "--engine", "emulate:precision=fp16", "--session", "s")
+    np.savez(
+        tmp_path / "in.npz",
+        **{onnx.load(tmp_path / "m.onnx").graph.input[0].name: np.full((2, 8), 2.0, np.float32)},
+    )
+    ran = narrowdown(
+        "run",
+        "m.onnx",
+        "--inputs",
+        "in.npz",
+        "--engine",
+        "emulate:precision=fp16",
+        "--session",
+        "s",
+    )
     assert ran.code == 0, ran.out + ran.err
     line = 1 + PROGRAM.splitlines().index("        e = torch.exp(scores)")
     told = narrowdown("report", "s", "--format", "json").json()

@@ -1,5 +1,5 @@
-"""Sessions in surroundings that are not as one expects: many at once, a clock that goes back, little memory, no locks. Each is
-tried for real (docs/faults.md)."""
+"""Sessions in surroundings that are not as one expects: many at once, a clock that goes back,
+little memory, no locks. Each is tried for real (docs/faults.md)."""
 
 import json
 import os
@@ -38,7 +38,9 @@ def shim(folder: Path, surroundings: dict[str, str], code: str) -> dict[str, str
     return surroundings | {"PYTHONPATH": path}
 
 
-def run(surroundings: dict[str, str], folder: Path, *words: str | Path) -> "subprocess.CompletedProcess[str]":
+def run(
+    surroundings: dict[str, str], folder: Path, *words: str | Path
+) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
         [SCRIPT, *map(str, words)],
         env=surroundings,
@@ -67,7 +69,9 @@ def test_eight_sessions_at_once_on_one_home(surroundings: dict[str, str], tmp_pa
         )
         for check in checks
     ]
-    ended = [(process.communicate(timeout=allow(600))[1], process.returncode) for process in running]
+    ended = [
+        (process.communicate(timeout=allow(600))[1], process.returncode) for process in running
+    ]
     assert [code for _, code in ended] == [0] * 8, ended
     listed = json.loads(run(surroundings, tmp_path, "sessions", "--json").stdout)
     places = sorted(Path(surroundings["NARROWDOWN_HOME"]).glob("*/journal.jsonl"))
@@ -81,13 +85,17 @@ def test_eight_sessions_at_once_on_one_home(surroundings: dict[str, str], tmp_pa
         for place in places
     }
     assert len(routes) == 1, "all come to the same"
-    for place in places:  # what each was told may run is remembered: none has written over another's
+    for (
+        place
+    ) in places:  # what each was told may run is remembered: none has written over another's
         again = run(surroundings, tmp_path, "resume", place.parent, "--display", "none")
         assert again.returncode == 0, again.stderr
 
 
 @pytest.mark.slow
-def test_a_clock_that_goes_back_between_sessions(surroundings: dict[str, str], tmp_path: Path) -> None:
+def test_a_clock_that_goes_back_between_sessions(
+    surroundings: dict[str, str], tmp_path: Path
+) -> None:
     model = tiny.faultless(tmp_path)
     late = shim(
         tmp_path,
@@ -121,11 +129,19 @@ fcntl.flock = flock
 
 @pytest.mark.slow
 @pytest.mark.parametrize("why", ["ENOLCK", "ENOSYS", "EOPNOTSUPP"])
-def test_a_file_system_without_locks(surroundings: dict[str, str], tmp_path: Path, why: str) -> None:
-    """As NFS without a lock daemon answers. Nothing is begun there; what lies there can be looked at."""
+def test_a_file_system_without_locks(
+    surroundings: dict[str, str], tmp_path: Path, why: str
+) -> None:
+    """As NFS without a lock daemon answers. Nothing is begun there; what lies there can be looked
+    at."""
     model = tiny.faultless(tmp_path)
     session = tmp_path / "s"
-    assert run(surroundings, tmp_path, "run", model, "--session", session, "--display", "none").returncode == 10
+    assert (
+        run(
+            surroundings, tmp_path, "run", model, "--session", session, "--display", "none"
+        ).returncode
+        == 10
+    )
     lockless = shim(tmp_path, surroundings, NO_LOCKS) | {"NO_LOCKS": why}
     before = (session / "journal.jsonl").read_bytes()
     for words in (["run", model, "--session", tmp_path / "other"], ["resume", session]):
@@ -146,7 +162,10 @@ def test_a_file_system_without_locks(surroundings: dict[str, str], tmp_path: Pat
 @pytest.fixture
 def group() -> Iterator[Path]:
     """A control group of 900 MiB below our own, of whichever kind this machine lets us make."""
-    kinds = {"": ("memory.max", "memory.swap.max"), "memory": ("memory.limit_in_bytes", "memory.memsw.limit_in_bytes")}
+    kinds = {
+        "": ("memory.max", "memory.swap.max"),
+        "memory": ("memory.limit_in_bytes", "memory.memsw.limit_in_bytes"),
+    }
     lines = [line.split(":", 2) for line in Path("/proc/self/cgroup").read_text().splitlines()]
     for _, controllers, path in lines:
         place = Path("/sys/fs/cgroup") / controllers / path.strip("/") / f"narrowdown-{os.getpid()}"
@@ -170,10 +189,17 @@ def group() -> Iterator[Path]:
 
 def inside(group: Path, score: str = "0") -> list[str]:
     """What stands in front of a command line that is to run in the group."""
-    return ["sh", "-c", f'echo $$ > "$0/cgroup.procs"; echo {score} > /proc/self/oom_score_adj; exec "$@"', str(group)]
+    return [
+        "sh",
+        "-c",
+        f'echo $$ > "$0/cgroup.procs"; echo {score} > /proc/self/oom_score_adj; exec "$@"',
+        str(group),
+    ]
 
 
-def in_group(group: Path, surroundings: dict[str, str], *words: str | Path) -> "subprocess.CompletedProcess[str]":
+def in_group(
+    group: Path, surroundings: dict[str, str], *words: str | Path
+) -> "subprocess.CompletedProcess[str]":
     """In the group, and the first that the system ends there."""
     return subprocess.run(
         [*inside(group, "900"), SCRIPT, *map(str, words)], env=surroundings, text=True, capture_output=True,
@@ -186,9 +212,11 @@ HOG = f"import time; held = bytearray(b'x') * ({780 << 20}); print(flush=True); 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_a_control_group_s_memory(group: Path, surroundings: dict[str, str], tmp_path: Path) -> None:
-    """A check that takes more than there is has had its chance, and is no verdict; one that others leave nothing to has had none:
-    the session stops, and goes on once they are gone."""
+def test_a_control_group_s_memory(
+    group: Path, surroundings: dict[str, str], tmp_path: Path
+) -> None:
+    """A check that takes more than there is has had its chance, and is no verdict; one that others
+    leave nothing to has had none: the session stops, and goes on once they are gone."""
     model, script = tiny.norm(tmp_path), checker(tmp_path)
     usual = ("--jobs", "1", "--display", "none")
     greedy = (
@@ -203,11 +231,15 @@ def test_a_control_group_s_memory(group: Path, surroundings: dict[str, str], tmp
     ran = in_group(group, surroundings, *greedy, *usual)
     assert "Traceback" not in ran.stderr
     answers = [
-        e["measurement"] for e in events(tmp_path / "greedy") if e["kind"] == "probe.finished" and "check" in str(e)
+        e["measurement"]
+        for e in events(tmp_path / "greedy")
+        if e["kind"] == "probe.finished" and "check" in str(e)
     ]
     killed = [a for a in answers if a.get("status") == "out-of-memory"]
     assert killed, answers
-    assert not [a for a in answers if a.get("facts", {}).get("returncode") == 1], "none of them failed the check"
+    assert not [a for a in answers if a.get("facts", {}).get("returncode") == 1], (
+        "none of them failed the check"
+    )
 
     modest = (
         "step",
@@ -230,7 +262,11 @@ def test_a_control_group_s_memory(group: Path, surroundings: dict[str, str], tmp
         hog.kill()
         hog.communicate()
     assert "Traceback" not in ran.stderr
-    lost = [e for e in events(tmp_path / "modest") if e["kind"] == "probe.finished" and "out-of-memory" in str(e)]
+    lost = [
+        e
+        for e in events(tmp_path / "modest")
+        if e["kind"] == "probe.finished" and "out-of-memory" in str(e)
+    ]
     assert not lost, "it was not its own memory"
     # The system chooses: a worker (4, and why), or the runner.
     assert ran.returncode in (4, 70), ran.stderr
@@ -238,9 +274,21 @@ def test_a_control_group_s_memory(group: Path, surroundings: dict[str, str], tmp
     again = in_group(group, surroundings, "resume", tmp_path / "modest", *usual)
     assert again.returncode == 0, again.stderr
     assert (
-        run(surroundings, tmp_path, *modest[:3], *modest[3:5], "--session", tmp_path / "alone", *usual).returncode == 0
+        run(
+            surroundings,
+            tmp_path,
+            *modest[:3],
+            *modest[3:5],
+            "--session",
+            tmp_path / "alone",
+            *usual,
+        ).returncode
+        == 0
     )
-    shown = [run(surroundings, tmp_path, "show", tmp_path / name, "--canonical").stdout for name in ("modest", "alone")]
+    shown = [
+        run(surroundings, tmp_path, "show", tmp_path / name, "--canonical").stdout
+        for name in ("modest", "alone")
+    ]
     assert shown[0] == shown[1]
 
 

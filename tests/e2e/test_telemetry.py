@@ -1,4 +1,5 @@
-"""The telemetry clients of ONNX Runtime and OpenVINO write below the home folder as they load: not in our processes."""
+"""The telemetry clients of ONNX Runtime and OpenVINO write below the home folder as they load: not
+in our processes."""
 
 import os
 import subprocess
@@ -8,17 +9,21 @@ from pathlib import Path
 
 import pytest
 
-from wizard.demo import MODELS
+from narrowdown.wizard.demo import MODELS
 
 from ..patience import allow
 from .conftest import SCRIPT, Walk
 
 
-def left_at_home(line: list[str | Path], home: Path, surroundings: dict[str, str]) -> tuple[int, list[str]]:
+def left_at_home(
+    line: list[str | Path], home: Path, surroundings: dict[str, str]
+) -> tuple[int, list[str]]:
     """The exit code, and the files below a home folder that was empty."""
     home.mkdir()
     given = {
-        name: value for name, value in surroundings.items() if name not in ("ORT_DISABLE_TELEMETRY", "XDG_CACHE_HOME")
+        name: value
+        for name, value in surroundings.items()
+        if name not in ("ORT_DISABLE_TELEMETRY", "XDG_CACHE_HOME")
     }
     ran = subprocess.run(
         list(map(str, line)),
@@ -29,7 +34,9 @@ def left_at_home(line: list[str | Path], home: Path, surroundings: dict[str, str
         check=False,
     )
     return ran.returncode, [
-        str(path.relative_to(home)) for path in home.rglob("*") if {"Microsoft", "intel"} & {*path.parts}
+        str(path.relative_to(home))
+        for path in home.rglob("*")
+        if {"Microsoft", "intel"} & {*path.parts}
     ]
 
 

@@ -1,5 +1,6 @@
-"""TensorRT 10.6 and 11.2 as their users meet them, from the command to the bundle: whole sessions on a package with the real
-names of that version, which computes by the emulation (tests/engines/backends/tensorrt/whole.py)."""
+"""TensorRT 10.6 and 11.2 as their users meet them, from the command to the bundle: whole sessions
+on a package with the real names of that version, which computes by the emulation
+(tests/engines/backends/tensorrt/whole.py)."""
 
 import json
 import os
@@ -13,22 +14,24 @@ import numpy as np
 import onnx
 import pytest
 
+from narrowdown.wizard import after
+from narrowdown.wizard.after import begin_after
+from narrowdown.wizard.bundle.models import place_worked_around
+from narrowdown.wizard.report.read import read
+from narrowdown.wizard.runner.room import _parts
+from narrowdown.wizard.session.journal import NAME
+from narrowdown.wizard.session.journal import read as read_journal
 from tests.engines.backends.tensorrt import whole
 from tests.engines.workers import driver
 from tests.gpu import models
-from wizard import after
-from wizard.after import begin_after
-from wizard.bundle.models import place_worked_around
-from wizard.report.read import read
-from wizard.runner.room import _parts
-from wizard.session.journal import NAME
-from wizard.session.journal import read as read_journal
 
 from ..patience import allow
 from .conftest import Ran, Walked, environment
 from .copies import SCRIPT
 
-pytestmark = pytest.mark.skipif(driver.compiler() is None, reason="makes its driver with a C compiler")
+pytestmark = pytest.mark.skipif(
+    driver.compiler() is None, reason="makes its driver with a C compiler"
+)
 Walk = Callable[..., Walked]
 LAYERNORM = ("Pow", "ReduceMean", "Add", "Sqrt", "Div", "Sub")
 
@@ -44,10 +47,20 @@ def walk(tmp_path_factory: pytest.TempPathFactory) -> Walk:
         if asked not in known:
             folder, place = home / f"version-{len(known)}", home / f"walk-{len(known)}"
             folder.mkdir()
-            surroundings = {**os.environ, **environment(home), **whole.install(folder, version, **behaves)}
+            surroundings = {
+                **os.environ,
+                **environment(home),
+                **whole.install(folder, version, **behaves),
+            }
             line = [str(SCRIPT), "run", *map(str, words), "--session", str(place)]
             done = subprocess.run(
-                line, env=surroundings, cwd=home, capture_output=True, text=True, check=False, timeout=allow(240)
+                line,
+                env=surroundings,
+                cwd=home,
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=allow(240),
             )
             assert "Traceback (most recent call last)" not in done.stdout + done.stderr, done.stderr
             known[asked] = Walked(Ran(done.returncode, done.stdout, done.stderr), place)
@@ -72,28 +85,37 @@ def test_version_11_is_given_a_file_with_its_types_that_was_run(
     assert walked.ran.code == 0, walked.ran.out
     report = walked.reading.report()
     assert (report.verdict, report.culprits[0].cause) == ("worked-around", "overflow")
-    assert "worked-around.onnx (your model with 4 nodes in FP32), loaded and run: right on 4 of 4" in walked.ran.out
+    assert (
+        "worked-around.onnx (your model with 4 nodes in FP32), loaded and run: right on 4 of 4"
+        in walked.ran.out
+    )
     made = onnx.load(walked.folder / "worked-around.onnx")
     assert {"Cast", "Pow"} <= {node.op_type for node in made.graph.node}
     assert {t.data_type for t in made.graph.initializer} >= {onnx.TensorProto.FLOAT16}
     tools = [recipe.tool for recipe in report.workaround.apply]
     assert tools[:3] == ["TensorRT in Python", "trtexec", "Polygraphy"]
     assert "assert parser.parse_from_file('worked-around.onnx')" in walked.ran.out
-    assert report.workaround.apply[1].text == "trtexec --onnx=worked-around.onnx --saveEngine=model.engine"
+    assert (
+        report.workaround.apply[1].text
+        == "trtexec --onnx=worked-around.onnx --saveEngine=model.engine"
+    )
     assert not (walked.folder / "case" / "keep_fp32.py").exists()
 
 
 def test_weakly_typed_a_file_without_the_workaround_is_not_handed_over(
     walk: Walk, overflowing: tuple[str | Path, ...]
 ) -> None:
-    """Layers are kept by a setting of the build: no model holds that, and one that does not was written as if it did."""
+    """Layers are kept by a setting of the build: no model holds that, and one that does not was
+    written as if it did."""
     walked = walk("10.6.0", *overflowing)
     assert walked.ran.code == 0, walked.ran.out
     report = walked.reading.report()
     assert report.verdict == "worked-around"
     assert not list(walked.folder.rglob("worked-around.onnx"))
     assert "worked-around.onnx" not in walked.ran.out
-    by_name = next(recipe.text for recipe in report.workaround.apply if recipe.tool.startswith("trtexec"))
+    by_name = next(
+        recipe.text for recipe in report.workaround.apply if recipe.tool.startswith("trtexec")
+    )
     assert "--layerPrecisions=block0/Pow_square:fp32" in by_name
     assert "block0/Pow_square" in (walked.folder / "case" / "keep_fp32.py").read_text()
 
@@ -108,20 +130,29 @@ def test_what_passes_as_layers_stay_in_fp32_is_told_with_what_leaves_no_choice(
     assert "all in fp16 it would be wrong by 100 %" in said
     assert "with typing=strong (as on TensorRT 11) it may not" in said
     assert "another machine" not in said
-    strong = walk("10.6.0", *overflowing[:-1], "tensorrt:precision=fp16,typing=strong", wide=LAYERNORM)
+    strong = walk(
+        "10.6.0", *overflowing[:-1], "tensorrt:precision=fp16,typing=strong", wide=LAYERNORM
+    )
     assert ("reproduce", "yes") in strong.answers(), "what it said is so"
 
 
 def test_all_rows_and_one_are_one_build_and_only_fresh_builds_share_no_timings(
     walk: Walk, overflowing: tuple[str | Path, ...]
 ) -> None:
-    """Of the first two questions, all eight rows and the worst of them alone; and of a session from compare to the workaround."""
+    """Of the first two questions, all eight rows and the worst of them alone; and of a session from
+    compare to the workaround."""
     walked = walk("11.2.1.2", *overflowing)
-    builds = [json.loads(line) for line in (walked.folder / "builds.jsonl").read_text().splitlines()]
+    builds = [
+        json.loads(line) for line in (walked.folder / "builds.jsonl").read_text().splitlines()
+    ]
     whole = builds[0]["nodes"]
     other = next(n for n, b in enumerate(builds) if b["nodes"] != whole)
-    assert other <= 2, "one for the given rows, and one where another worker is asked for made-up ones"
-    assert builds[other]["nodes"] > whole, "then the one with what was foretold in FP32: cleaning up changed nothing"
+    assert other <= 2, (
+        "one for the given rows, and one where another worker is asked for made-up ones"
+    )
+    assert builds[other]["nodes"] > whole, (
+        "then the one with what was foretold in FP32: cleaning up changed nothing"
+    )
     assert walked.visits("reproduce")[0].outcome["samples"] == 8
     assert all(b["timings"] is not b["fresh"] for b in builds)
     assert walked.reading.report().culprits[0].verified == f"{sum(b['fresh'] for b in builds)}/5"
@@ -133,7 +164,12 @@ def test_int8_with_nothing_to_go_by_stops_at_once_with_what_to_give(
     walked = walk("10.6.0", *overflowing[:-1], "tensorrt:precision=int8")
     assert walked.ran.code == 4
     assert walked.answers() in ([], [("reproduce", "")])
-    assert walked.ran.err.count("give a calibration cache (calibration=FILE), or a model with Q/DQ nodes") == 1
+    assert (
+        walked.ran.err.count(
+            "give a calibration cache (calibration=FILE), or a model with Q/DQ nodes"
+        )
+        == 1
+    )
 
 
 def run_here(folder: Path, version: str, home: Path, *words: str) -> Ran:
@@ -142,7 +178,13 @@ def run_here(folder: Path, version: str, home: Path, *words: str) -> Ran:
     surroundings = {**os.environ, **whole.install(home / version, version)}
     line = [sys.executable, *words]
     done = subprocess.run(
-        line, env=surroundings, cwd=folder, capture_output=True, text=True, check=False, timeout=allow(120)
+        line,
+        env=surroundings,
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=allow(120),
     )
     return Ran(done.returncode, done.stdout, done.stderr)
 
@@ -150,13 +192,17 @@ def run_here(folder: Path, version: str, home: Path, *words: str) -> Ran:
 def test_everything_in_fp32_is_asked_without_the_flag_and_not_layer_by_layer(
     walk: Walk, overflowing: tuple[str | Path, ...]
 ) -> None:
-    """Layer by layer TensorRT 10.6 refuses it where it has joined layers (basic_pitch), and then no set was searched. Where a set
-    was seen to cure before, it is not asked."""
+    """Layer by layer TensorRT 10.6 refuses it where it has joined layers (basic_pitch), and then no
+    set was searched. Where a set was seen to cure before, it is not asked."""
     walked = walk("10.6.0", *overflowing, "--flow", "precision")
     nodes = len(onnx.load(overflowing[0]).graph.node)
-    builds = [json.loads(line) for line in (walked.folder / "builds.jsonl").read_text().splitlines()]
+    builds = [
+        json.loads(line) for line in (walked.folder / "builds.jsonl").read_text().splitlines()
+    ]
     whole = [b for b in builds if b["nodes"] == nodes]
-    assert {b["kept"] for b in whole if b["narrow"]} & set(range(1, nodes)), "some nodes are kept by layer"
+    assert {b["kept"] for b in whole if b["narrow"]} & set(range(1, nodes)), (
+        "some nodes are kept by layer"
+    )
     assert not [b for b in whole if b["kept"] == nodes]
     assert [b for b in whole if not b["narrow"]], "everything in FP32 was asked"
 
@@ -175,7 +221,10 @@ def test_the_case_shows_the_fault_without_the_program(
         assert (newer.code, "The fault is still there" in newer.out) == (1, True)
     else:
         assert newer.code == 2
-        assert "TensorRT 11.4.0.106 has no flag for FP16: it computes in the types that the model has" in newer.out
+        assert (
+            "TensorRT 11.4.0.106 has no flag for FP16: it computes in the types that the model has"
+            in newer.out
+        )
 
 
 def test_the_script_for_polygraphy_keeps_the_nodes_of_a_network_of_this_version(
@@ -196,7 +245,10 @@ def test_the_script_for_polygraphy_keeps_the_nodes_of_a_network_of_this_version(
     assert str(kept) in ran.out
     newer = run_here(case, "11.2.1.2", tmp_path, "-c", program, str(overflowing[0]))
     assert newer.code == 1
-    assert "TensorRT 11.2.1.2 computes in the types that the model has and takes no precision for a layer" in newer.err
+    assert (
+        "TensorRT 11.2.1.2 computes in the types that the model has and takes no precision for a layer"
+        in newer.err
+    )
 
 
 def test_an_if_that_is_refused_is_fixed_in_the_users_own_types(walk: Walk, tmp_path: Path) -> None:
@@ -208,9 +260,14 @@ def test_an_if_that_is_refused_is_fixed_in_the_users_own_types(walk: Walk, tmp_p
     assert (report.culprits[0].nodes, report.workaround.condition) == (("choice",), "'sr' is 16000")
     assert "'choice' (If) is decided by 'is_wide' (Equal)" in walked.ran.out
     made = onnx.load(walked.folder / "worked-around.onnx")
-    assert {t.data_type for t in made.graph.initializer} <= {onnx.TensorProto.FLOAT, onnx.TensorProto.INT64}
+    assert {t.data_type for t in made.graph.initializer} <= {
+        onnx.TensorProto.FLOAT,
+        onnx.TensorProto.INT64,
+    }
     assert report.workaround.apply[0].tool == "TensorRT in Python, once worked-around.onnx is FP16"
-    assert "paste this first (TensorRT in Python, once worked-around.onnx is FP16)" in walked.ran.out
+    assert (
+        "paste this first (TensorRT in Python, once worked-around.onnx is FP16)" in walked.ran.out
+    )
 
 
 BUILDS = """
@@ -234,25 +291,41 @@ def test_what_is_pasted_builds_an_engine_that_is_right(
     """By name, and from the file. Without what cures the engine is wrong."""
     walked = walk(version, *overflowing)
     told = walked.reading.report().workaround.apply[0]
-    for given, name in ((overflowing[0], "model"), (walked.folder / "worked-around.onnx", "worked-around")):
+    for given, name in (
+        (overflowing[0], "model"),
+        (walked.folder / "worked-around.onnx", "worked-around"),
+    ):
         if Path(given).exists():
             shutil.copy(given, tmp_path / f"{name}.onnx")
     if (script := walked.folder / "case" / "keep_fp32.py").exists():
         shutil.copy(script, tmp_path)
     assert told.line in told.text
     profile = 'p.set_shape("x", (1, 64), (4, 64), (8, 64)); config.add_optimization_profile(p)'
-    whole = told.text.replace("\nopen(", f"\np = builder.create_optimization_profile(); {profile}\nopen(")
+    whole = told.text.replace(
+        "\nopen(", f"\np = builder.create_optimization_profile(); {profile}\nopen("
+    )
     without = whole.replace("worked-around", "model").replace("keep_fp32.postprocess(network);", "")
     for text, code in ((whole, 10), (without, 0)):
         home = tmp_path / f"home-{code}"
         home.mkdir()
-        made = run_here(tmp_path, version, home, "-c", f"import sys; sys.path.insert(0, '')\n{text}")
+        made = run_here(
+            tmp_path, version, home, "-c", f"import sys; sys.path.insert(0, '')\n{text}"
+        )
         assert made.code == 0, made.err
         if version > "11" and code == 0:
             continue  # the model as it was is in FP32, which is right: what is wrong is the one that was converted
         words = (*overflowing[:-1], f"tensorrt:plan={tmp_path / 'model.engine'},precision=fp16")
         assert (
-            run_here(tmp_path, version, home / version, "-m", "wizard", "step", "compare", *map(str, words)).code
+            run_here(
+                tmp_path,
+                version,
+                home / version,
+                "-m",
+                "narrowdown",
+                "step",
+                "compare",
+                *map(str, words),
+            ).code
             == code
         )
 
@@ -266,7 +339,10 @@ def test_an_engine_that_was_built_before_ends_with_the_like_of_it_that_can_be_se
     walked = walk("10.6.0", *overflowing[:-1], f"tensorrt:plan={plan}")
     assert walked.answers() == [("reproduce", "as-built"), ("rebuild", "alike")]
     like = "tensorrt:max_shapes=x:8x64,min_shapes=x:1x64,opt_shapes=x:4x64,precision=fp16"
-    assert f"next     narrowdown edit {walked.folder} --engine {like}  (built from the model" in walked.ran.out
+    assert (
+        f"next     narrowdown edit {walked.folder} --engine {like}  (built from the model"
+        in walked.ran.out
+    )
     assert "narrowdown after" not in walked.ran.out
     newer = walk("11.2.1.2", *overflowing[:-1], f"tensorrt:plan={plan}")
     assert newer.ran.code == 4
@@ -291,27 +367,43 @@ def test_what_follows_hands_over_the_file_of_the_workaround_that_it_goes_on_from
         if there:
             assert Path(written).read_bytes() == (ended / "worked-around.onnx").read_bytes()
             kept = {digest for event in read_journal(place / NAME) for digest in _parts(event)}
-            assert set(following.state.taken_workaround.values()) <= kept, "it stays where the disk is short"
+            assert set(following.state.taken_workaround.values()) <= kept, (
+                "it stays where the disk is short"
+            )
 
 
 @pytest.fixture(scope="module")
 def texts(tmp_path_factory: pytest.TempPathFactory) -> tuple[str | Path, ...]:
     """The words for a sound model, and three samples of as many lengths, which it leaves open."""
     folder = tmp_path_factory.mktemp("texts")
-    ends = [onnx.helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, [1, "length", 8]) for n in "xy"]
-    nodes = [onnx.helper.make_node("Tanh", ["x"], ["t"]), onnx.helper.make_node("Neg", ["t"], ["y"])]
+    ends = [
+        onnx.helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, [1, "length", 8])
+        for n in "xy"
+    ]
+    nodes = [
+        onnx.helper.make_node("Tanh", ["x"], ["t"]),
+        onnx.helper.make_node("Neg", ["t"], ["y"]),
+    ]
     graph = onnx.helper.make_graph(nodes, "g", ends[:1], ends[1:])
     onnx.save(
-        onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8), folder / "m.onnx"
+        onnx.helper.make_model(
+            graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8
+        ),
+        folder / "m.onnx",
     )
     words: list[str | Path] = [folder / "m.onnx", "--engine", "tensorrt:precision=fp16"]
     for length in (71, 48, 60):
-        np.savez(folder / f"{length}.npz", x=np.random.default_rng(length).random((1, length, 8), np.float32))
+        np.savez(
+            folder / f"{length}.npz",
+            x=np.random.default_rng(length).random((1, length, 8), np.float32),
+        )
         words += ["--inputs", folder / f"{length}.npz"]
     return tuple(words)
 
 
-def test_texts_of_several_lengths_are_one_build_a_look(walk: Walk, texts: tuple[str | Path, ...]) -> None:
+def test_texts_of_several_lengths_are_one_build_a_look(
+    walk: Walk, texts: tuple[str | Path, ...]
+) -> None:
     """Seen with one build for each length and each look, 17 of them."""
     walked = walk("10.6.0", *texts)
     assert (walked.ran.code, walked.answers()) == (10, [("reproduce", "no")])

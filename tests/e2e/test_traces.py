@@ -1,4 +1,5 @@
-"""What is handed on tells nobody whose it is: no folder, no user and no host in a bundle and the session's report."""
+"""What is handed on tells nobody whose it is: no folder, no user and no host in a bundle and the
+session's report."""
 
 import json
 import os
@@ -15,7 +16,7 @@ import onnx
 import pytest
 from onnx import helper
 
-from wizard.session import journal
+from narrowdown.wizard.session import journal
 
 from ..patience import allow
 from .conftest import SCRIPT, Ran
@@ -25,18 +26,25 @@ USER, HOST = "mallory.q", "secret-host-7"
 
 
 class Desk:
-    """A home folder, a user, a host and a folder for temporary files, all with names that can be found again."""
+    """A home folder, a user, a host and a folder for temporary files, all with names that can be
+    found again."""
 
     def __init__(self, root: Path) -> None:
-        self.home, self.work, self.tmp = (root / USER / name for name in ("home", "project", "tmpfolder"))
+        self.home, self.work, self.tmp = (
+            root / USER / name for name in ("home", "project", "tmpfolder")
+        )
         for folder in (self.home, self.work, self.tmp):
             folder.mkdir(parents=True)
         self.environment = {
             **os.environ, "HOME": str(self.home), "USER": USER, "LOGNAME": USER, "HOSTNAME": HOST, "TMPDIR": str(self.tmp),
             "NARROWDOWN_HOME": str(self.home / "sessions"), "XDG_STATE_HOME": str(self.home / "state"), "NO_COLOR": "1",
         }  # fmt: skip
-        named = subprocess.run(["unshare", "-u", "hostname", HOST], capture_output=True).returncode == 0
-        self._as_host = ["unshare", "-u", "sh", "-c", f'hostname {HOST} && exec "$0" "$@"'] if named else []
+        named = (
+            subprocess.run(["unshare", "-u", "hostname", HOST], capture_output=True).returncode == 0
+        )
+        self._as_host = (
+            ["unshare", "-u", "sh", "-c", f'hostname {HOST} && exec "$0" "$@"'] if named else []
+        )
 
     def narrowdown(self, *words: str | Path) -> Ran:
         done = subprocess.run(
@@ -50,7 +58,16 @@ class Desk:
     def words(self) -> list[bytes]:
         return [
             w.encode()
-            for w in (str(self.home), str(self.work), str(self.tmp), USER, HOST, sys.prefix, "/tmp/", "/root/")
+            for w in (
+                str(self.home),
+                str(self.work),
+                str(self.tmp),
+                USER,
+                HOST,
+                sys.prefix,
+                "/tmp/",
+                "/root/",
+            )
         ]
 
 
@@ -61,7 +78,8 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Desk:
 
 @pytest.fixture(scope="module")
 def model(desk: Desk) -> Path:
-    """Its sums are too large for FP16. It says of each node where it was written, as exporters do."""
+    """Its sums are too large for FP16. It says of each node where it was written, as exporters
+    do."""
     node = helper.make_node
     path = save(
         desk.work / "net.onnx",
@@ -106,16 +124,18 @@ def found(place: Path, words: list[bytes]) -> list[tuple[str, bytes]]:
 def compared(desk: Desk, model: Path) -> Path:
     inputs = feeds(desk.work / "in.npz", x=np.abs(weights(1, 32, seed=4)) * 3)
     session = desk.work / "s"
-    ran = desk.narrowdown("run", model, "--inputs", inputs, "--engine", "emulate:precision=fp16", "--session", session)
+    ran = desk.narrowdown(
+        "run", model, "--inputs", inputs, "--engine", "emulate:precision=fp16", "--session", session
+    )
     assert ran.code == 0, ran.out + ran.err
     assert "Look before you send" not in ran.out
     return session
 
 
 def test_a_bundle_tells_nobody_whose_it_is(desk: Desk, compared: Path) -> None:
-    assert any(str(desk.work).encode() in data for _, data in contents(compared / "journal.jsonl")), (
-        "there is something to find"
-    )
+    assert any(
+        str(desk.work).encode() in data for _, data in contents(compared / "journal.jsonl")
+    ), "there is something to find"
     assert (compared / "case/culprit-2").is_dir() or (compared / "case/model.onnx").is_file()
     assert found(compared / "case", desk.words) == []
     assert found(compared / "report.html", desk.words) == []
@@ -130,7 +150,9 @@ def test_a_bundle_tells_nobody_whose_it_is(desk: Desk, compared: Path) -> None:
 
 def test_the_record_in_it_is_whole(compared: Path) -> None:
     """The same events, each under a checksum that holds; of the first only what says where."""
-    before, after = (journal.read(place / "journal.jsonl") for place in (compared, compared / "case"))
+    before, after = (
+        journal.read(place / "journal.jsonl") for place in (compared, compared / "case")
+    )
     assert [(e.seq, e.ts, type(e)) for e in after] == [(e.seq, e.ts, type(e)) for e in before]
     assert sum(a == b for a, b in zip(after, before, strict=True)) > len(before) / 2
 
@@ -145,10 +167,14 @@ def test_what_stays_in_it_is_named(desk: Desk, compared: Path) -> None:
     )  # fmt: skip
     inputs = feeds(desk.work / "four.npz", x=np.full((1, 4), 3, np.float32))
     session = desk.work / "named"
-    ran = desk.narrowdown("run", path, "--inputs", inputs, "--engine", "emulate:precision=fp16", "--session", session)
+    ran = desk.narrowdown(
+        "run", path, "--inputs", inputs, "--engine", "emulate:precision=fp16", "--session", session
+    )
     assert ran.code == 0, ran.out + ran.err
     line = next(line for line in ran.out.splitlines() if "Look before you send" in line)
-    assert {name.rpartition("/")[2].split(" ")[0] for name, _ in found(session / "case", desk.words)} >= {"model.onnx"}
+    assert {
+        name.rpartition("/")[2].split(" ")[0] for name, _ in found(session / "case", desk.words)
+    } >= {"model.onnx"}
     assert "model.onnx" in line
     assert str(desk.home) not in line
 
@@ -167,17 +193,25 @@ def test_a_case_of_a_checker_is_clean_and_runs_from_its_folder(desk: Desk, model
     assert ran.code == 0, ran.out + ran.err
     assert found(session / "case", desk.words) == []
     away = shutil.copytree(session / "case", desk.work / "away")
-    environment = {**desk.environment, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    environment = {
+        **desk.environment,
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+    }
 
     def checked(*words: str | Path, cwd: Path) -> tuple[int, str]:
         line = [sys.executable, away / "check.py", *words]
-        done = subprocess.run(line, cwd=cwd, env=environment, capture_output=True, text=True, timeout=allow(60))
+        done = subprocess.run(
+            line, cwd=cwd, env=environment, capture_output=True, text=True, timeout=allow(60)
+        )
         return done.returncode, done.stdout.splitlines()[0]
 
     assert checked(cwd=desk.work) == (1, "  FAILS   exit 1 of 'python'")
     assert checked("--folder", desk.work, cwd=desk.tmp) == (1, "  FAILS   exit 1 of 'python'")
     code, said = checked(cwd=desk.tmp)
-    assert (code, said.partition(" of the checker is not here")[0]) == (2, "cannot tell: 'checks/my check.py'")
+    assert (code, said.partition(" of the checker is not here")[0]) == (
+        2,
+        "cannot tell: 'checks/my check.py'",
+    )
     onnx.save(onnx.helper.make_model(helper.make_graph([], "empty", [], [])), away / "model.onnx")
     assert checked(cwd=desk.work) == (0, "  passes  exit 0 of 'python'")
     assert json.loads((away / "report.json").read_text())["verdict"]

@@ -1,4 +1,5 @@
-"""A case that leaves its machine: runs elsewhere, tells nothing of where it comes from, shows what it is in other tools."""
+"""A case that leaves its machine: runs elsewhere, tells nothing of where it comes from, shows what
+it is in other tools."""
 
 import json
 import os
@@ -21,7 +22,8 @@ from .tiny import feeds, save, weights
 
 @pytest.fixture(scope="module")
 def walked(walk, models: Path) -> Walked:
-    """The end of a session whose culprit is a product with a weight: its sums are too large for FP16."""
+    """The end of a session whose culprit is a product with a weight: its sums are too large for
+    FP16."""
     node = helper.make_node
     model = save(
         models / "projection.onnx",
@@ -55,7 +57,9 @@ def test_its_check_needs_nothing_but_the_engine(case: Path) -> None:
     assert "still there: /head/MatMul" in still.stdout
 
 
-def test_the_line_that_shows_the_fault_can_be_pasted(narrowdown: Narrowdown, models: Path, tmp_path: Path) -> None:
+def test_the_line_that_shows_the_fault_can_be_pasted(
+    narrowdown: Narrowdown, models: Path, tmp_path: Path
+) -> None:
     """From a folder with a blank in its name, too."""
     node = helper.make_node
     model = save(
@@ -65,7 +69,16 @@ def test_the_line_that_shows_the_fault_can_be_pasted(narrowdown: Narrowdown, mod
     inputs = feeds(models / "square_in.npz", x=np.full((1, 4), 3e3, np.float32))
     place = tmp_path / "my session"
     ran = narrowdown(
-        "run", model, "--inputs", inputs, "--engine", "emulate:precision=fp16", "--session", place, "--display", "plain"
+        "run",
+        model,
+        "--inputs",
+        inputs,
+        "--engine",
+        "emulate:precision=fp16",
+        "--session",
+        place,
+        "--display",
+        "plain",
     )
     line = re.search(r"\((python .*check\.py\S*) shows the fault again\)", ran.out)
     assert line, ran.out
@@ -73,8 +86,11 @@ def test_the_line_that_shows_the_fault_can_be_pasted(narrowdown: Narrowdown, mod
 
 
 @pytest.mark.parametrize("manner", ["random", "none"])
-def test_a_case_that_was_shrunk_holds_no_secrets(inside: Narrowdown, walked: Walked, case: Path, manner: str) -> None:
-    """Its weight became a few equal values: nothing is left to be withheld, and the report says so."""
+def test_a_case_that_was_shrunk_holds_no_secrets(
+    inside: Narrowdown, walked: Walked, case: Path, manner: str
+) -> None:
+    """Its weight became a few equal values: nothing is left to be withheld, and the report says
+    so."""
     assert all(np.prod(t.dims) <= 16 for t in onnx.load(case / "model.onnx").graph.initializer)
     ran = inside("export", walked.folder, "-o", manner, "--weights", manner)
     made = Path(ran.out.splitlines()[0])
@@ -86,11 +102,20 @@ def test_a_case_that_was_shrunk_holds_no_secrets(inside: Narrowdown, walked: Wal
 
 def test_it_tells_nothing_of_its_machine(case: Path, walked: Walked) -> None:
     home = str(walked.folder.parent)
-    for name in ("report.md", "report.html", "report.json", "environment.json", "check.py", "commands.sh"):
+    for name in (
+        "report.md",
+        "report.html",
+        "report.json",
+        "environment.json",
+        "check.py",
+        "commands.sh",
+    ):
         text = (case / name).read_text()
         assert home not in text, name
         assert str(Path(__file__).parents[1]) not in text, name
-        assert os.uname().nodename not in re.findall(r"[\w.-]+", text) or len(os.uname().nodename) < 3, name
+        assert (
+            os.uname().nodename not in re.findall(r"[\w.-]+", text) or len(os.uname().nodename) < 3
+        ), name
     environment = json.loads((case / "environment.json").read_text())
     assert list(environment["files"]) == ["projection.onnx", "projection_in.npz"]
     assert environment["machine"]["python"]
@@ -114,7 +139,9 @@ def test_its_commands_run(case: Path) -> None:
     pytest.importorskip("polygraphy")
     line = next(x for x in (case / "commands.sh").read_text().splitlines() if "--onnxrt" in x)
     words = [str(Path(sys.executable).with_name("polygraphy")), *shlex.split(line)[1:]]
-    ran = subprocess.run(words, cwd=case, capture_output=True, text=True, check=False, timeout=allow(120))
+    ran = subprocess.run(
+        words, cwd=case, capture_output=True, text=True, check=False, timeout=allow(120)
+    )
     said = ran.stdout + ran.stderr
     assert "Difference exceeds tolerance" in said, said
     assert ran.returncode == 1
@@ -124,7 +151,10 @@ def test_its_report_fits_an_issue(case: Path) -> None:
     text = (case / "report.md").read_text()
     lines = text.splitlines()
     assert lines[0].startswith("# 1 of 4 nodes fails: /head/MatMul (overflow)")
-    place = [lines.index(title) for title in ("## See it fail", "## The minimal failing case", "## Environment")]
+    place = [
+        lines.index(title)
+        for title in ("## See it fail", "## The minimal failing case", "## Environment")
+    ]
     assert place == sorted(place)
     assert place[0] < 25, "how to see it is near the top"
     assert re.search(r"\| engine under test \| `emulate:precision=fp16` \(1\.\d+\.\d+ on ", text)
@@ -133,18 +163,29 @@ def test_its_report_fits_an_issue(case: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("minor", [10, 12, 13])
-def test_its_check_runs_in_another_python_on_the_oldest_engine(case: Path, tmp_path: Path, minor: int) -> None:
+def test_its_check_runs_in_another_python_on_the_oldest_engine(
+    case: Path, tmp_path: Path, minor: int
+) -> None:
     """Nothing of ours is there, only numpy and the oldest ONNX Runtime that we take."""
     python = shutil.which(f"python3.{minor}")
-    made = python and not subprocess.run([python, "-m", "venv", tmp_path / "other"], capture_output=True).returncode
+    made = (
+        python
+        and not subprocess.run(
+            [python, "-m", "venv", tmp_path / "other"], capture_output=True
+        ).returncode
+    )
     if not made:
         pytest.skip(f"there is no Python 3.{minor} here")
     other = tmp_path / "other/bin/python"
-    got = subprocess.run([other, "-m", "pip", "install", "-q", "numpy", "onnxruntime==1.22.*"], capture_output=True)
+    got = subprocess.run(
+        [other, "-m", "pip", "install", "-q", "numpy", "onnxruntime==1.22.*"], capture_output=True
+    )
     if got.returncode:
         pytest.skip("the packages cannot be had here")
     shutil.copytree(case, tmp_path / "case")
-    ran = subprocess.run([other, tmp_path / "case/check.py"], cwd="/", capture_output=True, text=True, check=False)
+    ran = subprocess.run(
+        [other, tmp_path / "case/check.py"], cwd="/", capture_output=True, text=True, check=False
+    )
     assert ran.returncode == 1, ran.stdout + ran.stderr
     assert "on onnxruntime 1.22" in ran.stdout
     assert "still there: /head/MatMul" in ran.stdout
@@ -152,7 +193,8 @@ def test_its_check_runs_in_another_python_on_the_oldest_engine(case: Path, tmp_p
 
 @pytest.mark.slow
 def test_a_name_of_a_megabyte_reaches_nothing_whole(narrowdown: Narrowdown, tmp_path: Path) -> None:
-    """Neither the terminal nor a file that is read by people, nor what a terminal would act on in it."""
+    """Neither the terminal nor a file that is read by people, nor what a terminal would act on in
+    it."""
     long = "/head/\x1b[31m<b>&" + "n" * 1_000_000
     node = helper.make_node
     model = save(
@@ -181,7 +223,11 @@ def test_a_name_of_a_megabyte_reaches_nothing_whole(narrowdown: Narrowdown, tmp_
     )
     assert ran.code == 0, ran.err
     assert check(tmp_path / "s/case").returncode == 1
-    texts = [path for path in (tmp_path / "s/case").iterdir() if path.suffix in (".md", ".html", ".json", ".sh", ".py")]
+    texts = [
+        path
+        for path in (tmp_path / "s/case").iterdir()
+        if path.suffix in (".md", ".html", ".json", ".sh", ".py")
+    ]
     for text in (ran.out, ran.err, *(path.read_text() for path in texts)):
         assert "\x1b" not in text
         own = r"<b>culprit \d+</b>|<b>[A-Z]"  # the report's, so that what is left is the name's

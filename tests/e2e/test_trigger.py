@@ -1,4 +1,5 @@
-"""What triggers real bugs of the engines that are installed? Each was read by hand beside what is known of the bug."""
+"""What triggers real bugs of the engines that are installed? Each was read by hand beside what is
+known of the bug."""
 
 import json
 import runpy
@@ -10,13 +11,13 @@ import numpy as np
 import onnx
 import pytest
 
-from engines.graph.construct import construct, draw_feed
-from engines.known.table import read_table
-from engines.steps.known import with_settings
+from narrowdown.engines.graph.construct import construct, draw_feed
+from narrowdown.engines.known.table import read_table
+from narrowdown.engines.steps.known import with_settings
+from narrowdown.wizard.cli import main
+from narrowdown.wizard.demo import MODELS
+from narrowdown.wizard.report.read import read
 from tests.docs.shown import of
-from wizard.cli import main
-from wizard.demo import MODELS
-from wizard.report.read import read
 
 from ..patience import allow
 from .conftest import Narrowdown
@@ -79,7 +80,9 @@ def test_the_page_does_what_it_says(
     words = make_bug("ort-pad-maxpool-fusion", tmp_path)
     monkeypatch.chdir(tmp_path)
     for shown in (s for s in of("trigger") if "step" in s.words):
-        told = trigger(capsys, 0, *(w for w in shown.words[3:] if w != "--json"), "--inputs", words[2])
+        told = trigger(
+            capsys, 0, *(w for w in shown.words[3:] if w != "--json"), "--inputs", words[2]
+        )
         assert told["verdict"] == "found"
     (tmp_path / "make_case.py").write_text(told["generator"][0]["text"], encoding="utf-8")
     space = runpy.run_path(str(tmp_path / "make_case.py"))
@@ -107,18 +110,31 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An ended session with a culprit: a Pad and a MaxPool among other nodes."""
     folder = tmp_path_factory.mktemp("trigger")
     model, inputs = MODELS / "shapes_cnn.onnx", MODELS / "shapes_cnn_in.npz"
-    words = ["--inputs", str(inputs), "--engine", ENGINES["onnxruntime"], "--session", str(folder / "bug")]
+    words = [
+        "--inputs",
+        str(inputs),
+        "--engine",
+        ENGINES["onnxruntime"],
+        "--session",
+        str(folder / "bug"),
+    ]
     assert main(["run", str(model), *words, "--display", "none"]) == 0
     return folder / "bug"
 
 
 @pytest.mark.slow
 def test_a_session_and_its_bundle_say_the_same(
-    session: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    session: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(session.parent)
     shown = [s.words for s in of("trigger") if "step" not in s.words]
-    assert [words[:3] for words in shown] == [["narrowdown", "trigger", "bug"], ["narrowdown", "trigger", "bug/case"]]
+    assert [words[:3] for words in shown] == [
+        ["narrowdown", "trigger", "bug"],
+        ["narrowdown", "trigger", "bug/case"],
+    ]
     for words in shown:
         capsys.readouterr()
         assert main([*words[1:], "--json", "--display", "none"]) == 0
@@ -157,7 +173,11 @@ def test_killed_in_the_middle_it_asks_nothing_twice_and_says_the_same(
     assert len(asked) > 90
     process = begin([*words, "--session", broken], surroundings, tmp_path)
     try:
-        wait_for(broken, lambda found: sum(e["kind"] == "probe.finished" for e in found) >= probes, process)
+        wait_for(
+            broken,
+            lambda found: sum(e["kind"] == "probe.finished" for e in found) >= probes,
+            process,
+        )
         kill_runner(broken)
         process.wait(timeout=allow(30))
     finally:
@@ -175,7 +195,9 @@ def test_killed_in_the_middle_it_asks_nothing_twice_and_says_the_same(
 
 
 @pytest.mark.slow
-def test_what_is_no_case_is_refused(session: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_no_case_is_refused(
+    session: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["trigger", str(MODELS / "shapes_cnn.onnx"), "--display", "none"]) == 2
     assert "narrowdown step trigger MODEL" in capsys.readouterr().err
     (tmp_path / "bundle").mkdir()

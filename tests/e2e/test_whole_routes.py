@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 import pytest
 
-from engines.compare.say import wrong_by
+from narrowdown.engines.compare.say import wrong_by
 
 from .conftest import check
 
@@ -24,7 +24,9 @@ BUNDLE = {
 def test_magika_in_fp16(narrowdown, magika, tmp_path) -> None:
     model, inputs = magika
     session = tmp_path / "s"
-    ran = narrowdown("run", model, "--engine", "emulate:precision=fp16", "--inputs", inputs, "--session", session)
+    ran = narrowdown(
+        "run", model, "--engine", "emulate:precision=fp16", "--inputs", inputs, "--session", session
+    )
     assert ran.code == 0, ran.out[-3000:] + ran.err
     report = narrowdown("report", session, "--format", "json").json()
     assert report["verdict"] == "worked-around"
@@ -50,13 +52,17 @@ def test_magika_in_fp16(narrowdown, magika, tmp_path) -> None:
     onnx.checker.check_model(case / "model.onnx")
     assert {n.op_type for n in onnx.load(case / "engine.onnx").graph.node} >= {"Cast"}
 
-    shutil.copy(case / "model.onnx", case / "engine.onnx")  # an engine without the fault: FP32 throughout
+    shutil.copy(
+        case / "model.onnx", case / "engine.onnx"
+    )  # an engine without the fault: FP32 throughout
     assert check(case).returncode == 0
     (case / "engine.onnx").write_bytes(b"not a model")
     assert check(case).returncode == 2
 
 
-def test_shapes_cnn_names_the_optimizer_and_its_bundle_and_reports_are_read(narrowdown, shapes, tmp_path) -> None:
+def test_shapes_cnn_names_the_optimizer_and_its_bundle_and_reports_are_read(
+    narrowdown, shapes, tmp_path
+) -> None:
     model, inputs = shapes
     session = tmp_path / "s"
     words = ["--engine", "onnxruntime:optimization=all", "--inputs", inputs, "--tolerance", "1e-3"]
@@ -77,7 +83,10 @@ def test_shapes_cnn_names_the_optimizer_and_its_bundle_and_reports_are_read(narr
     assert printed is not None
     wrong = f"The part by itself is {wrong_by(float(printed[1]), 'rel_l2')} (wrong by "
     assert wrong in (case / "issue.md").read_text(), "its maintainer sees what its finder was told"
-    assert "  known    It looks like microsoft/onnxruntime#18136, which ONNX Runtime 1.32.0 has mended" in ran.out
+    assert (
+        "  known    It looks like microsoft/onnxruntime#18136, which ONNX Runtime 1.32.0 has mended"
+        in ran.out
+    )
     assert "  send     If it is still wrong there, send it as a zip file" in ran.out
     assert "(is it that bug, and what else cures it?)" in ran.out
 
@@ -98,7 +107,8 @@ def test_shapes_cnn_names_the_optimizer_and_its_bundle_and_reports_are_read(narr
     # The tracker's address is text; nothing is loaded, and nothing leads away.
     assert "https://github.com/microsoft/onnxruntime/issues/new" in page
     assert not re.search(
-        r"""(src|href|action)\s*=\s*["']?\s*(https?:|//)|url\((?!#)|@import|<(script|link|iframe|img)\b""", page
+        r"""(src|href|action)\s*=\s*["']?\s*(https?:|//)|url\((?!#)|@import|<(script|link|iframe|img)\b""",
+        page,
     )
     text = narrowdown("report", session, "--format", "md").out
     assert text.startswith("# ")
@@ -113,7 +123,11 @@ def hold_for_polygraphy(case: Path) -> None:
     feeds = load_json(str(case / "inputs.json"))
     expected = RunResults.load(str(case / "expected.json"))
     with np.load(case / "inputs.npz") as archive:
-        assert set(feeds[0]) == set(archive.files) == {i.name for i in onnx.load(case / "model.onnx").graph.input}
+        assert (
+            set(feeds[0])
+            == set(archive.files)
+            == {i.name for i in onnx.load(case / "model.onnx").graph.input}
+        )
         for name in archive.files:
             np.testing.assert_array_equal(feeds[0][name], archive[name])
     with np.load(case / "expected.npz") as archive:
@@ -126,7 +140,9 @@ def hold_for_polygraphy(case: Path) -> None:
 def test_sort_overflows_in_a_layer_norm(narrowdown, sort, tmp_path, engine: str) -> None:
     model, inputs = sort
     session = tmp_path / "s"
-    ran = narrowdown("run", model, "--engine", engine, "--inputs", inputs, "--session", session, timeout=280)
+    ran = narrowdown(
+        "run", model, "--engine", engine, "--inputs", inputs, "--session", session, timeout=280
+    )
     assert ran.code == 0, ran.out[-3000:] + ran.err
     report = narrowdown("report", session, "--format", "json").json()
     assert report["culprits"][0]["cause"] == "overflow"
@@ -158,13 +174,21 @@ def test_an_external_checker_finds_two_nodes(narrowdown, shapes, tmp_path) -> No
     model, _ = shapes
     checker = tmp_path / "checker.py"
     checker.write_text(
-        # Operators as they stand in the file, by the tag of NodeProto.op_type and their length: it starts some fifty times.
+        # Operators as they stand in the file, by the tag of NodeProto.op_type and their length: it
+        # starts some fifty times.
         "import sys\ndata = open(sys.argv[1], 'rb').read()\n"
         "sys.exit(3 if b'\"\\x03Pad' in data and b'\"\\x07MaxPool' in data else 0)\n"
     )
     session, case = tmp_path / "s", tmp_path / "case"
     ran = narrowdown(
-        "run", model, "--check", f"{sys.executable} {checker} {{model}}", "--fail-code", "3", "--session", session
+        "run",
+        model,
+        "--check",
+        f"{sys.executable} {checker} {{model}}",
+        "--fail-code",
+        "3",
+        "--session",
+        session,
     )
     assert ran.code == 0, ran.out[-3000:] + ran.err
     report = narrowdown("report", session, "--format", "json").json()
@@ -175,7 +199,10 @@ def test_an_external_checker_finds_two_nodes(narrowdown, shapes, tmp_path) -> No
     assert "Your check fails on" in whole
     assert "wrong by" not in whole
     assert narrowdown("export", session, "-o", case).code == 0
-    assert sorted(n.op_type for n in onnx.load(case / "model.onnx").graph.node) == ["MaxPool", "Pad"]
+    assert sorted(n.op_type for n in onnx.load(case / "model.onnx").graph.node) == [
+        "MaxPool",
+        "Pad",
+    ]
     assert check(case).returncode == 2, "the checker is the user's own, and is not in the case"
     assert check(case, "--folder", tmp_path).returncode == 1
     checker.write_text("")

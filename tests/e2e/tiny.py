@@ -33,7 +33,10 @@ def save(
         list(nodes),
         path.stem,
         [helper.make_tensor_value_info(name, dtype, shape) for name, shape in inputs.items()],
-        [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in outputs.items()],
+        [
+            helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+            for name, shape in outputs.items()
+        ],
         [numpy_helper.from_array(value, name) for name, value in (constants or {}).items()],
     )
     opsets = [helper.make_opsetid("", opset)]
@@ -69,7 +72,8 @@ def faultless(folder: Path) -> Path:
 
 
 def instance_norm(folder: Path) -> tuple[Path, Path]:
-    """(model, inputs) that ONNX Runtime's own InstanceNormalization computes wrong: 1000 + 0.01 x noise."""
+    """(model, inputs) that ONNX Runtime's own InstanceNormalization computes wrong: 1000 + 0.01 x
+    noise."""
     model = save(
         folder / "instance_norm.onnx",
         [helper.make_node("InstanceNormalization", ["x", "scale", "bias"], ["y"], epsilon=1e-9)],
@@ -81,7 +85,8 @@ def instance_norm(folder: Path) -> tuple[Path, Path]:
 
 
 def constant_chain(folder: Path) -> Path:
-    """300 x 300 / 90000 is 1, by way of a value that FP16 does not hold; folded, it is only the 1."""
+    """300 x 300 / 90000 is 1, by way of a value that FP16 does not hold; folded, it is only the
+    1."""
     node = helper.make_node
     return save(
         folder / "constant_chain.onnx",
@@ -103,7 +108,8 @@ def constant_chain(folder: Path) -> Path:
 
 
 def norm(folder: Path) -> Path:
-    """Pixels over their L2 norm: in FP16 the sum of squares overflows for 0..255 and not for 0..1."""
+    """Pixels over their L2 norm: in FP16 the sum of squares overflows for 0..255 and not for
+    0..1."""
     node = helper.make_node
     return save(
         folder / "norm.onnx",
@@ -121,7 +127,8 @@ def norm(folder: Path) -> Path:
 
 
 def two_norms(folder: Path) -> Path:
-    """Two branches; in FP16 the first overflows in its sum of squares, the second is merely rounded."""
+    """Two branches; in FP16 the first overflows in its sum of squares, the second is merely
+    rounded."""
     node = helper.make_node
     return save(
         folder / "two_norms.onnx",
@@ -137,13 +144,19 @@ def two_norms(folder: Path) -> Path:
         ],
         {"x": ["batch", 64]},
         {"y": ["batch", 4], "z": ["batch", 4]},
-        {"gain": np.float32([100]), "axes": np.int64([1]), "w": weights(64, 4), "b": weights(4, seed=1)},
+        {
+            "gain": np.float32([100]),
+            "axes": np.int64([1]),
+            "w": weights(64, 4),
+            "b": weights(4, seed=1),
+        },
     )
 
 
 def two_culprits(folder: Path) -> Path:
-    """Two branches, each with an output of its own, and each with a sum of squares that overflows in FP16: one of a
-    single operator, the other of two, so that the one is not foretold by the other."""
+    """Two branches, each with an output of its own, and each with a sum of squares that overflows
+    in FP16: one of a single operator, the other of two, so that the one is not foretold by the
+    other."""
     node = helper.make_node
 
     def branch(name: str, gain: str, output: str) -> list[onnx.NodeProto]:
@@ -183,7 +196,8 @@ def rows(folder: Path) -> Path:
 
 
 def absolute_sum(folder: Path) -> Path:
-    """Over the sum of absolute values, an operator of opset 13 that OpenVINO 2026.4 computes over all axes."""
+    """Over the sum of absolute values, an operator of opset 13 that OpenVINO 2026.4 computes over
+    all axes."""
     node = helper.make_node
     return save(
         folder / "absolute_sum.onnx",
@@ -199,7 +213,8 @@ def absolute_sum(folder: Path) -> Path:
 
 
 def half_constant(folder: Path) -> Path:
-    """Two faults in FP16: a chain of constants that folding cures, and a sum of squares that it leaves."""
+    """Two faults in FP16: a chain of constants that folding cures, and a sum of squares that it
+    leaves."""
     node = helper.make_node
     return save(
         folder / "half_constant.onnx",
@@ -228,8 +243,8 @@ def half_constant(folder: Path) -> Path:
 def two_fusions(folder: Path) -> tuple[Path, Path]:
     """(model, inputs) with two faults of ONNX Runtime's optimizers.
 
-    Integer 1 / x * w becomes w / x, a small error; and padding, computed by a node, is fused into the pooling behind it once
-    that node is folded away, a large one.
+    Integer 1 / x * w becomes w / x, a small error; and padding, computed by a node, is fused into
+    the pooling behind it once that node is folded away, a large one.
     """
     node = helper.make_node
     model = save(
@@ -259,7 +274,8 @@ def two_fusions(folder: Path) -> tuple[Path, Path]:
 
 
 def optional(folder: Path) -> tuple[Path, Path]:
-    """(model, inputs) with a square that overflows in FP16, and an optional value, which ONNX-GraphSurgeon cannot read."""
+    """(model, inputs) with a square that overflows in FP16, and an optional value, which
+    ONNX-GraphSurgeon cannot read."""
     node = helper.make_node
     model = save(
         folder / "optional.onnx",
@@ -272,11 +288,14 @@ def optional(folder: Path) -> tuple[Path, Path]:
         {"x": [2, 16]},
         {"y": [2, 16]},
     )
-    return model, feeds(folder / "optional.npz", x=300 * np.random.default_rng(0).random((2, 16), np.float32))
+    return model, feeds(
+        folder / "optional.npz", x=300 * np.random.default_rng(0).random((2, 16), np.float32)
+    )
 
 
 def parts(folder: Path, count: int) -> tuple[Path, Path]:
-    """(model, inputs) of so many separate parts, each of which overflows in FP16 in its own square."""
+    """(model, inputs) of so many separate parts, each of which overflows in FP16 in its own
+    square."""
     node = helper.make_node
     nodes: list[onnx.NodeProto] = []
     constants: dict[str, Array] = {"small": np.float32(1e-5), "axis": np.int64([1])}
@@ -290,14 +309,21 @@ def parts(folder: Path, count: int) -> tuple[Path, Path]:
             node("Neg", [f"gate{k}"], [f"end{k}"]),
         ]
     nodes.append(node("Concat", [f"end{k}" for k in range(count)], ["y"], axis=1))
-    model = save(folder / f"parts-{count}.onnx", nodes, {"x": [2, 4 * count]}, {"y": [2, 4 * count]}, constants)
+    model = save(
+        folder / f"parts-{count}.onnx",
+        nodes,
+        {"x": [2, 4 * count]},
+        {"y": [2, 4 * count]},
+        constants,
+    )
     x = np.random.default_rng(0).uniform(280, 330, (2, 4 * count)).astype(np.float32)
     return model, feeds(folder / f"parts-{count}.npz", x=x)
 
 
 def drift(folder: Path, layers: int = 64, *, culprit: int = -1) -> tuple[Path, Path]:
-    """(model, inputs) of a deep residual perceptron whose layers each add less than half a BF16 step: every one is lost, and the
-    error grows with depth. After layer ``culprit`` a large number is added and taken away again, which BF16 does not survive."""
+    """(model, inputs) of a deep residual perceptron whose layers each add less than half a BF16
+    step: every one is lost, and the error grows with depth. After layer ``culprit`` a large number
+    is added and taken away again, which BF16 does not survive."""
     node = helper.make_node
     random = np.random.default_rng(0)
     nodes: list[onnx.NodeProto] = []
@@ -320,5 +346,7 @@ def drift(folder: Path, layers: int = 64, *, culprit: int = -1) -> tuple[Path, P
             now = "back"
     nodes.append(node("Identity", [now], ["y"]))
     name = f"drift-{layers}-{culprit}"
-    model = save(folder / f"{name}.onnx", nodes, {"x": ["batch", 16]}, {"y": ["batch", 16]}, constants)
+    model = save(
+        folder / f"{name}.onnx", nodes, {"x": ["batch", 16]}, {"y": ["batch", 16]}, constants
+    )
     return model, feeds(folder / f"{name}.npz", x=random.uniform(1, 2, (4, 16)).astype(np.float32))

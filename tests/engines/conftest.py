@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from engines.consent import Consent, list_loaded, list_started
-from engines.data import held
-from engines.probe import AnyProbe, Check, LoadInputs, Measure
-from engines.sources import postprocess_script, scripts
-from engines.store.content import digest_file
-from engines.workers.pool import Pool
+from narrowdown.engines.consent import Consent, list_loaded, list_started
+from narrowdown.engines.data import held
+from narrowdown.engines.probe import AnyProbe, Check, LoadInputs, Measure
+from narrowdown.engines.sources import postprocess_script, scripts
+from narrowdown.engines.store.content import digest_file
+from narrowdown.engines.workers.pool import Pool
 
 
 class Whatever(dict[str, str]):

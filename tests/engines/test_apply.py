@@ -1,4 +1,5 @@
-"""A workaround in the words of other tools: what is pasted does it, where the tool is here, and names stay whole."""
+"""A workaround in the words of other tools: what is pasted does it, where the tool is here, and
+names stay whole."""
 
 import os
 import re
@@ -14,11 +15,11 @@ import onnx
 import onnxruntime
 import pytest
 
-from engines import outside
-from engines.declaration import Cure, Recipe
-from engines.installed import importable
-from engines.spec import parse
-from wizard.demo import MODELS
+from narrowdown.engines import outside
+from narrowdown.engines.declaration import Cure, Recipe
+from narrowdown.engines.installed import importable
+from narrowdown.engines.spec import parse
+from narrowdown.wizard.demo import MODELS
 
 HARD = ("a/Conv", "b 'quoted'", 'c "twice"', "d$HOME`id`;\\", "e(1)[2]*+?.", "f\u00e9")
 
@@ -58,11 +59,19 @@ def pasted(text: str, folder: Path) -> dict[str, Any]:
         ("optimization=all,provider=cuda", "optimization=all,provider=cpu", []),
     ],
 )  # fmt: skip
-def test_onnx_runtime_is_told_what_the_failing_one_has_otherwise(fails: str, cures: str, line: list[str]) -> None:
-    """Nothing else is in the text; one thread, which we measure on and nobody asked for, is a comment."""
+def test_onnx_runtime_is_told_what_the_failing_one_has_otherwise(
+    fails: str, cures: str, line: list[str]
+) -> None:
+    """Nothing else is in the text; one thread, which we measure on and nobody asked for, is a
+    comment."""
     failing = outside.found(parse(f"onnxruntime:{fails}"), "")
-    python, cpp = outside.apply(outside.found(parse(f"onnxruntime:{cures}"), ""), Cure(failing=failing))
-    wanted = [re.sub(r"^config (\S+) (\S+)$", r"options.add_session_config_entry('\1', '\2')", each) for each in line]
+    python, cpp = outside.apply(
+        outside.found(parse(f"onnxruntime:{cures}"), ""), Cure(failing=failing)
+    )
+    wanted = [
+        re.sub(r"^config (\S+) (\S+)$", r"options.add_session_config_entry('\1', '\2')", each)
+        for each in line
+    ]
     assert python.line.splitlines() == wanted
     body = [each for each in python.text.splitlines() if each.startswith("options.")]
     assert body == wanted
@@ -84,17 +93,25 @@ def test_cpp_says_what_python_says() -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "typed"), [("10.6.0", True), ("11.4.0.106", False)], ids=["10", "11 has no other typing"]
+    ("version", "typed"),
+    [("10.6.0", True), ("11.4.0.106", False)],
+    ids=["10", "11 has no other typing"],
 )
 def test_an_option_of_tensorrt_that_cures_is_told_to_each_tool(version: str, typed: bool) -> None:
     failing = outside.found(parse("tensorrt:precision=model"), version)
-    told = recipes("tensorrt:precision=model,optimization_level=0,tf32=off", Cure(failing=failing), version)
+    told = recipes(
+        "tensorrt:precision=model,optimization_level=0,tf32=off", Cure(failing=failing), version
+    )
     assert list(told) == ["TensorRT in Python", "trtexec", "Polygraphy"]
     assert told["TensorRT in Python"].line.splitlines() == [
         "config.clear_flag(trt.BuilderFlag.TF32)", "config.builder_optimization_level = 0",
     ]  # fmt: skip
     assert {"--noTF32", "--builderOptimizationLevel=0"} <= set(shlex.split(told["trtexec"].text))
-    assert ("--stronglyTyped" in told["trtexec"].text) == typed == ("STRONGLY_TYPED" in told["TensorRT in Python"].text)
+    assert (
+        ("--stronglyTyped" in told["trtexec"].text)
+        == typed
+        == ("STRONGLY_TYPED" in told["TensorRT in Python"].text)
+    )
     assert not outside.apply(failing, Cure(failing=failing)), "nothing cures, so nothing is told"
 
 
@@ -113,7 +130,8 @@ def test_tensorrt_rtx_builds_what_is_pasted(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("typing", ["weak", "strong"])
 def test_what_shall_be_outputs_too_is_told_to_each_tool(typing: str) -> None:
-    """trtexec marks nothing by itself, so it gets the file; Polygraphy is told of all outputs, as it has those alone."""
+    """trtexec marks nothing by itself, so it gets the file; Polygraphy is told of all outputs, as
+    it has those alone."""
     engine = f"tensorrt:precision=fp16,typing={typing}"
     told = recipes(engine, Cure(file="worked-around.onnx", outputs=("y", "a/b out")), "10.3.0")
     assert shlex.split(told["trtexec"].text)[:2] == ["trtexec", "--onnx=worked-around.onnx"]
@@ -146,9 +164,16 @@ def test_openvino_compiles_what_is_pasted(tmp_path: Path) -> None:
     failing = outside.found(parse("openvino:precision=bf16"), "")
     told = recipes("openvino:precision=f32", Cure(failing=failing))["OpenVINO in Python"].text
     assert "{'INFERENCE_PRECISION_HINT': 'f32'}" in told, "one thread is a comment"
-    assert pasted(told, tmp_path)["compiled"].get_property("INFERENCE_PRECISION_HINT").to_string() == "f32"
-    told = recipes("openvino:precision=f32,threads=2", Cure(failing=failing))["OpenVINO in Python"].text
-    assert pasted(told, tmp_path)["compiled"].get_property("INFERENCE_NUM_THREADS") == 2, "somebody asked for it"
+    assert (
+        pasted(told, tmp_path)["compiled"].get_property("INFERENCE_PRECISION_HINT").to_string()
+        == "f32"
+    )
+    told = recipes("openvino:precision=f32,threads=2", Cure(failing=failing))[
+        "OpenVINO in Python"
+    ].text
+    assert pasted(told, tmp_path)["compiled"].get_property("INFERENCE_NUM_THREADS") == 2, (
+        "somebody asked for it"
+    )
 
 
 def test_names_reach_autocast_whole_and_match_themselves_alone() -> None:
@@ -157,7 +182,9 @@ def test_names_reach_autocast_whole_and_match_themselves_alone() -> None:
     words = shlex.split(next(r.text for tool, r in told.items() if "AutoCast" in tool))
     patterns = words[words.index("--nodes_to_exclude") + 1 :]
     others = ("a/Conv_1", "xa/Conv", "e(1)[2]", "f")
-    assert [[name for name in (*HARD, *others) if re.match(p, name)] for p in patterns] == [[name] for name in HARD]
+    assert [[name for name in (*HARD, *others) if re.match(p, name)] for p in patterns] == [
+        [name] for name in HARD
+    ]
     assert words[words.index("--low_precision_type") + 1] == "bf16"
     assert "onnxconverter-common" not in told, "it knows FP16 alone"
 
@@ -180,7 +207,9 @@ def test_names_reach_onnxconverter_whole() -> None:
         (("a",), 1, False),
     ],
 )
-def test_trtexec_is_told_only_what_its_lists_can_say(keep: tuple[str, ...], nameless: int, told: bool) -> None:
+def test_trtexec_is_told_only_what_its_lists_can_say(
+    keep: tuple[str, ...], nameless: int, told: bool
+) -> None:
     found = recipes("tensorrt:precision=fp16", Cure(keep=keep, nameless=nameless), "10.6.0")
     named = "trtexec (TensorRT up to 10; constants that these nodes read stay in low precision)"
     assert (named in found) == told
@@ -193,7 +222,9 @@ def test_trtexec_is_told_only_what_its_lists_can_say(keep: tuple[str, ...], name
 
 @pytest.mark.parametrize("engine", ["tensorrt:precision=fp16", "emulate:precision=fp16"])
 @pytest.mark.parametrize("name", ["a", "a,b"])
-def test_a_file_with_the_types_in_it_is_told_first_as_any_tensorrt_takes_it(engine: str, name: str) -> None:
+def test_a_file_with_the_types_in_it_is_told_first_as_any_tensorrt_takes_it(
+    engine: str, name: str
+) -> None:
     told = recipes(engine, Cure(keep=(name,), file="worked-around.onnx"), "10.6.0").values()
     python = next(iter(told))
     assert python.language == "python", "pip's packages of TensorRT bring no trtexec"
@@ -204,15 +235,21 @@ def test_a_file_with_the_types_in_it_is_told_first_as_any_tensorrt_takes_it(engi
         )
         assert python.line in python.text
     first, *rest = [recipe for recipe in told if recipe.language == "sh"]
-    assert first.text == "trtexec --onnx=worked-around.onnx --stronglyTyped --saveEngine=model.engine"
+    assert (
+        first.text == "trtexec --onnx=worked-around.onnx --stronglyTyped --saveEngine=model.engine"
+    )
     assert "keep_fp32.py" in rest[0].text
 
 
-@pytest.mark.parametrize("engine", ["tensorrt:precision=fp16,typing=strong", "tensorrt_rtx:precision=fp16"])
+@pytest.mark.parametrize(
+    "engine", ["tensorrt:precision=fp16,typing=strong", "tensorrt_rtx:precision=fp16"]
+)
 def test_where_the_file_states_the_types_the_file_is_told(engine: str) -> None:
     cure = Cure(keep=("a",), file="worked-around.onnx")
     own = [
-        r for tool, r in recipes(engine, cure, "11.0.0").items() if "model.onnx" not in r.text.replace(cure.file, "")
+        r
+        for tool, r in recipes(engine, cure, "11.0.0").items()
+        if "model.onnx" not in r.text.replace(cure.file, "")
     ]
     assert own
     assert all("worked-around.onnx" in r.text for r in own)
@@ -237,7 +274,8 @@ def test_autocast_keeps_them(tmp_path: Path) -> None:
 
     subprocess.run([sys.executable, "-m", "venv", tmp_path / "v"], check=True)
     pip = subprocess.run(
-        [tmp_path / "v/bin/python", "-m", "pip", "install", "-q", "nvidia-modelopt[onnx]"], check=False
+        [tmp_path / "v/bin/python", "-m", "pip", "install", "-q", "nvidia-modelopt[onnx]"],
+        check=False,
     )
     if pip.returncode:
         pytest.skip("ModelOpt cannot be installed here")
@@ -248,13 +286,17 @@ def test_autocast_keeps_them(tmp_path: Path) -> None:
     told = recipes("emulate:precision=fp16", Cure(keep=kept))
     line = next(r.text for tool, r in told.items() if "AutoCast" in tool)
     words = [str(tmp_path / "v/bin/python"), *shlex.split(line)[1:]]
-    feeds = {name: value[:2] for name, value in np.load(MODELS / "sort_tf_massive_m4_in.npz").items()}
+    feeds = {
+        name: value[:2] for name, value in np.load(MODELS / "sort_tf_massive_m4_in.npz").items()
+    }
     right = onnxruntime.InferenceSession(str(given)).run(None, feeds)[0]
 
     def error(words: list[str]) -> float:
         """Of the file that it writes, computed literally in the types that it states."""
         subprocess.run(words, cwd=tmp_path, check=True, capture_output=True)
-        made = np.asarray(ReferenceEvaluator(str(tmp_path / "converted.onnx")).run(None, feeds)[0], np.float64)
+        made = np.asarray(
+            ReferenceEvaluator(str(tmp_path / "converted.onnx")).run(None, feeds)[0], np.float64
+        )
         return float(np.linalg.norm(made - right) / np.linalg.norm(right))
 
     assert error(words) < 0.01
@@ -267,16 +309,21 @@ def test_autocast_keeps_them(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_onnxconverter_common_keeps_them(tmp_path: Path) -> None:
-    """The real tool, in an environment of its own: what is pasted keeps the norms of a transformer, and the halves are right."""
+    """The real tool, in an environment of its own: what is pasted keeps the norms of a transformer,
+    and the halves are right."""
     import onnx
     from onnx.reference import ReferenceEvaluator
 
     subprocess.run([sys.executable, "-m", "venv", tmp_path / "v"], check=True)
     python = tmp_path / "v/bin/python"
-    subprocess.run([python, "-m", "pip", "install", "-q", "onnxconverter-common", "onnx<1.20"], check=True)
+    subprocess.run(
+        [python, "-m", "pip", "install", "-q", "onnxconverter-common", "onnx<1.20"], check=True
+    )
     model = onnx.load(MODELS / "sort_tf_massive_m4.onnx")
     # What the workaround of this model keeps (docs/rewrite.md has it written otherwise).
-    kept = tuple(n.name for n in model.graph.node if re.search(r"/l\d?/(Pow|ReduceMean_1|Add|Sqrt)$", n.name))
+    kept = tuple(
+        n.name for n in model.graph.node if re.search(r"/l\d?/(Pow|ReduceMean_1|Add|Sqrt)$", n.name)
+    )
     assert len(kept) == 28
     onnx.save(model, tmp_path / "model.onnx")
     (tmp_path / "convert.py").write_text(
@@ -288,8 +335,12 @@ def test_onnxconverter_common_keeps_them(tmp_path: Path) -> None:
     halves = {n.name for n in made.graph.node if types.get(n.output[0]) == onnx.TensorProto.FLOAT16}
     assert len(halves) > 100
     assert not halves & set(kept)
-    feeds = {name: value[:2] for name, value in np.load(MODELS / "sort_tf_massive_m4_in.npz").items()}
-    right = onnxruntime.InferenceSession(str(MODELS / "sort_tf_massive_m4.onnx")).run(None, feeds)[0]
+    feeds = {
+        name: value[:2] for name, value in np.load(MODELS / "sort_tf_massive_m4_in.npz").items()
+    }
+    right = onnxruntime.InferenceSession(str(MODELS / "sort_tf_massive_m4.onnx")).run(None, feeds)[
+        0
+    ]
 
     def error(file: str) -> float:
         """Of the file, computed literally in the types that it states."""
@@ -318,7 +369,8 @@ def test_onnxconverter_common_keeps_them(tmp_path: Path) -> None:
 def test_a_file_with_the_types_of_the_users_model_is_converted_first_where_the_engine_goes_by_these(
     engine: str, version: str, tool: str
 ) -> None:
-    """An If that is fixed: the session built the file converted. What was rewritten, or has nodes kept, has the types itself."""
+    """An If that is fixed: the session built the file converted. What was rewritten, or has nodes
+    kept, has the types itself."""
     opened = Cure(file="w.onnx", plain=True)
     assert next(iter(recipes(engine, opened, version))) == tool
     for typed in (Cure(file="w.onnx", keep=("a",)), Cure(file="w.onnx")):

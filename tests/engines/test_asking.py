@@ -2,9 +2,9 @@
 
 import pytest
 
-from engines.asking import Described, asked
-from engines.graph.index import GraphIndex
-from engines.probe import Describe, Measure, Measurement
+from narrowdown.engines.asking import Described, asked
+from narrowdown.engines.graph.index import GraphIndex
+from narrowdown.engines.probe import Describe, Measure, Measurement
 
 MEASURE = Measure(model="m", inputs="i", samples=("real:0",), engine="e", reference="r")
 DESCRIBED = Described(GraphIndex("m", (), (), (), ()), Measurement())

@@ -1,4 +1,5 @@
-"""Engines of other packages are found by their entry points; a broken one is named with its reason and harms nothing else."""
+"""Engines of other packages are found by their entry points; a broken one is named with its reason
+and harms nothing else."""
 
 import importlib.metadata
 import json
@@ -11,15 +12,15 @@ from pathlib import Path
 
 import pytest
 
-import engines
-from engines import discovery
-from engines.discovery import Plugin
-from engines.installed import importable
-from wizard.demo import MODELS
+from narrowdown import engines
+from narrowdown.engines import discovery
+from narrowdown.engines.discovery import Plugin
+from narrowdown.engines.installed import importable
+from narrowdown.wizard.demo import MODELS
 
 ROOT = Path(engines.__file__).parents[1]
 WHOLE = """
-from engines.declaration import Declaration, Option
+from narrowdown.engines.declaration import Declaration, Option
 
 DECLARATION = Declaration(
     "drift", "An engine of somebody else.", "drift.engine", package="drift", install="pip install drift-engine",
@@ -34,7 +35,9 @@ Install = Callable[..., None]
 def install(tmp_path: Path) -> Install:
     """Puts a package with one entry point on a path, as pip leaves it."""
 
-    def put(source: str, name: str = "drift", value: str = "", package: str = "", distribution: str = "") -> None:
+    def put(
+        source: str, name: str = "drift", value: str = "", package: str = "", distribution: str = ""
+    ) -> None:
         package = package or name
         distribution = distribution or f"{package}-engine"
         folder = tmp_path / package
@@ -42,8 +45,12 @@ def install(tmp_path: Path) -> Install:
         (folder / "__init__.py").write_text(source, encoding="utf-8")
         info = tmp_path / f"{distribution}-0.1.dist-info"
         info.mkdir()
-        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {distribution}\nVersion: 0.1\n")
-        (info / "entry_points.txt").write_text(f"[narrowdown.engines]\n{name} = {value or f'{package}:DECLARATION'}\n")
+        (info / "METADATA").write_text(
+            f"Metadata-Version: 2.1\nName: {distribution}\nVersion: 0.1\n"
+        )
+        (info / "entry_points.txt").write_text(
+            f"[narrowdown.engines]\n{name} = {value or f'{package}:DECLARATION'}\n"
+        )
 
     return put
 
@@ -53,9 +60,16 @@ def asked(tmp_path: Path) -> Callable[[str], str]:
     """What a fresh process prints that has the packages on its path."""
 
     def python(code: str) -> str:
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(tmp_path), os.environ.get("PYTHONPATH", "")))}
+        environment = {
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join((str(tmp_path), os.environ.get("PYTHONPATH", ""))),
+        }
         done = subprocess.run(
-            [sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True, env=environment
+            [sys.executable, "-P", "-c", code],
+            capture_output=True,
+            text=True,
+            check=True,
+            env=environment,
         )
         return done.stdout.strip()
 
@@ -63,7 +77,9 @@ def asked(tmp_path: Path) -> Callable[[str], str]:
 
 
 @pytest.fixture
-def plugins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], tuple[Plugin, ...]]]:
+def plugins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[[], tuple[Plugin, ...]]]:
     """What this process finds that has the packages on its path."""
     before = set(sys.modules)
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -79,11 +95,19 @@ def plugins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
 
 
 def test_the_table_of_ours_is_what_is_declared_and_what_is_installed() -> None:
-    pages = tomllib.loads((ROOT / "pyproject.toml").read_text()) if (ROOT / "pyproject.toml").is_file() else {}
-    declared = pages.get("project", {}).get("entry-points", {}).get(discovery.GROUP, dict(discovery.OURS))
+    pages = (
+        tomllib.loads((ROOT / "pyproject.toml").read_text())
+        if (ROOT / "pyproject.toml").is_file()
+        else {}
+    )
+    declared = (
+        pages.get("project", {}).get("entry-points", {}).get(discovery.GROUP, dict(discovery.OURS))
+    )
     assert declared == dict(discovery.OURS)
     installed = [
-        p for p in importlib.metadata.entry_points(group=discovery.GROUP) if p.dist and p.dist.name == "narrowdown"
+        p
+        for p in importlib.metadata.entry_points(group=discovery.GROUP)
+        if p.dist and p.dist.name == "narrowdown"
     ]
     assert {p.name: p.value for p in installed} == dict(discovery.OURS)
     for name, ours in discovery.ours().items():
@@ -92,25 +116,27 @@ def test_the_table_of_ours_is_what_is_declared_and_what_is_installed() -> None:
 
 def test_ours_are_found_with_nothing_installed(asked: Callable[[str], str]) -> None:
     code = (
-        "import sys, importlib.metadata as m; m.entry_points = lambda **_: (); from engines import options; "
-        "print(options.check('emulate:precision=BF16')); from engines import discovery; print(len(discovery.engines()))"
+        "import sys, importlib.metadata as m; m.entry_points = lambda **_: (); from narrowdown.engines import options; "
+        "print(options.check('emulate:precision=BF16')); from narrowdown.engines import discovery; print(len(discovery.engines()))"  # noqa: E501
     )
     assert asked(code).split() == ["emulate:precision=bf16", str(len(discovery.OURS))]
 
 
 def test_a_spec_of_ours_reads_no_entry_points(asked: Callable[[str], str]) -> None:
     code = (
-        "from engines import discovery, options\n"
+        "from narrowdown.engines import discovery, options\n"
         "discovery.plugins = None\n"
         "print(options.check('onnxruntime:optimization=all'), options.values(options.check('tensorrt'))['precision'])"
     )
     assert asked(code) == "onnxruntime:optimization=all tf32"
 
 
-def test_an_engine_of_another_package_is_one_of_all(install: Install, asked: Callable[[str], str]) -> None:
+def test_an_engine_of_another_package_is_one_of_all(
+    install: Install, asked: Callable[[str], str]
+) -> None:
     install(WHOLE)
     code = (
-        "from engines import discovery, options\n"
+        "from narrowdown.engines import discovery, options\n"
         "print(options.check('drift:fault=OFF'))\n"
         "for wrong in ('drift:falt=off', 'drift:fault=of', 'drif'):\n"
         "    try: options.check(wrong)\n"
@@ -135,7 +161,7 @@ def test_an_engine_of_another_package_is_one_of_all(install: Install, asked: Cal
         ("import sys; sys.exit(3)", "SystemExit: 3"),
         ("x = 1", "AttributeError: "),
         ("def :", "SyntaxError: "),
-        ("DECLARATION = {'name': 'drift'}", "it is of the type dict, not an engines.declaration.Declaration"),
+        ("DECLARATION = {'name': 'drift'}", "it is of the type dict, not a narrowdown.engines.declaration.Declaration"),
         (WHOLE.replace('"drift",', '"adrift",', 1), "it is of 'adrift', and the entry point is named 'drift'"),
         (WHOLE.replace('"drift.engine"', '""'), "its module is empty"),
         (WHOLE.replace('"drift.engine"', "None"), "its module is not a text"),
@@ -166,7 +192,9 @@ def test_a_broken_plug_in_is_named_with_its_reason_and_harms_nothing(
     assert capsys.readouterr() == ("", "")
 
 
-@pytest.mark.parametrize(("package", "here"), [("numpy", True), ("no_such.thing", False), ("", False), ("onnx", True)])
+@pytest.mark.parametrize(
+    ("package", "here"), [("numpy", True), ("no_such.thing", False), ("", False), ("onnx", True)]
+)
 def test_whether_a_package_is_here(package: str, here: bool) -> None:
     assert importable(package) is here
 
@@ -182,12 +210,17 @@ def test_a_name_is_given_once(install: Install, plugins: Callable[[], tuple[Plug
     ]
 
 
-def test_a_broken_plug_in_is_refused_by_name_with_its_reason(install: Install, tmp_path: Path) -> None:
+def test_a_broken_plug_in_is_refused_by_name_with_its_reason(
+    install: Install, tmp_path: Path
+) -> None:
     install("import nothing_like_it")
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(tmp_path), os.environ.get("PYTHONPATH", "")))}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join((str(tmp_path), os.environ.get("PYTHONPATH", ""))),
+    }
 
     def narrowdown(*words: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-P", "-m", "wizard", *words]
+        command = [sys.executable, "-P", "-m", "narrowdown", *words]
         return subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
 
     model = MODELS / "shapes_cnn.onnx"

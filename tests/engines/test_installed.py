@@ -8,23 +8,32 @@ from types import ModuleType
 
 import pytest
 
-from engines import installed
-from engines.backends.base import EngineMissing
-from engines.probe import Inspect
-from engines.store.content import Store
-from engines.workers import operations
+from narrowdown.engines import installed
+from narrowdown.engines.backends.base import EngineMissing
+from narrowdown.engines.probe import Inspect
+from narrowdown.engines.store.content import Store
+from narrowdown.engines.workers import operations
 
 
 @pytest.fixture
 def ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder of an installation of ours, an hour older than this process."""
     root = tmp_path / "site-packages"
-    for name in ("wizard/cli/run.py", "engines/spec.py", "flows/__init__.py", "narrowdown-0.2.0.dist-info/RECORD"):
+    for name in (
+        "wizard/cli/run.py",
+        "engines/spec.py",
+        "flows/__init__.py",
+        "narrowdown-0.2.0.dist-info/RECORD",
+    ):
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text("")
     monkeypatch.setattr(installed, "ROOT", root)
     begun = max(path.stat().st_ctime for path in root.rglob("*.py"))
-    monkeypatch.setattr(installed, "_BEGUN", max(begun, (root / "narrowdown-0.2.0.dist-info/RECORD").stat().st_ctime))
+    monkeypatch.setattr(
+        installed,
+        "_BEGUN",
+        max(begun, (root / "narrowdown-0.2.0.dist-info/RECORD").stat().st_ctime),
+    )
     time.sleep(0.02)  # twice what the clock of a file system ticks in
     return root
 
@@ -41,9 +50,15 @@ def test_what_stays_as_it_was_is_no_change(ours: Path) -> None:
     "change",
     [
         lambda root: (root / "wizard/cli/run.py").write_text("x = 1\n"),
-        lambda root: ((root / "new").write_text(""), (root / "new").rename(root / "wizard/cli/run.py")),
+        lambda root: (
+            (root / "new").write_text(""),
+            (root / "new").rename(root / "wizard/cli/run.py"),
+        ),
         # An archive gives files the time that they had where they were packed.
-        lambda root: ((root / "wizard/cli/run.py").write_text("x"), os.utime(root / "wizard/cli/run.py", (1e9, 1e9))),
+        lambda root: (
+            (root / "wizard/cli/run.py").write_text("x"),
+            os.utime(root / "wizard/cli/run.py", (1e9, 1e9)),
+        ),
     ],
 )
 def test_a_file_that_was_written_since_is_named(ours: Path, change) -> None:
@@ -58,7 +73,9 @@ def test_a_file_that_was_written_since_is_named(ours: Path, change) -> None:
     )
 
 
-def test_an_installer_that_links_files_from_its_cache_is_known_by_its_record(ours: Path, tmp_path: Path) -> None:
+def test_an_installer_that_links_files_from_its_cache_is_known_by_its_record(
+    ours: Path, tmp_path: Path
+) -> None:
     """As uv: files of an old time and of several names, and a record of its own."""
     os.utime(ours / "engines/spec.py", (1e9, 1e9))
     (tmp_path / "another").hardlink_to(ours / "engines/spec.py")
@@ -81,13 +98,18 @@ def test_a_module_whose_file_is_gone(ours: Path, monkeypatch: pytest.MonkeyPatch
     assert installed.find_change() == "engines/gone.py"
 
 
-def test_what_fails_after_a_change_is_no_answer(ours: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An engine whose module is gone was "installed but does not load" for the journal, and the session ended without it."""
+def test_what_fails_after_a_change_is_no_answer(
+    ours: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An engine whose module is gone was "installed but does not load" for the journal, and the
+    session ended without it."""
 
     def lacks(spec: str) -> None:
         raise EngineMissing("reference is installed but does not load")
 
-    monkeypatch.setattr(operations.captures, "make_engine", lacks)  # which knows an engine that was asked for before
+    monkeypatch.setattr(
+        operations.captures, "make_engine", lacks
+    )  # which knows an engine that was asked for before
     probe, store = Inspect(engine="reference:precision=fp64"), Store(ours)
     answer = operations.execute_probe(probe, store, lambda _: None)
     assert (answer.status, "does not load" in answer.message) == ("unsupported", True)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from engines.nearest import LISTED, spell_out, suggest_or_list
+from narrowdown.engines.nearest import LISTED, spell_out, suggest_or_list
 
 
 @pytest.mark.parametrize(
@@ -16,7 +16,9 @@ from engines.nearest import LISTED, spell_out, suggest_or_list
         ("q", (), ""),
     ],
 )
-def test_what_there_is_is_said_where_nothing_is_near(word: str, known: tuple[str, ...], said: str) -> None:
+def test_what_there_is_is_said_where_nothing_is_near(
+    word: str, known: tuple[str, ...], said: str
+) -> None:
     assert LISTED == 6
     assert suggest_or_list(word, iter(known)) == said
 
@@ -29,4 +31,7 @@ def test_what_there_is_is_said_where_nothing_is_near(word: str, known: tuple[str
     ],
 )  # fmt: skip
 def test_an_engine_has_a_short_name(word: str, meant: str) -> None:
-    assert spell_out(word, ("onnxruntime", "tensorrt_rtx", "tensorrt", "openvino", "reference")) == meant
+    assert (
+        spell_out(word, ("onnxruntime", "tensorrt_rtx", "tensorrt", "openvino", "reference"))
+        == meant
+    )

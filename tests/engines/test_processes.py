@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from engines import processes
+from narrowdown.engines import processes
 
 SEEN = """
 import json, os, sys
@@ -29,10 +29,13 @@ def test_a_script_is_started_in_a_session_of_its_own(
     (tmp_path / "seen.py").write_text(SEEN)
     monkeypatch.setenv("KEPT", "1")
     environment = {"PATH": os.environ["PATH"], "GIVEN": "2"} if pipes else None
-    # A file that the starting program holds, a session's lock say: one that is started must not hold it too.
+    # A file that the starting program holds, a session's lock say: one that is started must not
+    # hold it too.
     with (tmp_path / "lock").open("w") as lock, (tmp_path / "errors").open("ab") as errors:
         words = ["a word", ""]
-        started = processes.start(tmp_path / "seen.py", words, tmp_path, errors, environment, pipes=pipes)
+        started = processes.start(
+            tmp_path / "seen.py", words, tmp_path, errors, environment, pipes=pipes
+        )
         said, _ = started.communicate(b"told" if pipes else None, timeout=60)
         assert lock.fileno() > 2
     lines = (tmp_path / "errors").read_text().splitlines()

@@ -1,4 +1,5 @@
-"""What the rooms promise of themselves: types with names, constants that say why, and tests that stand where the room stands."""
+"""What the rooms promise of themselves: types with names, constants that say why, and tests that
+stand where the room stands."""
 
 import ast
 import io
@@ -7,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-import engines
-import wizard
+from narrowdown import engines, wizard
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = {"engines": Path(str(engines.__path__[0])), "wizard": Path(str(wizard.__path__[0]))}
@@ -17,7 +17,9 @@ PURE = sorted(
     + [path for room in ("search", "steps") for path in (PACKAGES["engines"] / room).glob("*.py")]
 )
 ROOMS = sorted(
-    f"{package}/{path.parent.name}" for package, root in PACKAGES.items() for path in root.glob("*/__init__.py")
+    f"{package}/{path.parent.name}"
+    for package, root in PACKAGES.items()
+    for path in root.glob("*/__init__.py")
 )
 # Rooms whose tests stand elsewhere, and where.
 ELSEWHERE = {
@@ -45,7 +47,8 @@ def untyped(source: str) -> list[int]:
 
 
 def unexplained(source: str) -> list[str]:
-    """The constants of a module that hold a number, and no comment: on their lines, or right above them and those before them."""
+    """The constants of a module that hold a number, and no comment: on their lines, or right above
+    them and those before them."""
     comments = {
         token.start[0]
         for token in tokenize.generate_tokens(io.StringIO(source).readline)
@@ -56,14 +59,20 @@ def unexplained(source: str) -> list[str]:
         if not isinstance(node, ast.Assign | ast.AnnAssign) or node.value is None:
             continue
         numbers = [
-            c.value for c in ast.walk(node.value) if isinstance(c, ast.Constant) and type(c.value) in (int, float)
+            c.value
+            for c in ast.walk(node.value)
+            if isinstance(c, ast.Constant) and type(c.value) in (int, float)
         ]
-        if not numbers or isinstance(node.value, ast.Call):  # a declaration says what it is by its fields
+        if not numbers or isinstance(
+            node.value, ast.Call
+        ):  # a declaration says what it is by its fields
             continue
         above = node.lineno - 1
         while above and lines[above - 1].strip() and above not in comments:
             above -= 1
-        if not comments.intersection((above, *range(node.lineno, (node.end_lineno or node.lineno) + 1))):
+        if not comments.intersection(
+            (above, *range(node.lineno, (node.end_lineno or node.lineno) + 1))
+        ):
             found.append(lines[node.lineno - 1])
     return found
 
@@ -79,12 +88,16 @@ def test_each_constant_says_why(path: Path) -> None:
 
 
 def test_the_two_above_can_fail() -> None:
-    assert untyped("from typing import Any\ndef f(x: Any) -> 'list[int]': ...\nimport typing\ny: typing.Any = 1\n") == [
+    assert untyped(
+        "from typing import Any\ndef f(x: Any) -> 'list[int]': ...\nimport typing\ny: typing.Any = 1\n"
+    ) == [
         1,
         2,
         4,
     ]
-    assert unexplained("A = 1\n\n# why\nB = 2\nC = 3  # why\n\nD = (4, 'x')\nE = 'no number'\nF = True\n") == [
+    assert unexplained(
+        "A = 1\n\n# why\nB = 2\nC = 3  # why\n\nD = (4, 'x')\nE = 'no number'\nF = True\n"
+    ) == [
         "A = 1",
         "D = (4, 'x')",
     ]
@@ -95,4 +108,6 @@ def test_tests_mirror_the_rooms(room: str) -> None:
     here = ROOT / "tests" / ELSEWHERE.get(room, room)
     assert here.exists(), f"the tests of {room} stand in tests/{room}, or ELSEWHERE says where"
     assert here.is_file() or any(here.glob("test_*.py"))
-    assert room not in ELSEWHERE or not (ROOT / "tests" / room).exists(), "it is where it should be: no exception"
+    assert room not in ELSEWHERE or not (ROOT / "tests" / room).exists(), (
+        "it is where it should be: no exception"
+    )

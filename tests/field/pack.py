@@ -1,9 +1,11 @@
-"""Packs the campaign for a machine without network: models, samples, wheels and a script, in parts of one size at the most.
+"""Packs the campaign for a machine without network: models, samples, wheels and a script, in parts
+of one size at the most.
 
     python tests/field/pack.py --models FOLDER --to FOLDER [--part-mib 48] [--python 3.12]
 
-``--models`` is what ``campaign.py`` was given; models and samples that are missing there are made. In ``--to``: ``part-00``
-and on, ``run.sh``, ``README.txt`` with the commands for the other machine, which needs a Python of that version and nothing else.
+``--models`` is what ``campaign.py`` was given; models and samples that are missing there are made.
+In ``--to``: ``part-00`` and on, ``run.sh``, ``README.txt`` with the commands for the other machine,
+which needs a Python of that version and nothing else.
 """
 
 import argparse
@@ -85,16 +87,36 @@ README = """The field campaign for a machine without network (python3 there is {
 
 
 def wheels(folder: Path, python: str) -> None:
-    """The wheels of what the campaign needs, at the tested versions. Raises ``CalledProcessError``."""
+    """The wheels of what the campaign needs, at the tested versions. Raises
+    ``CalledProcessError``."""
     folder.mkdir(parents=True, exist_ok=True)
     platforms = [word for p in PLATFORMS for word in ("--platform", f"manylinux_{p}_x86_64")]
-    pip = [sys.executable, "-m", "pip", "download", "--quiet", "--dest", str(folder), "--only-binary", ":all:"]
-    more = ["--platform", "manylinux2014_x86_64", "--python-version", python, "-c", str(ROOT / "constraints.txt")]
+    pip = [
+        sys.executable,
+        "-m",
+        "pip",
+        "download",
+        "--quiet",
+        "--dest",
+        str(folder),
+        "--only-binary",
+        ":all:",
+    ]
+    more = [
+        "--platform",
+        "manylinux2014_x86_64",
+        "--python-version",
+        python,
+        "-c",
+        str(ROOT / "constraints.txt"),
+    ]
     subprocess.run([*pip, *platforms, *more, *NEEDED], check=True)
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--models", type=Path, required=True)
     parser.add_argument("--to", type=Path, required=True)
     parser.add_argument("--part-mib", type=int, default=48)

@@ -1,10 +1,13 @@
-"""Faults planted into models of strangers: what a search has to name is known from how it was planted.
+"""Faults planted into models of strangers: what a search has to name is known from how it was
+planted.
 
-An *overflow* (``x * k / k``) is infinite in FP16, a *cancellation* (``x + k - k``) loses digits in FP16 and BF16, an *outlier*
-makes one channel of a layer ``SPREAD`` times as large and takes that back in the next, which one scale a tensor cannot hold in
-INT8, and an operator that is *unsupported* (Det) adds nothing. A *mask* adds ``0 * -1e9``, where FP16 has ``0 * -inf``; an
-*epsilon* divides nothing by the root of 1e-10, which is 0 in FP16; a *logsum* takes ``log(sum(exp(x)))`` of a row with no largest
-value taken off before, and takes that back. In FP32 each computes what the model computed.
+An *overflow* (``x * k / k``) is infinite in FP16, a *cancellation* (``x + k - k``) loses digits in
+FP16 and BF16, an *outlier* makes one channel of a layer ``SPREAD`` times as large and takes that
+back in the next, which one scale a tensor cannot hold in INT8, and an operator that is
+*unsupported* (Det) adds nothing. A *mask* adds ``0 * -1e9``, where FP16 has ``0 * -inf``; an
+*epsilon* divides nothing by the root of 1e-10, which is 0 in FP16; a *logsum* takes
+``log(sum(exp(x)))`` of a row with no largest value taken off before, and takes that back. In FP32
+each computes what the model computed.
 """
 
 from collections.abc import Mapping
@@ -18,8 +21,8 @@ from onnx import helper, numpy_helper
 from tests.field.interpret import Array
 
 Kind = Literal["overflow", "cancellation", "outlier", "unsupported", "mask", "epsilon", "logsum"]
-# The largest value becomes 4.6 times what FP16 holds; or a sum is taken 700 times as large, of which FP16, of three digits, keeps
-# none, and 60 times, of which BF16, of two, keeps none.
+# The largest value becomes 4.6 times what FP16 holds; or a sum is taken 700 times as large, of
+# which FP16, of three digits, keeps none, and 60 times, of which BF16, of two, keeps none.
 BEYOND, LOST, LOST_IN_BF16 = 3e5, 700.0, 60.0
 SPREAD = 300.0
 # exp(x) is beyond FP16 from 11.1 on.
@@ -27,8 +30,8 @@ HIGH = 12.0
 
 
 class Fault(NamedTuple):
-    """Behind the node at ``depth`` (0 to 1) among those of type ``op`` whose result is no output of the model. ``times``: what a
-    cancellation adds, in times of the largest value."""
+    """Behind the node at ``depth`` (0 to 1) among those of type ``op`` whose result is no output of
+    the model. ``times``: what a cancellation adds, in times of the largest value."""
 
     kind: Kind
     op: str
@@ -37,7 +40,8 @@ class Fault(NamedTuple):
 
 
 def plant(model: onnx.ModelProto, fault: Fault, feed: Mapping[str, Array]) -> tuple[str, ...]:
-    """Plant it, in place; the nodes of which at least one is a culprit, by name. Raises ``ValueError`` where nothing fits."""
+    """Plant it, in place; the nodes of which at least one is a culprit, by name. Raises
+    ``ValueError`` where nothing fits."""
     if fault.kind == "outlier":
         return _spread_channel(model)
     graph = model.graph
@@ -50,8 +54,12 @@ def plant(model: onnx.ModelProto, fault: Fault, feed: Mapping[str, Array]) -> tu
     largest = float(np.abs(_value(model, tensor, feed)).max())
     made = helper.make_node
     if fault.kind == "unsupported":
-        graph.initializer.append(numpy_helper.from_array(np.array([1, 1], np.int64), "planted_size"))
-        graph.initializer.append(numpy_helper.from_array(np.array(0, np.float32), "planted_nothing"))
+        graph.initializer.append(
+            numpy_helper.from_array(np.array([1, 1], np.int64), "planted_size")
+        )
+        graph.initializer.append(
+            numpy_helper.from_array(np.array(0, np.float32), "planted_nothing")
+        )
         added = [
             made("ReduceSum", [tensor], ["planted_a"], "planted_sum", keepdims=0),
             made("Reshape", ["planted_a", "planted_size"], ["planted_b"], "planted_matrix"),
@@ -63,7 +71,8 @@ def plant(model: onnx.ModelProto, fault: Fault, feed: Mapping[str, Array]) -> tu
     elif fault.kind in ("mask", "epsilon", "logsum"):
         added, culprits, numbers = _BY_KIND[fault.kind](tensor, _value(model, tensor, feed))
         graph.initializer.extend(
-            numpy_helper.from_array(np.array(value, np.float32), name) for name, value in numbers.items()
+            numpy_helper.from_array(np.array(value, np.float32), name)
+            for name, value in numbers.items()
         )
     else:
         there, back = ("Mul", "Div") if fault.kind == "overflow" else ("Add", "Sub")
@@ -85,7 +94,9 @@ def plant(model: onnx.ModelProto, fault: Fault, feed: Mapping[str, Array]) -> tu
     return culprits
 
 
-Planted = tuple[list[onnx.NodeProto], tuple[str, ...], dict[str, float]]  # nodes, culprits, numbers they read
+Planted = tuple[
+    list[onnx.NodeProto], tuple[str, ...], dict[str, float]
+]  # nodes, culprits, numbers they read
 
 
 def _lost_mask(tensor: str, value: Array) -> Planted:
@@ -135,9 +146,15 @@ def _spread_channel(model: onnx.ModelProto) -> tuple[str, ...]:
     if len(products) < 2:
         raise ValueError("no two products with weights")
     first, second = products[:2]
-    biased = next((n for n in graph.node if n.op_type == "Add" and first.output[0] in n.input), None)
+    biased = next(
+        (n for n in graph.node if n.op_type == "Add" and first.output[0] in n.input), None
+    )
     bias = next((name for name in biased.input if name in weights), "") if biased else ""
-    for name, axis, times in ((first.input[1], 1, SPREAD), (bias, 0, SPREAD), (second.input[1], 0, 1 / SPREAD)):
+    for name, axis, times in (
+        (first.input[1], 1, SPREAD),
+        (bias, 0, SPREAD),
+        (second.input[1], 0, 1 / SPREAD),
+    ):
         if name:
             value = numpy_helper.to_array(weights[name]).copy()
             np.moveaxis(value, axis, 0)[0] *= times

@@ -12,8 +12,8 @@ TURNS = 6
 
 
 def remake(model: onnx.ModelProto, form: Form) -> None:
-    """In place: *bf16* stores weights as BF16, with a Cast behind each; *loop* has a policy act ``TURNS`` times, each time on
-    what its last action made of what it sees."""
+    """In place: *bf16* stores weights as BF16, with a Cast behind each; *loop* has a policy act
+    ``TURNS`` times, each time on what its last action made of what it sees."""
     (_store_in_bf16 if form == "bf16" else _act_in_a_loop)(model)
     onnx.checker.check_model(model)
 
@@ -26,7 +26,9 @@ def _store_in_bf16(model: onnx.ModelProto) -> None:
             continue
         name = tensor.name
         tensor.CopyFrom(numpy_helper.from_array(value.astype(ml_dtypes.bfloat16), f"{name}_bf16"))
-        casts.append(helper.make_node("Cast", [tensor.name], [name], f"cast_{name}", to=TensorProto.FLOAT))
+        casts.append(
+            helper.make_node("Cast", [tensor.name], [name], f"cast_{name}", to=TensorProto.FLOAT)
+        )
     for cast in reversed(casts):
         model.graph.node.insert(0, cast)
 
@@ -63,7 +65,9 @@ def _act_in_a_loop(model: onnx.ModelProto) -> None:
             action,
         ],
     )
-    outer = made("Loop", ["loop_turns", "loop_going", seen.name], ["last_seen", "actions"], "loop", body=body)
+    outer = made(
+        "Loop", ["loop_turns", "loop_going", seen.name], ["last_seen", "actions"], "loop", body=body
+    )
     del graph.node[:], graph.output[:]
     graph.node.append(outer)
     graph.initializer.extend([wider, small, turns, going])

@@ -1,4 +1,5 @@
-"""The score of a case (right, partly, wrong, cannot tell) from the truth, what the product said and its checks; the page."""
+"""The score of a case (right, partly, wrong, cannot tell) from the truth, what the product said and
+its checks; the page."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -8,7 +9,10 @@ from typing import Any
 GRADES = ("right", "partly", "wrong", "cannot tell")
 BEGIN, END = "<!-- generated: field -->", "<!-- end -->"
 HELD = 0.95  # of the samples that a workaround has not seen; the product's own aim
-MOST, SOME = 0.5, 6  # of the model's nodes: a case of more than this share, and of more nodes, accuses nobody
+MOST, SOME = (
+    0.5,
+    6,
+)  # of the model's nodes: a case of more than this share, and of more nodes, accuses nobody
 MAIN = 0.6  # of the error: a node that makes more makes most of it; the product's own bound
 SAID = 0.1  # how far what was promised of unseen samples may be above what came
 FOUND = ("minimal-case", "worked-around", "build-failure")
@@ -16,8 +20,8 @@ Facts = Mapping[str, Any]
 
 
 def score(truth: Facts, said: Facts, checks: Facts) -> tuple[str, str]:
-    """(grade, why). ``truth``: ``Case.whole``. ``said``: exit, verdict, stopped, culprits, workaround, message. ``checks``: what
-    ``Case`` found of each culprit and of the workaround."""
+    """(grade, why). ``truth``: ``Case.whole``. ``said``: exit, verdict, stopped, culprits,
+    workaround, message. ``checks``: what ``Case`` found of each culprit and of the workaround."""
     state = truth["state"]
     if said.get("traceback") or said.get("exit") == 70:
         return "wrong", "the program itself failed"
@@ -27,10 +31,16 @@ def score(truth: Facts, said: Facts, checks: Facts) -> tuple[str, str]:
     if state == "unknown":
         return "cannot tell", f"the truth is not known: {truth.get('why', '')}"
     if verdict == "build-failure" or said.get("end") == "build-failure":
-        return ("right", "the engine refuses it") if state == "refused" else ("wrong", "the engine takes this model")
+        return (
+            ("right", "the engine refuses it")
+            if state == "refused"
+            else ("wrong", "the engine takes this model")
+        )
     if said.get("end") == "refused-whole":
         return _refused_whole(state, checks.get("alike") or {})
-    if state == "refused" and any(c.get("cause") == "build-failure" for c in said.get("culprits") or ()):
+    if state == "refused" and any(
+        c.get("cause") == "build-failure" for c in said.get("culprits") or ()
+    ):
         return _refused(checks)
     if state == "refused":
         silent = not verdict or verdict == "unresolved" or said.get("exit") in (2, 4, 6)
@@ -39,7 +49,9 @@ def score(truth: Facts, said: Facts, checks: Facts) -> tuple[str, str]:
             if silent
             else ("wrong", "the engine refuses it")
         )
-    if state == "dies":  # there is no answer that could be wrong: naming the part, or saying so, is right
+    if (
+        state == "dies"
+    ):  # there is no answer that could be wrong: naming the part, or saying so, is right
         return (
             ("wrong", f"the engine dies, and {verdict} was said")
             if verdict == "not-reproduced"
@@ -94,20 +106,29 @@ def _made_up(verdict: str, checks: Facts, explanation: str) -> tuple[str, str]:
         return "wrong", f"it does not fail, on made-up data neither, and {verdict} was said"
     if verdict == "input-sensitive" or "that you gave pass" in explanation:
         return "right", "every given sample passes, as it said; made-up data fail"
-    return "partly", "not determined on data that it made up; that every given sample passes is not said"
+    return (
+        "partly",
+        "not determined on data that it made up; that every given sample passes is not said",
+    )
 
 
 def _refused_whole(state: str, alike: Facts) -> tuple[str, str]:
     if state != "refused":
         return "wrong", "the engine takes this model"
     if not alike.get("others"):
-        return "partly", f"the engine refuses it; whether every part could not be checked: {alike.get('why', '')}"
+        return (
+            "partly",
+            f"the engine refuses it; whether every part could not be checked: {alike.get('why', '')}",
+        )
     if alike["others_refused"] < alike["others"]:
         return (
             "wrong",
             f"the engine takes {alike['others'] - alike['others_refused']} of {alike['others']} nodes by themselves",
         )
-    return "right", f"the engine refuses it, and each of {alike['others']} nodes by themselves, as it said"
+    return (
+        "right",
+        f"the engine refuses it, and each of {alike['others']} nodes by themselves, as it said",
+    )
 
 
 def _refused(checks: Facts) -> tuple[str, str]:
@@ -120,7 +141,10 @@ def _refused(checks: Facts) -> tuple[str, str]:
         return "partly", "the engine refuses it, every other node as well as the named one"
     wide = next((c for c in culprits if c.get("share", 0) > MOST and len(c["nodes"]) > SOME), None)
     if wide:
-        return "partly", f"the engine refuses it; {len(wide['nodes'])} nodes are named, most of the model"
+        return (
+            "partly",
+            f"the engine refuses it; {len(wide['nodes'])} nodes are named, most of the model",
+        )
     return "right", "the engine refuses it, and the named node by itself"
 
 
@@ -138,7 +162,8 @@ def _found(said: Facts, checks: Facts, quantized: bool) -> tuple[str, str]:
     if not culprits and spread and spread["true"]:
         return _workaround(said, checks, f"no node of {spread['tried']} tried fails by itself")
     if not culprits and quantized and checks.get("workaround"):
-        # Which layers to leave in float is all that is claimed, and that is tried with the quantizer itself.
+        # Which layers to leave in float is all that is claimed, and that is tried with the
+        # quantizer itself.
         return _workaround(said, checks, "no node is accused")
     if not culprits or any(c["true"] is None for c in culprits):
         why = next((c.get("why", "") for c in culprits if c["true"] is None), "none was named")
@@ -154,7 +179,10 @@ def _workaround(said: Facts, checks: Facts, known: str = "the culprit is true") 
     if not given:
         return "partly", f"{known}; no workaround"
     if not held or held.get("ok") is None:
-        return "partly", f"{known}; the workaround could not be checked: {(held or {}).get('why', '')}"
+        return (
+            "partly",
+            f"{known}; the workaround could not be checked: {(held or {}).get('why', '')}",
+        )
     share = held["ok"] / max(1, held["n"])
     told = given.get("unseen_ok") / given["unseen_n"] if given.get("unseen_n") else None
     came = f"right on {held['ok']} of {held['n']} that it had not seen (without it {held.get('plain_ok', '?')})"
@@ -165,7 +193,10 @@ def _workaround(said: Facts, checks: Facts, known: str = "the culprit is true") 
     if share >= HELD:
         return "right", came
     if told is not None and told <= share + SAID:
-        return "right", f"{came}, as it said beforehand ({given['unseen_ok']} of {given['unseen_n']})"
+        return (
+            "right",
+            f"{came}, as it said beforehand ({given['unseen_ok']} of {given['unseen_n']})",
+        )
     if given.get("holds") and told is not None:
         return "wrong", f"{came}; it promised {given['unseen_ok']} of {given['unseen_n']}"
     return "partly", f"{known}; {came}"
@@ -174,7 +205,10 @@ def _workaround(said: Facts, checks: Facts, known: str = "the culprit is true") 
 def _stopped(said: Facts, checks: Facts) -> tuple[str, str]:
     false = [c for c in checks.get("culprits", []) if c["true"] is False]
     if false:
-        return "wrong", f"{', '.join(false[0]['nodes'][:3])} is no culprit (stopped after {said['seconds']:.0f} s)"
+        return (
+            "wrong",
+            f"{', '.join(false[0]['nodes'][:3])} is no culprit (stopped after {said['seconds']:.0f} s)",
+        )
     if any(c["true"] for c in checks.get("culprits", [])):
         return "partly", f"a true culprit, not at its end after {said['seconds']:.0f} s"
     return "cannot tell", f"not at its end after {said['seconds']:.0f} s"
@@ -186,10 +220,14 @@ def counts(rows: Sequence[Facts]) -> Counter[str]:
 
 
 def page(rows: Sequence[Facts], models: Mapping[str, str]) -> str:
-    """The tables of docs/logs/field.md, in Markdown: by engine, by model, and every case that is not right. ``models``: name to
-    what it is, in the order of the page."""
+    """The tables of docs/logs/field.md, in Markdown: by engine, by model, and every case that is
+    not right. ``models``: name to what it is, in the order of the page."""
     tally = counts(rows)
-    unseen = [r["checks"]["workaround"] for r in rows if (r["checks"].get("workaround") or {}).get("ok") is not None]
+    unseen = [
+        r["checks"]["workaround"]
+        for r in rows
+        if (r["checks"].get("workaround") or {}).get("ok") is not None
+    ]
     ok, n = sum(w["ok"] for w in unseen), sum(w["n"] for w in unseen)
     lines = [
         f"{len({r['model'] for r in rows})} models, {len(rows)} cases: "
@@ -219,19 +257,29 @@ def page(rows: Sequence[Facts], models: Mapping[str, str]) -> str:
         if of_model:
             cells = (_cell(of_model[e]) if e in of_model else "" for e in engines)
             lines.append(f"| {model} | {what} | " + " | ".join(cells) + " |")
-    lines += ["", "| not right | engine | truth | it said | score | why |", "|---|---|---|---|---|---|"]
+    lines += [
+        "",
+        "| not right | engine | truth | it said | score | why |",
+        "|---|---|---|---|---|---|",
+    ]
     for r in sorted(
-        (r for r in rows if r["grade"] != "right"), key=lambda r: (-GRADES.index(r["grade"]) % 3, r["model"])
+        (r for r in rows if r["grade"] != "right"),
+        key=lambda r: (-GRADES.index(r["grade"]) % 3, r["model"]),
     ):
         said = r["said"]
-        verdict = "stopped" if said.get("stopped") else said.get("verdict") or f"exit {said.get('exit')}"
+        verdict = (
+            "stopped" if said.get("stopped") else said.get("verdict") or f"exit {said.get('exit')}"
+        )
         why = r["why"].replace("|", "/").replace("\n", " ")[:140]
-        lines.append(f"| {r['model']} | `{r['engine']}` | {r['truth']['state']} | {verdict} | {r['grade']} | {why} |")
+        lines.append(
+            f"| {r['model']} | `{r['engine']}` | {r['truth']['state']} | {verdict} | {r['grade']} | {why} |"
+        )
     return "\n".join(lines) + "\n"
 
 
 def _say_short(rows: Sequence[Facts]) -> str:
-    """How many workarounds miss more of the unseen samples than they may, and how many of them had not been promised to hold."""
+    """How many workarounds miss more of the unseen samples than they may, and how many of them had
+    not been promised to hold."""
     short = [
         r for r in rows
         if (w := r["checks"].get("workaround") or {}).get("ok") is not None and w["ok"] < HELD * w["n"]

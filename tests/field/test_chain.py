@@ -1,4 +1,5 @@
-"""The models of the chain: the nodes around a bug do nothing, and the page has a section for each."""
+"""The models of the chain: the nodes around a bug do nothing, and the page has a section for
+each."""
 
 from pathlib import Path
 
@@ -6,8 +7,8 @@ import numpy as np
 import pytest
 from onnx.reference import ReferenceEvaluator
 
-from engines.graph.construct import construct, draw_feed
-from engines.known.table import read_table
+from narrowdown.engines.graph.construct import construct, draw_feed
+from narrowdown.engines.known.table import read_table
 from tests.field.chain import BUGS, Asked, embed
 
 PAGE = Path(__file__).parents[2] / "docs" / "chain.md"
@@ -19,7 +20,9 @@ def test_the_nodes_around_a_bug_change_nothing(asked: Asked) -> None:
     made = MADE[asked.bug].make
     assert made is not None
     feed, plain, model = draw_feed(made, 1), construct(made), embed(made)
-    assert len(model.graph.node) == len(plain.graph.node) + 2 * len(made.inputs) + 2 * len(made.outputs)
+    assert len(model.graph.node) == len(plain.graph.node) + 2 * len(made.inputs) + 2 * len(
+        made.outputs
+    )
     expected, given = (ReferenceEvaluator(one).run(None, feed) for one in (plain, model))
     assert all(np.array_equal(a, b) for a, b in zip(expected, given, strict=True))
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from engines.graph.construct import construct
-from engines.known.entry import Construction, MadeNode, MadeTensor
+from narrowdown.engines.graph.construct import construct
+from narrowdown.engines.known.entry import Construction, MadeNode, MadeTensor
 from tests.field import hunt
 from tests.field.grow import grow
 
@@ -34,7 +34,9 @@ def test_what_grows_is_a_model_with_an_answer() -> None:
     assert grown[0] in (grow(np.random.default_rng(0)), grow(np.random.default_rng(1)))
 
 
-def test_a_find_is_made_as_small_as_the_bug_and_written_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_find_is_made_as_small_as_the_bug_and_written_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """An engine that is wrong wherever a Transpose is read by an Abs, with optimizers."""
 
     def run(asked: hunt.Asked, optimized: bool) -> list[np.ndarray]:
@@ -59,7 +61,9 @@ def test_a_find_is_made_as_small_as_the_bug_and_written_once(tmp_path: Path, mon
     assert len((tmp_path / "fake.jsonl").read_text(encoding="utf-8").splitlines()) == 1
 
 
-def test_an_engine_that_dies_is_told_of_and_the_others_are_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_engine_that_dies_is_told_of_and_the_others_are_asked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def run(asked: hunt.Asked, optimized: bool) -> list[np.ndarray]:
         if asked.model == b"dies":
             os.kill(os.getpid(), signal.SIGKILL)

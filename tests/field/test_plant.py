@@ -1,4 +1,5 @@
-"""What is planted into a model fails where it is meant to, at the nodes that are named, and nowhere in FP32."""
+"""What is planted into a model fails where it is meant to, at the nodes that are named, and nowhere
+in FP32."""
 
 from pathlib import Path
 
@@ -25,22 +26,35 @@ def save_layers(path: Path) -> None:
         helper.make_node("Relu", ["c"], ["d"], "turn"),
         helper.make_node("MatMul", ["d", "v"], ["y"], "second"),
     ]
-    weights = {"w": rng.normal(0, 0.3, (8, 16)), "b": rng.normal(0, 0.3, 16), "v": rng.normal(0, 0.3, (16, 8))}
+    weights = {
+        "w": rng.normal(0, 0.3, (8, 16)),
+        "b": rng.normal(0, 0.3, 16),
+        "v": rng.normal(0, 0.3, (16, 8)),
+    }
     graph = helper.make_graph(
         nodes,
         "g",
         [helper.make_tensor_value_info("x", FLOAT, [1, 8])],
         [helper.make_tensor_value_info("y", FLOAT, [1, 8])],
-        [numpy_helper.from_array(value.astype(np.float32), name) for name, value in weights.items()],
+        [
+            numpy_helper.from_array(value.astype(np.float32), name)
+            for name, value in weights.items()
+        ],
     )
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path
+    )
 
 
-FEEDS = [{"x": np.random.default_rng(seed).normal(0, 1, (1, 8)).astype(np.float32)} for seed in range(4)]
+FEEDS = [
+    {"x": np.random.default_rng(seed).normal(0, 1, (1, 8)).astype(np.float32)} for seed in range(4)
+]
 
 
 @pytest.mark.slow
-def test_what_is_planted_fails_at_its_nodes_in_its_precision_and_is_right_in_fp32(tmp_path: Path) -> None:
+def test_what_is_planted_fails_at_its_nodes_in_its_precision_and_is_right_in_fp32(
+    tmp_path: Path,
+) -> None:
     for fault, engine in (
         (Fault("overflow", "Relu"), "emulate:precision=fp16"),
         (Fault("cancellation", "Add"), "emulate:precision=fp16"),
@@ -56,7 +70,9 @@ def test_what_is_planted_fails_at_its_nodes_in_its_precision_and_is_right_in_fp3
         planted = onnx.load(path)
         culprits = plant(planted, fault, FEEDS[0])
         onnx.save(planted, path)
-        assert np.allclose(ort.InferenceSession(str(path)).run(None, FEEDS[0])[0], plain, rtol=1e-3, atol=1e-4)
+        assert np.allclose(
+            ort.InferenceSession(str(path)).run(None, FEEDS[0])[0], plain, rtol=1e-3, atol=1e-4
+        )
         case = Case(path, engine)
         assert case.whole(FEEDS)["state"] == "fails"
         assert case.culprits(culprits, FEEDS[0])["true"]
@@ -98,7 +114,9 @@ def test_weights_in_bf16_are_the_same_but_for_their_digits(tmp_path: Path) -> No
     plain = ort.InferenceSession(model.SerializeToString()).run(None, FEEDS[0])[0]
     remake(model, "bf16")
     assert {t.data_type for t in model.graph.initializer} == {TensorProto.BFLOAT16}
-    assert np.allclose(ort.InferenceSession(model.SerializeToString()).run(None, FEEDS[0])[0], plain, atol=2e-2)
+    assert np.allclose(
+        ort.InferenceSession(model.SerializeToString()).run(None, FEEDS[0])[0], plain, atol=2e-2
+    )
 
 
 def test_what_does_not_fit_is_said() -> None:
@@ -111,4 +129,7 @@ def test_what_does_not_fit_is_said() -> None:
 def test_planted_models_are_of_models_that_are_asked_as_shipped_too() -> None:
     assert len({m.name for m in models.MODELS}) == len(models.MODELS)
     for planted in models.PLANTED:
-        assert any(m.fault is None and (m.wheel, m.path) == (planted.wheel, planted.path) for m in models.MODELS)
+        assert any(
+            m.fault is None and (m.wheel, m.path) == (planted.wheel, planted.path)
+            for m in models.MODELS
+        )

@@ -1,15 +1,16 @@
-"""Some small cases of the field campaign, end to end: models of strangers by pip, the product, and the score."""
+"""Some small cases of the field campaign, end to end: models of strangers by pip, the product, and
+the score."""
 
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from engines.findings import Findings
-from engines.graph.load import import_model, load
-from engines.known.table import read_table
-from engines.search.lookalike import list_lookalikes
-from engines.store.content import Store
+from narrowdown.engines.findings import Findings
+from narrowdown.engines.graph.load import import_model, load
+from narrowdown.engines.known.table import read_table
+from narrowdown.engines.search.lookalike import list_lookalikes
+from narrowdown.engines.store.content import Store
 from tests.field import campaign, models
 
 KEPT = Path(__file__).parents[2] / "build" / "field" / "models"  # where `make field` has them
@@ -62,7 +63,8 @@ def test_a_small_case_of_the_field_is_right(name: str, engine: str, tmp_path: Pa
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_no_model_of_the_field_looks_like_a_known_bug(tmp_path: Path) -> None:
-    """As a whole, with no culprit found, in any release: none of them has one. All that are there, and the small ones."""
+    """As a whole, with no culprit found, in any release: none of them has one. All that are there,
+    and the small ones."""
     KEPT.mkdir(parents=True, exist_ok=True)
     for name in sorted({name for name, _ in CASES}):
         try:
@@ -77,7 +79,9 @@ def test_no_model_of_the_field_looks_like_a_known_bug(tmp_path: Path) -> None:
         store = Store(tmp_path / path.stem)
         index = load(store, import_model(path, store).digest).index  # some files are not sorted
         for precision in ("fp32", "fp16", "int8"):
-            found = list_lookalikes(Findings(), index, read_table(), version="", precision=precision)
+            found = list_lookalikes(
+                Findings(), index, read_table(), version="", precision=precision
+            )
             false += [(path.stem, bug.id, nodes) for bug, nodes in found]
     print(f"{len(kept)} models, {len(false)} false matches")
     assert not false

@@ -14,7 +14,8 @@ import onnxruntime as ort
 sys.path.insert(0, str(Path(__file__).parents[2]))  # the process behind OpenVino is a script
 from tests.field.interpret import Array, Changes, Interpreter, evaluator
 
-# What the product's documentation says an engine may be off by (rel_l2), by what it computes in: docs/tolerance.md.
+# What the product's documentation says an engine may be off by (rel_l2), by what it computes in:
+# docs/tolerance.md.
 TOLERANCE = {"fp32": 1e-4, "fp16": 1e-2, "bf16": 5e-2, "int8": 1e-1}
 
 
@@ -33,7 +34,8 @@ class Voice(Protocol):
 
 
 class OnnxRuntime:
-    """ONNX Runtime on one thread. ``disabled``: optimizers to switch off. ``prepacking``: by default with the optimizers."""
+    """ONNX Runtime on one thread. ``disabled``: optimizers to switch off. ``prepacking``: by
+    default with the optimizers."""
 
     def __init__(
         self,
@@ -45,14 +47,18 @@ class OnnxRuntime:
     ) -> None:
         options = ort.SessionOptions()
         level = ort.GraphOptimizationLevel
-        options.graph_optimization_level = level.ORT_ENABLE_ALL if optimize else level.ORT_DISABLE_ALL
+        options.graph_optimization_level = (
+            level.ORT_ENABLE_ALL if optimize else level.ORT_DISABLE_ALL
+        )
         options.intra_op_num_threads = options.inter_op_num_threads = threads
         options.log_severity_level = 4
         if not (optimize if prepacking is None else prepacking):
             options.add_session_config_entry("session.disable_prepacking", "1")
         more = {"disabled_optimizers": list(disabled)} if disabled else {}
         try:
-            self.session = ort.InferenceSession(model, options, providers=["CPUExecutionProvider"], **more)
+            self.session = ort.InferenceSession(
+                model, options, providers=["CPUExecutionProvider"], **more
+            )
         except Exception as error:
             raise Refused(str(error)[:300]) from error
         self.outputs = [o.name for o in self.session.get_outputs()]
@@ -67,12 +73,15 @@ class OnnxRuntime:
 
 
 class OpenVino:
-    """OpenVINO on the CPU, in a process of its own, which some models take along. ``precision``: "" for what it chooses
-    itself, or ``f32``. ``computes``: what it computes in."""
+    """OpenVINO on the CPU, in a process of its own, which some models take along. ``precision``: ""
+    for what it chooses itself, or ``f32``. ``computes``: what it computes in."""
 
     def __init__(self, model: str | bytes, precision: str = "") -> None:
         self.child = subprocess.Popen(
-            [sys.executable, "-P", __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+            [sys.executable, "-P", __file__],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
         )
         self.computes: str = self._ask((model, precision))
 
@@ -118,9 +127,16 @@ def _openvino(read: IO[bytes], write: IO[bytes]) -> None:
         ports = {name: port for port in model.inputs for name in port.get_names()}
         for name, value in feeds.items():
             if name in ports:
-                request.set_tensor(ports[name], ov.Tensor(np.ascontiguousarray(value) if value.ndim else value.copy()))
+                request.set_tensor(
+                    ports[name],
+                    ov.Tensor(np.ascontiguousarray(value) if value.ndim else value.copy()),
+                )
         request.infer()
-        return {name: np.array(request.get_tensor(port).data) for port in model.outputs for name in port.get_names()}
+        return {
+            name: np.array(request.get_tensor(port).data)
+            for port in model.outputs
+            for name in port.get_names()
+        }
 
     model: Any = None
     while True:
@@ -144,8 +160,8 @@ def _openvino(read: IO[bytes], write: IO[bytes]) -> None:
 
 
 class Rounded:
-    """Every result rounded to the precision, node by node, by an interpreter of the campaign's own. ``typed``: computed in
-    that precision, too, by ONNX's own evaluator."""
+    """Every result rounded to the precision, node by node, by an interpreter of the campaign's own.
+    ``typed``: computed in that precision, too, by ONNX's own evaluator."""
 
     def __init__(self, path: Path, precision: str, typed: bool = False) -> None:
         self.interpreter = Interpreter(path, evaluator(precision) if typed else None)
@@ -156,8 +172,9 @@ class Rounded:
 
 
 def distance(actual: Mapping[str, Array], expected: Mapping[str, Array]) -> float:
-    """The worst relative L2 distance of an output. Infinite where a value is not finite and ought to be or the reverse, where
-    a shape differs, or where integers, booleans or texts differ at all."""
+    """The worst relative L2 distance of an output. Infinite where a value is not finite and ought
+    to be or the reverse, where a shape differs, or where integers, booleans or texts differ at
+    all."""
     worst = 0.0
     for name, right in expected.items():
         if name not in actual or np.shape(actual[name]) != np.shape(right):
@@ -169,7 +186,9 @@ def distance(actual: Mapping[str, Array], expected: Mapping[str, Array]) -> floa
             continue
         a, b = mine.astype(np.float64), right.astype(np.float64)
         sound = np.isfinite(b)
-        if (sound & ~np.isfinite(a)).any() or not np.array_equal(a[~sound], b[~sound], equal_nan=True):
+        if (sound & ~np.isfinite(a)).any() or not np.array_equal(
+            a[~sound], b[~sound], equal_nan=True
+        ):
             return float("inf")
         a, b = a[sound], b[sound]
         size = float(np.linalg.norm(b))
@@ -179,8 +198,9 @@ def distance(actual: Mapping[str, Array], expected: Mapping[str, Array]) -> floa
 
 
 def nudged(feeds: Mapping[str, Array], seed: int) -> dict[str, Array]:
-    """The sample with every float moved by one unit in the last place, up or down. Whole numbers where there is nothing else
-    stay: they may be codes of letters, and the one below is another letter."""
+    """The sample with every float moved by one unit in the last place, up or down. Whole numbers
+    where there is nothing else stay: they may be codes of letters, and the one below is another
+    letter."""
     random = np.random.default_rng(seed)
     moved = {}
     for name, value in feeds.items():

@@ -1,5 +1,6 @@
-"""Bundles as an attacker would forge them, at every command that takes one: what their report says, their check.py, and what
-lies beside it, agreed to as a reader does it, by the digests that the program shows, and swapped afterwards."""
+"""Bundles as an attacker would forge them, at every command that takes one: what their report says,
+their check.py, and what lies beside it, agreed to as a reader does it, by the digests that the
+program shows, and swapped afterwards."""
 
 import contextlib
 import importlib.util
@@ -13,9 +14,9 @@ from pathlib import Path
 
 import numpy as np
 
-from engines import installed, options
-from engines.spec import parse
-from wizard.cli import entry
+from narrowdown.engines import installed, options
+from narrowdown.engines.spec import parse
+from narrowdown.wizard.cli import entry
 
 from . import doors, forge
 
@@ -30,29 +31,49 @@ print("  passes")
 
 
 def of_the_command_line() -> Iterator[doors.Door]:
-    """Each command that takes a bundle, as its grammar says, and one more for each of its options."""
+    """Each command that takes a bundle, as its grammar says, and one more for each of its
+    options."""
     for name, parser in doors.commands().items():
-        if any("bundle" in (action.help or "") and not action.option_strings for action in parser._actions):
+        if any(
+            "bundle" in (action.help or "") and not action.option_strings
+            for action in parser._actions
+        ):
             for words in [[], *doors.options(parser)]:
                 # Whatever else a ladder is asked, it has to be told of one release.
-                here = ["--python", sys.prefix] if name == "ladder" and words[:1] not in doors.RELEASES else []
+                here = (
+                    ["--python", sys.prefix]
+                    if name == "ladder" and words[:1] not in doors.RELEASES
+                    else []
+                )
                 yield doors.Door(
-                    " ".join(["bundle:", name, *words]), doors.command(name, words + here, True), gated=True
+                    " ".join(["bundle:", name, *words]),
+                    doors.command(name, words + here, True),
+                    gated=True,
                 )
 
 
 def kinds_of_engines() -> list[str]:
-    """What a report's engines can run or load, of those that are installed: of any other one no command goes as far."""
+    """What a report's engines can run or load, of those that are installed: of any other one no
+    command goes as far."""
     found = []
     for kind in forge.PAYLOADS:
         named = forge.named(kind, "/x")
-        engines = [options.declared_as(parse(named[role]).name) for role in ("engine", "reference") if role in named]
-        found += [kind] if engines and all(installed.importable(each.package) for each in engines) else []
+        engines = [
+            options.declared_as(parse(named[role]).name)
+            for role in ("engine", "reference")
+            if role in named
+        ]
+        found += (
+            [kind]
+            if engines and all(installed.importable(each.package) for each in engines)
+            else []
+        )
     return found
 
 
 def made(folder: Path, base: Path) -> forge.Bench:
-    """A bundle whose ``check.py`` imports what lies beside it, with the report of the session ``base``."""
+    """A bundle whose ``check.py`` imports what lies beside it, with the report of the session
+    ``base``."""
     at = forge.bench(folder, base)
     place = folder / "bundle"
     (place / "packed").mkdir(parents=True)
@@ -62,20 +83,39 @@ def made(folder: Path, base: Path) -> forge.Bench:
     for name in ("helper.py", "packed/__init__.py", "packed/inner.py"):
         (place / name).write_text("", encoding="utf-8")
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-        assert entry.main(["report", str(at.session), "--format", "json", "--output", str(place / "report.json")]) == 0
+        assert (
+            entry.main(
+                [
+                    "report",
+                    str(at.session),
+                    "--format",
+                    "json",
+                    "--output",
+                    str(place / "report.json"),
+                ]
+            )
+            == 0
+        )
     return at._replace(session=place)
 
 
 def in_the_report(at: forge.Bench, kind: str) -> None:
-    """The payload wherever the report speaks of an engine or of what a problem says; its check is a stranger's, too."""
+    """The payload wherever the report speaks of an engine or of what a problem says; its check is a
+    stranger's, too."""
     named = forge.plant_beside(at, kind)
     path = at.session / "report.json"
-    told = {**json.loads(path.read_bytes()), **{name: value for name, value in named.items() if name != "model"}}
+    told = {
+        **json.loads(path.read_bytes()),
+        **{name: value for name, value in named.items() if name != "model"},
+    }
     some = (
         {"onnxruntime"} if {"engine", "reference"} & named.keys() else {"an engine that nobody has"}
     )  # which begins nothing
     engines = {role: named.get(role, *some) for role in ("engine", "reference")}
-    told["environment"] = {**told.get("environment", {}), **{role: {"spec": spec} for role, spec in engines.items()}}
+    told["environment"] = {
+        **told.get("environment", {}),
+        **{role: {"spec": spec} for role, spec in engines.items()},
+    }
     path.write_text(json.dumps(forge.exchanged(told, named)), encoding="utf-8")
     forge.script(at.session / "check.py", at.canary)
 
@@ -90,7 +130,9 @@ def _compiled(name: str) -> Callable[[forge.Bench], None]:
     def swap(at: forge.Bench) -> None:
         forge.script(at.strange / "evil.py", at.canary)
         always = py_compile.PycInvalidationMode.UNCHECKED_HASH
-        py_compile.compile(str(at.strange / "evil.py"), str(at.session / name), invalidation_mode=always)
+        py_compile.compile(
+            str(at.strange / "evil.py"), str(at.session / name), invalidation_mode=always
+        )
 
     return swap
 

@@ -1,5 +1,6 @@
-"""Every door that a session can come in by: the commands and their options from the command line's own grammar, the calls of the
-terminal UI from its own interface. What has no door here, and no reason for that, fails a test.
+"""Every door that a session can come in by: the commands and their options from the command line's
+own grammar, the calls of the terminal UI from its own interface. What has no door here, and no
+reason for that, fails a test.
 """
 
 import argparse
@@ -12,14 +13,22 @@ from pathlib import Path
 
 import msgspec
 
-from wizard.cli import arguments, entry
-from wizard.exits import Refusal
-from wizard.runner.options import Options
-from wizard.schedulers import LOCAL
-from wizard.tui.library import Sessions
+from narrowdown.wizard.cli import arguments, entry
+from narrowdown.wizard.exits import Refusal
+from narrowdown.wizard.runner.options import Options
+from narrowdown.wizard.schedulers import LOCAL
+from narrowdown.wizard.tui.library import Sessions
 
 # Options whose values do not choose what is done with a session, and what stands for the others.
-_ASIDE = ("--help", "--yes-run-scripts", "--display", "--jobs", "--output", "--metrics", "--pass-env")
+_ASIDE = (
+    "--help",
+    "--yes-run-scripts",
+    "--display",
+    "--jobs",
+    "--output",
+    "--metrics",
+    "--pass-env",
+)
 _VALUES = {
     "--engine": "onnxruntime",
     "--executor": LOCAL,
@@ -36,9 +45,18 @@ _VALUES = {
     "--junit": "{answers}.xml",
     "--summary": "{answers}.md",
 }
-RELEASES = (["--python"], ["--site"], ["--install"])  # the options that say where a ladder's releases are
+RELEASES = (
+    ["--python"],
+    ["--site"],
+    ["--install"],
+)  # the options that say where a ladder's releases are
 SAID: list[str] = []  # what the last call at a door of the command line has printed
-_SESSIONS = ("session", "sessions", "other", "cases")  # what an argument that is a session is called
+_SESSIONS = (
+    "session",
+    "sessions",
+    "other",
+    "cases",
+)  # what an argument that is a session is called
 # All options of ``edit`` that change the set-up go one way: this one stands for them.
 _ONE = {"edit": ["--seed", "9"]}
 # Commands that take a model or nothing, and what of a stranger's they can be pointed at.
@@ -57,10 +75,12 @@ _NAMED = {
 
 
 class Door:
-    """``words`` of a command line, or a ``call`` of the terminal UI's. ``gated``: where a session that would run something must
-    be refused with exit code 3; else nothing is run there at all."""
+    """``words`` of a command line, or a ``call`` of the terminal UI's. ``gated``: where a session
+    that would run something must be refused with exit code 3; else nothing is run there at all."""
 
-    def __init__(self, name: str, call: Callable[[Path, Path, tuple[str, ...]], int], *, gated: bool) -> None:
+    def __init__(
+        self, name: str, call: Callable[[Path, Path, tuple[str, ...]], int], *, gated: bool
+    ) -> None:
         self.name, self.call, self.gated = name, call, gated
 
 
@@ -73,9 +93,12 @@ def commands() -> dict[str, argparse.ArgumentParser]:
 
 
 def of_the_command_line() -> Iterator[Door]:
-    """One door for each command that takes a session, and one more for each option and choice that it has."""
+    """One door for each command that takes a session, and one more for each option and choice that
+    it has."""
     for name, parser in commands().items():
-        if not any(action.dest in _SESSIONS and not action.option_strings for action in parser._actions):
+        if not any(
+            action.dest in _SESSIONS and not action.option_strings for action in parser._actions
+        ):
             continue
         gated = any("--yes-run-scripts" in action.option_strings for action in parser._actions)
         for words in [_ONE[name]] if name in _ONE else [[], *options(parser)]:
@@ -99,12 +122,16 @@ def options(parser: argparse.ArgumentParser) -> Iterator[list[str]]:
             yield [option, _VALUES[option]]
 
 
-def command(name: str, words: list[str], gated: bool, *, session: bool = True) -> Callable[..., int]:
+def command(
+    name: str, words: list[str], gated: bool, *, session: bool = True
+) -> Callable[..., int]:
     def call(place: Path, work: Path, more: tuple[str, ...]) -> int:
         answers = work / "answers.yaml"
         answers.write_text("sanitize: ask\n", encoding="utf-8")
         line = [name, *([str(place)] if session else []), *words, *(more if gated else ())]
-        line = [word.format(session=place, answers=answers) if "{" in word else word for word in line]
+        line = [
+            word.format(session=place, answers=answers) if "{" in word else word for word in line
+        ]
         known = {option for action in commands()[name]._actions for option in action.option_strings}
         line += ["--output", str(work / "out")] if name in ("export", "report") else []
         line += ["--display", "none"] if "--display" in known else []
@@ -136,7 +163,8 @@ _ASKED: dict[str, Callable[[Sessions, Path, Path], object]] = {
     "paused": lambda library, place, work: library.paused(place),
     "rename": lambda library, place, work: library.rename(place, f"{place.name}-2").rename(place),
 }
-# Of what the user types, or of ours; what deletes the session, or remembers for how long it may search, runs nothing of it.
+# Of what the user types, or of ours; what deletes the session, or remembers for how long it may
+# search, runs nothing of it.
 _OWN = ("create", "demo", "remove", "end_searches_after")
 
 
@@ -166,6 +194,10 @@ def all_doors() -> list[Door]:
 
 def forgotten() -> set[str]:
     """Commands and calls that have no door, and no reason to have none."""
-    lines = {name for name, parser in commands().items() if not any(a.dest in _SESSIONS for a in parser._actions)}
+    lines = {
+        name
+        for name, parser in commands().items()
+        if not any(a.dest in _SESSIONS for a in parser._actions)
+    }
     calls = {name for name in vars(Sessions) if not name.startswith("_")}
     return (lines - _NAMED.keys()) | (calls - _ASKED.keys() - set(_OWN))

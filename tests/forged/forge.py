@@ -1,7 +1,8 @@
-"""Sessions as an attacker would forge them: every kind of thing that can run, hidden in every way that was thought of.
+"""Sessions as an attacker would forge them: every kind of thing that can run, hidden in every way
+that was thought of.
 
-A payload tells that it ran by writing a canary. A session is a copy of a finished one, its description edited and its checksum
-mended as documented.
+A payload tells that it ran by writing a canary. A session is a copy of a finished one, its
+description edited and its checksum mended as documented.
 """
 
 import contextlib
@@ -16,10 +17,10 @@ from typing import Any, NamedTuple
 import onnx
 from onnx import TensorProto, helper
 
-from wizard import trust
-from wizard.problem import Problem
-from wizard.session import folder as folders
-from wizard.session import journal
+from narrowdown.wizard import trust
+from narrowdown.wizard.problem import Problem
+from narrowdown.wizard.session import folder as folders
+from narrowdown.wizard.session import journal
 
 from . import signing
 
@@ -44,8 +45,8 @@ JSON = dict[str, Any]
 
 
 class Payload(NamedTuple):
-    """``suffix`` of the file; ``write`` it to a path, for a canary; ``name`` it in a problem, by the text given. ``code``:
-    whether it writes the canary on this machine when it is run."""
+    """``suffix`` of the file; ``write`` it to a path, for a canary; ``name`` it in a problem, by
+    the text given. ``code``: whether it writes the canary on this machine when it is run."""
 
     suffix: str
     write: Callable[[Path, Path], None]
@@ -58,14 +59,17 @@ def script(path: Path, canary: Path) -> None:
 
 
 def library(path: Path, canary: Path) -> None:
-    """A shared library whose constructor writes the canary; without a compiler one that no loader takes."""
+    """A shared library whose constructor writes the canary; without a compiler one that no loader
+    takes."""
     compiler = shutil.which("cc")
     if compiler is None:
         path.write_bytes(b"\x7fELF and nothing else")
         return
     source = path.with_suffix(".c")
     source.write_text(_LIBRARY.replace("CANARY", str(canary)), encoding="utf-8")
-    subprocess.run([compiler, "-shared", "-fPIC", "-o", path, source], check=True, capture_output=True)
+    subprocess.run(
+        [compiler, "-shared", "-fPIC", "-o", path, source], check=True, capture_output=True
+    )
     source.unlink()
 
 
@@ -84,7 +88,8 @@ def cache(path: Path, _canary: Path) -> None:
 
 
 def plan(path: Path, _canary: Path) -> None:
-    """What begins as TensorRT-RTX's engines do. Made of native code, it would run; none is made here without a GPU to run it."""
+    """What begins as TensorRT-RTX's engines do. Made of native code, it would run; none is made
+    here without a GPU to run it."""
     path.write_bytes(b"vtrt" + bytes(60))
 
 
@@ -116,7 +121,9 @@ def around(name: str, places: str) -> Callable[[JSON, str], None]:
 
     def named(problem: JSON, text: str) -> None:
         commands = {name: f"python {text}{places}", "run": "true {model} {inputs} {outputs}"}
-        problem["engine"] = "command:" + ",".join(f"{key}={commands[key]}" for key in sorted(commands))
+        problem["engine"] = "command:" + ",".join(
+            f"{key}={commands[key]}" for key in sorted(commands)
+        )
         problem["folder"] = problem.get("folder") or str(Path(problem["model"]).parent)
 
     return named
@@ -133,13 +140,19 @@ def option(field: str, engine: str) -> Callable[[JSON, str], None]:
 PAYLOADS: dict[str, Payload] = {
     "data loader script": Payload(".py", script, inputs),
     "postprocess script": Payload(".py", script, postprocess),
-    "score script": Payload(".py", script, score, code=False),  # nothing of the flow accuracy scores
+    "score script": Payload(
+        ".py", script, score, code=False
+    ),  # nothing of the flow accuracy scores
     "check command": Payload(".py", script, check),
     "engine command": Payload(".py", script, engine),
     "build command": Payload(".py", script, around("build", " {model} {engine}")),
     "version command": Payload(".py", script, around("version", "")),
-    "library of custom operators": Payload(".so", library, option("reference", "onnxruntime:custom_ops")),
-    "execution provider": Payload(".so", library, option("reference", "onnxruntime:provider_library")),
+    "library of custom operators": Payload(
+        ".so", library, option("reference", "onnxruntime:custom_ops")
+    ),
+    "execution provider": Payload(
+        ".so", library, option("reference", "onnxruntime:provider_library")
+    ),
     "library in the provider's options": Payload(
         ".so", library, option("reference", "onnxruntime:provider_options=backend_path"), code=False
     ),  # no provider of the CPU build reads it
@@ -154,15 +167,23 @@ PAYLOADS: dict[str, Payload] = {
     "golden outputs": Payload(".py", script, option("reference", "golden:files")),
     "built engine": Payload(".plan", plan, option("engine", "tensorrt_rtx:plan"), code=False),
     "timing cache": Payload(".cache", cache, option("engine", "tensorrt:timings"), code=False),
-    "calibration cache": Payload(".cache", cache, option("engine", "tensorrt:calibration"), code=False),
+    "calibration cache": Payload(
+        ".cache", cache, option("engine", "tensorrt:calibration"), code=False
+    ),
 }
-LISTS = ("library of custom operators", "execution provider", "library of plugins", "golden outputs")
+LISTS = (
+    "library of custom operators",
+    "execution provider",
+    "library of plugins",
+    "golden outputs",
+)
 COMMANDS = ("check command", "engine command", "build command", "version command")
 RUN = ("data loader script", "postprocess script", *COMMANDS)
 
 
 class Forged(NamedTuple):
-    """A forged session. ``words``: what the victim adds to a command that takes ``--yes-run-scripts``."""
+    """A forged session. ``words``: what the victim adds to a command that takes
+    ``--yes-run-scripts``."""
 
     session: Path
     canary: Path
@@ -170,7 +191,8 @@ class Forged(NamedTuple):
 
 
 class Bench(NamedTuple):
-    """Where one forgery is made: the session, a folder of the victim's, one that a stranger can write to, the canary."""
+    """Where one forgery is made: the session, a folder of the victim's, one that a stranger can
+    write to, the canary."""
 
     session: Path
     own: Path
@@ -179,7 +201,8 @@ class Bench(NamedTuple):
 
 
 def released(folder: Path) -> Path:
-    """A finished session of an earlier release, which holds no models: enough for doors that stay shut."""
+    """A finished session of an earlier release, which holds no models: enough for doors that stay
+    shut."""
     with zipfile.ZipFile(GOLDEN) as archive:
         archive.extractall(folder)
     return folder / "session"
@@ -222,7 +245,12 @@ def at_place(at: Bench, kind: str, folder: Path, text: str = "{path}", name: str
     payload = PAYLOADS[kind]
     path = folder / f"{name}{payload.suffix}"
     payload.write(path, at.canary)
-    edit(at, lambda problem: payload.name(problem, text.format(path=path, file=path.name, folder=folder)))
+    edit(
+        at,
+        lambda problem: payload.name(
+            problem, text.format(path=path, file=path.name, folder=folder)
+        ),
+    )
     return path
 
 
@@ -306,7 +334,8 @@ def swapped(at: Bench, kind: str) -> None:
 
 
 def known_elsewhere(at: Bench, kind: str) -> None:
-    """The very bytes that the victim has agreed to, at a place of the stranger's, with other neighbours."""
+    """The very bytes that the victim has agreed to, at a place of the stranger's, with other
+    neighbours."""
     path = at_place(at, kind, at.own)
     trust.remember(trust.items(problem_of(at)))
     other = at.strange / path.name
@@ -315,7 +344,8 @@ def known_elsewhere(at: Bench, kind: str) -> None:
 
 
 def other_folder(at: Bench, kind: str) -> None:
-    """The same command, agreed to in the victim's folder, in a folder with a ``check.py`` of the stranger's."""
+    """The same command, agreed to in the victim's folder, in a folder with a ``check.py`` of the
+    stranger's."""
     if kind not in COMMANDS:
         raise Pointless
     (at.own / "check.py").write_text("raise SystemExit(1)\n", encoding="utf-8")
@@ -327,7 +357,8 @@ def other_folder(at: Bench, kind: str) -> None:
 
 
 def no_folder(at: Bench, kind: str) -> None:
-    """Agreed to in one's own folder; in the session it runs in none, where names mean the session's."""
+    """Agreed to in one's own folder; in the session it runs in none, where names mean the
+    session's."""
     if kind not in COMMANDS:
         raise Pointless
     other_folder(at, kind)
@@ -339,7 +370,9 @@ def neighbour(at: Bench, kind: str) -> None:
     if kind not in RUN:
         raise Pointless
     path = at.own / "fine.py"
-    path.write_text("import beside\n" + _SCRIPT.format(canary="").split("\n", 2)[2], encoding="utf-8")
+    path.write_text(
+        "import beside\n" + _SCRIPT.format(canary="").split("\n", 2)[2], encoding="utf-8"
+    )
     (at.own / "beside.py").write_text("", encoding="utf-8")
     edit(at, lambda problem: PAYLOADS[kind].name(problem, str(path)))
     trust.remember(trust.items(problem_of(at)))
@@ -351,7 +384,9 @@ def shadow(at: Bench, kind: str) -> None:
     if kind not in RUN:
         raise Pointless
     path = at.own / "fine.py"
-    path.write_text("import json\nimport numpy as np\ndef load_data():\n    yield {}\npostprocess_outputs = dict\n")
+    path.write_text(
+        "import json\nimport numpy as np\ndef load_data():\n    yield {}\npostprocess_outputs = dict\n"
+    )
     edit(at, lambda problem: PAYLOADS[kind].name(problem, str(path)))
     trust.remember(trust.items(problem_of(at)))
     script(at.own / "json.py", at.canary)
@@ -380,7 +415,8 @@ def twice(at: Bench, kind: str) -> None:
     head = json.loads(path.read_bytes())
     text = json.dumps(head)
     path.write_text(
-        text.replace('"problem": {', '"problem": ' + json.dumps(clean) + ', "problem": {', 1), encoding="utf-8"
+        text.replace('"problem": {', '"problem": ' + json.dumps(clean) + ', "problem": {', 1),
+        encoding="utf-8",
     )
 
 
@@ -414,7 +450,14 @@ def look_alike(at: Bench, kind: str) -> tuple[str, ...]:
     if not any(letter in digest for letter in "ace"):
         raise Pointless
     other = digest.replace("a", "\u0430").replace("c", "\u0441").replace("e", "\u0435")
-    return ("--yes-run-scripts", other, "--yes-run-scripts", digest.upper(), "--yes-run-scripts", "")
+    return (
+        "--yes-run-scripts",
+        other,
+        "--yes-run-scripts",
+        digest.upper(),
+        "--yes-run-scripts",
+        "",
+    )
 
 
 def named(kind: str, path: str) -> JSON:
@@ -465,7 +508,8 @@ def in_the_journal(at: Bench, kind: str) -> None:
 
 
 def in_the_tables(at: Bench, kind: str) -> None:
-    """Only in what a replay measures again: the table of decisive probes, under a digest of its own."""
+    """Only in what a replay measures again: the table of decisive probes, under a digest of its
+    own."""
     in_the_journal(at, kind)
     named = name_beside(at, kind)
     store = at.session / "artifacts"
@@ -475,7 +519,9 @@ def in_the_tables(at: Bench, kind: str) -> None:
             rows = json.loads(path.read_bytes())
         except ValueError:
             continue
-        if not isinstance(rows, list) or not any(isinstance(row, dict) and "probe" in row for row in rows):
+        if not isinstance(rows, list) or not any(
+            isinstance(row, dict) and "probe" in row for row in rows
+        ):
             continue
         for row in rows:
             probe = row.get("probe", {})
@@ -487,30 +533,40 @@ def in_the_tables(at: Bench, kind: str) -> None:
 
 
 def exchanged(found: Any, named: JSON, was: JSON | None = None) -> Any:
-    """JSON with all that stands under a name of what is ``named`` exchanged for that, and each engine spec of the problem that
-    ``was``, under whatever name it stands."""
+    """JSON with all that stands under a name of what is ``named`` exchanged for that, and each
+    engine spec of the problem that ``was``, under whatever name it stands."""
     specs = {was[role]: named[role] for role in ("reference", "engine") if was and role in named}
     if isinstance(found, list):
         return [exchanged(each, named, was) for each in found]
     if isinstance(found, dict):
         own = {
-            key: named[key] for key in found.keys() & named.keys() - {"model"} if type(found[key]) is type(named[key])
+            key: named[key]
+            for key in found.keys() & named.keys() - {"model"}
+            if type(found[key]) is type(named[key])
         }
-        return {key: own[key] if key in own else exchanged(value, named, was) for key, value in found.items()}
+        return {
+            key: own[key] if key in own else exchanged(value, named, was)
+            for key, value in found.items()
+        }
     return specs.get(found, found) if isinstance(found, str) else found
 
 
 def in_all_records(at: Bench, kind: str) -> None:
-    """In whatever a finished session records, findings and tables and what comes yet; its description is clean."""
+    """In whatever a finished session records, findings and tables and what comes yet; its
+    description is clean."""
     named, problem = plant_beside(at, kind), problem_of(at)
     was = {"engine": problem.engine, "reference": problem.reference}
     names: dict[str, str] = {}
     for path in [path for path in (at.session / "artifacts").rglob("*") if path.is_file()]:
         with contextlib.suppress(ValueError):
             names[path.name] = signing.stored(
-                at.session / "artifacts", json.dumps(exchanged(json.loads(path.read_bytes()), named, was)).encode()
+                at.session / "artifacts",
+                json.dumps(exchanged(json.loads(path.read_bytes()), named, was)).encode(),
             )
-    signing.rewrite(at.session / journal.NAME, lambda event: exchanged(signing.exchanged(event, names), named, was))
+    signing.rewrite(
+        at.session / journal.NAME,
+        lambda event: exchanged(signing.exchanged(event, names), named, was),
+    )
 
 
 def at_home(at: Bench, kind: str) -> None:
@@ -548,7 +604,10 @@ def in_an_answer(at: Bench, kind: str) -> None:
 
     def planted(event: JSON) -> JSON:
         if event["kind"] == "question.answered":
-            event["settings"] = {**event.get("settings", {}), **{k: v for k, v in named.items() if k != "model"}}
+            event["settings"] = {
+                **event.get("settings", {}),
+                **{k: v for k, v in named.items() if k != "model"},
+            }
         return event
 
     signing.rewrite(at.session / journal.NAME, planted)
@@ -589,7 +648,8 @@ WAYS: dict[str, Callable[[Bench, str], tuple[str, ...] | None]] = {
     "by ~": by_tilde,
     "by $HOME": by_variable,
 }
-# Where the problem itself is clean (``x.py `` is no script), so that a door may open: what is hidden must not run all the same.
+# Where the problem itself is clean (``x.py `` is no script), so that a door may open: what is
+# hidden must not run all the same.
 HIDDEN = (
     "a blank after",
     "keys in another case",
@@ -609,7 +669,8 @@ def forged(folder: Path, base: Path, kind: str, way: str) -> Forged:
 
 
 def agreed_to(folder: Path, base: Path, kind: str) -> Forged:
-    """No forgery: the same payload, agreed to by the victim, so that it must run where its kind is run at all."""
+    """No forgery: the same payload, agreed to by the victim, so that it must run where its kind is
+    run at all."""
     at = bench(folder, base)
     at_place(at, kind, at.own)
     trust.remember(trust.items(problem_of(at)))

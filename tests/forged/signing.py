@@ -1,4 +1,5 @@
-"""Checksums and digests mended as the session format documents them: whoever can write a session can do this."""
+"""Checksums and digests mended as the session format documents them: whoever can write a session
+can do this."""
 
 import hashlib
 import json
@@ -7,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from wizard.session import folder as folders
+from narrowdown.wizard.session import folder as folders
 
 JSON = dict[str, Any]
 
@@ -19,7 +20,9 @@ def rewrite(path: Path, change: Callable[[JSON], JSON]) -> None:
 
 
 def _signed(event: JSON) -> bytes:
-    body = json.dumps({name: value for name, value in event.items() if name != "crc"}, separators=(",", ":")).encode()
+    body = json.dumps(
+        {name: value for name, value in event.items() if name != "crc"}, separators=(",", ":")
+    ).encode()
     return body[:-1] + f',"crc":"{zlib.crc32(body):08x}"}}\n'.encode()
 
 

@@ -1,6 +1,7 @@
-"""Forged sessions at every door: nothing of them runs. ``make forged`` tries NARROWDOWN_FORGED of them (400 unless it says
-otherwise), seeded, on a session that can really be worked on, and prints a table; the fast suite tries each
-command with each kind, and each option with some, once on a released session.
+"""Forged sessions at every door: nothing of them runs. ``make forged`` tries NARROWDOWN_FORGED of
+them (400 unless it says otherwise), seeded, on a session that can really be worked on, and prints a
+table; the fast suite tries each command with each kind, and each option with some, once on a
+released session.
 """
 
 import contextlib
@@ -18,13 +19,13 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from wizard import trust
-from wizard.cli import entry
-from wizard.exits import NEEDS_PERSON, Refusal
-from wizard.flow.load import load
-from wizard.problem import Problem
-from wizard.runner.options import Options
-from wizard.tui.library import Sessions
+from narrowdown.wizard import trust
+from narrowdown.wizard.cli import entry
+from narrowdown.wizard.exits import NEEDS_PERSON, Refusal
+from narrowdown.wizard.flow.load import load
+from narrowdown.wizard.problem import Problem
+from narrowdown.wizard.runner.options import Options
+from narrowdown.wizard.tui.library import Sessions
 
 from . import bundles, doors, forge
 
@@ -36,8 +37,9 @@ REFUSED = (2, 3)  # 2: what stands on the command line is no digest
 
 
 class Found(NamedTuple):
-    """What became of one forgery: ``refused`` (exit 3), ``shut`` (nothing is run at this door), ``ran``, ``wrote`` (outside of
-    the session), ``let in`` (a door that must refuse it did not) or ``started`` (workers were)."""
+    """What became of one forgery: ``refused`` (exit 3), ``shut`` (nothing is run at this door),
+    ``ran``, ``wrote`` (outside of the session), ``let in`` (a door that must refuse it did not) or
+    ``started`` (workers were)."""
 
     kind: str
     way: str
@@ -55,7 +57,8 @@ def victim(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "person" / ".config").mkdir(parents=True)
     for name in (".bashrc", ".profile", ".config/settings"):
         (tmp_path / "person" / name).write_text("true\n", encoding="utf-8")
-    # One stands in a folder of a stranger's, whose modules are in the way of all that any of our programs imports.
+    # One stands in a folder of a stranger's, whose modules are in the way of all that any of our
+    # programs imports.
     (folder := tmp_path / "stood in").mkdir()
     for name in (*_IN_THE_WAY, *{name.partition(".")[0] for name in sys.modules}):
         forge.script(folder / f"{name}.py", tmp_path / STOOD_IN)
@@ -78,7 +81,8 @@ _IN_THE_WAY = (
 
 
 def person(folder: Path) -> dict[str, bytes]:
-    """What a person has and no session may touch: every file below these, by what is in it; not what engines cache."""
+    """What a person has and no session may touch: every file below these, by what is in it; not
+    what engines cache."""
     found = (path for path in folder.rglob("*") if path.is_file() and ".cache" not in path.parts)
     return {str(path): path.read_bytes() for path in found}
 
@@ -88,7 +92,11 @@ def attempt(folder: Path, base: Path, kind: str, way: str, door: doors.Door) -> 
     trust.trust_file().unlink(missing_ok=True)
     try:
         bundle = door.name.startswith("bundle:")
-        made = bundles.forged(folder, base, kind, way, door) if bundle else forge.forged(folder, base, kind, way)
+        made = (
+            bundles.forged(folder, base, kind, way, door)
+            if bundle
+            else forge.forged(folder, base, kind, way)
+        )
     except forge.Pointless:
         shutil.rmtree(folder)
         return None
@@ -117,7 +125,8 @@ def attempt(folder: Path, base: Path, kind: str, way: str, door: doors.Door) -> 
 
 
 def test_every_kind_has_a_payload_and_every_command_a_door() -> None:
-    """A new kind of thing to run, a new command or a new call of the screens fails here until it is tried."""
+    """A new kind of thing to run, a new command or a new call of the screens fails here until it is
+    tried."""
     assert set(forge.PAYLOADS) == set(trust.KINDS)
     assert doors.forgotten() == set()
     assert len(doors.all_doors()) > 30
@@ -125,8 +134,8 @@ def test_every_kind_has_a_payload_and_every_command_a_door() -> None:
 
 
 def test_no_door_lets_a_kind_in(victim: Path) -> None:
-    """Each command with each kind, and each of its options with two, in one of the ways each; a compiler is asked for nothing
-    here. The campaign tries every pair."""
+    """Each command with each kind, and each of its options with two, in one of the ways each; a
+    compiler is asked for nothing here. The campaign tries every pair."""
     base = forge.released(victim / "base")
     chance = random.Random(SEED)
     plain = [way for way in forge.WAYS if way not in forge.HIDDEN]
@@ -142,33 +151,47 @@ def test_no_door_lets_a_kind_in(victim: Path) -> None:
                 while tried is None:
                     way = chance.choice(plain if door.gated else ["inside the session", "relative"])
                     tried = attempt(victim / f"{number}-{len(found)}", base, kind, way, door)
-                assert tried.end in ("refused", "shut"), tried  # at once: a session that was let in may work for long
+                assert tried.end in ("refused", "shut"), (
+                    tried
+                )  # at once: a session that was let in may work for long
                 found.append(tried)
     asked = {each.door for each in found if each.code == 3}
-    assert asked == {door.name for door in doors.all_doors() if door.gated}, "each of these doors asks"
+    assert asked == {door.name for door in doors.all_doors() if door.gated}, (
+        "each of these doors asks"
+    )
 
 
 def test_no_bundle_runs_what_its_reader_did_not_see(victim: Path) -> None:
-    """Each command that takes one with each kind that an engine runs, each option with one; and what was agreed to, swapped."""
+    """Each command that takes one with each kind that an engine runs, each option with one; and
+    what was agreed to, swapped."""
     base = forge.released(victim / "base")
     of_engines = bundles.kinds_of_engines()
     tries, swapped, found = [], set(), []
     for number, door in enumerate(bundles.of_the_command_line()):
-        some = of_engines if len(door.name.split()) == 2 else of_engines[number % len(of_engines) :][:1]
+        some = (
+            of_engines
+            if len(door.name.split()) == 2
+            else of_engines[number % len(of_engines) :][:1]
+        )
         tries += [(kind, "in the report", door) for kind in some]
         tries += [("check command", way, door) for way in bundles.SWAPPED if some is of_engines]
     assert len(tries) > 2 * len(of_engines) + len(bundles.SWAPPED)
     with cheap_libraries():
         for number, (kind, way, door) in enumerate(tries):
             tried = attempt(victim / f"{number}", base, kind, way, door)
-            found += [(tried, *doors.SAID)] if tried and (tried.end, tried.code) != ("refused", NEEDS_PERSON) else []
+            found += (
+                [(tried, *doors.SAID)]
+                if tried and (tried.end, tried.code) != ("refused", NEEDS_PERSON)
+                else []
+            )
             swapped |= {way} if tried and way in bundles.SWAPPED else set()
     assert not found, "\n".join(map(str, found))
     assert swapped == set(bundles.SWAPPED), "each of these was agreed to before"
 
 
 def test_nothing_that_a_bundle_names_is_taken_for_typed(victim: Path) -> None:
-    """``trigger`` puts the engines of a bundle's report on a command line of its own, where what is typed is remembered."""
+    """``trigger`` puts the engines of a bundle's report on a command line of its own, where what is
+    typed is remembered."""
     with cheap_libraries():
         bundle = bundles.made(victim / "a", forge.released(victim / "base"))
         bundles.in_the_report(bundle, "library of custom operators")
@@ -178,15 +201,28 @@ def test_nothing_that_a_bundle_names_is_taken_for_typed(victim: Path) -> None:
 
 
 def test_the_reference_of_a_flow_is_not_taken_for_typed(victim: Path) -> None:
-    """``run MODEL --flow THEIRS`` ran it, and remembered it as the user's own; what the user typed beside it is remembered."""
+    """``run MODEL --flow THEIRS`` ran it, and remembered it as the user's own; what the user typed
+    beside it is remembered."""
     own = victim / "own.so"
     for path in (own, victim / "evil.so"):
         path.write_bytes(b"no library")
     forge.model(victim / "model.onnx", victim)
-    text = load("accuracy").text.replace("\nnodes:", f"\nreference: onnxruntime:custom_ops={victim}/evil.so\nnodes:", 1)
+    text = load("accuracy").text.replace(
+        "\nnodes:", f"\nreference: onnxruntime:custom_ops={victim}/evil.so\nnodes:", 1
+    )
     (victim / "flow.yaml").write_text(text, encoding="utf-8")
-    words = ["--flow", str(victim / "flow.yaml"), "--engine", f"onnxruntime:custom_ops={own}", "--display", "none"]
-    assert entry.main(["run", str(victim / "model.onnx"), *words, "--session", str(victim / "made")]) == NEEDS_PERSON
+    words = [
+        "--flow",
+        str(victim / "flow.yaml"),
+        "--engine",
+        f"onnxruntime:custom_ops={own}",
+        "--display",
+        "none",
+    ]
+    assert (
+        entry.main(["run", str(victim / "model.onnx"), *words, "--session", str(victim / "made")])
+        == NEEDS_PERSON
+    )
     theirs = Problem(str(victim / "model.onnx"), engine="emulate", flow=str(victim / "flow.yaml"))
     with pytest.raises(Refusal) as refused:
         Sessions(Options()).create(theirs)
@@ -199,9 +235,14 @@ def test_all_lets_through_for_once(victim: Path) -> None:
     """A session that was edited with ``all`` made what it runs the user's own for good."""
     made = forge.bench(victim / "forged", forge.released(victim / "base"))
     (made.session / "evil.so").write_bytes(b"no library")
-    forge.edit(made, lambda problem: problem.update(reference=f"onnxruntime:custom_ops={made.session}/evil.so"))
+    forge.edit(
+        made,
+        lambda problem: problem.update(reference=f"onnxruntime:custom_ops={made.session}/evil.so"),
+    )
     library, problem = Sessions(Options(), yes=("all",)), forge.problem_of(made)
-    library.edit(made.session, msgspec.structs.replace(problem, seed=9), library.running(made.session))
+    library.edit(
+        made.session, msgspec.structs.replace(problem, seed=9), library.running(made.session)
+    )
     assert trust.trusted() == {}
 
 
@@ -211,7 +252,9 @@ def cheap_libraries():
     before = {kind: forge.PAYLOADS[kind] for kind in forge.LISTS}
     try:
         for kind, payload in before.items():
-            forge.PAYLOADS[kind] = payload._replace(write=lambda path, _canary: path.write_bytes(b"\x7fELF"))
+            forge.PAYLOADS[kind] = payload._replace(
+                write=lambda path, _canary: path.write_bytes(b"\x7fELF")
+            )
         yield
     finally:
         forge.PAYLOADS.update(before)
@@ -221,7 +264,8 @@ def cheap_libraries():
 
 
 def session(folder: Path) -> Path:
-    """A finished session that can be taken up again, with a failing case, made by the command line itself."""
+    """A finished session that can be taken up again, with a failing case, made by the command line
+    itself."""
     folder.mkdir(parents=True)
     nodes = [
         helper.make_node("Mul", ["x", "x"], ["square"], name="square"),
@@ -237,7 +281,14 @@ def session(folder: Path) -> Path:
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=10)
     onnx.save(model, folder / "norm.onnx")
     np.savez(folder / "x.npz", x=np.full((1, 8), 300.0, np.float32))
-    words = ["run", str(folder / "norm.onnx"), "--engine", "emulate:precision=fp16", "--inputs", str(folder / "x.npz")]
+    words = [
+        "run",
+        str(folder / "norm.onnx"),
+        "--engine",
+        "emulate:precision=fp16",
+        "--inputs",
+        str(folder / "x.npz"),
+    ]
     assert entry.main([*words, "--session", str(folder / "base"), "--display", "none"]) == 0
     return folder / "base"
 
@@ -264,13 +315,18 @@ def test_forged_campaign(victim: Path) -> None:
     for door in all_doors:
         turns[door.name] = [(kind, way, door) for kind in forge.PAYLOADS for way in forge.WAYS]
         if door.name.startswith("bundle:"):
-            turns[door.name] = [(kind, "in the report", door) for kind in bundles.kinds_of_engines()]
+            turns[door.name] = [
+                (kind, "in the report", door) for kind in bundles.kinds_of_engines()
+            ]
             turns[door.name] += [("check command", way, door) for way in bundles.SWAPPED]
         chance.shuffle(turns[door.name])
     found: list[Found] = []
     seen: set[tuple[str, str]] = set()
-    silent = {door.name for door in all_doors if door.gated}  # which have not said yet that they need a person
-    # Every door has its turn before one has its second; one that is to refuse has as many as it takes to hear it.
+    silent = {
+        door.name for door in all_doors if door.gated
+    }  # which have not said yet that they need a person
+    # Every door has its turn before one has its second; one that is to refuse has as many as it
+    # takes to hear it.
     while any(turns.values()) and (len(found) < MANY or any(turns[name] for name in silent)):
         for number, (name, left) in enumerate(turns.items()):
             if len(found) >= MANY and name not in silent:

@@ -1,4 +1,5 @@
-"""The program's own commands, run in this process: what each file comes to for whoever meets it at a prompt."""
+"""The program's own commands, run in this process: what each file comes to for whoever meets it at
+a prompt."""
 
 import contextlib
 import io
@@ -17,13 +18,18 @@ class Ended(NamedTuple):
 
 
 def run(words: list[str], **environment: str) -> Ended:
-    """``narrowdown`` with these words. Fails for our own fault, for a traceback and for a refusal that says nothing."""
-    from wizard.cli.entry import main
+    """``narrowdown`` with these words. Fails for our own fault, for a traceback and for a refusal
+    that says nothing."""
+    from narrowdown.wizard.cli.entry import main
 
     out, err = io.StringIO(), io.StringIO()
     hook = sys.excepthook
     try:
-        with mock.patch.dict(os.environ, environment), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        with (
+            mock.patch.dict(os.environ, environment),
+            contextlib.redirect_stdout(out),
+            contextlib.redirect_stderr(err),
+        ):
             code = main(words)
     finally:
         sys.excepthook = hook

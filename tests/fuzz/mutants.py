@@ -1,10 +1,11 @@
-"""Would the campaign notice? Promises broken one by one in a copy of the product, each of which it must find:
-``make fuzz-mutants``.
+"""Would the campaign notice? Promises broken one by one in a copy of the product, each of which it
+must find: ``make fuzz-mutants``.
 
-Each mutant reads the same few files as the unbroken copy, in a process with a limit from outside: a broken promise may hang in
-native code. It counts as noticed only where the unbroken copy passes with these files within the same limit. Exit 1 where one is
-not noticed, or where the unbroken copy is; a change of the product that moves what a mutant replaces fails
-at once, here and in the fast suite (``test_mutants.py``).
+Each mutant reads the same few files as the unbroken copy, in a process with a limit from outside: a
+broken promise may hang in native code. It counts as noticed only where the unbroken copy passes
+with these files within the same limit. Exit 1 where one is not noticed, or where the unbroken copy
+is; a change of the product that moves what a mutant replaces fails at once, here and in the fast
+suite (``test_mutants.py``).
 """
 
 import concurrent.futures
@@ -33,7 +34,8 @@ COPIED = (
 )
 LIMIT = 10  # seconds of the processor for one file: what a broken promise makes endless
 SEED = 1  # of the campaign's files: for the unbroken copy and for the broken ones the very same
-# The slice of each kind: so many files that each of its mutants shows, and few enough that it is read in seconds.
+# The slice of each kind: so many files that each of its mutants shows, and few enough that it is
+# read in seconds.
 FILES = {
     "special files in sessions": 40,
     "special files that are named": 60,
@@ -45,14 +47,13 @@ FILES = {
     "flows": 300,
     "Polygraphy inputs": 500,
 }
-PATIENCE = (
-    900  # seconds for one slice, from outside of the campaign, which may hang itself: by the clock, and a busy one
-)
+PATIENCE = 900  # seconds for one slice, from outside of the campaign, which may hang itself: by the clock, and a busy one
 AT_ONCE = 2
 
 
 class Mutant(NamedTuple):
-    """``promise``: what no longer holds once ``new`` stands for ``old`` in ``file``; ``kind`` of hostile files must show it."""
+    """``promise``: what no longer holds once ``new`` stands for ``old`` in ``file``; ``kind`` of
+    hostile files must show it."""
 
     promise: str
     kind: str
@@ -139,7 +140,8 @@ MUTANTS = (
 
 
 def mutated(mutant: Mutant, root: Path = ROOT) -> str:
-    """The file's text with the promise broken. Raises ValueError where what is to be replaced does not stand there once."""
+    """The file's text with the promise broken. Raises ValueError where what is to be replaced does
+    not stand there once."""
     text = (root / mutant.file).read_text(encoding="utf-8")
     if (found := text.count(mutant.old)) != 1:
         raise ValueError(f"{mutant.file} has {found} times, and not once: {mutant.old.strip()}")
@@ -147,8 +149,8 @@ def mutated(mutant: Mutant, root: Path = ROOT) -> str:
 
 
 def noticed(kind: str, folder: Path, patience: float = PATIENCE) -> tuple[bool, str]:
-    """Whether the campaign fails over this copy of the product, and by which finding. Raises RuntimeError where it ended in
-    neither of the two."""
+    """Whether the campaign fails over this copy of the product, and by which finding. Raises
+    RuntimeError where it ended in neither of the two."""
     test = f"tests/fuzz/test_fuzz.py::test_many_damaged_files[{kind}]"
     options = ["-m", "fuzz", "-p", "no:cacheprovider", "--tb=short", f"--hypothesis-seed={SEED}"]
     environment = {
@@ -157,7 +159,9 @@ def noticed(kind: str, folder: Path, patience: float = PATIENCE) -> tuple[bool, 
         "NARROWDOWN_FUZZ_SESSION": str(folder / "recorded" / "s"),
     }  # fmt: skip
     try:
-        code, said = within(patience, [sys.executable, "-m", "pytest", *options, test], folder, environment)
+        code, said = within(
+            patience, [sys.executable, "-m", "pytest", *options, test], folder, environment
+        )
     except subprocess.TimeoutExpired:
         return True, f"the campaign was not done within {patience:.0f} s"
     failed = code == 1 and f"FAILED {test}" in said
@@ -166,9 +170,11 @@ def noticed(kind: str, folder: Path, patience: float = PATIENCE) -> tuple[bool, 
     return failed, finding(said) if failed else ""
 
 
-def within(seconds: float, words: list[str], folder: Path, environment: dict[str, str]) -> tuple[int, str]:
-    """The exit code of a program and what it said. After so many seconds it is killed with all that it started. Raises
-    TimeoutExpired."""
+def within(
+    seconds: float, words: list[str], folder: Path, environment: dict[str, str]
+) -> tuple[int, str]:
+    """The exit code of a program and what it said. After so many seconds it is killed with all that
+    it started. Raises TimeoutExpired."""
     with subprocess.Popen(
         words, cwd=folder, env=environment, text=True, errors="replace", start_new_session=True,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
@@ -184,7 +190,9 @@ def within(seconds: float, words: list[str], folder: Path, environment: dict[str
 def finding(said: str) -> str:
     """The line of a failed campaign that tells how the file ended."""
     lines = [line for line in said.splitlines() if line.startswith("E  ")]
-    added = next((n for n, line in enumerate(lines) if line.startswith("E       assert ")), len(lines))  # by pytest
+    added = next(
+        (n for n, line in enumerate(lines) if line.startswith("E       assert ")), len(lines)
+    )  # by pytest
     told = [line.removeprefix("E").strip() for line in lines[:added]]
     ends = [line for line in told if re.match(r"[\w.]+: |strayed|hung|died|(\w+\.)*Late", line)]
     return " ".join((ends or told or [""])[-1].split())[:120].replace("|", "\\|")
@@ -204,14 +212,32 @@ def copy(folder: Path) -> Path:
 
 
 def record(folder: Path) -> None:
-    """The session that the campaign damages, walked once by the unbroken copy. Raises CalledProcessError, TimeoutExpired."""
+    """The session that the campaign damages, walked once by the unbroken copy. Raises
+    CalledProcessError, TimeoutExpired."""
     models = folder / "wizard" / "demo" / "models"
-    route = ["run", models / "shapes_cnn.onnx", "--inputs", models / "shapes_cnn_in.npz", "--tolerance", "1e-3"]
+    route = [
+        "run",
+        models / "shapes_cnn.onnx",
+        "--inputs",
+        models / "shapes_cnn_in.npz",
+        "--tolerance",
+        "1e-3",
+    ]
     place = folder / "recorded"
     environment = {
         **os.environ, "PYTHONPATH": str(folder), "NARROWDOWN_HOME": str(place / "home"), "XDG_STATE_HOME": str(place / "state"),
     }  # fmt: skip
-    words = [sys.executable, "-P", "-m", "wizard", *map(str, route), "--display", "none", "--session", str(place / "s")]
+    words = [
+        sys.executable,
+        "-P",
+        "-m",
+        "narrowdown",
+        *map(str, route),
+        "--display",
+        "none",
+        "--session",
+        str(place / "s"),
+    ]
     code, said = within(PATIENCE, words, folder, environment)
     if code:
         raise subprocess.CalledProcessError(code, words, said)
@@ -220,8 +246,11 @@ def record(folder: Path) -> None:
 
 
 def tried(sound: Path, kind: str, mutant: Mutant | None) -> tuple[bool, str, float]:
-    """Whether the campaign notices this mutant (None: the unbroken copy), by which finding, and after how many seconds."""
-    with tempfile.TemporaryDirectory(prefix="narrowdown-mutant-", ignore_cleanup_errors=True) as place:
+    """Whether the campaign notices this mutant (None: the unbroken copy), by which finding, and
+    after how many seconds."""
+    with tempfile.TemporaryDirectory(
+        prefix="narrowdown-mutant-", ignore_cleanup_errors=True
+    ) as place:
         folder = Path(shutil.copytree(sound, Path(place) / "product"))
         if mutant:
             (folder / mutant.file).write_text(mutated(mutant, folder), encoding="utf-8")
@@ -236,24 +265,34 @@ def main(words: list[str]) -> int:
     kinds = sorted({m.kind for m in chosen})
     survived = 0
     print(
-        "| broken promise | hostile files | noticed | by which finding | seconds |\n|---|---|---|---|---|", flush=True
+        "| broken promise | hostile files | noticed | by which finding | seconds |\n|---|---|---|---|---|",
+        flush=True,
     )
     with (
-        tempfile.TemporaryDirectory(prefix="narrowdown-mutants-", ignore_cleanup_errors=True) as place,
+        tempfile.TemporaryDirectory(
+            prefix="narrowdown-mutants-", ignore_cleanup_errors=True
+        ) as place,
         concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool,
     ):
         sound = copy(Path(place) / "product")
         record(sound)
         fails = set()
-        for kind, (found, why, spent) in zip(kinds, pool.map(lambda k: tried(sound, k, None), kinds), strict=True):
+        for kind, (found, why, spent) in zip(
+            kinds, pool.map(lambda k: tried(sound, k, None), kinds), strict=True
+        ):
             fails |= {kind} if found else set()
-            print(f"| none | {kind} | {'FAILS' if found else 'passes'} | {why} | {spent:.0f} |", flush=True)
+            print(
+                f"| none | {kind} | {'FAILS' if found else 'passes'} | {why} | {spent:.0f} |",
+                flush=True,
+            )
         for mutant, (found, why, spent) in zip(
             chosen, pool.map(lambda m: tried(sound, m.kind, m), chosen), strict=True
         ):
             told = "counts for nothing" if mutant.kind in fails else "yes" if found else "NO"
             survived += told != "yes"
-            print(f"| {mutant.promise} | {mutant.kind} | {told} | {why} | {spent:.0f} |", flush=True)
+            print(
+                f"| {mutant.promise} | {mutant.kind} | {told} | {why} | {spent:.0f} |", flush=True
+            )
     return 1 if survived or fails else 0
 
 

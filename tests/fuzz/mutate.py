@@ -1,4 +1,5 @@
-"""Damage for any file: bytes flipped, cut, repeated and swapped; where a file is a tree, its leaves replaced by odd values."""
+"""Damage for any file: bytes flipped, cut, repeated and swapped; where a file is a tree, its leaves
+replaced by odd values."""
 
 import json
 import random
@@ -11,16 +12,26 @@ from google.protobuf.message import Message
 from hypothesis import strategies as st
 
 NUMBERS = (-1, 0, 1, 2, 7, 127, 255, -(2**31), 2**31 - 1, 2**31, 2**53, -(2**63), 2**63 - 1)
-LARGE = (10**30, -(10**25), 10**400)  # whole numbers that no 64 bits hold; the last one no float either
+LARGE = (
+    10**30,
+    -(10**25),
+    10**400,
+)  # whole numbers that no 64 bits hold; the last one no float either
 TEXTS = (
     "", "x", "y", "\x1b[31mred", "<script>", "[/b]", "../../etc/passwd", "/etc/passwd", "a\0b", "x" * 70_000, "\u202eabc", "None",
     "\ud7ff\U0010ffff", "*", "0-999999999", "1e999",
 )  # fmt: skip
-# Once they are written (``_dumped``): a number whose digits are more than Python reads, and lists in lists, more than any reader
-# takes.
+# Once they are written (``_dumped``): a number whose digits are more than Python reads, and lists
+# in lists, more than any reader takes.
 ENDLESS, DEEP = "@@endless@@", "@@deep@@"
 # What only templates look at.
-IN_TEMPLATES = ("{{ " + "9" * 5_000 + " }}", "{{ 1e400 }}", "{{ '\\ud83d' }}", "{{ x|unknown }}", "{{" * 300)
+IN_TEMPLATES = (
+    "{{ " + "9" * 5_000 + " }}",
+    "{{ 1e400 }}",
+    "{{ '\\ud83d' }}",
+    "{{ x|unknown }}",
+    "{{" * 300,
+)
 LEAVES = (
     None, True, False, *NUMBERS, *LARGE, "\ud83d", ENDLESS, *IN_TEMPLATES, 0.5, 1e308, -1e-308, *TEXTS, [], {}, [[]],
     {"a": []}, ["x"], [-1, 2**62],
@@ -29,7 +40,8 @@ LEAVES = (
 # What has a rule of its own somewhere, and would seldom meet it among all the leaves.
 ODD_TEXTS = ("\ud83d", "\x1b[31mred", *IN_TEMPLATES)
 ODDEST = (*LARGE, ENDLESS, DEEP, *ODD_TEXTS)
-# A name that does something wherever it is not shown literally: in a terminal, in HTML, in Markdown.
+# A name that does something wherever it is not shown literally: in a terminal, in HTML, in
+# Markdown.
 ACTING = "\x1b[31mred\u202e<script>[/b]`*|\n"
 
 _DIGEST = re.compile("[0-9a-f]{64}")
@@ -53,7 +65,9 @@ def edited(data: bytes, edits: list[tuple[str, float, bytes]]) -> bytes:
         at = int(where * len(made))
         match what:
             case "flip":
-                made[at : at + len(piece)] = bytes(a ^ b for a, b in zip(made[at:], piece, strict=False))
+                made[at : at + len(piece)] = bytes(
+                    a ^ b for a, b in zip(made[at:], piece, strict=False)
+                )
             case "cut":
                 del made[at:]
             case "drop":
@@ -80,13 +94,16 @@ def _dumped(data: Any, separators: tuple[str, str] | None = None) -> bytes:
 
 
 def tree(data: Any, seed: int) -> Any:
-    """Plain data with some of its values replaced, removed or repeated. In every other one only by values of their own kind: who
-    looks at the form first finds no fault there, and goes on to what the values say."""
+    """Plain data with some of its values replaced, removed or repeated. In every other one only by
+    values of their own kind: who looks at the form first finds no fault there, and goes on to what
+    the values say."""
     chance = random.Random(seed)
     made = json.loads(json.dumps(data))
     if chance.random() < 0.5:
         leaves = _leaves(made)
-        for holder, key in chance.choices(leaves, k=chance.randint(1, max(3, len(leaves) // 80))) if leaves else ():
+        for holder, key in (
+            chance.choices(leaves, k=chance.randint(1, max(3, len(leaves) // 80))) if leaves else ()
+        ):
             holder[key] = _of_its_kind(holder[key], chance)
         return made
     for _ in range(chance.randint(1, 3)):
@@ -107,8 +124,9 @@ def tree(data: Any, seed: int) -> Any:
 
 
 def endless(data: Any, *, templates: bool = False) -> Iterator[bytes]:
-    """The tree once for each name of a leaf in it, of which one is a number of more digits than Python reads; in place of a text
-    one in a template, where there are ``templates``. Chance alone may pass all of these by."""
+    """The tree once for each name of a leaf in it, of which one is a number of more digits than
+    Python reads; in place of a text one in a template, where there are ``templates``. Chance alone
+    may pass all of these by."""
     for name in sorted({str(key) for _, key in _leaves(data)}):
         made = json.loads(json.dumps(data))
         holder, key = next(place for place in _leaves(made) if str(place[1]) == name)
@@ -142,7 +160,13 @@ def _places(data: Any) -> Iterator[tuple[Any, Any]]:
     todo = [data]
     while todo:
         here = todo.pop()
-        keys = list(here) if isinstance(here, dict) else range(len(here)) if isinstance(here, list) else ()
+        keys = (
+            list(here)
+            if isinstance(here, dict)
+            else range(len(here))
+            if isinstance(here, list)
+            else ()
+        )
         for key in keys:
             yield here, key
             if isinstance(here[key], dict | list):
@@ -154,8 +178,9 @@ def _leaves(data: Any) -> list[tuple[Any, Any]]:
 
 
 def journal(lines: list[bytes], seed: int) -> bytes:
-    """The journal with some lines changed, dropped or repeated, or with one of its names, or numbers, replaced wherever it
-    stands; signed and in most cases counted again, so that what stands in it is really looked at."""
+    """The journal with some lines changed, dropped or repeated, or with one of its names, or
+    numbers, replaced wherever it stands; signed and in most cases counted again, so that what
+    stands in it is really looked at."""
     chance = random.Random(seed)
     made = list(lines)
     how = chance.random()
@@ -182,10 +207,16 @@ def journal(lines: list[bytes], seed: int) -> bytes:
 
 
 def _renamed(lines: list[bytes], chance: random.Random) -> list[bytes]:
-    """The lines with one text replaced in all of them, as a key too: the same name everywhere, as a hostile model has it; or one
-    artifact in place of another."""
+    """The lines with one text replaced in all of them, as a key too: the same name everywhere, as a
+    hostile model has it; or one artifact in place of another."""
     events = [_unsigned(line) for line in lines]
-    texts = sorted({_at(place) for place in _places(events) if isinstance(_at(place), str) and place[1] != "kind"})
+    texts = sorted(
+        {
+            _at(place)
+            for place in _places(events)
+            if isinstance(_at(place), str) and place[1] != "kind"
+        }
+    )
     digests = [text for text in texts if _DIGEST.fullmatch(text)]
     if chance.random() < 0.2:
         old, new = chance.choice(digests), chance.choice(digests)
@@ -196,15 +227,17 @@ def _renamed(lines: list[bytes], chance: random.Random) -> list[bytes]:
 
 
 def overgrown(lines: list[bytes]) -> Iterator[bytes]:
-    """The journal once for each name of a number, which is one that no 64 bits hold wherever it stands: few of the names are said
-    as JSON, so that chance alone may pass all of these by."""
+    """The journal once for each name of a number, which is one that no 64 bits hold wherever it
+    stands: few of the names are said as JSON, so that chance alone may pass all of these by."""
     for name in _counted(lines):
         yield b"".join(_recount(lines, name, LARGE[0]))
 
 
 def _recounted(lines: list[bytes], chance: random.Random) -> list[bytes]:
     """The lines with every number of one name replaced by one odd number."""
-    return _recount(lines, chance.choice(_counted(lines)), chance.choice((*LARGE, 2**63 - 1, -1, 0)))
+    return _recount(
+        lines, chance.choice(_counted(lines)), chance.choice((*LARGE, 2**63 - 1, -1, 0))
+    )
 
 
 def _counted(lines: list[bytes]) -> list[str]:
@@ -213,7 +246,11 @@ def _counted(lines: list[bytes]) -> list[str]:
 
 
 def _counts(events: list[Any]) -> list[tuple[Any, Any]]:
-    return [place for place in _places(events) if type(_at(place)) in (int, float) and place[1] not in ("v", "seq")]
+    return [
+        place
+        for place in _places(events)
+        if type(_at(place)) in (int, float) and place[1] not in ("v", "seq")
+    ]
 
 
 def _recount(lines: list[bytes], name: str, new: int) -> list[bytes]:
@@ -227,7 +264,9 @@ def _recount(lines: list[bytes], name: str, new: int) -> list[bytes]:
 def _replaced(data: Any, old: str, new: str) -> Any:
     match data:
         case dict():
-            return {_replaced(key, old, new): _replaced(value, old, new) for key, value in data.items()}
+            return {
+                _replaced(key, old, new): _replaced(value, old, new) for key, value in data.items()
+            }
         case list():
             return [_replaced(value, old, new) for value in data]
     return new if data == old else data
@@ -251,7 +290,8 @@ def _signed(event: Any) -> bytes:
 
 
 def message(proto: Message, seed: int) -> None:
-    """Change one to four fields of a protobuf message, or of any message in it, to odd values of their own type."""
+    """Change one to four fields of a protobuf message, or of any message in it, to odd values of
+    their own type."""
     chance = random.Random(seed)
     for _ in range(chance.randint(1, 4)):
         here = chance.choice(list(_messages(proto)))
@@ -270,7 +310,11 @@ def _messages(proto: Message) -> Iterator[Message]:
 
 
 def _repeated(field: Any) -> bool:
-    return bool(field.is_repeated) if hasattr(field, "is_repeated") else bool(field.label == field.LABEL_REPEATED)
+    return (
+        bool(field.is_repeated)
+        if hasattr(field, "is_repeated")
+        else bool(field.label == field.LABEL_REPEATED)
+    )
 
 
 def _odd(here: Message, field: Any, chance: random.Random) -> None:
@@ -313,5 +357,8 @@ def _value(field: Any, chance: random.Random) -> Any:
         return chance.choice((*known, 99) if not field.enum_type.is_closed else tuple(known))
     wide = field.type in (field.TYPE_INT64, field.TYPE_UINT64, field.TYPE_SINT64)
     unsigned = field.type in (field.TYPE_UINT32, field.TYPE_UINT64)
-    low, high = (0 if unsigned else -(2 ** (63 if wide else 31))), 2 ** ((64 if wide else 32) - (not unsigned)) - 1
+    low, high = (
+        (0 if unsigned else -(2 ** (63 if wide else 31))),
+        2 ** ((64 if wide else 32) - (not unsigned)) - 1,
+    )
     return max(low, min(high, chance.choice((*NUMBERS, chance.randrange(40)))))

@@ -1,4 +1,5 @@
-"""Things that are no files, put where a stranger or a slip of the hand may put them; each must be refused, by its kind."""
+"""Things that are no files, put where a stranger or a slip of the hand may put them; each must be
+refused, by its kind."""
 
 import ctypes
 import os
@@ -41,7 +42,8 @@ def _link(target: str, path: Path) -> None:
     assert ctypes.CDLL(None).symlink(os.fsencode(target), os.fsencode(path)) == 0
 
 
-# In a session a link is none of its files, whatever it leads to; a file that a user names may be one.
+# In a session a link is none of its files, whatever it leads to; a file that a user names may be
+# one.
 IN_SESSIONS = {
     "pipe": "is a pipe",
     "socket": "is a socket",
@@ -53,8 +55,8 @@ NAMED = {"pipe": "is a pipe", "socket": "is a socket", "giant": "GiB", "device":
 
 
 def session(data: bytes, folder: Path, recorded: Path) -> str:
-    """One, two or three of a session's files are none, or others stand beside them: no command waits, all refuse, and the list
-    names it beside its neighbour."""
+    """One, two or three of a session's files are none, or others stand beside them: no command
+    waits, all refuse, and the list names it beside its neighbour."""
     from . import commands
 
     chance = random.Random(data)
@@ -63,9 +65,19 @@ def session(data: bytes, folder: Path, recorded: Path) -> str:
     shutil.copytree(recorded, home / "sound")
     kinds = [chance.choice(list(IN_SESSIONS)) for _ in range(chance.choice((1, 1, 1, 2, 3)))]
     for kind in kinds:
-        within = [path for path in sorted(place.rglob("*")) if path.is_file() and not path.is_symlink()]
+        within = [
+            path for path in sorted(place.rglob("*")) if path.is_file() and not path.is_symlink()
+        ]
         beside = [
-            place / name for name in ("lock", "progress.json", "logs/x.log", "models/x.onnx", "captures/x", "stray")
+            place / name
+            for name in (
+                "lock",
+                "progress.json",
+                "logs/x.log",
+                "models/x.onnx",
+                "captures/x",
+                "stray",
+            )
         ]
         main = [place / name for name in ("session.json", "flow.yaml", "journal.jsonl", "lock")]
         path = chance.choice(chance.choice((within, beside, main)))
@@ -100,9 +112,15 @@ def named(data: bytes, folder: Path, model: Path) -> str:
     words, name = chance.choice(list(_asking(run)))
     path = folder / name
     fill(path, kind)
-    ended = commands.run([word.replace("GIVEN", str(path)) for word in words], NARROWDOWN_HOME=str(folder / "home"))
+    ended = commands.run(
+        [word.replace("GIVEN", str(path)) for word in words], NARROWDOWN_HOME=str(folder / "home")
+    )
     assert ended.code == 2, (kind, words, ended)
-    assert NAMED[kind] in ended.err or "larger than 1,048,576 bytes" in ended.err, (kind, words, ended)
+    assert NAMED[kind] in ended.err or "larger than 1,048,576 bytes" in ended.err, (
+        kind,
+        words,
+        ended,
+    )
     assert not (folder / "home").exists()
     return f"refused: {ended.code}"
 

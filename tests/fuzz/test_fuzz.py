@@ -1,9 +1,10 @@
-"""Hostile files of every kind that the program reads from strangers: each is read, or refused with a sentence; nothing else.
+"""Hostile files of every kind that the program reads from strangers: each is read, or refused with
+a sentence; nothing else.
 
-``make fuzz`` tries NARROWDOWN_FUZZ files of each kind (20,000 unless it says otherwise; of those that take long fewer, but
-1,000) and prints a table; the fast suite tries a few. A file that takes its reader down, or longer than LIMIT seconds, fails the
-campaign like one that raises what nobody foresaw, or that a command calls our own fault (70). ``mutants.py`` asks whether it
-would notice.
+``make fuzz`` tries NARROWDOWN_FUZZ files of each kind (20,000 unless it says otherwise; of those
+that take long fewer, but 1,000) and prints a table; the fast suite tries a few. A file that takes
+its reader down, or longer than LIMIT seconds, fails the campaign like one that raises what nobody
+foresaw, or that a command calls our own fault (70). ``mutants.py`` asks whether it would notice.
 """
 
 import concurrent.futures
@@ -37,8 +38,8 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 from PIL import Image
 
-from engines.graph.load import MOST_NODES
-from wizard.demo import MODELS
+from narrowdown.engines.graph.load import MOST_NODES
+from narrowdown.wizard.demo import MODELS
 
 from ..patience import allow
 from . import commands, mutate, specials, strays
@@ -54,13 +55,17 @@ FEWER = {
     "functions": 4,
 }
 LEAST = min(MANY, 1_000)
-# Seconds of the processor for one file: by the clock, a file that takes 3 on a quiet machine took over 10 on a busy one, and what
-# is sound failed. What only waits takes no processor, and is late by the clock, after WAITS times as long.
+# Seconds of the processor for one file: by the clock, a file that takes 3 on a quiet machine took
+# over 10 on a busy one, and what is sound failed. What only waits takes no processor, and is late
+# by the clock, after WAITS times as long.
 LIMIT = float(os.environ.get("NARROWDOWN_FUZZ_LIMIT", "60"))
 WAITS = 3
-# Seconds beyond that after which a reader is ended from outside: its own alarms wait for native code to return.
+# Seconds beyond that after which a reader is ended from outside: its own alarms wait for native
+# code to return.
 GRACE = 10.0
-MEMORY = 8 << 30  # bytes that a reader may ask for beside what this process has: what has no end fails
+MEMORY = (
+    8 << 30
+)  # bytes that a reader may ask for beside what this process has: what has no end fails
 
 # Of these nothing is refused: a log is searched for what it tells.
 ALL_READ = ("builder logs", "parts of sessions")
@@ -80,10 +85,10 @@ def sentence(error: Exception) -> str:
 
 
 def model(data: bytes, folder: Path) -> str:
-    from engines.backends import ceiling
-    from engines.graph import load
-    from engines.graph.model_problem import ModelProblem
-    from engines.store.content import Store
+    from narrowdown.engines.backends import ceiling
+    from narrowdown.engines.graph import load
+    from narrowdown.engines.graph.model_problem import ModelProblem
+    from narrowdown.engines.store.content import Store
 
     path = folder / "m.onnx"
     path.write_bytes(data)
@@ -104,14 +109,16 @@ def model(data: bytes, folder: Path) -> str:
 
 def inputs(ending: str) -> Read:
     def read(data: bytes, folder: Path) -> str:
-        from engines.data import files
-        from engines.data.input_problem import InputProblem
+        from narrowdown.engines.data import files
+        from narrowdown.engines.data.input_problem import InputProblem
 
         path = folder / f"x{ending}"
         path.write_bytes(data)
         try:
             for given_ in files.read(str(path), ["x"], str(folder)):
-                assert all(isinstance(a, np.ndarray) and a.dtype != object for a in given_.arrays.values())
+                assert all(
+                    isinstance(a, np.ndarray) and a.dtype != object for a in given_.arrays.values()
+                )
         except InputProblem as error:
             return sentence(error)
         return "read"
@@ -120,8 +127,8 @@ def inputs(ending: str) -> Read:
 
 
 def outputs(data: bytes, folder: Path) -> str:
-    from engines.data import polygraphy
-    from engines.data.input_problem import InputProblem
+    from narrowdown.engines.data import polygraphy
+    from narrowdown.engines.data.input_problem import InputProblem
 
     path = folder / "o.json"
     path.write_bytes(data)
@@ -133,7 +140,7 @@ def outputs(data: bytes, folder: Path) -> str:
 
 
 def flow(data: bytes, folder: Path) -> str:
-    from wizard.flow import check, load, render
+    from narrowdown.wizard.flow import check, load, render
 
     path = folder / "f.yaml"
     path.write_bytes(data)
@@ -151,9 +158,9 @@ def flow(data: bytes, folder: Path) -> str:
 
 
 def answers(data: bytes, folder: Path) -> str:
-    from wizard.cli.answers import read_answers
-    from wizard.exits import Refusal
-    from wizard.flow.load import load
+    from narrowdown.wizard.cli.answers import read_answers
+    from narrowdown.wizard.exits import Refusal
+    from narrowdown.wizard.flow.load import load
 
     path = folder / "a.yaml"
     path.write_bytes(data)
@@ -168,16 +175,16 @@ def session(part: str) -> Read:
     """A session folder with this file of it damaged: listed, shown, watched, reported, repaired."""
 
     def read(data: bytes, folder: Path) -> str:
-        from wizard.flow.load import FlowProblem
-        from wizard.plain import PlainDisplay
-        from wizard.report.canonical import canonical
-        from wizard.report.document import to_json
-        from wizard.report.html import to_html
-        from wizard.report.markdown import to_markdown
-        from wizard.report.read import read as read_session
-        from wizard.session import folder as folders
-        from wizard.session import journal
-        from wizard.session.problems import SessionProblem
+        from narrowdown.wizard.flow.load import FlowProblem
+        from narrowdown.wizard.plain import PlainDisplay
+        from narrowdown.wizard.report.canonical import canonical
+        from narrowdown.wizard.report.document import to_json
+        from narrowdown.wizard.report.html import to_html
+        from narrowdown.wizard.report.markdown import to_markdown
+        from narrowdown.wizard.report.read import read as read_session
+        from narrowdown.wizard.session import folder as folders
+        from narrowdown.wizard.session import journal
+        from narrowdown.wizard.session.problems import SessionProblem
 
         place = folder / "session"
         shutil.copytree(walked(), place)
@@ -188,7 +195,9 @@ def session(part: str) -> Read:
             reading = read_session(place)
             canonical(reading.state, reading.flow)
             watched = io.StringIO()
-            display = PlainDisplay(reading.flow, watched, graph=reading.graph, names=reading.names())
+            display = PlainDisplay(
+                reading.flow, watched, graph=reading.graph, names=reading.names()
+            )
             for event in journal.events(place / journal.NAME):
                 display.event(event)
             display.close()
@@ -204,7 +213,9 @@ def session(part: str) -> Read:
         for words in (["show"], ["report"]) if chance(data, 4) else (["show", "--json"],):
             ended = commands.run([words[0], str(place), *words[1:]])
             assert (ended.code != 0) == (said != "read"), (said, ended)
-            assert "--json" not in words or said != "read" or readable_anywhere(json.loads(ended.out))
+            assert (
+                "--json" not in words or said != "read" or readable_anywhere(json.loads(ended.out))
+            )
         if part == journal.NAME:
             try:
                 kept, _ = journal.repair(data, place / part)
@@ -217,8 +228,8 @@ def session(part: str) -> Read:
 
 
 def readable_anywhere(data: Any) -> bool:
-    """Whether all whole numbers are of 64 bits, or a sum of some such: of one of 30 digits, programs in most languages take the
-    whole text for broken."""
+    """Whether all whole numbers are of 64 bits, or a sum of some such: of one of 30 digits,
+    programs in most languages take the whole text for broken."""
     match data:
         case dict():
             return all(map(readable_anywhere, data.values()))
@@ -235,7 +246,8 @@ def chance(data: bytes, many: int) -> bool:
 
 
 def parts(data: bytes, folder: Path) -> str:
-    """What lies beside the journal: notes and artifacts. They are made again, or their loss is told; nothing else happens."""
+    """What lies beside the journal: notes and artifacts. They are made again, or their loss is
+    told; nothing else happens."""
     pick = random.Random(data)
     place = folder / "session"
     shutil.copytree(walked(), place)
@@ -251,7 +263,7 @@ def parts(data: bytes, folder: Path) -> str:
 
 
 def tactics(data: bytes, folder: Path) -> str:
-    from engines.data import tactic_replay
+    from narrowdown.engines.data import tactic_replay
 
     path = folder / "t.json"
     path.write_bytes(data)
@@ -266,7 +278,7 @@ def tactics(data: bytes, folder: Path) -> str:
 
 
 def builder_log(data: bytes, _folder: Path) -> str:
-    from engines.backends.tensorrt import timings
+    from narrowdown.engines.backends.tensorrt import timings
 
     heard = timings.parse_timings(data.decode(errors="replace").splitlines())
     assert all(isinstance(found.name, str) for found in heard.values())
@@ -294,13 +306,17 @@ def protos() -> list[onnx.ModelProto]:
     made = [onnx.load(MODELS / name) for name in ("pillars_add.onnx", "shapes_cnn.onnx")]
     branch = helper.make_graph([helper.make_node("Relu", ["h"], ["b"])], "b", [], [info("b")])
     nodes = [
-        helper.make_node("Constant", [], ["c"], value=numpy_helper.from_array(np.ones(4, np.float32))),
+        helper.make_node(
+            "Constant", [], ["c"], value=numpy_helper.from_array(np.ones(4, np.float32))
+        ),
         helper.make_node("Add", ["x", "c"], ["h"]),
         helper.make_node("If", ["yes"], ["z"], then_branch=branch, else_branch=branch),
         helper.make_node("F", ["z"], ["y"], domain="own"),
     ]
     imports = [helper.make_opsetid("", 17), helper.make_opsetid("own", 1)]
-    function = helper.make_function("own", "F", ["a"], ["b"], [helper.make_node("Neg", ["a"], ["b"])], imports[:1])
+    function = helper.make_function(
+        "own", "F", ["a"], ["b"], [helper.make_node("Neg", ["a"], ["b"])], imports[:1]
+    )
     apart = numpy_helper.from_array(np.ones(4, np.float32), "w")
     apart.data_location = TensorProto.EXTERNAL
     apart.ClearField("raw_data")
@@ -319,7 +335,7 @@ def info(name: str) -> onnx.ValueInfoProto:
 
 @functools.cache
 def arrays() -> dict[str, bytes]:
-    from engines.data import polygraphy
+    from narrowdown.engines.data import polygraphy
 
     feed = {"x": np.arange(12, dtype=np.float32).reshape(3, 4), "ids": np.arange(3)}
     npz, npy = io.BytesIO(), io.BytesIO()
@@ -349,7 +365,13 @@ def damaged_model() -> st.SearchStrategy[bytes]:
         mutate.message(proto, seed)
         return proto.SerializeToString()
 
-    return st.builds(make, st.integers(0, 2), st.integers(0, 2**32), mutate.EDITS, st.sampled_from([True, True, False]))
+    return st.builds(
+        make,
+        st.integers(0, 2),
+        st.integers(0, 2**32),
+        mutate.EDITS,
+        st.sampled_from([True, True, False]),
+    )
 
 
 def pickled(form: str) -> st.SearchStrategy[bytes]:
@@ -372,8 +394,8 @@ def pickled(form: str) -> st.SearchStrategy[bytes]:
 
 
 def own_functions() -> st.SearchStrategy[bytes]:
-    """Models whose own functions call one another: as a tree of up to 2**60 leaves, in a row of up to 400, in a circle, or at
-    random (``web``)."""
+    """Models whose own functions call one another: as a tree of up to 2**60 leaves, in a row of up
+    to 400, in a circle, or at random (``web``)."""
 
     def make(count: int, calls: int, back: int, body: bool) -> bytes:
         imports = [helper.make_opsetid("", 17), helper.make_opsetid("own", 1)]
@@ -382,33 +404,46 @@ def own_functions() -> st.SearchStrategy[bytes]:
             called = i - 1 if i else back
             op, domain = (f"F{called}", "own") if called >= 0 else ("Neg", "")
             tensors = ["a", *(f"t{n}" for n in range(1, calls)), "b"]
-            nodes = [helper.make_node(op, [a], [b], domain=domain) for a, b in itertools.pairwise(tensors)]
+            nodes = [
+                helper.make_node(op, [a], [b], domain=domain)
+                for a, b in itertools.pairwise(tensors)
+            ]
             return helper.make_function("own", f"F{i}", ["a"], ["b"], nodes, imports)
 
         call = helper.make_node(f"F{count - 1}", ["x"], ["y"], domain="own")
         if body:
             inner = helper.make_graph(
-                [helper.make_node(f"F{count - 1}", ["x"], ["z"], domain="own")], "b", [], [info("z")]
+                [helper.make_node(f"F{count - 1}", ["x"], ["z"], domain="own")],
+                "b",
+                [],
+                [info("z")],
             )
             call = helper.make_node("If", ["yes"], ["y"], then_branch=inner, else_branch=inner)
         yes = numpy_helper.from_array(np.array(True), "yes")
         graph = helper.make_graph([call], "g", [info("x")], [info("y")], [yes])
         functions = [function(i) for i in range(count)]
-        return helper.make_model(graph, functions=functions, opset_imports=imports, ir_version=9).SerializeToString()
+        return helper.make_model(
+            graph, functions=functions, opset_imports=imports, ir_version=9
+        ).SerializeToString()
 
     few = st.builds(make, st.integers(1, 8), st.integers(1, 3), st.integers(-1, 0), st.booleans())
     deep = st.builds(make, st.sampled_from([30, 60]), st.integers(2, 3), st.just(-1), st.booleans())
-    round_ = st.builds(lambda count, calls: make(count, calls, count - 1, False), st.integers(1, 30), st.integers(1, 2))
+    round_ = st.builds(
+        lambda count, calls: make(count, calls, count - 1, False),
+        st.integers(1, 30),
+        st.integers(1, 2),
+    )
     row = st.builds(lambda count: make(count, 1, -1, False), st.integers(90, 400))
     webs = st.builds(web, st.integers(0, 2**32))
     return st.one_of(few, deep, round_, row, webs, webs, webs, webs)
 
 
 def web(seed: int) -> bytes:
-    """A model of up to 30 functions of its own, each of which calls a few of those before it, in bodies of branches too; some
-    call themselves, a later one or none that there is; some have the name of another, and some models are damaged besides.
-    Inlined it has few nodes, or more than are taken: what lies between is sound, and takes minutes (352,236 nodes took over one
-    of the processor), so it would tell of no fault and be late."""
+    """A model of up to 30 functions of its own, each of which calls a few of those before it, in
+    bodies of branches too; some call themselves, a later one or none that there is; some have the
+    name of another, and some models are damaged besides. Inlined it has few nodes, or more than are
+    taken: what lies between is sound, and takes minutes (352,236 nodes took over one of the
+    processor), so it would tell of no fault and be late."""
     chance = random.Random(seed)
     while True:
         made, size = _web(chance)
@@ -420,7 +455,8 @@ def web(seed: int) -> bytes:
 
 
 def _web(chance: random.Random) -> tuple[onnx.ModelProto, int]:
-    """(such a model, how many nodes it has once its functions are inlined; what calls itself counts as one)."""
+    """(such a model, how many nodes it has once its functions are inlined; what calls itself counts
+    as one)."""
     imports = [helper.make_opsetid("", 17), helper.make_opsetid("own", 1)]
     count, most = chance.randint(1, 30), chance.choice((1, 2, 2, 3, 6))
     wild = chance.choice((0.0, 0.0, 0.02))
@@ -438,9 +474,15 @@ def _web(chance: random.Random) -> tuple[onnx.ModelProto, int]:
         made = []
         for a, b in itertools.pairwise(tensors):
             if deep < 3 and chance.random() < 0.1:
-                inner = helper.make_graph(nodes(before, a, f"{b}_", deep + 1), "b", [], [info(f"{b}_")])
-                yes = helper.make_node("Constant", [], [f"{b}_yes"], value=numpy_helper.from_array(np.array(True)))
-                branch = helper.make_node("If", [f"{b}_yes"], [b], then_branch=inner, else_branch=inner)
+                inner = helper.make_graph(
+                    nodes(before, a, f"{b}_", deep + 1), "b", [], [info(f"{b}_")]
+                )
+                yes = helper.make_node(
+                    "Constant", [], [f"{b}_yes"], value=numpy_helper.from_array(np.array(True))
+                )
+                branch = helper.make_node(
+                    "If", [f"{b}_yes"], [b], then_branch=inner, else_branch=inner
+                )
                 made += [yes, branch]
             else:
                 op, domain = called(before)
@@ -448,7 +490,10 @@ def _web(chance: random.Random) -> tuple[onnx.ModelProto, int]:
         return made
 
     def size(of: Iterable[onnx.NodeProto]) -> int:
-        return sum(sizes.get(n.op_type, 1) + sum(size(a.g.node) for a in n.attribute if a.HasField("g")) for n in of)
+        return sum(
+            sizes.get(n.op_type, 1) + sum(size(a.g.node) for a in n.attribute if a.HasField("g"))
+            for n in of
+        )
 
     names = [f"F{chance.randrange(i + 1) if chance.random() < wild else i}" for i in range(count)]
     functions = []
@@ -468,7 +513,9 @@ def damaged_bytes(original: Callable[[], bytes]) -> st.SearchStrategy[bytes]:
 
 
 def damaged_json(original: Callable[[], bytes]) -> st.SearchStrategy[bytes]:
-    trees = st.integers(0, 2**32).map(lambda seed: mutate.written(mutate.tree(json.loads(original()), seed)))
+    trees = st.integers(0, 2**32).map(
+        lambda seed: mutate.written(mutate.tree(json.loads(original()), seed))
+    )
     return st.one_of(trees, damaged_bytes(original))
 
 
@@ -476,7 +523,9 @@ def damaged_journal() -> st.SearchStrategy[bytes]:
     def original() -> bytes:
         return (walked() / "journal.jsonl").read_bytes()
 
-    signed = st.integers(0, 2**32).map(lambda seed: mutate.journal(original().splitlines(keepends=True), seed))
+    signed = st.integers(0, 2**32).map(
+        lambda seed: mutate.journal(original().splitlines(keepends=True), seed)
+    )
     return st.one_of(signed, signed, damaged_bytes(original))
 
 
@@ -485,7 +534,8 @@ def overgrown_journals() -> Iterator[bytes]:
 
 
 def plain(data: Any) -> Any:
-    """What YAML's texts stand for where they are numbers, true or false: written as texts they would be another flow."""
+    """What YAML's texts stand for where they are numbers, true or false: written as texts they
+    would be another flow."""
     if isinstance(data, dict):
         return {key: plain(value) for key, value in data.items()}
     if isinstance(data, list):
@@ -502,7 +552,11 @@ def plain(data: Any) -> Any:
 @functools.cache
 def sound_flow() -> Any:
     """The shipped flow as plain data."""
-    return plain(yaml.load((files("flows") / "accuracy.yaml").read_bytes(), Loader=yaml.BaseLoader))
+    return plain(
+        yaml.load(
+            (files("narrowdown.flows") / "accuracy.yaml").read_bytes(), Loader=yaml.BaseLoader
+        )
+    )
 
 
 def test_the_flow_that_is_damaged_is_sound(tmp_path: Path) -> None:
@@ -514,7 +568,7 @@ def test_the_flow_that_is_damaged_is_sound(tmp_path: Path) -> None:
 
 def damaged_flow() -> st.SearchStrategy[bytes]:
     def original() -> bytes:
-        return (files("flows") / "accuracy.yaml").read_bytes()
+        return (files("narrowdown.flows") / "accuracy.yaml").read_bytes()
 
     trees = st.integers(0, 2**32).map(lambda seed: mutate.written(mutate.tree(sound_flow(), seed)))
     laughs = st.integers(5, 40).map(
@@ -538,7 +592,8 @@ TACTICS = {
 }  # fmt: skip
 BUILDER_LOG = (
     b"*************** Autotuning op conv ({key: 0x0123456789abcdef0123456789abcdef}) ***************\n"
-    b"Tactic Name: k Tactic: 0x0123456789abcdef Time: 0.0123\n1, 0.5, 0x0123456789abcdef, x\nselected tactic 0x1\n" * 3
+    b"Tactic Name: k Tactic: 0x0123456789abcdef Time: 0.0123\n1, 0.5, 0x0123456789abcdef, x\nselected tactic 0x1\n"
+    * 3
 )
 
 
@@ -546,23 +601,36 @@ ANSWERS = b"reproduce: yes\nsanitize: [yes, 'no']\ndouble-check:\n  - {answer: t
 KINDS: dict[str, tuple[Read, Callable[[], st.SearchStrategy[bytes]]]] = {
     "ONNX models": (model, damaged_model),
     "journals": (session("journal.jsonl"), damaged_journal),
-    "session.json": (session("session.json"), lambda: damaged_json(lambda: (walked() / "session.json").read_bytes())),
+    "session.json": (
+        session("session.json"),
+        lambda: damaged_json(lambda: (walked() / "session.json").read_bytes()),
+    ),
     "flows": (flow, damaged_flow),
     "answers files": (answers, lambda: damaged_bytes(lambda: ANSWERS)),
     "Polygraphy inputs": (inputs(".json"), lambda: damaged_json(lambda: arrays()["inputs"])),
     "Polygraphy outputs": (outputs, lambda: damaged_json(lambda: arrays()["outputs"])),
-    "npz archives": (inputs(".npz"), lambda: st.one_of(*[damaged_bytes(lambda: arrays()["npz"])] * 9, pickled("npz"))),
-    "npy arrays": (inputs(".npy"), lambda: st.one_of(*[damaged_bytes(lambda: arrays()["npy"])] * 9, pickled("npy"))),
+    "npz archives": (
+        inputs(".npz"),
+        lambda: st.one_of(*[damaged_bytes(lambda: arrays()["npz"])] * 9, pickled("npz")),
+    ),
+    "npy arrays": (
+        inputs(".npy"),
+        lambda: st.one_of(*[damaged_bytes(lambda: arrays()["npy"])] * 9, pickled("npy")),
+    ),
     "images": (inputs(".png"), lambda: damaged_bytes(lambda: arrays()["png"])),
     "functions": (model, own_functions),
     "tactic replays": (tactics, lambda: damaged_json(lambda: json.dumps(TACTICS).encode())),
     "builder logs": (builder_log, lambda: damaged_bytes(lambda: BUILDER_LOG)),
-    "parts of sessions": (parts, lambda: damaged_json(lambda: (walked() / "session.json").read_bytes())),
+    "parts of sessions": (
+        parts,
+        lambda: damaged_json(lambda: (walked() / "session.json").read_bytes()),
+    ),
     "special files in sessions": (special_session, lambda: st.binary(min_size=4, max_size=4)),
     "special files that are named": (special_named, lambda: st.binary(min_size=4, max_size=4)),
 }
 
-# Files that are sure to be among those of a kind, up to a third of them: what chance would reach in some campaigns alone.
+# Files that are sure to be among those of a kind, up to a third of them: what chance would reach in
+# some campaigns alone.
 SURE: dict[str, Callable[[], Iterator[bytes]]] = {
     "journals": overgrown_journals,
     "flows": lambda: mutate.endless(sound_flow(), templates=True),
@@ -574,8 +642,8 @@ SURE: dict[str, Callable[[], Iterator[bytes]]] = {
 
 
 class Reader:
-    """Reads in a process of its own: a native library that dies, or that never returns, is a finding, not the end of the
-    campaign."""
+    """Reads in a process of its own: a native library that dies, or that never returns, is a
+    finding, not the end of the campaign."""
 
     def __init__(self, kind: str, folder: Path) -> None:
         self._kind, self._folder = kind, folder
@@ -585,11 +653,15 @@ class Reader:
 
     def __call__(self, data: bytes) -> str:
         if self._pool is None:
-            self._pool = concurrent.futures.ProcessPoolExecutor(1, multiprocessing.get_context("fork"))
+            self._pool = concurrent.futures.ProcessPoolExecutor(
+                1, multiprocessing.get_context("fork")
+            )
             self._process = self._pool.submit(os.getpid).result()
         place, seconds = self._folder / str(next(self._numbers)), allow(WAITS * LIMIT)
         try:
-            return self._pool.submit(_read, self._kind, data, str(place), seconds).result(seconds + GRACE)
+            return self._pool.submit(_read, self._kind, data, str(place), seconds).result(
+                seconds + GRACE
+            )
         except BrokenProcessPool:
             self._pool = None
             return "died"
@@ -610,13 +682,21 @@ def _read(kind: str, data: bytes, place: str, seconds: float) -> str:
     folder = Path(place)
     folder.mkdir()
     watching = strays.watch((folder, walked(), walked().parent / "made.json"))
-    alarms = {signal.ITIMER_REAL: (signal.SIGALRM, seconds), signal.ITIMER_PROF: (signal.SIGPROF, LIMIT)}
-    # Threads of native libraries, one a core, have addresses in plenty: what is here already counts for nothing.
+    alarms = {
+        signal.ITIMER_REAL: (signal.SIGALRM, seconds),
+        signal.ITIMER_PROF: (signal.SIGPROF, LIMIT),
+    }
+    # Threads of native libraries, one a core, have addresses in plenty: what is here already counts
+    # for nothing.
     here = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_AS, (here + MEMORY, resource.getrlimit(resource.RLIMIT_AS)[1]))
+    resource.setrlimit(
+        resource.RLIMIT_AS, (here + MEMORY, resource.getrlimit(resource.RLIMIT_AS)[1])
+    )
     for timer, (sent, after) in alarms.items():
         signal.signal(sent, _late)
-        signal.setitimer(timer, after, 1.0)  # again and again: a cleanup on the way out may wait, too
+        signal.setitimer(
+            timer, after, 1.0
+        )  # again and again: a cleanup on the way out may wait, too
     try:
         with watching as strayed:
             said = KINDS[kind][0](data, folder)
@@ -629,11 +709,16 @@ def _read(kind: str, data: bytes, place: str, seconds: float) -> str:
 
 
 class Late(BaseException):
-    """No answer in time. No Exception, and above all no OSError: what is read would take it for the file's own."""
+    """No answer in time. No Exception, and above all no OSError: what is read would take it for the
+    file's own."""
 
 
 def _late(number: int, _: object) -> None:
-    raise Late("no answer in time" if number == signal.SIGALRM else f"no answer within {LIMIT:.0f} s of the processor")
+    raise Late(
+        "no answer in time"
+        if number == signal.SIGALRM
+        else f"no answer within {LIMIT:.0f} s of the processor"
+    )
 
 
 def _calm(timers: Iterable[int]) -> None:
@@ -642,9 +727,11 @@ def _calm(timers: Iterable[int]) -> None:
 
 
 @pytest.fixture(scope="module")
-def recorded(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[None]:
-    """A real session at its end, for the journals: the route of a case that was found; in the fast suite one step alone. Where
-    NARROWDOWN_FUZZ_SESSION names one already, it is that one."""
+def recorded(
+    tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Iterator[None]:
+    """A real session at its end, for the journals: the route of a case that was found; in the fast
+    suite one step alone. Where NARROWDOWN_FUZZ_SESSION names one already, it is that one."""
     if "NARROWDOWN_FUZZ_SESSION" in os.environ:
         yield
         return
@@ -652,7 +739,17 @@ def recorded(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRe
     model = MODELS / "shapes_cnn.onnx"
     route = ["run", model, "--inputs", MODELS / "shapes_cnn_in.npz", "--tolerance", "1e-3"]
     words = route if request.config.option.markexpr == "fuzz" else ["step", "sanitize", model]
-    words = [sys.executable, "-P", "-m", "wizard", *words, "--display", "none", "--session", folder / "s"]
+    words = [
+        sys.executable,
+        "-P",
+        "-m",
+        "narrowdown",
+        *words,
+        "--display",
+        "none",
+        "--session",
+        folder / "s",
+    ]
     path = os.pathsep.join(
         filter(None, (str(MODELS.parents[1]), os.environ.get("PYTHONPATH")))
     )  # also where it is not installed
@@ -669,7 +766,8 @@ def recorded(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRe
 
 
 def campaign(kind: str, count: int, folder: Path) -> tuple[Counter[str], float]:
-    """How the files ended, and the seconds of the slowest. Fails with the first one that ended in no sentence."""
+    """How the files ended, and the seconds of the slowest. Fails with the first one that ended in
+    no sentence."""
     found: Counter[str] = Counter()
     slowest = 0.0
     reader = Reader(kind, folder)
@@ -679,7 +777,10 @@ def campaign(kind: str, count: int, folder: Path) -> tuple[Counter[str], float]:
         max_examples=count - len(sure),
         deadline=None,
         database=None,
-        phases=[Phase.generate, *([] if os.environ.get("NARROWDOWN_FUZZ_LIMIT") else [Phase.shrink])],
+        phases=[
+            Phase.generate,
+            *([] if os.environ.get("NARROWDOWN_FUZZ_LIMIT") else [Phase.shrink]),
+        ],
         suppress_health_check=list(HealthCheck),
         print_blob=False,
     )
@@ -693,7 +794,9 @@ def campaign(kind: str, count: int, folder: Path) -> tuple[Counter[str], float]:
         said = reader(data)
         slowest = max(slowest, time.monotonic() - began)
         found[said if len(said) < 60 else "other"] += 1
-        assert said == "read" or said.startswith("refused: "), f"{data[:400]!r} ({len(data)} bytes)\n{said}"
+        assert said == "read" or said.startswith("refused: "), (
+            f"{data[:400]!r} ({len(data)} bytes)\n{said}"
+        )
 
     try:
         for data in sure:
@@ -709,7 +812,9 @@ def test_a_reader_that_hears_no_alarm_is_ended_from_outside(
 ) -> None:
     def hang(data: bytes, _folder: Path) -> str:
         if data == b"hang":
-            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGALRM})  # as native code that never returns
+            signal.pthread_sigmask(
+                signal.SIG_BLOCK, {signal.SIGALRM}
+            )  # as native code that never returns
             time.sleep(600)
         return "read"
 
@@ -718,7 +823,11 @@ def test_a_reader_that_hears_no_alarm_is_ended_from_outside(
     monkeypatch.setitem(globals(), "GRACE", 0.3)
     reader = Reader("hanging", tmp_path)
     try:
-        assert [reader(data).split(":")[0] for data in (b"sound", b"hang", b"sound")] == ["read", "hung", "read"]
+        assert [reader(data).split(":")[0] for data in (b"sound", b"hang", b"sound")] == [
+            "read",
+            "hung",
+            "read",
+        ]
     finally:
         reader.close()
 

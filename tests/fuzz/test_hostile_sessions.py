@@ -1,4 +1,5 @@
-"""A stranger's session whose files name what lies outside of it: nothing is opened, written or started there."""
+"""A stranger's session whose files name what lies outside of it: nothing is opened, written or
+started there."""
 
 import contextlib
 import json
@@ -12,18 +13,18 @@ from typing import Any
 
 import pytest
 
-from wizard.bundle.export import export
-from wizard.cli.diff import read_side
-from wizard.flow.load import FlowProblem
-from wizard.report.canonical import canonical
-from wizard.report.differences import compare_sides, say_differences
-from wizard.report.document import to_json
-from wizard.report.html import to_html
-from wizard.report.markdown import to_markdown
-from wizard.report.read import read
-from wizard.session import folder as folders
-from wizard.session import journal
-from wizard.session.problems import SessionProblem
+from narrowdown.wizard.bundle.export import export
+from narrowdown.wizard.cli.diff import read_side
+from narrowdown.wizard.flow.load import FlowProblem
+from narrowdown.wizard.report.canonical import canonical
+from narrowdown.wizard.report.differences import compare_sides, say_differences
+from narrowdown.wizard.report.document import to_json
+from narrowdown.wizard.report.html import to_html
+from narrowdown.wizard.report.markdown import to_markdown
+from narrowdown.wizard.report.read import read
+from narrowdown.wizard.session import folder as folders
+from narrowdown.wizard.session import journal
+from narrowdown.wizard.session.problems import SessionProblem
 
 from . import commands, mutate, strays
 
@@ -44,7 +45,11 @@ def test_the_campaign_sees_what_strays(tmp_path: Path) -> None:
         (inside / "link").symlink_to(tmp_path / "b")
         (inside / "link").read_text()
         subprocess.run(["true"], check=True)
-    told = [line.split()[0] + " " + Path(line.split()[1]).name for line in touched if "Popen" not in line]
+    told = [
+        line.split()[0] + " " + Path(line.split()[1]).name
+        for line in touched
+        if "Popen" not in line
+    ]
     assert told == ["open b", "open c", "os.symlink b", "open b"]
     assert sum("Popen" in line for line in touched) == 1
 
@@ -73,7 +78,9 @@ def replaced(data: Any, wanted: str, text: str, above: str = "") -> Any:
 def looks_like_a_file(data: Any, wanted: str, above: str = "") -> bool:
     """Whether what stands there is a digest or a path."""
     if isinstance(data, dict):
-        return any(looks_like_a_file(value, wanted, f"{above}.{key}") for key, value in data.items())
+        return any(
+            looks_like_a_file(value, wanted, f"{above}.{key}") for key, value in data.items()
+        )
     if isinstance(data, list):
         return any(looks_like_a_file(value, wanted, f"{above}[]") for value in data)
     return above == wanted and isinstance(data, str) and (len(data) == 64 or "/" in data)
@@ -81,7 +88,8 @@ def looks_like_a_file(data: Any, wanted: str, above: str = "") -> bool:
 
 @pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_a_session_that_names_what_lies_elsewhere(tmp_path: Path, every: bool) -> None:
-    """Each text of the journal and of ``session.json`` in turn; in the fast suite some of the digests and paths."""
+    """Each text of the journal and of ``session.json`` in turn; in the fast suite some of the
+    digests and paths."""
     with zipfile.ZipFile(GOLDEN) as archive:
         archive.extractall(tmp_path)
     session, secret, out = tmp_path / "session", tmp_path / "secret", tmp_path / "given" / "out"
@@ -92,10 +100,15 @@ def test_a_session_that_names_what_lies_elsewhere(tmp_path: Path, every: bool) -
         del event["crc"]
     head = json.loads((session / "session.json").read_bytes())
     found = {
-        (event["kind"], place) for event in events for place in places(event, event["kind"]) if ".kind" not in place
+        (event["kind"], place)
+        for event in events
+        for place in places(event, event["kind"])
+        if ".kind" not in place
     }
     files = {
-        place for kind, place in found if any(looks_like_a_file(e, place, kind) for e in events if e["kind"] == kind)
+        place
+        for kind, place in found
+        if any(looks_like_a_file(e, place, kind) for e in events if e["kind"] == kind)
     }
     chosen = sorted({place for _, place in found} if every else files)
     heads = sorted(set(places(head, "session")))
@@ -104,22 +117,34 @@ def test_a_session_that_names_what_lies_elsewhere(tmp_path: Path, every: bool) -
     original = (session / "session.json").read_bytes()
     tried = 0
     for place in (*chosen, *heads)[:: 1 if every else 8]:
-        for text in (str(secret), "../../../secret") if place in files and every else ("../../../secret",):
+        for text in (
+            (str(secret), "../../../secret") if place in files and every else ("../../../secret",)
+        ):
             changed = [replaced(event, place, text, event["kind"]) for event in events]
             (session / journal.NAME).write_bytes(b"".join(map(mutate._signed, changed)))
             (session / "session.json").write_bytes(
-                json.dumps(replaced(head, place, text, "session")).encode() if place in heads else original
+                json.dumps(replaced(head, place, text, "session")).encode()
+                if place in heads
+                else original
             )
-            with strays.watch((session, out.parent)) as touched, contextlib.suppress(SessionProblem, FlowProblem):
+            with (
+                strays.watch((session, out.parent)) as touched,
+                contextlib.suppress(SessionProblem, FlowProblem),
+            ):
                 looked_at(session, out, handed_on=place in files or not every)
             started = [
-                line for line in touched if line.startswith("subprocess.Popen") and "engines.workers.modelfiles" in line
+                line
+                for line in touched
+                if line.startswith("subprocess.Popen")
+                and "narrowdown.engines.workers.modelfiles" in line
             ]
             assert [line for line in touched if line not in started] == [], (place, text)
             tried += 1
-            assert not any(SECRET in path.read_text(errors="replace") for path in out.rglob("*") if path.is_file()), (
-                place
-            )
+            assert not any(
+                SECRET in path.read_text(errors="replace")
+                for path in out.rglob("*")
+                if path.is_file()
+            ), place
             shutil.rmtree(out, ignore_errors=True)
     assert tried > (100 if every else 4)
 
@@ -142,14 +167,20 @@ def test_no_list_of_nodes_takes_all_memory(tmp_path: Path, command: list[str]) -
 
 
 def open_replaced(folder: Path, wanted: str, text: str) -> Path:
-    """The golden session, signed anew, with this text in each place of its journal whose name ends as ``wanted`` says."""
+    """The golden session, signed anew, with this text in each place of its journal whose name ends
+    as ``wanted`` says."""
     with zipfile.ZipFile(GOLDEN) as archive:
         archive.extractall(folder)
     session = folder / "session"
     events = [json.loads(line) for line in (session / journal.NAME).read_bytes().splitlines()]
     for event in events:
         del event["crc"]
-    found = {place for event in events for place in places(event, event["kind"]) if place.endswith(wanted)}
+    found = {
+        place
+        for event in events
+        for place in places(event, event["kind"])
+        if place.endswith(wanted)
+    }
     assert found
     for place in found:
         events = [replaced(event, place, text, event["kind"]) for event in events]
@@ -159,9 +190,12 @@ def open_replaced(folder: Path, wanted: str, text: str) -> Path:
 
 @pytest.mark.parametrize("wanted", ["case.node_ids", "workaround.engine"])
 def test_a_report_of_what_cannot_be_is_one_sentence(tmp_path: Path, wanted: str) -> None:
-    """It ended in an error of the program's own: a part that is no list of nodes, an engine that has no name."""
+    """It ended in an error of the program's own: a part that is no list of nodes, an engine that
+    has no name."""
     session = open_replaced(tmp_path, wanted, "../../../secret")
-    with pytest.raises(SessionProblem, match=r"There is no report of .*somebody has changed its journal"):
+    with pytest.raises(
+        SessionProblem, match=r"There is no report of .*somebody has changed its journal"
+    ):
         read(session).report()
 
 
@@ -177,20 +211,27 @@ WORDS = "\x1b[31mRED\x9b2J\u202eEVIL<script>alert(1)</script>\r\n# A heading of 
     ],
 )  # fmt: skip
 def test_no_word_of_somebody_acts_or_begins_a_line_of_ours(tmp_path: Path, wanted: str) -> None:
-    """Fields that are words of ours wherever we wrote them, which no form made literal: in a terminal, in what is handed to the
-    maintainers of an engine, in JSON that somebody prints."""
+    """Fields that are words of ours wherever we wrote them, which no form made literal: in a
+    terminal, in what is handed to the maintainers of an engine, in JSON that somebody prints."""
     session, out = open_replaced(tmp_path, wanted, WORDS), tmp_path / "out"
     try:
         reading = read(session)
         report = reading.report()
         page = to_html(report)
-        texts = [canonical(reading.state, reading.flow), to_markdown(report), to_json(report), report.next]
+        texts = [
+            canonical(reading.state, reading.flow),
+            to_markdown(report),
+            to_json(report),
+            report.next,
+        ]
         texts += say_differences(compare_sides(*[read_side(str(session))[0]] * 2))
         export(reading, out)
     except SessionProblem as problem:
         page, texts = "", [str(problem)]
     texts += [
-        path.read_text() for path in sorted(out.rglob("*")) if path.suffix in (".md", ".txt", ".json", ".sh", ".py")
+        path.read_text()
+        for path in sorted(out.rglob("*"))
+        if path.suffix in (".md", ".txt", ".json", ".sh", ".py")
     ]
     assert "<script>alert" not in page
     for text in texts:
@@ -199,7 +240,8 @@ def test_no_word_of_somebody_acts_or_begins_a_line_of_ours(tmp_path: Path, wante
 
 
 def looked_at(session: Path, out: Path, *, handed_on: bool) -> None:
-    """All that can be done with a stranger's session without running anything of it; exported only if ``handed_on``."""
+    """All that can be done with a stranger's session without running anything of it; exported only
+    if ``handed_on``."""
     folders.summary(session)
     journal.repair((session / journal.NAME).read_bytes(), session / journal.NAME)
     reading = read(session)

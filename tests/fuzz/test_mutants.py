@@ -1,11 +1,12 @@
-"""Each mutant of ``make fuzz-mutants`` still breaks what it names: a change of the product cannot leave it behind in silence."""
+"""Each mutant of ``make fuzz-mutants`` still breaks what it names: a change of the product cannot
+leave it behind in silence."""
 
 import ast
 from pathlib import Path
 
 import pytest
 
-import wizard
+from narrowdown import wizard
 
 from .mutants import MUTANTS, mutated
 from .test_fuzz import KINDS

@@ -1,18 +1,21 @@
-"""The GPU campaign: every case alone on the GPU, a session of its own in a process of its own, one line a case, whatever
-becomes of it.
+"""The GPU campaign: every case alone on the GPU, a session of its own in a process of its own, one
+line a case, whatever becomes of it.
 
-    python tests/gpu/campaign.py --out FOLDER [--only NAME ...] [--minutes N] [--pack FILE.tar.gz] [--models FOLDER] [--gpus 1]
+    python tests/gpu/campaign.py --out FOLDER [--only NAME ...] [--minutes N] [--pack FILE.tar.gz]
+    [--models FOLDER] [--gpus 1]
                                  [--first-gpu 0] [--most SECONDS] [--magika MODEL INPUTS]
 
-Says as it goes when each session had B (its first build of the whole model), its first named culprit, its first verified
-workaround and its minimal case, in seconds and in B; writes ``campaign.jsonl`` (one object a case) and keeps each case's log,
-report and journal, which ``--pack`` puts into one file after every case. ``--gpus``: so many cases at a time, each alone on its
-GPU, from ``--first-gpu`` on. ``--minutes``: what is still running then is interrupted, and the rest is told as not run;
-``--most``: of one case.
+Says as it goes when each session had B (its first build of the whole model), its first named
+culprit, its first verified workaround and its minimal case, in seconds and in B; writes
+``campaign.jsonl`` (one object a case) and keeps each case's log, report and journal, which
+``--pack`` puts into one file after every case. ``--gpus``: so many cases at a time, each alone on
+its GPU, from ``--first-gpu`` on. ``--minutes``: what is still running then is interrupted, and the
+rest is told as not run; ``--most``: of one case.
 
-Every case has a home of its own, so none is warmed by one before it; ``again`` in a name says that it shares the home of the case
-before. ``--models``: real models (nudenet.onnx with nudenet_in.npz, ...) that are not committed; each further NAME.onnx with its
-NAME_in, a file or a folder of samples, is the case ``as-it-is-NAME``. Needs GPUs with TensorRT; all of it takes hours.
+Every case has a home of its own, so none is warmed by one before it; ``again`` in a name says that
+it shares the home of the case before. ``--models``: real models (nudenet.onnx with nudenet_in.npz,
+...) that are not committed; each further NAME.onnx with its NAME_in, a file or a folder of samples,
+is the case ``as-it-is-NAME``. Needs GPUs with TensorRT; all of it takes hours.
 """
 
 import argparse
@@ -33,13 +36,21 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
+from narrowdown.wizard.demo import MODELS
 from tests.benchmarks.decoder import decoder, generation
 from tests.gpu import models  # as a script it has no package to import from
 from tests.gpu.milestones import Story
-from wizard.demo import MODELS
 
-POLYGRAPHY = [sys.executable, "-c", "import sys; from polygraphy.tools import main; sys.exit(main())"]
-NARROWDOWN = [sys.executable, "-c", "import sys; from wizard.cli import main; sys.exit(main())"]
+POLYGRAPHY = [
+    sys.executable,
+    "-c",
+    "import sys; from polygraphy.tools import main; sys.exit(main())",
+]
+NARROWDOWN = [
+    sys.executable,
+    "-c",
+    "import sys; from narrowdown.wizard.cli import main; sys.exit(main())",
+]
 
 
 DIFFERS = "Difference exceeds tolerance"  # what Polygraphy prints where outputs differ
@@ -48,9 +59,12 @@ INTERRUPTED = 15.0  # seconds that an interrupted session has to end by itself
 
 
 class Case:
-    """``run`` returns the facts of the case; what it raises becomes its line. ``home``: the case whose home it shares."""
+    """``run`` returns the facts of the case; what it raises becomes its line. ``home``: the case
+    whose home it shares."""
 
-    def __init__(self, name: str, what: str, run: Callable[[Path], dict[str, Any]], home: str = "") -> None:
+    def __init__(
+        self, name: str, what: str, run: Callable[[Path], dict[str, Any]], home: str = ""
+    ) -> None:
         self.name, self.what, self.run, self.home = name, what, run, home or name
 
 
@@ -113,15 +127,21 @@ def step(
         return {
             "exit": code,
             **story.facts(),
-            **{k: v for k, v in found.items() if not isinstance(v, (list, dict)) or len(str(v)) < 400},
+            **{
+                k: v
+                for k, v in found.items()
+                if not isinstance(v, (list, dict)) or len(str(v)) < 400
+            },
         }
 
     return run
 
 
-def killed(model: Path, inputs: Path, engine: str, after: str, probes: int = 1) -> Callable[[Path], dict[str, Any]]:
-    """Kill every process of the session once the step ``after`` has finished so many probes and has not ended, resume, and count
-    what was asked twice."""
+def killed(
+    model: Path, inputs: Path, engine: str, after: str, probes: int = 1
+) -> Callable[[Path], dict[str, Any]]:
+    """Kill every process of the session once the step ``after`` has finished so many probes and has
+    not ended, resume, and count what was asked twice."""
 
     def run(folder: Path) -> dict[str, Any]:
         session = folder / "session"
@@ -132,14 +152,20 @@ def killed(model: Path, inputs: Path, engine: str, after: str, probes: int = 1) 
         with (folder / "first.log").open("wb") as log:
             first = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
         journal, deadline = session / "journal.jsonl", time.monotonic() + 300
-        while first.poll() is None and time.monotonic() < deadline and _finished_in(journal, after) < probes:
+        while (
+            first.poll() is None
+            and time.monotonic() < deadline
+            and _finished_in(journal, after) < probes
+        ):
             time.sleep(0.02)
         ended = first.poll()
         for pid in _group(session):
             os.kill(pid, signal.SIGKILL)
         first.wait()
         finished = journal.read_text(errors="replace").count('"probe.finished"')
-        code = _logged([*NARROWDOWN, "resume", str(session), "--display", "plain"], folder / "run.log", 400)
+        code = _logged(
+            [*NARROWDOWN, "resume", str(session), "--display", "plain"], folder / "run.log", 400
+        )
         keys = [e["key"] for e in _events(journal) if e["kind"] == "probe.finished" and "key" in e]
         return {
             "exit": code, "ended_before": ended, "probes_before": finished, "probes": len(keys),
@@ -149,12 +175,15 @@ def killed(model: Path, inputs: Path, engine: str, after: str, probes: int = 1) 
     return run
 
 
-# Each step of the route with so many of its probes answered before it is killed. The answers lead through every search.
+# Each step of the route with so many of its probes answered before it is killed. The answers lead
+# through every search.
 MOMENTS = (
     ("compare", 3), ("sanitize", 1), ("repeat", 1), ("layerwise", 3), ("extract", 1), ("reduce", 4), ("confirm", 2),
     ("workaround", 3),
 )  # fmt: skip
-THROUGH_ALL = 'intermittent: "no"\nlayerwise: "yes"\nextract: "no"\nreduce: "yes"\nminimal-case: workaround\n'
+THROUGH_ALL = (
+    'intermittent: "no"\nlayerwise: "yes"\nextract: "no"\nreduce: "yes"\nminimal-case: workaround\n'
+)
 
 
 def killed_in_each(
@@ -165,16 +194,26 @@ def killed_in_each(
     moments: tuple[tuple[str, int], ...] = MOMENTS,
     through: str = THROUGH_ALL,
 ) -> Callable[[Path], dict[str, Any]]:
-    """One session, killed with SIGKILL in the middle of each of its steps in turn and gone on with; in which it was killed, how
-    many probes had been answered by then, and which were answered twice. ``moments``: (step, how many of its probes are answered
-    by then); ``through``: the answers that lead there."""
+    """One session, killed with SIGKILL in the middle of each of its steps in turn and gone on with;
+    in which it was killed, how many probes had been answered by then, and which were answered
+    twice. ``moments``: (step, how many of its probes are answered by then); ``through``: the
+    answers that lead there."""
 
     def run(folder: Path) -> dict[str, Any]:
         session, answers = folder / "session", folder / "answers.yaml"
         answers.write_text(through)
         journal, log = session / "journal.jsonl", folder / "run.log"
         more = ["--display", "plain", "--answers", str(answers)]
-        begin = ["run", str(model), "--engine", engine, "--inputs", str(inputs), "--session", str(session)]
+        begin = [
+            "run",
+            str(model),
+            "--engine",
+            engine,
+            "--inputs",
+            str(inputs),
+            "--session",
+            str(session),
+        ]
         deadline, hits = time.monotonic() + seconds, list[str]()
         for step, probes in moments:
             words = ["resume", str(session)] if journal.exists() else begin
@@ -186,7 +225,11 @@ def killed_in_each(
                     stdin=subprocess.DEVNULL,
                     start_new_session=True,
                 )
-            while process.poll() is None and time.monotonic() < deadline and _finished_in(journal, step) < probes:
+            while (
+                process.poll() is None
+                and time.monotonic() < deadline
+                and _finished_in(journal, step) < probes
+            ):
                 time.sleep(0.01)
             over = _is_over(journal, step)
             for pid in (*_workers(session), *_group(session)):
@@ -194,7 +237,11 @@ def killed_in_each(
             if process.wait() == -signal.SIGKILL and not over:
                 known = sum(e["kind"] == "probe.finished" for e in _events(journal))
                 hits.append(f"{step} after {known}")
-        code = _logged([*NARROWDOWN, "resume", str(session), *more], log, max(30.0, deadline - time.monotonic()))
+        code = _logged(
+            [*NARROWDOWN, "resume", str(session), *more],
+            log,
+            max(30.0, deadline - time.monotonic()),
+        )
         keys = [e["key"] for e in _events(journal) if e["kind"] == "probe.finished" and "key" in e]
         story = Story(journal)
         story.look()
@@ -217,12 +264,15 @@ def _is_over(journal: Path, step: str) -> bool:
 def _finished_in(journal: Path, step: str) -> int:
     """How many probes the step has finished; 0 before it begins."""
     events = _events(journal)
-    begins = [i for i, e in enumerate(events) if e["kind"] == "step.started" and e.get("step") == step]
+    begins = [
+        i for i, e in enumerate(events) if e["kind"] == "step.started" and e.get("step") == step
+    ]
     return sum(e["kind"] == "probe.finished" for e in events[begins[0] :]) if begins else 0
 
 
 def listener_killed(model: Path, inputs: Path, engine: str) -> Callable[[Path], dict[str, Any]]:
-    """Kill the workers once, as soon as layerwise listens; the session is to lose that probe and go on."""
+    """Kill the workers once, as soon as layerwise listens; the session is to lose that probe and go
+    on."""
 
     def run(folder: Path) -> dict[str, Any]:
         session, answers = folder / "session", folder / "answers.yaml"
@@ -243,12 +293,19 @@ def listener_killed(model: Path, inputs: Path, engine: str) -> Callable[[Path], 
             time.sleep(0.02)
         code = process.wait(400)
         ends = [str(e.get("status")) for e in _events(journal) if e["kind"] == "probe.finished"]
-        return {"exit": code, "killed": len(killed), "crashes": ends.count("crash"), **_reported(session, folder)}
+        return {
+            "exit": code,
+            "killed": len(killed),
+            "crashes": ends.count("crash"),
+            **_reported(session, folder),
+        }
 
     return run
 
 
-def crowded(model: Path, inputs: Path, engine: str, free: int = 700 << 20) -> Callable[[Path], dict[str, Any]]:
+def crowded(
+    model: Path, inputs: Path, engine: str, free: int = 700 << 20
+) -> Callable[[Path], dict[str, Any]]:
     """The GPU is full but for ``free`` bytes: what the model needs is not there."""
 
     def run(folder: Path) -> dict[str, Any]:
@@ -260,7 +317,10 @@ def crowded(model: Path, inputs: Path, engine: str, free: int = 700 << 20) -> Ca
         assert hog.stdout is not None
         hog.stdout.readline()
         try:
-            return {**step("compare", model, inputs, engine, seconds=90)(folder), "said": _tail(folder / "run.log")}
+            return {
+                **step("compare", model, inputs, engine, seconds=90)(folder),
+                "said": _tail(folder / "run.log"),
+            }
         finally:
             hog.kill()
 
@@ -277,19 +337,25 @@ def refused(model: Path, inputs: Path, engine: str) -> Callable[[Path], dict[str
 
 
 def quantized(engine: str) -> Callable[[Path], dict[str, Any]]:
-    """A Q/DQ model whose channels differ in size, through the flow quantization: quantized as TensorRT takes it."""
+    """A Q/DQ model whose channels differ in size, through the flow quantization: quantized as
+    TensorRT takes it."""
 
     def run(folder: Path) -> dict[str, Any]:
         made, inputs = models.scaled_apart(folder)
-        more = ("--flow", "quantization", "--reference", f"onnxruntime:model={folder / 'float.onnx'}")
+        more = (
+            "--flow",
+            "quantization",
+            "--reference",
+            f"onnxruntime:model={folder / 'float.onnx'}",
+        )
         return flow(made, inputs, engine, *more, seconds=300)(folder)
 
     return run
 
 
 def guide(folder: Path) -> dict[str, Any]:
-    """The guide's example of flaky tactics, by Polygraphy and by us, on its own model; then one whose checker finds a kernel bad.
-    The same folders, the same suspects."""
+    """The guide's example of flaky tactics, by Polygraphy and by us, on its own model; then one
+    whose checker finds a kernel bad. The same folders, the same suspects."""
     log = folder / "run.log"
     model, inputs = models.identity(folder)
 
@@ -297,7 +363,18 @@ def guide(folder: Path) -> dict[str, Any]:
         return _logged(words, log, seconds, cwd=folder)
 
     codes = [
-        ask([*POLYGRAPHY, "run", str(model), "--onnxrt", "--save-inputs", "in.json", "--save-outputs", "golden.json"])
+        ask(
+            [
+                *POLYGRAPHY,
+                "run",
+                str(model),
+                "--onnxrt",
+                "--save-inputs",
+                "in.json",
+                "--save-outputs",
+                "golden.json",
+            ]
+        )
     ]
     check = [
         *POLYGRAPHY,
@@ -309,8 +386,19 @@ def guide(folder: Path) -> dict[str, Any]:
         "--load-outputs",
         "golden.json",
     ]
-    theirs = ["debug", "build", str(model), "--fp16", "--save-tactics", "replay.json", "--artifacts-dir", "theirs"]
-    codes.append(ask([*POLYGRAPHY, *theirs, "--artifacts", "replay.json", "--until=2", "--check", *check]))
+    theirs = [
+        "debug",
+        "build",
+        str(model),
+        "--fp16",
+        "--save-tactics",
+        "replay.json",
+        "--artifacts-dir",
+        "theirs",
+    ]
+    codes.append(
+        ask([*POLYGRAPHY, *theirs, "--artifacts", "replay.json", "--until=2", "--check", *check])
+    )
     ours = [
         "step",
         "repeat",
@@ -322,11 +410,34 @@ def guide(folder: Path) -> dict[str, Any]:
         "--until",
         "2",
     ]
-    codes.append(ask([*NARROWDOWN, *ours, "--artifacts", "replay.json", "--art-dir", "ours", "--session", "s1"]))
+    codes.append(
+        ask(
+            [
+                *NARROWDOWN,
+                *ours,
+                "--artifacts",
+                "replay.json",
+                "--art-dir",
+                "ours",
+                "--session",
+                "s1",
+            ]
+        )
+    )
     # A checker of their kind, and a kernel that it holds to be bad: the loop around any command.
     convs, _ = models.convolutions(folder)
     checker = Path(__file__).with_name("plant.py")
-    words = ["step", "repeat", str(convs), "--engine", "tensorrt", "--until", "6", "--artifacts", "replay.json"]
+    words = [
+        "step",
+        "repeat",
+        str(convs),
+        "--engine",
+        "tensorrt",
+        "--until",
+        "6",
+        "--artifacts",
+        "replay.json",
+    ]
     words += [
         "--art-dir",
         "planted",
@@ -338,10 +449,17 @@ def guide(folder: Path) -> dict[str, Any]:
     codes.append(ask([*NARROWDOWN, *words], 420))
     said = {}
     for place in ("theirs", "ours", "planted"):
-        for who, command in (("we", [*NARROWDOWN, "diff-tactics"]), ("they", [*POLYGRAPHY, "inspect", "diff-tactics"])):
-            done = subprocess.run([*command, "--dir", place], capture_output=True, text=True, cwd=folder, check=False)
+        for who, command in (
+            ("we", [*NARROWDOWN, "diff-tactics"]),
+            ("they", [*POLYGRAPHY, "inspect", "diff-tactics"]),
+        ):
+            done = subprocess.run(
+                [*command, "--dir", place], capture_output=True, text=True, cwd=folder, check=False
+            )
             lines = [
-                " ".join(x.split("]")[-1].split()) for x in done.stdout.splitlines() if "tactic" in x or "Layer" in x
+                " ".join(x.split("]")[-1].split())
+                for x in done.stdout.splitlines()
+                if "tactic" in x or "Layer" in x
             ]
             said[f"{who} of {place}"] = " / ".join(lines)[:300] or done.stderr[-200:]
     files = {
@@ -351,18 +469,21 @@ def guide(folder: Path) -> dict[str, Any]:
     return {"exit": codes, "files": files, **said}
 
 
-def planted(model: Path, inputs: Path, engine: str, builds: int = 6) -> Callable[[Path], dict[str, Any]]:
-    """Real builds, real choices, and a planted verdict: what chose a certain tactic counts as wrong. Is that tactic found?"""
+def planted(
+    model: Path, inputs: Path, engine: str, builds: int = 6
+) -> Callable[[Path], dict[str, Any]]:
+    """Real builds, real choices, and a planted verdict: what chose a certain tactic counts as
+    wrong. Is that tactic found?"""
 
     def run(folder: Path) -> dict[str, Any]:
         import msgspec
 
-        from engines.asking import Note, StepContext
-        from engines.findings import Findings
-        from engines.probe import Inspect, Measure
-        from engines.steps.registry import STEPS
-        from engines.store.content import Store
-        from engines.workers import operations
+        from narrowdown.engines.asking import Note, StepContext
+        from narrowdown.engines.findings import Findings
+        from narrowdown.engines.probe import Inspect, Measure
+        from narrowdown.engines.steps.registry import STEPS
+        from narrowdown.engines.store.content import Store
+        from narrowdown.engines.workers import operations
 
         store = Store(folder / "store")
         info = operations.execute_probe(Inspect(engine=engine), store, lambda _: None).facts
@@ -373,7 +494,8 @@ def planted(model: Path, inputs: Path, engine: str, builds: int = 6) -> Callable
         known: dict[str, Any] = {}
 
         def ask(probe: Any) -> Any:
-            # The search meets the very builds that were scouted: a new build might choose otherwise.
+            # The search meets the very builds that were scouted: a new build might choose
+            # otherwise.
             question = repr(probe)
             if question not in known:
                 known[question] = operations.execute_probe(probe, store, lambda _: None)
@@ -389,13 +511,16 @@ def planted(model: Path, inputs: Path, engine: str, builds: int = 6) -> Callable
             factor = 1.0 if bad else 0.0
             results = tuple(
                 msgspec.structs.replace(
-                    r, outputs=tuple(msgspec.structs.replace(s, rel_l2=factor, equal=not bad) for s in r.outputs)
+                    r,
+                    outputs=tuple(
+                        msgspec.structs.replace(s, rel_l2=factor, equal=not bad) for s in r.outputs
+                    ),
                 )
                 for r in m.results
             )
             return msgspec.structs.replace(m, results=results)
 
-        from engines.views import ProblemView, view_engine
+        from narrowdown.engines.views import ProblemView, view_engine
 
         # Which layers waver here? One whose choice differs between free builds carries the plant.
         context = StepContext(
@@ -412,14 +537,19 @@ def planted(model: Path, inputs: Path, engine: str, builds: int = 6) -> Callable
                     return end.value
                 answer = None if isinstance(asked, Note) else ask(asked)
 
-        from engines.search.whole import probe_whole
-        from engines.steps.prepare import prepare_findings
+        from narrowdown.engines.search.whole import probe_whole
+        from narrowdown.engines.steps.prepare import prepare_findings
 
         def scout() -> Any:
             findings = yield from prepare_findings(context)
             for attempt in range(1, builds + 1):
                 m = yield probe_whole(
-                    context, findings, samples=(findings.sample,), attempt=attempt, record=True, exclusive=True
+                    context,
+                    findings,
+                    samples=(findings.sample,),
+                    attempt=attempt,
+                    record=True,
+                    exclusive=True,
                 )
                 for layer, choice in m.facts["build"]["choices"].items():
                     seen.setdefault(layer, set()).add(choice)
@@ -428,7 +558,11 @@ def planted(model: Path, inputs: Path, engine: str, builds: int = 6) -> Callable
         findings = drive(scout())
         wavering = {layer: sorted(c) for layer, c in seen.items() if len(c) > 1}
         if not wavering:
-            return {"wavering": 0, "layers": len(seen), "note": "all builds chose the same: nothing to plant"}
+            return {
+                "wavering": 0,
+                "layers": len(seen),
+                "note": "all builds chose the same: nothing to plant",
+            }
         layer = max(wavering, key=lambda k: len(wavering[k]))
         plant.append((layer, wavering[layer][0]))
         finish = drive(STEPS["tactics"].run(msgspec.structs.replace(context, findings=findings)))
@@ -442,10 +576,11 @@ def planted(model: Path, inputs: Path, engine: str, builds: int = 6) -> Callable
 
 
 def feed_polygraphy(folder: Path, inputs: Path) -> list[str]:
-    """Polygraphy's options that build for the shapes of these inputs, which are put into ``in.json``."""
+    """Polygraphy's options that build for the shapes of these inputs, which are put into
+    ``in.json``."""
     import numpy as np
 
-    from engines.data.polygraphy import write_inputs
+    from narrowdown.engines.data.polygraphy import write_inputs
 
     feeds = dict(np.load(inputs))
     write_inputs(folder / "in.json", [feeds])
@@ -456,8 +591,9 @@ def feed_polygraphy(folder: Path, inputs: Path) -> list[str]:
 def peer(
     model: Path, inputs: Path, *flags: str, regex: str = "", seconds: float = 500
 ) -> Callable[[Path], dict[str, Any]]:
-    """Polygraphy's own road: golden outputs of every tensor, then ``debug reduce`` by bisection with its own ``run`` as the
-    check; with ``regex`` as its documentation advises, else as it comes. Inputs have the shapes that they are fed with."""
+    """Polygraphy's own road: golden outputs of every tensor, then ``debug reduce`` by bisection
+    with its own ``run`` as the check; with ``regex`` as its documentation advises, else as it
+    comes. Inputs have the shapes that they are fed with."""
 
     def run(folder: Path) -> dict[str, Any]:
         import onnx
@@ -478,7 +614,10 @@ def peer(
         codes = [_logged([*POLYGRAPHY, *golden], log, 120, cwd=folder)]
         codes.append(
             _logged(
-                [*POLYGRAPHY, "data", "merge", "in.json", "golden.json", "-o", "layerwise.json"], log, 120, cwd=folder
+                [*POLYGRAPHY, "data", "merge", "in.json", "golden.json", "-o", "layerwise.json"],
+                log,
+                120,
+                cwd=folder,
             )
         )
         check = [
@@ -514,21 +653,40 @@ def peer(
     return run
 
 
-def kept_by_polygraphy(model: Path, inputs: Path, beside: Path, *flags: str) -> Callable[[Path], dict[str, Any]]:
-    """The script ``keep_fp32.py`` of another case's session, given to Polygraphy with the model as it is: whether its outputs are
-    right with it and wrong without. ``beside``: the folder of that case; ``flags``: of the engine that it was made for."""
+def kept_by_polygraphy(
+    model: Path, inputs: Path, beside: Path, *flags: str
+) -> Callable[[Path], dict[str, Any]]:
+    """The script ``keep_fp32.py`` of another case's session, given to Polygraphy with the model as
+    it is: whether its outputs are right with it and wrong without. ``beside``: the folder of that
+    case; ``flags``: of the engine that it was made for."""
 
     def run(folder: Path) -> dict[str, Any]:
         shapes = feed_polygraphy(folder, inputs)
-        compare = [*POLYGRAPHY, "run", str(model), "--trt", "--fp16", "--onnxrt", *shapes, "--load-inputs", "in.json"]
+        compare = [
+            *POLYGRAPHY,
+            "run",
+            str(model),
+            "--trt",
+            "--fp16",
+            "--onnxrt",
+            *shapes,
+            "--load-inputs",
+            "in.json",
+        ]
         compare += ["--atol", "0.01", "--rtol", "0.01", *flags]
         script = beside / "session" / "case" / "keep_fp32.py"
-        keeping = ["--precision-constraints", "obey", "--trt-network-postprocess-script", str(script)]
+        keeping = [
+            "--precision-constraints",
+            "obey",
+            "--trt-network-postprocess-script",
+            str(script),
+        ]
         facts: dict[str, Any] = {"script": script.exists()}
         for name, words in (("without", []), ("with", keeping)):
             facts[name] = _logged([*compare, *words], folder / "run.log", 200, cwd=folder)
         said = (folder / "run.log").read_text(errors="replace")
-        # Polygraphy holds each element to the tolerance, so what is right as a whole may be FAILED there.
+        # Polygraphy holds each element to the tolerance, so what is right as a whole may be FAILED
+        # there.
         means = re.findall(r"Absolute Difference \| Stats: mean=([0-9.e+-]+)", said)
         return {**facts, "kept": re.findall(r"keep_fp32: [^\n]*", said), "mean_differences": means}
 
@@ -553,7 +711,8 @@ def _fed_shapes(inputs: Path) -> str:
 
 
 def large(engine: str, layers: int = 20, seconds: float = 400) -> Callable[[Path], dict[str, Any]]:
-    """A decoder of 51 million weights a layer with its cache, whose middle layer squares more than FP16 holds."""
+    """A decoder of 51 million weights a layer with its cache, whose middle layer squares more than
+    FP16 holds."""
 
     def run(folder: Path) -> dict[str, Any]:
         begun = time.monotonic()
@@ -562,8 +721,15 @@ def large(engine: str, layers: int = 20, seconds: float = 400) -> Callable[[Path
         made = {"GiB": round(size / 2**30, 2), "made_seconds": round(time.monotonic() - begun, 1)}
         facts = flow(folder / "decoder.onnx", inputs, engine, seconds=seconds)(folder)
         held = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 2**20
-        written = sum(f.stat().st_blocks * 512 for f in (folder / "session").rglob("*") if f.is_file())
-        return {**made, **facts, "memory_GiB": round(held, 2), "session_GiB": round(written / 2**30, 2)}
+        written = sum(
+            f.stat().st_blocks * 512 for f in (folder / "session").rglob("*") if f.is_file()
+        )
+        return {
+            **made,
+            **facts,
+            "memory_GiB": round(held, 2),
+            "session_GiB": round(written / 2**30, 2),
+        }
 
     return run
 
@@ -591,19 +757,24 @@ def tested(word: str) -> Callable[[Path], dict[str, Any]]:
 
 
 def as_they_are(real: Path, engine: str) -> list[Case]:
-    """Models of a folder that are changed in nothing: does the guide end with the right word on them?"""
+    """Models of a folder that are changed in nothing: does the guide end with the right word on
+    them?"""
     found = []
     for model in sorted(real.glob("*.onnx")):
         for inputs in (real / f"{model.stem}_in.npz", real / f"{model.stem}_in"):
             if model.stem not in PLANTED and inputs.exists():
                 said = f"{model.stem} as it is, weakly typed FP16"
-                found.append(Case(f"as-it-is-{model.stem}", said, flow(model, inputs, engine, seconds=900)))
+                found.append(
+                    Case(f"as-it-is-{model.stem}", said, flow(model, inputs, engine, seconds=900))
+                )
     return found
 
 
-def cases(folder: Path, at: Path, magika: tuple[Path, Path] | None, real: Path | None) -> list[Case]:
-    """Those that take long come first. ``folder``: of the models that are made, ``at``: of the cases, ``real``: of the models
-    that are not committed."""
+def cases(
+    folder: Path, at: Path, magika: tuple[Path, Path] | None, real: Path | None
+) -> list[Case]:
+    """Those that take long come first. ``folder``: of the models that are made, ``at``: of the
+    cases, ``real``: of the models that are not committed."""
     sort, sort_in = MODELS / "sort_tf_massive_m4.onnx", MODELS / "sort_tf_massive_m4_in.npz"
     shapes, shapes_in = MODELS / "shapes_cnn.onnx", MODELS / "shapes_cnn_in.npz"
     norm, norm_in = models.layernorm(folder)
@@ -652,7 +823,9 @@ def cases(folder: Path, at: Path, magika: tuple[Path, Path] | None, real: Path |
     if magika:
         long[1:1] = [
             Case("magika-weak", "magika, weakly typed FP16", flow(*magika, weak, seconds=1000)),
-            Case("magika-strong", "magika, strongly typed FP16", flow(*magika, strong, seconds=800)),
+            Case(
+                "magika-strong", "magika, strongly typed FP16", flow(*magika, strong, seconds=800)
+            ),
             Case(
                 "magika-strong-4",
                 "the same, four probes at a time on the GPU",
@@ -662,9 +835,21 @@ def cases(folder: Path, at: Path, magika: tuple[Path, Path] | None, real: Path |
     for name in PLANTED if real else ():
         model, inputs = real / f"{name}.onnx", real / f"{name}_in.npz"
         long += [
-            Case(name, f"{name}, a real CNN, weakly typed FP16", flow(model, inputs, weak, seconds=900)),
-            Case(f"{name}-strong", f"{name}, strongly typed FP16", flow(model, inputs, strong, seconds=900)),
-            Case(f"peer-{name}", f"polygraphy debug reduce on {name}", peer(model, inputs, "--fp16", regex=DIFFERS)),
+            Case(
+                name,
+                f"{name}, a real CNN, weakly typed FP16",
+                flow(model, inputs, weak, seconds=900),
+            ),
+            Case(
+                f"{name}-strong",
+                f"{name}, strongly typed FP16",
+                flow(model, inputs, strong, seconds=900),
+            ),
+            Case(
+                f"peer-{name}",
+                f"polygraphy debug reduce on {name}",
+                peer(model, inputs, "--fp16", regex=DIFFERS),
+            ),
         ]
         if model.exists():
             overflowing = models.plant_overflow(model, inputs, folder)
@@ -677,7 +862,12 @@ def cases(folder: Path, at: Path, magika: tuple[Path, Path] | None, real: Path |
                 Case(
                     f"{name}-fixed",
                     "the same, built for the rows that are fed and no other number, as Polygraphy builds it",
-                    flow(overflowing, inputs, f"{weak},tf32=off,min_shapes={_fed_shapes(inputs)}", seconds=1500),
+                    flow(
+                        overflowing,
+                        inputs,
+                        f"{weak},tf32=off,min_shapes={_fed_shapes(inputs)}",
+                        seconds=1500,
+                    ),
                 ),
                 Case(
                     f"{name}-planted",
@@ -746,8 +936,8 @@ def cases(folder: Path, at: Path, magika: tuple[Path, Path] | None, real: Path |
 
 
 def every(at: Path, magika: tuple[Path, Path] | None, real: Path | None = None) -> list[Case]:
-    """All cases; the first needs the GPU for itself. Each process makes its models anew, in a folder of its own: cases that run
-    beside it read theirs meanwhile."""
+    """All cases; the first needs the GPU for itself. Each process makes its models anew, in a
+    folder of its own: cases that run beside it read theirs meanwhile."""
     folder = at / "made" / str(os.getpid())
     folder.mkdir(parents=True)
     full = crowded(*models.convolutions(folder, 64, 256), "tensorrt:precision=fp32")
@@ -777,10 +967,13 @@ def main() -> None:
         (given.out / case.name / "row.json").write_text(json.dumps(facts, default=str))
         return
     if strange := set(given.only) - {c.name for c in known}:
-        parser.error(f"no case is called {', '.join(sorted(strange))}; there are {', '.join(c.name for c in known)}")
+        parser.error(
+            f"no case is called {', '.join(sorted(strange))}; there are {', '.join(c.name for c in known)}"
+        )
     # In the order in which they are named.
     chosen = [c for name in given.only for c in known if c.name == name] or known
-    # A shell that starts this in the background has it ignored, and so would every session that is to be interrupted.
+    # A shell that starts this in the background has it ignored, and so would every session that is
+    # to be interrupted.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     lock = threading.Lock()
     begun = time.monotonic()
@@ -791,7 +984,12 @@ def main() -> None:
         until = min(ends, started + given.most)
         late = {"exit": "not run", "error": "no time was left"}
         facts = _apart(case, given.out, until, gpu) if until - started > 5 else late
-        row = {"case": case.name, "what": case.what, "seconds": round(time.monotonic() - started, 1), **facts}
+        row = {
+            "case": case.name,
+            "what": case.what,
+            "seconds": round(time.monotonic() - started, 1),
+            **facts,
+        }
         with lock:
             with (given.out / "campaign.jsonl").open("a") as file:
                 file.write(json.dumps(row, default=str) + "\n")
@@ -821,7 +1019,8 @@ def _folder(out: Path, case: Case) -> Path:
 
 
 def _apart(case: Case, out: Path, ends: float, gpu: int) -> dict[str, Any]:
-    """The case in a process of its own, on a GPU and with a home of its own; what is known of it, however it ended."""
+    """The case in a process of its own, on a GPU and with a home of its own; what is known of it,
+    however it ended."""
     folder = _folder(out, case)
     home = out / "homes" / case.home
     home.mkdir(parents=True, exist_ok=True)
@@ -829,7 +1028,9 @@ def _apart(case: Case, out: Path, ends: float, gpu: int) -> dict[str, Any]:
     environment["CUDA_VISIBLE_DEVICES"] = str(gpu)
     print(f"-- {case.name}: {case.what}", flush=True)
     given = [a for a in sys.argv[1:] if a != "--case"]
-    process = subprocess.Popen([sys.executable, __file__, *given, "--case", case.name], env=environment)
+    process = subprocess.Popen(
+        [sys.executable, __file__, *given, "--case", case.name], env=environment
+    )
     try:
         code = process.wait(max(1.0, ends - time.monotonic()) + 3 * INTERRUPTED)
     except subprocess.TimeoutExpired:
@@ -840,16 +1041,30 @@ def _apart(case: Case, out: Path, ends: float, gpu: int) -> dict[str, Any]:
     except (OSError, ValueError):
         story = Story(folder / "session" / "journal.jsonl")
         story.look()
-        facts = {"exit": "failed", "error": f"the case's own process ended with {code}", **story.facts()}
+        facts = {
+            "exit": "failed",
+            "error": f"the case's own process ended with {code}",
+            **story.facts(),
+        }
     return facts
 
 
 def _pack(out: Path, target: Path) -> None:
     """All that is told of the cases, without the models and values."""
-    kept = ("run.log", "row.json", "builds.json", "report.json", "step.json", "campaign.jsonl", "session/journal.jsonl")
+    kept = (
+        "run.log",
+        "row.json",
+        "builds.json",
+        "report.json",
+        "step.json",
+        "campaign.jsonl",
+        "session/journal.jsonl",
+    )
     fresh = target.with_suffix(".new")
     with tarfile.open(fresh, "w:gz") as archive:
-        for path in sorted(p for name in kept for p in (out / name, *out.glob(f"*/{name}")) if p.is_file()):
+        for path in sorted(
+            p for name in kept for p in (out / name, *out.glob(f"*/{name}")) if p.is_file()
+        ):
             archive.add(path, str(path.relative_to(out)))
     fresh.replace(target)
 
@@ -862,11 +1077,17 @@ def _logged(
     cwd: Path | None = None,
     story: Story | None = None,
 ) -> int:
-    """Run to its end or its limit, or that of the campaign; its output in ``log``. ``story``: said as it goes."""
+    """Run to its end or its limit, or that of the campaign; its output in ``log``. ``story``: said
+    as it goes."""
     ends = min(time.monotonic() + seconds, float(os.environ.get("NARROWDOWN_CAMPAIGN_ENDS", "inf")))
     with log.open("ab") as file, output.open("wb") if output else log.open("ab") as out:
         process = subprocess.Popen(
-            command, stdout=out, stderr=file, stdin=subprocess.DEVNULL, start_new_session=True, cwd=cwd
+            command,
+            stdout=out,
+            stderr=file,
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+            cwd=cwd,
         )
         while (code := _ended(process, 1.0)) is None and time.monotonic() < ends:
             _tell(story, log)
@@ -921,7 +1142,11 @@ def _workaround(found: dict[str, Any]) -> str:
 
 def _events(journal: Path) -> list[dict[str, Any]]:
     try:
-        return [json.loads(line) for line in journal.read_text(errors="replace").splitlines() if line.strip()]
+        return [
+            json.loads(line)
+            for line in journal.read_text(errors="replace").splitlines()
+            if line.strip()
+        ]
     except (OSError, ValueError):
         return []
 

@@ -1,11 +1,13 @@
-"""What a cold build of TensorRT pays for, and whether later ones in the same process are builds at all.
+"""What a cold build of TensorRT pays for, and whether later ones in the same process are builds at
+all.
 
     python tests/gpu/fresh_builds.py --out FOLDER [--models FOLDER] [--gpus N] [--only N]
 
-Every condition is a process of its own; unless it says ``cache``, a build has no timing cache (DISABLE_TIMING_CACHE), as
-``repeat`` asks for them. One line a build in ``builds.jsonl``: seconds by phase, processor seconds, how many kernels the log says
-were timed, digests of the chosen kernels (engine inspector) and of the outputs, error against ONNX Runtime in FP32. Needs a GPU
-with TensorRT 10; one lane a GPU. docs/tensorrt.md tells what was seen.
+Every condition is a process of its own; unless it says ``cache``, a build has no timing cache
+(DISABLE_TIMING_CACHE), as ``repeat`` asks for them. One line a build in ``builds.jsonl``: seconds
+by phase, processor seconds, how many kernels the log says were timed, digests of the chosen kernels
+(engine inspector) and of the outputs, error against ONNX Runtime in FP32. Needs a GPU with TensorRT
+10; one lane a GPU. docs/tensorrt.md tells what was seen.
 """
 
 import argparse
@@ -34,7 +36,8 @@ MODELS = ROOT / "wizard" / "demo" / "models"
 
 
 def sampled(until: threading.Event, rows: list[tuple[float, int, int, float]]) -> None:
-    """Every second: (seconds, mapped files, resident MiB, load average of this process: cores in use)."""
+    """Every second: (seconds, mapped files, resident MiB, load average of this process: cores in
+    use)."""
     began, before = time.monotonic(), resource.getrusage(resource.RUSAGE_SELF)
     then = began
     while not until.wait(1.0):
@@ -111,15 +114,19 @@ def one(trt: Any, logger: Any, builder: Any, build: dict[str, Any]) -> dict[str,
             array = numpy_helper.to_array(tensor)
             if array.dtype == np.float32 and array.size > 64:
                 tensor.CopyFrom(
-                    numpy_helper.from_array((array * np.float32(1 + build["nudge"])).astype(np.float32), tensor.name)
+                    numpy_helper.from_array(
+                        (array * np.float32(1 + build["nudge"])).astype(np.float32), tensor.name
+                    )
                 )
     if precision.startswith("strong"):
         sys.path.insert(0, str(ROOT))
-        from engines.graph.typed import to_precision
+        from narrowdown.engines.graph.typed import to_precision
 
         model = to_precision(model, precision.partition("-")[2], ())
     strong = precision.startswith(("strong", "model"))
-    network = builder.create_network(1 << int(trt.NetworkDefinitionCreationFlag.STRONGLY_TYPED) if strong else 0)
+    network = builder.create_network(
+        1 << int(trt.NetworkDefinitionCreationFlag.STRONGLY_TYPED) if strong else 0
+    )
     began = time.monotonic()
     parser = trt.OnnxParser(network, logger)
     if not parser.parse(model.SerializeToString()):
@@ -141,7 +148,10 @@ def one(trt: Any, logger: Any, builder: Any, build: dict[str, Any]) -> dict[str,
         pattern = re.compile(build["keep"])
         for i in range(network.num_layers):
             layer = network.get_layer(i)
-            floats = all(layer.get_output(o).dtype in (trt.float32, trt.float16) for o in range(layer.num_outputs))
+            floats = all(
+                layer.get_output(o).dtype in (trt.float32, trt.float16)
+                for o in range(layer.num_outputs)
+            )
             if (
                 pattern.search(layer.name)
                 and floats
@@ -151,7 +161,10 @@ def one(trt: Any, logger: Any, builder: Any, build: dict[str, Any]) -> dict[str,
                 for o in range(layer.num_outputs):
                     if not layer.get_output(o).is_shape_tensor:
                         layer.set_output_type(o, trt.float32)
-    feeds = {k: v[: build["rows"]] if build.get("rows") else v for k, v in np.load(build["inputs"]).items()}
+    feeds = {
+        k: v[: build["rows"]] if build.get("rows") else v
+        for k, v in np.load(build["inputs"]).items()
+    }
     profile, dynamic = builder.create_optimization_profile(), False
     for i in range(network.num_inputs):
         tensor = network.get_input(i)
@@ -207,7 +220,9 @@ def one(trt: Any, logger: Any, builder: Any, build: dict[str, Any]) -> dict[str,
     began = time.monotonic()
     engine = runtime.deserialize_cuda_engine(plan)
     said["load"] = round(time.monotonic() - began, 2)
-    information = json.loads(engine.create_engine_inspector().get_engine_information(trt.LayerInformationFormat.JSON))
+    information = json.loads(
+        engine.create_engine_inspector().get_engine_information(trt.LayerInformationFormat.JSON)
+    )
     layers = [layer for layer in information.get("Layers", []) if isinstance(layer, dict)]
     kernels = [
         (
@@ -246,7 +261,8 @@ def one(trt: Any, logger: Any, builder: Any, build: dict[str, Any]) -> dict[str,
         name = engine.get_tensor_name(i)
         if engine.get_tensor_mode(name) == trt.TensorIOMode.OUTPUT:
             value = torch.empty(
-                tuple(context.get_tensor_shape(name)), dtype=torch_type[engine.get_tensor_dtype(name)]
+                tuple(context.get_tensor_shape(name)),
+                dtype=torch_type[engine.get_tensor_dtype(name)],
             ).cuda()
             outputs[name] = value
             context.set_tensor_address(name, value.data_ptr())
@@ -254,7 +270,9 @@ def one(trt: Any, logger: Any, builder: Any, build: dict[str, Any]) -> dict[str,
     context.execute_async_v3(stream.cuda_stream)
     stream.synchronize()
     got = {name: value.cpu().numpy() for name, value in outputs.items()}
-    said["outputs"] = hashlib.sha256(b"".join(got[n].tobytes() for n in sorted(got))).hexdigest()[:12]
+    said["outputs"] = hashlib.sha256(b"".join(got[n].tobytes() for n in sorted(got))).hexdigest()[
+        :12
+    ]
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -292,7 +310,10 @@ def _selector(trt: Any) -> Any:
 
 
 def jobs(folder: Path) -> list[dict[str, Any]]:
-    sort = {"model": str(MODELS / "sort_tf_massive_m4.onnx"), "inputs": str(MODELS / "sort_tf_massive_m4_in.npz")}
+    sort = {
+        "model": str(MODELS / "sort_tf_massive_m4.onnx"),
+        "inputs": str(MODELS / "sort_tf_massive_m4_in.npz"),
+    }
     shapes = {"model": str(MODELS / "shapes_cnn.onnx"), "inputs": str(MODELS / "shapes_cnn_in.npz")}
     weak, strong = {**sort, "precision": "weak-fp16"}, {**sort, "precision": "strong-fp16"}
     level = {**weak, "level": 1}
@@ -320,15 +341,26 @@ def jobs(folder: Path) -> list[dict[str, Any]]:
     ]  # fmt: skip
     for path in sorted(folder.glob("*.onnx")) if folder.is_dir() else []:
         case = {"model": str(path), "inputs": str(path.with_name(path.stem + "_in.npz"))}
-        found.append({"name": path.stem + ", weak", "builds": [{**case, "precision": "weak-fp16"}] * 2})
-        found.append({"name": path.stem + ", level 1", "builds": [{**case, "precision": "weak-fp16", "level": 1}] * 2})
+        found.append(
+            {"name": path.stem + ", weak", "builds": [{**case, "precision": "weak-fp16"}] * 2}
+        )
+        found.append(
+            {
+                "name": path.stem + ", level 1",
+                "builds": [{**case, "precision": "weak-fp16", "level": 1}] * 2,
+            }
+        )
     return found
 
 
 def run(job: dict[str, Any], out: Path, gpu: int) -> None:
     slug = re.sub(r"\W+", "-", job["name"])
     job = {**job, "log": str(out / f"{slug}.log")}
-    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": str(gpu), "KERNELS": str(out / f"{slug}.kernels.jsonl")}
+    environment = {
+        **os.environ,
+        "CUDA_VISIBLE_DEVICES": str(gpu),
+        "KERNELS": str(out / f"{slug}.kernels.jsonl"),
+    }
     if job.get("environment") == "new":
         home = tempfile.mkdtemp()
         environment |= {
@@ -367,7 +399,11 @@ def run(job: dict[str, Any], out: Path, gpu: int) -> None:
             "error",
             "failed",
         )
-        print(" | ".join(str(said.get(k, "")) for k in keys), said.get("log", {}).get("timed", ""), flush=True)
+        print(
+            " | ".join(str(said.get(k, "")) for k in keys),
+            said.get("log", {}).get("timed", ""),
+            flush=True,
+        )
     if done.returncode:
         print(job["name"], "ended with", done.returncode, flush=True)
     print(f"  {job['name']}: {time.monotonic() - began:.0f} s", flush=True)

@@ -1,5 +1,6 @@
-"""When a session first named a culprit, had a verified workaround, and confirmed a minimal case: in seconds, and in units of B,
-the first build of the whole model. Read from its journal, while it is written or afterwards."""
+"""When a session first named a culprit, had a verified workaround, and confirmed a minimal case: in
+seconds, and in units of B, the first build of the whole model. Read from its journal, while it is
+written or afterwards."""
 
 import json
 from pathlib import Path
@@ -16,7 +17,9 @@ NAMED = {
 }
 CURED = {
     "repeat": lambda o: o.get("cured") and f"{o.get('keep')} nodes in FP32",
-    "workaround": lambda o: o.get("holds") and (f"{o.get('keep')} nodes in FP32" if o.get("keep") else o.get("what")),
+    "workaround": lambda o: (
+        o.get("holds") and (f"{o.get('keep')} nodes in FP32" if o.get("keep") else o.get("what"))
+    ),
     "precision": lambda o: o.get("outcome") == "found" and f"{o.get('keep')} nodes in FP32",
 }
 CASE = {"confirm": lambda o: o.get("confirmed") and f"{o.get('nodes')} nodes: {o.get('names')}"}
@@ -90,8 +93,8 @@ class Story:
             "edits": len((probe.get("candidate") or {}).get("edits", ())),
         }  # fmt: skip
         self.builds.append(row)
-        # A cheap twin, asked beside the first build (``wizard.runner.scout``), is done before it. Where the whole is refused, a
-        # part of it is the first to be built.
+        # A cheap twin, asked beside the first build (``wizard.runner.scout``), is done before it.
+        # Where the whole is refused, a part of it is the first to be built.
         whole = (probe.get("candidate") or {}).get("nodes", "*") == "*"
         if not self.unit and row["build"] and event["run"] and whole and row["status"] == "ok":
             self.unit = row["build"]
@@ -100,7 +103,9 @@ class Story:
 
     def _step(self, event: dict[str, Any], since: float) -> list[str]:
         step, outcome = self._steps.get(event["run"], ""), event.get("outcome") or {}
-        self.steps.append({"step": step, "seconds": event.get("seconds", 0.0), "probes": event.get("probes", 0)})
+        self.steps.append(
+            {"step": step, "seconds": event.get("seconds", 0.0), "probes": event.get("probes", 0)}
+        )
         told = [
             f"{self._at(since)} {step} took {event.get('seconds', 0.0):.1f} s: {str(outcome.get('message', ''))[:300]}"
         ]

@@ -8,8 +8,8 @@ import onnx
 import onnx.parser
 from onnx import TensorProto, helper, numpy_helper
 
-from engines.demos.scaled_apart import quantize, scale_apart
-from wizard.demo import MODELS
+from narrowdown.engines.demos.scaled_apart import quantize, scale_apart
+from narrowdown.wizard.demo import MODELS
 
 
 def _save(
@@ -22,16 +22,22 @@ def _save(
 ) -> Path:
     """``shape``: of the input x, without the batch; ``beside``: those of further inputs."""
     inputs = {"x": shape, **(beside or {})}
-    ins = [helper.make_tensor_value_info(n, TensorProto.FLOAT, ["n", *s]) for n, s in inputs.items()]
+    ins = [
+        helper.make_tensor_value_info(n, TensorProto.FLOAT, ["n", *s]) for n, s in inputs.items()
+    ]
     outs = [helper.make_tensor_value_info(n, TensorProto.FLOAT, None) for n in outputs]
-    graph = helper.make_graph(nodes, path.stem, ins, outs, [numpy_helper.from_array(a, n) for n, a in weights.items()])
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
+    graph = helper.make_graph(
+        nodes, path.stem, ins, outs, [numpy_helper.from_array(a, n) for n, a in weights.items()]
+    )
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path
+    )
     return path
 
 
 def layernorm(folder: Path, scale: float = 3000.0, width: int = 64) -> tuple[Path, Path]:
-    """Two projections with a LayerNorm from primitives behind each; activations in the thousands, so that the squares of the
-    first leave FP16. (model, inputs)"""
+    """Two projections with a LayerNorm from primitives behind each; activations in the thousands,
+    so that the squares of the first leave FP16. (model, inputs)"""
     rng = np.random.default_rng(7)
     weights: dict[str, np.ndarray] = {
         "two": np.array(2, np.float32), "eps": np.array(1e-5, np.float32),
@@ -40,7 +46,9 @@ def layernorm(folder: Path, scale: float = 3000.0, width: int = 64) -> tuple[Pat
     value = "x"
     for block in range(2):
         p = f"block{block}"
-        weights[f"{p}.w"] = (rng.standard_normal((width, width)) / np.sqrt(width)).astype(np.float32)
+        weights[f"{p}.w"] = (rng.standard_normal((width, width)) / np.sqrt(width)).astype(
+            np.float32
+        )
         weights[f"{p}.gamma"] = np.ones(width, np.float32)
         weights[f"{p}.beta"] = np.zeros(width, np.float32)
         steps = [
@@ -63,15 +71,24 @@ def layernorm(folder: Path, scale: float = 3000.0, width: int = 64) -> tuple[Pat
 
 
 def cancelling(folder: Path, width: int = 64) -> tuple[Path, Path]:
-    """A chain of which one part alone needs FP32: 3000 is added and taken away again. (model, inputs)"""
+    """A chain of which one part alone needs FP32: 3000 is added and taken away again. (model,
+    inputs)"""
     rng = np.random.default_rng(3)
     weights: dict[str, np.ndarray] = {"far": np.array(3000.0, np.float32)}
     nodes: list[onnx.NodeProto] = []
     value = "x"
     for layer in range(4):
-        weights[f"w{layer}"] = (rng.standard_normal((width, width)) / np.sqrt(width)).astype(np.float32)
-        nodes.append(helper.make_node("MatMul", [value, f"w{layer}"], [f"m{layer}"], name=f"layer{layer}/MatMul"))
-        nodes.append(helper.make_node("Tanh", [f"m{layer}"], [f"t{layer}"], name=f"layer{layer}/Tanh"))
+        weights[f"w{layer}"] = (rng.standard_normal((width, width)) / np.sqrt(width)).astype(
+            np.float32
+        )
+        nodes.append(
+            helper.make_node(
+                "MatMul", [value, f"w{layer}"], [f"m{layer}"], name=f"layer{layer}/MatMul"
+            )
+        )
+        nodes.append(
+            helper.make_node("Tanh", [f"m{layer}"], [f"t{layer}"], name=f"layer{layer}/Tanh")
+        )
         value = f"t{layer}"
         if layer == 1:
             nodes.append(helper.make_node("Add", [value, "far"], ["raised"], name="offset/Add"))
@@ -84,8 +101,8 @@ def cancelling(folder: Path, width: int = 64) -> tuple[Path, Path]:
 
 
 def two_ways(folder: Path, width: int = 32) -> tuple[Path, Path]:
-    """Two inputs of their own dynamic sizes, two outputs: one goes through a square that leaves FP16, the other is right.
-    (model, inputs)"""
+    """Two inputs of their own dynamic sizes, two outputs: one goes through a square that leaves
+    FP16, the other is right. (model, inputs)"""
     rng = np.random.default_rng(5)
     weights = {
         "w": (rng.standard_normal((width, width)) / np.sqrt(width)).astype(np.float32),
@@ -98,25 +115,36 @@ def two_ways(folder: Path, width: int = 32) -> tuple[Path, Path]:
         ("Sqrt", ["safe"], "size", {}), ("Div", ["wide", "size"], "y", {}),
         ("MatMul", ["z", "v"], "narrow", {}), ("Tanh", ["narrow"], "side", {}),
     ]  # fmt: skip
-    nodes = [helper.make_node(op, reads, [out], name=f"{op}_{out}", **rest) for op, reads, out, rest in steps]
+    nodes = [
+        helper.make_node(op, reads, [out], name=f"{op}_{out}", **rest)
+        for op, reads, out, rest in steps
+    ]
     inputs = folder / "two_ways_in.npz"
     x, z = rng.standard_normal((3, 7, width)) * 3000, rng.standard_normal((3, width))
     np.savez(inputs, x=x.astype(np.float32), z=z.astype(np.float32))
-    return _save(folder / "two_ways.onnx", nodes, weights, ("s", width), {"z": (width,)}, ("y", "side")), inputs
+    return _save(
+        folder / "two_ways.onnx", nodes, weights, ("s", width), {"z": (width,)}, ("y", "side")
+    ), inputs
 
 
 def identity(folder: Path) -> tuple[Path, Path]:
-    """The model of Polygraphy's example of flaky tactics: one Identity on [1, 1, 2, 2]. (model, inputs)"""
+    """The model of Polygraphy's example of flaky tactics: one Identity on [1, 1, 2, 2]. (model,
+    inputs)"""
     path, inputs = folder / "identity.onnx", folder / "identity_in.npz"
     ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 1, 2, 2]) for name in "xy"]
-    graph = helper.make_graph([helper.make_node("Identity", ["x"], ["y"], name="identity")], "g", ends[:1], ends[1:])
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
+    graph = helper.make_graph(
+        [helper.make_node("Identity", ["x"], ["y"], name="identity")], "g", ends[:1], ends[1:]
+    )
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path
+    )
     np.savez(inputs, x=np.random.default_rng(1).random((1, 1, 2, 2), np.float32))
     return path, inputs
 
 
 def calibration(model: Path, inputs: Path, folder: Path) -> Path:
-    """A calibration cache of TensorRT's for the activations of a model: its scale (largest magnitude / 127) for each tensor."""
+    """A calibration cache of TensorRT's for the activations of a model: its scale (largest
+    magnitude / 127) for each tensor."""
     import onnxruntime as ort
 
     watched = onnx.load(model)
@@ -125,7 +153,9 @@ def calibration(model: Path, inputs: Path, folder: Path) -> Path:
     watched.graph.output.extend(onnx.ValueInfoProto(name=n) for n in names if n not in present)
     session = ort.InferenceSession(watched.SerializeToString(), providers=["CPUExecutionProvider"])
     feeds = dict(np.load(inputs))
-    values = feeds | dict(zip([o.name for o in session.get_outputs()], session.run(None, feeds), strict=True))
+    values = feeds | dict(
+        zip([o.name for o in session.get_outputs()], session.run(None, feeds), strict=True)
+    )
     lines = ["TRT-100600-EntropyCalibration2"]
     for name, value in values.items():
         if isinstance(value, np.ndarray) and value.dtype == np.float32 and value.size:
@@ -137,7 +167,8 @@ def calibration(model: Path, inputs: Path, folder: Path) -> Path:
 
 
 def convolutions(folder: Path, batch: int = 2, size: int = 16) -> tuple[Path, Path]:
-    """Four small convolutions: layers for which several kernels are offered, quickly timed. (model, inputs)"""
+    """Four small convolutions: layers for which several kernels are offered, quickly timed. (model,
+    inputs)"""
     rng = np.random.default_rng(11)
     weights: dict[str, np.ndarray] = {}
     nodes: list[onnx.NodeProto] = []
@@ -145,7 +176,9 @@ def convolutions(folder: Path, batch: int = 2, size: int = 16) -> tuple[Path, Pa
     for layer in range(4):
         weights[f"w{layer}"] = (rng.standard_normal((16, channels, 3, 3)) / 8).astype(np.float32)
         nodes.append(
-            helper.make_node("Conv", [value, f"w{layer}"], [f"c{layer}"], name=f"conv{layer}", pads=[1, 1, 1, 1])
+            helper.make_node(
+                "Conv", [value, f"w{layer}"], [f"c{layer}"], name=f"conv{layer}", pads=[1, 1, 1, 1]
+            )
         )
         nodes.append(helper.make_node("Tanh", [f"c{layer}"], [f"t{layer}"], name=f"tanh{layer}"))
         value, channels = f"t{layer}", 16
@@ -156,17 +189,23 @@ def convolutions(folder: Path, batch: int = 2, size: int = 16) -> tuple[Path, Pa
     return _save(folder / f"{stem}.onnx", nodes, weights, (8, size, size)), inputs
 
 
-def fp8(folder: Path, width: int = 64, clipped: bool = True, stored: bool = False) -> tuple[Path, Path]:
-    """Four projections; inputs and weights of the second and third go through Q/DQ pairs of FP8 (E4M3), one scale a tensor.
-    ``clipped``: the scale of what enters the third is 16 times too small, so most of it saturates. ``stored``: weights are codes
-    with a DequantizeLinear alone. (model, inputs)
+def fp8(
+    folder: Path, width: int = 64, clipped: bool = True, stored: bool = False
+) -> tuple[Path, Path]:
+    """Four projections; inputs and weights of the second and third go through Q/DQ pairs of FP8
+    (E4M3), one scale a tensor. ``clipped``: the scale of what enters the third is 16 times too
+    small, so most of it saturates. ``stored``: weights are codes with a DequantizeLinear alone.
+    (model, inputs)
 
-    The float original is the model with its pairs taken out: the reference ``onnxruntime:quantization=bypass``.
+    The float original is the model with its pairs taken out: the reference
+    ``onnxruntime:quantization=bypass``.
     """
     rng = np.random.default_rng(13)
     x = rng.standard_normal((16, width)).astype(np.float32)
     nodes: list[onnx.NodeProto] = []
-    weights: list[onnx.TensorProto] = [helper.make_tensor("zero", TensorProto.FLOAT8E4M3FN, [], [0.0])]
+    weights: list[onnx.TensorProto] = [
+        helper.make_tensor("zero", TensorProto.FLOAT8E4M3FN, [], [0.0])
+    ]
     value, seen = "x", x
 
     def pair(source: str, largest: float, codes: np.ndarray | None = None) -> str:
@@ -176,7 +215,10 @@ def fp8(folder: Path, width: int = 64, clipped: bool = True, stored: bool = Fals
         quantizer = [f"{source}.scale", "zero"]
         if codes is None:
             made = helper.make_node(
-                "QuantizeLinear", [source, *quantizer], [f"{source}.codes"], name=f"{source}/Quantize"
+                "QuantizeLinear",
+                [source, *quantizer],
+                [f"{source}.codes"],
+                name=f"{source}/Quantize",
             )
             nodes.append(made)
         else:
@@ -184,7 +226,10 @@ def fp8(folder: Path, width: int = 64, clipped: bool = True, stored: bool = Fals
             weights.append(numpy_helper.from_array(raw, f"{source}.codes"))
         nodes.append(
             helper.make_node(
-                "DequantizeLinear", [f"{source}.codes", *quantizer], [f"{source}.back"], name=f"{source}/Dequantize"
+                "DequantizeLinear",
+                [f"{source}.codes", *quantizer],
+                [f"{source}.back"],
+                name=f"{source}/Dequantize",
             )
         )
         return f"{source}.back"
@@ -197,24 +242,32 @@ def fp8(folder: Path, width: int = 64, clipped: bool = True, stored: bool = Fals
         reads = [value, f"w{layer}"]
         if quantized:
             largest = float(np.abs(seen).max()) / (16 if clipped and layer == 2 else 1)
-            reads = [pair(value, largest), pair(f"w{layer}", float(np.abs(w).max()), w if stored else None)]
+            reads = [
+                pair(value, largest),
+                pair(f"w{layer}", float(np.abs(w).max()), w if stored else None),
+            ]
         seen = seen @ w
         nodes.append(helper.make_node("MatMul", reads, [f"m{layer}"], name=f"layer{layer}/MatMul"))
-        nodes.append(helper.make_node("Relu", [f"m{layer}"], [f"r{layer}"], name=f"layer{layer}/Relu"))
+        nodes.append(
+            helper.make_node("Relu", [f"m{layer}"], [f"r{layer}"], name=f"layer{layer}/Relu")
+        )
         value, seen = f"r{layer}", np.maximum(seen, 0)
     nodes.append(helper.make_node("Identity", [value], ["y"], name="end"))
     stem = "fp8" + ("" if clipped else "_right") + ("_stored" if stored else "")
     path, inputs = folder / f"{stem}.onnx", folder / f"{stem}_in.npz"
     ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", width]) for name in "xy"]
     graph = helper.make_graph(nodes, stem, ends[:1], ends[1:], weights)
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)], ir_version=9), path)
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)], ir_version=9), path
+    )
     np.savez(inputs, x=x)
     return path, inputs
 
 
 def scaled_apart(folder: Path) -> tuple[Path, Path]:
-    """The network of the INT8 demo with its channels scaled apart, as ``float.onnx`` and quantized so that TensorRT takes it:
-    signed symmetric codes, biases in float, and no pair before its Pad. (quantized model, inputs)"""
+    """The network of the INT8 demo with its channels scaled apart, as ``float.onnx`` and quantized
+    so that TensorRT takes it: signed symmetric codes, biases in float, and no pair before its Pad.
+    (quantized model, inputs)"""
     from onnxruntime.quantization import QuantType
 
     inputs = MODELS / "shapes_cnn_in.npz"
@@ -233,9 +286,10 @@ def scaled_apart(folder: Path) -> tuple[Path, Path]:
 
 
 def plant_overflow(model: Path, inputs: Path, folder: Path, reach: float = 64 * 65504.0) -> Path:
-    """A real CNN in whose middle one depthwise 1x1 convolution scales up by a power of two, so far that its largest value reaches
-    ``reach`` or more on ``inputs``, and a second one scales down again: the same function in FP32, to the bit, and infinities in
-    FP16. No other node is touched, so ``planted/up`` is the truth."""
+    """A real CNN in whose middle one depthwise 1x1 convolution scales up by a power of two, so far
+    that its largest value reaches ``reach`` or more on ``inputs``, and a second one scales down
+    again: the same function in FP32, to the bit, and infinities in FP16. No other node is touched,
+    so ``planted/up`` is the truth."""
     import onnxruntime
 
     made = onnx.load(model)
@@ -246,7 +300,9 @@ def plant_overflow(model: Path, inputs: Path, folder: Path, reach: float = 64 * 
     watched = onnx.ModelProto()
     watched.CopyFrom(made)
     watched.graph.output.append(onnx.ValueInfoProto(name=value))
-    session = onnxruntime.InferenceSession(watched.SerializeToString(), providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(
+        watched.SerializeToString(), providers=["CPUExecutionProvider"]
+    )
     (seen,) = session.run([value], dict(np.load(inputs)))
     channels = seen.shape[1]
     factor = 2.0 ** np.ceil(np.log2(reach / np.abs(seen).max()))
@@ -257,9 +313,15 @@ def plant_overflow(model: Path, inputs: Path, folder: Path, reach: float = 64 * 
     shape = (channels, 1, 1, 1)
     for name, number in (("planted.w_up", factor), ("planted.w_down", 1 / factor)):
         graph.initializer.append(numpy_helper.from_array(np.full(shape, number, np.float32), name))
-    up = helper.make_node("Conv", [value, "planted.w_up"], ["planted.up"], name="planted/up", group=channels)
+    up = helper.make_node(
+        "Conv", [value, "planted.w_up"], ["planted.up"], name="planted/up", group=channels
+    )
     down = helper.make_node(
-        "Conv", ["planted.up", "planted.w_down"], ["planted.down"], name="planted/down", group=channels
+        "Conv",
+        ["planted.up", "planted.w_down"],
+        ["planted.down"],
+        name="planted/down",
+        group=channels,
     )
     graph.node.insert(at + 1, up)
     graph.node.insert(at + 2, down)
@@ -284,7 +346,8 @@ g (float[1,4] x, int64 sr) => (float[1,n] y) {
 
 
 def rated(folder: Path) -> tuple[Path, Path]:
-    """An If of which the branch that is not taken holds an operator that no TensorRT has: the whole model is refused for it."""
+    """An If of which the branch that is not taken holds an operator that no TensorRT has: the whole
+    model is refused for it."""
     onnx.save(onnx.parser.parse_model(RATED), folder / "rated.onnx")
     np.savez(folder / "rated_in.npz", x=np.array([[1, -2, 3, 4]], np.float32), sr=np.int64(16000))
     return folder / "rated.onnx", folder / "rated_in.npz"

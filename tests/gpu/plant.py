@@ -1,6 +1,6 @@
-"""A checker for repeated builds: ``plant.py MODEL MEMORY`` builds with Polygraphy, leaves ``replay.json``, and fails where a
-kernel is met that it holds to be bad: of the first layer whose choice wavers, any but the first. ``MEMORY`` carries that from
-run to run."""
+"""A checker for repeated builds: ``plant.py MODEL MEMORY`` builds with Polygraphy, leaves
+``replay.json``, and fails where a kernel is met that it holds to be bad: of the first layer whose
+choice wavers, any but the first. ``MEMORY`` carries that from run to run."""
 
 import json
 import subprocess
@@ -10,7 +10,10 @@ from pathlib import Path
 model, memory = sys.argv[1], Path(sys.argv[2])
 tool = [sys.executable, "-c", "import sys; from polygraphy.tools import main; sys.exit(main())"]
 done = subprocess.run(
-    [*tool, "run", model, "--trt", "--save-tactics", "replay.json"], capture_output=True, text=True, check=False
+    [*tool, "run", model, "--trt", "--save-tactics", "replay.json"],
+    capture_output=True,
+    text=True,
+    check=False,
 )
 if done.returncode:
     sys.exit(f"the build itself failed: {done.stderr[-300:]}")

@@ -1,10 +1,11 @@
-"""What the installed TensorRT's verbose log says of the kernels that it times, and how much of it ``timings.heard`` understands.
+"""What the installed TensorRT's verbose log says of the kernels that it times, and how much of it
+``timings.heard`` understands.
 
     python tests/gpu/tactic_log.py FOLDER
 
-Writes ``FOLDER/verbose.log`` (every line of one build of four convolutions) and prints one JSON object: how many lines name a
-kernel or a key, the first of each kind, the operations that were heard and, from 10.8 on, how many entries of the editable
-timing cache were heard of by their key.
+Writes ``FOLDER/verbose.log`` (every line of one build of four convolutions) and prints one JSON
+object: how many lines name a kernel or a key, the first of each kind, the operations that were
+heard and, from 10.8 on, how many entries of the editable timing cache were heard of by their key.
 """
 
 import json
@@ -15,14 +16,22 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from tests.gpu import models  # as a script it has no package to import from
 
-MARKS = ("key: ", "Autotuning", "Timing Runner", "tactic_id", "Tactic:", "selected tactic", "Fastest Tactic")
+MARKS = (
+    "key: ",
+    "Autotuning",
+    "Timing Runner",
+    "tactic_id",
+    "Tactic:",
+    "selected tactic",
+    "Fastest Tactic",
+)
 
 
 def main(folder: Path) -> dict[str, Any]:
     """The facts, as printed."""
     import tensorrt as trt
 
-    from engines.backends.tensorrt import timings
+    from narrowdown.engines.backends.tensorrt import timings
 
     lines: list[str] = []
 

@@ -14,7 +14,14 @@ def build(key: str, at: float, seconds: float, **probe: object) -> list[str]:
     asked = {"op": "measure", "engine": "tensorrt:precision=fp16", "samples": ["real:0"], **probe}
     return [
         event("probe.started", at, key=key, run=1, probe=asked),
-        event("probe.finished", at + seconds, key=key, run=1, seconds=seconds, measurement={"build_seconds": seconds}),
+        event(
+            "probe.finished",
+            at + seconds,
+            key=key,
+            run=1,
+            seconds=seconds,
+            measurement={"build_seconds": seconds},
+        ),
     ]
 
 
@@ -48,7 +55,12 @@ def test_milestones_are_told_once_in_seconds_and_in_b(tmp_path: Path) -> None:
     path.write_text(text)
     assert any("100.0 s = 2.50 B: FIRST MINIMAL: 1 nodes: Pow" in line for line in story.look())
     facts = story.facts()
-    assert (facts["B"], facts["named_B"], facts["cured_B"], facts["minimal_B"]) == (40.0, 1.5, 1.5, 2.5)
+    assert (facts["B"], facts["named_B"], facts["cured_B"], facts["minimal_B"]) == (
+        40.0,
+        1.5,
+        1.5,
+        2.5,
+    )
     assert facts["steps"] == "compare 5 repeat 5 confirm 5"
     assert [b["keep"] for b in story.builds] == [False, True]
 

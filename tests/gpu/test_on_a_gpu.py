@@ -1,5 +1,5 @@
-"""Cases of the GPU campaign as tests, with what they must find. Run with ``pytest -m gpu tests/gpu``; every
-campaign is in docs/logs/tensorrt.md."""
+"""Cases of the GPU campaign as tests, with what they must find. Run with ``pytest -m gpu
+tests/gpu``; every campaign is in docs/logs/tensorrt.md."""
 
 import subprocess
 import sys
@@ -10,9 +10,9 @@ import numpy as np
 import onnx
 import pytest
 
-from engines.backends.tensorrt import cuda
-from engines.graph.typed import to_precision
-from engines.installed import importable
+from narrowdown.engines.backends.tensorrt import cuda
+from narrowdown.engines.graph.typed import to_precision
+from narrowdown.engines.installed import importable
 
 from . import campaign, models
 
@@ -20,11 +20,20 @@ SCRIPT = Path(sys.executable).with_name("narrowdown")
 
 GPU, WHY = cuda.device()
 MISSING = WHY or ("" if importable("tensorrt") else "TensorRT is not installed")
-pytestmark = [pytest.mark.gpu, pytest.mark.skipif(bool(MISSING), reason=f"TensorRT cannot run here: {MISSING}")]
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(bool(MISSING), reason=f"TensorRT cannot run here: {MISSING}"),
+]
 
 # Case -> facts that its line must hold.
 EXPECTED: dict[str, dict[str, Any]] = {
-    "norm-strong": {"exit": 0, "verdict": "worked-around", "nodes": "1/23", "check.py": 1, "replay": 0},
+    "norm-strong": {
+        "exit": 0,
+        "verdict": "worked-around",
+        "nodes": "1/23",
+        "check.py": 1,
+        "replay": 0,
+    },
     "norm-weak": {"exit": 10, "verdict": "not-reproduced"},
     "two-ways": {"exit": 0, "verdict": "worked-around", "nodes": "1/8"},
     "precision": {"exit": 0, "outcome": "found", "keep": 2},
@@ -48,7 +57,8 @@ def test_a_case_of_the_campaign(name: str, tmp_path: Path) -> None:
 
 
 def test_a_built_engine_runs_as_it_is_and_fails_alike_built_again(tmp_path: Path) -> None:
-    """The LayerNorm whose Pow overflows, built by TensorRT itself with detailed verbosity, from a typed file."""
+    """The LayerNorm whose Pow overflows, built by TensorRT itself with detailed verbosity, from a
+    typed file."""
     import tensorrt as trt
 
     model, inputs = models.layernorm(tmp_path)
@@ -65,7 +75,17 @@ def test_a_built_engine_runs_as_it_is_and_fails_alike_built_again(tmp_path: Path
     config.add_optimization_profile(profile)
     plan.write_bytes(bytes(builder.build_serialized_network(network, config)))
 
-    words = [SCRIPT, "run", model, "--inputs", inputs, "--engine", f"tensorrt:plan={plan}", "--display", "json"]
+    words = [
+        SCRIPT,
+        "run",
+        model,
+        "--inputs",
+        inputs,
+        "--engine",
+        f"tensorrt:plan={plan}",
+        "--display",
+        "json",
+    ]
     done = subprocess.run(words, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 6, done.stdout[-3000:] + done.stderr
     assert '"as_built":true' in done.stdout.replace(" ", "")

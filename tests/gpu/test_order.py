@@ -1,6 +1,6 @@
-"""A whole session of a weakly typed TensorRT as it was seen on H100s, where there is no GPU: right on small parts, wrong as a
-whole, and wrong on a node alone where FP16 is an order. What TensorRT says of itself is recorded; its numbers are the emulated
-FP16's."""
+"""A whole session of a weakly typed TensorRT as it was seen on H100s, where there is no GPU: right
+on small parts, wrong as a whole, and wrong on a node alone where FP16 is an order. What TensorRT
+says of itself is recorded; its numbers are the emulated FP16's."""
 
 import asyncio
 import gzip
@@ -9,35 +9,39 @@ from typing import Any
 
 import msgspec
 
-from engines import discovery
-from engines.graph import ranges
-from engines.probe import Inspect, Measure, Measurement
-from engines.steps.registry import STEPS
-from engines.store.content import Store
-from engines.workers.pool import Pool
+from narrowdown.engines import discovery
+from narrowdown.engines.graph import ranges
+from narrowdown.engines.probe import Inspect, Measure, Measurement
+from narrowdown.engines.steps.registry import STEPS
+from narrowdown.engines.store.content import Store
+from narrowdown.engines.workers.pool import Pool
+from narrowdown.wizard.bundle.export import export
+from narrowdown.wizard.demo import MODELS
+from narrowdown.wizard.flow.load import load
+from narrowdown.wizard.problem import Problem
+from narrowdown.wizard.report.canonical import canonical
+from narrowdown.wizard.report.read import read as open_session
+from narrowdown.wizard.runner.ledger import Ledger
+from narrowdown.wizard.runner.options import Options
+from narrowdown.wizard.runner.walk import Walk
+from narrowdown.wizard.session import folder as folders
+from narrowdown.wizard.session.journal import NAME, Journal, read
 from tests.gpu.test_recorded import ENGINE, ORDERED, RECORDED, steps
-from wizard.bundle.export import export
-from wizard.demo import MODELS
-from wizard.flow.load import load
-from wizard.problem import Problem
-from wizard.report.canonical import canonical
-from wizard.report.read import read as open_session
-from wizard.runner.ledger import Ledger
-from wizard.runner.options import Options
-from wizard.runner.walk import Walk
-from wizard.session import folder as folders
-from wizard.session.journal import NAME, Journal, read
 
 COMPANY = 8  # nodes of the smallest part that was found to fail as given
 
 
 class Stand:
-    """A pool that answers for TensorRT with the emulated FP16, and in FP32 where the part is small and nothing is ordered."""
+    """A pool that answers for TensorRT with the emulated FP16, and in FP32 where the part is small
+    and nothing is ordered."""
 
     def __init__(self, pool: Pool) -> None:
         first = gzip.decompress(RECORDED.read_bytes()).splitlines()[0]
         options = msgspec.to_builtins(discovery.ours()["tensorrt"].options)
-        self._info, self._pool = {**msgspec.json.decode(first)["engines"][ENGINE], "options": options}, pool
+        self._info, self._pool = (
+            {**msgspec.json.decode(first)["engines"][ENGINE], "options": options},
+            pool,
+        )
         self.asked: list[Measure] = []
 
     async def run(self, probe: Any, timeout: float = 0.0, log: str = "") -> Measurement:
@@ -45,10 +49,17 @@ class Stand:
             return await self._pool.run(probe, timeout, log)
         if isinstance(probe, Inspect):
             return Measurement(
-                facts={**self._info, "spec": probe.engine, "fingerprint": f"stands in for {probe.engine}"}
+                facts={
+                    **self._info,
+                    "spec": probe.engine,
+                    "fingerprint": f"stands in for {probe.engine}",
+                }
             )
         self.asked.append(probe)
-        small = probe.candidate.nodes != ranges.ALL and len(ranges.decode(probe.candidate.nodes)) < COMPANY
+        small = (
+            probe.candidate.nodes != ranges.ALL
+            and len(ranges.decode(probe.candidate.nodes)) < COMPANY
+        )
         precision = "fp32" if small and "typing=weak" in probe.engine else "fp16"
         there = msgspec.structs.replace(probe, engine=f"emulate:precision={precision}")
         return await self._pool.run(there, timeout, log)
@@ -70,13 +81,18 @@ def walk(folder: Path) -> tuple[Stand, list[Any]]:
     async def go() -> Stand:
         stand = Stand(Pool(folder, 1))
         ledger = Ledger(Journal(folder / NAME), Store(folder))
-        assert await Walk(folder, flow.flow, problem, ledger, stand, STEPS, options, slots=1).run() == 0
+        assert (
+            await Walk(folder, flow.flow, problem, ledger, stand, STEPS, options, slots=1).run()
+            == 0
+        )
         return stand
 
     return asyncio.run(go()), list(read(folder / NAME))
 
 
-def test_a_node_that_is_right_alone_as_given_is_shown_where_its_precision_is_an_order(tmp_path: Path) -> None:
+def test_a_node_that_is_right_alone_as_given_is_shown_where_its_precision_is_an_order(
+    tmp_path: Path,
+) -> None:
     stand, events = walk(tmp_path / "session")
     ends = dict(steps(events))
     assert "reduce" not in ends, "nothing is searched for"
@@ -95,7 +111,9 @@ def test_a_node_that_is_right_alone_as_given_is_shown_where_its_precision_is_an_
     assert report.workaround is not None
     assert report.workaround.engine == ENGINE
     told = canonical(reading.state, reading.flow)
-    assert f"verified 5/5; on {ORDERED}" in told, "equal routes print equally, and this is another one"
+    assert f"verified 5/5; on {ORDERED}" in told, (
+        "equal routes print equally, and this is another one"
+    )
     case = export(reading, tmp_path / "case")
     for name in ("check.py", "commands.sh", "issue.md", "README.txt"):
         text = (case / name).read_text()

@@ -1,7 +1,7 @@
-"""A session of real TensorRT, walked again where there is no GPU: what TensorRT 10.6 answered on H100s about
-``sort_tf_massive_m4``, weakly typed FP16, is in ``recorded``; everything else (the reference, graphs, cuts) is computed here.
-``sort-weak`` is of a program that did not know yet which option makes a precision an order, ``sort-order`` of one that does, on
-two GPUs.
+"""A session of real TensorRT, walked again where there is no GPU: what TensorRT 10.6 answered on
+H100s about ``sort_tf_massive_m4``, weakly typed FP16, is in ``recorded``; everything else (the
+reference, graphs, cuts) is computed here. ``sort-weak`` is of a program that did not know yet which
+option makes a precision an order, ``sort-order`` of one that does, on two GPUs.
 
 A search that asks what was not asked there finds no answer and another part: then record it again
 (``python tests/gpu/campaign.py --only sort-weak`` and ``record`` below)."""
@@ -15,18 +15,18 @@ from typing import Any
 import msgspec
 import pytest
 
-from engines.probe import Inspect, Measure, Measurement
-from engines.steps.registry import STEPS
-from engines.store.content import Store
-from engines.workers.pool import Pool
-from wizard.demo import MODELS
-from wizard.flow.load import load
-from wizard.problem import Problem
-from wizard.runner.ledger import Ledger
-from wizard.runner.options import Options
-from wizard.runner.walk import Walk
-from wizard.session import events as e
-from wizard.session.journal import NAME, Journal, read
+from narrowdown.engines.probe import Inspect, Measure, Measurement
+from narrowdown.engines.steps.registry import STEPS
+from narrowdown.engines.store.content import Store
+from narrowdown.engines.workers.pool import Pool
+from narrowdown.wizard.demo import MODELS
+from narrowdown.wizard.flow.load import load
+from narrowdown.wizard.problem import Problem
+from narrowdown.wizard.runner.ledger import Ledger
+from narrowdown.wizard.runner.options import Options
+from narrowdown.wizard.runner.walk import Walk
+from narrowdown.wizard.session import events as e
+from narrowdown.wizard.session.journal import NAME, Journal, read
 
 MADE_UP = "random:"
 RECORDED = Path(__file__).parent / "recorded" / "sort-weak.jsonl.gz"
@@ -53,18 +53,27 @@ def record(journal: Path, target: Path = RECORDED) -> None:
                 asked[event.key] = event.probe
             case e.ProbeFinished():
                 probe, m = asked[event.key], event.measurement
-                if isinstance(probe, Measure) and probe.engine.startswith("tensorrt") and m is not None:
+                if (
+                    isinstance(probe, Measure)
+                    and probe.engine.startswith("tensorrt")
+                    and m is not None
+                ):
                     m = msgspec.structs.replace(m, artifacts={}, log="")
-                    rows.append({"probe": msgspec.to_builtins(probe), "measurement": msgspec.to_builtins(m)})
+                    rows.append(
+                        {"probe": msgspec.to_builtins(probe), "measurement": msgspec.to_builtins(m)}
+                    )
     lines = [msgspec.json.encode(row) for row in ({"engines": infos}, *rows)]
     target.write_bytes(gzip.compress(b"\n".join(lines), 9, mtime=0))
 
 
 class Recording:
-    """A pool that answers for TensorRT from the record. The first build of the whole model waits for ``through``."""
+    """A pool that answers for TensorRT from the record. The first build of the whole model waits
+    for ``through``."""
 
     def __init__(self, pool: Pool, record: Path) -> None:
-        first, *rows = (msgspec.json.decode(line) for line in gzip.decompress(record.read_bytes()).splitlines())
+        first, *rows = (
+            msgspec.json.decode(line) for line in gzip.decompress(record.read_bytes()).splitlines()
+        )
         self._infos, self._pool = first["engines"], pool
         self._known = {
             _written(msgspec.convert(row["probe"], Measure)): _of_given(
@@ -86,9 +95,14 @@ class Recording:
             await self.through.wait()
         found = self._known.get(_written(probe))
         if found is None and probe.keep and probe.engine == TWIN:
-            # That keeping these nodes cures it was seen on the engine as it was given; the twin was not asked there.
-            found = self._known.get(_written(msgspec.structs.replace(probe, engine=ENGINE, save="workaround")))
-        return found or Measurement(status="error", message="It was not asked when this was recorded.")
+            # That keeping these nodes cures it was seen on the engine as it was given; the twin was
+            # not asked there.
+            found = self._known.get(
+                _written(msgspec.structs.replace(probe, engine=ENGINE, save="workaround"))
+            )
+        return found or Measurement(
+            status="error", message="It was not asked when this was recorded."
+        )
 
     async def stop(self, hard: bool = False) -> None:
         await self._pool.stop(hard)
@@ -98,18 +112,21 @@ class Recording:
 
 
 def _written(probe: Measure) -> bytes:
-    """When this was recorded a sample that was made up was asked along with the given ones, and stood in the same file."""
+    """When this was recorded a sample that was made up was asked along with the given ones, and
+    stood in the same file."""
     given = tuple(s for s in probe.samples if not s.startswith(MADE_UP))
     return msgspec.json.encode(msgspec.structs.replace(probe, inputs="", samples=given))
 
 
 def _of_given(m: Measurement) -> Measurement:
-    return msgspec.structs.replace(m, results=tuple(r for r in m.results if not r.sample.startswith(MADE_UP)))
+    return msgspec.structs.replace(
+        m, results=tuple(r for r in m.results if not r.sample.startswith(MADE_UP))
+    )
 
 
 def walk(folder: Path, jobs: int, record: Path = RECORDED) -> tuple[Recording, list[Any]]:
-    """The session up to its confirmed case, and its events. With two jobs the first build lasts as long as
-    anything is asked beside it."""
+    """The session up to its confirmed case, and its events. With two jobs the first build lasts as
+    long as anything is asked beside it."""
     (folder / "logs").mkdir(parents=True)
     problem = Problem(
         model=str(MODELS / "sort_tf_massive_m4.onnx"),
@@ -121,7 +138,9 @@ def walk(folder: Path, jobs: int, record: Path = RECORDED) -> tuple[Recording, l
     async def go() -> Recording:
         recording = Recording(Pool(folder, jobs), record)
         ledger = Ledger(Journal(folder / NAME), Store(folder))
-        session = Walk(folder, load("accuracy").flow, problem, ledger, recording, STEPS, options, slots=jobs)
+        session = Walk(
+            folder, load("accuracy").flow, problem, ledger, recording, STEPS, options, slots=jobs
+        )
         task = asyncio.create_task(session.run())
         if jobs > 1:
             following = None
@@ -149,27 +168,38 @@ def test_the_whole_transformer_is_reduced_to_what_a_gpu_was_seen_to_fail(tmp_pat
     assert ends["confirm"].outcome["confirmed"]
     assert "was seen on " + TWIN in ends["reduce"].outcome["message"]
     given = [
-        p for p in one.asked if p.engine == ENGINE and p.candidate.nodes not in ("*", "") and not p.candidate.edits
+        p
+        for p in one.asked
+        if p.engine == ENGINE and p.candidate.nodes not in ("*", "") and not p.candidate.edits
     ]
     parts = {p.candidate.nodes for p in given if not p.attempt}
-    assert len(parts) <= 2, "the part that fails and its largest passing neighbour: no node is left out as it was given"
+    assert len(parts) <= 2, (
+        "the part that fails and its largest passing neighbour: no node is left out as it was given"
+    )
 
 
 @pytest.mark.slow
-def test_beside_the_first_build_the_twin_is_asked_all_that_the_search_asks_it(tmp_path: Path) -> None:
+def test_beside_the_first_build_the_twin_is_asked_all_that_the_search_asks_it(
+    tmp_path: Path,
+) -> None:
     one, events = walk(tmp_path / "one", 1)
     two, beside = walk(tmp_path / "two", 2)
     ends, there = dict(steps(beside)), dict(steps(events))
     assert ends["extract"].cached == ends["extract"].probes
-    assert ends["reduce"].cached >= 45, "all but what makes the case simpler, and what is asked of the engine as given"
+    assert ends["reduce"].cached >= 45, (
+        "all but what makes the case simpler, and what is asked of the engine as given"
+    )
     assert ends["reduce"].outcome["names"] == there["reduce"].outcome["names"]
     asked = [_written(p) for p in two.asked]
     assert len(asked) == len(set(asked)), "nothing twice"
-    assert len([p for p in one.asked if p.engine == TWIN]) <= len([p for p in two.asked if p.engine == TWIN])
+    assert len([p for p in one.asked if p.engine == TWIN]) <= len(
+        [p for p in two.asked if p.engine == TWIN]
+    )
 
 
 def test_the_node_that_overflows_is_shown_alone_where_fp16_is_an_order(tmp_path: Path) -> None:
-    """As TensorRT answered: alone it is right as given, and wrong with typing=strong, in each of five fresh builds."""
+    """As TensorRT answered: alone it is right as given, and wrong with typing=strong, in each of
+    five fresh builds."""
     one, events = walk(tmp_path / "one", 1, ORDER)
     ends = dict(steps(events))
     assert "reduce" not in ends

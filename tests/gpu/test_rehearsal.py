@@ -1,4 +1,5 @@
-"""What runs on GPUs, rehearsed where there is none: a driver that lists two, engines that are said to take one, and kills."""
+"""What runs on GPUs, rehearsed where there is none: a driver that lists two, engines that are said
+to take one, and kills."""
 
 import json
 import os
@@ -11,11 +12,11 @@ import onnx
 import onnxruntime
 import pytest
 
-from engines.backends.tensorrt import quantization
+from narrowdown.engines.backends.tensorrt import quantization
+from narrowdown.wizard.session.folder import read_problem
 from tests.engines.workers import driver
 from tests.gpu import models
 from tests.gpu.campaign import as_they_are, every, flow, killed_in_each
-from wizard.session.folder import read_problem
 
 SCRIPT = Path(__file__).with_name("two_gpus.py")
 
@@ -23,7 +24,15 @@ SCRIPT = Path(__file__).with_name("two_gpus.py")
 @pytest.mark.slow
 @pytest.mark.skipif(driver.compiler() is None, reason="makes its driver with a C compiler")
 def test_two_gpus_come_to_the_same_as_one(tmp_path: Path) -> None:
-    command = [sys.executable, str(SCRIPT), "--out", str(tmp_path), "--rehearse", "--seconds", "280"]
+    command = [
+        sys.executable,
+        str(SCRIPT),
+        "--out",
+        str(tmp_path),
+        "--rehearse",
+        "--seconds",
+        "280",
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     rows = [json.loads(line) for line in (tmp_path / "two_gpus.jsonl").read_text().splitlines()]
     assert done.returncode == 0, done.stdout + done.stderr
@@ -45,7 +54,9 @@ def test_what_is_killed_in_each_of_its_steps_asks_nothing_twice(tmp_path: Path) 
     assert told["verdict"] == "worked-around"
 
 
-def test_a_case_is_found_by_its_name_in_a_folder_with_the_models_of_no_other_process(tmp_path: Path) -> None:
+def test_a_case_is_found_by_its_name_in_a_folder_with_the_models_of_no_other_process(
+    tmp_path: Path,
+) -> None:
     real = tmp_path / "real"
     (real / "vad_in").mkdir(parents=True)
     for name in ("vad.onnx", "word.onnx", "word_in.npz", "unfed.onnx"):
@@ -66,12 +77,21 @@ def test_a_folder_of_samples_is_fed_sample_by_sample(tmp_path: Path) -> None:
         np.savez(tmp_path / "fed" / f"{i}.npz", x=whole[i : i + 1])
     told = flow(model, tmp_path / "fed", "onnxruntime:optimization=basic")(tmp_path)
     assert (told["exit"], told["verdict"]) == (10, "not-reproduced")
-    assert [Path(p).name for p in read_problem(tmp_path / "session").inputs] == ["0.npz", "1.npz", "2.npz"]
+    assert [Path(p).name for p in read_problem(tmp_path / "session").inputs] == [
+        "0.npz",
+        "1.npz",
+        "2.npz",
+    ]
 
 
-def test_the_quantized_model_of_the_campaign_is_wrong_and_of_kinds_that_tensorrt_takes(tmp_path: Path) -> None:
+def test_the_quantized_model_of_the_campaign_is_wrong_and_of_kinds_that_tensorrt_takes(
+    tmp_path: Path,
+) -> None:
     model, inputs = models.scaled_apart(tmp_path)
     assert quantization.say_untaken(onnx.load(model)) == ""
     feeds = dict(np.load(inputs))
-    asked = [onnxruntime.InferenceSession(tmp_path / name).run(None, feeds)[0] for name in ("float.onnx", "int8.onnx")]
+    asked = [
+        onnxruntime.InferenceSession(tmp_path / name).run(None, feeds)[0]
+        for name in ("float.onnx", "int8.onnx")
+    ]
     assert np.linalg.norm(asked[1] - asked[0]) > 0.1 * np.linalg.norm(asked[0])

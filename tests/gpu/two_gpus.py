@@ -1,10 +1,12 @@
-"""One session on one GPU and on two: a reduction, repeated builds, a precision search. Seconds, builds a GPU, the speed-up, and
-whether both came to the same.
+"""One session on one GPU and on two: a reduction, repeated builds, a precision search. Seconds,
+builds a GPU, the speed-up, and whether both came to the same.
 
-    python tests/gpu/two_gpus.py --out FOLDER [--seconds 600] [--most 180] [--only NAME ...] [--rehearse]
+    python tests/gpu/two_gpus.py --out FOLDER [--seconds 600] [--most 180] [--only NAME ...]
+    [--rehearse]
 
-Writes ``two_gpus.jsonl`` (one object a run, then one a case) as it goes, and keeps each run's log and session; whatever becomes
-of one run, the others take place. ``--rehearse``: no GPU and no TensorRT; a stand-in for the driver lists two GPUs.
+Writes ``two_gpus.jsonl`` (one object a run, then one a case) as it goes, and keeps each run's log
+and session; whatever becomes of one run, the others take place. ``--rehearse``: no GPU and no
+TensorRT; a stand-in for the driver lists two GPUs.
 """
 
 import argparse
@@ -21,16 +23,21 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
-from engines.workers.gpus import Gpu, group_alike, list_gpus
+from narrowdown.engines.workers.gpus import Gpu, group_alike, list_gpus
 from tests.engines.workers import driver  # a stand-in, for rehearsals
 from tests.gpu import models  # as a script it has no package to import from
 
-NARROWDOWN = [sys.executable, "-c", "import sys; from wizard.cli import main; sys.exit(main())"]
+NARROWDOWN = [
+    sys.executable,
+    "-c",
+    "import sys; from narrowdown.wizard.cli import main; sys.exit(main())",
+]
 _DONE = re.compile(r"^(\S+ \S+) .*GPU (\d+), worker \d+: (\w+) \S+ in ([\d.]+) s$", re.MULTILINE)
 
 
 class Case:
-    """``words``: the step and what belongs to it; ``told``: fields of its outcome that must be the same on one GPU and two."""
+    """``words``: the step and what belongs to it; ``told``: fields of its outcome that must be the
+    same on one GPU and two."""
 
     def __init__(self, name: str, words: list[str], told: tuple[str, ...]) -> None:
         self.name, self.words, self.told = name, words, told
@@ -54,16 +61,34 @@ def cases(folder: Path, builds: int, *, rehearse: bool) -> list[Case]:
 
 
 def run(case: Case, folder: Path, gpus: list[Gpu], seconds: float) -> dict[str, Any]:
-    """The step on these GPUs, a probe at a time on each; what its outcome, its journal and its log say."""
+    """The step on these GPUs, a probe at a time on each; what its outcome, its journal and its log
+    say."""
     folder.mkdir(parents=True)
     session = folder / "session"
-    command = [*NARROWDOWN, "step", *case.words, "--json", "--jobs", str(len(gpus)), "--session", str(session)]
+    command = [
+        *NARROWDOWN,
+        "step",
+        *case.words,
+        "--json",
+        "--jobs",
+        str(len(gpus)),
+        "--session",
+        str(session),
+    ]
     # A home of its own: what an earlier run has timed would be laid to the second GPU.
-    allowed = {"CUDA_VISIBLE_DEVICES": ",".join(gpu.id for gpu in gpus), "XDG_STATE_HOME": str(folder / "home")}
+    allowed = {
+        "CUDA_VISIBLE_DEVICES": ",".join(gpu.id for gpu in gpus),
+        "XDG_STATE_HOME": str(folder / "home"),
+    }
     began = time.monotonic()
     with (folder / "step.json").open("wb") as out, (folder / "run.log").open("wb") as log:
         process = subprocess.Popen(
-            command, stdout=out, stderr=log, stdin=subprocess.DEVNULL, env=os.environ | allowed, start_new_session=True
+            command,
+            stdout=out,
+            stderr=log,
+            stdin=subprocess.DEVNULL,
+            env=os.environ | allowed,
+            start_new_session=True,
         )
         try:
             code = process.wait(seconds)
@@ -79,13 +104,26 @@ def run(case: Case, folder: Path, gpus: list[Gpu], seconds: float) -> dict[str, 
     outcome = json.loads(said) if said.strip() else {}
     facts["found"] = {name: outcome.get(name) for name in case.told}
     facts["message"] = outcome.get("message", "")
-    return {**facts, **_journalled(session / "journal.jsonl"), **_worked(session / "logs" / "runner.log")}
+    return {
+        **facts,
+        **_journalled(session / "journal.jsonl"),
+        **_worked(session / "logs" / "runner.log"),
+    }
 
 
 def _journalled(journal: Path) -> dict[str, Any]:
-    """``seconds``: from the first build that the step asked for to the last that was answered, worker starts included."""
-    events = [json.loads(line) for line in journal.read_text(errors="replace").splitlines() if line.endswith("}")]
-    started = {e["key"]: e for e in events if e["kind"] == "probe.started" and e["probe"]["op"] == "measure"}
+    """``seconds``: from the first build that the step asked for to the last that was answered,
+    worker starts included."""
+    events = [
+        json.loads(line)
+        for line in journal.read_text(errors="replace").splitlines()
+        if line.endswith("}")
+    ]
+    started = {
+        e["key"]: e
+        for e in events
+        if e["kind"] == "probe.started" and e["probe"]["op"] == "measure"
+    }
     finished = [e for e in events if e["kind"] == "probe.finished" and e["key"] in started]
     ends = Counter(str((e.get("measurement") or {}).get("status", "ok")) for e in finished)
     times = [_when(e["ts"]) for e in finished]
@@ -99,14 +137,23 @@ def _journalled(journal: Path) -> dict[str, Any]:
 
 
 def _when(stamp: Any) -> float:
-    return float(stamp) if isinstance(stamp, (int, float)) else datetime.fromisoformat(str(stamp)).timestamp()
+    return (
+        float(stamp)
+        if isinstance(stamp, (int, float))
+        else datetime.fromisoformat(str(stamp)).timestamp()
+    )
 
 
 def _worked(log: Path) -> dict[str, Any]:
-    """Builds and busy seconds by GPU, as the pool has said (with one GPU it says nothing), and how long a build takes, all GPUs
-    together, once each has answered its first, for which it loads its libraries."""
+    """Builds and busy seconds by GPU, as the pool has said (with one GPU it says nothing), and how
+    long a build takes, all GPUs together, once each has answered its first, for which it loads its
+    libraries."""
     found = _DONE.findall(log.read_text(errors="replace")) if log.exists() else []
-    ends = [(f"GPU {gpu}", _clock(when), float(took)) for when, gpu, what, took in found if what == "measure"]
+    ends = [
+        (f"GPU {gpu}", _clock(when), float(took))
+        for when, gpu, what, took in found
+        if what == "measure"
+    ]
     if not ends:
         return {}
     builds = Counter(gpu for gpu, _, _ in ends)
@@ -138,7 +185,9 @@ def compared(case: Case, one: dict[str, Any], both: dict[str, Any]) -> dict[str,
 def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--seconds", type=float, default=600.0, help="for all; what does not fit is left out")
+    parser.add_argument(
+        "--seconds", type=float, default=600.0, help="for all; what does not fit is left out"
+    )
     parser.add_argument("--most", type=float, default=180.0, help="seconds of one run")
     parser.add_argument("--builds", type=int, default=16, help="of the repeated builds")
     parser.add_argument("--only", nargs="*", default=[])
@@ -162,8 +211,14 @@ def main() -> int:
         print("There are not two GPUs of one kind here.", file=sys.stderr)
         return 2
     wrong = 0
-    chosen = [c for c in cases(out, given.builds, rehearse=given.rehearse) if not given.only or c.name in given.only]
-    if chosen and not given.rehearse:  # the libraries come from the disk once, and into nobody's figures
+    chosen = [
+        c
+        for c in cases(out, given.builds, rehearse=given.rehearse)
+        if not given.only or c.name in given.only
+    ]
+    if (
+        chosen and not given.rehearse
+    ):  # the libraries come from the disk once, and into nobody's figures
         warm = Case("warm", [*chosen[0].words[:-1], "1"], ())
         tell({"case": "warm", **_tried(warm, out / "warm", gpus[:1], given.most)})
     for case in chosen:

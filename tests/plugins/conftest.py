@@ -1,4 +1,5 @@
-"""The toy package as pip would have installed it: its metadata and its modules on a path, for this process or another."""
+"""The toy package as pip would have installed it: its metadata and its modules on a path, for this
+process or another."""
 
 import os
 import tomllib
@@ -15,11 +16,15 @@ TOY = Path(__file__).with_name("headroom")
 
 
 def installed(site: Path, name: str, groups: Mapping[str, Mapping[str, str]]) -> Path:
-    """Metadata of a distribution of that name in ``site``. ``groups``: its entry points, as a pyproject has them."""
+    """Metadata of a distribution of that name in ``site``. ``groups``: its entry points, as a
+    pyproject has them."""
     about = site / f"{name.replace('-', '_')}-1.0.dist-info"
     about.mkdir(parents=True)
     (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
-    points = [f"[{group}]\n" + "".join(f"{k} = {v}\n" for k, v in found.items()) for group, found in groups.items()]
+    points = [
+        f"[{group}]\n" + "".join(f"{k} = {v}\n" for k, v in found.items())
+        for group, found in groups.items()
+    ]
     (about / "entry_points.txt").write_text("\n".join(points))
     return site
 

@@ -1,5 +1,6 @@
-"""An engine of another package: found by its entry point, nothing changed here. It is listed, walks a flow, keeps the contract,
-and its cases are checked where there is no Narrowdown. The package is docs/write-an-engine.md's."""
+"""An engine of another package: found by its entry point, nothing changed here. It is listed, walks
+a flow, keeps the contract, and its cases are checked where there is no Narrowdown. The package is
+docs/write-an-engine.md's."""
 
 import json
 import os
@@ -33,7 +34,9 @@ COARSE, FINE = "ENTRIES = 9\n", "ENTRIES = 8193\n"
 def on_the_page(name: str) -> str:
     """The block that stands behind the file's name."""
     (block,) = re.findall(
-        rf"`drift-engine/{re.escape(name)}`:\n\n```\w+\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL
+        rf"`drift-engine/{re.escape(name)}`:\n\n```\w+\n(.*?)```",
+        PAGE.read_text(encoding="utf-8"),
+        re.DOTALL,
     )
     return str(block)
 
@@ -52,9 +55,15 @@ def model(path: Path) -> Path:
         "tanh",
         [helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 8])],
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, [2, 4])],
-        [numpy_helper.from_array(array.astype(np.float32), name) for name, array in weights.items()],
+        [
+            numpy_helper.from_array(array.astype(np.float32), name)
+            for name, array in weights.items()
+        ],
     )
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), str(path))
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9),
+        str(path),
+    )
     return path
 
 
@@ -67,7 +76,9 @@ def put_in(folder: Path) -> dict[str, str]:
     about.mkdir()
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: drift-engine\nVersion: 1.0\n")
     points = re.findall(r"^drift = (.*)$", (DRIFT / "pyproject.toml").read_text(), re.MULTILINE)
-    (about / "entry_points.txt").write_text(f"[narrowdown.engines]\ndrift = {points[0]}\n".replace('"', ""))
+    (about / "entry_points.txt").write_text(
+        f"[narrowdown.engines]\ndrift = {points[0]}\n".replace('"', "")
+    )
     return environment(folder) | {"PYTHONPATH": str(site)}
 
 
@@ -81,7 +92,9 @@ def walked(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Ran]:
     """(A session of the accuracy flow on the engine, how the command ended)."""
     folder = tmp_path_factory.mktemp("drift")
     run = command(put_in(folder), folder)
-    return folder / "s", run("run", model(folder / "tanh.onnx"), "--engine", "drift", "--session", folder / "s")
+    return folder / "s", run(
+        "run", model(folder / "tanh.onnx"), "--engine", "drift", "--session", folder / "s"
+    )
 
 
 @pytest.fixture
@@ -89,9 +102,16 @@ def narrowdown(installed: dict[str, str], tmp_path: Path) -> Narrowdown:
     return command(installed, tmp_path)
 
 
-def python(*words: str | Path, env: dict[str, str], folder: Path) -> subprocess.CompletedProcess[str]:
+def python(
+    *words: str | Path, env: dict[str, str], folder: Path
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, *map(str, words)], capture_output=True, text=True, check=False, env=env, cwd=folder
+        [sys.executable, *map(str, words)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=env,
+        cwd=folder,
     )
 
 
@@ -117,13 +137,17 @@ def test_it_walks_the_flow_and_its_case_is_checked(
     site = Path(installed["PYTHONPATH"])
     alone = tmp_path / "alone"
     shutil.copytree(site / "drift", alone / "drift")  # the engine alone, none of what is ours
-    checked = python("-P", case / "check.py", env=installed | {"PYTHONPATH": str(alone)}, folder=tmp_path)
+    checked = python(
+        "-P", case / "check.py", env=installed | {"PYTHONPATH": str(alone)}, folder=tmp_path
+    )
     assert checked.returncode == 1, checked.stdout + checked.stderr
     assert "on drift 1.0" in checked.stdout
     mended = (alone / "drift/__init__.py").read_text()
     assert COARSE in mended
     (alone / "drift/__init__.py").write_text(mended.replace(COARSE, FINE))
-    checked = python("-P", case / "check.py", env=installed | {"PYTHONPATH": str(alone)}, folder=tmp_path)
+    checked = python(
+        "-P", case / "check.py", env=installed | {"PYTHONPATH": str(alone)}, folder=tmp_path
+    )
     assert checked.returncode == 0, checked.stdout + checked.stderr
     gone = python("-P", case / "check.py", env=installed | {"PYTHONPATH": ""}, folder=tmp_path)
     assert gone.returncode == 2
@@ -132,7 +156,10 @@ def test_it_walks_the_flow_and_its_case_is_checked(
 
 def test_a_wrong_option_is_refused_with_the_nearest(narrowdown: Narrowdown, tmp_path: Path) -> None:
     path = model(tmp_path / "tanh.onnx")
-    for spec, words in (("drift:tahn=exact", "Did you mean 'tanh'?"), ("drift:tanh=exacd", "Did you mean 'exact'?")):
+    for spec, words in (
+        ("drift:tahn=exact", "Did you mean 'tanh'?"),
+        ("drift:tanh=exacd", "Did you mean 'exact'?"),
+    ):
         refused = narrowdown("run", path, "--engine", spec)
         assert refused.code == 2
         assert words in refused.err
@@ -165,7 +192,8 @@ def test_a_session_is_read_where_the_engine_is_not(
 def test_a_part_of_check_py_that_is_of_no_use_is_a_reason(
     fault: str, installed: dict[str, str], tmp_path: Path
 ) -> None:
-    """Whatever a declaration gives or raises there, the case is written, and its check.py says why it cannot tell."""
+    """Whatever a declaration gives or raises there, the case is written, and its check.py says why
+    it cannot tell."""
     changed = {
         "pass": "return CheckPart(CHECK, {})",
         "raise": "raise RuntimeError('{no} idea')",
@@ -178,16 +206,20 @@ def test_a_part_of_check_py_that_is_of_no_use_is_a_reason(
     (line,) = re.findall(r"    return CheckPart\(CHECK.*", path.read_text())
     path.write_text(path.read_text().replace(line, f"    {changed}"))
     code = (
-        "from engines import outside, options; "
+        "from narrowdown.engines import outside, options; "
         "p, why = outside.check_part(outside.found(options.check('drift'))); print(p is not None, why)"
     )
     said = python("-P", "-c", code, env=installed, folder=tmp_path).stdout.strip()
-    assert said.startswith("True" if fault == "pass" else "False what drift gives for it is of no use ("), said
+    assert said.startswith(
+        "True" if fault == "pass" else "False what drift gives for it is of no use ("
+    ), said
 
 
 def test_it_keeps_the_contract(installed: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "test_contract.py").write_text(on_the_page("test_contract.py"))
-    done = python("-m", "pytest", "-q", "-p", "no:cacheprovider", ".", env=installed, folder=tmp_path)
+    done = python(
+        "-m", "pytest", "-q", "-p", "no:cacheprovider", ".", env=installed, folder=tmp_path
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     passed = re.search(r"(\d+) passed", done.stdout)
     assert passed, done.stdout
@@ -198,8 +230,8 @@ def test_it_keeps_the_contract(installed: dict[str, str], tmp_path: Path) -> Non
 @pytest.mark.slow
 @pytest.mark.timeout(1200)  # two environments are filled from a registry
 def test_the_page_does_what_it_says(tmp_path: Path) -> None:
-    """Every file is written as it stands on the page, every command run as it stands there, in an environment that has only
-    narrowdown; then the case is checked in one that has only drift."""
+    """Every file is written as it stands on the page, every command run as it stands there, in an
+    environment that has only narrowdown; then the case is checked in one that has only drift."""
 
     def run(*words: str | Path, **surroundings: str) -> subprocess.CompletedProcess[str]:
         done = subprocess.run(
@@ -212,14 +244,25 @@ def test_the_page_does_what_it_says(tmp_path: Path) -> None:
     def fresh(name: str, *packages: str | Path) -> Path:
         subprocess.run([sys.executable, "-m", "venv", tmp_path / name], check=True)
         got = run(
-            tmp_path / name / "bin/python", "-m", "pip", "install", "-q", "-c", ROOT / "constraints.txt", *packages
+            tmp_path / name / "bin/python",
+            "-m",
+            "pip",
+            "install",
+            "-q",
+            "-c",
+            ROOT / "constraints.txt",
+            *packages,
         )
         if got.returncode:
             pytest.skip(f"the packages cannot be had here: {got.stderr[-300:]}")
         return tmp_path / name / "bin"
 
     source = tmp_path / "source"  # a wheel made in the checkout would leave a folder behind
-    shutil.copytree(ROOT, source, ignore=shutil.ignore_patterns(".venv", ".git", "__pycache__", "tests", ".*_cache"))
+    shutil.copytree(
+        ROOT,
+        source,
+        ignore=shutil.ignore_patterns(".venv", ".git", "__pycache__", "tests", ".*_cache"),
+    )
     bin_ = fresh("venv", source, "pytest")
     package = tmp_path / "drift-engine"
     for name in FILES:
@@ -233,9 +276,15 @@ def test_the_page_does_what_it_says(tmp_path: Path) -> None:
             assert done.returncode == 0, (word.line, done.stdout, done.stderr)
             shown[word.line] = done.stdout
     assert any("(brought by drift-engine 1.0)" in said for said in shown.values())
-    (case,) = {found for said in shown.values() for found in re.findall(r"\(python (\S+)/check\.py shows", said)}
+    (case,) = {
+        found
+        for said in shown.values()
+        for found in re.findall(r"\(python (\S+)/check\.py shows", said)
+    }
     other = fresh("other", package)
-    lacking = run(other / "python", "-c", "from importlib.util import find_spec; print(find_spec('engines'))").stdout
+    lacking = run(
+        other / "python", "-c", "from importlib.util import find_spec; print(find_spec('engines'))"
+    ).stdout
     assert lacking.strip() == "None", "nothing of ours is there"
     told = run(other / "python", f"{case}/check.py")
     assert told.returncode == 1, told.stdout + told.stderr

@@ -1,4 +1,5 @@
-"""A runtime of one's own, with no package: the program of docs/own-runtime.md finds its wrong Tanh."""
+"""A runtime of one's own, with no package: the program of docs/own-runtime.md finds its wrong
+Tanh."""
 
 import re
 import shutil
@@ -22,7 +23,11 @@ MENDED = "np.tanh(x.astype(np.float32)).astype(x.dtype)"
 def network(path: Path) -> None:
     """Five nodes; what reaches the Tanh goes beyond 5.5."""
     rng, node = np.random.default_rng(1), helper.make_node
-    weights = {"w": rng.normal(size=(16, 16)) * 2, "b": rng.normal(size=16), "v": rng.normal(size=(16, 4))}
+    weights = {
+        "w": rng.normal(size=(16, 16)) * 2,
+        "b": rng.normal(size=16),
+        "v": rng.normal(size=(16, 4)),
+    }
     nodes = [
         node("MatMul", ["x", "w"], ["a"], name="first"), node("Add", ["a", "b"], ["c"], name="bias"),
         node("Tanh", ["c"], ["t"], name="squash"), node("MatMul", ["t", "v"], ["d"], name="second"),
@@ -33,9 +38,15 @@ def network(path: Path) -> None:
         "net",
         [helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 16])],
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, [2, 4])],
-        [numpy_helper.from_array(array.astype(np.float32), name) for name, array in weights.items()],
+        [
+            numpy_helper.from_array(array.astype(np.float32), name)
+            for name, array in weights.items()
+        ],
     )
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), str(path))
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9),
+        str(path),
+    )
 
 
 def test_the_page_shows_the_program() -> None:
@@ -60,9 +71,14 @@ def test_the_page_does_what_it_says(tmp_path: Path) -> None:
     assert ran.code == 0, ran.err
     assert "1 of 5 nodes fails: squash (overflow)" in ran.out
     assert "workaround (precision): keep 1 node in higher precision: squash" in ran.out
-    assert "worked-around.onnx (your model with 1 node in FP32), loaded and run: right on" in " ".join(ran.out.split())
+    assert (
+        "worked-around.onnx (your model with 1 node in FP32), loaded and run: right on"
+        in " ".join(ran.out.split())
+    )
     assert "paste this first (your program)" in ran.out
-    (line,) = (line for line in ran.out.splitlines() if "worked-around.onnx inputs.npz outputs.npz" in line)
+    (line,) = (
+        line for line in ran.out.splitlines() if "worked-around.onnx inputs.npz outputs.npz" in line
+    )
     assert line.split()[:2] == ["python", "run_toy.py"]
     alone = tmp_path / "elsewhere"
     shutil.copytree(tmp_path / "s/case", alone)
@@ -82,6 +98,8 @@ def test_the_page_does_what_it_says(tmp_path: Path) -> None:
     asked = narrowdown("replay", "s")
     assert asked.code == 3, "the script is another one now"
     assert "version command" in asked.err
-    narrowdown("run", "net.onnx", *shown.words[3:], "--session", tmp_path / "t", timeout=600)  # typed again: agreed to
+    narrowdown(
+        "run", "net.onnx", *shown.words[3:], "--session", tmp_path / "t", timeout=600
+    )  # typed again: agreed to
     again = narrowdown("replay", "s", "--expect", "fixed", timeout=600)
     assert again.code == 0, again.out + again.err

@@ -1,5 +1,5 @@
-"""A step of another package: one file, nothing changed here. It runs in a flow, alone, in every display, in report and JSON, and
-what is wrong with it harms nothing else."""
+"""A step of another package: one file, nothing changed here. It runs in a flow, alone, in every
+display, in report and JSON, and what is wrong with it harms nothing else."""
 
 import asyncio
 import json
@@ -13,29 +13,33 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from engines.asking import StepContext
-from engines.findings import Findings
-from engines.probe import Measurement, SampleInfo, SampleResult, Score
-from engines.steps.base import Finish, Steps, StepSpec
-from engines.steps.registry import GROUP, STEPS, load_brought
-from engines.steps.surroundings import surround_step
-from engines.store.content import digest_file
-from engines.views import EngineView
+from narrowdown.engines.asking import StepContext
+from narrowdown.engines.findings import Findings
+from narrowdown.engines.probe import Measurement, SampleInfo, SampleResult, Score
+from narrowdown.engines.steps.base import Finish, Steps, StepSpec
+from narrowdown.engines.steps.registry import GROUP, STEPS, load_brought
+from narrowdown.engines.steps.surroundings import surround_step
+from narrowdown.engines.store.content import digest_file
+from narrowdown.engines.views import EngineView
+from narrowdown.wizard.demo import MODELS
+from narrowdown.wizard.problem import Problem
+from narrowdown.wizard.report.document import to_json
+from narrowdown.wizard.report.html import to_html
+from narrowdown.wizard.report.markdown import to_markdown
+from narrowdown.wizard.report.read import read
+from narrowdown.wizard.tui import keys
+from narrowdown.wizard.tui.app import Narrowdown as Screens
+from narrowdown.wizard.tui.library import Sessions
 from tests.wizard.tui import golden
-from wizard.demo import MODELS
-from wizard.problem import Problem
-from wizard.report.document import to_json
-from wizard.report.html import to_html
-from wizard.report.markdown import to_markdown
-from wizard.report.read import read
-from wizard.tui import keys
-from wizard.tui.app import Narrowdown as Screens
-from wizard.tui.library import Sessions
 
 from ..e2e.conftest import Narrowdown
 from .conftest import TOY, installed
 
-MODEL, INPUTS, ENGINE = MODELS / "shapes_cnn.onnx", MODELS / "shapes_cnn_in.npz", "emulate:precision=fp16"
+MODEL, INPUTS, ENGINE = (
+    MODELS / "shapes_cnn.onnx",
+    MODELS / "shapes_cnn_in.npz",
+    "emulate:precision=fp16",
+)
 PROBLEM = (MODEL, "--inputs", INPUTS, "--engine", ENGINE)
 ROUTE = [("room", "room"), ("reproduce", "no")]
 
@@ -58,7 +62,9 @@ def test_its_needs_and_ends_are_kept(narrowdown: Narrowdown, tmp_path: Path) -> 
     assert ran.code == 4
     assert "An external check shows no values" in ran.err
     (tmp_path / "broken.onnx").write_bytes(MODEL.read_bytes())
-    ran = narrowdown("step", "headroom", *PROBLEM, "--reference", "onnxruntime:model=broken.onnx", "--json")
+    ran = narrowdown(
+        "step", "headroom", *PROBLEM, "--reference", "onnxruntime:model=broken.onnx", "--json"
+    )
     assert ran.code in (0, 2, 4, 6)  # whatever that model is: no fault of ours
 
 
@@ -69,18 +75,30 @@ def test_it_is_among_the_steps(narrowdown: Narrowdown) -> None:
     assert "Did you mean 'headroom'?" in typo.err
 
 
-@pytest.mark.parametrize("display", ["json", *(pytest.param(d, marks=pytest.mark.slow) for d in ("plain", "rich"))])
+@pytest.mark.parametrize(
+    "display", ["json", *(pytest.param(d, marks=pytest.mark.slow) for d in ("plain", "rich"))]
+)
 def test_in_a_flow(narrowdown: Narrowdown, tmp_path: Path, display: str) -> None:
     """The package's own flow, by its name; the report tells of it in every form."""
     session = tmp_path / "session"
-    ran = narrowdown("run", *PROBLEM, "--flow", "room-first", "--display", display, "--session", session)
+    ran = narrowdown(
+        "run", *PROBLEM, "--flow", "room-first", "--display", display, "--session", session
+    )
     assert ran.code == 10, ran.err
     reading = read(session)
     assert [(v.node, v.answer) for v in reading.state.route] == ROUTE
     (table,) = reading.report().brought
-    assert (table.step, table.table, table.columns) == ("headroom", "outputs", ("sample", "output", "reached"))
+    assert (table.step, table.table, table.columns) == (
+        "headroom",
+        "outputs",
+        ("sample", "output", "reached"),
+    )
     assert ("real:0/14", "logits", "15.1") in table.rows
-    for told in (to_html(reading.report()), to_markdown(reading.report()), to_json(reading.report())):
+    for told in (
+        to_html(reading.report()),
+        to_markdown(reading.report()),
+        to_json(reading.report()),
+    ):
         assert all(cell in told for cell in (*table.columns, *table.rows[14]))
     if display == "plain":
         assert "room-first" in narrowdown("flow", "list").out
@@ -99,7 +117,8 @@ def test_in_a_flow(narrowdown: Narrowdown, tmp_path: Path, display: str) -> None
 def test_a_session_outlives_its_step(
     narrowdown: Narrowdown, with_path: Callable[..., Narrowdown], tmp_path: Path
 ) -> None:
-    """Where the package is not installed, a finished session is still read, and going on says what is missing."""
+    """Where the package is not installed, a finished session is still read, and going on says what
+    is missing."""
     session = tmp_path / "session"
     assert narrowdown("run", *PROBLEM, "--flow", "room-first", "--session", session).code == 10
     bare = with_path()
@@ -132,7 +151,9 @@ def test_on_the_screens(tmp_path: Path, site: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setitem(STEPS, "headroom", steps["headroom"])
     digests = {str(path): digest_file(path) for path in (MODEL, INPUTS)}
     library = Sessions()
-    problem = Problem(model=str(MODEL), engine=ENGINE, inputs=(str(INPUTS),), flow="room-first", digests=digests)
+    problem = Problem(
+        model=str(MODEL), engine=ENGINE, inputs=(str(INPUTS),), flow="room-first", digests=digests
+    )
     folder = library.create(problem)
 
     async def walk() -> None:
@@ -175,21 +196,31 @@ def test_what_is_broken_is_said_and_harms_nothing_else(
 ) -> None:
     for name, (text, _) in BROKEN.items():
         (site / f"broken_{name.replace('-', '_')}.py").write_text(text)
-    (site / "another.py").write_text("from engines.steps.reduce import SPEC\n")
+    (site / "another.py").write_text("from narrowdown.engines.steps.reduce import SPEC\n")
     points = {name: f"broken_{name.replace('-', '_')}" for name in BROKEN} | {"reduce": "another"}
-    installed(site, "toy-broken", {GROUP: points, "narrowdown.flows": {"gone": "broken_imports", "nowhere": "no_such"}})
+    installed(
+        site,
+        "toy-broken",
+        {GROUP: points, "narrowdown.flows": {"gone": "broken_imports", "nowhere": "no_such"}},
+    )
     run = with_path(site, TOY)
     for name, (_, why) in BROKEN.items():
         ran = run("step", name, MODEL)
         assert ran.code == 2
         assert "The package 'toy-broken' brings it, and it cannot be used: " in ran.err
         assert why in ran.err
-    assert run("step", "headroom", *PROBLEM, "--display", "none").code == 0, "the toy is none the worse for it"
-    assert run("step", "reduce", MODEL, "--with", "verfy=1").code == 2, "ours, with its own parameters"
+    assert run("step", "headroom", *PROBLEM, "--display", "none").code == 0, (
+        "the toy is none the worse for it"
+    )
+    assert run("step", "reduce", MODEL, "--with", "verfy=1").code == 2, (
+        "ours, with its own parameters"
+    )
     assert "gone" in (listed := run("flow", "list").out)
     assert "cannot be used" in listed
     (tmp_path / "flow.yaml").write_text(
-        (TOY / "narrowdown_headroom" / "room-first.yaml").read_text().replace("use: headroom", "use: imports")
+        (TOY / "narrowdown_headroom" / "room-first.yaml")
+        .read_text()
+        .replace("use: headroom", "use: imports")
     )
     told = run("flow", "check", "flow.yaml")
     assert told.code == 2
@@ -197,7 +228,7 @@ def test_what_is_broken_is_said_and_harms_nothing_else(
 
 
 def test_a_name_that_is_taken_and_an_outcome_without_defaults() -> None:
-    ours = EntryPoint("reduce", "engines.steps.reduce", GROUP)
+    ours = EntryPoint("reduce", "narrowdown.engines.steps.reduce", GROUP)
     steps, broken = load_brought([ours], STEPS)
     assert steps == {}
     assert "there is a step of that name already" in broken["reduce"]
@@ -214,7 +245,9 @@ def _strays(ctx: StepContext) -> Steps[_Bare]:
 
 
 @pytest.mark.parametrize(("sets", "fails"), [((), True), (("keep",), False)])
-def test_a_step_changes_only_the_findings_that_it_declares(sets: tuple[str, ...], fails: bool) -> None:
+def test_a_step_changes_only_the_findings_that_it_declares(
+    sets: tuple[str, ...], fails: bool
+) -> None:
     spec = surround_step(StepSpec("stray", 1, "strays", _strays, _Bare, _Bare, sets=sets))
     generator = spec.run(StepContext("e", "r", Findings()))
     with pytest.raises(TypeError if fails else StopIteration) as told:
@@ -222,7 +255,9 @@ def test_a_step_changes_only_the_findings_that_it_declares(sets: tuple[str, ...]
     assert not fails or "changed keep," in str(told.value)
 
 
-def test_what_fails_inside_it_is_said_to_be_its_own(site: Path, with_path: Callable[..., Narrowdown]) -> None:
+def test_what_fails_inside_it_is_said_to_be_its_own(
+    site: Path, with_path: Callable[..., Narrowdown]
+) -> None:
     (site / "failing.py").write_text(
         "import msgspec\n"
         "from narrowdown_headroom import SPEC as TOY\n"
@@ -245,17 +280,25 @@ def test_it_decides_by_numbers_alone() -> None:
     finally:
         sys.path.remove(str(TOY))
     findings = Findings(model="m", inputs="i", samples=(SampleInfo("real:0", "real"),))
-    ctx = StepContext("emulate:precision=fp16", "onnxruntime", findings, engine_info=EngineView(storage="float16"))
+    ctx = StepContext(
+        "emulate:precision=fp16", "onnxruntime", findings, engine_info=EngineView(storage="float16")
+    )
     generator = SPEC.run(ctx)
     assert next(generator).text == "how large do the outputs become in the reference?"
     generator.send(None)
     with pytest.raises(StopIteration) as end:
-        generator.send(Measurement(results=(SampleResult("real:0", (Score("y", absmax=40_000.0),)),)))
+        generator.send(
+            Measurement(results=(SampleResult("real:0", (Score("y", absmax=40_000.0),)),))
+        )
     outcome = end.value.value.outcome
     assert (outcome.verdict, outcome.output, round(outcome.times, 2)) == ("tight", "y", 1.64)
 
 
 def test_the_page_shows_it() -> None:
     page = (TOY.parents[2] / "docs" / "write-a-step.md").read_text(encoding="utf-8")
-    for file in ("pyproject.toml", "narrowdown_headroom/__init__.py", "narrowdown_headroom/room-first.yaml"):
+    for file in (
+        "pyproject.toml",
+        "narrowdown_headroom/__init__.py",
+        "narrowdown_headroom/room-first.yaml",
+    ):
         assert (TOY / file).read_text(encoding="utf-8") in page, f"the page shows another {file}"

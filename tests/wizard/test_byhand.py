@@ -11,14 +11,14 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from engines import discovery, options
-from engines.backends.tensorrt.outside import LONGEST
-from engines.compare import metrics
-from engines.compare.criterion import Criterion
-from engines.compare.judge import over
-from engines.spec import parse
-from wizard.byhand import commands, tolerances
-from wizard.cli.arguments import parse as narrowdown
+from narrowdown.engines import discovery, options
+from narrowdown.engines.backends.tensorrt.outside import LONGEST
+from narrowdown.engines.compare import metrics
+from narrowdown.engines.compare.criterion import Criterion
+from narrowdown.engines.compare.judge import over
+from narrowdown.engines.spec import parse
+from narrowdown.wizard.byhand import commands, tolerances
+from narrowdown.wizard.cli.arguments import parse as narrowdown
 
 # Its own affair: what it uses of importlib.
 pytestmark = pytest.mark.filterwarnings("ignore:SelectableGroups:DeprecationWarning")
@@ -43,7 +43,10 @@ SPECS = {
 
 
 def lines(
-    spec: str, inputs: tuple[str, ...] = ("x",), criterion: Criterion | None = None, version: str = ""
+    spec: str,
+    inputs: tuple[str, ...] = ("x",),
+    criterion: Criterion | None = None,
+    version: str = "",
 ) -> list[str]:
     return commands(options.check(spec), criterion or Criterion(tolerance=1e-2), inputs, version)
 
@@ -52,7 +55,8 @@ def lines(
 def polygraphy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Callable[[list[str]], str]:
-    """The script that the real Polygraphy makes of a command: its parser has taken every word, its checks have passed."""
+    """The script that the real Polygraphy makes of a command: its parser has taken every word, its
+    checks have passed."""
     tools = pytest.importorskip("polygraphy.tools")
 
     def script(words: list[str]) -> str:
@@ -100,7 +104,8 @@ def test_polygraphy_and_narrowdown_take_them(
     assert {"polygraphy", "narrowdown"} <= set(seen)
 
 
-# Options of ``polygraphy run`` in 0.49.0, seen in its help; all later ones up to 0.53.6 have them too.
+# Options of ``polygraphy run`` in 0.49.0, seen in its help; all later ones up to 0.53.6 have them
+# too.
 OLD = {
     "--onnxrt", "--trt", "--load-inputs", "--load-outputs", "--atol", "--rtol", "--providers", "--strongly-typed", "--fp16",
     "--bf16", "--int8", "--fp8", "--tf32", "--builder-optimization-level", "--pool-limit", "--tactic-sources", "--plugins",
@@ -111,13 +116,24 @@ OLD = {
 @pytest.mark.parametrize("spec", SPECS)
 def test_older_polygraphy_takes_them_too_where_the_file_says_so(spec: str) -> None:
     said = "\n".join(lines(spec))
-    used = {w for line in lines(spec) if "polygraphy run" in line for w in line.split() if w.startswith("--")}
+    used = {
+        w
+        for line in lines(spec)
+        if "polygraphy run" in line
+        for w in line.split()
+        if w.startswith("--")
+    }
     assert used - OLD <= {"--graph-optimization-level"}
-    assert ("before Polygraphy 0.53.6 leave out --graph" in said) == ("--graph-optimization-level" in used)
+    assert ("before Polygraphy 0.53.6 leave out --graph" in said) == (
+        "--graph-optimization-level" in used
+    )
 
 
 def test_a_fault_that_comes_and_goes() -> None:
-    spec, criterion = options.check("onnxruntime:optimization=all,threads=2"), Criterion(tolerance=1e-2)
+    spec, criterion = (
+        options.check("onnxruntime:optimization=all,threads=2"),
+        Criterion(tolerance=1e-2),
+    )
     said = "\n".join(commands(spec, criterion, ("x",), looks=300))
     assert "check.py looks up to 300 times, one run of what follows may pass" in said
     assert "cannot be told: 2 threads" in said
@@ -137,8 +153,14 @@ def test_typing_ends_with_tensorrt_10() -> None:
     ("criterion", "said"),
     [
         (Criterion(tolerance=1e-2), ("--tolerance 0.01", "--atol 0 --rtol 0.01")),
-        (Criterion(metric="max_abs", tolerance=0.5), ("--metric max_abs --tolerance 0.5", "--atol 0.5 --rtol 0")),
-        (Criterion(metric="sqnr_db", tolerance=40), ("--metric sqnr_db --tolerance 40", "--atol 0 --rtol 0.01")),
+        (
+            Criterion(metric="max_abs", tolerance=0.5),
+            ("--metric max_abs --tolerance 0.5", "--atol 0.5 --rtol 0"),
+        ),
+        (
+            Criterion(metric="sqnr_db", tolerance=40),
+            ("--metric sqnr_db --tolerance 40", "--atol 0 --rtol 0.01"),
+        ),
         (Criterion(metric="elementwise", atol=1e-3, rtol=1e-2), ("--atol 0.001 --rtol 0.01",) * 2),
     ],
 )
@@ -155,7 +177,8 @@ def test_no_name_is_obeyed_by_the_shell(name: str, tmp_path) -> None:
     for spec in ("tensorrt", "onnxruntime"):
         ours = [line for line in lines(spec, (name,)) if line and not line.startswith("#")]
         tools = "".join(
-            f"{tool}() {{ printf '%s\\n' \"$@\"; }}\n" for tool in ("polygraphy", "trtexec", "narrowdown", "python")
+            f"{tool}() {{ printf '%s\\n' \"$@\"; }}\n"
+            for tool in ("polygraphy", "trtexec", "narrowdown", "python")
         )
         ran = subprocess.run(
             ["sh", "-c", tools + "\n".join(ours)], cwd=tmp_path, capture_output=True, text=True, check=True,
@@ -178,20 +201,37 @@ def test_every_engine_has_commands() -> None:
     for name, declared in discovery.ours().items():
         if declared.package:
             own = lines(name)[:2]
-            assert own[1] == "python check.py" if declared.check_part else own[0].startswith("# check.py cannot run")
+            assert (
+                own[1] == "python check.py"
+                if declared.check_part
+                else own[0].startswith("# check.py cannot run")
+            )
             assert parse(name).name == name
 
 
 @settings(deadline=None, max_examples=100)
 @given(
     st.sampled_from(
-        ["rel_l2", "rel_max", "max_abs", "max_rel", "cosine", "sqnr_db", "ulp", "mismatched", "elementwise"]
+        [
+            "rel_l2",
+            "rel_max",
+            "max_abs",
+            "max_rel",
+            "cosine",
+            "sqnr_db",
+            "ulp",
+            "mismatched",
+            "elementwise",
+        ]
     ),
     st.lists(st.tuples(*[st.floats(-1e4, 1e4, width=32)] * 2), min_size=1, max_size=8),
     st.floats(1e-6, 0.5),
 )
-def test_polygraphy_sees_whatever_the_metric_sees(metric: str, pairs: list[tuple[float, float]], limit: float) -> None:
-    """Its rule: an element fails where it is over both; there is one wherever the output fails for us."""
+def test_polygraphy_sees_whatever_the_metric_sees(
+    metric: str, pairs: list[tuple[float, float]], limit: float
+) -> None:
+    """Its rule: an element fails where it is over both; there is one wherever the output fails for
+    us."""
     expected, actual = (np.float32(x) for x in zip(*pairs, strict=True))
     tolerance = {"sqnr_db": 40.0, "ulp": 1e4 * limit}.get(metric, limit)
     criterion = Criterion(metric=metric, tolerance=tolerance, atol=limit, rtol=limit)

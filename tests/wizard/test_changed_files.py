@@ -7,15 +7,17 @@ from pathlib import Path
 import pytest
 from onnx import TensorProto, external_data_helper, helper
 
-from engines.store.content import digest_file
-from wizard.cli.run import session_folder
-from wizard.given import changed_since
-from wizard.problem import Problem
-from wizard.session import folder as folders
+from narrowdown.engines.store.content import digest_file
+from narrowdown.wizard.cli.run import session_folder
+from narrowdown.wizard.given import changed_since
+from narrowdown.wizard.problem import Problem
+from narrowdown.wizard.session import folder as folders
 
 
 def test_what_is_not_what_it_was_is_named(tmp_path: Path) -> None:
-    files = [tmp_path / name for name in ("m.onnx", "same.npz", "other.npz", "gone.npz", "check.py")]
+    files = [
+        tmp_path / name for name in ("m.onnx", "same.npz", "other.npz", "gone.npz", "check.py")
+    ]
     for file in files:
         file.write_bytes(b"before")
     problem = Problem(model=str(files[0]), digests={str(f): digest_file(f) for f in files})
@@ -26,9 +28,13 @@ def test_what_is_not_what_it_was_is_named(tmp_path: Path) -> None:
         file.write_bytes(b"after")
     for file in (files[0], files[1], files[2], files[4]):
         os.utime(file, (began + 10, began + 10))
-    assert changed_since(problem, began) == (str(files[0]), str(files[2])), "a script asks for consent instead"
+    assert changed_since(problem, began) == (str(files[0]), str(files[2])), (
+        "a script asks for consent instead"
+    )
     os.utime(files[0], (began - 5, began - 5))
-    assert changed_since(problem, began) == (str(files[2]),), "what is older than the session is not read again"
+    assert changed_since(problem, began) == (str(files[2]),), (
+        "what is older than the session is not read again"
+    )
 
 
 @pytest.mark.parametrize(("name", "beside"), [("m.onnx", "m.data"), ("m.xml", "m.bin")])

@@ -5,14 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from wizard.cli.answers import read_answers
-from wizard.exits import BAD_USAGE, Refusal
-from wizard.flow.model import Answer, Flow, FlowNode
+from narrowdown.wizard.cli.answers import read_answers
+from narrowdown.wizard.exits import BAD_USAGE, Refusal
+from narrowdown.wizard.flow.model import Answer, Flow, FlowNode
 
 
 def node(*answers: str, asks: str = "") -> FlowNode:
     """A question; the answer ``asks`` asks for a value of its own name."""
-    return FlowNode("", "", "", {a: Answer("", "end", settings={a: "?"} if a == asks else {}) for a in answers})
+    return FlowNode(
+        "", "", "", {a: Answer("", "end", settings={a: "?"} if a == asks else {}) for a in answers}
+    )
 
 
 FLOW = Flow(
@@ -20,7 +22,10 @@ FLOW = Flow(
     id="accuracy",
     title="",
     start="reproduce",
-    nodes={"reproduce": node("yes", "no", "reference"), "double-check": node("tolerance", "stop", asks="tolerance")},
+    nodes={
+        "reproduce": node("yes", "no", "reference"),
+        "double-check": node("tolerance", "stop", asks="tolerance"),
+    },
     ends={},
 )
 
@@ -33,7 +38,10 @@ def written(folder: Path, text: str) -> str:
 
 def test_yes_and_no_are_answers(tmp_path: Path) -> None:
     path = written(tmp_path, "reproduce: yes\ndouble-check: [tolerance, ask, stop]\n")
-    assert read_answers(path, FLOW) == ({"reproduce": "yes", "double-check": ["tolerance", "ask", "stop"]}, {})
+    assert read_answers(path, FLOW) == (
+        {"reproduce": "yes", "double-check": ["tolerance", "ask", "stop"]},
+        {},
+    )
 
 
 def test_an_empty_file_scripts_nothing(tmp_path: Path) -> None:
@@ -47,7 +55,9 @@ def test_an_answer_may_carry_its_values(tmp_path: Path, capsys: pytest.CaptureFi
         {"double-check": [{"tolerance": "y:1e-3"}, {}]},
     )
     assert not capsys.readouterr().err
-    one = read_answers(written(tmp_path, "double-check: {answer: tolerance, tolerance: 0.5}\n"), FLOW)
+    one = read_answers(
+        written(tmp_path, "double-check: {answer: tolerance, tolerance: 0.5}\n"), FLOW
+    )
     assert one == ({"double-check": "tolerance"}, {"double-check": [{"tolerance": "0.5"}]})
 
 

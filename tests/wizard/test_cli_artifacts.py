@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from engines.store.content import Store
-from wizard.cli.artifacts import sort, tally
+from narrowdown.engines.store.content import Store
+from narrowdown.wizard.cli.artifacts import sort, tally
 
 
 @pytest.fixture
@@ -14,14 +14,22 @@ def rows(tmp_path: Path) -> list[dict[str, Any]]:
     store = Store(tmp_path)
     verdicts = ("pass", "fail", "unresolved", "fail")
     return [
-        {"iteration": i, "verdict": verdict, "artifacts": {"logs/look.txt": store.put(f"look {i}".encode())}}
+        {
+            "iteration": i,
+            "verdict": verdict,
+            "artifacts": {"logs/look.txt": store.put(f"look {i}".encode())},
+        }
         for i, verdict in enumerate(verdicts)
     ]
 
 
 def test_names_and_folders(tmp_path: Path, rows: list[dict[str, Any]]) -> None:
     assert sort(rows, ["logs/look.txt"], Store(tmp_path), tmp_path / "art", began=0.0) == []
-    found = {str(p.relative_to(tmp_path / "art")): p.read_text() for p in (tmp_path / "art").rglob("*") if p.is_file()}
+    found = {
+        str(p.relative_to(tmp_path / "art")): p.read_text()
+        for p in (tmp_path / "art").rglob("*")
+        if p.is_file()
+    }
     stamps = {name.split("look_")[1].rpartition("_N")[0] for name in found}
     assert len(stamps) == 1
     stamp = stamps.pop()
@@ -53,13 +61,16 @@ def test_what_was_not_there_is_said_once(tmp_path: Path, rows: list[dict[str, An
 
 
 @pytest.mark.parametrize(
-    ("builds", "words"), [(True, "No 'replay.json' was made 4 times: a tactic replay holds"), (False, "was it meant")]
+    ("builds", "words"),
+    [(True, "No 'replay.json' was made 4 times: a tactic replay holds"), (False, "was it meant")],
 )
 def test_a_replay_of_an_engine_without_a_selector_is_explained(
     tmp_path: Path, rows: list[dict[str, Any]], builds: bool, words: str
 ) -> None:
     """TensorRT 11 has none; a checker of the user's may well have forgotten it."""
-    (said,) = sort(rows, ["replay.json"], Store(tmp_path), tmp_path / "art", began=0.0, builds=builds)
+    (said,) = sort(
+        rows, ["replay.json"], Store(tmp_path), tmp_path / "art", began=0.0, builds=builds
+    )
     assert words in said
 
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from wizard.cli import completion, main
-from wizard.cli.arguments import parser
-from wizard.cli.grammar import DEMOS
-from wizard.cli.parsing import Parser, inner
+from narrowdown.wizard.cli import completion, main
+from narrowdown.wizard.cli.arguments import parser
+from narrowdown.wizard.cli.grammar import DEMOS
+from narrowdown.wizard.cli.parsing import Parser, inner
 
 from ..patience import allow
 from ..terminal_child import Child
@@ -35,7 +35,9 @@ def test_every_kind_of_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         words("run", "m") == words("run", "--inputs", "") == words("run", "--session", "s") == []
     )  # files: the shell's
     assert tuple(words("demo", "")) == DEMOS
-    assert words("run", "--check", "run", "--tol") == ["--tolerance"]  # the value of an option is no command
+    assert words("run", "--check", "run", "--tol") == [
+        "--tolerance"
+    ]  # the value of an option is no command
 
 
 def test_every_command_and_option_can_be_completed() -> None:
@@ -50,10 +52,11 @@ def test_every_command_and_option_can_be_completed() -> None:
 
 @pytest.fixture
 def surroundings(tmp_path: Path) -> dict[str, str]:
-    """A home of its own with one session, and a folder of programs in which ``narrowdown`` is this very one."""
+    """A home of its own with one session, and a folder of programs in which ``narrowdown`` is this
+    very one."""
     command = tmp_path / "bin" / "narrowdown"
     command.parent.mkdir()
-    command.write_text(f'#!/bin/sh\nexec {sys.executable} -m wizard "$@"\n')
+    command.write_text(f'#!/bin/sh\nexec {sys.executable} -m narrowdown "$@"\n')
     command.chmod(0o755)
     (tmp_path / "sessions" / "sjbx8").mkdir(parents=True)
     (tmp_path / "sessions" / "sjbx8" / "session.json").touch()
@@ -87,9 +90,7 @@ def test_bash_asks_through_its_script(surroundings: dict[str, str]) -> None:
     script = f"set -u\n{completion.SCRIPTS['bash']}\ncomplete -p narrowdown\n"
     for line, _ in TYPED:
         typed = line.strip() + (" ''" if line.endswith(" ") else "")
-        script += (
-            f'COMP_WORDS=({typed}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); _narrowdown; echo "${{COMPREPLY[*]}}"\n'
-        )
+        script += f'COMP_WORDS=({typed}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); _narrowdown; echo "${{COMPREPLY[*]}}"\n'
     how, *found = in_shell("bash", ["--norc", "-c", script], surroundings).splitlines()
     assert "-o default" in how, "files are the shell's own to find"
     assert [set(line.split()) for line in found] == [wanted for _, wanted in TYPED]
@@ -128,7 +129,9 @@ def test_zsh_asks_through_its_script(surroundings: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize("shell", completion.SCRIPTS)
-def test_the_shell_can_read_its_script(shell: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_shell_can_read_its_script(
+    shell: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["completion", shell]) == 0
     text = capsys.readouterr().out
     assert f"narrowdown completion {shell} -- " in text
@@ -141,9 +144,15 @@ def test_the_shell_can_read_its_script(shell: str, tmp_path: Path, capsys: pytes
 
 @pytest.mark.parametrize(
     ("shell", "line"),
-    [("bash", "sessions"), ("zsh", "sessions:List the sessions"), ("fish", "sessions\tList the sessions")],
+    [
+        ("bash", "sessions"),
+        ("zsh", "sessions:List the sessions"),
+        ("fish", "sessions\tList the sessions"),
+    ],
 )
-def test_each_shell_gets_its_lines(shell: str, line: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_each_shell_gets_its_lines(
+    shell: str, line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["completion", shell, "--", "sess"]) == 0
     assert capsys.readouterr().out == line + "\n"
     assert main(["completion", shell, "--", "demo", ""]) == 0
@@ -155,8 +164,14 @@ def test_they_are_commands(words: list[str], capsys: pytest.CaptureFixture[str])
     assert main(words) == 0
     assert "narrowdown" in capsys.readouterr().out
     assert main(["help", "sessions", "rn"]) == 2
-    assert "'rn' is not a command. Did you mean 'rm'? Known: rm, prune, rename." in capsys.readouterr().err
+    assert (
+        "'rn' is not a command. Did you mean 'rm'? Known: rm, prune, rename."
+        in capsys.readouterr().err
+    )
     assert main([__file__]) == 2
-    assert f"'{__file__}' is a file and no command: narrowdown open MODEL.onnx" in capsys.readouterr().err
+    assert (
+        f"'{__file__}' is a file and no command: narrowdown open MODEL.onnx"
+        in capsys.readouterr().err
+    )
     assert main(["my model.onnx"]) == 2
     assert "is a model and no command: narrowdown open 'my model.onnx'" in capsys.readouterr().err

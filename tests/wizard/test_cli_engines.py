@@ -1,6 +1,6 @@
 """``narrowdown engines`` as a newcomer reads it."""
 
-from wizard.cli.engines import card, survey
+from narrowdown.wizard.cli.engines import card, survey
 
 HERE = {
     "name": "one", "present": True, "version": "1.2", "device": "a GPU",
@@ -11,7 +11,11 @@ HERE = {
     "notes": ["It is slow."],
     "options": [{"name": "precision", "choices": ["fp16"], "default": "fp16", "help": "What it computes in."}],
 }  # fmt: skip
-MISSING = {"name": "two", "present": False, "reason": "two is not installed; install it with: pip install two"}
+MISSING = {
+    "name": "two",
+    "present": False,
+    "reason": "two is not installed; install it with: pip install two",
+}
 
 
 def test_a_reason_is_told_once_for_all_that_it_hinders() -> None:
@@ -31,7 +35,12 @@ def test_what_is_missing_comes_last_with_what_brings_it_and_the_words_are_explai
     assert first == card(HERE)
     assert missing.splitlines()[0] == "Not here"
     assert "pip install two" in missing
-    assert [line.split()[0] for line in words.splitlines()[1:]] == ["build", "run", "mark", "tactics"]
+    assert [line.split()[0] for line in words.splitlines()[1:]] == [
+        "build",
+        "run",
+        "mark",
+        "tactics",
+    ]
     assert all(len(line) <= 100 for line in text.splitlines())
 
 

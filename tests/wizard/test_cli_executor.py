@@ -2,23 +2,27 @@
 
 import pytest
 
-from engines import installed
-from wizard import schedulers
-from wizard.cli import run
-from wizard.cli.arguments import parse
-from wizard.demo import MODELS
-from wizard.edited import change_problem
-from wizard.exits import BAD_USAGE, MISSING, Refusal
-from wizard.given import problem_from
-from wizard.tui import checks
+from narrowdown.engines import installed
+from narrowdown.wizard import schedulers
+from narrowdown.wizard.cli import run
+from narrowdown.wizard.cli.arguments import parse
+from narrowdown.wizard.demo import MODELS
+from narrowdown.wizard.edited import change_problem
+from narrowdown.wizard.exits import BAD_USAGE, MISSING, Refusal
+from narrowdown.wizard.given import problem_from
+from narrowdown.wizard.tui import checks
 
 
-@pytest.mark.parametrize("word", ["local", "tcp://host:8786", "tls://10.0.0.1:8786/", "ucx://host:1"])
+@pytest.mark.parametrize(
+    "word", ["local", "tcp://host:8786", "tls://10.0.0.1:8786/", "ucx://host:1"]
+)
 def test_a_place_for_probes(word: str) -> None:
     assert parse(["run", "m.onnx", "--executor", word]).executor == word.rstrip("/")
 
 
-@pytest.mark.parametrize("word", ["host:8786", "http://host:1", "tcp://host", "tcp://:1", "cluster", "tcp://a b:1"])
+@pytest.mark.parametrize(
+    "word", ["host:8786", "http://host:1", "tcp://host", "tcp://:1", "cluster", "tcp://a b:1"]
+)
 def test_what_is_no_place_is_said(word: str) -> None:
     with pytest.raises(Refusal) as refused:
         parse(["run", "m.onnx", "--executor", word])
@@ -59,7 +63,14 @@ def no_tensorrt(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("no_tensorrt")
 def test_an_engine_that_only_the_hosts_have() -> None:
     """Each host says whether it has it; the machine of the session need not."""
-    words = ["run", str(MODEL), "--engine", "tensorrt:precision=fp16", "--reference", "tensorrt:precision=fp32"]
+    words = [
+        "run",
+        str(MODEL),
+        "--engine",
+        "tensorrt:precision=fp16",
+        "--reference",
+        "tensorrt:precision=fp32",
+    ]
     with pytest.raises(Refusal, match=r"tensorrt is not installed here; .* brings it") as refused:
         problem_from(parse(words))
     assert refused.value.code == MISSING

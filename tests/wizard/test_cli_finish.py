@@ -6,11 +6,13 @@ from typing import Any
 
 import pytest
 
-from wizard.cli import finish
-from wizard.session.problems import SessionProblem
+from narrowdown.wizard.cli import finish
+from narrowdown.wizard.session.problems import SessionProblem
 
 
-def test_a_file_of_the_session_that_is_gone_is_told_once_all_else_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_of_the_session_that_is_gone_is_told_once_all_else_is_written(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     handed: list[str] = []
 
     def gone(_reading: Any) -> str:
@@ -61,10 +63,14 @@ def test_a_report_that_is_not_there_is_not_named(
     assert "narrowdown resume" in said
 
 
-@pytest.mark.parametrize(("check", "stops", "nothing"), [("c", 1, True), ("c", 2, False), ("", 1, False)])
+@pytest.mark.parametrize(
+    ("check", "stops", "nothing"), [("c", 1, True), ("c", 2, False), ("", 1, False)]
+)
 def test_a_check_has_answered_nothing_where_the_first_question_was_the_last(
     check: str, stops: int, nothing: bool
 ) -> None:
     problem = SimpleNamespace(problem=SimpleNamespace(check=check))
-    reading: Any = SimpleNamespace(description=problem, state=SimpleNamespace(route=("a stop",) * stops))
+    reading: Any = SimpleNamespace(
+        description=problem, state=SimpleNamespace(route=("a stop",) * stops)
+    )
     assert finish._answered_nothing(reading) is nothing

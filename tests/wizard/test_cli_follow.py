@@ -1,35 +1,52 @@
-"""Walking along with a session on a text display: prompts, Ctrl-C, open questions, runners that die."""
+"""Walking along with a session on a text display: prompts, Ctrl-C, open questions, runners that
+die."""
 
 import io
 from typing import Any
 
 import pytest
 
-from engines import installed
-from wizard.cli import follow
-from wizard.cli.follow import Follower, Prompt
-from wizard.exits import NEEDS_PERSON, STOPPED
-from wizard.flow.model import Answer, Flow, FlowNode
-from wizard.plain import PlainDisplay
-from wizard.session.events import Offered, QuestionAnswered, QuestionAsked, Rewound, SessionClosed, SessionOpened
+from narrowdown.engines import installed
+from narrowdown.wizard.cli import follow
+from narrowdown.wizard.cli.follow import Follower, Prompt
+from narrowdown.wizard.exits import NEEDS_PERSON, STOPPED
+from narrowdown.wizard.flow.model import Answer, Flow, FlowNode
+from narrowdown.wizard.plain import PlainDisplay
+from narrowdown.wizard.session.events import (
+    Offered,
+    QuestionAnswered,
+    QuestionAsked,
+    Rewound,
+    SessionClosed,
+    SessionOpened,
+)
 
 NODE = FlowNode(
     "Does it fail?", "Because it may.", "Does it?",
     {"yes": Answer("Yes", "end"), "tolerance": Answer("Tighten", "end", settings={"tolerance": "new tolerance"})},
 )  # fmt: skip
-FLOW = Flow(schema=1, id="accuracy", title="", start="reproduce", nodes={"reproduce": NODE}, ends={})
+FLOW = Flow(
+    schema=1, id="accuracy", title="", start="reproduce", nodes={"reproduce": NODE}, ends={}
+)
 OFFERED = (Offered("yes", "Yes", "end", True), Offered("tolerance", "Tighten", "end"))
 OPENED = SessionOpened(id="k7f3", seq=1)
-QUESTION = QuestionAsked(node="reproduce", visit=1, ask="Does it?", answers=OFFERED, recommended="yes", seq=2)
+QUESTION = QuestionAsked(
+    node="reproduce", visit=1, ask="Does it?", answers=OFFERED, recommended="yes", seq=2
+)
 ANSWERED = QuestionAnswered(node="reproduce", visit=1, answer="yes", by="person", seq=3)
 CLOSED = SessionClosed(end="found", exit_code=0, seq=4)
 
 
 class Session:
-    """A scripted runner: each look gives the next thing, an exception is raised; after the last it is gone."""
+    """A scripted runner: each look gives the next thing, an exception is raised; after the last it
+    is gone."""
 
     def __init__(
-        self, *script: Any, code: int | None = None, snapshot: dict[str, Any] | None = None, ok: bool = True
+        self,
+        *script: Any,
+        code: int | None = None,
+        snapshot: dict[str, Any] | None = None,
+        ok: bool = True,
     ) -> None:
         self.script, self.code, self.snapshot, self.ok = list(script), code, snapshot, ok
         self.sent: list[dict[str, Any]] = []
@@ -66,10 +83,14 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(follow, "PATIENCE", 0.0)
 
 
-def walked(session: Session, typed: str | None = None, since: int = 0, **rest: Any) -> tuple[int, str, list[str]]:
+def walked(
+    session: Session, typed: str | None = None, since: int = 0, **rest: Any
+) -> tuple[int, str, list[str]]:
     out, said = io.StringIO(), []
     prompt = Prompt(FLOW, io.StringIO(typed), out) if typed is not None else None
-    code = Follower(session, PlainDisplay(FLOW, out), prompt=prompt, since=since, say=said.append).run(**rest)
+    code = Follower(
+        session, PlainDisplay(FLOW, out), prompt=prompt, since=since, say=said.append
+    ).run(**rest)
     return code, out.getvalue(), said
 
 
@@ -79,7 +100,14 @@ def test_a_prompt_takes_a_number_an_id_or_nothing(typed: str) -> None:
     code, text, _ = walked(session, typed)
     assert code == 0
     assert session.sent == [
-        {"do": "answer", "node": "reproduce", "visit": 1, "answer": "yes", "note": "", "settings": {}}
+        {
+            "do": "answer",
+            "node": "reproduce",
+            "visit": 1,
+            "answer": "yes",
+            "note": "",
+            "settings": {},
+        }
     ]
     assert ("is not one of the answers" in text) == typed.startswith("7")
     assert ("Because it may." in text) == typed.startswith("?")
@@ -92,7 +120,9 @@ def test_an_answer_that_carries_settings_asks_for_them() -> None:
 
 
 def test_what_an_earlier_runner_closed_is_no_end() -> None:
-    left = SessionClosed(exit_code=130, reason="the program that controlled the session ended", seq=2)
+    left = SessionClosed(
+        exit_code=130, reason="the program that controlled the session ended", seq=2
+    )
     session = Session([left], [SessionOpened(id="k7f3", resumed=True, seq=3)], [CLOSED])
     session.earlier = 3
     code, text, _ = walked(session, since=1)
@@ -101,7 +131,9 @@ def test_what_an_earlier_runner_closed_is_no_end() -> None:
 
 
 def test_the_end_of_input_needs_a_person() -> None:
-    session = Session([OPENED, QUESTION], [], [SessionClosed(exit_code=130, reason="stopped", seq=3)])
+    session = Session(
+        [OPENED, QUESTION], [], [SessionClosed(exit_code=130, reason="stopped", seq=3)]
+    )
     code, _, said = walked(session, "")
     assert code == NEEDS_PERSON
     assert session.sent == [{"do": "stop", "hard": False}]
@@ -165,7 +197,9 @@ def test_a_question_that_was_rewound_is_not_asked() -> None:
 
 def test_a_question_that_was_rewound_to_is_asked_again() -> None:
     """It is open once more, though its event is an old one."""
-    session = Session([OPENED, QUESTION, ANSWERED, Rewound(to=2, seq=4)], [msg(ANSWERED, 5), msg(CLOSED, 6)])
+    session = Session(
+        [OPENED, QUESTION, ANSWERED, Rewound(to=2, seq=4)], [msg(ANSWERED, 5), msg(CLOSED, 6)]
+    )
     _, text, _ = walked(session, "yes\n")
     assert [request["do"] for request in session.sent] == ["answer"]
     assert text.count("Does it?") == 2
@@ -193,14 +227,17 @@ def test_a_refused_answer_is_asked_again(capsys: pytest.CaptureFixture[str]) -> 
         (4, {"phase": "stopped", "text": "The disk is full."}, 4, "disk is full"),
     ],
 )
-def test_a_runner_that_is_gone(code: int | None, snapshot: dict[str, Any] | None, expected: int, word: str) -> None:
+def test_a_runner_that_is_gone(
+    code: int | None, snapshot: dict[str, Any] | None, expected: int, word: str
+) -> None:
     found, _, said = walked(Session([OPENED], code=code, snapshot=snapshot))
     assert found == expected
     assert word in said[-1]
 
 
 def test_nobody_at_work_is_no_fault_of_the_one_who_looks() -> None:
-    """'narrowdown watch' of a session that was killed, or had not begun, ended with 70, our own fault."""
+    """'narrowdown watch' of a session that was killed, or had not begun, ended with 70, our own
+    fault."""
     found, _, said = walked(Session([OPENED], code=None, snapshot=None), controls=False)
     assert found == STOPPED
     assert "nothing works on this session now" in said[-1]
@@ -208,7 +245,9 @@ def test_nobody_at_work_is_no_fault_of_the_one_who_looks() -> None:
 
 def test_a_runner_that_is_gone_with_its_program(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(installed, "say_change", lambda: "It was changed.")
-    assert walked(Session([OPENED], code=None, snapshot=None))[2][-1] == "narrowdown: It was changed."
+    assert (
+        walked(Session([OPENED], code=None, snapshot=None))[2][-1] == "narrowdown: It was changed."
+    )
 
 
 def test_the_reason_of_a_bad_end_is_said() -> None:
@@ -238,7 +277,10 @@ def test_where_another_window_takes_over_it_says_so_and_goes_on_once_that_has_le
 
     said: list[str] = []
     follower = Follower(
-        Taken([], [], [], [], [], [], code=0), PlainDisplay(FLOW, io.StringIO()), name="bug", say=said.append
+        Taken([], [], [], [], [], [], code=0),
+        PlainDisplay(FLOW, io.StringIO()),
+        name="bug",
+        say=said.append,
     )
     follower.run()
     assert "has taken over" in said[0]

@@ -10,23 +10,34 @@ from pathlib import Path
 
 import pytest
 
-from engines import installed
-from wizard import exits
-from wizard.cli import main
-from wizard.cli.arguments import parse, parser, parser_for
-from wizard.cli.parsing import Parser, inner
-from wizard.demo import MODELS
-from wizard.exits import BAD_USAGE, MISSING, Refusal
-from wizard.given import bounds, checker, input_source, model_file, problem_from, require_engines, shape, value_range
-from wizard.problem import Problem
+from narrowdown.engines import installed
+from narrowdown.wizard import exits
+from narrowdown.wizard.cli import main
+from narrowdown.wizard.cli.arguments import parse, parser, parser_for
+from narrowdown.wizard.cli.parsing import Parser, inner
+from narrowdown.wizard.demo import MODELS
+from narrowdown.wizard.exits import BAD_USAGE, MISSING, Refusal
+from narrowdown.wizard.given import (
+    bounds,
+    checker,
+    input_source,
+    model_file,
+    problem_from,
+    require_engines,
+    shape,
+    value_range,
+)
+from narrowdown.wizard.problem import Problem
 
 HEAVY = ("numpy", "onnx", "onnxruntime", "openvino", "tensorrt", "textual", "jinja2")
 
 
-@pytest.mark.parametrize("words", [["--help"], ["run", "--help"], ["step", "--help"], ["--version"], ["runn"]])
+@pytest.mark.parametrize(
+    "words", [["--help"], ["run", "--help"], ["step", "--help"], ["--version"], ["runn"]]
+)
 def test_a_light_start(words: list[str]) -> None:
     code = (
-        f"import sys; from wizard.cli import main; main({words!r}); "
+        f"import sys; from narrowdown.wizard.cli import main; main({words!r}); "
         f"print(*[m for m in {HEAVY!r} if m in sys.modules], file=sys.stderr)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
@@ -34,7 +45,15 @@ def test_a_light_start(words: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    "module", ["wizard.cli", "wizard.plain", "wizard.report", "wizard.given", "wizard.demo", "wizard.trust"]
+    "module",
+    [
+        "narrowdown.wizard.cli",
+        "narrowdown.wizard.plain",
+        "narrowdown.wizard.report",
+        "narrowdown.wizard.given",
+        "narrowdown.wizard.demo",
+        "narrowdown.wizard.trust",
+    ],
 )
 def test_no_module_loads_the_machine_room(module: str) -> None:
     code = f"import sys, {module}; sys.exit(' '.join(m for m in {HEAVY!r} if m in sys.modules))"
@@ -66,7 +85,9 @@ def test_wrong_words_are_one_sentence_and_exit_2(
     assert captured.out == ""
 
 
-def test_a_missing_model_names_the_nearest(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_model_names_the_nearest(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "resnet50.onnx").touch()
     assert main(["run", str(tmp_path / "resnet.onnx")]) == BAD_USAGE
     assert "Did you mean 'resnet50.onnx'?" in capsys.readouterr().err
@@ -78,7 +99,8 @@ def test_a_folder_is_not_a_model(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("command", "code"), [("no-such-checker {model}", MISSING), ("'open quote", BAD_USAGE), ("  ", BAD_USAGE)]
+    ("command", "code"),
+    [("no-such-checker {model}", MISSING), ("'open quote", BAD_USAGE), ("  ", BAD_USAGE)],
 )
 def test_a_checker_that_cannot_be_started(command: str, code: int) -> None:
     with pytest.raises(Refusal) as refused:
@@ -87,11 +109,18 @@ def test_a_checker_that_cannot_be_started(command: str, code: int) -> None:
 
 
 def test_a_checker_that_misspells_what_is_put_in() -> None:
-    """``{modell}`` was handed over as it stands, and the checker's own failing was no failure of the model."""
-    with pytest.raises(Refusal, match=r"nothing is put in for '\{modell\}'\. Did you mean '\{model\}'\?") as refused:
+    """``{modell}`` was handed over as it stands, and the checker's own failing was no failure of
+    the model."""
+    with pytest.raises(
+        Refusal, match=r"nothing is put in for '\{modell\}'\. Did you mean '\{model\}'\?"
+    ) as refused:
         checker("cat {modell}")
     assert refused.value.code == BAD_USAGE
-    for command in ("cat {model} {dir}", "sh -c 'echo ${modell} {a: 1}' {model}", "awk '{print}' {model}"):
+    for command in (
+        "cat {model} {dir}",
+        "sh -c 'echo ${modell} {a: 1}' {model}",
+        "awk '{print}' {model}",
+    ):
         assert checker(command)
 
 
@@ -107,7 +136,9 @@ def test_a_checker_that_is_not_executable(tmp_path: Path) -> None:
 def test_a_checker_that_is_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     pipe = tmp_path / "check"
     os.mkfifo(pipe, 0o755)
-    with pytest.raises(Refusal, match=r"^The checker '.*/check' cannot be started: it is a pipe, ") as refused:
+    with pytest.raises(
+        Refusal, match=r"^The checker '.*/check' cannot be started: it is a pipe, "
+    ) as refused:
         checker(f"{pipe} {{model}}")
     assert refused.value.code == MISSING
 
@@ -148,7 +179,12 @@ def test_images_are_refused_in_the_form_where_nothing_reads_them(
 ) -> None:
     (tmp_path / "photos").mkdir()
     (tmp_path / "photos" / "1.PNG").touch()
-    problem = Problem(model="m.onnx", engine="reference", reference="reference", inputs=(f"x={tmp_path / 'photos'}",))
+    problem = Problem(
+        model="m.onnx",
+        engine="reference",
+        reference="reference",
+        inputs=(f"x={tmp_path / 'photos'}",),
+    )
     require_engines(problem)
     here = installed.importable
     monkeypatch.setattr(installed, "importable", lambda package: package != "PIL" and here(package))
@@ -187,11 +223,15 @@ def test_every_command_has_a_function_that_exists() -> None:
     assert required <= set(subparsers.choices)
     for name, made in subparsers.choices.items():
         command = made.get_default("command")
-        assert callable(getattr(importlib.import_module(f"wizard.cli.{command.module}"), command.function)), name
+        assert callable(
+            getattr(
+                importlib.import_module(f"narrowdown.wizard.cli.{command.module}"), command.function
+            )
+        ), name
 
 
 def test_the_steps_are_those_of_the_registry() -> None:
-    from engines.steps.registry import STEPS
+    from narrowdown.engines.steps.registry import STEPS
 
     alone = [name for name, spec in STEPS.items() if spec.alone]
     assert set(STEPS) - set(alone) == {"double-check"}
@@ -204,7 +244,7 @@ def test_the_steps_are_those_of_the_registry() -> None:
 def test_our_own_fault_is_one_sentence_and_a_trace_file(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    import wizard.cli.entry as entry
+    import narrowdown.wizard.cli.entry as entry
 
     def broken() -> None:
         raise ZeroDivisionError("deep inside")
@@ -214,33 +254,43 @@ def test_our_own_fault_is_one_sentence_and_a_trace_file(
     said = capsys.readouterr().err
     assert "our fault" in said
     assert "Traceback" not in said
-    trace = next(Path(word.rstrip(";")) for word in said.split() if word.rstrip(";").endswith(".trace"))
+    trace = next(
+        Path(word.rstrip(";")) for word in said.split() if word.rstrip(";").endswith(".trace")
+    )
     assert "deep inside" in trace.read_text()
     trace.unlink()
 
 
-def test_a_foreign_package_of_the_same_name_is_refused(tmp_path: Path) -> None:
-    foreign = tmp_path / "engines"
-    foreign.mkdir()
-    (foreign / "__init__.py").touch()
-    code = (
-        f"import sys; sys.path.insert(0, {str(tmp_path)!r}); from wizard.cli import main; sys.exit(main(['sessions']))"
-    )
+def test_folders_of_the_user_are_not_taken_for_ours(tmp_path: Path) -> None:
+    for name in ("engines", "wizard", "flows"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text("raise RuntimeError('the wrong package')")
+    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); from narrowdown.wizard.cli import main; sys.exit(main(['sessions']))"  # noqa: E501
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == MISSING
-    assert "another project's 'engines' hides ours" in done.stderr
-    assert "Traceback" not in done.stderr
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("after", [(), ("--seed", "3")])
-def test_two_patterns_behind_one_option_and_the_model_anywhere(tmp_path: Path, after: tuple[str, ...]) -> None:
-    """As Polygraphy reads them; a word that names a file is the model, whatever its name ends in."""
+def test_two_patterns_behind_one_option_and_the_model_anywhere(
+    tmp_path: Path, after: tuple[str, ...]
+) -> None:
+    """As Polygraphy reads them; a word that names a file is the model, whatever its name ends
+    in."""
     model = tmp_path / "m.onnx"
     model.write_bytes((MODELS / "shapes_cnn.onnx").read_bytes())
     for words in (
         [str(model), "--check", "true", "--fail-regex", "exceeds", "is NaN", *after],
         ["--check", "true", "--fail-regex", "exceeds", "is NaN", *after, str(model)],
-        ["--check", "true", "--fail-regex", "exceeds", "--fail-regex", "is NaN", *after, str(model)],
+        [
+            "--check",
+            "true",
+            "--fail-regex",
+            "exceeds",
+            "--fail-regex",
+            "is NaN",
+            *after,
+            str(model),
+        ],
     ):
         problem = problem_from(parse(["run", *words]))
         assert (problem.fail_regex, problem.model) == (("exceeds", "is NaN"), str(model))
@@ -251,17 +301,23 @@ def test_two_patterns_behind_one_option_and_the_model_anywhere(tmp_path: Path, a
 
 @pytest.mark.parametrize("name", inner(parser()))
 def test_a_command_alone_has_the_grammar_that_it_has_among_all(name: str) -> None:
-    """What is made for one command of the line is what the whole grammar says of it, to the last word of its help."""
+    """What is made for one command of the line is what the whole grammar says of it, to the last
+    word of its help."""
     whole, alone = inner(parser()), inner(parser_for([name, "anything"]))
     assert list(alone) == [name]
 
     def all_help(made: Parser) -> list[str]:
-        return [made.format_help(), *(text for below in inner(made).values() for text in all_help(below))]
+        return [
+            made.format_help(),
+            *(text for below in inner(made).values() for text in all_help(below)),
+        ]
 
     assert all_help(alone[name]) == all_help(whole[name])
 
 
-@pytest.mark.parametrize("words", [[], ["--help"], ["nothing-of-ours"], ["model.onnx"], ["-V", "step"]])
+@pytest.mark.parametrize(
+    "words", [[], ["--help"], ["nothing-of-ours"], ["model.onnx"], ["-V", "step"]]
+)
 def test_words_that_begin_with_no_command_are_held_against_all(words: list[str]) -> None:
     assert inner(parser_for(words)).keys() == inner(parser()).keys()
 

@@ -6,15 +6,16 @@ from pathlib import Path
 import onnx
 import pytest
 
-from engines.graph.construct import construct
-from engines.known.table import read_table
+from narrowdown.engines.graph.construct import construct
+from narrowdown.engines.known.table import read_table
+from narrowdown.wizard.cli import main
 from tests.docs.shown import of
-from wizard.cli import main
 
 
 @pytest.fixture
 def padded(tmp_path: Path) -> Path:
-    """A model that ONNX Runtime gets wrong: zeros padded in front of a MaxPool over negative values."""
+    """A model that ONNX Runtime gets wrong: zeros padded in front of a MaxPool over negative
+    values."""
     bug = next(bug for bug in read_table() if bug.id == "ort-pad-maxpool-fusion")
     assert bug.make is not None
     model = construct(bug.make)
@@ -39,15 +40,22 @@ def test_the_table_is_listed_by_engine(capsys: pytest.CaptureFixture[str]) -> No
 
 @pytest.mark.slow
 def test_the_page_does_what_it_says(
-    padded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    padded: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """A table, a model that is run, the session that this made; and nothing is recognised in what passes."""
+    """A table, a model that is run, the session that this made; and nothing is recognised in what
+    passes."""
     monkeypatch.setenv("NARROWDOWN_HOME", str(tmp_path / "home"))
     session = str(tmp_path / "session")
     where = ["--val-range", "positive:[1,2]", "--session", session, "--display", "none"]
     told: list[str] = []
     for command in sorted(of("known"), key=lambda c: "SESSION" in c.words):
-        words = [{"model.onnx": str(padded), "MODEL": str(padded), "SESSION": session}.get(w, w) for w in command.words]
+        words = [
+            {"model.onnx": str(padded), "MODEL": str(padded), "SESSION": session}.get(w, w)
+            for w in command.words
+        ]
         assert main([*words[1:], *(where if str(padded) in words else [])]) == 0
         told.append(capsys.readouterr().out)
     assert "known bugs, " in told[0]

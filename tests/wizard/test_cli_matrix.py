@@ -1,13 +1,14 @@
-"""A matrix of replays: each cell a real process, of an interpreter that answers as it is told to."""
+"""A matrix of replays: each cell a real process, of an interpreter that answers as it is told
+to."""
 
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
-from wizard.cli import main
-from wizard.problem import Problem
-from wizard.session import folder
+from narrowdown.wizard.cli import main
+from narrowdown.wizard.problem import Problem
+from narrowdown.wizard.session import folder
 
 
 @pytest.fixture
@@ -31,13 +32,31 @@ def verdict(text: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("code", "said", "whole"), [(0, verdict("still fails"), 0), (5, verdict("fixed"), 5), (4, "echo 'no GPU' >&2", 6)]
+    ("code", "said", "whole"),
+    [(0, verdict("still fails"), 0), (5, verdict("fixed"), 5), (4, "echo 'no GPU' >&2", 6)],
 )
 def test_cells_their_files_and_the_exit_code(
-    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], code: int, said: str, whole: int
+    place: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    code: int,
+    said: str,
+    whole: int,
 ) -> None:
-    pythons = [environment(tmp_path, "old", 0, verdict("still fails")), environment(tmp_path, "new", code, said)]
-    words = ["replay", place.name, "--python", pythons[0], "--python", pythons[1], "--engine", "onnxruntime"]
+    pythons = [
+        environment(tmp_path, "old", 0, verdict("still fails")),
+        environment(tmp_path, "new", code, said),
+    ]
+    words = [
+        "replay",
+        place.name,
+        "--python",
+        pythons[0],
+        "--python",
+        pythons[1],
+        "--engine",
+        "onnxruntime",
+    ]
     files = ["--junit", str(tmp_path / "j.xml"), "--summary", str(tmp_path / "s.md")]
     assert main([*words, "--keep-going", *files]) == whole
     assert capsys.readouterr().out.count(place.name) == 2
@@ -50,12 +69,16 @@ def test_cells_their_files_and_the_exit_code(
     assert kinds == [[], {0: [], 5: ["failure"], 4: ["error"]}[code]]
     table = (tmp_path / "s.md").read_text().splitlines()
     assert len(table) == 3
-    assert {0: "as expected: still fails (1.23.2)", 5: "NOT as expected: fixed (1.23.2)", 4: "cannot tell: no GPU"}[
-        code
-    ] in table[2]
+    assert {
+        0: "as expected: still fails (1.23.2)",
+        5: "NOT as expected: fixed (1.23.2)",
+        4: "cannot tell: no GPU",
+    }[code] in table[2]
 
 
-def test_what_cannot_be_a_matrix_is_refused(place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_cannot_be_a_matrix_is_refused(
+    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["replay", place.name, "--python", str(tmp_path / "none")]) == 2
     assert "there is no interpreter in" in capsys.readouterr().err
     assert main(["replay", place.name, place.name, "--dry"]) == 2

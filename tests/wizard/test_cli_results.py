@@ -9,28 +9,34 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from engines.findings import Case, Findings
-from engines.graph import external, load
-from engines.graph.typed import to_precision
-from engines.probe import HUGE, Candidate
-from engines.steps.compare import CompareOutcome
-from engines.steps.layerwise import LayerwiseOutcome
-from engines.steps.precision import PrecisionOutcome
-from engines.steps.reduce import ReduceOutcome
-from engines.steps.registry import STEPS
-from engines.steps.repeat import RepeatOutcome
-from engines.store.content import Store
-from engines.workers import artifact_files
-from wizard.bundle.models import write_models, write_whole
-from wizard.cli.results import nothing_failed, result
-from wizard.cli.step import parameters
-from wizard.exits import BAD_USAGE, Refusal
-from wizard.report.read import Reading
-from wizard.session.problems import SessionProblem
-from wizard.session.state import Visit
+from narrowdown.engines.findings import Case, Findings
+from narrowdown.engines.graph import external, load
+from narrowdown.engines.graph.typed import to_precision
+from narrowdown.engines.probe import HUGE, Candidate
+from narrowdown.engines.steps.compare import CompareOutcome
+from narrowdown.engines.steps.layerwise import LayerwiseOutcome
+from narrowdown.engines.steps.precision import PrecisionOutcome
+from narrowdown.engines.steps.reduce import ReduceOutcome
+from narrowdown.engines.steps.registry import STEPS
+from narrowdown.engines.steps.repeat import RepeatOutcome
+from narrowdown.engines.store.content import Store
+from narrowdown.engines.workers import artifact_files
+from narrowdown.wizard.bundle.models import write_models, write_whole
+from narrowdown.wizard.cli.results import nothing_failed, result
+from narrowdown.wizard.cli.step import parameters
+from narrowdown.wizard.exits import BAD_USAGE, Refusal
+from narrowdown.wizard.report.read import Reading
+from narrowdown.wizard.session.problems import SessionProblem
+from narrowdown.wizard.session.state import Visit
 
 CASE = Case(
-    Candidate("3-4"), "real:0", nodes=("Pad", "MaxPool"), inputs=("a",), outputs=("b",), verified="3/3", own=HUGE
+    Candidate("3-4"),
+    "real:0",
+    nodes=("Pad", "MaxPool"),
+    inputs=("a",),
+    outputs=("b",),
+    verified="3/3",
+    own=HUGE,
 )
 
 
@@ -44,14 +50,28 @@ def found(
     tables = tables or {}
     named = {name: name for name in tables}
     plain = msgspec.to_builtins(outcome)
-    made = Visit(step, step=step, status="done", outcome=plain, findings=Findings(case=case), tables=named, **visit)
+    made = Visit(
+        step,
+        step=step,
+        status="done",
+        outcome=plain,
+        findings=Findings(case=case),
+        tables=named,
+        **visit,
+    )
     whole = result(made, lambda digest: tables[digest], "/out.onnx", "/out-good.onnx", "/session")
     return msgspec.json.decode(msgspec.json.encode(whole))
 
 
 def test_reduce() -> None:
     outcome = ReduceOutcome(
-        verdict="reduced", nodes_before=45, nodes_after=2, probes=9, verifications=6, verified="3/3", own=HUGE
+        verdict="reduced",
+        nodes_before=45,
+        nodes_after=2,
+        probes=9,
+        verifications=6,
+        verified="3/3",
+        own=HUGE,
     )
     row = found("reduce", outcome, case=CASE, seconds=1.5, speculative=2, cached=1, builds=14)
     assert row["nodes"] == ["Pad", "MaxPool"]
@@ -68,14 +88,17 @@ def test_what_is_not_finite_is_null_and_named() -> None:
     row = found("reduce", ReduceOutcome(verdict="reduced", own=HUGE, effect=0.5))
     assert (row["own"], row["effect"], row["not_finite"]) == (None, 0.5, ["own"])
     tensors = [{"name": "a", "error": HUGE, "added": 0.1}, {"name": "b", "error": 0.9}]
-    row = found("layerwise", LayerwiseOutcome(observer="reproduces", first_bad="a"), {"tensors": tensors})
+    row = found(
+        "layerwise", LayerwiseOutcome(observer="reproduces", first_bad="a"), {"tensors": tensors}
+    )
     lost = {"name": "a", "error": None, "added": 0.1, "not_finite": ["error"]}
     assert (row["tensors"], row["first_bad"]) == ([lost, tensors[1]], lost)
     assert "not_finite" not in row
 
 
 def test_a_step_s_own_word_for_no_failure_stands() -> None:
-    """An engine that agrees with itself was told as "no-batch", the last of the words with which the step ends so."""
+    """An engine that agrees with itself was told as "no-batch", the last of the words with which
+    the step ends so."""
     for verdict, told in (("consistent", {}), ("no-batch", {}), ("", {"verdict": "consistent"})):
         assert nothing_failed(STEPS["consistency"], {"verdict": verdict}) == told
     assert nothing_failed(STEPS["known"], {"verdict": "none"}) == {"verdict": "passes"}
@@ -89,7 +112,11 @@ def test_reduce_that_found_nothing() -> None:
 
 def test_layerwise() -> None:
     tensors = [{"name": "a", "error": 0.1}, {"name": "b", "error": 0.9}]
-    row = found("layerwise", LayerwiseOutcome(observer="reproduces", first_bad="b", culprit=""), {"tensors": tensors})
+    row = found(
+        "layerwise",
+        LayerwiseOutcome(observer="reproduces", first_bad="b", culprit=""),
+        {"tensors": tensors},
+    )
     assert row["culprit"] is None
     assert row["first_bad"] == tensors[1]
     assert row["tensors"] == tensors
@@ -105,25 +132,52 @@ def test_compare_lists_every_metric_of_every_sample() -> None:
     assert [s["sample"] for s in row["samples"]] == ["real:0", "real:1"]
     assert row["samples_n"] == 2
     score = row["samples"][1]["outputs"][0]
-    assert {"max_abs", "max_rel", "rel_l2", "cosine", "sqnr_db", "ulp", "mismatched", "new_nonfinite"} <= set(score)
+    assert {
+        "max_abs",
+        "max_rel",
+        "rel_l2",
+        "cosine",
+        "sqnr_db",
+        "ulp",
+        "mismatched",
+        "new_nonfinite",
+    } <= set(score)
     assert score["cosine"] == 1.0
 
 
 def test_repeat_and_precision() -> None:
-    row = found("repeat", RepeatOutcome(builds=5, runs=5, failures=2, interval_low=0.05, interval_high=0.85))
+    row = found(
+        "repeat", RepeatOutcome(builds=5, runs=5, failures=2, interval_low=0.05, interval_high=0.85)
+    )
     assert row["interval"] == [0.05, 0.85]
     keep = [{"node": "Sum_1"}]
     row = found(
         "precision",
         PrecisionOutcome(
-            outcome="found", keep=1, samples=24, samples_ok=24, margin=2.0, builds=9, unseen=41, unseen_ok=40
+            outcome="found",
+            keep=1,
+            samples=24,
+            samples_ok=24,
+            margin=2.0,
+            builds=9,
+            unseen=41,
+            unseen_ok=40,
         ),
         {"keep": keep},
     )
     assert row["keep_higher"] == ["Sum_1"]
     assert row["samples_n"] == 24
     assert (row["held_out_ok"], row["held_out_n"], row["accused_inside"]) == (40, 41, None)
-    assert {"outcome", "keep_higher", "minimal", "samples_ok", "samples_n", "margin", "builds", "model"} <= set(row)
+    assert {
+        "outcome",
+        "keep_higher",
+        "minimal",
+        "samples_ok",
+        "samples_n",
+        "margin",
+        "builds",
+        "model",
+    } <= set(row)
 
 
 @pytest.mark.parametrize("step", STEPS)
@@ -152,7 +206,8 @@ def test_parameters_are_checked() -> None:
 def test_a_model_too_large_for_one_file_comes_with_its_weights(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, role: str
 ) -> None:
-    """``-o`` writes the weights beside the model under the name that the model points to, whichever of the two was asked for."""
+    """``-o`` writes the weights beside the model under the name that the model points to, whichever
+    of the two was asked for."""
     monkeypatch.setattr(artifact_files, "INLINE", 0)
     weight = np.arange(1000, dtype=np.float32)
     x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, [1000]) for n in "xy")
@@ -169,7 +224,9 @@ def test_a_model_too_large_for_one_file_comes_with_its_weights(
     visit = Visit("reduce", step="reduce", status="done", tables={"bundle": table})
     made, good = write_models(reading, visit, str(tmp_path / "out" / "part.onnx"))
     assert good is None
-    np.testing.assert_array_equal(numpy_helper.to_array(onnx.load(str(made)).graph.initializer[0]), weight)
+    np.testing.assert_array_equal(
+        numpy_helper.to_array(onnx.load(str(made)).graph.initializer[0]), weight
+    )
 
 
 def test_a_cleaned_model_is_written_where_one_was_made(tmp_path: Path) -> None:
@@ -193,28 +250,37 @@ def test_a_cleaned_model_is_written_where_one_was_made(tmp_path: Path) -> None:
 def test_a_kept_model_points_to_the_sessions_weights_until_it_is_written_somewhere(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Weights of its own are in it; those of the session, converted or not, come in when it is written. Damaged or gone, that is
-    said in a sentence, and nothing is written."""
+    """Weights of its own are in it; those of the session, converted or not, come in when it is
+    written. Damaged or gone, that is said in a sentence, and nothing is written."""
     monkeypatch.setattr(artifact_files, "REFERS", 1)
     values = np.arange(1000, dtype=np.float32)
     weights = [numpy_helper.from_array(values + i, name) for i, name in enumerate("wv")]
     x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, [1000]) for n in "xy")
     nodes = [helper.make_node("Add", ["x", "w"], ["a"]), helper.make_node("Add", ["a", "v"], ["y"])]
-    onnx.save(helper.make_model(helper.make_graph(nodes, "g", [x], [y], weights)), tmp_path / "given.onnx")
+    onnx.save(
+        helper.make_model(helper.make_graph(nodes, "g", [x], [y], weights)), tmp_path / "given.onnx"
+    )
     store = Store(tmp_path / "session")
     stored = load.load(store, load.import_model(tmp_path / "given.onnx", store).digest)
     halves = to_precision(stored.proto, "fp16", ())
-    made = artifact_files.put_model(store, "engine.onnx", halves, stored.weights_dir, external.locations(stored.proto))
+    made = artifact_files.put_model(
+        store, "engine.onnx", halves, stored.weights_dir, external.locations(stored.proto)
+    )
     assert store.path(made["engine.onnx"]).stat().st_size < 2000
     for path in store.weights.glob("*.*.bin"):
         path.unlink()  # as when the session ends
     target, (own,) = tmp_path / "out.onnx", store.weights.iterdir()
     write_whole(store, {target: store.path(made["engine.onnx"])})
     for i, tensor in enumerate(onnx.load(target).graph.initializer):
-        np.testing.assert_array_equal(numpy_helper.to_array(tensor), (values + i).astype(np.float16))
+        np.testing.assert_array_equal(
+            numpy_helper.to_array(tensor), (values + i).astype(np.float16)
+        )
     target.unlink()
     bytes_ = own.read_bytes()
-    for damage, said in ((lambda: own.write_bytes(bytes_[:-1] + b"x"), "is damaged"), (own.unlink, "is gone")):
+    for damage, said in (
+        (lambda: own.write_bytes(bytes_[:-1] + b"x"), "is damaged"),
+        (own.unlink, "is gone"),
+    ):
         damage()
         with pytest.raises(SessionProblem, match=f"'models/weights/{own.name}' {said}"):
             write_whole(store, {target: store.path(made["engine.onnx"])})

@@ -3,19 +3,23 @@
 import msgspec
 import numpy as np
 
-from engines.compare.answers import answer
-from engines.compare.criterion import Criterion
-from engines.compare.judge import badness
-from engines.compare.metrics import score
-from wizard.cli.shown import found
+from narrowdown.engines.compare.answers import answer
+from narrowdown.engines.compare.criterion import Criterion
+from narrowdown.engines.compare.judge import badness
+from narrowdown.engines.compare.metrics import score
+from narrowdown.wizard.cli.shown import found
 
 FP16 = Criterion(tolerance=0.01, precision="fp16")
 
 
-def row(name: str, sample: str, actual: object, expected: object, rule: Criterion) -> dict[str, object]:
+def row(
+    name: str, sample: str, actual: object, expected: object, rule: Criterion
+) -> dict[str, object]:
     a, b = np.asarray(actual, np.float32), np.asarray(expected, np.float32)
     scored = msgspec.structs.replace(score(name, a, b), answer=answer(a, b))
-    told: dict[str, object] = msgspec.json.decode(msgspec.json.encode(scored))  # as a session's table holds it
+    told: dict[str, object] = msgspec.json.decode(
+        msgspec.json.encode(scored)
+    )  # as a session's table holds it
     return {**told, "output": name, "sample": sample, "badness": badness(scored, rule)}
 
 
@@ -26,7 +30,12 @@ def test_an_output_is_a_table_on_its_worst_sample() -> None:
         row("boxes", "a", [[0, 0, 2, 2]], [[0, 0, 2, 2]], FP16),
     ]
     said = "\n".join(
-        found("compare", {"message": "long", "verdict": "fails", "failures": 1, "samples_failing": 1}, rows, FP16)
+        found(
+            "compare",
+            {"message": "long", "verdict": "fails", "failures": 1, "samples_failing": 1},
+            rows,
+            FP16,
+        )
     )
     assert "logits  float32 1x3  on sample 4, the worst of 2 samples" in said
     assert "worst at [0, 2]: 2 where the reference has 3" in said
@@ -48,7 +57,10 @@ def test_element_wise_bounds_are_named_as_they_were_given() -> None:
 
 def test_a_step_without_outputs_says_its_outcome_in_words() -> None:
     said = found(
-        "reduce", {"nodes_after": 2, "effect": 0.00215031, "minimal": True, "names": ["a", "b"], "ops": ""}, [], None
+        "reduce",
+        {"nodes_after": 2, "effect": 0.00215031, "minimal": True, "names": ["a", "b"], "ops": ""},
+        [],
+        None,
     )
     assert said == [f"  {label:30} {value}" for label, value in (
         ("nodes after", "2"), ("the model's outputs wrong by", "0.00215"), ("minimal", "yes"), ("names", "a and b"))]  # fmt: skip

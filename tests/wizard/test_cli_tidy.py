@@ -9,9 +9,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from wizard.cli import main
-from wizard.problem import Problem
-from wizard.session import folder, lock, removal
+from narrowdown.wizard.cli import main
+from narrowdown.wizard.problem import Problem
+from narrowdown.wizard.session import folder, lock, removal
 
 
 @pytest.fixture
@@ -26,11 +26,15 @@ def begun(home: Path, days: float = 0.0) -> Path:
     if days:
         about = folder._described(place)  # the flow is none, and no part of this
         fields = msgspec.to_builtins(about) | {"created": time.time() - days * 86400}
-        (place / folder.DESCRIPTION).write_bytes(msgspec.json.encode(fields | {"crc": folder.checksum(fields)}))
+        (place / folder.DESCRIPTION).write_bytes(
+            msgspec.json.encode(fields | {"crc": folder.checksum(fields)})
+        )
     return place
 
 
-def test_rm_takes_the_named_ones_with_yes_alone(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_rm_takes_the_named_ones_with_yes_alone(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     one, other, third = begun(home), begun(home), begun(home)
     assert main(["sessions", "rm", one.name, str(other)]) == 3
     assert "Remove 2 sessions" in capsys.readouterr().err
@@ -39,9 +43,11 @@ def test_rm_takes_the_named_ones_with_yes_alone(home: Path, capsys: pytest.Captu
     assert [place.name for place in home.iterdir()] == [third.name]
 
 
-def test_one_that_is_worked_on_is_never_lost(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_one_that_is_worked_on_is_never_lost(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     held, free = begun(home, days=90), begun(home, days=90)
-    code = "import sys, pathlib\nfrom wizard.session.lock import Lock\nheld = Lock.acquire(pathlib.Path(sys.argv[1]))\n"
+    code = "import sys, pathlib\nfrom narrowdown.wizard.session.lock import Lock\nheld = Lock.acquire(pathlib.Path(sys.argv[1]))\n"  # noqa: E501
     code += "print('held', flush=True)\nsys.stdin.read()"
     with subprocess.Popen(
         [sys.executable, "-c", code, str(held)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
@@ -63,7 +69,9 @@ def test_one_that_is_worked_on_is_never_lost(home: Path, capsys: pytest.CaptureF
     assert main(["sessions", "rm", held.name, "--yes"]) == 0
 
 
-def test_prune_keeps_the_young_the_latest_and_the_damaged(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_prune_keeps_the_young_the_latest_and_the_damaged(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     old, older, young, damaged = begun(home, 40), begun(home, 50), begun(home), begun(home, 60)
     (damaged / folder.DESCRIPTION).write_text("{")
     os.utime(damaged / folder.DESCRIPTION, (time.time() - 60 * 86400,) * 2)
@@ -85,7 +93,9 @@ def test_a_renamed_session_is_the_same_one(home: Path, capsys: pytest.CaptureFix
     renamed = folder.find("resnet")
     assert renamed == home / "resnet-fp16"
     assert folder.describe(renamed).id == "resnet-fp16"
-    assert {path.relative_to(renamed) for path in renamed.rglob("*")} - {Path(lock.NAME)} == before - {Path(lock.NAME)}
+    assert {path.relative_to(renamed) for path in renamed.rglob("*")} - {
+        Path(lock.NAME)
+    } == before - {Path(lock.NAME)}
     capsys.readouterr()
 
 
@@ -99,7 +109,9 @@ def test_a_removal_that_was_killed_leaves_nothing_in_the_list(home: Path) -> Non
     assert list(home.iterdir()) == []
 
 
-def test_resume_without_an_id_takes_the_last_one(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_resume_without_an_id_takes_the_last_one(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["resume"]) == 2
     assert "no session in" in capsys.readouterr().err
     begun(home, 3)
@@ -115,5 +127,7 @@ def test_a_file_with_several_names_is_weighed_once(tmp_path: Path) -> None:
     (tmp_path / "case" / "journal.jsonl").hardlink_to(tmp_path / "journal.jsonl")
     (tmp_path / "case" / "copy.jsonl").write_bytes(bytes(5000))
     assert removal.weight(tmp_path) == 10000
-    (tmp_path / "models").symlink_to(tmp_path / "case")  # of somebody else's session, where it may name the whole disk
+    (tmp_path / "models").symlink_to(
+        tmp_path / "case"
+    )  # of somebody else's session, where it may name the whole disk
     assert removal.weight(tmp_path / "models") == 0

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from wizard import config
-from wizard.cli import main
-from wizard.exits import Refusal
-from wizard.given import asked_engine
-from wizard.session import folder
-from wizard.tui import keys, themes
+from narrowdown.wizard import config
+from narrowdown.wizard.cli import main
+from narrowdown.wizard.exits import Refusal
+from narrowdown.wizard.given import asked_engine
+from narrowdown.wizard.session import folder
+from narrowdown.wizard.tui import keys, themes
 
 
 @pytest.fixture
@@ -45,7 +45,10 @@ def test_every_setting_is_used_and_the_environment_goes_before_it(
             "config.yaml:1: there is no setting 'engin'. Did you mean 'engine'? Known: theme, engine, home, keys.",
         ),
         ("zzz: x", "config.yaml:1: there is no setting 'zzz'. Known: "),
-        ("theme: lihgt", "config.yaml:1: 'lihgt' is no theme. Did you mean 'light'? Known: dark, light, ansi."),
+        (
+            "theme: lihgt",
+            "config.yaml:1: 'lihgt' is no theme. Did you mean 'light'? Known: dark, light, ansi.",
+        ),
         ("\nhome: sessions", "config.yaml:2: 'home' is a whole path"),
         ("engine: [a, b]", "config.yaml:1: 'engine' is one plain value: the engine under test"),
         ("keys: v", "config.yaml:1: 'keys' holds lines of action: key"),
@@ -53,7 +56,9 @@ def test_every_setting_is_used_and_the_environment_goes_before_it(
         ("- a", "Mend the file, or move it away."),
     ],
 )
-def test_damage_is_a_sentence(file: Path, capsys: pytest.CaptureFixture[str], text: str, said: str) -> None:
+def test_damage_is_a_sentence(
+    file: Path, capsys: pytest.CaptureFixture[str], text: str, said: str
+) -> None:
     file.write_text(text)
     assert main(["sessions"]) == 2
     told = capsys.readouterr().err
@@ -80,12 +85,17 @@ def test_a_key_that_cannot_be_used_is_said_with_its_line(file: Path) -> None:
     ("before", "after"),
     [
         (None, "theme: light\n"),
-        ("# mine\ntheme: dark  # at night\nengine: x\n", "# mine\ntheme: light  # at night\nengine: x\n"),
+        (
+            "# mine\ntheme: dark  # at night\nengine: x\n",
+            "# mine\ntheme: light  # at night\nengine: x\n",
+        ),
         ("'theme': \"ansi\"", "'theme': light"),
         ("keys:\n  why: v\n", "theme: light\nkeys:\n  why: v\n"),
     ],
 )
-def test_a_theme_is_kept_and_the_other_lines_stay(file: Path, before: str | None, after: str) -> None:
+def test_a_theme_is_kept_and_the_other_lines_stay(
+    file: Path, before: str | None, after: str
+) -> None:
     if before is not None:
         file.write_text(before)
     assert config.keep_theme("light") == file
@@ -94,7 +104,9 @@ def test_a_theme_is_kept_and_the_other_lines_stay(file: Path, before: str | None
 
 
 @pytest.mark.parametrize("before", ["{theme: dark}\n", "---\ntheme: dark\n...\n", "theme: [\n"])
-def test_settings_that_no_theme_can_be_written_into_stay_as_they_are(file: Path, before: str) -> None:
+def test_settings_that_no_theme_can_be_written_into_stay_as_they_are(
+    file: Path, before: str
+) -> None:
     file.write_text(before)
     try:
         config.keep_theme("light")

@@ -6,15 +6,20 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from wizard import demo
+from narrowdown.wizard import demo
 
 PROJECT = Path(__file__).parents[2] / "pyproject.toml"
 
 
 @pytest.mark.parametrize("here", ["1.32.0", "1.40"])
-def test_what_a_release_mended_is_no_demo_of_it(here: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_what_a_release_mended_is_no_demo_of_it(
+    here: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setattr(demo, "version", lambda _name: here)
-    with pytest.raises(demo.DemoMissing, match=rf"ONNX Runtime {here} .*1\.32 mended.*pip install 'onnxruntime<1\.32'"):
+    with pytest.raises(
+        demo.DemoMissing,
+        match=rf"ONNX Runtime {here} .*1\.32 mended.*pip install 'onnxruntime<1\.32'",
+    ):
         demo.problem("shapes", tmp_path)
     assert demo.problem("sort", tmp_path).engine.startswith("emulate")
 

@@ -1,16 +1,17 @@
-"""``--pass-env``: said by who starts a session, kept on this machine, never asked for by a session."""
+"""``--pass-env``: said by who starts a session, kept on this machine, never asked for by a
+session."""
 
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from engines.probe import Measurement
-from wizard import handed
-from wizard.problem import Problem
-from wizard.runner import remarks
-from wizard.session import folder as folders
-from wizard.session.problems import SessionProblem
+from narrowdown.engines.probe import Measurement
+from narrowdown.wizard import handed
+from narrowdown.wizard.problem import Problem
+from narrowdown.wizard.runner import remarks
+from narrowdown.wizard.session import folder as folders
+from narrowdown.wizard.session.problems import SessionProblem
 
 
 @pytest.fixture(autouse=True)
@@ -21,7 +22,9 @@ def _surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def session(folder: Path, check: str = "mycheck") -> Path:
-    return folders.create(Problem(model="/m.onnx", check=check, folder="/here"), "flow", folder=folder)
+    return folders.create(
+        Problem(model="/m.onnx", check=check, folder="/here"), "flow", folder=folder
+    )
 
 
 def test_what_was_said_is_remembered_for_the_session_in_its_place(tmp_path: Path) -> None:
@@ -34,7 +37,9 @@ def test_what_was_said_is_remembered_for_the_session_in_its_place(tmp_path: Path
     )
     place.rename(tmp_path / "elsewhere")
     assert handed.chosen(tmp_path / "elsewhere") == (), "another folder is another session"
-    assert handed.chosen(session(tmp_path / "s", "mycheck --more")) == (), "and so is another command in its place"
+    assert handed.chosen(session(tmp_path / "s", "mycheck --more")) == (), (
+        "and so is another command in its place"
+    )
 
 
 def test_a_file_that_others_can_write_hands_on_nothing(tmp_path: Path) -> None:
@@ -64,7 +69,9 @@ def test_a_session_that_names_variables_is_not_heard(tmp_path: Path) -> None:
         ("c", ["HF_TOKEN=x"], "local", "give the name alone"),
     ],
 )
-def test_what_cannot_be_handed_on_is_refused(check: str, names: list[str], executor: str, said: str) -> None:
+def test_what_cannot_be_handed_on_is_refused(
+    check: str, names: list[str], executor: str, said: str
+) -> None:
     with pytest.raises(handed.HandedProblem, match=said) as refused:
         handed.refuse(Problem(model="m", check=check), names, executor)
     assert refused.value.code == 2
@@ -91,7 +98,11 @@ def test_what_cannot_be_remembered_is_said(tmp_path: Path) -> None:
 def test_what_a_checker_missed_is_said_with_what_to_do() -> None:
     said = remarks.say_missed(Measurement(facts={"missed": ["HF_TOKEN", "KUBECONFIG"]}))
     assert said.endswith("begin a new session with --pass-env HF_TOKEN --pass-env KUBECONFIG.")
-    assert remarks.say_missed(Measurement(facts={"missed": []})) == remarks.say_missed(Measurement()) == ""
+    assert (
+        remarks.say_missed(Measurement(facts={"missed": []}))
+        == remarks.say_missed(Measurement())
+        == ""
+    )
 
 
 def test_a_checker_that_passes_nothing_is_doubted() -> None:

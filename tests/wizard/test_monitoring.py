@@ -5,14 +5,22 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("prometheus_client", reason="needs the Prometheus client: pip install '.[metrics]'")
+pytest.importorskip(
+    "prometheus_client", reason="needs the Prometheus client: pip install '.[metrics]'"
+)
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from engines.probe import Inspect, Measurement
-from wizard.monitoring import Metered
-from wizard.plain import SilentDisplay
-from wizard.session.events import ProbeFinished, ProbeStarted, SessionClosed, SessionOpened, StepFinished
+from narrowdown.engines.probe import Inspect, Measurement
+from narrowdown.wizard.monitoring import Metered
+from narrowdown.wizard.plain import SilentDisplay
+from narrowdown.wizard.session.events import (
+    ProbeFinished,
+    ProbeStarted,
+    SessionClosed,
+    SessionOpened,
+    StepFinished,
+)
 
 
 def figures(path: Path) -> dict[tuple[str, ...], float]:

@@ -3,8 +3,8 @@
 import re
 from pathlib import Path
 
-import wizard
-from engines import discovery
+from narrowdown import wizard
+from narrowdown.engines import discovery
 
 # File -> what it may name, and why.
 ALLOWED = {
@@ -14,7 +14,8 @@ ALLOWED = {
     "surveyed.py": "a module that every engine loads, whose file each kept row follows from",
     "demo/__init__.py": "a demo is a failure of one engine",
 }
-# Words that are a name of an engine and something else besides: a role, a field's name, a command of the shell, golden outputs.
+# Words that are a name of an engine and something else besides: a role, a field's name, a command
+# of the shell, golden outputs.
 COMMON = {"reference", "command", "golden"}
 
 
@@ -35,4 +36,6 @@ def test_no_role_is_taken_for_an_engine() -> None:
     root = Path(wizard.__file__).parent
     for path in root.rglob("*.py"):
         text = path.read_text(encoding="utf-8")
-        assert not re.search(r"\.name (?:==|in|!=) [(\[{]?[\"'](?:reference|command)[\"']", text), path
+        assert not re.search(r"\.name (?:==|in|!=) [(\[{]?[\"'](?:reference|command)[\"']", text), (
+            path
+        )

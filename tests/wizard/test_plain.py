@@ -1,4 +1,5 @@
-"""The plain and JSON displays: complete, one line an event, nothing from a model obeyed, live only where it can be taken back."""
+"""The plain and JSON displays: complete, one line an event, nothing from a model obeyed, live only
+where it can be taken back."""
 
 import io
 import json
@@ -8,12 +9,25 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engines.compare.criterion import Criterion
-from engines.compare.say import say_worst
-from engines.probe import Candidate, LoadInputs, Measure, Measurement, SampleResult, Score
-from wizard.flow.model import Answer, End, Flow, FlowNode
-from wizard.plain import JsonDisplay, PlainDisplay, progress_line, say_engines, say_measurement
-from wizard.session.events import (
+from narrowdown.engines.compare.criterion import Criterion
+from narrowdown.engines.compare.say import say_worst
+from narrowdown.engines.probe import (
+    Candidate,
+    LoadInputs,
+    Measure,
+    Measurement,
+    SampleResult,
+    Score,
+)
+from narrowdown.wizard.flow.model import Answer, End, Flow, FlowNode
+from narrowdown.wizard.plain import (
+    JsonDisplay,
+    PlainDisplay,
+    progress_line,
+    say_engines,
+    say_measurement,
+)
+from narrowdown.wizard.session.events import (
     NoteAdded,
     Offered,
     ProbeFinished,
@@ -34,7 +48,11 @@ FLOW = Flow(
     id="accuracy",
     title="Accuracy",
     start="reproduce",
-    nodes={"reproduce": FlowNode("Does the failure show here?", "", "Does it?", {"yes": Answer("Yes", "found")})},
+    nodes={
+        "reproduce": FlowNode(
+            "Does the failure show here?", "", "Does it?", {"yes": Answer("Yes", "found")}
+        )
+    },
     ends={"found": End("You have a minimal failing case", "", "minimal-case")},
 )
 PROBE = Measure(
@@ -45,7 +63,10 @@ PROBE = Measure(
     reference="onnxruntime",
     candidate=Candidate("0-95"),
 )
-ANSWERS = (Offered("yes", "Yes, it fails", "sanitize", True, "24 of 24"), Offered("no", "No", "not-reproduced"))
+ANSWERS = (
+    Offered("yes", "Yes, it fails", "sanitize", True, "24 of 24"),
+    Offered("no", "No", "not-reproduced"),
+)
 EVENTS = [
     SessionOpened(id="k7f3"),
     StepStarted(run=1, node="reproduce", visit=1, step="compare", step_version=1),
@@ -53,11 +74,19 @@ EVENTS = [
     ProbeFinished(
         key="a" * 64,
         run=1,
-        measurement=Measurement(results=(SampleResult("real:0", (Score("y", rel_l2=0.41, new_nonfinite=3),)),)),
+        measurement=Measurement(
+            results=(SampleResult("real:0", (Score("y", rel_l2=0.41, new_nonfinite=3),)),)
+        ),
         seconds=0.4,
     ),
-    WorkerDied(worker=1, signal=11, key="b" * 64, detail="restarted; the probe counts as unresolved"),
-    ProbeFinished(key="b" * 64, run=1, measurement=Measurement(status="crash", message="The engine died.", signal=11)),
+    WorkerDied(
+        worker=1, signal=11, key="b" * 64, detail="restarted; the probe counts as unresolved"
+    ),
+    ProbeFinished(
+        key="b" * 64,
+        run=1,
+        measurement=Measurement(status="crash", message="The engine died.", signal=11),
+    ),
     StepFinished(
         run=1,
         node="reproduce",
@@ -75,7 +104,9 @@ EVENTS = [
         recommended="yes",
         because="24 of 24 samples fail",
     ),
-    QuestionAnswered(node="reproduce", visit=1, answer="yes", by="person", note="as seen in production"),
+    QuestionAnswered(
+        node="reproduce", visit=1, answer="yes", by="person", note="as seen in production"
+    ),
     NoteAdded(text="ask the kernel team"),
     SessionClosed(end="found"),
 ]
@@ -111,10 +142,17 @@ def test_a_log_says_everything() -> None:
 
 
 def test_a_refusal_that_every_part_meets_is_said_in_full_once() -> None:
-    refused = [Measurement(status="unsupported", message=text) for text in ("a: no.", "a: no.", "b: no.", "a: no.")]
+    refused = [
+        Measurement(status="unsupported", message=text)
+        for text in ("a: no.", "a: no.", "b: no.", "a: no.")
+    ]
     refused.insert(1, Measurement())
-    said = text([ProbeFinished(key=f"{i}" * 64, run=1, measurement=m) for i, m in enumerate(refused)]).splitlines()
-    told = [line.partition("support it")[2].partition(", 0")[0] for line in said if "support it" in line]
+    said = text(
+        [ProbeFinished(key=f"{i}" * 64, run=1, measurement=m) for i, m in enumerate(refused)]
+    ).splitlines()
+    told = [
+        line.partition("support it")[2].partition(", 0")[0] for line in said if "support it" in line
+    ]
     assert told == [": a: no.", ", in the same words", ": b: no.", ": a: no."]
 
 
@@ -126,7 +164,10 @@ def test_inputs_that_do_not_fit_are_refused_by_no_engine() -> None:
     ]
     events.append(StepFinished(run=1, node="a", status="refused", error=refused.message))
     said = text(events)
-    assert "    loading the inputs: The model has no input 'imag', 0.4 s\n    cannot run here\n" in said
+    assert (
+        "    loading the inputs: The model has no input 'imag', 0.4 s\n    cannot run here\n"
+        in said
+    )
     assert said.count("has no input") == 1, "it is said once"
     other = StepFinished(run=1, node="a", status="refused", error="Something else.")
     assert "    cannot run here: Something else.\n" in text([*events[:-1], other])
@@ -134,7 +175,9 @@ def test_inputs_that_do_not_fit_are_refused_by_no_engine() -> None:
 
 def test_an_extra_check_that_was_left_out_is_said_as_that() -> None:
     said = "An extra check took longer than 60 s and was left out; --timeout gives it more."
-    written = text([*EVENTS, WorkerDied(worker=1, returncode=-15, key="b" * 64, detail=said, extra=True)])
+    written = text(
+        [*EVENTS, WorkerDied(worker=1, returncode=-15, key="b" * 64, detail=said, extra=True)]
+    )
     assert f"    {said}\n" in written
 
 
@@ -148,7 +191,9 @@ def test_the_first_line_says_what_runs_against_what() -> None:
         "[1] Does the failure show here?  (step compare)",
     ]  # fmt: skip
     assert text([EVENTS[0]]) == "session k7f3\n", "said at the latest when the display closes"
-    assert text([EVENTS[0], EVENTS[1]]).startswith("session k7f3\n\n[1]"), "where no engine was looked at"
+    assert text([EVENTS[0], EVENTS[1]]).startswith("session k7f3\n\n[1]"), (
+        "where no engine was looked at"
+    )
 
 
 def test_a_step_alone_asks_nothing_and_lists_no_answers() -> None:
@@ -174,7 +219,14 @@ def test_live_progress_is_rewritten_and_taken_back(monkeypatch: pytest.MonkeyPat
     out = Terminal()
     display = PlainDisplay(FLOW, out)
     display.progress(
-        {"phase": "running", "text": "trying nodes 96-143", "done": 9, "expected": 14, "eta": 540.0, "best": 96}
+        {
+            "phase": "running",
+            "text": "trying nodes 96-143",
+            "done": 9,
+            "expected": 14,
+            "eta": 540.0,
+            "best": 96,
+        }
     )
     assert out.getvalue().startswith("\r\x1b[K")
     assert "9 of about 14" in out.getvalue()
@@ -195,7 +247,9 @@ def test_progress_in_a_log_is_rare() -> None:
         return out.getvalue().split()[1::2]
 
     assert wait(1, 200) == ["5", "20", "65"], "less and less often"
-    assert wait(200, 1800) == ["200", *map(str, range(500, 1800, 300))], "and never silent for longer than that"
+    assert wait(200, 1800) == ["200", *map(str, range(500, 1800, 300))], (
+        "and never silent for longer than that"
+    )
     display.event(NoteAdded(text="something else"))
     assert wait(1800, 1811) == ["1804"], "what comes after another line is new"
 
@@ -204,7 +258,9 @@ def test_a_terminal_gets_lines_that_break_at_spaces(monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("COLUMNS", "60")
     name = "/model/layers.0/" + "attention/" * 6
     command = "'narrowdown watch /tmp/some session'"
-    note = NoteAdded(text=f"the node {name} is kept in FP32 and what comes after it as before: {command} looks at it")
+    note = NoteAdded(
+        text=f"the node {name} is kept in FP32 and what comes after it as before: {command} looks at it"
+    )
     there, piped = text([note], Terminal()), text([note])
     assert f"\n      {name}\n" in there, "a name is copied whole"
     assert command in there, "and so is a command"
@@ -217,7 +273,9 @@ def test_progress_line_without_facts() -> None:
     assert progress_line({}) == ""
     assert progress_line({"phase": "running", "text": "", "done": 0}) == ""
     assert progress_line({"phase": "ask", "text": "x"}) == ""
-    assert "smallest that fails: 1 node" in progress_line({"phase": "running", "text": "x", "best": 1})
+    assert "smallest that fails: 1 node" in progress_line(
+        {"phase": "running", "text": "x", "best": 1}
+    )
     assert "stopping" in progress_line({"phase": "running", "text": "x", "stopping": True})
 
 
@@ -259,13 +317,17 @@ def foreign(name: str) -> list:
         ),
         ProbeStarted(key="d", run=1, probe=asked),
         ProbeFinished(
-            key="d", run=1, measurement=Measurement(results=(SampleResult(name, (Score(name, rel_l2=0.4),)),))
+            key="d",
+            run=1,
+            measurement=Measurement(results=(SampleResult(name, (Score(name, rel_l2=0.4),)),)),
         ),
         StepCancelled(run=1, node=name, reason=name),
         Rewound(to=1, node=name),
         StepFinished(run=1, node="x", outcome={"message": name}),
         StepFinished(run=1, node="x", status="failed", error=name),
-        QuestionAsked(node="x", visit=1, ask=name, answers=(Offered("a", name, "b"),), because=name),
+        QuestionAsked(
+            node="x", visit=1, ask=name, answers=(Offered("a", name, "b"),), because=name
+        ),
         NoteAdded(text=name),
         WorkerDied(worker=1, detail=name),
         SessionClosed(reason=name),
@@ -293,7 +355,9 @@ def test_nothing_foreign_is_obeyed(name: str) -> None:
 
 @pytest.mark.parametrize("profile", ["1e9,2", "x,y", "nan,1"])
 def test_a_strangers_profile_of_errors_is_drawn_or_left_out(profile: str) -> None:
-    assert "finished in" in text([StepFinished(run=1, node="x", outcome={"message": "m", "profile": profile})])
+    assert "finished in" in text(
+        [StepFinished(run=1, node="x", outcome={"message": "m", "profile": profile})]
+    )
 
 
 def test_what_was_found_in_words() -> None:
@@ -301,27 +365,38 @@ def test_what_was_found_in_words() -> None:
 
 
 def test_of_many_runs_the_worst_is_told() -> None:
-    """A race that showed in one of 300 runs was "no difference", and the search went on with that part."""
+    """A race that showed in one of 300 runs was "no difference", and the search went on with that
+    part."""
     right, wrong = (SampleResult("real:0", (Score("y", rel_l2=error),)) for error in (0.0, 0.142))
     assert say_measurement(Measurement(results=(right,))) == "no difference"
-    assert say_measurement(Measurement(results=(right,), runs=((wrong,), (right,)))) == "wrong by 14.2 %"
+    assert (
+        say_measurement(Measurement(results=(right,), runs=((wrong,), (right,))))
+        == "wrong by 14.2 %"
+    )
 
 
 @pytest.mark.parametrize(
-    ("problem", "said"), [("shape", "of another shape than the reference's"), ("missing", "missing")]
+    ("problem", "said"),
+    [("shape", "of another shape than the reference's"), ("missing", "missing")],
 )
-def test_what_has_no_values_to_compare_is_no_output_without_a_difference(problem: str, said: str) -> None:
+def test_what_has_no_values_to_compare_is_no_output_without_a_difference(
+    problem: str, said: str
+) -> None:
     beside, bad = Score("y", rel_l2=0.142), Score("z", problem=problem)
     runs = ((SampleResult("real:0", (beside,)),), (SampleResult("real:0", (Score("y"), bad)),))
     assert say_measurement(Measurement(runs=runs, results=runs[0])) == said
-    assert say_worst([SampleResult("real:0", (bad,))], Criterion()) == said, "once there is a tolerance"
+    assert say_worst([SampleResult("real:0", (bad,))], Criterion()) == said, (
+        "once there is a tolerance"
+    )
 
 
 def test_nothing_is_said_twice() -> None:
     out = io.StringIO()
     display = PlainDisplay(FLOW, out)
     said = "It fails on 24 of 24 samples."
-    asked = QuestionAsked(node="reproduce", visit=1, ask="Does it?", answers=ANSWERS, recommended="yes", because=said)
+    asked = QuestionAsked(
+        node="reproduce", visit=1, ask="Does it?", answers=ANSWERS, recommended="yes", because=said
+    )
     end = SessionClosed(end="found", exit_code=0)
     for event in (
         StepStarted(run=1, node="reproduce", visit=1, step="compare", step_version=1),
@@ -335,7 +410,9 @@ def test_nothing_is_said_twice() -> None:
         display.event(event)
     text = out.getvalue()
     assert text.count(said) == 1, "the reason is the message, which stands right above it"
-    assert text.count("You have a minimal failing case") == 1, "taken up again, it had ended already"
+    assert text.count("You have a minimal failing case") == 1, (
+        "taken up again, it had ended already"
+    )
     assert "\n\n\n" not in text
 
 
@@ -373,7 +450,9 @@ def test_a_plan_that_is_used_up_counts_nothing_down(done: int, best: int, said: 
 
 
 def test_a_step_beyond_its_plan_that_knows_its_end_says_how_long_it_takes_still() -> None:
-    line = progress_line({"phase": "running", "text": "x", "done": 120, "expected": 130, "planned": 34, "eta": 12.0})
+    line = progress_line(
+        {"phase": "running", "text": "x", "done": 120, "expected": 130, "planned": 34, "eta": 12.0}
+    )
     assert line.endswith("longer than planned: 120 probes, planned 34; ~12 s left")
 
 
@@ -384,8 +463,16 @@ def test_a_step_beyond_its_plan_that_knows_its_end_says_how_long_it_takes_still(
         (320, "longer than planned: 320 probes, at most 300 planned; 4 to 33 s left"),
     ],
 )
-def test_a_step_that_was_planned_between_two_ends_is_longer_than_planned_beyond_both(done: int, said: str) -> None:
-    snapshot = {"phase": "running", "done": done, "expected": done * 6 // 5, "planned": 34, "planned_most": 300}
+def test_a_step_that_was_planned_between_two_ends_is_longer_than_planned_beyond_both(
+    done: int, said: str
+) -> None:
+    snapshot = {
+        "phase": "running",
+        "done": done,
+        "expected": done * 6 // 5,
+        "planned": 34,
+        "planned_most": 300,
+    }
     assert said in progress_line({**snapshot, "eta_least": 4.0, "eta_most": 33.0})
 
 
@@ -404,4 +491,7 @@ def test_the_first_line_says_what_computes_and_what_was_recorded() -> None:
         run=1, node="n", visit=1, step="compare", step_version=1, engine="emulate", reference="golden:files=/a/out.npz",
         engine_info={"version": "1.2", "device": "a CPU"}, reference_info={"version": "", "device": "recorded"},
     )  # fmt: skip
-    assert say_engines(started) == "emulate 1.2 on a CPU against recorded outputs (golden:files=/a/out.npz)"
+    assert (
+        say_engines(started)
+        == "emulate 1.2 on a CPU against recorded outputs (golden:files=/a/out.npz)"
+    )

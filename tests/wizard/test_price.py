@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
-from engines.search.cost import Cost
-from wizard.words import fold_price, price, say_span, say_time_left
+from narrowdown.engines.search.cost import Cost
+from narrowdown.wizard.words import fold_price, price, say_span, say_time_left
 
 
 @pytest.mark.parametrize(
@@ -20,9 +20,23 @@ def test_a_range_is_as_exact_as_it_is(least: float, most: float, said: str) -> N
 
 
 def test_a_search_is_offered_as_a_range() -> None:
-    """How many probes it takes depends on what it finds, so one number alone would say more than is known."""
-    cost = Cost(53, 53, 60, 31.0, 1 << 20, least=20.0, most=240.0, least_probes=1, most_probes=4_000, each=0.31)
-    said = "not known yet, 20 s to 4 min, about 53 probes of about 0.3 s, at most 1.0 MiB more on disk"
+    """How many probes it takes depends on what it finds, so one number alone would say more than is
+    known."""
+    cost = Cost(
+        53,
+        53,
+        60,
+        31.0,
+        1 << 20,
+        least=20.0,
+        most=240.0,
+        least_probes=1,
+        most_probes=4_000,
+        each=0.31,
+    )
+    said = (
+        "not known yet, 20 s to 4 min, about 53 probes of about 0.3 s, at most 1.0 MiB more on disk"
+    )
     assert price(cost) == said
     assert len(f"    expected: {said.partition(', at most')[0]}") <= 80
     vague = msgspec.structs.replace(cost, least=1.0, each=-1.0, disk=-1)
@@ -44,7 +58,8 @@ def test_what_is_expected_fits_a_terminal_of_80_columns(cost: Cost) -> None:
 
 
 def test_what_takes_next_to_nothing_is_not_told_of_each_probe() -> None:
-    """Most of the time goes into a few others: "up to 5 s, 8 probes of less than 0.1 s" would not add up."""
+    """Most of the time goes into a few others: "up to 5 s, 8 probes of less than 0.1 s" would not
+    add up."""
     assert "of less" not in price(Cost(8, 8, 8, 1.0, 0, least=0.3, most=4.9, each=0.01))
 
 
@@ -59,7 +74,10 @@ def test_a_narrow_range_is_told_as_one_number() -> None:
 
 def test_where_no_seconds_are_known_none_are_told() -> None:
     cost = Cost(6, 6, 60, -1.0, 1 << 20, unit=84.0)
-    assert price(cost) == "not known yet, about 6 builds; the first took 1 min 24 s, at most 1.0 MiB more on disk"
+    assert (
+        price(cost)
+        == "not known yet, about 6 builds; the first took 1 min 24 s, at most 1.0 MiB more on disk"
+    )
     unknown = Cost(9, 9, 60, -1.0, 1 << 20, least_probes=1, most_probes=40)
     assert (
         price(unknown)
@@ -75,5 +93,7 @@ def test_where_no_seconds_are_known_none_are_told() -> None:
     ],
     ids=["a number", "soon", "two ends", "vague", "nothing"],
 )  # fmt: skip
-def test_the_time_left_is_told_as_far_as_it_is_known(left: tuple[float, float, float], said: str) -> None:
+def test_the_time_left_is_told_as_far_as_it_is_known(
+    left: tuple[float, float, float], said: str
+) -> None:
     assert say_time_left(*left) == said

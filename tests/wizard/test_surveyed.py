@@ -1,4 +1,5 @@
-"""The survey of the engines: asked once, and anew where anything that it follows from is another."""
+"""The survey of the engines: asked once, and anew where anything that it follows from is
+another."""
 
 import json
 import os
@@ -10,26 +11,31 @@ from typing import Any
 import msgspec
 import pytest
 
-from engines import discovery
-from wizard import surveyed
-from wizard.machine_room import MachineProblem
+from narrowdown.engines import discovery
+from narrowdown.wizard import surveyed
+from narrowdown.wizard.machine_room import MachineProblem
 
 Asked = list[tuple[str, ...]]
 
 
 @pytest.fixture
 def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Asked:
-    """What was asked of the process that loads engines, which says that one of them does not load."""
+    """What was asked of the process that loads engines, which says that one of them does not
+    load."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     seen: Asked = []
 
     def ask(module: str, *words: str, timeout: float = 0.0) -> str:
-        assert module == "engines.backends"
+        assert module == "narrowdown.engines.backends"
         seen.append(words)
         names = words or tuple(n for n, d in discovery.engines().items() if not d.hidden)
         return json.dumps(
             [
-                {"name": n, "present": n in ("onnxruntime", "reference"), "reason": f"asked {len(seen)} times"}
+                {
+                    "name": n,
+                    "present": n in ("onnxruntime", "reference"),
+                    "reason": f"asked {len(seen)} times",
+                }
                 for n in names
             ]
         )
@@ -47,7 +53,10 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (place / "lib" / "native.so").write_text("one")
     monkeypatch.syspath_prepend(place.parent)
     declared = discovery.ours()
-    told = {**declared, "reference": msgspec.structs.replace(declared["reference"], package="loads")}
+    told = {
+        **declared,
+        "reference": msgspec.structs.replace(declared["reference"], package="loads"),
+    }
     monkeypatch.setattr(discovery, "engines", lambda: told)
     return place
 
@@ -64,7 +73,9 @@ def test_what_loads_is_asked_once_and_what_does_not_each_time(asked: Asked) -> N
     assert names(second) == names(first)
     again = [n for n in names(first) if n not in ("onnxruntime", "reference", "golden", "command")]
     here = [n for n in again if surveyed.installed.importable(discovery.engines()[n].package)]
-    assert asked[1] == tuple(here)  # installed, and does not load; what is not installed needs no look
+    assert asked[1] == tuple(
+        here
+    )  # installed, and does not load; what is not installed needs no look
     for before, after in zip(first, second, strict=True):
         assert after["reason"] == ("asked 2 times" if after["name"] in here else before["reason"])
 
@@ -75,7 +86,9 @@ def touch(path: Path) -> None:
 
 CHANGES: dict[str, Callable[[Path, pytest.MonkeyPatch], object]] = {
     "a file of the package": lambda place, _: touch(place / "__init__.py"),
-    "a library of the package": lambda place, _: (place / "lib" / "native.so").write_text("another"),
+    "a library of the package": lambda place, _: (place / "lib" / "native.so").write_text(
+        "another"
+    ),
     "a library less": lambda place, _: (place / "lib" / "native.so").unlink(),
     "something is installed beside it": lambda place, _: (place.parent / "other").mkdir(),
     "where libraries are found": lambda _, patch: patch.setenv("LD_LIBRARY_PATH", "/elsewhere"),
@@ -119,7 +132,9 @@ def test_it_is_asked_once_whatever_the_mask_of_new_files(asked: Asked) -> None:
     assert asked[1] != asked[0], "the second asks no more than what does not load"
 
 
-def test_a_cache_that_cannot_be_written_is_none(asked: Asked, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_cache_that_cannot_be_written_is_none(
+    asked: Asked, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     (tmp_path / "cache").write_text("a file")
     assert surveyed.survey()
     assert surveyed.survey()
@@ -137,7 +152,9 @@ def test_a_process_that_says_no_is_heard(monkeypatch: pytest.MonkeyPatch, tmp_pa
         surveyed.survey()
 
 
-def test_each_is_asked_alone_where_one_takes_the_others_along(asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_is_asked_alone_where_one_takes_the_others_along(
+    asked: Asked, monkeypatch: pytest.MonkeyPatch
+) -> None:
     whole = surveyed.ask
 
     def dying(module: str, *words: str, timeout: float = 0.0) -> str:
@@ -152,7 +169,9 @@ def test_each_is_asked_alone_where_one_takes_the_others_along(asked: Asked, monk
     assert asked == [tuple(names(found))] * 2
 
 
-def test_the_real_survey_is_the_same_from_the_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_real_survey_is_the_same_from_the_cache(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     first = surveyed.survey()
     assert {"onnxruntime", "reference"} <= {row["name"] for row in first if row["present"]}

@@ -1,4 +1,5 @@
-"""Which terminals get screens, and what the real program does on each: in a pseudo-terminal, in a pipe, with none at all."""
+"""Which terminals get screens, and what the real program does on each: in a pseudo-terminal, in a
+pipe, with none at all."""
 
 import os
 import re
@@ -9,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from wizard import terminal
-from wizard.demo import MODELS
+from narrowdown.wizard import terminal
+from narrowdown.wizard.demo import MODELS
 
 from .tui.terminal import Terminal
 
@@ -49,7 +50,9 @@ def colours(raw: str) -> set[str]:
     codes = re.findall(r"\x1b\[([0-9;]*)m", raw)
     found = {"true" for code in codes if re.search(r"[34]8;2;", code)}
     found |= {"256" for code in codes if re.search(r"[34]8;5;", code)}
-    plain = {part for code in codes if "8;" not in code for part in code.split(";") if part.isdigit()}
+    plain = {
+        part for code in codes if "8;" not in code for part in code.split(";") if part.isdigit()
+    }
     return found | {"16" for part in plain if 30 <= int(part) <= 37 or 90 <= int(part) <= 97}
 
 
@@ -58,12 +61,21 @@ def colours(raw: str) -> set[str]:
     [
         ("linux", {}, "16", True),
         ("screen-256color", {}, "256", False),
-        ("screen-256color", {"TMUX": "/tmp/tmux-0/default,1,0", "LANG": None, "LC_ALL": None}, "256", True),
+        (
+            "screen-256color",
+            {"TMUX": "/tmp/tmux-0/default,1,0", "LANG": None, "LC_ALL": None},
+            "256",
+            True,
+        ),
         ("xterm-256color", {"COLORTERM": "truecolor", "LANG": "C.UTF-8"}, "true", False),
     ],
 )
 def test_screens_keep_to_what_the_terminal_knows(
-    start: Callable[..., Terminal], name: str, more: dict[str, str | None], wanted: str, ascii_alone: bool
+    start: Callable[..., Terminal],
+    name: str,
+    more: dict[str, str | None],
+    wanted: str,
+    ascii_alone: bool,
 ) -> None:
     """Its colours and no more of them; ASCII where other characters would not show."""
     shown = start(TERM=name, **{"COLORTERM": None, "LANG": "C.UTF-8", "LC_ALL": None, **more})
@@ -81,7 +93,9 @@ def test_screens_keep_to_what_the_terminal_knows(
 
 
 @pytest.mark.parametrize("name", [None, "dumb", "unknown"])
-def test_lines_alone_get_text_and_one_sentence(start: Callable[..., Terminal], name: str | None) -> None:
+def test_lines_alone_get_text_and_one_sentence(
+    start: Callable[..., Terminal], name: str | None
+) -> None:
     shown = start(TERM=name, size=(200, 24))
     shown.until("There is no session in")
     assert shown.code() == 0
@@ -91,9 +105,13 @@ def test_lines_alone_get_text_and_one_sentence(start: Callable[..., Terminal], n
 
 
 @pytest.mark.slow
-def test_a_question_in_plain_text_and_once_more_after_resuming(start: Callable[..., Terminal], tmp_path: Path) -> None:
+def test_a_question_in_plain_text_and_once_more_after_resuming(
+    start: Callable[..., Terminal], tmp_path: Path
+) -> None:
     """Without TERM nothing is rewritten in place, and the question comes before its prompt."""
-    first = start("open", *SHAPES, "--engine", "onnxruntime:optimization=all", TERM=None, size=(160, 60))
+    first = start(
+        "open", *SHAPES, "--engine", "onnxruntime:optimization=all", TERM=None, size=(160, 60)
+    )
     first.until("answer (1-")
     first.press("\x04")
     assert first.code() == 3
@@ -109,10 +127,16 @@ def test_a_question_in_plain_text_and_once_more_after_resuming(start: Callable[.
         assert "the input ended before the question was answered" in shown.raw
 
 
-def narrowdown(*words: str, home: Path, typed: str | None = None) -> subprocess.CompletedProcess[str]:
+def narrowdown(
+    *words: str, home: Path, typed: str | None = None
+) -> subprocess.CompletedProcess[str]:
     """The command in a pipe. ``typed`` None: its input is empty."""
-    start = "import sys; from wizard.cli import main; sys.exit(main())"
-    environment = {**os.environ, "NARROWDOWN_HOME": str(home / "sessions"), "XDG_STATE_HOME": str(home / "state")}
+    start = "import sys; from narrowdown.wizard.cli import main; sys.exit(main())"
+    environment = {
+        **os.environ,
+        "NARROWDOWN_HOME": str(home / "sessions"),
+        "XDG_STATE_HOME": str(home / "state"),
+    }
     environment |= {"TERM": "xterm-256color"}
     return subprocess.run(
         [sys.executable, "-P", "-c", start, *words],
@@ -156,15 +180,20 @@ def test_the_demo_in_a_pipe_comes_to_its_end_by_itself(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("minor", [10, 14])
 def test_another_python_is_refused_in_one_line_with_the_reason(minor: int) -> None:
-    code = f"import sys; sys.version_info = (3, {minor}, 1); import wizard.cli"
+    code = f"import sys; sys.version_info = (3, {minor}, 1); import narrowdown.wizard.cli"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 1
-    assert done.stderr.startswith(f"narrowdown: this is Python 3.{minor}, and 3.11, 3.12 or 3.13 is needed: ")
+    assert done.stderr.startswith(
+        f"narrowdown: this is Python 3.{minor}, and 3.11, 3.12 or 3.13 is needed: "
+    )
     assert done.stderr.count("\n") == 1
 
 
-def test_nobody_is_waited_for_at_the_terminal_that_a_ci_job_gives(start: Callable[..., Terminal]) -> None:
-    """GitLab and Buildkite give one: the screens opened there and waited for a key until the job was ended."""
+def test_nobody_is_waited_for_at_the_terminal_that_a_ci_job_gives(
+    start: Callable[..., Terminal],
+) -> None:
+    """GitLab and Buildkite give one: the screens opened there and waited for a key until the job
+    was ended."""
     listed = start(CI="true", size=(160, 24))
     listed.until("so this is plain text")
     assert listed.code() == 0

@@ -1,19 +1,20 @@
-"""Every call of trtexec that is shown to a user, against the options that trtexec of that version takes."""
+"""Every call of trtexec that is shown to a user, against the options that trtexec of that version
+takes."""
 
 import functools
 from pathlib import Path
 
 import pytest
 
-from engines import outside
-from engines.declaration import Cure
-from engines.spec import parse
+from narrowdown.engines import outside
+from narrowdown.engines.declaration import Cure
+from narrowdown.engines.spec import parse
+from narrowdown.wizard.flow.commands import by_hand, values
+from narrowdown.wizard.flow.load import load, shipped
+from narrowdown.wizard.problem import Problem
 from tests.wizard import trtexec
 from tests.wizard.flow.test_commands import FINDINGS
 from tests.wizard.test_byhand import SPECS, lines
-from wizard.flow.commands import by_hand, values
-from wizard.flow.load import load, shipped
-from wizard.problem import Problem
 
 OLD, NEW = ("v9.3.0", "v10.0.1", "v10.6.0", "v10.15"), ("v11.0", "v11.1")
 BEHIND = ("", ",typing=strong", ",optimization_level=2,workspace=64", ",tf32=off")
@@ -39,7 +40,9 @@ def test_those_of_a_case(version: str) -> None:
     seen = 0
     for spec in {*SPECS, *ASKED}:
         if takes(version, spec) and (spec.startswith("tensorrt") or version in OLD):
-            said = "\n".join(lines(spec, version=version[1:] if spec.startswith("tensorrt") else ""))
+            said = "\n".join(
+                lines(spec, version=version[1:] if spec.startswith("tensorrt") else "")
+            )
             assert trtexec.unknown(said, version) == set(), spec
             seen += len(trtexec.words(said))
     assert seen > 12
@@ -73,7 +76,9 @@ def test_those_of_a_workaround(version: str) -> None:
 
 def test_those_of_the_pages() -> None:
     for page in (Path(__file__).parents[2] / "docs").glob("*.md"):
-        said = "\n".join(line for line in page.read_text().splitlines() if line.startswith("trtexec"))
+        said = "\n".join(
+            line for line in page.read_text().splitlines() if line.startswith("trtexec")
+        )
         assert trtexec.unknown(said, "v10.15") == set(), page.name
 
 

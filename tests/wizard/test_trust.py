@@ -7,21 +7,21 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from engines import backends
-from engines.data import held
-from engines.findings import Case, Culprit, Findings
-from engines.probe import Candidate, Check, LoadInputs, Measure
-from engines.store.content import Store
-from wizard import trust
-from wizard.cli import entry
-from wizard.exits import NEEDS_PERSON
-from wizard.problem import Problem
-from wizard.session import folder as folders
-from wizard.session.events import SessionOpened, StepFinished, StepStarted
-from wizard.session.journal import NAME, Journal
-from wizard.session.single import single_flow
-from wizard.trust.gate import sentence
-from wizard.trust.reading import imported
+from narrowdown.engines import backends
+from narrowdown.engines.data import held
+from narrowdown.engines.findings import Case, Culprit, Findings
+from narrowdown.engines.probe import Candidate, Check, LoadInputs, Measure
+from narrowdown.engines.store.content import Store
+from narrowdown.wizard import trust
+from narrowdown.wizard.cli import entry
+from narrowdown.wizard.exits import NEEDS_PERSON
+from narrowdown.wizard.problem import Problem
+from narrowdown.wizard.session import folder as folders
+from narrowdown.wizard.session.events import SessionOpened, StepFinished, StepStarted
+from narrowdown.wizard.session.journal import NAME, Journal
+from narrowdown.wizard.session.single import single_flow
+from narrowdown.wizard.trust.gate import sentence
+from narrowdown.wizard.trust.reading import imported
 
 
 @pytest.fixture(autouse=True)
@@ -37,9 +37,15 @@ def script(tmp_path: Path) -> Path:
 
 
 def test_what_would_run(script: Path) -> None:
-    problem = Problem(model="m", inputs=(f"{script}:batches", "data.npz", str(script)), check="mycheck {model}")
+    problem = Problem(
+        model="m", inputs=(f"{script}:batches", "data.npz", str(script)), check="mycheck {model}"
+    )
     found = trust.items(problem)
-    assert [item.kind for item in found] == ["data loader script", "data loader script", "check command"]
+    assert [item.kind for item in found] == [
+        "data loader script",
+        "data loader script",
+        "check command",
+    ]
     assert found[0].digest == found[1].digest != ""
     assert found[0].first_lines[0] == "import numpy"
 
@@ -75,9 +81,15 @@ def test_a_trust_file_that_others_can_write_trusts_nothing(script: Path) -> None
     assert len(trust.strangers(problem, [])) == 1
 
 
-def test_what_others_wrote_into_a_trust_file_is_not_taken_over(script: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Agreeing to one thing made a file that others could write the user's own again, and with it all that they had put there."""
-    theirs, own = Problem(model="m", inputs=(str(script),)), Problem(model="m", check="mine {model}")
+def test_what_others_wrote_into_a_trust_file_is_not_taken_over(
+    script: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Agreeing to one thing made a file that others could write the user's own again, and with it
+    all that they had put there."""
+    theirs, own = (
+        Problem(model="m", inputs=(str(script),)),
+        Problem(model="m", check="mine {model}"),
+    )
     trust.remember(trust.items(theirs))
     for mode, owner in ((0o666, os.geteuid()), (0o600, os.geteuid() + 1)):
         trust.trust_file().chmod(mode)
@@ -107,7 +119,9 @@ def test_what_is_not_there_is_a_stranger_without_a_digest(tmp_path: Path) -> Non
     assert [item.digest for item in trust.strangers(gone, [""])] == [""]
     with pytest.raises(trust.Untrusted, match="it is not there"):
         trust.admit(gone)
-    assert trust.admit(gone, ["all"]).files == {}, "nothing can be run there, whatever comes to lie there"
+    assert trust.admit(gone, ["all"]).files == {}, (
+        "nothing can be run there, whatever comes to lie there"
+    )
 
 
 def test_ones_own_script_may_go_and_ones_own_check_may_not(script: Path) -> None:
@@ -126,7 +140,9 @@ def test_libraries_that_an_engine_would_load_need_agreement_too(tmp_path: Path) 
     for path in (ops, more, plugin):
         path.write_bytes(path.name.encode())
     problem = Problem(
-        model="m", engine=f"tensorrt:plugins={plugin}", reference=f"onnxruntime:custom_ops={ops}+{more},threads=1"
+        model="m",
+        engine=f"tensorrt:plugins={plugin}",
+        reference=f"onnxruntime:custom_ops={ops}+{more},threads=1",
     )
     found = trust.strangers(problem, [])
     assert [(item.kind, item.path) for item in found] == [
@@ -150,30 +166,48 @@ def test_no_spelling_of_a_script_gets_past(tmp_path: Path, script: Path) -> None
 
 def test_a_postprocess_script_is_asked_about_and_top_k_is_not(script: Path) -> None:
     problem = Problem(model="m", postprocess=(f"{script}:batches",))
-    assert [(item.kind, item.path) for item in trust.strangers(problem, [])] == [("postprocess script", str(script))]
+    assert [(item.kind, item.path) for item in trust.strangers(problem, [])] == [
+        ("postprocess script", str(script))
+    ]
     largest = Problem(model="m", postprocess=("y:top-5", "top-1,axis=0"))
     assert trust.items(largest) == []
-    measure = Measure(model="d", inputs="i", samples=("real:0",), engine="onnxruntime", reference="onnxruntime")
+    measure = Measure(
+        model="d", inputs="i", samples=("real:0",), engine="onnxruntime", reference="onnxruntime"
+    )
     named = msgspec.structs.replace(measure, postprocess=problem.postprocess)
     consent = trust.agree(problem)
     assert consent.strange(named) == ""
     assert consent.strange(measure) == ""
     assert "batches" in trust.agree(Problem(model="m")).strange(named)
-    assert trust.agree(Problem(model="m")).strange(msgspec.structs.replace(measure, postprocess=("top-5",))) == ""
+    assert (
+        trust.agree(Problem(model="m")).strange(
+            msgspec.structs.replace(measure, postprocess=("top-5",))
+        )
+        == ""
+    )
 
 
 def test_a_score_script_is_asked_about_and_labels_are_not(tmp_path: Path, script: Path) -> None:
     problem = Problem(model="m", score=f"{script}:batches")
-    assert [(item.kind, item.path) for item in trust.strangers(problem, [])] == [("score script", str(script))]
+    assert [(item.kind, item.path) for item in trust.strangers(problem, [])] == [
+        ("score script", str(script))
+    ]
     labels = tmp_path / "labels.npy"
     labels.write_bytes(b"")
     assert trust.items(Problem(model="m", score=str(labels))) == []
-    measure = Measure(model="d", inputs="i", samples=("real:0",), engine="onnxruntime", reference="onnxruntime")
+    measure = Measure(
+        model="d", inputs="i", samples=("real:0",), engine="onnxruntime", reference="onnxruntime"
+    )
     named = msgspec.structs.replace(measure, score=problem.score)
     assert trust.agree(problem).strange(named) == ""
     assert "batches" in trust.agree(Problem(model="m")).strange(named)
-    assert trust.agree(Problem(model="m")).strange(msgspec.structs.replace(measure, score=str(labels))) == ""
-    assert trust.agree(problem).of(named) == trust.agree(problem), "what scores travels with its consent"
+    assert (
+        trust.agree(Problem(model="m")).strange(msgspec.structs.replace(measure, score=str(labels)))
+        == ""
+    )
+    assert trust.agree(problem).of(named) == trust.agree(problem), (
+        "what scores travels with its consent"
+    )
 
 
 def test_a_probe_runs_nothing_that_was_not_agreed_to(tmp_path: Path, script: Path) -> None:
@@ -190,7 +224,11 @@ def test_a_probe_runs_nothing_that_was_not_agreed_to(tmp_path: Path, script: Pat
     consent = trust.agree(problem)
     here = str(tmp_path)
     measure = Measure(
-        model="d", inputs="i", samples=("real:0",), engine=f"onnxruntime:custom_ops={ops}", reference="onnxruntime"
+        model="d",
+        inputs="i",
+        samples=("real:0",),
+        engine=f"onnxruntime:custom_ops={ops}",
+        reference="onnxruntime",
     )
     assert consent.strange(measure) == ""
     assert consent.strange(LoadInputs(model="d", sources=(str(script),), folder=here)) == ""
@@ -198,21 +236,36 @@ def test_a_probe_runs_nothing_that_was_not_agreed_to(tmp_path: Path, script: Pat
     assert consent.strange(Check(model="d", command="mine {model}", folder=here)) == ""
     both = msgspec.structs.replace(measure, engine=f"onnxruntime:custom_ops={ops}+{other}")
     assert "b.so" in consent.strange(both)
-    assert "b.so" in consent.strange(msgspec.structs.replace(measure, engine=f"onnxruntime:custom_ops=+ {other}"))
+    assert "b.so" in consent.strange(
+        msgspec.structs.replace(measure, engine=f"onnxruntime:custom_ops=+ {other}")
+    )
     typed = trust.admit(problem, engine=f"onnxruntime:custom_ops={other}")
     assert typed.strange(both) == "", "typed in place of the recorded one"
     assert "yours" in consent.strange(Check(model="d", command="yours {model}", folder=here))
-    assert "/elsewhere" in consent.strange(Check(model="d", command="mine {model}", folder="/elsewhere"))
+    assert "/elsewhere" in consent.strange(
+        Check(model="d", command="mine {model}", folder="/elsewhere")
+    )
     assert "evil.py" in consent.strange(LoadInputs(model="d", sources=("evil.py",), folder=here))
-    assert "wipe" in consent.strange(LoadInputs(model="d", sources=(f"{script}:wipe",), folder=here))
+    assert "wipe" in consent.strange(
+        LoadInputs(model="d", sources=(f"{script}:wipe",), folder=here)
+    )
     assert consent.of(measure) == consent
     assert consent.of(msgspec.structs.replace(measure, engine="onnxruntime")).files == {}
 
 
 @pytest.mark.parametrize(
-    "text", ["loader.py", "./loader.py", "{0}/../{1}/loader.py", "{0}//{1}/loader.py", "/{0}/{1}/loader.py"]
+    "text",
+    [
+        "loader.py",
+        "./loader.py",
+        "{0}/../{1}/loader.py",
+        "{0}//{1}/loader.py",
+        "/{0}/{1}/loader.py",
+    ],
 )
-def test_a_path_that_may_mean_another_file_is_refused_whatever_was_agreed_to(script: Path, text: str) -> None:
+def test_a_path_that_may_mean_another_file_is_refused_whatever_was_agreed_to(
+    script: Path, text: str
+) -> None:
     parent = script.parent
     text = text.replace("{0}/..", f"{parent}/..").format(parent.parent, parent.name)
     for problem in (
@@ -222,7 +275,9 @@ def test_a_path_that_may_mean_another_file_is_refused_whatever_was_agreed_to(scr
         Problem(model="m", reference=f"onnxruntime:custom_ops={text}"),
         Problem(model="m", check="mine", folder=text),
     ):
-        with pytest.raises(trust.Untrusted, match=r"Nothing was run\. Begin a new session") as caught:
+        with pytest.raises(
+            trust.Untrusted, match=r"Nothing was run\. Begin a new session"
+        ) as caught:
             trust.admit(problem, ["all"])
         assert caught.value.code == 3
 
@@ -243,7 +298,9 @@ def test_blanks_and_links_are_refused_too(script: Path) -> None:
             trust.admit(Problem(model="m", reference=f"onnxruntime:{spec}"), ["all"])
 
 
-def test_consent_to_a_check_covers_its_folder_and_the_files_that_it_names_and_imports(tmp_path: Path) -> None:
+def test_consent_to_a_check_covers_its_folder_and_the_files_that_it_names_and_imports(
+    tmp_path: Path,
+) -> None:
     for name in ("mine", "theirs"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "check.py").write_text("import part\n")
@@ -257,7 +314,9 @@ def test_consent_to_a_check_covers_its_folder_and_the_files_that_it_names_and_im
     ):
         problem = Problem(model="m", check=command, folder=str(folder))
         consent = trust.agree(problem)
-        assert set(consent.check_files) == {str(folder / "check.py"), str(folder / "part.py")}, command
+        assert set(consent.check_files) == {str(folder / "check.py"), str(folder / "part.py")}, (
+            command
+        )
         assert trust.admit(problem) == consent
         with pytest.raises(trust.Untrusted):
             trust.admit(msgspec.structs.replace(problem, folder=str(tmp_path / "theirs")))
@@ -270,12 +329,17 @@ def test_consent_to_a_check_covers_its_folder_and_the_files_that_it_names_and_im
         (folder / "part.py").write_text("")
 
 
-def test_a_typed_program_runs_where_the_user_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """``replay FOREIGN --engine "command:run=python -m tool ..."`` ran the tool of the folder that the session names."""
+def test_a_typed_program_runs_where_the_user_stands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``replay FOREIGN --engine "command:run=python -m tool ..."`` ran the tool of the folder that
+    the session names."""
     monkeypatch.delenv("PYTHONSAFEPATH", raising=False)  # with it the tool of no folder is found
     for name in ("own", "foreign"):
         (tmp_path / name).mkdir()
-        (tmp_path / name / "tool.py").write_text(f"open({str(tmp_path / name)!r} + '.ran', 'w')\nprint({name!r})\n")
+        (tmp_path / name / "tool.py").write_text(
+            f"open({str(tmp_path / name)!r} + '.ran', 'w')\nprint({name!r})\n"
+        )
     monkeypatch.chdir(tmp_path / "own")
     spec = f"command:run={sys.executable} -m tool {{inputs}} {{outputs}},version={sys.executable} -m tool"
     for folder in (str(tmp_path / "foreign"), ""):
@@ -283,7 +347,9 @@ def test_a_typed_program_runs_where_the_user_stands(tmp_path: Path, monkeypatch:
             assert backends.make(spec).info.version == "own"
     assert not (tmp_path / "foreign.ran").exists()
     with pytest.raises(trust.Untrusted):
-        trust.admit(Problem(model="m", reference=spec, folder=str(tmp_path / "foreign")), engine=spec)
+        trust.admit(
+            Problem(model="m", reference=spec, folder=str(tmp_path / "foreign")), engine=spec
+        )
 
 
 def test_one_digest_that_was_named_is_remembered(script: Path) -> None:
@@ -297,13 +363,34 @@ def test_one_digest_that_was_named_is_remembered(script: Path) -> None:
 
 def test_what_a_script_imports_is_found_in_its_text(tmp_path: Path) -> None:
     (tmp_path / "pack" / "deep").mkdir(parents=True)
-    for name in ("helper", "pack/__init__", "pack/deep/__init__", "pack/deep/leaf", "pack/side", "unused"):
+    for name in (
+        "helper",
+        "pack/__init__",
+        "pack/deep/__init__",
+        "pack/deep/leaf",
+        "pack/side",
+        "unused",
+    ):
         (tmp_path / f"{name}.py").write_text("")
     (tmp_path / "pack/deep/leaf.py").write_text("from .. import side\nfrom . import nothing\n")
-    (tmp_path / "main.py").write_text("import numpy, helper\nif 1:\n    from pack.deep import leaf\n")
+    (tmp_path / "main.py").write_text(
+        "import numpy, helper\nif 1:\n    from pack.deep import leaf\n"
+    )
     found = {str(path.relative_to(tmp_path)) for path in imported(tmp_path / "main.py")}
-    assert found == {"helper.py", "pack/__init__.py", "pack/deep/__init__.py", "pack/deep/leaf.py", "pack/side.py"}
-    more = {"helper.cpython-399-x86_64-linux-gnu.so", "helper.pyc", "ahead.abi3.so", "pack/side.so", "pack/fast.so"}
+    assert found == {
+        "helper.py",
+        "pack/__init__.py",
+        "pack/deep/__init__.py",
+        "pack/deep/leaf.py",
+        "pack/side.py",
+    }
+    more = {
+        "helper.cpython-399-x86_64-linux-gnu.so",
+        "helper.pyc",
+        "ahead.abi3.so",
+        "pack/side.so",
+        "pack/fast.so",
+    }
     for name in (*more, "helper.npz", "pack/deep/other.so"):
         (tmp_path / name).write_bytes(b"\0")
     (tmp_path / "unused.pyc").unlink(missing_ok=True)
@@ -316,18 +403,26 @@ def test_what_a_script_imports_is_found_in_its_text(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("hidden", ["findings", "outcome", "table"])
-def test_an_engine_that_only_stands_in_what_was_found_is_asked_about(tmp_path: Path, hidden: str) -> None:
-    """``ladder`` and ``export --weights random`` write and run the check of a culprit, which may name an engine of its own."""
+def test_an_engine_that_only_stands_in_what_was_found_is_asked_about(
+    tmp_path: Path, hidden: str
+) -> None:
+    """``ladder`` and ``export --weights random`` write and run the check of a culprit, which may
+    name an engine of its own."""
     library = tmp_path / "evil.so"
     library.write_bytes(b"\x7fELF")
     spec = f"onnxruntime:custom_ops={library}"
-    place = folders.create(Problem(model="m"), single_flow("compare", {}), folder=tmp_path / "session")
+    place = folders.create(
+        Problem(model="m"), single_flow("compare", {}), folder=tmp_path / "session"
+    )
     made = Journal(place / NAME)
     digest = Store(place).put(msgspec.json.encode([{"any": {spec: 1}}]))
     findings = Findings(culprits=(Culprit(Case(Candidate(), "real:0", engine=spec), "fusion"),))
     made.append(SessionOpened(folders.describe(place).id))
     made.append(StepStarted(1, "compare", 1, "compare", 1))
-    outcome, taken = {"any": [spec]} if hidden == "outcome" else {}, findings if hidden == "findings" else Findings()
+    outcome, taken = (
+        {"any": [spec]} if hidden == "outcome" else {},
+        findings if hidden == "findings" else Findings(),
+    )
     outcome["message"] = f"golden:files={library} is no array"  # words, and no engine
     tables = {"any": digest} if hidden == "table" else {}
     made.append(StepFinished(1, "compare", outcome, msgspec.to_builtins(taken), tables))

@@ -1,4 +1,5 @@
-"""What SECURITY.md says of the source, held against the source; and of strangers' paths, against the functions that take them."""
+"""What SECURITY.md says of the source, held against the source; and of strangers' paths, against
+the functions that take them."""
 
 import ast
 import functools
@@ -8,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from wizard.cli import entry
-from wizard.tui.client import log_of
+from narrowdown.wizard.cli import entry
+from narrowdown.wizard.tui.client import log_of
 
-ROOTS = [Path(str(find_spec(name).origin)).parent for name in ("engines", "wizard")]
+ROOTS = [Path(str(find_spec(f"narrowdown.{name}").origin)).parent for name in ("engines", "wizard")]
 FORBIDDEN_MODULES = {"pickle", "cPickle", "dill", "joblib", "marshal", "shelve", "torch"}
 FORBIDDEN_CALLS = {
     "eval",
@@ -35,7 +36,8 @@ def nodes() -> list[tuple[Path, ast.Import | ast.ImportFrom | ast.Call]]:
 
 
 def called(node: ast.Call) -> str:
-    """The name, with its dots, that is called; of what has none, as ``f(x).y``, the end of it: ``().y``."""
+    """The name, with its dots, that is called; of what has none, as ``f(x).y``, the end of it:
+    ``().y``."""
     parts, here = [], node.func
     while isinstance(here, ast.Attribute):
         parts, here = [here.attr, *parts], here.value
@@ -48,11 +50,19 @@ def test_nothing_unpickles_evaluates_or_starts_a_shell() -> None:
     for path, node in nodes():
         names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
         names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
-        found += [f"{path}:{node.lineno}: {name}" for name in names if name.partition(".")[0] in FORBIDDEN_MODULES]
+        found += [
+            f"{path}:{node.lineno}: {name}"
+            for name in names
+            if name.partition(".")[0] in FORBIDDEN_MODULES
+        ]
         if not isinstance(node, ast.Call):
             continue
-        said, words = called(node), {word.arg: getattr(word.value, "value", None) for word in node.keywords}
-        # The contract suite runs an engine's own part of check.py, as check.py does; it is a test, and reads no session.
+        said, words = (
+            called(node),
+            {word.arg: getattr(word.value, "value", None) for word in node.keywords},
+        )
+        # The contract suite runs an engine's own part of check.py, as check.py does; it is a test,
+        # and reads no session.
         own = said == "exec" and path.as_posix().endswith("engines/contract/suite.py")
         if (said in FORBIDDEN_CALLS and not own) or words.get("shell") is True:
             found.append(f"{path}:{node.lineno}: {said}")
@@ -65,15 +75,24 @@ def test_nothing_unpickles_evaluates_or_starts_a_shell() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["/etc/passwd", "../../secret.log", "logs/../session.json", "logs/a/b.log", "..", "logs/..", ""]
+    "name",
+    [
+        "/etc/passwd",
+        "../../secret.log",
+        "logs/../session.json",
+        "logs/a/b.log",
+        "..",
+        "logs/..",
+        "",
+    ],
 )
 def test_a_log_that_lies_elsewhere_is_not_read(tmp_path: Path, name: str) -> None:
     assert log_of(tmp_path, name) is None
     assert log_of(tmp_path, "logs/012-measure-ab.log") == tmp_path / "logs" / "012-measure-ab.log"
 
 
-# Lines of our own processes to each other, what an engine or our own table says, and two formats of arrays, which say what is
-# wrong with them in their own words and know NaN.
+# Lines of our own processes to each other, what an engine or our own table says, and two formats of
+# arrays, which say what is wrong with them in their own words and know NaN.
 OWN_JSON = {
     "engines/backends/survey.py", "engines/backends/tensorrt/layers.py", "engines/backends/tensorrt/timings.py",
     "engines/compare/patterns.py",
@@ -88,10 +107,13 @@ OWN_JSON = {
 def test_json_of_files_is_decoded_in_one_place() -> None:
     """Elsewhere a file of 200,000 ``[`` is no ``ValueError``, and ended with 70."""
     found = {
-        path.relative_to(next(root.parent for root in ROOTS if path.is_relative_to(root))).as_posix()
+        path.relative_to(
+            next(root.parent for root in ROOTS if path.is_relative_to(root))
+        ).as_posix()
         for path, node in nodes()
         if isinstance(node, ast.Call)
-        and called(node) in ("json.loads", "json.load", "msgspec.json.decode", "msgspec.json.Decoder")
+        and called(node)
+        in ("json.loads", "json.load", "msgspec.json.decode", "msgspec.json.Decoder")
     }
     assert found - OWN_JSON == set()
 
@@ -105,7 +127,9 @@ def test_a_report_that_is_nested_too_deeply_is_a_bad_one(tmp_path: Path) -> None
 def test_nobody_but_the_gate_makes_a_consent() -> None:
     """A door that was not thought of has none to hand over, and nothing runs without one."""
     makers = {
-        path.relative_to(next(root.parent for root in ROOTS if path.is_relative_to(root))).as_posix()
+        path.relative_to(
+            next(root.parent for root in ROOTS if path.is_relative_to(root))
+        ).as_posix()
         for path, node in nodes()
         if isinstance(node, ast.Call) and called(node).rpartition(".")[2] == "Consent"
     }
@@ -113,7 +137,8 @@ def test_nobody_but_the_gate_makes_a_consent() -> None:
     assert makers == {"wizard/trust/gate.py", "engines/consent.py"}
 
 
-# What starts a process, loads a library, or runs text: calls by their whole name, and methods whoever has them.
+# What starts a process, loads a library, or runs text: calls by their whole name, and methods
+# whoever has them.
 _STARTS = re.compile(
     r"(subprocess|multiprocessing|pty|runpy|zipimport|webbrowser|cffi|code|codeop)\."
     r"|os\.(exec|spawn|posix_spawn|system|popen|startfile|fork)|asyncio\.(create_subprocess|subprocess)"
@@ -128,42 +153,67 @@ _METHODS = {
 _HARMLESS = {
     "subprocess.DEVNULL", "subprocess.PIPE", "subprocess.STDOUT", "subprocess.TimeoutExpired", "subprocess.CompletedProcess",
 }  # fmt: skip
-# Every place that does, by what permits it. A user's or a session's: held to the ``Consent`` in hand, or to what was typed.
+# Every place that does, by what permits it. A user's or a session's: held to the ``Consent`` in
+# hand, or to what was typed.
 _AGREED = {
-    "engines/checker/keeper.py": {"os.posix_spawnp"},  # a command's, from private copies that engines.checker lays out
+    "engines/checker/keeper.py": {
+        "os.posix_spawnp"
+    },  # a command's, from private copies that narrowdown.engines.checker lays out
     "engines/data/held.py": {  # what a script is and imports, as it was digested
         f"importlib.machinery.{kind}FileLoader" for kind in ("Source", "Sourceless", "Extension")
     },
-    "engines/data/scripting.py": {"importlib.util.spec_from_file_location", ".exec_module"},  # by that loader
+    "engines/data/scripting.py": {
+        "importlib.util.spec_from_file_location",
+        ".exec_module",
+    },  # by that loader
     "engines/backends/onnxruntime/engine.py": {".register_custom_ops_library"},
     "engines/backends/onnxruntime/plug_ins.py": {".register_execution_provider_library"},
-    "engines/backends/tensorrt/library.py": {"ctypes.CDLL", "importlib.import_module"},  # plugins; TensorRT itself
+    "engines/backends/tensorrt/library.py": {
+        "ctypes.CDLL",
+        "importlib.import_module",
+    },  # plugins; TensorRT itself
     "engines/backends/tensorrt/built_file.py": {".deserialize_cuda_engine"},
-    "engines/backends/tensorrt/engine.py": {".deserialize_cuda_engine"},  # a plan that was agreed to, or built just now
+    "engines/backends/tensorrt/engine.py": {
+        ".deserialize_cuda_engine"
+    },  # a plan that was agreed to, or built just now
     "wizard/cli/matrix.py": {"subprocess.run"},  # ourselves, by an interpreter that was typed
 }
 # Ours, and what is installed.
 _OURS = {
-    "engines/processes.py": {"subprocess.Popen", "subprocess.run"},  # runner and workers; a module of ours, or pip
+    "engines/processes.py": {
+        "subprocess.Popen",
+        "subprocess.run",
+    },  # runner and workers; a module of ours, or pip
     "engines/checker/command.py": {"subprocess.Popen"},  # the keeper
     "engines/workers/pool.py": {"subprocess.Popen"},  # the watchdog
-    "engines/workers/__main__.py": {"importlib.util.spec_from_file_location", ".exec_module"},  # our own package
+    "engines/workers/__main__.py": {
+        "importlib.util.spec_from_file_location",
+        ".exec_module",
+    },  # our own package
     "engines/workers/worker.py": {"ctypes.CDLL"},  # C's library, for prctl
     "engines/workers/gpus.py": {"subprocess.run", "ctypes.CDLL"},  # nvidia-smi, the driver
     "engines/backends/tensorrt/cuda.py": {"ctypes.CDLL"},  # the driver
     "engines/backends/__init__.py": {"importlib.import_module"},  # an engine by its declaration
     "engines/discovery.py": {"importlib.import_module", "importlib.metadata.entry_points"},
     "engines/steps/registry.py": {"importlib.import_module", "importlib.metadata.entry_points"},
-    "engines/contract/suite.py": {"subprocess.run", "exec", "compile"},  # a test for engines of other packages
+    "engines/contract/suite.py": {
+        "subprocess.run",
+        "exec",
+        "compile",
+    },  # a test for engines of other packages
     "wizard/cli/parsing.py": {"importlib.import_module"},  # a command's own module
     "wizard/flow/load.py": {"importlib.metadata.entry_points"},
-    "wizard/runner/__main__.py": {"importlib.util.spec_from_file_location", ".exec_module"},  # our own package
+    "wizard/runner/__main__.py": {
+        "importlib.util.spec_from_file_location",
+        ".exec_module",
+    },  # our own package
     "engines/checker/keeper.py": {"ctypes.CDLL"},  # C's library, for prctl
 }
 
 
 def starts(tree: ast.AST) -> set[str]:
-    """What of a module starts or loads something, by its whole name whatever it is imported as; of annotations nothing."""
+    """What of a module starts or loads something, by its whole name whatever it is imported as; of
+    annotations nothing."""
     meant: dict[str, str] = {}
     quiet: set[int] = set()
     for node in ast.walk(tree):
@@ -192,9 +242,17 @@ def test_nothing_starts_or_loads_but_at_the_places_named_here() -> None:
         for path in root.rglob("*.py"):
             tree = ast.parse(path.read_text(encoding="utf-8"))
             found[path.relative_to(root.parent).as_posix()] = starts(tree)
-            for words in (node.elts for node in ast.walk(tree) if isinstance(node, ast.List) and len(node.elts) > 1):
-                if ast.unparse(words[0]) == "sys.executable":  # no module of the folder that one stands in
-                    assert getattr(words[1], "value", "") in ("-P", "-I"), f"{path}:{words[0].lineno}"
+            for words in (
+                node.elts
+                for node in ast.walk(tree)
+                if isinstance(node, ast.List) and len(node.elts) > 1
+            ):
+                if (
+                    ast.unparse(words[0]) == "sys.executable"
+                ):  # no module of the folder that one stands in
+                    assert getattr(words[1], "value", "") in ("-P", "-I"), (
+                        f"{path}:{words[0].lineno}"
+                    )
     named = {path: _AGREED.get(path, set()) | _OURS.get(path, set()) for path in (*_AGREED, *_OURS)}
     assert {path: names for path, names in found.items() if names} == named
 
@@ -215,7 +273,9 @@ def test_the_scan_sees_starts_by_any_name(text: str, said: set[str]) -> None:
 
 def test_every_promise_names_a_test_that_exists() -> None:
     root = Path(__file__).parents[2]
-    named = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", (root / "SECURITY.md").read_text(encoding="utf-8"))
+    named = re.findall(
+        r"`(tests/[\w/]+\.py)::(\w+)`", (root / "SECURITY.md").read_text(encoding="utf-8")
+    )
     assert len(named) > 8
     for file, name in named:
         functions = {

@@ -1,13 +1,14 @@
-"""Which engine is asked where nobody names one, that it is said, and what ``--expect`` makes of exit codes."""
+"""Which engine is asked where nobody names one, that it is said, and what ``--expect`` makes of
+exit codes."""
 
 import pytest
 
-from engines import installed
-from engines.workers import gpus
-from wizard import exits
-from wizard.cli.arguments import parse
-from wizard.cli.run import expected
-from wizard.given import say_usual, usual_engine
+from narrowdown.engines import installed
+from narrowdown.engines.workers import gpus
+from narrowdown.wizard import exits
+from narrowdown.wizard.cli.arguments import parse
+from narrowdown.wizard.cli.run import expected
+from narrowdown.wizard.given import say_usual, usual_engine
 
 GPU = (gpus.Gpu("GPU-1", "NVIDIA H200", "9.0"),)
 
@@ -39,7 +40,9 @@ def test_tensorrt_goes_before_where_it_can_run(
         (["--check", "true {model} {expected}"], False),
     ],
 )
-def test_it_is_said_only_where_an_engine_is_asked_that_nobody_named(words: list[str], silent: bool) -> None:
+def test_it_is_said_only_where_an_engine_is_asked_that_nobody_named(
+    words: list[str], silent: bool
+) -> None:
     assert (say_usual(parse(["run", "m.onnx", *words])) == "") is silent
 
 

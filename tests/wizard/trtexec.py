@@ -1,5 +1,6 @@
-"""The options of trtexec by version, read from NVIDIA's open source (``samples/common/sampleOptions.cpp``), as trtexec itself
-cannot come without TensorRT. ``python tests/wizard/trtexec.py CLONE`` records them, of a clone of github.com/NVIDIA/TensorRT."""
+"""The options of trtexec by version, read from NVIDIA's open source
+(``samples/common/sampleOptions.cpp``), as trtexec itself cannot come without TensorRT. ``python
+tests/wizard/trtexec.py CLONE`` records them, of a clone of github.com/NVIDIA/TensorRT."""
 
 import functools
 import json
@@ -24,7 +25,11 @@ def options(version: str) -> set[str]:
 def words(text: str) -> list[list[str]]:
     """The words of every call of trtexec in a script."""
     lines = text.replace("\\\n", " ").splitlines()
-    return [line for line in (shlex.split(each, comments=True) for each in lines) if line[:1] == ["trtexec"]]
+    return [
+        line
+        for line in (shlex.split(each, comments=True) for each in lines)
+        if line[:1] == ["trtexec"]
+    ]
 
 
 def unknown(text: str, version: str) -> set[str]:
@@ -39,10 +44,14 @@ def record(clone: Path) -> None:
         shown = ["git", "-C", str(clone), "show", f"{version}:samples/common/sampleOptions.cpp"]
         text = subprocess.run(shown, capture_output=True, text=True, check=True).stdout
         # Another sample's own options.
-        text = re.sub(r"void SafeBuilderOptions::parse.*?^}", "", text, flags=re.DOTALL | re.MULTILINE)
+        text = re.sub(
+            r"void SafeBuilderOptions::parse.*?^}", "", text, flags=re.DOTALL | re.MULTILINE
+        )
         for name in sorted(set(re.findall(r'"(--[A-Za-z0-9]+)"', text))):
             spans[name] = [spans.get(name, [version])[0], version]
-    lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(span)}" for name, span in sorted(spans.items()))
+    lines = ",\n".join(
+        f"{json.dumps(name)}: {json.dumps(span)}" for name, span in sorted(spans.items())
+    )
     TABLE.write_text(f"{{\n{lines}\n}}\n")
 
 

@@ -1,18 +1,19 @@
-"""One culprit's folder: models, inputs and expected values in two forms, the check, the commands."""
+"""One culprit's folder: models, inputs and expected values in two forms, the check, the
+commands."""
 
 import shlex
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from engines.findings import Culprit
-from engines.graph import ranges
-from engines.probe import Candidate
-from engines.spec import parse
-from wizard.bundle.check_script import Asked, script
-from wizard.byhand import commands
-from wizard.machine_room import ask
-from wizard.words import count
+from narrowdown.engines.findings import Culprit
+from narrowdown.engines.graph import ranges
+from narrowdown.engines.probe import Candidate
+from narrowdown.engines.spec import parse
+from narrowdown.wizard.bundle.check_script import Asked, script
+from narrowdown.wizard.byhand import commands
+from narrowdown.wizard.machine_room import ask
+from narrowdown.wizard.words import count
 
 FILES = (
     "model.onnx",
@@ -31,7 +32,8 @@ GOOD = "good.txt"
 
 
 def write_case(folder: Path, culprit: Culprit, files: Mapping[str, Path], asked: Asked) -> None:
-    """Write the culprit's files into ``folder``, which is made. ``files``: name in the bundle -> where its bytes lie.
+    """Write the culprit's files into ``folder``, which is made. ``files``: name in the bundle ->
+    where its bytes lie.
 
     The rest is ``others_eyes``'s. Raises OSError.
     """
@@ -70,10 +72,11 @@ def left_out(good: Candidate) -> str:
 
 
 def others_eyes(folders: Sequence[Path]) -> None:
-    """These cases as others read them, in one process for all: ``inputs.json`` and ``expected.json`` beside the archives, models
-    without what exporters write into them for whoever wrote the model. Raises MachineProblem."""
+    """These cases as others read them, in one process for all: ``inputs.json`` and
+    ``expected.json`` beside the archives, models without what exporters write into them for whoever
+    wrote the model. Raises MachineProblem."""
     if folders:
-        ask("engines.workers.modelfiles", "ready", *map(str, folders))
+        ask("narrowdown.engines.workers.modelfiles", "ready", *map(str, folders))
 
 
 def checker(command: str) -> list[str]:
@@ -81,7 +84,12 @@ def checker(command: str) -> list[str]:
     words = shlex.split(command)
     if not any("{model}" in word or "polygraphy_debug.onnx" in word for word in words):
         words.append("{model}")
-    places = {"{model}": "model.onnx", "{inputs}": "inputs.json", "{expected}": "expected.json", "{dir}": "."}
+    places = {
+        "{model}": "model.onnx",
+        "{inputs}": "inputs.json",
+        "{expected}": "expected.json",
+        "{dir}": ".",
+    }
     for place, name in places.items():
         words = [word.replace(place, name) for word in words]
     return [

@@ -1,4 +1,5 @@
-"""Fills in ``check.py``, the case's own check: a readable script of its own with the values of one case at its top."""
+"""Fills in ``check.py``, the case's own check: a readable script of its own with the values of one
+case at its top."""
 
 import pprint
 import re
@@ -7,14 +8,14 @@ from typing import Any
 
 import msgspec
 
-from engines import outside
-from engines.compare.criterion import Criterion
-from engines.declaration import CheckPart
-from engines.discovery import find
-from engines.findings import Culprit
-from engines.spec import parse
-from wizard.problem import Problem
-from wizard.words import elide, listing, visible
+from narrowdown.engines import outside
+from narrowdown.engines.compare.criterion import Criterion
+from narrowdown.engines.declaration import CheckPart
+from narrowdown.engines.discovery import find
+from narrowdown.engines.findings import Culprit
+from narrowdown.engines.spec import parse
+from narrowdown.wizard.problem import Problem
+from narrowdown.wizard.words import elide, listing, visible
 
 
 class Asked(msgspec.Struct, frozen=True):
@@ -40,11 +41,15 @@ def script(culprit: Culprit, asked: Asked) -> str:
         ("NEEDED", say_needs(asked)),
         *list_judging_values(culprit, asked, part),
     ]
-    block = "\n".join(f"{name} = {pprint.pformat(value, width=100, sort_dicts=False)}" for name, value in values)
-    text = (files("wizard.bundle") / "check.py.txt").read_text(encoding="utf-8")
+    block = "\n".join(
+        f"{name} = {pprint.pformat(value, width=100, sort_dicts=False)}" for name, value in values
+    )
+    text = (files("narrowdown.wizard.bundle") / "check.py.txt").read_text(encoding="utf-8")
     refusal = f"this check cannot run {asked.engine}, as {why}; commands.sh says what can"
     engine = part.source if part else f"def start():\n    cannot_tell({refusal!a})\n"
-    return text.replace("#ENGINE#", ascii_only(engine).strip("\n") + "\n").replace("#VALUES#", ascii_only(block))
+    return text.replace("#ENGINE#", ascii_only(engine).strip("\n") + "\n").replace(
+        "#VALUES#", ascii_only(block)
+    )
 
 
 def say_needs(asked: Asked) -> str:
@@ -66,10 +71,15 @@ def engine_part(asked: Asked) -> tuple[CheckPart | None, str]:
 
 def can_check(problem: Problem) -> bool:
     """Whether the check.py of a case of this PROBLEM can run the engine, where its package is."""
-    return bool(problem.check) or outside.check_part(outside.found(parse(problem.engine)))[0] is not None
+    return (
+        bool(problem.check)
+        or outside.check_part(outside.found(parse(problem.engine)))[0] is not None
+    )
 
 
-def list_judging_values(culprit: Culprit, asked: Asked, part: CheckPart | None) -> list[tuple[str, Any]]:
+def list_judging_values(
+    culprit: Culprit, asked: Asked, part: CheckPart | None
+) -> list[tuple[str, Any]]:
     """The values that decide the verdict."""
     criterion, signature = asked.criterion, culprit.case.signature
     # A postprocess script may have named outputs that the model does not have.
@@ -101,7 +111,8 @@ def list_judging_values(culprit: Culprit, asked: Asked, part: CheckPart | None) 
 
 
 def limit(criterion: Criterion, output: str) -> float:
-    """The largest badness that passes, on the script's own scale: element-wise no element may be over, SQNR is negated."""
+    """The largest badness that passes, on the script's own scale: element-wise no element may be
+    over, SQNR is negated."""
     if criterion.metric == "elementwise":
         return 0.0
     value = criterion.tolerances.get(output, criterion.tolerance)
@@ -109,5 +120,8 @@ def limit(criterion: Criterion, output: str) -> float:
 
 
 def ascii_only(text: str) -> str:
-    """Source text in ASCII: a name may hold what an editor or a terminal acts on. Only string literals hold others."""
-    return "".join(char if char.isascii() else char.encode("unicode_escape").decode() for char in text)
+    """Source text in ASCII: a name may hold what an editor or a terminal acts on. Only string
+    literals hold others."""
+    return "".join(
+        char if char.isascii() else char.encode("unicode_escape").decode() for char in text
+    )

@@ -1,4 +1,5 @@
-"""The whole bundle of a session: a folder a culprit, with the report, the journal and the environment beside the first."""
+"""The whole bundle of a session: a folder a culprit, with the report, the journal and the
+environment beside the first."""
 
 import shlex
 import zipfile
@@ -8,40 +9,51 @@ from typing import NamedTuple
 
 import msgspec
 
-from engines import faults, outside
-from engines.compare.criterion import for_parts
-from engines.consent import NOTHING, Consent
-from engines.findings import Culprit
-from engines.spec import parse
-from engines.store import copying
-from engines.store.content import Store, atomic, write_atomically
-from engines.store.scratch import scratch
-from wizard.bundle.case import others_eyes, write_case
-from wizard.bundle.check_script import Asked
-from wizard.bundle.issue import issue, readme
-from wizard.bundle.models import find_sound, place_scripts, place_worked_around, share_worked_around, write_whole
-from wizard.bundle.overlay import place_overlays
-from wizard.bundle.withheld import NO_WEIGHTS, WITHHELD, Weights, held_check, replace_weights, withheld
-from wizard.flow.model import Flow
-from wizard.report.document import Report, Workaround, to_json
-from wizard.report.gather import Table, case_files, confirmed
-from wizard.report.hand_on import APPLY
-from wizard.report.html import to_html
-from wizard.report.markdown import how_to_apply, to_markdown
-from wizard.report.overlay import draw_neighbourhood
-from wizard.report.portable import Traces, portable, traces
-from wizard.report.read import Reading
-from wizard.session import journal
-from wizard.session.problems import SessionProblem
-from wizard.words import write_json
+from narrowdown.engines import faults, outside
+from narrowdown.engines.compare.criterion import for_parts
+from narrowdown.engines.consent import NOTHING, Consent
+from narrowdown.engines.findings import Culprit
+from narrowdown.engines.spec import parse
+from narrowdown.engines.store import copying
+from narrowdown.engines.store.content import Store, atomic, write_atomically
+from narrowdown.engines.store.scratch import scratch
+from narrowdown.wizard.bundle.case import others_eyes, write_case
+from narrowdown.wizard.bundle.check_script import Asked
+from narrowdown.wizard.bundle.issue import issue, readme
+from narrowdown.wizard.bundle.models import (
+    find_sound,
+    place_scripts,
+    place_worked_around,
+    share_worked_around,
+    write_whole,
+)
+from narrowdown.wizard.bundle.overlay import place_overlays
+from narrowdown.wizard.bundle.withheld import (
+    NO_WEIGHTS,
+    WITHHELD,
+    Weights,
+    held_check,
+    replace_weights,
+    withheld,
+)
+from narrowdown.wizard.flow.model import Flow
+from narrowdown.wizard.report.document import Report, Workaround, to_json
+from narrowdown.wizard.report.gather import Table, case_files, confirmed
+from narrowdown.wizard.report.hand_on import APPLY
+from narrowdown.wizard.report.html import to_html
+from narrowdown.wizard.report.markdown import how_to_apply, to_markdown
+from narrowdown.wizard.report.overlay import draw_neighbourhood
+from narrowdown.wizard.report.portable import Traces, portable, traces
+from narrowdown.wizard.report.read import Reading
+from narrowdown.wizard.session import journal
+from narrowdown.wizard.session.problems import SessionProblem
+from narrowdown.wizard.words import write_json
 
 FIRST = "case"
 KEEP_SCRIPT = "keep_fp32.py"
 REPORTS = ("report.md", "report.html", "report.json")
 TRACES = "traces.txt"
-NO_FILES = (
-    "The model of this case could not be kept when it was found: check.py and the commands have nothing to run here."
-)
+NO_FILES = "The model of this case could not be kept when it was found: check.py and the commands have nothing to run here."
 
 
 class Occupied(SessionProblem):
@@ -57,13 +69,19 @@ class NothingToExport(SessionProblem):
 
 
 def export(
-    reading: Reading, target: Path, weights: Weights = "keep", consent: Consent = NOTHING, *, worked_around: str = ""
+    reading: Reading,
+    target: Path,
+    weights: Weights = "keep",
+    consent: Consent = NOTHING,
+    *,
+    worked_around: str = "",
 ) -> Path:
-    """Write the bundle to a folder, or to one file where ``target`` ends in ``.zip``. Whole or not at all.
+    """Write the bundle to a folder, or to one file where ``target`` ends in ``.zip``. Whole or not
+    at all.
 
-    ``weights``: as they are, random ones of the same statistics in their place, or none. What became of the failure stands in the
-    bundle's ``weights.txt``. To tell that, ``random`` runs the reference and the case's own check, held to ``consent``.
-    ``worked_around``: as ``hand_on``.
+    ``weights``: as they are, random ones of the same statistics in their place, or none. What
+    became of the failure stands in the bundle's ``weights.txt``. To tell that, ``random`` runs the
+    reference and the case's own check, held to ``consent``. ``worked_around``: as ``hand_on``.
 
     Raises NothingToExport, SessionProblem, OSError, MachineProblem.
     """
@@ -76,9 +94,9 @@ def export(
 
 
 def hand_on(reading: Reading, report: Report, worked_around: str = "") -> str:
-    """At an end: the report into the session's folder, and beside it the bundle, where there is a case; its folder, else "".
-    ``worked_around``: the model that ``write_worked_around`` has just written there, which is the bundle's, too. Raises
-    SessionProblem, OSError, MachineProblem."""
+    """At an end: the report into the session's folder, and beside it the bundle, where there is a
+    case; its folder, else "". ``worked_around``: the model that ``write_worked_around`` has just
+    written there, which is the bundle's, too. Raises SessionProblem, OSError, MachineProblem."""
     write_atomically(reading.folder / "report.html", to_html(report, reading.flow))
     try:
         case = export(reading, reading.folder / FIRST, worked_around=worked_around)
@@ -89,13 +107,18 @@ def hand_on(reading: Reading, report: Report, worked_around: str = "") -> str:
     return str(case)
 
 
-def _exported(reading: Reading, target: Path, weights: Weights, consent: Consent, worked_around: str) -> Path:
+def _exported(
+    reading: Reading, target: Path, weights: Weights, consent: Consent, worked_around: str
+) -> Path:
     target.parent.mkdir(parents=True, exist_ok=True)
     with scratch(f".{target.name}.narrowdown-", target.parent) as folder:
         made = folder / FIRST
         _write(reading, made, weights, consent, worked_around)
         if target.suffix == ".zip":
-            with atomic(target) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive:
+            with (
+                atomic(target) as temporary,
+                zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive,
+            ):
                 for path in sorted(made.rglob("*")):
                     if path.is_file():
                         archive.write(path, path.relative_to(made.parent))
@@ -105,8 +128,9 @@ def _exported(reading: Reading, target: Path, weights: Weights, consent: Consent
 
 
 def _move_into_place(made: Path, target: Path) -> None:
-    """Move a finished bundle into place; an earlier bundle there is replaced, anything else is left alone. Whoever is killed on
-    the way leaves a whole bundle or none: the earlier one goes by its name first, its files with the folder of ``made``."""
+    """Move a finished bundle into place; an earlier bundle there is replaced, anything else is left
+    alone. Whoever is killed on the way leaves a whole bundle or none: the earlier one goes by its
+    name first, its files with the folder of ``made``."""
     if target.exists():
         if not target.is_dir():
             raise Occupied(f"'{target}' is there and is no folder; name another one.")
@@ -129,16 +153,22 @@ class Place(NamedTuple):
         return (self.folder / "model.onnx").is_file()
 
 
-def _write(reading: Reading, folder: Path, weights: Weights, consent: Consent, worked_around: str) -> None:
+def _write(
+    reading: Reading, folder: Path, weights: Weights, consent: Consent, worked_around: str
+) -> None:
     report, found = reading.report(), traces(reading)
     problem = reading.description.problem
     places = _write_cases(reading, folder, found)
     if (reading.folder / journal.NAME).is_file():
         with (folder / journal.NAME).open("wb") as record:
-            record.writelines(journal.rewritten(reading.folder / journal.NAME, found.cleaned, found.touches))
+            record.writelines(
+                journal.rewritten(reading.folder / journal.NAME, found.cleaned, found.touches)
+            )
     held: dict[Path, int] = {}  # how many weights were withheld from each case
     if weights != "keep":
-        held = replace_weights([place.folder for place in places if place.whole], weights, problem, consent)
+        held = replace_weights(
+            [place.folder for place in places if place.whole], weights, problem, consent
+        )
     elif worked_around:
         share_worked_around(Path(worked_around), folder)
     else:
@@ -161,7 +191,10 @@ def _write(reading: Reading, folder: Path, weights: Weights, consent: Consent, w
         _write_issue(place.folder, told, place.asked)
     _share(folder, [place.folder for place in places if place.folder != folder])
     place_overlays(
-        reading, folder, draw_neighbourhood(report.culprits[0].around) if report.culprits else "", found.clean
+        reading,
+        folder,
+        draw_neighbourhood(report.culprits[0].around) if report.culprits else "",
+        found.clean,
     )
     _write_cures(report, folder, reading.state.version(problem.engine))
     if said := say_traces_left(found, folder):
@@ -169,15 +202,17 @@ def _write(reading: Reading, folder: Path, weights: Weights, consent: Consent, w
 
 
 def write_cases(reading: Reading, folder: Path) -> list[Place]:
-    """The culprits' cases alone, as a bundle has them, in and below a folder that is made. Raises as ``export``."""
+    """The culprits' cases alone, as a bundle has them, in and below a folder that is made. Raises
+    as ``export``."""
     places = _write_cases(reading, folder, traces(reading))
     others_eyes([place.folder for place in places])
     return places
 
 
 def _write_cases(reading: Reading, folder: Path, found: Traces) -> list[Place]:
-    """Each culprit's models, values and check: the first one's in ``folder``, a folder below it for each further one. Raises
-    NothingToExport where there is none, SessionProblem where a file of it is gone."""
+    """Each culprit's models, values and check: the first one's in ``folder``, a folder below it for
+    each further one. Raises NothingToExport where there is none, SessionProblem where a file of it
+    is gone."""
     culprits = confirmed(reading.state, reading.flow)
     if not culprits:
         raise NothingToExport(
@@ -188,7 +223,8 @@ def _write_cases(reading: Reading, folder: Path, found: Traces) -> list[Place]:
     store = Store(reading.folder)
 
     def table(digest: str) -> Table:
-        """What of a case was kept. Where that is gone, so is the case: its bundle would be one with nothing to run in it."""
+        """What of a case was kept. Where that is gone, so is the case: its bundle would be one with
+        nothing to run in it."""
         find_sound(store, {"the list of what a case holds": digest})
         return reading.table(digest)
 
@@ -199,21 +235,30 @@ def _write_cases(reading: Reading, folder: Path, found: Traces) -> list[Place]:
         place = Place(folder if number == 1 else folder / f"culprit-{number}", culprit, asked)
         if engine := culprit.case.engine:
             with_it = found.clean(found_with(reading, engine))
-            asked_there = msgspec.structs.replace(asked, engine=found.spec(engine), found_with=with_it)
+            asked_there = msgspec.structs.replace(
+                asked, engine=found.spec(engine), found_with=with_it
+            )
             place = place._replace(asked=asked_there)
         paths = find_sound(store, files)
         write_case(place.folder, culprit, paths, place.asked)
-        models += [path for path in map(place.folder.joinpath, paths) if path.suffix == ".onnx" and path.is_file()]
+        models += [
+            path
+            for path in map(place.folder.joinpath, paths)
+            if path.suffix == ".onnx" and path.is_file()
+        ]
         places.append(place)
     write_whole(store, {model: model for model in models})
     return places
 
 
 def _list_asked(reading: Reading, found: Traces) -> Asked:
-    """What the checks of a bundle are made of, in words that do not tell whose it is. Raises SessionProblem."""
+    """What the checks of a bundle are made of, in words that do not tell whose it is. Raises
+    SessionProblem."""
     problem, criterion = reading.description.problem, reading.state.findings.criterion
     if criterion is None:
-        raise SessionProblem(f"The session {reading.description.id} does not say how the failure was judged.")
+        raise SessionProblem(
+            f"The session {reading.description.id} does not say how the failure was judged."
+        )
     words = shlex.split(problem.check)[1:] if problem.check else []
     return Asked(
         engine=found.spec(problem.engine),
@@ -228,7 +273,8 @@ def _list_asked(reading: Reading, found: Traces) -> Asked:
 
 
 def _write_cures(report: Report, folder: Path, version: str) -> None:
-    """The workaround as a script for Polygraphy and in the words of each tool, where there is one. ``version``: of the engine."""
+    """The workaround as a script for Polygraphy and in the words of each tool, where there is one.
+    ``version``: of the engine."""
     if text := keep_script(report.workaround, version):
         (folder / KEEP_SCRIPT).write_text(text, encoding="utf-8")
     if report.workaround and report.workaround.apply:
@@ -236,8 +282,8 @@ def _write_cures(report: Report, folder: Path, version: str) -> None:
 
 
 def _share(folder: Path, others: Sequence[Path]) -> None:
-    """Give each further culprit's folder the same journal, and one file where it tells the same: links, which a copy or an
-    archive of the bundle makes whole files of."""
+    """Give each further culprit's folder the same journal, and one file where it tells the same:
+    links, which a copy or an archive of the bundle makes whole files of."""
     for place in others:
         if (folder / journal.NAME).is_file():
             copying.link(folder / journal.NAME, place / journal.NAME)
@@ -246,17 +292,20 @@ def _share(folder: Path, others: Sequence[Path]) -> None:
 
 
 def keep_script(workaround: Workaround | None, version: str) -> str:
-    """A precision workaround as a script that Polygraphy runs over the network; empty where the workaround keeps no layers, or
-    not in an engine that is told by layer. ``version``: of the engine."""
+    """A precision workaround as a script that Polygraphy runs over the network; empty where the
+    workaround keeps no layers, or not in an engine that is told by layer. ``version``: of the
+    engine."""
     if workaround is None or workaround.kind != "precision" or not workaround.keep_higher:
         return ""
     return outside.keep_script(
-        outside.found(parse(workaround.engine), version), workaround.holders or workaround.keep_higher
+        outside.found(parse(workaround.engine), version),
+        workaround.holders or workaround.keep_higher,
     )
 
 
 def say_traces_left(found: Traces, folder: Path) -> str:
-    """What of a bundle still tells whose it is, in a sentence that does not; "" where nothing does."""
+    """What of a bundle still tells whose it is, in a sentence that does not; "" where nothing
+    does."""
     names = found.left(folder)
     if not names:
         return ""
@@ -279,13 +328,19 @@ def _write_issue(place: Path, report: Report, asked: Asked) -> None:
     commands = (place / "commands.sh").read_text(encoding="utf-8")
     (place / "issue.md").write_text(issue(report, culprit, asked, commands), encoding="utf-8")
     kept = (place / "model.onnx").is_file()
-    (place / "README.txt").write_text(readme(culprit, asked, "" if kept else NO_FILES), encoding="utf-8")
+    (place / "README.txt").write_text(
+        readme(culprit, asked, "" if kept else NO_FILES), encoding="utf-8"
+    )
 
 
 def found_with(reading: Reading, engine: str = "") -> str:
-    """``ENGINE:option=value 1.31.1 on CPU``. ``engine``: the spec that a case was seen to fail on, where it is another."""
+    """``ENGINE:option=value 1.31.1 on CPU``. ``engine``: the spec that a case was seen to fail on,
+    where it is another."""
     if reading.description.problem.check:
         return "an external checker"
     spec = reading.description.problem.engine
-    version, device = reading.state.version(spec), reading.state.engines.get(spec, {}).get("device", "")
+    version, device = (
+        reading.state.version(spec),
+        reading.state.engines.get(spec, {}).get("device", ""),
+    )
     return " ".join(filter(None, [engine or spec, version])) + (f" on {device}" if device else "")

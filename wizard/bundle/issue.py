@@ -1,47 +1,60 @@
-"""``issue.md`` and ``README.txt`` of a case: what its finder hands to the engine's maintainers, and ten lines for whoever opens
-the folder. Pure; the report is told without folders, users and hosts already."""
+"""``issue.md`` and ``README.txt`` of a case: what its finder hands to the engine's maintainers, and
+ten lines for whoever opens the folder. Pure; the report is told without folders, users and hosts
+already."""
 
 from collections.abc import Mapping
 
-from engines import outside
-from engines.compare.say import say_part, wrong_by
-from engines.declaration import TRACKER
-from engines.discovery import find
-from engines.findings import Lookalike
-from engines.search.lookalike import say_lookalike
-from engines.spec import parse
-from wizard.bundle.check_script import Asked, say_needs
-from wizard.report.document import Culprit, Report
-from wizard.report.hand_on import name_addressee
-from wizard.report.markdown import literal
-from wizard.words import count, listing, show_error, visible
+from narrowdown.engines import outside
+from narrowdown.engines.compare.say import say_part, wrong_by
+from narrowdown.engines.declaration import TRACKER
+from narrowdown.engines.discovery import find
+from narrowdown.engines.findings import Lookalike
+from narrowdown.engines.search.lookalike import say_lookalike
+from narrowdown.engines.spec import parse
+from narrowdown.wizard.bundle.check_script import Asked, say_needs
+from narrowdown.wizard.report.document import Culprit, Report
+from narrowdown.wizard.report.hand_on import name_addressee
+from narrowdown.wizard.report.markdown import literal
+from narrowdown.wizard.words import count, listing, show_error, visible
 
 UNKNOWN = "(please fill in)"
-# What becomes of a part by its cause, before the engine's name, and how often; what gives no outputs is no wrong answer.
-_ENDS = {"build-failure": ("is refused by", "it was refused"), "crash": ("ends the process of", "the process ended")}
+# What becomes of a part by its cause, before the engine's name, and how often; what gives no
+# outputs is no wrong answer.
+_ENDS = {
+    "build-failure": ("is refused by", "it was refused"),
+    "crash": ("ends the process of", "the process ended"),
+}
 MINIMAL = ("model.onnx", "engine.onnx", "inputs.npz", "expected.npz", "check.py", "commands.sh")
 
 
 def issue(report: Report, culprit: Culprit, asked: Asked, commands: str) -> str:
-    """A bug report with the fields that the tracker of the engine asks for. ``commands``: the text of commands.sh."""
+    """A bug report with the fields that the tracker of the engine asks for. ``commands``: the text
+    of commands.sh."""
     engine = parse(asked.engine)
     declared = find(engine.name)
     tracker = (declared.tracker if declared else None) or TRACKER
-    # Each is one line of ours but for the commands: what a session says of versions and devices, its writer has said.
+    # Each is one line of ours but for the commands: what a session says of versions and devices,
+    # its writer has said.
     slots = {
         slot: text if slot == "steps" else visible(text)
         for slot, text in fill(report, culprit, asked, commands).items()
     }
     run = outside.found(engine, asked.version)
     where = f"{outside.title(run)} {asked.version}".rstrip()
-    if outside.is_emulation(run) and (precision := engine.get("precision")):  # no engine that anybody else knows of
+    if outside.is_emulation(run) and (
+        precision := engine.get("precision")
+    ):  # no engine that anybody else knows of
         where = f"in {precision.upper()}"
     does = _say_does(culprit) if not where.startswith("in ") else "gives wrong results"
     what = " + ".join(culprit.ops[:4])
     title = visible(f"{what} {does} {where} ({culprit.cause.replace('-', ' ')})")
-    link = f"<!-- For {tracker.url} ; attach this folder as a zip file. -->\n\n" if tracker.url else ""
+    link = (
+        f"<!-- For {tracker.url} ; attach this folder as a zip file. -->\n\n" if tracker.url else ""
+    )
     parts = [
-        f"{heading}\n\n{slots[slot]}" if heading.startswith("#") else f"**{heading}**: {slots[slot]}"
+        f"{heading}\n\n{slots[slot]}"
+        if heading.startswith("#")
+        else f"**{heading}**: {slots[slot]}"
         for heading, slot in tracker.fields
     ]
     return f"{link}# {title}\n\n" + "\n\n".join(parts) + "\n"
@@ -54,9 +67,14 @@ def fill(report: Report, culprit: Culprit, asked: Asked, commands: str) -> Mappi
     versions = environment.get("versions", {})
     reference = environment.get("reference", {})
     lines = [line for line in commands.splitlines() if line and not line.startswith("#!")]
-    lines.insert(bool(lines), f"# {say_needs(asked)}")  # behind the line that says where to run them
+    lines.insert(
+        bool(lines), f"# {say_needs(asked)}"
+    )  # behind the line that says where to run them
     script = "\n".join(["```sh", *lines, "```"])
-    judged, spec = f"{reference.get('name', report.reference)} {reference.get('version', '')}".strip(), report.reference
+    judged, spec = (
+        f"{reference.get('name', report.reference)} {reference.get('version', '')}".strip(),
+        report.reference,
+    )
     if report.reference_replaced:  # what was given computes nothing, or was found wrong
         spec = report.reference_replaced["to"]
         judged = parse(spec).name
@@ -64,7 +82,13 @@ def fill(report: Report, culprit: Culprit, asked: Asked, commands: str) -> Mappi
         "description": (
             f"A part of {count(len(culprit.nodes), 'node')} ({listing(culprit.ops, 6)}), cut out of a model of "
             f"{count(report.nodes_before, 'node')}, {_say_does(culprit)} {asked.found_with}{_say_emulated(asked)}. "
-            + literal(" ".join(filter(None, (culprit.evidence, *map(say_lookalike, _list_alike(report, culprit))))))
+            + literal(
+                " ".join(
+                    filter(
+                        None, (culprit.evidence, *map(say_lookalike, _list_alike(report, culprit)))
+                    )
+                )
+            )
         ),
         "expected": (
             f"The outputs in expected.npz, as {judged} gives them{_say_exact(culprit)} (`--reference {spec}`)."
@@ -93,7 +117,8 @@ def _list_alike(report: Report, culprit: Culprit) -> list[Lookalike]:
 
 
 def _say_emulated(asked: Asked) -> str:
-    """What an emulation is, with a space in front: whoever gets the case has no engine of that name."""
+    """What an emulation is, with a space in front: whoever gets the case has no engine of that
+    name."""
     engine = parse(asked.engine)
     if not outside.is_emulation(outside.found(engine)):
         return ""
@@ -102,7 +127,8 @@ def _say_emulated(asked: Asked) -> str:
 
 
 def _say_allowed(report: Report) -> str:
-    """How far an output may be off from that, in words, with a space in front; "" where a check of the user's says it."""
+    """How far an output may be off from that, in words, with a space in front; "" where a check of
+    the user's says it."""
     if not report.allowed:
         return ""
     limit = show_error(report.tolerance, report.metric)
@@ -140,7 +166,8 @@ def _say_actual(report: Report, culprit: Culprit) -> str:
 
 
 def _say_own(report: Report, culprit: Culprit) -> str:
-    """How wrong it is as it lies here, which is what check.py prints; then how wrong it was before it was made smaller."""
+    """How wrong it is as it lies here, which is what check.py prints; then how wrong it was before
+    it was made smaller."""
     as_it_stands = say_part(culprit.own, report.metric, culprit.own_places)
     if culprit.made_smaller is None:
         return as_it_stands

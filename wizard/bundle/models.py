@@ -1,63 +1,80 @@
-"""The models that a step has made, and the user's own with the workaround in it, written where they are wanted."""
+"""The models that a step has made, and the user's own with the workaround in it, written where they
+are wanted."""
 
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from engines.known.generator import NAME as GENERATOR
-from engines.steps.registry import step_makes
-from engines.store import copying, sound
-from engines.store.content import Store, atomic, digest_file, write_atomically
-from wizard.machine_room import ask
-from wizard.report import cured
-from wizard.report.cured import WORKED_AROUND
-from wizard.report.read import Reading
-from wizard.session.problems import SessionProblem
-from wizard.session.state import Visit
+from narrowdown.engines.known.generator import NAME as GENERATOR
+from narrowdown.engines.steps.registry import step_makes
+from narrowdown.engines.store import copying, sound
+from narrowdown.engines.store.content import Store, atomic, digest_file, write_atomically
+from narrowdown.wizard.machine_room import ask
+from narrowdown.wizard.report import cured
+from narrowdown.wizard.report.cured import WORKED_AROUND
+from narrowdown.wizard.report.read import Reading
+from narrowdown.wizard.session.problems import SessionProblem
+from narrowdown.wizard.session.state import Visit
 
-_AS_IT_STANDS = "# As it stands in the session: where that is another's, read this before you run it."
+_AS_IT_STANDS = (
+    "# As it stands in the session: where that is another's, read this before you run it."
+)
 _WRITING = 3600.0  # seconds: tens of gigabytes are read and written
 
 
 def write_worked_around(reading: Reading) -> str:
-    """The model with the workaround applied, written into the session's folder; "" where the workaround is no change of the
-    model, or one that an emulation alone can run. Raises SessionProblem, MachineProblem, OSError."""
-    for left in reading.folder.glob(f".{Path(WORKED_AROUND).stem}.*.tmp"):  # by a command that was killed as it wrote
+    """The model with the workaround applied, written into the session's folder; "" where the
+    workaround is no change of the model, or one that an emulation alone can run. Raises
+    SessionProblem, MachineProblem, OSError."""
+    for left in reading.folder.glob(
+        f".{Path(WORKED_AROUND).stem}.*.tmp"
+    ):  # by a command that was killed as it wrote
         left.unlink(missing_ok=True)
     return place_worked_around(reading, reading.folder)
 
 
 def share_worked_around(written: Path, folder: Path) -> None:
-    """Give the model that ``write_worked_around`` has written, and a file of its weights, a second name in ``folder``. Raises
-    OSError."""
+    """Give the model that ``write_worked_around`` has written, and a file of its weights, a second
+    name in ``folder``. Raises OSError."""
     for name in (WORKED_AROUND, f"{Path(WORKED_AROUND).stem}.weights.bin"):
         if (kept := written.with_name(name)).is_file():
             copying.link(kept, folder / name)
 
 
 def place_worked_around(reading: Reading, folder: Path) -> str:
-    """The same, written into ``folder``: the file that was tried as it stands, where there is one."""
+    """The same, written into ``folder``: the file that was tried as it stands, where there is
+    one."""
     files = cured.list_handed_over(reading.state, reading.table)
-    return _write_files(reading, folder / WORKED_AROUND, files, cured.stem_of(files), {})[0] or "" if files else ""
+    return (
+        _write_files(reading, folder / WORKED_AROUND, files, cured.stem_of(files), {})[0] or ""
+        if files
+        else ""
+    )
 
 
 def place_scripts(reading: Reading, folder: Path) -> None:
-    """The programs that steps have written, the latest of each name, into ``folder``. Raises OSError."""
+    """The programs that steps have written, the latest of each name, into ``folder``. Raises
+    OSError."""
     for visit in reading.state.route:
         if text := _find_script(reading, visit):
             (folder / GENERATOR).write_text(text, encoding="utf-8")
 
 
 def _find_script(reading: Reading, visit: Visit) -> str:
-    """The text of the program that a step has written, which has the one name that it may have: a session may be a stranger's."""
+    """The text of the program that a step has written, which has the one name that it may have: a
+    session may be a stranger's."""
     rows = reading.table(visit.tables.get("generator", ""))
-    text = next((str(row["text"]) for row in rows if row.get("name") == GENERATOR and row.get("text")), "")
+    text = next(
+        (str(row["text"]) for row in rows if row.get("name") == GENERATOR and row.get("text")), ""
+    )
     return f"{_AS_IT_STANDS}\n{text}" if text else ""
 
 
-def write_models(reading: Reading, visit: Visit, output: str | None) -> tuple[str | None, str | None]:
-    """Paths of (the model that the step made, its passing neighbour), written to ``output`` or into the session's folder: a
-    workaround under the name that the report gives to what is pasted.
+def write_models(
+    reading: Reading, visit: Visit, output: str | None
+) -> tuple[str | None, str | None]:
+    """Paths of (the model that the step made, its passing neighbour), written to ``output`` or into
+    the session's folder: a workaround under the name that the report gives to what is pasted.
 
     Raises MachineProblem, OSError."""
     folder, store = reading.folder, Store(reading.folder)
@@ -67,13 +84,19 @@ def write_models(reading: Reading, visit: Visit, output: str | None) -> tuple[st
         write_atomically(target, script)
         return str(target), None
     if step_makes(visit.step, "model"):
-        made = next((row.get("model") for row in reading.table(visit.tables.get("sanitized", ""))), None)
+        made = next(
+            (row.get("model") for row in reading.table(visit.tables.get("sanitized", ""))), None
+        )
         if not made:
             return None, None
         write_whole(store, {target: find_model(store, made)})
         return str(target), None
     rows = cured.list_files(visit, reading.table)
-    case, good, cure = rows.get("case", {}), rows.get("good", {}), rows.get("workaround") or rows.get("rewrite", {})
+    case, good, cure = (
+        rows.get("case", {}),
+        rows.get("good", {}),
+        rows.get("workaround") or rows.get("rewrite", {}),
+    )
     kept, stem = (case, "model") if "model.onnx" in case else (cure, cured.stem_of(cure))
     if kept and kept is rows.get("workaround") and not output:
         target = folder / WORKED_AROUND
@@ -83,7 +106,8 @@ def write_models(reading: Reading, visit: Visit, output: str | None) -> tuple[st
 def _write_files(
     reading: Reading, target: Path, kept: Mapping[str, str], stem: str, good: Mapping[str, str]
 ) -> tuple[str | None, str | None]:
-    """Paths of (the model ``stem`` of ``kept``, that of ``good`` beside it). Raises as ``write_models``."""
+    """Paths of (the model ``stem`` of ``kept``, that of ``good`` beside it). Raises as
+    ``write_models``."""
     store = Store(reading.folder)
     made = kept.get(f"{stem}.onnx")
     neighbour = target.with_name(f"{target.stem}-good.onnx")
@@ -106,8 +130,8 @@ def find_model(store: Store, digest: str) -> Path:
 
 
 def find_sound(store: Store, files: Mapping[str, str]) -> dict[str, Path]:
-    """Where a step's files lie, by name. Raises SessionProblem for one that is gone, or no longer what was written, or that a
-    stranger's session names elsewhere; OSError."""
+    """Where a step's files lie, by name. Raises SessionProblem for one that is gone, or no longer
+    what was written, or that a stranger's session names elsewhere; OSError."""
     return {name: _find_file(store.path, digest, name) for name, digest in files.items()}
 
 
@@ -115,9 +139,13 @@ def _find_file(place: Callable[[str], Path], digest: str, name: str) -> Path:
     try:
         path = place(digest)
     except ValueError as error:
-        raise SessionProblem(f"{error} Somebody has changed this session; ask for it anew.") from None
+        raise SessionProblem(
+            f"{error} Somebody has changed this session; ask for it anew."
+        ) from None
     if not path.is_file():
-        raise SessionProblem(f"The session's file for {name} is gone; copy the whole session folder.")
+        raise SessionProblem(
+            f"The session's file for {name} is gone; copy the whole session folder."
+        )
     if digest_file(path) != digest:
         raise SessionProblem(
             f"The session's file for {name}, '{path}', is damaged: its bytes are not those that were written. Take it from a "
@@ -127,23 +155,34 @@ def _find_file(place: Callable[[str], Path], digest: str, name: str) -> Path:
 
 
 def write_whole(store: Store, models: Mapping[Path, Path]) -> None:
-    """Write models of a session so that they can be moved: target -> where each lies. One that points to none of the session's
-    weights stays as it is where it is its own target. Raises SessionProblem, MachineProblem, OSError."""
+    """Write models of a session so that they can be moved: target -> where each lies. One that
+    points to none of the session's weights stays as it is where it is its own target. Raises
+    SessionProblem, MachineProblem, OSError."""
     weights = {source: sound.weights_of(source) for source in models.values()}
     for name in sorted({name for names in weights.values() for name in names}):
         file = store.root / name
         if not file.is_file():
-            raise SessionProblem(f"The session's file '{name}' is gone; copy the whole session folder.")
+            raise SessionProblem(
+                f"The session's file '{name}' is gone; copy the whole session folder."
+            )
         if digest_file(file) != file.stem:
             raise SessionProblem(
                 f"The session's file '{name}' is damaged: its bytes are not those that were written. Take it from a backup, or "
                 "narrow the model down again."
             )
-    pairs = [(source, target) for target, source in models.items() if weights[source] or source != target]
+    pairs = [
+        (source, target) for target, source in models.items() if weights[source] or source != target
+    ]
     if pairs:
         words = [str(path) for pair in pairs for path in pair]
         try:
-            ask("engines.workers.modelfiles", "whole", str(store.models), *words, timeout=_WRITING)
+            ask(
+                "narrowdown.engines.workers.modelfiles",
+                "whole",
+                str(store.models),
+                *words,
+                timeout=_WRITING,
+            )
         except OSError as error:
             raise OSError(error.errno, error.strerror, error.filename or str(pairs[0][1])) from None
 

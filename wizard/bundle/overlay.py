@@ -6,13 +6,18 @@ from pathlib import Path
 
 import msgspec
 
-from engines.store.content import Store, write_atomically
-from wizard.bundle.models import find_model
-from wizard.machine_room import ask
-from wizard.report.overlay import draw_neighbourhood, list_overlaid, write_node_data, write_notes
-from wizard.report.read import Reading
-from wizard.session.problems import SessionProblem
-from wizard.words import count
+from narrowdown.engines.store.content import Store, write_atomically
+from narrowdown.wizard.bundle.models import find_model
+from narrowdown.wizard.machine_room import ask
+from narrowdown.wizard.report.overlay import (
+    draw_neighbourhood,
+    list_overlaid,
+    write_node_data,
+    write_notes,
+)
+from narrowdown.wizard.report.read import Reading
+from narrowdown.wizard.session.problems import SessionProblem
+from narrowdown.wizard.words import count
 
 NODE_DATA, AROUND = "nodes.json", "around.svg"  # in a bundle
 
@@ -24,8 +29,8 @@ class NothingMeasured(SessionProblem):
 
 
 def write_overlay_file(reading: Reading, target: Path) -> str:
-    """Write ``.json``, ``.onnx`` or ``.svg``; returns what it holds, in words. Raises ``ValueError`` for another name,
-    NothingMeasured, MachineProblem, OSError."""
+    """Write ``.json``, ``.onnx`` or ``.svg``; returns what it holds, in words. Raises
+    ``ValueError`` for another name, NothingMeasured, MachineProblem, OSError."""
     kind = target.suffix.lower()
     if kind not in (".json", ".onnx", ".svg"):
         raise ValueError(
@@ -55,16 +60,26 @@ def write_overlay_file(reading: Reading, target: Path) -> str:
         told = Path(folder, "notes.json")
         told.write_bytes(msgspec.json.encode(notes))
         stored = find_model(Store(reading.folder), reading.state.findings.model)
-        written = ask("engines.workers.modelfiles", "noted", str(stored), str(told), str(target.absolute()))
+        written = ask(
+            "narrowdown.engines.workers.modelfiles",
+            "noted",
+            str(stored),
+            str(told),
+            str(target.absolute()),
+        )
     return f"the model as the session has it, with notes on {count(int(written or 0), 'node')}"
 
 
-def place_overlays(reading: Reading, folder: Path, around: str, clean: Callable[[str], str]) -> None:
-    """Node data, and the picture ``around`` the first culprit, into a bundle's folder; nothing where nothing was measured.
-    ``clean`` takes out what tells whose it is."""
+def place_overlays(
+    reading: Reading, folder: Path, around: str, clean: Callable[[str], str]
+) -> None:
+    """Node data, and the picture ``around`` the first culprit, into a bundle's folder; nothing
+    where nothing was measured. ``clean`` takes out what tells whose it is."""
     if rows := list_overlaid(reading.state, reading.table):
         criterion = reading.state.findings.criterion
         tolerance, metric = (criterion.tolerance, criterion.metric) if criterion else (None, "")
-        (folder / NODE_DATA).write_text(clean(write_node_data(rows, tolerance, metric)), encoding="utf-8")
+        (folder / NODE_DATA).write_text(
+            clean(write_node_data(rows, tolerance, metric)), encoding="utf-8"
+        )
     if around:
         (folder / AROUND).write_text(around, encoding="utf-8")

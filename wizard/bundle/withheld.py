@@ -1,4 +1,5 @@
-"""A bundle whose weights may not be shared: random ones in their place, and whether the case fails with these."""
+"""A bundle whose weights may not be shared: random ones in their place, and whether the case fails
+with these."""
 
 import shutil
 import sys
@@ -9,37 +10,55 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from engines.checker import private_copies as checkfiles
-from engines.checker.command import CheckResult, run_line
-from engines.consent import Consent
-from engines.data.held import NotAgreed, copy, digest, forget, link_others, of_command, under
-from engines.findings import Culprit
-from engines.options import command_options, file_options, pair_options, split_paths, with_libraries
-from engines.spec import parse
-from engines.store.scratch import scratch
-from wizard.bundle.check_script import Asked, script
-from wizard.machine_room import ask
-from wizard.problem import Problem
-from wizard.session.problems import AGREEING, SessionProblem
+from narrowdown.engines.checker import private_copies as checkfiles
+from narrowdown.engines.checker.command import CheckResult, run_line
+from narrowdown.engines.consent import Consent
+from narrowdown.engines.data.held import (
+    NotAgreed,
+    copy,
+    digest,
+    forget,
+    link_others,
+    of_command,
+    under,
+)
+from narrowdown.engines.findings import Culprit
+from narrowdown.engines.options import (
+    command_options,
+    file_options,
+    pair_options,
+    split_paths,
+    with_libraries,
+)
+from narrowdown.engines.spec import parse
+from narrowdown.engines.store.scratch import scratch
+from narrowdown.wizard.bundle.check_script import Asked, script
+from narrowdown.wizard.machine_room import ask
+from narrowdown.wizard.problem import Problem
+from narrowdown.wizard.session.problems import AGREEING, SessionProblem
 
 Weights = Literal["keep", "random", "none"]
 WITHHELD = "weights.txt"  # says in the bundle what became of the failure
 NO_WEIGHTS = "The failing model of this case holds no weights: nothing had to be withheld, and it fails as it is."
 
 
-def replace_weights(cases: Sequence[Path], weights: Weights, problem: Problem, consent: Consent) -> dict[Path, int]:
-    """Take the weights out of the models in these folders; folder -> how many its models had. For ``random``
-    the reference computes the expected values anew, held to ``consent``. Raises MachineProblem."""
+def replace_weights(
+    cases: Sequence[Path], weights: Weights, problem: Problem, consent: Consent
+) -> dict[Path, int]:
+    """Take the weights out of the models in these folders; folder -> how many its models had. For
+    ``random`` the reference computes the expected values anew, held to ``consent``. Raises
+    MachineProblem."""
     if not cases:
         return {}
     words = (msgspec.json.encode(consent).decode(), weights, problem.reference)
-    counts = ask("engines.workers.withheld", *words, *map(str, cases)).split()
+    counts = ask("narrowdown.engines.workers.withheld", *words, *map(str, cases)).split()
     return dict(zip(cases, map(int, counts), strict=True))
 
 
 class Trial(NamedTuple):
-    """What a case's own check is run with: its text ("": as it lies there), the folder that it runs in (None: the case's own),
-    what it reads there, and the names of further variables that it gets."""
+    """What a case's own check is run with: its text ("": as it lies there), the folder that it runs
+    in (None: the case's own), what it reads there, and the names of further variables that it
+    gets."""
 
     text: str = ""
     folder: Path | None = None
@@ -47,13 +66,25 @@ class Trial(NamedTuple):
     handed: tuple[str, ...] = ()
 
     def run(
-        self, python: Sequence[str], case: Path, timeout: float, more: Mapping[str, str] = MappingProxyType({})
+        self,
+        python: Sequence[str],
+        case: Path,
+        timeout: float,
+        more: Mapping[str, str] = MappingProxyType({}),
     ) -> CheckResult:
-        """Run the check.py in ``case`` as any checker is run (``engines.checker``), by this interpreter with its flags. Raises
-        NotAgreed where what it reads in place is not, or no longer, what was agreed to."""
+        """Run the check.py in ``case`` as any checker is run (``engines.checker``), by this
+        interpreter with its flags. Raises NotAgreed where what it reads in place is not, or no
+        longer, what was agreed to."""
         checkfiles.check_unchanged(self.laid)
         folder = self.folder if self.folder and self.folder.is_dir() else case
-        done = run_line([*python, str(case.absolute() / "check.py")], folder, timeout, self.handed, "check", more)
+        done = run_line(
+            [*python, str(case.absolute() / "check.py")],
+            folder,
+            timeout,
+            self.handed,
+            "check",
+            more,
+        )
         checkfiles.check_unchanged(self.laid)
         return done
 
@@ -64,10 +95,12 @@ class Trial(NamedTuple):
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def withheld(place: Path, weights: Weights, held: Callable[[Path], Trial] = lambda _: Trial()) -> str:
-    """What a case is worth without its weights, in a sentence; its own check is run for it, in a copy of the case. ``held``:
-    makes the trial, with private copies of what was agreed to below the folder that it is given. Raises SessionProblem where
-    what the check runs was not agreed to."""
+def withheld(
+    place: Path, weights: Weights, held: Callable[[Path], Trial] = lambda _: Trial()
+) -> str:
+    """What a case is worth without its weights, in a sentence; its own check is run for it, in a
+    copy of the case. ``held``: makes the trial, with private copies of what was agreed to below the
+    folder that it is given. Raises SessionProblem where what the check runs was not agreed to."""
     if weights == "none":
         return "The weights were left out: whoever has them can put them back; nobody else can run this case."
     with scratch("narrowdown-trial-") as folder:
@@ -94,9 +127,11 @@ def withheld(place: Path, weights: Weights, held: Callable[[Path], Trial] = lamb
     return f"The weights are random ones; whether the failure survives that could not be told here ({why[-1] if why else '?'})."
 
 
-def held_check(culprit: Culprit, asked: Asked, problem: Problem, consent: Consent) -> Callable[[Path], Trial]:
-    """The case's check as it is run where the session is: with private copies of its libraries, and of what its check command
-    names, in the user's folder. Called, it raises NotAgreed."""
+def held_check(
+    culprit: Culprit, asked: Asked, problem: Problem, consent: Consent
+) -> Callable[[Path], Trial]:
+    """The case's check as it is run where the session is: with private copies of its libraries, and
+    of what its check command names, in the user's folder. Called, it raises NotAgreed."""
 
     def make(place: Path) -> Trial:
         engine, command = parse(culprit.case.engine or problem.engine), problem.check
@@ -106,7 +141,9 @@ def held_check(culprit: Culprit, asked: Asked, problem: Problem, consent: Consen
         with under(consent):
             for option in file_options(engine.name) if not command else ():
                 if option.type == "library" and (paths := engine.get(option.name)):
-                    engine = engine.with_option(option.name, "+".join(str(copy(path)) for path in split_paths(paths)))
+                    engine = engine.with_option(
+                        option.name, "+".join(str(copy(path)) for path in split_paths(paths))
+                    )
                 elif path := engine.get(option.name):
                     digest(path)
             for option in pair_options(engine.name) if not command else ():
@@ -115,14 +152,19 @@ def held_check(culprit: Culprit, asked: Asked, problem: Problem, consent: Consen
                     engine = engine.with_option(option.name, "+".join(placed))
             for option in command_options(engine.name) if not command else ():
                 if words := engine.get(option.name):
-                    each = checkfiles.lay_out(words, folder or user, user, of_command(words), (), place)
+                    each = checkfiles.lay_out(
+                        words, folder or user, user, of_command(words), (), place
+                    )
                     engine = engine.with_option(option.name, each.command)
                     laid = laid._replace(
-                        in_place={**laid.in_place, **each.in_place}, private=(*laid.private, *each.private)
+                        in_place={**laid.in_place, **each.in_place},
+                        private=(*laid.private, *each.private),
                     )
             if command:
                 if command != consent.check or problem.folder != consent.folder:
-                    raise NotAgreed("The check command was not agreed to; nothing was run.", command)
+                    raise NotAgreed(
+                        "The check command was not agreed to; nothing was run.", command
+                    )
                 files = {path: consent.files[path] for path in consent.check_files}
                 laid = checkfiles.lay_out(command, folder or user, user, files, (), place)
             if not command and not command_options(engine.name):

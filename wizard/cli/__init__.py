@@ -1,5 +1,6 @@
-"""The command line: ``narrowdown``. Each command group is a module of its own, imported only when its command is given."""
+"""The command line: ``narrowdown``. Each command group is a module of its own, imported only when
+its command is given."""
 
-from wizard.cli.entry import main
+from narrowdown.wizard.cli.entry import main
 
 __all__ = ["main"]

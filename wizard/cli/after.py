@@ -1,13 +1,14 @@
-"""``narrowdown after``: what follows a failing case: is the bug known, what else would cure it, and does it matter?"""
+"""``narrowdown after``: what follows a failing case: is the bug known, what else would cure it, and
+does it matter?"""
 
 import argparse
 
-from wizard import handed, trust
-from wizard.cli import run
-from wizard.given import score
-from wizard.problem import Problem
-from wizard.session import folder as folders
-from wizard.session.state import State
+from narrowdown.wizard import handed, trust
+from narrowdown.wizard.cli import run
+from narrowdown.wizard.given import score
+from narrowdown.wizard.problem import Problem
+from narrowdown.wizard.session import folder as folders
+from narrowdown.wizard.session.state import State
 
 
 def after(arguments: argparse.Namespace) -> int:

@@ -1,4 +1,5 @@
-"""The words of a command line, parsed. Standard library only: ``narrowdown --help`` must answer at once."""
+"""The words of a command line, parsed. Standard library only: ``narrowdown --help`` must answer at
+once."""
 
 import argparse
 import re
@@ -6,9 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from wizard.cli.grammar import COMMANDS, add_command
-from wizard.cli.parsing import Command, Parser, inner
-from wizard.exits import BadUsage
+from narrowdown.wizard.cli.grammar import COMMANDS, add_command
+from narrowdown.wizard.cli.parsing import Command, Parser, inner
+from narrowdown.wizard.exits import BadUsage
 
 _NUMBER = r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?"
 # Options that other tools let several values follow, and what such a value looks like.
@@ -25,7 +26,8 @@ _SEVERAL = {
 
 
 def parse(words: Sequence[str]) -> argparse.Namespace:
-    """Parse the words after ``narrowdown``; ``.command`` is the function to call. Raises Refusal (exit 2)."""
+    """Parse the words after ``narrowdown``; ``.command`` is the function to call. Raises Refusal
+    (exit 2)."""
     tops, rest = parser_for(words), one_each(words)
     arguments, unknown = tops.parse_known_args(rest)
     if unknown:
@@ -33,13 +35,18 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
         chosen.error(f"unrecognized arguments: {' '.join(unknown)}")
     for name, value in vars(arguments).items():
         if value == "" or (isinstance(value, list) and "" in value and name != "typed"):
-            option = f"--{name.replace('_', '-')}" if name not in ("model", "session", "file") else name.upper()
+            option = (
+                f"--{name.replace('_', '-')}"
+                if name not in ("model", "session", "file")
+                else name.upper()
+            )
             raise BadUsage(f"{option} is empty: give it a value, or leave it out.")
     return arguments
 
 
 def parser_for(words: Sequence[str]) -> Parser:
-    """The grammar of the command that the words begin with; the whole one where they begin with none."""
+    """The grammar of the command that the words begin with; the whole one where they begin with
+    none."""
     if words and not words[0].startswith("-"):
         made = parser(words[0])
         if words[0] in inner(made):
@@ -48,7 +55,8 @@ def parser_for(words: Sequence[str]) -> Parser:
 
 
 def parser(only: str = "") -> Parser:
-    """The whole grammar, or what a single command takes of it: all of them take as long to make as the program to start."""
+    """The whole grammar, or what a single command takes of it: all of them take as long to make as
+    the program to start."""
     top = Parser(
         prog="narrowdown",
         description="From a model that is wrong on an inference engine to a minimal failing case, a named cause and a "
@@ -57,7 +65,9 @@ def parser(only: str = "") -> Parser:
         "14 export at fault, 15 not determined, 2 bad usage or input, 3 a person is needed, 4 something is missing, "
         "5 not as expected, 6 unresolved, 70 our fault, 130 stopped.",
     )
-    top.add_argument("-V", "--version", action="version", version=_Version(), help="print the version")
+    top.add_argument(
+        "-V", "--version", action="version", version=_Version(), help="print the version"
+    )
     top.set_defaults(command=Command("sessions", "home"), display="auto", parser=top)
     commands = top.add_subparsers(metavar="COMMAND", parser_class=Parser)
     for entry in COMMANDS:
@@ -67,7 +77,8 @@ def parser(only: str = "") -> Parser:
 
 
 def one_each(words: Sequence[str]) -> list[str]:
-    """``--fail-code 1 2`` as ``--fail-code 1 --fail-code 2``: words that can only be a further value of the option before."""
+    """``--fail-code 1 2`` as ``--fail-code 1 --fail-code 2``: words that can only be a further
+    value of the option before."""
     told: list[str] = []
     option, values = "", 0
     for word in words:

@@ -1,4 +1,5 @@
-"""``step --artifacts``: what the checks or builds left, sorted by their verdicts into folders as Polygraphy names them."""
+"""``step --artifacts``: what the checks or builds left, sorted by their verdicts into folders as
+Polygraphy names them."""
 
 import shutil
 import time
@@ -6,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path, PurePath
 from typing import Any
 
-from engines.store.content import Store, atomic
+from narrowdown.engines.store.content import Store, atomic
 
 REPLAY = "replay.json"  # as Polygraphy's guide calls it
 FOLDERS = {"pass": "good", "fail": "bad", "unresolved": "unresolved"}
@@ -21,11 +22,13 @@ def sort(
     *,
     builds: bool = False,
 ) -> list[str]:
-    """Copy every artifact to ``folder/{good,bad,unresolved}/<stem>_<date>_<time>_N<iteration><ending>``.
+    """Copy every artifact to
+    ``folder/{good,bad,unresolved}/<stem>_<date>_<time>_N<iteration><ending>``.
 
-    ``rows``: the step's table of iterations. ``began``: when the session was made, seconds since the epoch, so that sorting
-    again makes the same names. ``builds``: they are of an engine's builds, of no check of the user's. Returns sentences on what
-    could not be sorted. Raises OSError.
+    ``rows``: the step's table of iterations. ``began``: when the session was made, seconds since
+    the epoch, so that sorting again makes the same names. ``builds``: they are of an engine's
+    builds, of no check of the user's. Returns sentences on what could not be sorted. Raises
+    OSError.
     """
     stamp = time.strftime("%m-%d-%y_%H-%M-%S", time.localtime(began))
     problems: list[str] = []
@@ -37,11 +40,17 @@ def sort(
                 missing[name] = missing.get(name, 0) + 1
                 continue
             path = PurePath(name)
-            target = folder / FOLDERS[row["verdict"]] / f"{path.stem}_{stamp}_N{row['iteration']}{path.suffix}"
+            target = (
+                folder
+                / FOLDERS[row["verdict"]]
+                / f"{path.stem}_{stamp}_N{row['iteration']}{path.suffix}"
+            )
             source = store.path(digest)
             if target.exists():
                 if target.read_bytes() != source.read_bytes():
-                    problems.append(f"'{target}' is there already with other content; it was left as it is.")
+                    problems.append(
+                        f"'{target}' is there already with other content; it was left as it is."
+                    )
                 continue
             target.parent.mkdir(parents=True, exist_ok=True)
             with atomic(target) as temporary:
@@ -54,7 +63,9 @@ def sort(
                 "'narrowdown step tactics' compares its choices, which the session keeps."
             )
         else:
-            problems.append(f"The artifact '{name}' was not there {times}: was it meant to be made?")
+            problems.append(
+                f"The artifact '{name}' was not there {times}: was it meant to be made?"
+            )
     return problems
 
 

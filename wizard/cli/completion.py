@@ -1,17 +1,19 @@
-"""``narrowdown completion bash|zsh|fish``: what the shell completes, answered by the grammar of the command line itself.
+"""``narrowdown completion bash|zsh|fish``: what the shell completes, answered by the grammar of the
+command line itself.
 
-The script that a shell sources hands it the words typed so far; what it prints comes from the parser, the sessions and the
-engines of this moment, so that no script grows old. Files are found by the shell, where nothing else is offered.
+The script that a shell sources hands it the words typed so far; what it prints comes from the
+parser, the sessions and the engines of this moment, so that no script grows old. Files are found by
+the shell, where nothing else is offered.
 """
 
 import argparse
 from collections.abc import Iterable
 from typing import Final
 
-from engines import discovery
-from wizard.cli.arguments import parser
-from wizard.cli.parsing import inner
-from wizard.exits import FOUND
+from narrowdown.engines import discovery
+from narrowdown.wizard.cli.arguments import parser
+from narrowdown.wizard.cli.parsing import inner
+from narrowdown.wizard.exits import FOUND
 
 _BASH: Final = """\
 # narrowdown completion bash > ~/.local/share/bash-completion/completions/narrowdown
@@ -56,14 +58,17 @@ def completion(arguments: argparse.Namespace) -> int:
 
 
 def find_words(typed: list[str]) -> list[tuple[str, str]]:
-    """(word, what it means) of all that the last of the words typed behind ``narrowdown`` may become; it may be empty."""
+    """(word, what it means) of all that the last of the words typed behind ``narrowdown`` may
+    become; it may be empty."""
     *before, now = typed
     made, waiting = parser(), None
     for word in before:
         if waiting is not None:
             waiting = None
         elif word.startswith("-"):
-            waiting = next((a for a in made._actions if word in a.option_strings and a.nargs != 0), None)
+            waiting = next(
+                (a for a in made._actions if word in a.option_strings and a.nargs != 0), None
+            )
         else:
             made = inner(made).get(word, made)
     found: list[tuple[str, str]] = []
@@ -74,8 +79,14 @@ def find_words(typed: list[str]) -> list[tuple[str, str]]:
             said = " ".join((action.help or "").replace("%(choices)s", "").split())
             found += ((name, said) for name in action.option_strings)
     else:
-        found += ((name, (below.description or "").rstrip(".")) for name, below in inner(made).items())
-        places = (a for a in made._actions if not a.option_strings and not isinstance(a, argparse._SubParsersAction))
+        found += (
+            (name, (below.description or "").rstrip(".")) for name, below in inner(made).items()
+        )
+        places = (
+            a
+            for a in made._actions
+            if not a.option_strings and not isinstance(a, argparse._SubParsersAction)
+        )
         found += ((word, "") for place in places for word in _values(place))
     return [(word, said) for word, said in found if word.startswith(now)]
 
@@ -87,7 +98,7 @@ def _values(action: argparse.Action) -> Iterable[str]:
     if action.dest in ("engine", "reference"):
         return (e.name for e in discovery.ours().values() if not e.hidden and not e.refusal)
     if action.dest in ("session", "sessions") and not action.option_strings:
-        from wizard.session import folder
+        from narrowdown.wizard.session import folder
 
         return sorted(file.parent.name for file in folder.home().glob("*/session.json"))
     return ()

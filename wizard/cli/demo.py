@@ -2,23 +2,28 @@
 
 import argparse
 
-from wizard import demo as demos
-from wizard.exits import Missing
+from narrowdown.wizard import demo as demos
+from narrowdown.wizard.exits import Missing
 
 
 def demo(arguments: argparse.Namespace) -> int:
-    """Live in the terminal when there is one, else the same route as text with the recommended answers."""
-    from wizard import terminal
-    from wizard.cli import run
-    from wizard.machine_room import MachineProblem
-    from wizard.session import folder
+    """Live in the terminal when there is one, else the same route as text with the recommended
+    answers."""
+    from narrowdown.wizard import terminal
+    from narrowdown.wizard.cli import run
+    from narrowdown.wizard.machine_room import MachineProblem
+    from narrowdown.wizard.session import folder
 
     try:
         problem = demos.problem(arguments.name, folder.home().parent / "demo")
     except (demos.DemoMissing, MachineProblem) as missing:
         raise Missing(str(missing)) from None
     interactive = terminal.person_present() and arguments.display in ("auto", "tui")
-    if not (interactive and terminal.draws_screens()) and arguments.display in ("auto", "plain", "rich"):
+    if not (interactive and terminal.draws_screens()) and arguments.display in (
+        "auto",
+        "plain",
+        "rich",
+    ):
         print(demos.DEMOS[arguments.name].about, flush=True)
     arguments.welcome = demos.DEMOS[arguments.name].about
     return run.start(problem, arguments, person=interactive)[0]

@@ -1,4 +1,5 @@
-"""``narrowdown diff-tactics``: which tactics did only the failing builds choose? Replay files alone, no engine."""
+"""``narrowdown diff-tactics``: which tactics did only the failing builds choose? Replay files
+alone, no engine."""
 
 import argparse
 import sys
@@ -6,10 +7,16 @@ from pathlib import Path
 
 import msgspec
 
-from engines.data.tactic_replay import Replay, Suspect, describe_algorithm, gather_replays, rank_suspects
-from wizard.exits import FOUND, UNRESOLVED, BadUsage
-from wizard.given import refuse_strange
-from wizard.words import visible, write_json
+from narrowdown.engines.data.tactic_replay import (
+    Replay,
+    Suspect,
+    describe_algorithm,
+    gather_replays,
+    rank_suspects,
+)
+from narrowdown.wizard.exits import FOUND, UNRESOLVED, BadUsage
+from narrowdown.wizard.given import refuse_strange
+from narrowdown.wizard.words import visible, write_json
 
 
 def diff_tactics(arguments: argparse.Namespace) -> int:
@@ -18,13 +25,19 @@ def diff_tactics(arguments: argparse.Namespace) -> int:
     bad = replays(arguments.bad, arguments.dir, "bad")
     found = rank_suspects(good, bad)
     if arguments.json:
-        told = {"good": len(good), "bad": len(bad), "suspects": [msgspec.to_builtins(s) for s in found]}
+        told = {
+            "good": len(good),
+            "bad": len(bad),
+            "suspects": [msgspec.to_builtins(s) for s in found],
+        }
         sys.stdout.write(write_json(told))
         return FOUND if found else UNRESOLVED
     print(f"Loaded {len(good)} good tactic replays.")
     print(f"Loaded {len(bad)} bad tactic replays.")
     if not found:
-        print("Could not determine potentially bad tactics. More replay files of either kind may tell.")
+        print(
+            "Could not determine potentially bad tactics. More replay files of either kind may tell."
+        )
         return UNRESOLVED
     print("Found potentially bad tactics:")
     for line in listing(found, len(good), len(bad)):
@@ -39,19 +52,27 @@ def listing(found: list[Suspect], good: int, bad: int) -> list[str]:
         layers.setdefault(suspect.layer, []).append(suspect)
     lines: list[str] = []
     for layer, chosen in layers.items():
-        lines += [f"Layer: {layer}", f"    Algorithms: {[describe_algorithm(s.choice) for s in chosen]}"]
-        lines += [f"    in {s.bad} of {bad} bad and 0 of {good} good builds: by chance {s.chance:.2g}" for s in chosen]
+        lines += [
+            f"Layer: {layer}",
+            f"    Algorithms: {[describe_algorithm(s.choice) for s in chosen]}",
+        ]
+        lines += [
+            f"    in {s.bad} of {bad} bad and 0 of {good} good builds: by chance {s.chance:.2g}"
+            for s in chosen
+        ]
     return lines
 
 
 def replays(place: str | None, folder: str, kind: str) -> list[Replay]:
-    """The replays of one kind; a folder in which none were sorted so far holds none. Raises Refusal (exit 2) where the place is
-    not there."""
+    """The replays of one kind; a folder in which none were sorted so far holds none. Raises Refusal
+    (exit 2) where the place is not there."""
     path = Path(place) if place else Path(folder) / kind
     refuse_strange(path)
     other = Path(folder) / ("bad" if kind == "good" else "good")
     if not place and not path.exists() and other.exists():
         return []
     if not path.exists():
-        raise BadUsage(f"There is no '{path}' with {kind} tactic replays; name the place with --dir or --{kind}.")
+        raise BadUsage(
+            f"There is no '{path}' with {kind} tactic replays; name the place with --dir or --{kind}."
+        )
     return [replay for _, replay in gather_replays(path)]

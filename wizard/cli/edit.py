@@ -1,15 +1,16 @@
-"""``narrowdown edit``: a session with another set-up, as a new session that takes over what was measured and still holds."""
+"""``narrowdown edit``: a session with another set-up, as a new session that takes over what was
+measured and still holds."""
 
 import argparse
 from pathlib import Path
 from typing import Any
 
-from wizard import handed, trust
-from wizard.cli import run
-from wizard.edited import OPTIONS, begin, change_problem, changes
-from wizard.exits import BadUsage
-from wizard.session import folder as folders
-from wizard.words import count, listing
+from narrowdown.wizard import handed, trust
+from narrowdown.wizard.cli import run
+from narrowdown.wizard.edited import OPTIONS, begin, change_problem, changes
+from narrowdown.wizard.exits import BadUsage
+from narrowdown.wizard.session import folder as folders
+from narrowdown.wizard.words import count, listing
 
 
 def edit(arguments: argparse.Namespace) -> int:
@@ -30,7 +31,9 @@ def edit(arguments: argparse.Namespace) -> int:
     if problem.check and not arguments.pass_env:
         arguments.pass_env = list(handed.remembered(source, base) or ())
     alike = not (problem.check and handed.differ(source, base, arguments.pass_env))
-    if not (changed := (*changes(base, problem), *(() if alike else ("variables for the checker",)))):
+    if not (
+        changed := (*changes(base, problem), *(() if alike else ("variables for the checker",)))
+    ):
         raise BadUsage("The session has this set-up already: nothing would be another.")
     handed.refuse(problem, arguments.pass_env, run.executor(arguments))
     if problem.flow != base.flow:
@@ -40,17 +43,30 @@ def edit(arguments: argparse.Namespace) -> int:
     script = run.scripted(arguments, flow)
     person = not arguments.answers and run.guided(folders.load(source), name)
     print(f"narrowdown: {said(source, place, changed, known)}", flush=True)
-    return run.walk(place, flow, arguments, script, run.agreed(problem, arguments.yes_run_scripts), person=person)
+    return run.walk(
+        place,
+        flow,
+        arguments,
+        script,
+        run.agreed(problem, arguments.yes_run_scripts),
+        person=person,
+    )
 
 
 def options_given(arguments: argparse.Namespace) -> dict[str, Any]:
-    """The options that are to be others, as the command line parsed them; those of ``--default`` as if none was given. Raises
-    Refusal for one that is both."""
-    given = {name: value for name in ("model", *OPTIONS) if (value := getattr(arguments, name, None)) not in (None, [])}
+    """The options that are to be others, as the command line parsed them; those of ``--default`` as
+    if none was given. Raises Refusal for one that is both."""
+    given = {
+        name: value
+        for name in ("model", *OPTIONS)
+        if (value := getattr(arguments, name, None)) not in (None, [])
+    }
     dropped = [name.replace("-", "_") for name in arguments.default]
     if both := next((name for name in dropped if name in given), ""):
         option = both.replace("_", "-")
-        raise BadUsage(f"--{option} is given, and --default {option} leaves it out: leave one of the two out.")
+        raise BadUsage(
+            f"--{option} is given, and --default {option} leaves it out: leave one of the two out."
+        )
     return {**given, **{name: OPTIONS[name] for name in dropped}}
 
 
@@ -61,4 +77,6 @@ def said(source: Path, place: Path, changed: tuple[str, ...], known: int) -> str
         if known
         else "nothing of it holds"
     )
-    return f"{folders.name_for_command(place)} is a new session, changed: {listing(changed)}; {taken}."
+    return (
+        f"{folders.name_for_command(place)} is a new session, changed: {listing(changed)}; {taken}."
+    )

@@ -1,4 +1,5 @@
-"""``narrowdown engines``: what each engine is here, what it can do, and what brings those that are missing."""
+"""``narrowdown engines``: what each engine is here, what it can do, and what brings those that are
+missing."""
 
 import argparse
 import sys
@@ -6,7 +7,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from wizard.exits import FOUND, Missing
+from narrowdown.wizard.exits import FOUND, Missing
 
 _WIDTH = 100
 # Capabilities as they are listed -> what they mean.
@@ -33,9 +34,9 @@ MEANINGS: Mapping[str, str] = {
 
 def engines(arguments: argparse.Namespace) -> int:
     """The survey; what loads native libraries is a process of its own."""
-    from wizard import surveyed
-    from wizard.machine_room import MachineProblem
-    from wizard.words import write_json
+    from narrowdown.wizard import surveyed
+    from narrowdown.wizard.machine_room import MachineProblem
+    from narrowdown.wizard.words import write_json
 
     try:
         found = surveyed.survey()
@@ -49,7 +50,8 @@ def engines(arguments: argparse.Namespace) -> int:
 
 
 def survey(found: Sequence[Mapping[str, Any]]) -> str:
-    """All engines as text: those that are here, then the others with what is missing, then what the words mean."""
+    """All engines as text: those that are here, then the others with what is missing, then what the
+    words mean."""
     here = [engine for engine in found if engine.get("present")]
     others = [engine for engine in found if not engine.get("present")]
     parts = [card(engine) for engine in here]
@@ -68,7 +70,12 @@ def card(engine: Mapping[str, Any]) -> str:
     brought = f" (brought by {engine['source']})" if engine.get("source") else ""
     lines = [f"{name} {engine.get('version', '')} on {engine.get('device', '?')}{brought}"]
     able = engine.get("capabilities") or {}
-    lines.append(_row("can", ", ".join(key for key, value in able.items() if value.get("present")) or "nothing"))
+    lines.append(
+        _row(
+            "can",
+            ", ".join(key for key, value in able.items() if value.get("present")) or "nothing",
+        )
+    )
     lacking: dict[str, list[str]] = {}
     for key, value in able.items():
         if not value.get("present"):

@@ -1,4 +1,5 @@
-"""Entry point: parse, hand over to the command's module, turn every problem into one sentence and an exit code."""
+"""Entry point: parse, hand over to the command's module, turn every problem into one sentence and
+an exit code."""
 
 import argparse
 import atexit
@@ -13,15 +14,24 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 
-from wizard.cli import streams
-from wizard.exits import BAD_USAGE, MISSING, OUR_FAULT, STOPPED, BadUsage, Missing, Refusal
+from narrowdown.wizard.cli import streams
+from narrowdown.wizard.exits import (
+    BAD_USAGE,
+    MISSING,
+    OUR_FAULT,
+    STOPPED,
+    BadUsage,
+    Missing,
+    Refusal,
+)
 
 CLOSED = "Standard output is closed, and this command writes to it. Send it to /dev/null if nobody is to read it."
 NOT_UTF8 = "{} is not UTF-8 text, and a session writes no other. Rename that file or folder, or name a link to it."
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; the exit code as CONTRACTS define it. Never lets a traceback reach the user."""
+    """Run one command; the exit code as CONTRACTS define it. Never lets a traceback reach the
+    user."""
     if argv is not None:
         return run(list(argv))
     gc.disable()  # what is loaded stays: looking through it again and again takes a tenth of the start
@@ -31,9 +41,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def leave(code: int) -> None:
-    """End this process without taking apart what is loaded, which takes a fifth of what it took to load; not where a thread is
-    still at work, or something is left to be said that nobody takes: Python says that as it ends."""
-    if any(not thread.daemon for thread in threading.enumerate() if thread is not threading.main_thread()):
+    """End this process without taking apart what is loaded, which takes a fifth of what it took to
+    load; not where a thread is still at work, or something is left to be said that nobody takes:
+    Python says that as it ends."""
+    if any(
+        not thread.daemon
+        for thread in threading.enumerate()
+        if thread is not threading.main_thread()
+    ):
         return
     try:
         atexit._run_exitfuncs()
@@ -49,10 +64,9 @@ def run(words: list[str]) -> int:
     sys.excepthook = last_resort
     streams.prepare()
     try:
-        same_installation()
         plain_words(words)
-        from engines import installed  # which notes when this process began
-        from wizard.cli.arguments import parse
+        from narrowdown.engines import installed  # which notes when this process began
+        from narrowdown.wizard.cli.arguments import parse
 
         arguments = parse(words)
         refuse_unseen(arguments)
@@ -71,7 +85,8 @@ def run(words: list[str]) -> int:
         say("Stopped. A session that had begun is safe: narrowdown resume goes on with it.")
         return STOPPED
     except BrokenPipeError:
-        # The reader of our output has left (head, less). Nothing more can be said; stdout must not be flushed again.
+        # The reader of our output has left (head, less). Nothing more can be said; stdout must not
+        # be flushed again.
         silence_stdout()
         return 128 + signal.SIGPIPE
     except OSError as problem:
@@ -80,7 +95,7 @@ def run(words: list[str]) -> int:
         say(NOT_UTF8.format(repr(problem.object)[:300]))
         return BAD_USAGE
     except ImportError as problem:
-        from engines import installed
+        from narrowdown.engines import installed
 
         if sentence := installed.say_change() or installed.lacking(problem):
             say(sentence)
@@ -88,13 +103,15 @@ def run(words: list[str]) -> int:
         last_resort(type(problem), problem, problem.__traceback__)
         return OUR_FAULT
     except Exception as problem:
-        from wizard.flow.load import FlowProblem
-        from wizard.session.problems import SessionProblem
+        from narrowdown.wizard.flow.load import FlowProblem
+        from narrowdown.wizard.session.problems import SessionProblem
 
         if isinstance(problem, SessionProblem):
             say(str(problem))
             return problem.code
-        if isinstance(problem, FlowProblem):  # of a flow that was named the command has spoken itself
+        if isinstance(
+            problem, FlowProblem
+        ):  # of a flow that was named the command has spoken itself
             say(
                 f"The session's own flow cannot be read: {problem} Take the file from a backup, or begin a new session."
             )
@@ -107,18 +124,22 @@ def run(words: list[str]) -> int:
 
 
 def refuse_unseen(arguments: argparse.Namespace) -> None:
-    """Raise Refusal for a session that would be shown where standard output is closed, before it begins."""
+    """Raise Refusal for a session that would be shown where standard output is closed, before it
+    begins."""
     shown = getattr(arguments, "display", "none") != "none" or getattr(arguments, "json", False)
     if isinstance(sys.stdout, streams.Closed) and shown:
         raise Missing(CLOSED)
 
 
 def say_change(place: object = None) -> int:
-    """Where our own files were changed while this process ran, say so; the exit code, 0 where they were not. ``place``: the file
-    that could not be had, where it was one: only one of ours is a reason to ask."""
-    from engines import installed
+    """Where our own files were changed while this process ran, say so; the exit code, 0 where they
+    were not. ``place``: the file that could not be had, where it was one: only one of ours is a
+    reason to ask."""
+    from narrowdown.engines import installed
 
-    ours = place is None or any(str(place).startswith(f"{installed.ROOT / name}{os.sep}") for name in installed.OURS)
+    ours = place is None or any(
+        str(place).startswith(f"{installed.ROOT / name}{os.sep}") for name in installed.OURS
+    )
     sentence = installed.say_change() if ours else ""
     if sentence:
         say(sentence)
@@ -127,9 +148,13 @@ def say_change(place: object = None) -> int:
 
 def say_refused_write(problem: OSError) -> int:
     """Say what the system refused; the exit code."""
-    from wizard.session.problems import of_system
+    from narrowdown.wizard.session.problems import of_system
 
-    say(CLOSED if isinstance(sys.stdout, streams.Closed) and problem.errno == errno.EBADF else of_system(problem))
+    say(
+        CLOSED
+        if isinstance(sys.stdout, streams.Closed) and problem.errno == errno.EBADF
+        else of_system(problem)
+    )
     with contextlib.suppress(OSError, ValueError):
         try:
             sys.stdout.flush()
@@ -139,13 +164,15 @@ def say_refused_write(problem: OSError) -> int:
 
 
 def silence_stdout() -> None:
-    """Let nothing more be written to stdout: what is left in its buffer cannot be, and the interpreter would say so."""
+    """Let nothing more be written to stdout: what is left in its buffer cannot be, and the
+    interpreter would say so."""
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def plain_words(words: Sequence[str]) -> None:
-    """Raise Refusal for a word, or a folder that sessions would be in, whose bytes are not UTF-8: a session could not name it."""
+    """Raise Refusal for a word, or a folder that sessions would be in, whose bytes are not UTF-8: a
+    session could not name it."""
     named = [os.environ.get(name, "") for name in ("NARROWDOWN_HOME", "XDG_STATE_HOME", "HOME")]
     with contextlib.suppress(FileNotFoundError):
         named.append(str(Path.cwd()))
@@ -156,24 +183,9 @@ def plain_words(words: Sequence[str]) -> None:
             raise BadUsage(NOT_UTF8.format(repr(text)[:300])) from None
 
 
-def same_installation() -> None:
-    """``engines`` and ``flows`` are common names: refuse when another distribution's package of that name was found first."""
-    import importlib.util
-
-    here = Path(__file__).resolve().parents[2]
-    for name in ("engines", "flows"):
-        spec = importlib.util.find_spec(name)
-        places = list(spec.submodule_search_locations or ()) if spec else []
-        if [Path(place).resolve().parent for place in places[:1]] != [here]:
-            found = places[0] if places else "nowhere"
-            raise Missing(
-                f"The package '{name}' was found in {found}, but this narrowdown lives in {here}: another project's "
-                f"'{name}' hides ours. Install narrowdown in an environment of its own."
-            )
-
-
 def last_resort(kind: type[BaseException], bug: BaseException, trace: TracebackType | None) -> None:
-    """Our own fault: one sentence, and a file with the trace for a bug report; none where the program was changed meanwhile."""
+    """Our own fault: one sentence, and a file with the trace for a bug report; none where the
+    program was changed meanwhile."""
     import tempfile
     import traceback
 
@@ -183,7 +195,12 @@ def last_resort(kind: type[BaseException], bug: BaseException, trace: TracebackT
     text = "".join(traceback.format_exception(kind, bug, trace))
     try:
         with tempfile.NamedTemporaryFile(
-            "w", prefix="narrowdown-", suffix=".trace", delete=False, encoding="utf-8", errors="backslashreplace"
+            "w",
+            prefix="narrowdown-",
+            suffix=".trace",
+            delete=False,
+            encoding="utf-8",
+            errors="backslashreplace",
         ) as file:
             file.write(f"{sys.version}\n{' '.join(sys.argv)}\n{text}")
         where = f"The trace is in {file.name}; please report it."
@@ -195,8 +212,10 @@ def last_resort(kind: type[BaseException], bug: BaseException, trace: TracebackT
 def say(sentence: str) -> None:
     """One sentence on stderr; what a file has put into it cannot move the cursor."""
     literal = sentence
-    with contextlib.suppress(ImportError):  # where another project's package hides ours, the sentence is our own
-        from wizard.words import visible
+    with contextlib.suppress(
+        ImportError
+    ):  # where another project's package hides ours, the sentence is our own
+        from narrowdown.wizard.words import visible
 
         literal = visible(sentence, keep="\n")
     print(f"narrowdown: {literal}", file=sys.stderr, flush=True)

@@ -1,32 +1,41 @@
-"""The end of a run: report, bundle and worked-around model are written into the session's folder, and the last lines say what was
-found and where it lies."""
+"""The end of a run: report, bundle and worked-around model are written into the session's folder,
+and the last lines say what was found and where it lies."""
 
 import shlex
 import sys
 from pathlib import Path
 from typing import NamedTuple
 
-from wizard import terminal
-from wizard.bundle.check_script import can_check
-from wizard.bundle.export import TRACES, hand_on
-from wizard.bundle.models import write_worked_around
-from wizard.exits import MISSING, NEEDS_PERSON, STOPPED, UNRESOLVED
-from wizard.ladder.offer import offer_ladder
-from wizard.machine_room import MachineProblem
-from wizard.report.document import Report
-from wizard.report.hand_on import APPLY, ISSUE, ask_known, list_known, name_addressee, say_first, say_when
-from wizard.report.portable import handed_on
-from wizard.report.read import Reading, read
-from wizard.report.summary import summary
-from wizard.session import folder as folders
-from wizard.session import lock
-from wizard.session.following import offer, offer_like
-from wizard.session.problems import SessionProblem, of_system
-from wizard.words import visible
+from narrowdown.wizard import terminal
+from narrowdown.wizard.bundle.check_script import can_check
+from narrowdown.wizard.bundle.export import TRACES, hand_on
+from narrowdown.wizard.bundle.models import write_worked_around
+from narrowdown.wizard.exits import MISSING, NEEDS_PERSON, STOPPED, UNRESOLVED
+from narrowdown.wizard.ladder.offer import offer_ladder
+from narrowdown.wizard.machine_room import MachineProblem
+from narrowdown.wizard.report.document import Report
+from narrowdown.wizard.report.hand_on import (
+    APPLY,
+    ISSUE,
+    ask_known,
+    list_known,
+    name_addressee,
+    say_first,
+    say_when,
+)
+from narrowdown.wizard.report.portable import handed_on
+from narrowdown.wizard.report.read import Reading, read
+from narrowdown.wizard.report.summary import summary
+from narrowdown.wizard.session import folder as folders
+from narrowdown.wizard.session import lock
+from narrowdown.wizard.session.following import offer, offer_like
+from narrowdown.wizard.session.problems import SessionProblem, of_system
+from narrowdown.wizard.words import visible
 
 
 class Written(NamedTuple):
-    """What an end leaves beside the report; "" for what there is none of, or what could not be written."""
+    """What an end leaves beside the report; "" for what there is none of, or what could not be
+    written."""
 
     case: str = ""  # the folder of the bundle
     model: str = ""  # the file of the model with the workaround
@@ -34,18 +43,22 @@ class Written(NamedTuple):
 
 
 def finish(place: Path, code: int, *, text: bool) -> int:
-    """Hand on what the session at ``place`` has found; ``code``: how its runner ended, ``text``: whether people read its output.
-    The exit code: 4 in place of ``code`` where the report or the bundle could not be written.
+    """Hand on what the session at ``place`` has found; ``code``: how its runner ended, ``text``:
+    whether people read its output. The exit code: 4 in place of ``code`` where the report or the
+    bundle could not be written.
 
-    A session that is not at its end is only told about. Raises SessionProblem where one of its files is gone, once all else is
-    written.
+    A session that is not at its end is only told about. Raises SessionProblem where one of its
+    files is gone, once all else is written.
     """
     reading = read(place)
     if code in (STOPPED, NEEDS_PERSON):
-        terminal.say(f"the session is safe: 'narrowdown resume {folders.name_for_command(place)}' goes on ({place}).")
+        terminal.say(
+            f"the session is safe: 'narrowdown resume {folders.name_for_command(place)}' goes on ({place})."
+        )
         return code
     if not reading.state.end:
-        # A runner that has closed the session holds it for a moment still, and goes on with nothing.
+        # A runner that has closed the session holds it for a moment still, and goes on with
+        # nothing.
         if reading.state.closed is None and lock.holder(place) is not None:
             name = folders.name_for_command(place)
             terminal.say(
@@ -55,14 +68,17 @@ def finish(place: Path, code: int, *, text: bool) -> int:
     report = handed_on(reading)
     written = _write(reading, report)
     if code == UNRESOLVED and _answered_nothing(reading) and not (text and _one_terminal()):
-        terminal.say(report.explanation)  # what the checker printed last, where it answers nothing or passes nothing
+        terminal.say(
+            report.explanation
+        )  # what the checker printed last, where it answers nothing or passes nothing
     if text:
         _tell(reading, report, written)
     return code if written.report else MISSING
 
 
 def _write(reading: Reading, report: Report) -> Written:
-    """Model, report and bundle: what cannot be written is said, and keeps nothing else from being written."""
+    """Model, report and bundle: what cannot be written is said, and keeps nothing else from being
+    written."""
     model, case, told = "", "", True
     lost: SessionProblem | None = None
     try:
@@ -91,26 +107,36 @@ def _answered_nothing(reading: Reading) -> bool:
 
 
 def _one_terminal() -> bool:
-    """Whether output and errors are seen by the same person, who has read there already what the display said."""
+    """Whether output and errors are seen by the same person, who has read there already what the
+    display said."""
     return sys.stdout.isatty() and sys.stderr.isatty()
 
 
 def _tell(reading: Reading, report: Report, written: Written) -> None:
-    """What was found, what there is to hand on, and the commands that go on from here. What may be pasted stays in one row."""
+    """What was found, what there is to hand on, and the commands that go on from here. What may be
+    pasted stays in one row."""
     place, problem, state = reading.folder, reading.description.problem, reading.state
     end = reading.flow.ends.get(report.end)
     said = end is not None and report.headline == end.title  # by the display, already
     terminal.show(map(visible, summary(report)[1 if said else 0 :]))
     if written.case and (Path(written.case) / APPLY).is_file():
         first = say_first(report.workaround, str(Path(written.case) / APPLY))
-        terminal.show([f"  apply    {visible(first.text[0].lower() + first.text[1:] if first.typed else first.text)}"])
+        terminal.show(
+            [
+                f"  apply    {visible(first.text[0].lower() + first.text[1:] if first.typed else first.text)}"
+            ]
+        )
         if first.typed:
             print(f"           {visible(first.typed)}")
     if report.names.in_sight(report.culprits, report.workaround):
         terminal.show([f"  names    {visible(report.names.legend)}"])
     if written.case:
         check = shlex.quote(str(Path(written.case) / "check.py"))
-        shows = f"python {check} shows the fault again" if can_check(problem) else "commands.sh says how to see it"
+        shows = (
+            f"python {check} shows the fault again"
+            if can_check(problem)
+            else "commands.sh says how to see it"
+        )
         print(f"  case     {written.case}  ({shows})")
         whose = name_addressee(report.engine, [c.cause for c in report.culprits])
         for deed in list_known(report):
@@ -118,14 +144,18 @@ def _tell(reading: Reading, report: Report, written: Written) -> None:
         send = say_when(report, f"send it as a zip file to {whose}; {ISSUE} in it is the text")
         terminal.show([f"  send     {send.removeprefix('Send ')}"])
         if (Path(written.case) / TRACES).is_file():
-            print(f"           {visible((Path(written.case) / TRACES).read_text(encoding='utf-8').strip())}")
+            print(
+                f"           {visible((Path(written.case) / TRACES).read_text(encoding='utf-8').strip())}"
+            )
     if written.model:
         print(f"  model    {written.model}  (with the workaround applied)")
     name = folders.name_for_command(place)
     if written.report:
         print(f"  report   {place / 'report.html'}")
     else:
-        print(f"  report   narrowdown resume {name}  (writes what could not be written, once it can)")
+        print(
+            f"  report   narrowdown resume {name}  (writes what could not be written, once it can)"
+        )
     print(f"  session  {place}")
     if offer(state, problem):
         asked = ask_known(report)

@@ -6,19 +6,20 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from engines.store.content import write_atomically
-from wizard.exits import BAD_USAGE, FOUND, BadUsage, Missing
-from wizard.given import flow_name
-from wizard.words import visible
+from narrowdown.engines.store.content import write_atomically
+from narrowdown.wizard.exits import BAD_USAGE, FOUND, BadUsage, Missing
+from narrowdown.wizard.given import flow_name
+from narrowdown.wizard.words import visible
 
 if TYPE_CHECKING:
-    from wizard.flow.load import Loaded
+    from narrowdown.wizard.flow.load import Loaded
 
 
 def flow(arguments: argparse.Namespace) -> int:
-    """List what is shipped, lint with file:line:column (exit 2 where something is wrong), or draw."""
-    from wizard.flow.check import check, errors
-    from wizard.flow.load import FlowProblem, brought, load, shipped
+    """List what is shipped, lint with file:line:column (exit 2 where something is wrong), or
+    draw."""
+    from narrowdown.wizard.flow.check import check, errors
+    from narrowdown.wizard.flow.load import FlowProblem, brought, load, shipped
 
     if arguments.action == "list":
         names = (*shipped(), *brought())
@@ -30,7 +31,9 @@ def flow(arguments: argparse.Namespace) -> int:
             print(visible(f"{name:{max(map(len, names))}}  {title}"))
         return FOUND
     if arguments.file is None:
-        raise BadUsage(f"flow {arguments.action} needs a file, or a name that 'narrowdown flow list' shows.")
+        raise BadUsage(
+            f"flow {arguments.action} needs a file, or a name that 'narrowdown flow list' shows."
+        )
     try:
         loaded = load(flow_name(arguments.file))
     except FlowProblem as problem:
@@ -44,27 +47,37 @@ def flow(arguments: argparse.Namespace) -> int:
         if errors(problems):
             return BAD_USAGE
         nodes, ends = len(loaded.flow.nodes), len(loaded.flow.ends)
-        print(f"{loaded.path}: {nodes} nodes and {ends} ends, nothing {'else ' if problems else ''}wrong.")
+        print(
+            f"{loaded.path}: {nodes} nodes and {ends} ends, nothing {'else ' if problems else ''}wrong."
+        )
         return FOUND
-    from wizard.flow import render
+    from narrowdown.wizard.flow import render
 
-    drawn = {"text": render.text, "mermaid": render.mermaid, "svg": render.svg}[arguments.format](loaded.flow)
+    drawn = {"text": render.text, "mermaid": render.mermaid, "svg": render.svg}[arguments.format](
+        loaded.flow
+    )
     write(drawn, arguments.output)
-    if fault := faults(loaded):  # a drawing helps to see what is wrong, but must not pass for a flow that works
+    if fault := faults(
+        loaded
+    ):  # a drawing helps to see what is wrong, but must not pass for a flow that works
         raise BadUsage(fault)
     return FOUND
 
 
 def faults(loaded: "Loaded") -> str:
-    """The first thing that keeps a flow from being used, where, and how many more there are; "" where it holds together."""
-    from wizard.flow.check import check, errors
+    """The first thing that keeps a flow from being used, where, and how many more there are; ""
+    where it holds together."""
+    from narrowdown.wizard.flow.check import check, errors
 
     problems = errors(check(loaded))
     if not problems:
         return ""
     first, more = problems[0], len(problems) - 1
     rest = f" ({more} more: narrowdown flow check {loaded.path})" if more else ""
-    return f"{loaded.path}:{first.line}:{first.column}: {first.message} {first.suggestion}".rstrip() + rest
+    return (
+        f"{loaded.path}:{first.line}:{first.column}: {first.message} {first.suggestion}".rstrip()
+        + rest
+    )
 
 
 def write(text: str, output: str | None) -> None:
@@ -77,7 +90,8 @@ def write(text: str, output: str | None) -> None:
 
 
 def writable(output: str) -> str:
-    """The output's path, once it is clear that a file can be written there: before the work, not after it. Raises Refusal."""
+    """The output's path, once it is clear that a file can be written there: before the work, not
+    after it. Raises Refusal."""
     path = Path(output).expanduser()
     if output == "-":
         return output
@@ -87,5 +101,7 @@ def writable(output: str) -> str:
     if not parent.is_dir():
         raise BadUsage(f"-o: '{output}' cannot be written, as '{parent}' is a file and no folder.")
     if not os.access(parent, os.W_OK | os.X_OK):
-        raise Missing(f"-o: there is no permission to write into '{parent}'; name a file elsewhere.")
+        raise Missing(
+            f"-o: there is no permission to write into '{parent}'; name a file elsewhere."
+        )
     return output

@@ -7,25 +7,33 @@ from typing import Any, TextIO
 
 import msgspec
 
-from engines.store import decoding
-from wizard import terminal
-from wizard.exits import MISSING, NEEDS_PERSON, OUR_FAULT, STOPPED
-from wizard.flow.model import Flow
-from wizard.plain import Display, Refused, json_line
-from wizard.runner import requests
-from wizard.runner.client import Client
-from wizard.runner.onlooker import Onlooker
-from wizard.session.events import AnyEvent, QuestionAnswered, QuestionAsked, Rewound, SessionClosed, SessionOpened
-from wizard.words import visible, window
+from narrowdown.engines.store import decoding
+from narrowdown.wizard import terminal
+from narrowdown.wizard.exits import MISSING, NEEDS_PERSON, OUR_FAULT, STOPPED
+from narrowdown.wizard.flow.model import Flow
+from narrowdown.wizard.plain import Display, Refused, json_line
+from narrowdown.wizard.runner import requests
+from narrowdown.wizard.runner.client import Client
+from narrowdown.wizard.runner.onlooker import Onlooker
+from narrowdown.wizard.session.events import (
+    AnyEvent,
+    QuestionAnswered,
+    QuestionAsked,
+    Rewound,
+    SessionClosed,
+    SessionOpened,
+)
+from narrowdown.wizard.words import visible, window
 
 INTERVAL = 0.1  # seconds between two looks
 PATIENCE = 2.0  # seconds: of a runner that is gone, to have its last words read; of a probe, to end once we are to stop
 
 
 class JsonPrompt:
-    """A program answers, a JSON object a line: ``{"do": "answer", "answer": ID}``, with ``settings`` where the answer takes
-    values; ``{"do": "rewind", "to": NODE}``, or ``"back"`` for the question before; ``{"do": "stop"}``. What cannot be taken is
-    said as ``{"kind": "refused", ...}``, and the question stays open."""
+    """A program answers, a JSON object a line: ``{"do": "answer", "answer": ID}``, with
+    ``settings`` where the answer takes values; ``{"do": "rewind", "to": NODE}``, or ``"back"`` for
+    the question before; ``{"do": "stop"}``. What cannot be taken is said as ``{"kind": "refused",
+    ...}``, and the question stays open."""
 
     def __init__(self, read: TextIO | None = None, out: TextIO | None = None) -> None:
         self._read, self._out = read or sys.stdin, out or sys.stdout
@@ -58,8 +66,8 @@ _LONGEST = 1 << 20  # characters of a line
 
 
 class Prompt:
-    """Numbered prompts: a number, an answer's id, or nothing for the recommended answer; ``?`` explains; ``back``, or ``back
-    NODE``, returns to an earlier question."""
+    """Numbered prompts: a number, an answer's id, or nothing for the recommended answer; ``?``
+    explains; ``back``, or ``back NODE``, returns to an earlier question."""
 
     def __init__(self, flow: Flow, read: TextIO | None = None, out: TextIO | None = None) -> None:
         self._flow = flow
@@ -86,13 +94,17 @@ class Prompt:
                 chosen = ids[int(chosen) - 1]
             if chosen in ids:
                 break
-            self._say(f"    '{visible(typed)}' is not one of the answers: a number, or one of {', '.join(ids)}.")
+            self._say(
+                f"    '{visible(typed)}' is not one of the answers: a number, or one of {', '.join(ids)}."
+            )
         settings: dict[str, str] = {}
         for name, text in (node.answers[chosen].settings if node else {}).items():
             value = self._line(f"    {visible(text)} (Enter: as it is): ")
             if value:
                 settings[name] = value
-        return requests.encode(requests.Answer(chosen, question.node, question.visit, settings=settings))
+        return requests.encode(
+            requests.Answer(chosen, question.node, question.visit, settings=settings)
+        )
 
     def refused(self, sentence: str) -> None:
         terminal.say(sentence)
@@ -111,8 +123,9 @@ class Prompt:
 
 
 class Follower:
-    """Follows one runner until it ends. ``since``: events up to this number are from before and are not shown again; ``name``
-    of the session, for what is said of it. ``watched``: another program holds the session, or did, and this one only looked.
+    """Follows one runner until it ends. ``since``: events up to this number are from before and are
+    not shown again; ``name`` of the session, for what is said of it. ``watched``: another program
+    holds the session, or did, and this one only looked.
     """
 
     def __init__(
@@ -140,8 +153,8 @@ class Follower:
         self._left_to_nobody = False
 
     def run(self, *, controls: bool = True) -> int:
-        """The session's exit code. ``controls`` False: only watch; Ctrl-C leaves and stops nothing. So it is, too, where
-        another program holds the session, which is said."""
+        """The session's exit code. ``controls`` False: only watch; Ctrl-C leaves and stops nothing.
+        So it is, too, where another program holds the session, which is said."""
         gone = 0.0
         self.watched = not controls
         taken = False
@@ -164,7 +177,12 @@ class Follower:
                             return self._lost()
                     else:
                         gone = 0.0
-                    if controls and self._prompt is not None and not self._left_to_nobody and self._in_sight():
+                    if (
+                        controls
+                        and self._prompt is not None
+                        and not self._left_to_nobody
+                        and self._in_sight()
+                    ):
                         self._ask(self._open)
                     time.sleep(INTERVAL)
                     if self._interrupts == 1 and time.monotonic() - self._interrupted_at > PATIENCE:
@@ -180,7 +198,9 @@ class Follower:
         """Take in what is new; whether there was anything."""
         events = self._client.poll()
         for event in events:
-            if not (isinstance(event, SessionClosed) and self._since < event.seq <= self._client.earlier):
+            if not (
+                isinstance(event, SessionClosed) and self._since < event.seq <= self._client.earlier
+            ):
                 self._take(event)
         snapshot = self._client.progress()
         self._display.progress(snapshot)
@@ -219,7 +239,9 @@ class Follower:
                 self._open = None
             case Rewound():
                 self._open = self._asked.get(event.to)
-                if self._open is not None and event.seq > self._since:  # it is open again, and nobody asks it anew
+                if (
+                    self._open is not None and event.seq > self._since
+                ):  # it is open again, and nobody asks it anew
                     self._show(event)
                     self._show(self._open)
                     return
@@ -240,8 +262,9 @@ class Follower:
             self._shown = event.seq
 
     def _in_sight(self) -> bool:
-        """Whether there is an open question that was shown. One from before is shown once the runner says that it goes on; one
-        that is at work already says nothing, so then it is shown after a while."""
+        """Whether there is an open question that was shown. One from before is shown once the
+        runner says that it goes on; one that is at work already says nothing, so then it is shown
+        after a while."""
         if self._open is None or self._open.seq == self._shown:
             self._waiting = 0.0
             return self._open is not None
@@ -291,23 +314,34 @@ class Follower:
             self._say(f"narrowdown: {visible(closed.reason)}")
         elif self.watched and not closed.end:
             why = closed.reason if closed.reason not in ("", "stopped") else "it was stopped"
-            self._say(f"narrowdown: the session rests ({visible(why)}); 'narrowdown resume {self._name}' takes over.")
+            self._say(
+                f"narrowdown: the session rests ({visible(why)}); 'narrowdown resume {self._name}' takes over."
+            )
         return closed.exit_code
 
     def _lost(self) -> int:
-        """The runner is gone and has not closed the session: it was killed, or it refused to begin and has said why."""
+        """The runner is gone and has not closed the session: it was killed, or it refused to begin
+        and has said why."""
         said = self._client.progress() or {}
         text = str(said.get("text") or "") if said.get("phase") == "stopped" else ""
-        from engines import installed  # of one command in a thousand
+        from narrowdown.engines import installed  # of one command in a thousand
 
         changed, code = installed.say_change(), self._client.exit_code()
         lost, ours = "The runner ended unexpectedly", OUR_FAULT
-        if self.watched:  # whose program it was, and what ended it, is no fault of the one who looks
-            lost, ours = f"nothing works on this session now; 'narrowdown resume {self._name}' takes over.", STOPPED
+        if (
+            self.watched
+        ):  # whose program it was, and what ended it, is no fault of the one who looks
+            lost, ours = (
+                f"nothing works on this session now; 'narrowdown resume {self._name}' takes over.",
+                STOPPED,
+            )
         elif changed:
             ours = MISSING
         elif code is None and not self._client.crashed():
-            lost, ours = f"{lost}: it was killed, by somebody or by a system that ran out of memory.", STOPPED
+            lost, ours = (
+                f"{lost}: it was killed, by somebody or by a system that ran out of memory.",
+                STOPPED,
+            )
         else:
             lost = f"{lost}. What was measured is kept: 'narrowdown resume {self._name}' goes on."
         self._say(f"narrowdown: {visible(text) or changed or lost}")

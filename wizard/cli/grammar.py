@@ -1,12 +1,13 @@
-"""What each command takes: its places and options, and the table of all commands in the order of --help."""
+"""What each command takes: its places and options, and the table of all commands in the order of
+--help."""
 
 import argparse
 from collections.abc import Callable
 from typing import NamedTuple
 
-from wizard.cli.parsing import Command, Parser, Steps
-from wizard.cli.readers import read_count, read_span
-from wizard.cli.shared_options import (
+from narrowdown.wizard.cli.parsing import Command, Parser, Steps
+from narrowdown.wizard.cli.readers import read_count, read_span
+from narrowdown.wizard.cli.shared_options import (
     SESSION,
     add_answers,
     add_consent,
@@ -23,7 +24,7 @@ from wizard.cli.shared_options import (
     add_score,
     add_session,
 )
-from wizard.durations import UNITS
+from narrowdown.wizard.durations import UNITS
 
 _MONTH = 30.0 * UNITS["d"]
 # What 'edit' can leave out: options of the problem that have a default.
@@ -43,7 +44,9 @@ class Entry(NamedTuple):
     fill: Callable[[Parser], None]
 
 
-def add_command(commands: "argparse._SubParsersAction[Parser]", name: str, command: Command, text: str) -> Parser:
+def add_command(
+    commands: "argparse._SubParsersAction[Parser]", name: str, command: Command, text: str
+) -> Parser:
     """A command's own parser, to be given its grammar."""
     made = commands.add_parser(name, help=text, description=text[:1].upper() + text[1:] + ".")
     made.set_defaults(command=command, parser=made)
@@ -102,8 +105,12 @@ def _fill_after(made: Parser) -> None:
 
 def _fill_trigger(made: Parser) -> None:
     add_one(made, "session", "CASE", f"{SESSION}; or the folder of a bundle")
-    add_one(made, "--most", "N", "build at most so many cases; default: 150", type=read_count, default=0)
-    made.add_argument("-o", "--output", metavar="FILE.py", help="also write the program that makes the case")
+    add_one(
+        made, "--most", "N", "build at most so many cases; default: 150", type=read_count, default=0
+    )
+    made.add_argument(
+        "-o", "--output", metavar="FILE.py", help="also write the program that makes the case"
+    )
     add_flag(made, "--json", "the result as one JSON object on stdout")
     add_running(made, folder=False)
 
@@ -118,7 +125,12 @@ def _fill_replay(made: Parser) -> None:
     add_one(made, "sessions", "SESSION", SESSION, nargs="+")
     add_flag(made, "--dry", "no engine: the journal alone must lead to the same decisions")
     add_flag(made, "--search", "also search again")
-    add_each(made, "--engine", "ENGINE", "use this engine in place of the recorded one; several make a matrix")
+    add_each(
+        made,
+        "--engine",
+        "ENGINE",
+        "use this engine in place of the recorded one; several make a matrix",
+    )
     add_each(
         made,
         "--python",
@@ -128,7 +140,10 @@ def _fill_replay(made: Parser) -> None:
     add_one(made, "--junit", "FILE", "also write a matrix as JUnit's XML")
     add_one(made, "--summary", "md|FILE.md", "also write it as a Markdown table; md: on stdout")
     made.add_argument(
-        "--expect", choices=("same", "fixed", "fails"), default="same", help="what is right now; default: same"
+        "--expect",
+        choices=("same", "fixed", "fails"),
+        default="same",
+        help="what is right now; default: same",
     )
     add_flag(made, "--keep-going", "do not stop at the first difference")
     add_flag(made, "--json", "the table as JSON on stdout")
@@ -140,8 +155,18 @@ def _fill_replay(made: Parser) -> None:
 
 def _fill_ladder(made: Parser) -> None:
     add_one(made, "cases", "CASE", f"{SESSION}; or the folder of a bundle", nargs="+")
-    add_each(made, "--python", "VENV", "an environment with a release, or its python; oldest first (repeatable)")
-    add_each(made, "--site", "DIR", "a folder of packages with a release, for this python; oldest first (repeatable)")
+    add_each(
+        made,
+        "--python",
+        "VENV",
+        "an environment with a release, or its python; oldest first (repeatable)",
+    )
+    add_each(
+        made,
+        "--site",
+        "DIR",
+        "a folder of packages with a release, for this python; oldest first (repeatable)",
+    )
     add_one(
         made,
         "--install",
@@ -149,17 +174,37 @@ def _fill_ladder(made: Parser) -> None:
         "install these from the package index: onnxruntime==1.22.1,1.23.2 or onnxruntime:1.20..1.23",
     )
     add_flag(made, "--every", "try every release, and infer none")
-    add_one(made, "--most", "N", "try at most so many releases of each case; default: any", type=read_count, default=0)
-    add_one(made, "--timeout", "DURATION", "of one check; default: 10m", type=read_span, default=600.0)
-    add_one(made, "--budget", "DURATION", "after that long no other release is asked", type=read_span, default=0.0)
-    made.add_argument("-o", "--output", metavar="FILE.html|FILE.md", help="also write the table as a page")
+    add_one(
+        made,
+        "--most",
+        "N",
+        "try at most so many releases of each case; default: any",
+        type=read_count,
+        default=0,
+    )
+    add_one(
+        made, "--timeout", "DURATION", "of one check; default: 10m", type=read_span, default=600.0
+    )
+    add_one(
+        made,
+        "--budget",
+        "DURATION",
+        "after that long no other release is asked",
+        type=read_span,
+        default=0.0,
+    )
+    made.add_argument(
+        "-o", "--output", metavar="FILE.html|FILE.md", help="also write the table as a page"
+    )
     add_flag(made, "--json", "the table as JSON on stdout")
     add_consent(made)
 
 
 def _fill_report(made: Parser) -> None:
     add_session(made)
-    made.add_argument("--format", choices=("html", "md", "json"), help="default: by the file's name, else md")
+    made.add_argument(
+        "--format", choices=("html", "md", "json"), help="default: by the file's name, else md"
+    )
     made.add_argument("-o", "--output", metavar="FILE", help="default: stdout")
 
 
@@ -192,8 +237,17 @@ def _fill_sessions(made: Parser) -> None:
     removed = tidy("rm", "remove sessions; never one that is being worked on")
     add_one(removed, "sessions", "SESSION", SESSION, nargs="+")
     pruned = tidy("prune", "remove the sessions in which nothing has happened for long")
-    add_one(pruned, "--older-than", "DURATION", "such as 12h or 7d; default: 30d", type=read_span, default=_MONTH)
-    add_one(pruned, "--keep", "N", "the latest N stay, however old they are", type=read_count, default=0)
+    add_one(
+        pruned,
+        "--older-than",
+        "DURATION",
+        "such as 12h or 7d; default: 30d",
+        type=read_span,
+        default=_MONTH,
+    )
+    add_one(
+        pruned, "--keep", "N", "the latest N stay, however old they are", type=read_count, default=0
+    )
     for asks in (removed, pruned):
         add_flag(asks, "--yes", "do not ask")
     renamed = tidy("rename", "give a session another name")
@@ -218,23 +272,45 @@ def _fill_engines(made: Parser) -> None:
 
 
 def _fill_known(made: Parser) -> None:
-    add_one(made, "target", "SESSION|MODEL", "a session, or a model to be run; default: list the table", nargs="?")
+    add_one(
+        made,
+        "target",
+        "SESSION|MODEL",
+        "a session, or a model to be run; default: list the table",
+        nargs="?",
+    )
     add_flag(made, "--json", "the same as JSON")
     add_problem(made)
     add_running(made)
 
 
 def _fill_diff_tactics(made: Parser) -> None:
-    add_one(made, "--dir", "DIR", "a folder with good/ and bad/; default: the one you are in", default=".")
+    add_one(
+        made,
+        "--dir",
+        "DIR",
+        "a folder with good/ and bad/; default: the one you are in",
+        default=".",
+    )
     add_one(made, "--good", "PLACE", "a folder of good replays, or one file")
     add_one(made, "--bad", "PLACE", "a folder of bad replays, or one file")
     add_flag(made, "--json", "the same as JSON")
 
 
 def _fill_flow(made: Parser) -> None:
-    made.add_argument("action", metavar="list|check|show", choices=("list", "check", "show"), help="what to do with it")
+    made.add_argument(
+        "action",
+        metavar="list|check|show",
+        choices=("list", "check", "show"),
+        help="what to do with it",
+    )
     add_one(made, "file", "FILE", "a flow file, or the name of a shipped flow", nargs="?")
-    made.add_argument("--format", choices=("text", "mermaid", "svg"), default="text", help="for show; default: text")
+    made.add_argument(
+        "--format",
+        choices=("text", "mermaid", "svg"),
+        default="text",
+        help="for show; default: text",
+    )
     made.add_argument("-o", "--output", metavar="FILE", help="default: stdout")
 
 
@@ -245,10 +321,21 @@ def _fill_step(made: Parser) -> None:
     add_running(made)
     add_expect(made)
     add_flag(made, "--json", "the result as one JSON object on stdout")
-    add_flag(made, "--anew", "take over nothing that another step has measured of this model on this engine")
-    made.add_argument("-o", "--output", metavar="OUT.onnx", help="also write the model that the step made")
+    add_flag(
+        made,
+        "--anew",
+        "take over nothing that another step has measured of this model on this engine",
+    )
+    made.add_argument(
+        "-o", "--output", metavar="OUT.onnx", help="also write the model that the step made"
+    )
     add_each(made, "--with", "key=value", "a parameter of the step (repeatable)", dest="params")
-    add_one(made, "--until", "good|bad|N", "repeat: until the first one that passes or fails, or N times")
+    add_one(
+        made,
+        "--until",
+        "good|bad|N",
+        "repeat: until the first one that passes or fails, or N times",
+    )
     made.add_argument(
         "--artifacts",
         metavar="FILE",
@@ -277,13 +364,24 @@ def _fill_help(made: Parser) -> None:
 
 def _fill_completion(made: Parser) -> None:
     add_one(made, "shell", "bash|zsh|fish", "for which shell", choices=("bash", "zsh", "fish"))
-    add_one(made, "typed", "-- WORD", "say what the last of these words may become", nargs=argparse.REMAINDER)
+    add_one(
+        made,
+        "typed",
+        "-- WORD",
+        "say what the last of these words may become",
+        nargs=argparse.REMAINDER,
+    )
 
 
 # In the order of --help.
 COMMANDS: tuple[Entry, ...] = (
     Entry("open", Command("run", "open_"), "a new guided session in the terminal", _fill_open),
-    Entry("run", Command("run", "run"), "the same flow with no screen, taking the recommended answers", _fill_run),
+    Entry(
+        "run",
+        Command("run", "run"),
+        "the same flow with no screen, taking the recommended answers",
+        _fill_run,
+    ),
     Entry("resume", Command("run", "resume"), "go on with a session", _fill_resume),
     Entry(
         "edit",
@@ -303,7 +401,12 @@ COMMANDS: tuple[Entry, ...] = (
         "what triggers a case: which sizes, types, attributes, values?",
         _fill_trigger,
     ),
-    Entry("watch", Command("run", "watch"), "look at a session while another program works on it", _fill_watch),
+    Entry(
+        "watch",
+        Command("run", "watch"),
+        "look at a session while another program works on it",
+        _fill_watch,
+    ),
     Entry(
         "replay",
         Command("replay", "replay"),
@@ -321,10 +424,16 @@ COMMANDS: tuple[Entry, ...] = (
     Entry("sessions", Command("sessions", "sessions"), "list the sessions", _fill_sessions),
     Entry("show", Command("sessions", "show"), "the route of a session as text", _fill_show),
     Entry(
-        "diff", Command("diff", "diff"), "what differs between two sessions, or a session and this machine", _fill_diff
+        "diff",
+        Command("diff", "diff"),
+        "what differs between two sessions, or a session and this machine",
+        _fill_diff,
     ),
     Entry(
-        "engines", Command("engines", "engines"), "each engine: version, device, capabilities, options", _fill_engines
+        "engines",
+        Command("engines", "engines"),
+        "each engine: version, device, capabilities, options",
+        _fill_engines,
     ),
     Entry(
         "known",
@@ -340,8 +449,18 @@ COMMANDS: tuple[Entry, ...] = (
     ),
     Entry("flow", Command("flow", "flow"), "list the shipped flows, check or draw one", _fill_flow),
     Entry("step", Command("step", "step"), "one step alone", _fill_step),
-    Entry("demo", Command("demo", "demo"), "a real model with a real failure on this machine, no GPU", _fill_demo),
-    Entry("help", Command("help", "help_"), "what a command takes and does, as --help says it", _fill_help),
+    Entry(
+        "demo",
+        Command("demo", "demo"),
+        "a real model with a real failure on this machine, no GPU",
+        _fill_demo,
+    ),
+    Entry(
+        "help",
+        Command("help", "help_"),
+        "what a command takes and does, as --help says it",
+        _fill_help,
+    ),
     Entry(
         "completion",
         Command("completion", "completion"),

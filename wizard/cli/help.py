@@ -2,10 +2,10 @@
 
 import argparse
 
-from engines.nearest import suggestion
-from wizard.cli.arguments import parser
-from wizard.cli.parsing import Parser, Steps, inner
-from wizard.exits import FOUND, BadUsage
+from narrowdown.engines.nearest import suggestion
+from narrowdown.wizard.cli.arguments import parser
+from narrowdown.wizard.cli.parsing import Parser, Steps, inner
+from narrowdown.wizard.exits import FOUND, BadUsage
 
 
 def help_(arguments: argparse.Namespace) -> int:
@@ -15,8 +15,14 @@ def help_(arguments: argparse.Namespace) -> int:
         known = inner(chosen)
         if word not in known:
             if "step" in known and word in Steps():
-                raise BadUsage(f"'{word}' is a step and no command: {chosen.prog} help step says what it takes.")
-            among = f" Known: {', '.join(known)}." if known else f" '{chosen.prog}' has no commands of its own."
+                raise BadUsage(
+                    f"'{word}' is a step and no command: {chosen.prog} help step says what it takes."
+                )
+            among = (
+                f" Known: {', '.join(known)}."
+                if known
+                else f" '{chosen.prog}' has no commands of its own."
+            )
             raise BadUsage(f"'{word}' is not a command.{suggestion(word, known, ' ')}{among}")
         chosen = known[word]
     print(chosen.format_help(), end="")

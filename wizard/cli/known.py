@@ -1,4 +1,5 @@
-"""``narrowdown known [SESSION|MODEL]``: the table of known bugs, and which of them a failure looks like."""
+"""``narrowdown known [SESSION|MODEL]``: the table of known bugs, and which of them a failure looks
+like."""
 
 import argparse
 import sys
@@ -7,23 +8,24 @@ from pathlib import Path
 
 import msgspec
 
-from engines.known.entry import Bug
-from engines.known.table import TableProblem, read_table
-from engines.search.lookalike import say_lookalike
-from engines.spec import name_of_engine
-from wizard import terminal
-from wizard.exits import FOUND, UNRESOLVED, Missing
-from wizard.words import visible, write_json
+from narrowdown.engines.known.entry import Bug
+from narrowdown.engines.known.table import TableProblem, read_table
+from narrowdown.engines.search.lookalike import say_lookalike
+from narrowdown.engines.spec import name_of_engine
+from narrowdown.wizard import terminal
+from narrowdown.wizard.exits import FOUND, UNRESOLVED, Missing
+from narrowdown.wizard.words import visible, write_json
 
 
 def known(arguments: argparse.Namespace) -> int:
-    """List the table; say what a session's failure looks like (0; 6 where it looks like nothing, nothing is run); or run the step
-    ``known`` on a model, which also tries whether the bug shows here."""
+    """List the table; say what a session's failure looks like (0; 6 where it looks like nothing,
+    nothing is run); or run the step ``known`` on a model, which also tries whether the bug shows
+    here."""
     target = arguments.target
     if target is None:
         return list_bugs(table(), name_of_engine(arguments.engine or ""), as_json=arguments.json)
     if Path(target).expanduser().is_file():
-        from wizard.cli.step import step
+        from narrowdown.wizard.cli.step import step
 
         ours = {
             "name": "known",
@@ -34,8 +36,10 @@ def known(arguments: argparse.Namespace) -> int:
             "artifacts": [],
             "output": None,
         }
-        return step(argparse.Namespace(**{**vars(arguments), **ours, "art_dir": ".", "expect": None}))
-    from wizard.cli.sessions import read
+        return step(
+            argparse.Namespace(**{**vars(arguments), **ours, "art_dir": ".", "expect": None})
+        )
+    from narrowdown.wizard.cli.sessions import read
 
     found = read(target).report().lookalikes
     if arguments.json:
@@ -47,7 +51,9 @@ def known(arguments: argparse.Namespace) -> int:
     for like in found:
         terminal.show(map(visible, (say_lookalike(like), f"  nodes: {', '.join(like.nodes)}")))
     if not any(like.confirmed for like in found):
-        print("To see whether it shows on this engine: narrowdown known MODEL, with the options of the session.")
+        print(
+            "To see whether it shows on this engine: narrowdown known MODEL, with the options of the session."
+        )
     return FOUND
 
 
@@ -69,5 +75,7 @@ def list_bugs(bugs: Iterable[Bug], engine: str, *, as_json: bool) -> int:
     for bug in chosen:
         mended = f" (mended in {bug.mended})" if bug.mended else ""
         print(visible(f"{bug.engine:12} {bug.thread or 'no thread known':34} {bug.says}{mended}"))
-    print(f"{len(chosen)} known bugs, {sum(bool(b.ran) for b in chosen)} of them seen in runs of our own.")
+    print(
+        f"{len(chosen)} known bugs, {sum(bool(b.ran) for b in chosen)} of them seen in runs of our own."
+    )
     return FOUND

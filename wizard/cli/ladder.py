@@ -1,4 +1,5 @@
-"""``narrowdown ladder CASE... --install PACKAGE:1.20..1.23``: since when does a case fail, and where is it mended?"""
+"""``narrowdown ladder CASE... --install PACKAGE:1.20..1.23``: since when does a case fail, and
+where is it mended?"""
 
 import argparse
 import math
@@ -10,27 +11,27 @@ from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 
-from engines import discovery
-from engines.checker.private_copies import Laid
-from engines.consent import Consent
-from engines.data import held
-from engines.store.scratch import scratch
-from wizard import handed, terminal, trust
-from wizard.bundle.withheld import Trial, held_check
-from wizard.cli.flow import writable, write
-from wizard.cli.sessions import read
-from wizard.exits import FOUND, UNRESOLVED, BadUsage, Missing
-from wizard.ladder import table
-from wizard.ladder.checks import Answer, Case, ask, case_key, digests, recall
-from wizard.ladder.environments import Place, interpreter, releases, root, site, size
-from wizard.ladder.rungs import expect_rungs, next_rung
-from wizard.machine_room import MachineProblem
-from wizard.session import folder as folders
-from wizard.session.problems import SessionProblem
-from wizard.trust.command_files import command_files
-from wizard.trust.reading import head, texts
-from wizard.words import count, visible, write_json
-from wizard.words import size as bytes_
+from narrowdown.engines import discovery
+from narrowdown.engines.checker.private_copies import Laid
+from narrowdown.engines.consent import Consent
+from narrowdown.engines.data import held
+from narrowdown.engines.store.scratch import scratch
+from narrowdown.wizard import handed, terminal, trust
+from narrowdown.wizard.bundle.withheld import Trial, held_check
+from narrowdown.wizard.cli.flow import writable, write
+from narrowdown.wizard.cli.sessions import read
+from narrowdown.wizard.exits import FOUND, UNRESOLVED, BadUsage, Missing
+from narrowdown.wizard.ladder import table
+from narrowdown.wizard.ladder.checks import Answer, Case, ask, case_key, digests, recall
+from narrowdown.wizard.ladder.environments import Place, interpreter, releases, root, site, size
+from narrowdown.wizard.ladder.rungs import expect_rungs, next_rung
+from narrowdown.wizard.machine_room import MachineProblem
+from narrowdown.wizard.session import folder as folders
+from narrowdown.wizard.session.problems import SessionProblem
+from narrowdown.wizard.trust.command_files import command_files
+from narrowdown.wizard.trust.reading import head, texts
+from narrowdown.wizard.words import count, visible, write_json
+from narrowdown.wizard.words import size as bytes_
 
 CHECK = "check.py"
 UNKNOWN = 500 << 20  # bytes of a release of a package that is no engine's
@@ -38,12 +39,15 @@ _SPARE = 1 << 30  # bytes of disk that an installation leaves to others
 
 
 def ladder(arguments: argparse.Namespace) -> int:
-    """Exit 0 where every case was told of at least one release, else 6. Raises Refusal, Untrusted."""
+    """Exit 0 where every case was told of at least one release, else 6. Raises Refusal,
+    Untrusted."""
     # Before anything of any case is made, run or installed.
     agreed = [admit(name, arguments.yes_run_scripts) for name in arguments.cases]
     places = asked_places(arguments)
     if arguments.output and Path(arguments.output).suffix.lower() not in (".html", ".md"):
-        raise BadUsage(f"'{arguments.output}' does not say which form; name it FILE.html or FILE.md.")
+        raise BadUsage(
+            f"'{arguments.output}' does not say which form; name it FILE.html or FILE.md."
+        )
     output = writable(arguments.output) if arguments.output else ""
     with ExitStack() as stack:
         cases: list[Case] = []
@@ -60,7 +64,9 @@ def ladder(arguments: argparse.Namespace) -> int:
         sys.stdout.write(table.text(climbs))
     if output:
         write((table.page if output.lower().endswith(".html") else table.markdown)(climbs), output)
-    told = all(any(rung.tried and rung.outcome != "cannot tell" for rung in case.rungs) for case in climbs)
+    told = all(
+        any(rung.tried and rung.outcome != "cannot tell" for rung in case.rungs) for case in climbs
+    )
     return FOUND if told else UNRESOLVED
 
 
@@ -68,19 +74,26 @@ def asked_places(arguments: argparse.Namespace) -> list[Place]:
     """The releases in the order in which they are compared. Raises Refusal."""
     kinds = [bool(arguments.python), bool(arguments.site), bool(arguments.install)]
     if sum(kinds) != 1:
-        raise BadUsage("Say where the releases are, in one way: --python VENV..., --site DIR... or --install RELEASES.")
+        raise BadUsage(
+            "Say where the releases are, in one way: --python VENV..., --site DIR... or --install RELEASES."
+        )
     if arguments.install:
         return releases(arguments.install)
-    return [interpreter(name) for name in arguments.python] + [site(name) for name in arguments.site]
+    return [interpreter(name) for name in arguments.python] + [
+        site(name) for name in arguments.site
+    ]
 
 
 def admit(name: str, yes: Iterable[str]) -> Consent | dict[str, str]:
-    """Let a case pass only where somebody here has agreed to what it runs: all that a session names; the whole folder of a
-    bundle, path -> sha256, with the scripts elsewhere that its check.py names. Raises Refusal, Untrusted, SessionProblem."""
+    """Let a case pass only where somebody here has agreed to what it runs: all that a session
+    names; the whole folder of a bundle, path -> sha256, with the scripts elsewhere that its
+    check.py names. Raises Refusal, Untrusted, SessionProblem."""
     bundle = Path(name).expanduser().absolute()
     if not (bundle / CHECK).is_file():
         if bundle.is_file():
-            raise BadUsage(f"'{name}' is a file; unpack the bundle, and name the folder with its check.py.")
+            raise BadUsage(
+                f"'{name}' is a file; unpack the bundle, and name the folder with its check.py."
+            )
         return trust.admit_session(folders.find(name), yes)
     path = str(bundle / CHECK)
     files = {str(bundle / file): found for file, found in digests(bundle).items()}
@@ -91,14 +104,16 @@ def admit(name: str, yes: Iterable[str]) -> Consent | dict[str, str]:
 
 
 def prepared(name: str, admitted: Consent | Mapping[str, str], scratched: Path) -> list[Case]:
-    """The check of an admitted case in private copies of what was agreed to: a bundle's own, or those of a session's culprits,
-    which are written anew. Raises Refusal, SessionProblem."""
+    """The check of an admitted case in private copies of what was agreed to: a bundle's own, or
+    those of a session's culprits, which are written anew. Raises Refusal, SessionProblem."""
     try:
         if isinstance(admitted, Consent):
             return _of_session(name, admitted, scratched)
         return [_of_bundle(Path(name).expanduser().absolute(), admitted, scratched / "case")]
     except held.NotAgreed as problem:
-        raise SessionProblem(f"{problem} Give the command once more: it asks about what is there now.") from None
+        raise SessionProblem(
+            f"{problem} Give the command once more: it asks about what is there now."
+        ) from None
 
 
 def _of_bundle(bundle: Path, files: Mapping[str, str], folder: Path) -> Case:
@@ -115,7 +130,7 @@ def _of_bundle(bundle: Path, files: Mapping[str, str], folder: Path) -> Case:
 
 def _of_session(name: str, consent: Consent, scratched: Path) -> list[Case]:
     """Raises NotAgreed, SessionProblem, Refusal."""
-    from wizard.bundle.export import FIRST, write_cases
+    from narrowdown.wizard.bundle.export import FIRST, write_cases
 
     place, made = folders.find(name), []
     problem = folders.describe(place).problem
@@ -125,7 +140,11 @@ def _of_session(name: str, consent: Consent, scratched: Path) -> list[Case]:
         raise Missing(str(trouble)) from None
     # As they are written, before a private copy's name stands in any.
     keys = [
-        case_key(digests(case.folder), consent.files, {"engine": case.culprit.case.engine or problem.engine})
+        case_key(
+            digests(case.folder),
+            consent.files,
+            {"engine": case.culprit.case.engine or problem.engine},
+        )
         for case in written
     ]
     for number, (case, key) in enumerate(zip(written, keys, strict=True), 1):
@@ -147,11 +166,18 @@ def announce(places: list[Place], cases: list[Case], arguments: argparse.Namespa
     least = n if arguments.every else expect_rungs(n)
     most = min(n, arguments.most or n)
     expected = f"about {min(least, most)} of them for each case, at most {most}"
-    known = [answer for case in cases for place in places if (answer := recall(case, place, root() / "answers"))]
+    known = [
+        answer
+        for case in cases
+        for place in places
+        if (answer := recall(case, place, root() / "answers"))
+    ]
     timed = [answer.seconds for answer in known if answer.seconds]
     each = f"about {statistics.median(timed):.2g} s, as before" if timed else "seconds"
     before = f"; {count(len(known), 'answer is', 'answers are')} known from before" if known else ""
-    terminal.say(f"{count(n, 'release')}, {count(len(cases), 'case')}: {expected}; a check takes {each}{before}.")
+    terminal.say(
+        f"{count(n, 'release')}, {count(len(cases), 'case')}: {expected}; a check takes {each}{before}."
+    )
     new = [place for place in places if place.folder is not None and not place.folder.is_dir()]
     if new:
         declared = (d for d in discovery.engines().values() if d.package == new[0].package)
@@ -162,12 +188,16 @@ def announce(places: list[Place], cases: list[Case], arguments: argparse.Namespa
             "they stay there for the next time, until you remove that folder."
         )
         if free < bytes_each * min(least, len(new)) + _SPARE:
-            raise Missing(f"Only {bytes_(free)} are free in {root()}: name fewer releases, or make room.")
+            raise Missing(
+                f"Only {bytes_(free)} are free in {root()}: name fewer releases, or make room."
+            )
 
 
-def climb(case: Case, places: list[Place], arguments: argparse.Namespace, until: float = math.inf) -> table.Climbed:
-    """Ask release after release, as each answer says; once ``until``, by the monotonic clock, is over no other than those whose
-    answers are known."""
+def climb(
+    case: Case, places: list[Place], arguments: argparse.Namespace, until: float = math.inf
+) -> table.Climbed:
+    """Ask release after release, as each answer says; once ``until``, by the monotonic clock, is
+    over no other than those whose answers are known."""
     names = [place.name for place in places]
     answers: dict[int, Answer] = {}
     while not arguments.most or len(answers) < arguments.most:
@@ -185,12 +215,24 @@ def climb(case: Case, places: list[Place], arguments: argparse.Namespace, until:
         new = place.folder is not None and not place.folder.is_dir()
         answers[rung] = ask(case, place, arguments.timeout, root() / "answers")
         said = f"{case.name}: {answers[rung].outcome} in {names[rung]}: {answers[rung].said}"
-        on_disk = f" ({bytes_(size(place.folder))} installed)" if new and place.folder and place.folder.is_dir() else ""
+        on_disk = (
+            f" ({bytes_(size(place.folder))} installed)"
+            if new and place.folder and place.folder.is_dir()
+            else ""
+        )
         terminal.say(said + on_disk)
     return table.climbed(case.name, names, answers)
 
 
 def found_at(places: list[Place], answers: dict[int, Answer]) -> int | None:
-    """Which of the releases the case was found with, as its check says; None where it is none of them."""
+    """Which of the releases the case was found with, as its check says; None where it is none of
+    them."""
     found = next((answer.found for answer in answers.values() if answer.found), "")
-    return next((i for i, place in enumerate(places) if place.version and f" {place.version} " in f"{found} "), None)
+    return next(
+        (
+            i
+            for i, place in enumerate(places)
+            if place.version and f" {place.version} " in f"{found} "
+        ),
+        None,
+    )

@@ -1,5 +1,6 @@
-"""``narrowdown replay SESSION... --engine E ... --python VENV ...``: which faults does an engine, or another version of it, mend
-or bring? Each cell of the matrix is a replay in a process of its own, by the interpreter of its column."""
+"""``narrowdown replay SESSION... --engine E ... --python VENV ...``: which faults does an engine,
+or another version of it, mend or bring? Each cell of the matrix is a replay in a process of its
+own, by the interpreter of its column."""
 
 import argparse
 import contextlib
@@ -15,23 +16,23 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-import wizard
-from engines import installed
-from engines.store.content import write_atomically
-from wizard import trust
-from wizard.cli.flow import write
-from wizard.exits import DIFFERS, FOUND, NEEDS_PERSON, UNRESOLVED
-from wizard.given import engine_under_test
-from wizard.ladder.environments import interpreter
-from wizard.schedulers import LOCAL
-from wizard.session import folder as folders
-from wizard.words import visible
+from narrowdown.engines import installed
+from narrowdown.engines.store.content import write_atomically
+from narrowdown.wizard import trust
+from narrowdown.wizard.cli.flow import write
+from narrowdown.wizard.exits import DIFFERS, FOUND, NEEDS_PERSON, UNRESOLVED
+from narrowdown.wizard.given import engine_under_test
+from narrowdown.wizard.ladder.environments import interpreter
+from narrowdown.wizard.schedulers import LOCAL
+from narrowdown.wizard.session import folder as folders
+from narrowdown.wizard.words import visible
 
 OUTCOMES, UNTOLD = {FOUND: "as expected", DIFFERS: "NOT as expected"}, "cannot tell"
 
 
 class Cell(NamedTuple):
-    """One replay. ``column``: engine and environment; ``said``: its verdict, or why there is none."""
+    """One replay. ``column``: engine and environment; ``said``: its verdict, or why there is
+    none."""
 
     session: str
     column: str
@@ -40,8 +41,9 @@ class Cell(NamedTuple):
 
 
 def matrix(arguments: argparse.Namespace) -> int:
-    """Replay every session by every engine and interpreter; a table on stdout, and the files that were asked for. Exit 0 where
-    every cell is as expected, 3 where one waits for consent, 5 where one is not as expected, else 6 where one cannot be told."""
+    """Replay every session by every engine and interpreter; a table on stdout, and the files that
+    were asked for. Exit 0 where every cell is as expected, 3 where one waits for consent, 5 where
+    one is not as expected, else 6 where one cannot be told."""
     places = [folders.find(name) for name in arguments.sessions]
     here = arguments.executor == LOCAL and not arguments.python
     for place, engine in itertools.product(
@@ -66,39 +68,72 @@ def matrix(arguments: argparse.Namespace) -> int:
     if arguments.summary:
         write(summary(cells), arguments.summary if arguments.summary != "md" else None)
     codes = {cell.code for cell in cells}
-    if NEEDS_PERSON in codes:  # nobody has agreed to what that session runs, so that nothing was measured there
+    if (
+        NEEDS_PERSON in codes
+    ):  # nobody has agreed to what that session runs, so that nothing was measured there
         return NEEDS_PERSON
     return DIFFERS if DIFFERS in codes else FOUND if codes <= {FOUND} else UNRESOLVED
 
 
 @contextlib.contextmanager
 def packages_of_ours() -> Iterator[str]:
-    """A folder with our packages and nothing else: where they are installed, the engines of this environment lie beside them,
-    and would be taken for those of another interpreter."""
+    """A folder with our packages and nothing else: where they are installed, the engines of this
+    environment lie beside them, and would be taken for those of another interpreter."""
     with tempfile.TemporaryDirectory(prefix="narrowdown-") as folder:
-        for name in installed.OURS:
-            (Path(folder) / name).symlink_to(Path(wizard.__file__ or "").resolve().parents[1] / name)
+        (Path(folder) / "narrowdown").symlink_to(installed.ROOT.resolve() / "narrowdown")
         yield folder
 
 
-def replayed(place: Path, engine: str, python: str, arguments: argparse.Namespace, ours: str) -> Cell:
-    """One cell. The interpreter runs this very Narrowdown, from the folder ``ours``, with the engines and packages of its own
-    environment."""
-    words = [python, "-P", "-m", "wizard", "replay", str(place), "--json", "--expect", arguments.expect]
-    words += [*(["--engine", engine] if engine else []), *(["--keep-going"] if arguments.keep_going else [])]
-    words += [word for digest in arguments.yes_run_scripts for word in ("--yes-run-scripts", digest)]
+def replayed(
+    place: Path, engine: str, python: str, arguments: argparse.Namespace, ours: str
+) -> Cell:
+    """One cell. The interpreter runs this very Narrowdown, from the folder ``ours``, with the
+    engines and packages of its own environment."""
+    words = [
+        python,
+        "-P",
+        "-m",
+        "narrowdown",
+        "replay",
+        str(place),
+        "--json",
+        "--expect",
+        arguments.expect,
+    ]
+    words += [
+        *(["--engine", engine] if engine else []),
+        *(["--keep-going"] if arguments.keep_going else []),
+    ]
+    words += [
+        word for digest in arguments.yes_run_scripts for word in ("--yes-run-scripts", digest)
+    ]
     paths = [ours, *filter(None, [os.environ.get("PYTHONPATH")])]
     done = subprocess.run(
-        words, capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+        words,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
     )
-    where = str(Path(python).parent.parent).replace(str(Path.home()), "~", 1) if arguments.python else ""
+    where = (
+        str(Path(python).parent.parent).replace(str(Path.home()), "~", 1)
+        if arguments.python
+        else ""
+    )
     column = " in ".join(filter(None, [engine or "as recorded", where]))
     try:
         told: dict[str, Any] = msgspec.json.decode(done.stdout)
     except ValueError:
         lines = done.stderr.strip().splitlines()
-        return Cell(place.name, column, done.returncode or UNRESOLVED, lines[-1] if lines else "it said nothing")
-    version = next((e["now"].get("version", "") for e in told.get("engines", ()) if e["role"] == "engine"), "")
+        return Cell(
+            place.name,
+            column,
+            done.returncode or UNRESOLVED,
+            lines[-1] if lines else "it said nothing",
+        )
+    version = next(
+        (e["now"].get("version", "") for e in told.get("engines", ()) if e["role"] == "engine"), ""
+    )
     verdict = f"{told['verdict']} ({version})" if version else str(told["verdict"])
     return Cell(place.name, column, done.returncode, verdict)
 
@@ -108,13 +143,21 @@ def outcome(cell: Cell) -> str:
 
 
 def junit(cells: Sequence[Cell]) -> ElementTree.Element:
-    """JUnit's form: a suite a column, a case a session; not as expected is a failure, cannot tell an error."""
+    """JUnit's form: a suite a column, a case a session; not as expected is a failure, cannot tell
+    an error."""
     root = ElementTree.Element("testsuites", name="narrowdown replay")
     for column in dict.fromkeys(cell.column for cell in cells):
         own = [cell for cell in cells if cell.column == column]
-        failed, broken = (sum(outcome(cell) == word for cell in own) for word in (OUTCOMES[DIFFERS], UNTOLD))
+        failed, broken = (
+            sum(outcome(cell) == word for cell in own) for word in (OUTCOMES[DIFFERS], UNTOLD)
+        )
         suite = ElementTree.SubElement(
-            root, "testsuite", name=column, tests=str(len(own)), failures=str(failed), errors=str(broken)
+            root,
+            "testsuite",
+            name=column,
+            tests=str(len(own)),
+            failures=str(failed),
+            errors=str(broken),
         )
         for cell in own:
             case = ElementTree.SubElement(suite, "testcase", classname=column, name=cell.session)

@@ -1,4 +1,5 @@
-"""argparse as this program uses it: sentences for wrong words, commands imported when they are called."""
+"""argparse as this program uses it: sentences for wrong words, commands imported when they are
+called."""
 
 import argparse
 import gc
@@ -8,8 +9,8 @@ import shlex
 from collections.abc import Collection, Iterator
 from typing import Any, NamedTuple, NoReturn
 
-from engines.nearest import suggestion
-from wizard.exits import BadUsage
+from narrowdown.engines.nearest import suggestion
+from narrowdown.wizard.exits import BadUsage
 
 
 class Parser(argparse.ArgumentParser):
@@ -36,17 +37,34 @@ class Parser(argparse.ArgumentParser):
                 raise BadUsage(why)
             known = [str(choice) for choice in action.choices]
             if "open" in known and str(value).endswith(".onnx"):
-                raise BadUsage(f"'{value}' is a model and no command: {self.prog} open {shlex.quote(value)}")
+                raise BadUsage(
+                    f"'{value}' is a model and no command: {self.prog} open {shlex.quote(value)}"
+                )
             if "open" in known and os.path.isfile(value):  # noqa: PTH113  pathlib raises for a word that is too long
-                raise BadUsage(f"'{value}' is a file and no command: {self.prog} open MODEL.onnx begins with a model.")
-            if isinstance(action, argparse._SubParsersAction) and "step" in known and value in Steps():
-                raise BadUsage(f"'{value}' is a step and no command: {self.prog} step {value} MODEL")
-            what = "command" if isinstance(action, argparse._SubParsersAction) else _called(action, self.prog)
-            raise BadUsage(f"'{value}' is not a {what}.{suggestion(str(value), known, ' ')} Known: {', '.join(known)}.")
+                raise BadUsage(
+                    f"'{value}' is a file and no command: {self.prog} open MODEL.onnx begins with a model."
+                )
+            if (
+                isinstance(action, argparse._SubParsersAction)
+                and "step" in known
+                and value in Steps()
+            ):
+                raise BadUsage(
+                    f"'{value}' is a step and no command: {self.prog} step {value} MODEL"
+                )
+            what = (
+                "command"
+                if isinstance(action, argparse._SubParsersAction)
+                else _called(action, self.prog)
+            )
+            raise BadUsage(
+                f"'{value}' is not a {what}.{suggestion(str(value), known, ' ')} Known: {', '.join(known)}."
+            )
 
 
 def _called(action: argparse.Action, prog: str) -> str:
-    """What one value of an action is called: a step, a demo, a flow command, a value of --expect."""
+    """What one value of an action is called: a step, a demo, a flow command, a value of
+    --expect."""
     if action.option_strings:
         return f"value of {action.option_strings[-1]}"
     command = prog.split()[-1]
@@ -60,7 +78,9 @@ class Command(NamedTuple):
     function: str
 
     def __call__(self, arguments: argparse.Namespace) -> int:
-        function = getattr(importlib.import_module(f"wizard.cli.{self.module}"), self.function)
+        function = getattr(
+            importlib.import_module(f"narrowdown.wizard.cli.{self.module}"), self.function
+        )
         if not gc.isenabled():
             gc.freeze()
             gc.enable()
@@ -74,14 +94,14 @@ def inner(made: Parser) -> dict[str, Parser]:
 
 
 class Steps:
-    """The names of the steps that can be run alone, ours and those of other packages; looked up only when they are asked for.
-    ``commands``: of the command line, which are no steps."""
+    """The names of the steps that can be run alone, ours and those of other packages; looked up
+    only when they are asked for. ``commands``: of the command line, which are no steps."""
 
     def __init__(self, commands: Collection[str] = ()) -> None:
         self._commands = commands
 
     def __iter__(self) -> Iterator[str]:
-        from engines.steps.registry import STEPS
+        from narrowdown.engines.steps.registry import STEPS
 
         return (name for name, spec in STEPS.items() if spec.alone)
 
@@ -89,8 +109,9 @@ class Steps:
         return name in tuple(self)
 
     def why_not(self, name: str) -> str:
-        """Why a step of that name is there and cannot be used, as a sentence; "" where there is none."""
-        from engines.steps.registry import BROKEN, STEPS
+        """Why a step of that name is there and cannot be used, as a sentence; "" where there is
+        none."""
+        from narrowdown.engines.steps.registry import BROKEN, STEPS
 
         if name not in STEPS and name in self._commands:
             return f"'{name}' is a command of its own and no step: narrowdown {name} --help says what it takes."

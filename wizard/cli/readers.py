@@ -1,13 +1,14 @@
-"""Words of the command line read as values. A wrong one raises ``ArgumentTypeError`` with a sentence."""
+"""Words of the command line read as values. A wrong one raises ``ArgumentTypeError`` with a
+sentence."""
 
 import argparse
 import contextlib
 from collections.abc import Callable
 from typing import TypeVar
 
-from wizard.durations import read_duration
-from wizard.schedulers import MOST_AT_ONCE, read_scheduler
-from wizard.sizes import read_size
+from narrowdown.wizard.durations import read_duration
+from narrowdown.wizard.schedulers import MOST_AT_ONCE, read_scheduler
+from narrowdown.wizard.sizes import read_size
 
 Read = TypeVar("Read")
 

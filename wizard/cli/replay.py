@@ -3,15 +3,15 @@
 import argparse
 import sys
 
-from wizard import handed, terminal, trust
-from wizard.cli.run import executor
-from wizard.exits import DIFFERS, FOUND, BadUsage
-from wizard.given import engine_under_test
-from wizard.runner import replay as replays
-from wizard.runner.table import Compared, Result, Row
-from wizard.schedulers import LOCAL
-from wizard.session import folder as folders
-from wizard.words import elide, visible, write_json
+from narrowdown.wizard import handed, terminal, trust
+from narrowdown.wizard.cli.run import executor
+from narrowdown.wizard.exits import DIFFERS, FOUND, BadUsage
+from narrowdown.wizard.given import engine_under_test
+from narrowdown.wizard.runner import replay as replays
+from narrowdown.wizard.runner.table import Compared, Result, Row
+from narrowdown.wizard.schedulers import LOCAL
+from narrowdown.wizard.session import folder as folders
+from narrowdown.wizard.words import elide, visible, write_json
 
 
 def replay(arguments: argparse.Namespace) -> int:
@@ -24,13 +24,17 @@ def replay(arguments: argparse.Namespace) -> int:
         or arguments.summary
     ):
         if arguments.dry or arguments.search or arguments.json:
-            raise BadUsage("Several replays go with none of --dry, --search and --json: replay one session.")
-        from wizard.cli.matrix import matrix
+            raise BadUsage(
+                "Several replays go with none of --dry, --search and --json: replay one session."
+            )
+        from narrowdown.wizard.cli.matrix import matrix
 
         return matrix(arguments)
     place, asked = folders.find(arguments.sessions[0]), next(iter(arguments.engine), "")
     if arguments.dry and (asked or arguments.search or arguments.executor != LOCAL):
-        raise BadUsage("--dry runs no engine, so it goes with none of --engine, --search and --executor.")
+        raise BadUsage(
+            "--dry runs no engine, so it goes with none of --engine, --search and --executor."
+        )
     if arguments.search and arguments.expect != "same":
         raise BadUsage("--search compares routes, which are the same or not: leave --expect out.")
     where = executor(arguments)
@@ -62,7 +66,9 @@ def replay(arguments: argparse.Namespace) -> int:
                 expect=arguments.expect,
                 keep_going=arguments.keep_going,
                 teller=teller,
-                make_pool=lambda folder: replays.executor(folder, place, where, teller.note, passed, consent),
+                make_pool=lambda folder: replays.executor(
+                    folder, place, where, teller.note, passed, consent
+                ),
                 consent=consent,
             )
     code = found.exit_code(arguments.expect)
@@ -94,4 +100,7 @@ class _Printing(_Noting):
         where = f"{row.node}{f' #{row.visit}' if row.visit > 1 else ''}"
         recorded, now = visible(elide(row.recorded, 32)), visible(elide(row.now, 32))
         detail = f"  {visible(elide(row.detail, 240))}" if row.detail else ""
-        print(f"{visible(where):18} {visible(row.role):14} {recorded:32} | {now:32} {row.outcome}{detail}", flush=True)
+        print(
+            f"{visible(where):18} {visible(row.role):14} {recorded:32} | {now:32} {row.outcome}{detail}",
+            flush=True,
+        )

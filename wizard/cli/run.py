@@ -11,13 +11,13 @@ from typing import Any
 
 import msgspec
 
-from engines import discovery, installed
-from engines.consent import Consent
-from wizard import handed, terminal, trust
-from wizard.cli.answers import Script, read_answers
-from wizard.cli.flow import faults
-from wizard.cli.follow import Follower, JsonPrompt, Prompt
-from wizard.exits import (
+from narrowdown.engines import discovery, installed
+from narrowdown.engines.consent import Consent
+from narrowdown.wizard import handed, terminal, trust
+from narrowdown.wizard.cli.answers import Script, read_answers
+from narrowdown.wizard.cli.flow import faults
+from narrowdown.wizard.cli.follow import Follower, JsonPrompt, Prompt
+from narrowdown.wizard.exits import (
     BAD_USAGE,
     DIFFERS,
     FAILURE_SEEN,
@@ -29,24 +29,24 @@ from wizard.exits import (
     BadUsage,
     Missing,
 )
-from wizard.flow import terms
-from wizard.flow.load import FlowProblem, Loaded, shipped
-from wizard.flow.load import load as load_flow
-from wizard.flow.model import Flow
-from wizard.given import changed_since, problem_from, say_usual
-from wizard.plain import Display, JsonDisplay, PlainDisplay, SilentDisplay
-from wizard.problem import Problem
-from wizard.report.prefix import Shared
-from wizard.runner import requests
-from wizard.runner.client import Client
-from wizard.runner.onlooker import Onlooker, machine_at_work
-from wizard.runner.options import Options, Policy
-from wizard.schedulers import LOCAL, require_cluster
-from wizard.session import folder as folders
-from wizard.session.listing import Listing
-from wizard.session.problems import of_system
-from wizard.session.state import State
-from wizard.words import count, duration, listing, visible
+from narrowdown.wizard.flow import terms
+from narrowdown.wizard.flow.load import FlowProblem, Loaded, shipped
+from narrowdown.wizard.flow.load import load as load_flow
+from narrowdown.wizard.flow.model import Flow
+from narrowdown.wizard.given import changed_since, problem_from, say_usual
+from narrowdown.wizard.plain import Display, JsonDisplay, PlainDisplay, SilentDisplay
+from narrowdown.wizard.problem import Problem
+from narrowdown.wizard.report.prefix import Shared
+from narrowdown.wizard.runner import requests
+from narrowdown.wizard.runner.client import Client
+from narrowdown.wizard.runner.onlooker import Onlooker, machine_at_work
+from narrowdown.wizard.runner.options import Options, Policy
+from narrowdown.wizard.schedulers import LOCAL, require_cluster
+from narrowdown.wizard.session import folder as folders
+from narrowdown.wizard.session.listing import Listing
+from narrowdown.wizard.session.problems import of_system
+from narrowdown.wizard.session.state import State
+from narrowdown.wizard.words import count, duration, listing, visible
 
 
 def open_(arguments: argparse.Namespace) -> int:
@@ -67,9 +67,17 @@ def run(arguments: argparse.Namespace) -> int:
     return expected(arguments.expect, code)
 
 
-def follow(source: Path, arguments: argparse.Namespace, score: str, *, person: bool, script: str | None = None) -> int:
-    """Go on from an ended session with what follows a failing case, in a new one. ``script``: a file of answers."""
-    from wizard.after import begin_after
+def follow(
+    source: Path,
+    arguments: argparse.Namespace,
+    score: str,
+    *,
+    person: bool,
+    script: str | None = None,
+) -> int:
+    """Go on from an ended session with what follows a failing case, in a new one. ``script``: a
+    file of answers."""
+    from narrowdown.wizard.after import begin_after
 
     place, known = begin_after(source, score, executor=executor(arguments))
     flow = flow_of(place)
@@ -85,21 +93,33 @@ def follow(source: Path, arguments: argparse.Namespace, score: str, *, person: b
 
 
 def expected(wanted: str | None, code: int) -> int:
-    """The exit code under ``--expect``: 0 where it is as expected, 5 where it is not, 6 where that cannot be told. What is no
-    answer to it (bad usage, a person needed, something missing, stopped) stays."""
-    seen = "fail" if code in FAILURE_SEEN else "pass" if code == NOT_REPRODUCED else "" if code in UNTOLD else None
+    """The exit code under ``--expect``: 0 where it is as expected, 5 where it is not, 6 where that
+    cannot be told. What is no answer to it (bad usage, a person needed, something missing, stopped)
+    stays."""
+    seen = (
+        "fail"
+        if code in FAILURE_SEEN
+        else "pass"
+        if code == NOT_REPRODUCED
+        else ""
+        if code in UNTOLD
+        else None
+    )
     if not wanted or seen is None:
         return code
     return (FOUND if seen == wanted else DIFFERS) if seen else UNRESOLVED
 
 
 def choose_engine(said: str) -> str | None:
-    """The engine that a person at a terminal chooses, among those that are installed; None for the usual one, which ``said``
-    names. Nobody is asked where nobody is there, or only one engine is."""
+    """The engine that a person at a terminal chooses, among those that are installed; None for the
+    usual one, which ``said`` names. Nobody is asked where nobody is there, or only one engine
+    is."""
     here = [
         e
         for e in discovery.engines().values()
-        if not (e.hidden or e.refusal or e.recorded) and e.module and (not e.package or installed.importable(e.package))
+        if not (e.hidden or e.refusal or e.recorded)
+        and e.module
+        and (not e.package or installed.importable(e.package))
     ]
     if not terminal.person_present() or len(here) < 2:
         terminal.say(said)
@@ -109,7 +129,9 @@ def choose_engine(said: str) -> str | None:
         print(f"  {number}  {declared.name:14} {declared.summary}")
     while True:
         try:
-            typed = input("Which engine gives the wrong results? (a number, NAME:key=value, Enter: as above): ").strip()
+            typed = input(
+                "Which engine gives the wrong results? (a number, NAME:key=value, Enter: as above): "
+            ).strip()
         except EOFError:
             return None
         if not typed:
@@ -126,7 +148,9 @@ def resume(arguments: argparse.Namespace) -> int:
     if arguments.repair:
         whole = place
         place, damaged = folders.repair(place)
-        arguments.pass_env = arguments.pass_env or handed.remembered(whole, folders.describe(place).problem) or []
+        arguments.pass_env = (
+            arguments.pass_env or handed.remembered(whole, folders.describe(place).problem) or []
+        )
         terminal.say(f"working on a repaired copy in {place}")
         terminal.say(f"damaged: {listing(damaged)}")
     about = folders.describe(place)
@@ -140,7 +164,9 @@ def resume(arguments: argparse.Namespace) -> int:
         terminal.say(
             f"the journal of '{place}' is gone or empty, so the session begins anew; its models are still there."
         )
-    return walk(place, flow, arguments, scripted(arguments, flow), consent, person=person, before=before)
+    return walk(
+        place, flow, arguments, scripted(arguments, flow), consent, person=person, before=before
+    )
 
 
 def say_changed(about: folders.Description) -> None:
@@ -155,19 +181,25 @@ def say_changed(about: folders.Description) -> None:
 
 
 def last_session() -> Path:
-    """The session in which something has happened last, which is said. Raises Refusal (exit 2) where there is none."""
+    """The session in which something has happened last, which is said. Raises Refusal (exit 2)
+    where there is none."""
     found = next(iter(Listing().sessions()), None)
     if found is None:
-        raise BadUsage(f"There is no session in {folders.home()} yet; 'narrowdown open MODEL' begins one.")
+        raise BadUsage(
+            f"There is no session in {folders.home()} yet; 'narrowdown open MODEL' begins one."
+        )
     state = found.problem or found.verdict or (f"at {found.node}" if found.node else "begun")
     named = visible(Path(found.model).name)
-    terminal.say(f"the last session, {visible(found.id)} ({named}, {duration(found.age)} ago: {visible(state)})")
+    terminal.say(
+        f"the last session, {visible(found.id)} ({named}, {duration(found.age)} ago: {visible(state)})"
+    )
     return found.path
 
 
 def guided(state: State, name: str) -> bool:
-    """Whether a person, or a program in place of one, answers from here on: in the terminal UI always; on a text display at a
-    terminal, unless the answers so far were recommended or scripted ones; as JSON where they were not."""
+    """Whether a person, or a program in place of one, answers from here on: in the terminal UI
+    always; on a text display at a terminal, unless the answers so far were recommended or scripted
+    ones; as JSON where they were not."""
     if name == "tui":
         return True
     answered = [visit.by for visit in state.route if visit.by]
@@ -202,8 +234,11 @@ def metered(shown: Display, file: str | None, session: str) -> Display:
     if not file:
         return shown
     if find_spec("prometheus_client") is None:
-        raise Missing("--metrics needs the Prometheus client: " + installed.command("pip install prometheus-client"))
-    from wizard.monitoring import Metered
+        raise Missing(
+            "--metrics needs the Prometheus client: "
+            + installed.command("pip install prometheus-client")
+        )
+    from narrowdown.wizard.monitoring import Metered
 
     return Metered(shown, Path(file).expanduser().absolute(), session)
 
@@ -211,9 +246,12 @@ def metered(shown: Display, file: str | None, session: str) -> Display:
 _ENDING = 20.0  # seconds that a runner may take to end once its client has left; 2 were seen on a machine with 10 times its work
 
 
-def start(problem: Problem, arguments: argparse.Namespace, *, person: bool, usual: str = "") -> tuple[int, Path]:
-    """Make the session, or go on with the one that ``--session`` names, and walk it: the exit code, and its folder. ``usual``:
-    what is said of an engine that nobody named, once nothing is refused."""
+def start(
+    problem: Problem, arguments: argparse.Namespace, *, person: bool, usual: str = ""
+) -> tuple[int, Path]:
+    """Make the session, or go on with the one that ``--session`` names, and walk it: the exit code,
+    and its folder. ``usual``: what is said of an engine that nobody named, once nothing is
+    refused."""
     loaded, typed = checked_flow(problem.flow), problem
     if (
         loaded.flow.reference
@@ -239,11 +277,12 @@ def start(problem: Problem, arguments: argparse.Namespace, *, person: bool, usua
 
 
 def drop_refused(place: Path) -> None:
-    """Remove a new session in which nothing was measured, as the files that were given do not fit: only the mistake would be
-    resumed. One that waits for a file, or for what a script needs, stays: it goes on once that is there."""
-    from engines.probe import LoadInputs, Measure
-    from wizard.session import removal
-    from wizard.session.problems import SessionProblem
+    """Remove a new session in which nothing was measured, as the files that were given do not fit:
+    only the mistake would be resumed. One that waits for a file, or for what a script needs, stays:
+    it goes on once that is there."""
+    from narrowdown.engines.probe import LoadInputs, Measure
+    from narrowdown.wizard.session import removal
+    from narrowdown.wizard.session.problems import SessionProblem
 
     state = folders.load(place)
     if any(asked.asks(Measure) for asked in state.asked.values()):
@@ -261,8 +300,8 @@ def drop_refused(place: Path) -> None:
 
 
 def agreed(problem: Problem, yes: Iterable[str] = ()) -> Consent:
-    """What the user typed may run, and is remembered, but where ``all`` is let through for once. Where that cannot be written
-    down, say so and go on: it is asked again later."""
+    """What the user typed may run, and is remembered, but where ``all`` is let through for once.
+    Where that cannot be written down, say so and go on: it is asked again later."""
     try:
         return trust.agree(problem, remembered=trust.ALL not in yes)
     except OSError as error:
@@ -289,8 +328,9 @@ def walk(
     person: bool,
     before: State | None = None,
 ) -> int:
-    """Start the runner, or attach to the one at work, and follow it to its end; then write what is handed on. ``before``: what
-    the session was, where that is known already; its probes are of no matter."""
+    """Start the runner, or attach to the one at work, and follow it to its end; then write what is
+    handed on. ``before``: what the session was, where that is known already; its probes are of no
+    matter."""
     name = display_name(arguments, person=person)
     where = executor(arguments)
     passed = handed.chosen(place, arguments.pass_env, where)
@@ -310,12 +350,21 @@ def walk(
         return screens(place, arguments)
     if name == "tui":
         # The screens attach to a runner that is at work already, which must not end before they do.
-        Client.start(place, msgspec.structs.replace(options, detach=True), name="narrowdown run").close()
+        Client.start(
+            place, msgspec.structs.replace(options, detach=True), name="narrowdown run"
+        ).close()
         return screens(place, arguments)
-    if person and terminal.at_terminal() and arguments.display == "auto" and (excuse := terminal.why_text()):
+    if (
+        person
+        and terminal.at_terminal()
+        and arguments.display == "auto"
+        and (excuse := terminal.why_text())
+    ):
         terminal.say(excuse)
     since = (before or folders.load(place)).seq
-    client = Client.open(place, options, name=f"narrowdown {arguments.parser.prog.split()[-1]}", brief=since)
+    client = Client.open(
+        place, options, name=f"narrowdown {arguments.parser.prog.split()[-1]}", brief=since
+    )
     try:
         if arguments.detach:
             said = f"{place.name} runs on its own: 'narrowdown watch {place}' looks at it."
@@ -323,7 +372,9 @@ def walk(
             return FOUND
         shown = display(name, flow, place, again=since > 0)
         prompt = (JsonPrompt() if name == "json" else Prompt(flow)) if person else None
-        follower = Follower(client, shown, prompt=prompt, since=since, name=folders.name_for_command(place))
+        follower = Follower(
+            client, shown, prompt=prompt, since=since, name=folders.name_for_command(place)
+        )
         code = follower.run()
     finally:
         client.close()
@@ -331,16 +382,17 @@ def walk(
         return code  # whoever holds the session writes what is handed on
     if code == MISSING and installed.find_change():
         return code  # that was said just now, and what would write it has been changed, too
-    from wizard.cli.finish import finish
+    from narrowdown.wizard.cli.finish import finish
 
     return finish(place, code, text=name in ("plain", "rich"))
 
 
 def rewinding(place: Path, to: str | None) -> tuple[dict[str, Any], ...]:
-    """The request behind ``--rewind``. Raises Refusal (exit 2) where the route has not been there."""
+    """The request behind ``--rewind``. Raises Refusal (exit 2) where the route has not been
+    there."""
     if not to:
         return ()
-    from wizard.runner.control import find_anchor
+    from narrowdown.wizard.runner.control import find_anchor
 
     try:
         return (requests.encode(requests.Rewind(find_anchor(folders.load(place), to))),)
@@ -349,7 +401,8 @@ def rewinding(place: Path, to: str | None) -> tuple[dict[str, Any], ...]:
 
 
 def session_folder(problem: Problem, flow_text: str, chosen: str | None) -> Path:
-    """A new session's folder, or the chosen one, which may hold a session of the same model, flow and PROBLEM."""
+    """A new session's folder, or the chosen one, which may hold a session of the same model, flow
+    and PROBLEM."""
     if not chosen:
         return folders.create(problem, flow_text)
     place = Path(chosen).expanduser().absolute()
@@ -360,7 +413,8 @@ def session_folder(problem: Problem, flow_text: str, chosen: str | None) -> Path
 
 
 def checked_flow(name: str) -> Loaded:
-    """The flow; a file of the user's is linted (the shipped ones are by the tests). Raises Refusal with file, line, column."""
+    """The flow; a file of the user's is linted (the shipped ones are by the tests). Raises Refusal
+    with file, line, column."""
     try:
         loaded = load_flow(name)
     except FlowProblem as problem:
@@ -378,13 +432,14 @@ def flow_of(place: Path) -> Flow:
 
 
 def executor(arguments: argparse.Namespace) -> str:
-    """Where probes are to run. Raises Refusal (exit 4) where what a cluster needs is not installed."""
+    """Where probes are to run. Raises Refusal (exit 4) where what a cluster needs is not
+    installed."""
     return require_cluster(str(getattr(arguments, "executor", LOCAL)))
 
 
 def runner_options(arguments: argparse.Namespace, **more: Any) -> Options:
-    """What the words of a command say of its runner, those left out that it does not have, and ``more``. Raises Refusal as
-    ``executor`` does."""
+    """What the words of a command say of its runner, those left out that it does not have, and
+    ``more``. Raises Refusal as ``executor`` does."""
     return Options(
         jobs=getattr(arguments, "jobs", 0),
         budget=getattr(arguments, "budget", 0.0),
@@ -399,7 +454,9 @@ def display_name(arguments: argparse.Namespace, *, person: bool) -> str:
     """``auto``: the terminal UI for a person at a terminal, else plain text."""
     chosen = str(arguments.display)
     if chosen == "tui" and not terminal.at_terminal():
-        raise BadUsage("--display tui needs a terminal; --display plain asks the same questions as text.")
+        raise BadUsage(
+            "--display tui needs a terminal; --display plain asks the same questions as text."
+        )
     if chosen != "auto":
         return chosen
     return "tui" if person and terminal.person_present() and terminal.draws_screens() else "plain"
@@ -411,23 +468,32 @@ def display(name: str, flow: Flow, place: Path, *, again: bool = True) -> Displa
         return JsonDisplay(sys.stdout)
     if name == "none":
         return SilentDisplay()
-    from wizard.report.read import graph_of, read
+    from narrowdown.wizard.report.read import graph_of, read
 
     colour, graph = name == "rich" and sys.stdout.isatty(), functools.partial(graph_of, place)
-    return PlainDisplay(flow, sys.stdout, colour=colour, graph=graph, names=read(place).names() if again else Shared())
+    return PlainDisplay(
+        flow,
+        sys.stdout,
+        colour=colour,
+        graph=graph,
+        names=read(place).names() if again else Shared(),
+    )
 
 
 def screens(place: Path | None, arguments: argparse.Namespace, *, watching: bool = False) -> int:
-    """The terminal UI, on one session or on the list of them; then the same last words as on a text display."""
-    from wizard.tui.app import run as run_terminal
-    from wizard.tui.library import Sessions
+    """The terminal UI, on one session or on the list of them; then the same last words as on a text
+    display."""
+    from narrowdown.wizard.tui.app import run as run_terminal
+    from narrowdown.wizard.tui.library import Sessions
 
     first = rewinding(place, getattr(arguments, "rewind", None)) if place else ()
     options = runner_options(arguments, first=first)
     library = Sessions(options, yes=getattr(arguments, "yes_run_scripts", ()), watch=watching)
-    code, left = run_terminal(folder=place, library=library, welcome=getattr(arguments, "welcome", ""))
+    code, left = run_terminal(
+        folder=place, library=library, welcome=getattr(arguments, "welcome", "")
+    )
     if left is not None and not watching:
-        from wizard.cli.finish import finish
+        from narrowdown.wizard.cli.finish import finish
 
         return finish(left, code, text=True)
     return code

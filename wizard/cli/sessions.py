@@ -1,4 +1,5 @@
-"""Commands that look at sessions and change nothing: the list, the route, the report, the bundle."""
+"""Commands that look at sessions and change nothing: the list, the route, the report, the
+bundle."""
 
 import argparse
 import contextlib
@@ -9,18 +10,18 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from wizard import terminal
-from wizard.cli.flow import write
-from wizard.exits import FOUND, UNRESOLVED, BadUsage, Missing, Refusal
+from narrowdown.wizard import terminal
+from narrowdown.wizard.cli.flow import write
+from narrowdown.wizard.exits import FOUND, UNRESOLVED, BadUsage, Missing, Refusal
 
 if TYPE_CHECKING:
-    from wizard.report.read import Reading
+    from narrowdown.wizard.report.read import Reading
 
 
 def home(arguments: argparse.Namespace) -> int:
     """``narrowdown`` alone: the sessions screen, or the list where there is no terminal."""
     if terminal.person_present() and terminal.draws_screens():
-        from wizard.cli.run import screens
+        from narrowdown.wizard.cli.run import screens
 
         return screens(None, arguments)
     if terminal.at_terminal():
@@ -31,17 +32,21 @@ def home(arguments: argparse.Namespace) -> int:
 
 def sessions(arguments: argparse.Namespace) -> int:
     """``narrowdown sessions``."""
-    from wizard.session import folder
-    from wizard.session.listing import Listing
-    from wizard.session.naming import shared_names, telling_name, titles
-    from wizard.words import duration, elide, visible, write_json
+    from narrowdown.wizard.session import folder
+    from narrowdown.wizard.session.listing import Listing
+    from narrowdown.wizard.session.naming import shared_names, telling_name, titles
+    from narrowdown.wizard.words import duration, elide, visible, write_json
 
     if sentence := folder.home_fault():
         raise Missing(sentence)
     found = Listing().sessions()
     if arguments.json:
         rows = [
-            {name: _escape_bytes(value) for name, value in msgspec.to_builtins(s, enc_hook=str).items()} for s in found
+            {
+                name: _escape_bytes(value)
+                for name, value in msgspec.to_builtins(s, enc_hook=str).items()
+            }
+            for s in found
         ]
         sys.stdout.write(write_json(rows))
         return FOUND
@@ -53,10 +58,16 @@ def sessions(arguments: argparse.Namespace) -> int:
     shared = shared_names(s.model for s in found)
     for s in found:
         reached = s.verdict.replace("-", " ") if s.end else s.verdict
-        state = s.problem or reached or (f"at '{titles().get(s.node, s.node)}'" if s.node else "begun")
+        state = (
+            s.problem or reached or (f"at '{titles().get(s.node, s.node)}'" if s.node else "begun")
+        )
         held = "  open in another window" if s.holder else ""
-        name, engine = (elide(visible(said), 32) for said in (telling_name(s.model, shared), s.engine))
-        print(f"{visible(s.id):8} {name:32} {engine:32} {duration(s.age)} ago  {visible(elide(state, 100))}{held}")
+        name, engine = (
+            elide(visible(said), 32) for said in (telling_name(s.model, shared), s.engine)
+        )
+        print(
+            f"{visible(s.id):8} {name:32} {engine:32} {duration(s.age)} ago  {visible(elide(state, 100))}{held}"
+        )
     return FOUND
 
 
@@ -67,10 +78,10 @@ def _escape_bytes(value: object) -> object:
 
 def show(arguments: argparse.Namespace) -> int:
     """``narrowdown show SESSION``."""
-    from wizard.report.canonical import canonical
-    from wizard.report.document import readable
-    from wizard.report.summary import summary
-    from wizard.words import count, duration, visible, write_json
+    from narrowdown.wizard.report.canonical import canonical
+    from narrowdown.wizard.report.document import readable
+    from narrowdown.wizard.report.summary import summary
+    from narrowdown.wizard.words import count, duration, visible, write_json
 
     reading = read(arguments.session)
     if arguments.canonical:
@@ -81,7 +92,7 @@ def show(arguments: argparse.Namespace) -> int:
         return FOUND
     report = reading.report()
     if arguments.json:
-        from wizard.report.document import to_json
+        from narrowdown.wizard.report.document import to_json
 
         print(to_json(report), end="")
         return FOUND
@@ -102,20 +113,28 @@ def show(arguments: argparse.Namespace) -> int:
 
 def report(arguments: argparse.Namespace) -> int:
     """``narrowdown report SESSION``."""
-    from wizard.report.document import to_json
-    from wizard.report.html import to_html
-    from wizard.report.markdown import to_markdown
-    from wizard.report.portable import handed_on
+    from narrowdown.wizard.report.document import to_json
+    from narrowdown.wizard.report.html import to_html
+    from narrowdown.wizard.report.markdown import to_markdown
+    from narrowdown.wizard.report.portable import handed_on
 
     forms = ("html", "md", "json")
     suffix = Path(arguments.output).suffix.lower().lstrip(".") if arguments.output else ""
     form = arguments.format or {"htm": "html", "markdown": "md"}.get(suffix, suffix)
     if form and form not in forms:
-        raise BadUsage(f"'{arguments.output}' does not say which form; add --format html, md or json.")
+        raise BadUsage(
+            f"'{arguments.output}' does not say which form; add --format html, md or json."
+        )
     reading = read(arguments.session)
     # A page is handed on, to an issue or a colleague; JSON is for programs on this machine.
     told = reading.report() if form == "json" else handed_on(reading)
-    text = to_json(told) if form == "json" else to_html(told, reading.flow) if form == "html" else to_markdown(told)
+    text = (
+        to_json(told)
+        if form == "json"
+        else to_html(told, reading.flow)
+        if form == "html"
+        else to_markdown(told)
+    )
     write(text, arguments.output)
     if arguments.output not in (None, "-"):
         terminal.say(f"The report is {Path(arguments.output).expanduser()}")
@@ -123,14 +142,17 @@ def report(arguments: argparse.Namespace) -> int:
 
 
 def export(arguments: argparse.Namespace) -> int:
-    """``narrowdown export SESSION -o DIR|FILE.zip``. Only ``--weights random`` runs anything of the session."""
-    from engines.consent import NOTHING
-    from wizard import trust
-    from wizard.bundle.export import export as write_bundle
-    from wizard.machine_room import MachineProblem
+    """``narrowdown export SESSION -o DIR|FILE.zip``. Only ``--weights random`` runs anything of the
+    session."""
+    from narrowdown.engines.consent import NOTHING
+    from narrowdown.wizard import trust
+    from narrowdown.wizard.bundle.export import export as write_bundle
+    from narrowdown.wizard.machine_room import MachineProblem
 
     if not arguments.output and not arguments.overlay:
-        raise BadUsage("What is to be written? -o DIR writes the bundle, --overlay FILE numbers for a graph viewer.")
+        raise BadUsage(
+            "What is to be written? -o DIR writes the bundle, --overlay FILE numbers for a graph viewer."
+        )
     reading, consent = read(arguments.session), NOTHING
     if arguments.overlay:
         write_overlay(reading, Path(arguments.overlay).expanduser())
@@ -139,7 +161,9 @@ def export(arguments: argparse.Namespace) -> int:
     if arguments.weights == "random":
         consent = trust.admit_session(reading.folder, arguments.yes_run_scripts)
     try:
-        made = write_bundle(reading, Path(arguments.output).expanduser(), arguments.weights, consent)
+        made = write_bundle(
+            reading, Path(arguments.output).expanduser(), arguments.weights, consent
+        )
     except MachineProblem as problem:
         raise Missing(str(problem)) from None
     print(made)
@@ -150,8 +174,8 @@ def export(arguments: argparse.Namespace) -> int:
 
 def write_overlay(reading: "Reading", target: Path) -> None:
     """``--overlay``: what it is follows from the end of its name. Raises Refusal."""
-    from wizard.bundle.overlay import NothingMeasured, write_overlay_file
-    from wizard.machine_room import MachineProblem
+    from narrowdown.wizard.bundle.overlay import NothingMeasured, write_overlay_file
+    from narrowdown.wizard.machine_room import MachineProblem
 
     try:
         said = write_overlay_file(reading, target)
@@ -166,7 +190,7 @@ def write_overlay(reading: "Reading", target: Path) -> None:
 
 def said_of_traces(made: Path) -> list[str]:
     """What a bundle says of files in it that still tell whose it is."""
-    from wizard.bundle.export import FIRST, TRACES
+    from narrowdown.wizard.bundle.export import FIRST, TRACES
 
     with contextlib.suppress(KeyError, FileNotFoundError):
         if made.is_dir():
@@ -177,9 +201,10 @@ def said_of_traces(made: Path) -> list[str]:
 
 
 def said_of_weights(made: Path) -> list[str]:
-    """What a bundle says of weights that were withheld; one line a case, with its folder where there are several."""
-    from wizard.bundle.export import FIRST
-    from wizard.bundle.withheld import WITHHELD
+    """What a bundle says of weights that were withheld; one line a case, with its folder where
+    there are several."""
+    from narrowdown.wizard.bundle.export import FIRST
+    from narrowdown.wizard.bundle.withheld import WITHHELD
 
     if not made.is_dir():
         with zipfile.ZipFile(made) as archive:
@@ -189,7 +214,10 @@ def said_of_weights(made: Path) -> list[str]:
                 if name.endswith(f"/{WITHHELD}")
             }
     else:
-        found = {path.relative_to(made): path.read_text(encoding="utf-8").strip() for path in made.rglob(WITHHELD)}
+        found = {
+            path.relative_to(made): path.read_text(encoding="utf-8").strip()
+            for path in made.rglob(WITHHELD)
+        }
         said = {f"{FIRST}/{name.as_posix()}": text for name, text in found.items()}
     lines = [
         (name.removesuffix(f"/{WITHHELD}"), said[name])
@@ -200,7 +228,7 @@ def said_of_weights(made: Path) -> list[str]:
 
 def read(name: str) -> "Reading":
     """The session's Reading. Raises SessionProblem, FlowProblem."""
-    from wizard.report.read import read as read_folder
-    from wizard.session import folder
+    from narrowdown.wizard.report.read import read as read_folder
+    from narrowdown.wizard.session import folder
 
     return read_folder(folder.find(name))

@@ -3,20 +3,31 @@
 import argparse
 from typing import Any
 
-from wizard.cli.parsing import Parser
-from wizard.cli.readers import read_bytes, read_count, read_executor, read_seconds, read_span, whole_number
-from wizard.schedulers import LOCAL
+from narrowdown.wizard.cli.parsing import Parser
+from narrowdown.wizard.cli.readers import (
+    read_bytes,
+    read_count,
+    read_executor,
+    read_seconds,
+    read_span,
+    whole_number,
+)
+from narrowdown.wizard.schedulers import LOCAL
 
 DISPLAYS = ("auto", "tui", "rich", "plain", "json", "none")
 SESSION = "a session's folder, its id, or the beginning of its id"
 
 
-def add_one(made: argparse._ActionsContainer, name: str, metavar: str, text: str, **more: Any) -> None:
+def add_one(
+    made: argparse._ActionsContainer, name: str, metavar: str, text: str, **more: Any
+) -> None:
     """A place of a command, or an option with a value."""
     made.add_argument(name, metavar=metavar, help=text, **more)
 
 
-def add_each(made: argparse._ActionsContainer, name: str, metavar: str, text: str, **more: Any) -> None:
+def add_each(
+    made: argparse._ActionsContainer, name: str, metavar: str, text: str, **more: Any
+) -> None:
     """An option that can be given several times."""
     add_one(made, name, metavar, text, action="append", default=[], **more)
 
@@ -64,7 +75,10 @@ def add_executor(made: argparse._ActionsContainer) -> None:
 
 def add_pass_env(made: Any) -> None:
     add_each(
-        made, "--pass-env", "NAME", "a variable of your environment that the checker of --check gets, too (repeatable)"
+        made,
+        "--pass-env",
+        "NAME",
+        "a variable of your environment that the checker of --check gets, too (repeatable)",
     )
 
 
@@ -77,8 +91,20 @@ def add_running(made: Parser, *, folder: bool = True) -> None:
     group = made.add_argument_group("session")
     add_display(group)
     if folder:
-        add_one(group, "--session", "DIR", "where the session lives; goes on with it if it is the same one")
-    add_one(group, "--jobs", "N", "probes at a time; default: what the device allows", type=read_count, default=0)
+        add_one(
+            group,
+            "--session",
+            "DIR",
+            "where the session lives; goes on with it if it is the same one",
+        )
+    add_one(
+        group,
+        "--jobs",
+        "N",
+        "probes at a time; default: what the device allows",
+        type=read_count,
+        default=0,
+    )
     add_executor(group)
     add_pass_env(group)
     add_one(
@@ -116,7 +142,12 @@ def add_score(made: Any) -> None:
 def add_problem(made: Parser, *, anew: bool = False) -> None:
     """``anew``: what is not given is None, and stays as the session has it."""
     problem = made.add_argument_group("problem")
-    add_one(problem, "--engine", "ENGINE", "engine under test: NAME[:key=value,...], lists joined with +")
+    add_one(
+        problem,
+        "--engine",
+        "ENGINE",
+        "engine under test: NAME[:key=value,...], lists joined with +",
+    )
     add_one(
         problem,
         "--reference",
@@ -130,13 +161,25 @@ def add_problem(made: Parser, *, anew: bool = False) -> None:
         ".npz, .safetensors, .npy, .pb, [NAME:]raw.bin, images, a folder of them, Polygraphy's JSON, ONNX's test data, or a "
         "loader script (repeatable); default: random",
     )
-    add_one(problem, "--seed", "N", "of the random inputs; default: 1", type=whole_number(0, 2**32 - 1), default=1)
+    add_one(
+        problem,
+        "--seed",
+        "N",
+        "of the random inputs; default: 1",
+        type=whole_number(0, 2**32 - 1),
+        default=1,
+    )
     add_each(problem, "--input-shapes", "name:[d,d]", "what open dimensions of an input are")
     add_each(problem, "--val-range", "name:[lo,hi]", "random values of an input lie in here")
     add_one(problem, "--metric", "NAME", "what an output is judged by; default: rel_l2")
     add_each(problem, "--atol", "[output:]X", "an absolute tolerance for each element")
     add_each(problem, "--rtol", "[output:]X", "a relative one, beside it")
-    add_each(problem, "--tolerance", "[output:]X", "of the metric, for a whole output; default: by the precision")
+    add_each(
+        problem,
+        "--tolerance",
+        "[output:]X",
+        "of the metric, for a whole output; default: by the precision",
+    )
     add_each(
         problem,
         "--postprocess",
@@ -145,7 +188,9 @@ def add_problem(made: Parser, *, anew: bool = False) -> None:
     )
     add_score(problem)
     add_one(problem, "--check", '"CMD"', "an external checker in place of the comparison")
-    add_each(problem, "--fail-regex", "REGEX", "with --check: it fails where this is in what it prints")
+    add_each(
+        problem, "--fail-regex", "REGEX", "with --check: it fails where this is in what it prints"
+    )
     add_each(
         problem,
         "--fail-code",
@@ -161,7 +206,14 @@ def add_problem(made: Parser, *, anew: bool = False) -> None:
         type=whole_number(0, 255, "an exit code"),
     )
     add_one(problem, "--timeout", "SECONDS", "of one probe", type=read_seconds, default=0.0)
-    add_one(problem, "--capture-bytes", "SIZE", "disk for captures; default: 4GiB", type=read_bytes, default=0)
+    add_one(
+        problem,
+        "--capture-bytes",
+        "SIZE",
+        "disk for captures; default: 4GiB",
+        type=read_bytes,
+        default=0,
+    )
     add_one(
         problem,
         "--artifact-bytes",
@@ -170,6 +222,12 @@ def add_problem(made: Parser, *, anew: bool = False) -> None:
         type=read_bytes,
         default=0,
     )
-    add_one(problem, "--flow", "FILE|NAME", "the questions to walk; default: accuracy", default="accuracy")
+    add_one(
+        problem,
+        "--flow",
+        "FILE|NAME",
+        "the questions to walk; default: accuracy",
+        default="accuracy",
+    )
     for action in problem._group_actions if anew else ():
         action.default = None

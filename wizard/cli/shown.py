@@ -1,15 +1,25 @@
-"""What ``narrowdown step`` found, for people: a table for each output, and the outcome in words. Programs take ``--json``."""
+"""What ``narrowdown step`` found, for people: a table for each output, and the outcome in words.
+Programs take ``--json``."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
-from engines.compare.criterion import Criterion
-from engines.compare.say import say_amount, say_limit, say_part, say_sample
-from engines.probe import HUGE, Answer
-from engines.steps.registry import STEPS
-from wizard.words import count, decibels, elide, listing, name_precision, number, say_word, visible
+from narrowdown.engines.compare.criterion import Criterion
+from narrowdown.engines.compare.say import say_amount, say_limit, say_part, say_sample
+from narrowdown.engines.probe import HUGE, Answer
+from narrowdown.engines.steps.registry import STEPS
+from narrowdown.wizard.words import (
+    count,
+    decibels,
+    elide,
+    listing,
+    name_precision,
+    number,
+    say_word,
+    visible,
+)
 
 _WIDTH = 30  # of the words before a value
 _MOST = 12  # outputs with a table of their own
@@ -34,26 +44,45 @@ _STEERS = frozenset(
     }
 )
 # Errors that no step calls otherwise.
-_ERRORS = {"own": "by itself wrong by", "effect": "the model's outputs wrong by", "error_before": "wrong by before"}
+_ERRORS = {
+    "own": "by itself wrong by",
+    "effect": "the model's outputs wrong by",
+    "error_before": "wrong by before",
+}
 # Those that a table of outputs has said already.
 _TABLED = frozenset({"error", "metric", "tolerance", "worst_output", "worst_sample", "margin"})
 
 
 def found(
-    step: str, outcome: Mapping[str, Any], outputs: Sequence[Mapping[str, Any]], rule: Criterion | None
+    step: str,
+    outcome: Mapping[str, Any],
+    outputs: Sequence[Mapping[str, Any]],
+    rule: Criterion | None,
 ) -> list[str]:
-    """Lines about a finished step. ``outputs``: the rows of its table of outputs, none where it has none."""
+    """Lines about a finished step. ``outputs``: the rows of its table of outputs, none where it has
+    none."""
     spec = STEPS[step]
     lines = list(tables(outputs, rule)) if outputs and rule else []
     said = _STEERS | _TABLED if lines else _STEERS
     for name, value in outcome.items():
-        if name in said or name.endswith("_places") or value in (None, "", False, (), [], "unknown"):
+        if (
+            name in said
+            or name.endswith("_places")
+            or value in (None, "", False, (), [], "unknown")
+        ):
             continue
         label = spec.labels.get(name) or _ERRORS.get(name) or name.replace("_", " ")
         label = name_precision(label, outcome.get("precision"))
-        shown = _amount(value, rule) if rule and _is_error(name, value) else _text(say_word(name, value))
+        shown = (
+            _amount(value, rule)
+            if rule and _is_error(name, value)
+            else _text(say_word(name, value))
+        )
         if (places := outcome.get(f"{name}_places") or (0, 0))[0]:
-            label, shown = label.removesuffix(" by"), say_part(value, "", places).removeprefix("wrong ")
+            label, shown = (
+                label.removesuffix(" by"),
+                say_part(value, "", places).removeprefix("wrong "),
+            )
         lines.append(f"  {label:{_WIDTH}} {visible(shown)}")
     return lines
 
@@ -63,12 +92,16 @@ def _is_error(name: str, value: Any) -> bool:
 
 
 def _amount(value: float, rule: Criterion) -> str:
-    return f"{number(value)} times what is allowed" if rule.metric == "elementwise" else say_amount(value, rule.metric)
+    return (
+        f"{number(value)} times what is allowed"
+        if rule.metric == "elementwise"
+        else say_amount(value, rule.metric)
+    )
 
 
 def tables(outputs: Sequence[Mapping[str, Any]], rule: Criterion) -> Iterator[str]:
-    """A table for each output, on the sample where it is worst: what the engine and the reference give, the worst place, and the
-    error by every other metric."""
+    """A table for each output, on the sample where it is worst: what the engine and the reference
+    give, the worst place, and the error by every other metric."""
     by_name: dict[str, list[Mapping[str, Any]]] = {}
     for row in outputs:
         if (

@@ -8,32 +8,32 @@ from pathlib import Path
 
 import msgspec
 
-from engines import installed
-from engines.consent import Consent
-from engines.nearest import suggestion
-from engines.steps.registry import STEPS
-from engines.steps.surroundings import TABLE
-from engines.store.content import Store
-from wizard import handed, terminal
-from wizard.cli import artifacts, run
-from wizard.cli.flow import writable
-from wizard.cli.follow import Follower
-from wizard.cli.results import nothing_failed, result
-from wizard.cli.shown import found
-from wizard.exits import BAD_USAGE, MISSING, NOT_REPRODUCED, STOPPED, BadUsage, Missing
-from wizard.flow.load import in_words
-from wizard.flow.model import Flow
-from wizard.given import problem_from, say_usual
-from wizard.machine_room import MachineProblem
-from wizard.plain import Display, JsonDisplay, PlainDisplay, SilentDisplay
-from wizard.problem import Problem
-from wizard.runner.client import Client
-from wizard.session import folder as folders
-from wizard.session import journal
-from wizard.session.earlier import take_earlier
-from wizard.session.single import PREFIX, single_flow
-from wizard.session.state import Visit
-from wizard.words import count, write_json
+from narrowdown.engines import installed
+from narrowdown.engines.consent import Consent
+from narrowdown.engines.nearest import suggestion
+from narrowdown.engines.steps.registry import STEPS
+from narrowdown.engines.steps.surroundings import TABLE
+from narrowdown.engines.store.content import Store
+from narrowdown.wizard import handed, terminal
+from narrowdown.wizard.cli import artifacts, run
+from narrowdown.wizard.cli.flow import writable
+from narrowdown.wizard.cli.follow import Follower
+from narrowdown.wizard.cli.results import nothing_failed, result
+from narrowdown.wizard.cli.shown import found
+from narrowdown.wizard.exits import BAD_USAGE, MISSING, NOT_REPRODUCED, STOPPED, BadUsage, Missing
+from narrowdown.wizard.flow.load import in_words
+from narrowdown.wizard.flow.model import Flow
+from narrowdown.wizard.given import problem_from, say_usual
+from narrowdown.wizard.machine_room import MachineProblem
+from narrowdown.wizard.plain import Display, JsonDisplay, PlainDisplay, SilentDisplay
+from narrowdown.wizard.problem import Problem
+from narrowdown.wizard.runner.client import Client
+from narrowdown.wizard.session import folder as folders
+from narrowdown.wizard.session import journal
+from narrowdown.wizard.session.earlier import take_earlier
+from narrowdown.wizard.session.single import PREFIX, single_flow
+from narrowdown.wizard.session.state import Visit
+from narrowdown.wizard.words import count, write_json
 
 
 def step(arguments: argparse.Namespace) -> int:
@@ -47,9 +47,13 @@ def step(arguments: argparse.Namespace) -> int:
     return run.expected(arguments.expect, one(arguments, params))
 
 
-def one(arguments: argparse.Namespace, params: dict[str, str], agree: Callable[[Problem], Consent] = run.agreed) -> int:
-    """Run the step with these parameters and say what it found; the exit code. ``agree``: what may be run of what the arguments
-    say, which the user has typed unless told otherwise."""
+def one(
+    arguments: argparse.Namespace,
+    params: dict[str, str],
+    agree: Callable[[Problem], Consent] = run.agreed,
+) -> int:
+    """Run the step with these parameters and say what it found; the exit code. ``agree``: what may
+    be run of what the arguments say, which the user has typed unless told otherwise."""
     problem = msgspec.structs.replace(problem_from(arguments), flow=PREFIX + arguments.name)
     if arguments.output:
         not_onto_itself(writable(arguments.output), problem)
@@ -58,29 +62,41 @@ def one(arguments: argparse.Namespace, params: dict[str, str], agree: Callable[[
     text = single_flow(arguments.name, params)
     place = run.session_folder(problem, text, arguments.session)
     fresh = not folders.load(place).seq
-    # Who expects something of a step, or asks for builds one after the other, wants it measured now.
-    if not (arguments.anew or arguments.expect or arguments.until or (place / journal.NAME).exists()):
+    # Who expects something of a step, or asks for builds one after the other, wants it measured
+    # now.
+    if not (
+        arguments.anew or arguments.expect or arguments.until or (place / journal.NAME).exists()
+    ):
         source, known = take_earlier(place, problem)
         if known:
             whose = f"session {folders.name_for_command(source)}"
-            terminal.say(f"{count(known, 'measurement')} of {whose} taken over; --anew measures again.")
+            terminal.say(
+                f"{count(known, 'measurement')} of {whose} taken over; --anew measures again."
+            )
     if said := say_usual(arguments):
         terminal.say(said)
     return follow(arguments, place, problem, consent, fresh=fresh)
 
 
 def follow(
-    arguments: argparse.Namespace, place: Path, problem: Problem, consent: Consent, *, fresh: bool = False
+    arguments: argparse.Namespace,
+    place: Path,
+    problem: Problem,
+    consent: Consent,
+    *,
+    fresh: bool = False,
 ) -> int:
-    """Run the step that the session in ``place`` is about, and say what it found; the exit code. ``fresh``: the session has just
-    been made, and goes again where what was given does not fit."""
+    """Run the step that the session in ``place`` is about, and say what it found; the exit code.
+    ``fresh``: the session has just been made, and goes again where what was given does not fit."""
     flow = run.flow_of(place)
     since = folders.load(place).seq
     passed = handed.chosen(place, arguments.pass_env, run.executor(arguments))
     options = run.runner_options(arguments, handed=passed, consent=consent)
     client = Client.open(place, options, name=f"narrowdown step {arguments.name}", brief=since)
     try:
-        code = Follower(client, _display(arguments, flow), since=since, name=folders.name_for_command(place)).run()
+        code = Follower(
+            client, _display(arguments, flow), since=since, name=folders.name_for_command(place)
+        ).run()
     finally:
         client.close()
     if code == STOPPED:
@@ -88,8 +104,10 @@ def follow(
         return code
     if code == MISSING and installed.find_change():
         return code  # as ``run`` does
-    from wizard.bundle.models import write_models  # here: neither is needed before the step has ended
-    from wizard.report.read import read
+    from narrowdown.wizard.bundle.models import (
+        write_models,  # here: neither is needed before the step has ended
+    )
+    from narrowdown.wizard.report.read import read
 
     reading = read(place)
     visit = reading.state.route[-1] if reading.state.route else Visit(arguments.name)
@@ -100,7 +118,9 @@ def follow(
     except MachineProblem as problem:
         raise Missing(str(problem)) from None
     if arguments.output and model is None:
-        terminal.say(f"the step made nothing to be written, so '{arguments.output}' was not written.")
+        terminal.say(
+            f"the step made nothing to be written, so '{arguments.output}' was not written."
+        )
     rows = reading.table(visit.tables.get(TABLE, ""))
     if rows and arguments.artifacts:
         for said in artifacts.sort(
@@ -113,10 +133,15 @@ def follow(
         ):
             terminal.say(said)
     if rows and arguments.display != "none":
-        print(artifacts.tally(rows), file=sys.stderr if arguments.json or arguments.display == "json" else sys.stdout)
+        print(
+            artifacts.tally(rows),
+            file=sys.stderr if arguments.json or arguments.display == "json" else sys.stdout,
+        )
     if arguments.json:
         told = result(visit, reading.table, model, good, str(place))
-        if code == NOT_REPRODUCED:  # also where it was refused before it began: the whole model did not fail
+        if (
+            code == NOT_REPRODUCED
+        ):  # also where it was refused before it began: the whole model did not fail
             told |= nothing_failed(STEPS[visit.step], told)
         sys.stdout.write(write_json(told))
     if fresh and code == BAD_USAGE:
@@ -131,10 +156,13 @@ def follow(
 
 
 def wanted(arguments: argparse.Namespace) -> list[str]:
-    """``--with``, and the options that are parameters of some steps. Raises Refusal (exit 2) where they do not go together."""
+    """``--with``, and the options that are parameters of some steps. Raises Refusal (exit 2) where
+    they do not go together."""
     takers = [name for name, spec in STEPS.items() if "until" in spec.params.__struct_fields__]
     if arguments.until and arguments.name not in takers:
-        raise BadUsage(f"--until is for the step {' or '.join(takers)}; {arguments.name} knows itself when it is done.")
+        raise BadUsage(
+            f"--until is for the step {' or '.join(takers)}; {arguments.name} knows itself when it is done."
+        )
     if arguments.artifacts and not arguments.check and not arguments.until:
         raise BadUsage(
             "--artifacts sorts what each check leaves, so it needs --check; without one, only "
@@ -142,17 +170,24 @@ def wanted(arguments: argparse.Namespace) -> list[str]:
         )
     if not arguments.until:
         return list(arguments.params)
-    if arguments.until not in ("good", "bad") and not re.fullmatch("0*[1-9][0-9]*", arguments.until):
-        raise BadUsage(f"--until: '{arguments.until}' is neither good nor bad nor a number of 1 or more.")
+    if arguments.until not in ("good", "bad") and not re.fullmatch(
+        "0*[1-9][0-9]*", arguments.until
+    ):
+        raise BadUsage(
+            f"--until: '{arguments.until}' is neither good nor bad nor a number of 1 or more."
+        )
     return [*arguments.params, f"until={arguments.until}"]
 
 
 def not_onto_itself(output: str, problem: Problem) -> None:
-    """Raise Refusal (exit 2) where a result would be written over the model or the inputs that it comes from."""
+    """Raise Refusal (exit 2) where a result would be written over the model or the inputs that it
+    comes from."""
     target = Path(output).expanduser()
     for path in problem.digests:
         if target.exists() and Path(path).exists() and target.samefile(path):
-            raise BadUsage(f"-o: '{output}' is what the step reads; name another file for its result.")
+            raise BadUsage(
+                f"-o: '{output}' is what the step reads; name another file for its result."
+            )
 
 
 def parameters(name: str, given: list[str]) -> dict[str, str]:
@@ -164,7 +199,9 @@ def parameters(name: str, given: list[str]) -> dict[str, str]:
         if not equals or key not in declared.__struct_fields__:
             known = list(declared.__struct_fields__)
             takes = f" It takes {', '.join(known)}." if known else " It takes none."
-            raise BadUsage(f"--with: the step {name} has no parameter '{key}'.{suggestion(key, known, ' ')}{takes}")
+            raise BadUsage(
+                f"--with: the step {name} has no parameter '{key}'.{suggestion(key, known, ' ')}{takes}"
+            )
         params[key] = value
     try:
         msgspec.convert(params, declared, strict=False)

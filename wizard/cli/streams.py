@@ -1,4 +1,5 @@
-"""The standard streams, whatever this process was started with: closed, or of an encoding that cannot hold what is to be said."""
+"""The standard streams, whatever this process was started with: closed, or of an encoding that
+cannot hold what is to be said."""
 
 import codecs
 import errno
@@ -22,9 +23,9 @@ class Closed(io.TextIOBase):
 
 
 def prepare() -> None:
-    """Make the standard streams usable. A closed descriptor is taken by a null device, so that no file of a session is ever
-    opened as this process's output; a character that a stream's encoding lacks, or a byte of a path that is not UTF-8, is written
-    as JSON escapes it."""
+    """Make the standard streams usable. A closed descriptor is taken by a null device, so that no
+    file of a session is ever opened as this process's output; a character that a stream's encoding
+    lacks, or a byte of a path that is not UTF-8, is written as JSON escapes it."""
     codecs.register_error(ESCAPED, escaped)
     # From the lowest number on; what comes after the three is not needed.
     while (taken := os.open(os.devnull, os.O_RDWR)) <= 2:
@@ -42,8 +43,11 @@ def prepare() -> None:
 
 
 def escaped(error: UnicodeError) -> tuple[str, int]:
-    """Characters that an encoding lacks, as ``\\\\uXXXX``: in JSON, beyond the first 65,536, two of them mean one character."""
+    """Characters that an encoding lacks, as ``\\\\uXXXX``: in JSON, beyond the first 65,536, two of
+    them mean one character."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
     units = error.object[error.start : error.end].encode("utf-16-be", "surrogatepass")
-    return "".join(f"\\u{high:02x}{low:02x}" for high, low in zip(units[::2], units[1::2], strict=True)), error.end
+    return "".join(
+        f"\\u{high:02x}{low:02x}" for high, low in zip(units[::2], units[1::2], strict=True)
+    ), error.end

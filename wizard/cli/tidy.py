@@ -1,29 +1,34 @@
-"""``narrowdown sessions rm|prune|rename``: sessions that are not needed any more, and a name that says more than five letters."""
+"""``narrowdown sessions rm|prune|rename``: sessions that are not needed any more, and a name that
+says more than five letters."""
 
 import argparse
 from pathlib import Path
 
-from wizard import handed, terminal
-from wizard.exits import FOUND, NEEDS_PERSON, BadUsage, Missing, Refusal
-from wizard.session import folder as folders
-from wizard.session import lock, removal
-from wizard.session.folder import Summary
-from wizard.session.listing import Listing
-from wizard.session.problems import SessionProblem, of_system
-from wizard.words import count, duration, size, visible
+from narrowdown.wizard import handed, terminal
+from narrowdown.wizard.exits import FOUND, NEEDS_PERSON, BadUsage, Missing, Refusal
+from narrowdown.wizard.session import folder as folders
+from narrowdown.wizard.session import lock, removal
+from narrowdown.wizard.session.folder import Summary
+from narrowdown.wizard.session.listing import Listing
+from narrowdown.wizard.session.problems import SessionProblem, of_system
+from narrowdown.wizard.words import count, duration, size, visible
 
 
 def rm(arguments: argparse.Namespace) -> int:
-    """Remove the named sessions, all or none: each must be there, and at rest, before the first one goes."""
+    """Remove the named sessions, all or none: each must be there, and at rest, before the first one
+    goes."""
     places = list(dict.fromkeys(folders.find(name) for name in arguments.sessions))
     for place in places:
         if lock.holder(place):
-            raise Missing(f"{_called(place)} is open in another window; stop it there first. Nothing was removed.")
+            raise Missing(
+                f"{_called(place)} is open in another window; stop it there first. Nothing was removed."
+            )
     return _remove([folders.summary(place) for place in places], yes=arguments.yes)
 
 
 def prune(arguments: argparse.Namespace) -> int:
-    """Remove sessions that nothing has happened in for long. What is being worked on, or cannot be read, stays."""
+    """Remove sessions that nothing has happened in for long. What is being worked on, or cannot be
+    read, stays."""
     old: list[Summary] = []
     kept: list[Summary] = []
     for position, found in enumerate(Listing().sessions()):
@@ -31,10 +36,16 @@ def prune(arguments: argparse.Namespace) -> int:
             continue
         (kept if found.holder or found.problem else old).append(found)
     for found in kept:
-        why = "is open in another window" if found.holder else "cannot be read ('sessions rm' removes it)"
+        why = (
+            "is open in another window"
+            if found.holder
+            else "cannot be read ('sessions rm' removes it)"
+        )
         terminal.say(f"{visible(found.id)} {why}, so it stays.")
     if not old:
-        print(f"No session in {folders.home()} is older than {duration(arguments.older_than)}; nothing was removed.")
+        print(
+            f"No session in {folders.home()} is older than {duration(arguments.older_than)}; nothing was removed."
+        )
         return FOUND
     return _remove(old, yes=arguments.yes)
 
@@ -64,7 +75,9 @@ def _remove(found: list[Summary], *, yes: bool) -> int:
     if not yes:
         asked = f"Remove {count(len(found), 'session')}, {size(whole)}?"
         if not terminal.person_present():
-            raise Refusal(NEEDS_PERSON, f"{asked} Nobody is here to say so: add --yes. Nothing was removed.")
+            raise Refusal(
+                NEEDS_PERSON, f"{asked} Nobody is here to say so: add --yes. Nothing was removed."
+            )
         if input(f"{asked} There is no way back. [y/N] ").strip().lower() not in ("y", "yes"):
             print("Nothing was removed.")
             return FOUND

@@ -4,30 +4,32 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from engines.consent import Consent
-from engines.store import decoding, regular
-from wizard import handed, trust
-from wizard.after import begin_after
-from wizard.cli import run
-from wizard.cli.flow import writable
-from wizard.cli.step import follow, one
-from wizard.exits import BadUsage
-from wizard.problem import Problem
-from wizard.session import folder as folders
+from narrowdown.engines.consent import Consent
+from narrowdown.engines.store import decoding, regular
+from narrowdown.wizard import handed, trust
+from narrowdown.wizard.after import begin_after
+from narrowdown.wizard.cli import run
+from narrowdown.wizard.cli.flow import writable
+from narrowdown.wizard.cli.step import follow, one
+from narrowdown.wizard.exits import BadUsage
+from narrowdown.wizard.problem import Problem
+from narrowdown.wizard.session import folder as folders
 
 STEP = "trigger"
 _CHECK, _MODEL, _INPUTS, _REPORT = "check.py", "model.onnx", "inputs.npz", "report.json"
 
 
 def trigger(arguments: argparse.Namespace) -> int:
-    """Run the step ``trigger`` on the first case of an ended session, or on a bundle's. Raises Refusal, Untrusted,
-    SessionProblem."""
+    """Run the step ``trigger`` on the first case of an ended session, or on a bundle's. Raises
+    Refusal, Untrusted, SessionProblem."""
     if arguments.output:
         writable(arguments.output)
     params = {"budget": str(arguments.most)} if arguments.most else {}
 
     def admit(problem: Problem) -> Consent:
-        consent = trust.admit(problem, arguments.yes_run_scripts)  # of what was read, nothing was typed
+        consent = trust.admit(
+            problem, arguments.yes_run_scripts
+        )  # of what was read, nothing was typed
         if arguments.detach:
             raise BadUsage("This cannot be detached; stopped, 'narrowdown resume' goes on with it.")
         return consent
@@ -51,13 +53,15 @@ def trigger(arguments: argparse.Namespace) -> int:
 
 
 def _of_bundle(arguments: argparse.Namespace, bundle: Path) -> argparse.Namespace:
-    """The words of ``narrowdown step trigger`` for a bundle: its model, its inputs, and what its report says of the failure.
-    Raises Refusal."""
-    from wizard.cli.arguments import parse
+    """The words of ``narrowdown step trigger`` for a bundle: its model, its inputs, and what its
+    report says of the failure. Raises Refusal."""
+    from narrowdown.wizard.cli.arguments import parse
 
     told = _read_report(bundle)
     if not (bundle / _MODEL).is_file() or not (bundle / _INPUTS).is_file():
-        raise BadUsage(f"'{bundle}' holds no {_MODEL} with {_INPUTS}, so there is no case to be varied.")
+        raise BadUsage(
+            f"'{bundle}' holds no {_MODEL} with {_INPUTS}, so there is no case to be varied."
+        )
     words = ["step", STEP, str(bundle / _MODEL), "--inputs", str(bundle / _INPUTS)]
     words += [f"--engine={told['engine']}", f"--reference={told['reference']}"]
     if told["metric"]:
@@ -65,13 +69,16 @@ def _of_bundle(arguments: argparse.Namespace, bundle: Path) -> argparse.Namespac
         words += ["--tolerance", str(told["tolerance"])] if told["metric"] != "elementwise" else []
     ours = vars(parse(words))
     kept = {
-        name: value for name, value in vars(arguments).items() if name in ours and name not in ("session", "command")
+        name: value
+        for name, value in vars(arguments).items()
+        if name in ours and name not in ("session", "command")
     }
     return argparse.Namespace(**{**ours, **kept, "session": None})
 
 
 def _read_report(bundle: Path) -> dict[str, Any]:
-    """Engine, reference, metric and tolerance. Raises Refusal where the bundle does not say them."""
+    """Engine, reference, metric and tolerance. Raises Refusal where the bundle does not say
+    them."""
     try:
         report = decoding.decode(regular.read(bundle / _REPORT))
         environment = report["environment"]

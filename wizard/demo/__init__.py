@@ -7,18 +7,18 @@ from pathlib import Path
 
 import msgspec
 
-from engines import installed
-from engines.known.entry import release
-from engines.spec import parse
-from engines.store.content import digest_file
-from wizard.machine_room import ask
-from wizard.problem import USUAL_ENGINE, Problem
+from narrowdown.engines import installed
+from narrowdown.engines.known.entry import release
+from narrowdown.engines.spec import parse
+from narrowdown.engines.store.content import digest_file
+from narrowdown.wizard.machine_room import ask
+from narrowdown.wizard.problem import USUAL_ENGINE, Problem
 
 
 class Demo(msgspec.Struct, frozen=True):
-    """``about``: what a newcomer is told first. ``model``, ``inputs``, ``original`` (the float one of a quantized model): a
-    shipped file, or a function that writes one into a folder. ``mended``: the first release of ONNX Runtime in which it fails no
-    more."""
+    """``about``: what a newcomer is told first. ``model``, ``inputs``, ``original`` (the float one
+    of a quantized model): a shipped file, or a function that writes one into a folder. ``mended``:
+    the first release of ONNX Runtime in which it fails no more."""
 
     about: str
     engine: str
@@ -42,10 +42,15 @@ def _shipped(name: str) -> Callable[..., Path]:
 
 def _magika(_folder: Path) -> Path:
     spec = importlib.util.find_spec("magika")
-    model = Path(spec.origin).parent / "models/standard_v3_3/model.onnx" if spec and spec.origin else None
+    model = (
+        Path(spec.origin).parent / "models/standard_v3_3/model.onnx"
+        if spec and spec.origin
+        else None
+    )
     if model is None or not model.is_file():
         raise DemoMissing(
-            "The demo needs the package magika, which brings the model: " + installed.command("pip install magika")
+            "The demo needs the package magika, which brings the model: "
+            + installed.command("pip install magika")
         )
     return model
 
@@ -55,7 +60,7 @@ def _magika_inputs(folder: Path) -> Path:
     if not target.exists():
         folder.mkdir(parents=True, exist_ok=True)
         part = target.with_name("magika-inputs.part.npz")
-        ask("engines.demos.magika_inputs", str(part))
+        ask("narrowdown.engines.demos.magika_inputs", str(part))
         part.replace(target)
     return target
 
@@ -69,7 +74,7 @@ def _made(name: str) -> Callable[[Path], Path]:
             folder.mkdir(parents=True, exist_ok=True)
             parts = [path.with_suffix(".part") for path in (floats, quantized)]
             shipped = [str(_shipped(file)()) for file in ("shapes_cnn.onnx", "shapes_cnn_in.npz")]
-            ask("engines.demos.scaled_apart", *shipped, *map(str, parts))
+            ask("narrowdown.engines.demos.scaled_apart", *shipped, *map(str, parts))
             for part, path in zip(parts, (floats, quantized), strict=True):
                 part.replace(path)
         return folder / name
@@ -115,7 +120,8 @@ DEMOS: dict[str, Demo] = {
 
 
 def _refuse_mended(demo: Demo) -> None:
-    """Raises DemoMissing where the installed ONNX Runtime gets this demo right, so that nothing could be shown."""
+    """Raises DemoMissing where the installed ONNX Runtime gets this demo right, so that nothing
+    could be shown."""
     try:
         here = version("onnxruntime")
     except PackageNotFoundError:  # under another name, such as onnxruntime-gpu: it is tried

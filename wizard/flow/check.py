@@ -1,7 +1,8 @@
-"""What a flow means: which answer a rule recommends, where it leads, and whether the whole holds together.
+"""What a flow means: which answer a rule recommends, where it leads, and whether the whole holds
+together.
 
-``holds``, ``recommend`` and ``destination`` are pure, and total on a flow that ``check`` passes: a step that failed has no
-outcome, and then no comparison holds.
+``holds``, ``recommend`` and ``destination`` are pure, and total on a flow that ``check`` passes: a
+step that failed has no outcome, and then no comparison holds.
 """
 
 import re
@@ -13,18 +14,19 @@ from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
-from engines import options
-from engines.asking import Count
-from engines.nearest import suggestion
-from engines.steps.base import StepSpec
-from wizard.exits import BY_VERDICT
-from wizard.flow import commands, terms
-from wizard.flow.load import Loaded
-from wizard.flow.model import Answer, FlowNode, When, detours, targets
-from wizard.flow.shown import TemplateProblem
-from wizard.flow.template import fields, render
+from narrowdown.engines import options
+from narrowdown.engines.asking import Count
+from narrowdown.engines.nearest import suggestion
+from narrowdown.engines.steps.base import StepSpec
+from narrowdown.wizard.exits import BY_VERDICT
+from narrowdown.wizard.flow import commands, terms
+from narrowdown.wizard.flow.load import Loaded
+from narrowdown.wizard.flow.model import Answer, FlowNode, When, detours, targets
+from narrowdown.wizard.flow.shown import TemplateProblem
+from narrowdown.wizard.flow.template import fields, render
 
-# What an answer may set beside parameters of steps: fields of the PROBLEM, the sample to search on, the model to go on with.
+# What an answer may set beside parameters of steps: fields of the PROBLEM, the sample to search on,
+# the model to go on with.
 SETTINGS: Final = (
     "tolerance", "atol", "rtol", "metric", "fail_regex", "fail_code", "ignore_fail_code", "seed", "sample",
     "working_model",
@@ -42,7 +44,8 @@ Where: TypeAlias = tuple[int, int]
 
 
 class Problem(msgspec.Struct, frozen=True, order=True):
-    """One thing that is wrong with a flow, and where. Lines and columns count from 1. A ``warning`` stops nothing."""
+    """One thing that is wrong with a flow, and where. Lines and columns count from 1. A ``warning``
+    stops nothing."""
 
     line: int
     column: int
@@ -52,39 +55,49 @@ class Problem(msgspec.Struct, frozen=True, order=True):
 
 
 class Recommendation(msgspec.Struct, frozen=True):
-    """The answer that the measurement speaks for, and why in one sentence (empty where the step said nothing)."""
+    """The answer that the measurement speaks for, and why in one sentence (empty where the step
+    said nothing)."""
 
     answer: str
     because: str = ""
 
 
 def holds(when: When | None, outcome: Outcome | None) -> bool:
-    """Whether a rule holds on a step's outcome. No rule always holds; what was not measured (None, or no such field) equals only
-    null, and is neither greater, nor less, nor different from anything else."""
+    """Whether a rule holds on a step's outcome. No rule always holds; what was not measured (None,
+    or no such field) equals only null, and is neither greater, nor less, nor different from
+    anything else."""
     if when is None:
         return True
     return all(_holds(key, value, outcome or {}) for key, value in when.items())
 
 
 def recommend(node: FlowNode, outcome: Outcome | None) -> Recommendation:
-    """The first answer whose rule holds; the last one where none does. ``outcome`` None: the step failed or there is none."""
-    name = next((n for n, a in node.answers.items() if holds(a.when, outcome)), next(reversed(node.answers), ""))
+    """The first answer whose rule holds; the last one where none does. ``outcome`` None: the step
+    failed or there is none."""
+    name = next(
+        (n for n, a in node.answers.items() if holds(a.when, outcome)),
+        next(reversed(node.answers), ""),
+    )
     answer = node.answers.get(name)
     if answer is None or outcome is None or not answer.because:
         return Recommendation(name)
     try:
         return Recommendation(name, render(answer.because, outcome).strip())
     except TemplateProblem:
-        return Recommendation(name)  # the recommendation stands; the words for it are what is broken
+        return Recommendation(
+            name
+        )  # the recommendation stands; the words for it are what is broken
 
 
 def destination(answer: Answer, outcome: Outcome | None) -> str:
-    """The node or end that an answer leads to: the first detour whose rule holds, else its ``goto``."""
+    """The node or end that an answer leads to: the first detour whose rule holds, else its
+    ``goto``."""
     return next((d.goto for d in detours(answer) if holds(d.when, outcome)), answer.goto)
 
 
 def check(loaded: Loaded, steps: Mapping[str, StepSpec[Any]] | None = None) -> list[Problem]:
-    """Everything that is wrong with the flow, in file order; empty when it holds together. ``steps``: default the registry."""
+    """Everything that is wrong with the flow, in file order; empty when it holds together.
+    ``steps``: default the registry."""
     return sorted(set(_Checker(loaded, _registry() if steps is None else steps).problems()))
 
 
@@ -94,13 +107,13 @@ def errors(problems: Iterable[Problem]) -> list[Problem]:
 
 
 def _registry() -> Mapping[str, StepSpec[Any]]:
-    from engines.steps.registry import STEPS
+    from narrowdown.engines.steps.registry import STEPS
 
     return STEPS
 
 
 def _broken() -> Mapping[str, str]:
-    from engines.steps.registry import BROKEN
+    from narrowdown.engines.steps.registry import BROKEN
 
     return BROKEN
 
@@ -152,7 +165,9 @@ class _Checker:
             yield from self._length(end.explain, "ends", name, "explain")
             if end.verdict not in BY_VERDICT:
                 hint = suggestion(end.verdict, BY_VERDICT) or f"Known: {', '.join(BY_VERDICT)}."
-                yield self._value(f"'{end.verdict}' is not a verdict.", hint, "ends", name, "verdict")
+                yield self._value(
+                    f"'{end.verdict}' is not a verdict.", hint, "ends", name, "verdict"
+                )
         yield from self._flow_parameters()
         yield from self._reference()
         yield from self._graph()
@@ -174,7 +189,9 @@ class _Checker:
             try:
                 options.check(self.flow.reference)
             except ValueError as problem:
-                yield self._value(f"the flow's reference cannot be used: {problem}", "", "reference")
+                yield self._value(
+                    f"the flow's reference cannot be used: {problem}", "", "reference"
+                )
 
     # -- names ----------------------------------------------------------------------------------------------------------
 
@@ -184,18 +201,27 @@ class _Checker:
             yield self._key("the flow has no nodes.", "", "nodes")
         elif flow.start not in flow.nodes:
             yield self._value(
-                f"the flow starts at '{flow.start}', which is not a node.", suggestion(flow.start, flow.nodes), "start"
+                f"the flow starts at '{flow.start}', which is not a node.",
+                suggestion(flow.start, flow.nodes),
+                "start",
             )
         if not flow.ends:
             yield self._key("the flow has no ends, so no route through it can finish.", "", "ends")
         for kind, names in (("nodes", flow.nodes), ("ends", flow.ends)):
             for name in names:
                 if not _identifier(name):
-                    yield self._key(f"'{name}' must be lower case letters, digits and hyphens.", "", kind, name)
+                    yield self._key(
+                        f"'{name}' must be lower case letters, digits and hyphens.", "", kind, name
+                    )
         for name in flow.ends:
             if name in flow.nodes:
                 line = self.lines.key("nodes", name)[0]
-                yield self._key(f"'{name}' is also a node (line {line}); a goto could mean either.", "", "ends", name)
+                yield self._key(
+                    f"'{name}' is also a node (line {line}); a goto could mean either.",
+                    "",
+                    "ends",
+                    name,
+                )
 
     # -- one node -------------------------------------------------------------------------------------------------------
 
@@ -205,7 +231,10 @@ class _Checker:
         if node.step is not None:
             facts = self.steps.get(node.step.use)
             if facts is None:
-                near = suggestion(node.step.use, self.steps) or f"Known: {', '.join(sorted(self.steps))}."
+                near = (
+                    suggestion(node.step.use, self.steps)
+                    or f"Known: {', '.join(sorted(self.steps))}."
+                )
                 hint = _broken().get(node.step.use) or near
                 yield self._value(f"there is no step '{node.step.use}'.", hint, *at, "step", "use")
                 return
@@ -215,12 +244,18 @@ class _Checker:
             yield self._value("max_visits must be 1 or more.", "", *at, "max_visits")
         if node.limit and node.limit not in self.flow.ends:
             hint = suggestion(node.limit, self.flow.ends)
-            yield self._value(f"'{node.limit}' is not an end, and limit must name one.", hint, *at, "limit")
+            yield self._value(
+                f"'{node.limit}' is not an end, and limit must name one.", hint, *at, "limit"
+            )
         for word in re.findall("‹([^›]*)›", node.explain):
             term = word.lower().replace(" ", "-")
             if term not in node.terms:
                 message = f"‹{word}› is not among the terms of this node."
-                yield Problem(*self._inside(node.explain, word, *at, "explain"), message, f"Add {term} to terms.")
+                yield Problem(
+                    *self._inside(node.explain, word, *at, "explain"),
+                    message,
+                    f"Add {term} to terms.",
+                )
         yield from self._length(node.explain, *at, "explain")
         for position, field in enumerate(node.evidence):
             if field not in outcome:
@@ -229,9 +264,13 @@ class _Checker:
         for position, term in enumerate(node.terms):
             if term not in known:
                 hint = suggestion(term, known)
-                yield self._value(f"there is no card terms/{term}.md.", hint, *at, "terms", position)
+                yield self._value(
+                    f"there is no card terms/{term}.md.", hint, *at, "terms", position
+                )
             elif why := terms.fault(term, self.folder):
-                yield self._value(f"the card terms/{term}.md cannot be shown: {why}.", "", *at, "terms", position)
+                yield self._value(
+                    f"the card terms/{term}.md cannot be shown: {why}.", "", *at, "terms", position
+                )
         for key, text in node.commands.items():
             try:
                 commands.Tool.parse(key)
@@ -250,21 +289,31 @@ class _Checker:
         for id_, answer in node.answers.items():
             here = (*at, id_)
             if not _identifier(id_):
-                yield self._key(f"'{id_}' must be lower case letters, digits and hyphens.", "", *here)
+                yield self._key(
+                    f"'{id_}' must be lower case letters, digits and hyphens.", "", *here
+                )
             if answer.goto not in self.places:
                 yield self._goto(answer.goto, *here, "goto")
-            # Where no step measures, there is nothing that a rule could ask: the first answer is the one that is proposed.
+            # Where no step measures, there is nothing that a rule could ask: the first answer is
+            # the one that is proposed.
             if answer.when is None and id_ != last and node.step is not None:
                 message = f"'{id_}' has no 'when', so no answer after it can be recommended."
                 yield self._key(message, "Give it a rule, or put it last.", *here)
             if answer.when is not None and id_ == last:
                 message = "the last answer is what remains when no rule holds, so it has no 'when'."
-                yield self._key(message, "Remove this rule, or add an answer after it.", *here, "when")
+                yield self._key(
+                    message, "Remove this rule, or add an answer after it.", *here, "when"
+                )
             if answer.when is not None:
                 yield from self._when(answer.when, node, outcome, *here, "when")
                 same = earlier.setdefault(repr(answer.when), id_)
                 if same != id_:
-                    yield self._key(f"'{same}' has the same rule, so '{id_}' is never recommended.", "", *here, "when")
+                    yield self._key(
+                        f"'{same}' has the same rule, so '{id_}' is never recommended.",
+                        "",
+                        *here,
+                        "when",
+                    )
             for number, detour in enumerate(detours(answer)):
                 place = (number,) if isinstance(answer.detour, tuple) else ()
                 if detour.goto not in self.places:
@@ -276,8 +325,13 @@ class _Checker:
                 yield from self._template(answer.because, tuple(outcome), *here, "because")
 
     def _settings(self, answer: Answer, here: tuple[str | int, ...]) -> Iterator[Problem]:
-        """Settings are named like what they change: fields of the PROBLEM, or parameters of the steps that follow."""
-        kinds = {name: hint for facts in self.steps.values() for name, hint in outcome_fields(facts.params).items()}
+        """Settings are named like what they change: fields of the PROBLEM, or parameters of the
+        steps that follow."""
+        kinds = {
+            name: hint
+            for facts in self.steps.values()
+            for name, hint in outcome_fields(facts.params).items()
+        }
         for group, given in (("settings", answer.settings), ("sets", answer.sets)):
             for key, value in given.items():
                 if key not in kinds and key not in SETTINGS:
@@ -290,7 +344,9 @@ class _Checker:
                     yield self._value(f"'{key}' {fault[0]}.", fault[1], *here, group, key)
 
     def _goto(self, target: str, *path: str | int) -> Problem:
-        return self._value(f"there is no node or end '{target}'.", suggestion(target, self.places), *path)
+        return self._value(
+            f"there is no node or end '{target}'.", suggestion(target, self.places), *path
+        )
 
     def _field(self, field: str, node: FlowNode, outcome: Mapping[str, Any], at: Where) -> Problem:
         if node.step is None:
@@ -300,30 +356,45 @@ class _Checker:
 
     def _flow_parameters(self) -> Iterator[Problem]:
         """A parameter of the flow reaches every step that declares one of its name."""
-        used = {n.step.use for n in self.flow.nodes.values() if n.step is not None and n.step.use in self.steps}
+        used = {
+            n.step.use
+            for n in self.flow.nodes.values()
+            if n.step is not None and n.step.use in self.steps
+        }
         kinds = {step: outcome_fields(self.steps[step].params) for step in sorted(used)}
         known = sorted({name for hints in kinds.values() for name in hints})
         for key, value in self.flow.params.items():
             takers = [step for step, hints in kinds.items() if key in hints]
             if not takers:
                 yield self._key(
-                    f"no step of this flow takes a parameter '{key}'.", suggestion(key, known), "params", key
+                    f"no step of this flow takes a parameter '{key}'.",
+                    suggestion(key, known),
+                    "params",
+                    key,
                 )
             for step in takers:
                 if fault := _misfit(value, kinds[step][key]):
-                    yield self._value(f"'{key}' of step '{step}' {fault[0]}.", fault[1], "params", key)
+                    yield self._value(
+                        f"'{key}' of step '{step}' {fault[0]}.", fault[1], "params", key
+                    )
 
-    def _parameters(self, name: str, step: str, given: Mapping[str, Any], kind: type[Any]) -> Iterator[Problem]:
+    def _parameters(
+        self, name: str, step: str, given: Mapping[str, Any], kind: type[Any]
+    ) -> Iterator[Problem]:
         at = ("nodes", name, "step", "with")
         hints = outcome_fields(kind)
         for key, value in given.items():
             if key not in hints:
                 known = f"It takes {', '.join(hints)}." if hints else "It takes none."
-                yield self._key(f"step '{step}' takes no '{key}'.", suggestion(key, hints) or known, *at, key)
+                yield self._key(
+                    f"step '{step}' takes no '{key}'.", suggestion(key, hints) or known, *at, key
+                )
             elif fault := _misfit(value, hints[key]):
                 yield self._value(f"'{key}' of step '{step}' {fault[0]}.", fault[1], *at, key)
 
-    def _when(self, when: Any, node: FlowNode, outcome: Mapping[str, Any], *path: str | int) -> Iterator[Problem]:
+    def _when(
+        self, when: Any, node: FlowNode, outcome: Mapping[str, Any], *path: str | int
+    ) -> Iterator[Problem]:
         if not isinstance(when, Mapping) or not when:
             yield self._value("a rule is a mapping of fields to values.", "", *path)
             return
@@ -335,12 +406,19 @@ class _Checker:
                 yield self._field(key, node, outcome, self.lines.key(*here))
             elif isinstance(value, Mapping):
                 for operator, operand in value.items():
-                    yield from self._operator(key, operator, operand, outcome[key], (*here, operator))
+                    yield from self._operator(
+                        key, operator, operand, outcome[key], (*here, operator)
+                    )
             elif fault := _misfit(value, outcome[key]):
                 yield self._value(f"'{key}' {fault[0]}.", fault[1], *here)
 
     def _group(
-        self, key: str, value: Any, node: FlowNode, outcome: Mapping[str, Any], here: tuple[str | int, ...]
+        self,
+        key: str,
+        value: Any,
+        node: FlowNode,
+        outcome: Mapping[str, Any],
+        here: tuple[str | int, ...],
     ) -> Iterator[Problem]:
         if key == "not":
             yield from self._when(value, node, outcome, *here)
@@ -355,7 +433,9 @@ class _Checker:
     ) -> Iterator[Problem]:
         if operator not in _OPERATORS:
             # No guess: 'gte' is as near to 'gt' as to 'ge'.
-            yield self._key(f"there is no comparison '{operator}'.", f"Known: {', '.join(_OPERATORS)}.", *here)
+            yield self._key(
+                f"there is no comparison '{operator}'.", f"Known: {', '.join(_OPERATORS)}.", *here
+            )
         elif operator == "in":
             if not isinstance(operand, list) or not operand:
                 yield self._value("'in' takes a list of values.", "", *here)
@@ -364,7 +444,9 @@ class _Checker:
                 if fault := _misfit(item, kind):
                     yield self._value(f"'{field}' {fault[0]}.", fault[1], *here, position)
         elif operator in _ORDER and not _numeric(kind):
-            yield self._key(f"'{field}' is not a number, so '{operator}' can never hold.", "", *here)
+            yield self._key(
+                f"'{field}' is not a number, so '{operator}' can never hold.", "", *here
+            )
         elif fault := _misfit(operand, float if operator in _ORDER else kind):
             yield self._value(f"'{field}' {fault[0]}.", fault[1], *here)
 
@@ -372,13 +454,14 @@ class _Checker:
         try:
             fields(text, known)
         except TemplateProblem as problem:
-            from wizard.flow.expressions import FILTERS
+            from narrowdown.wizard.flow.expressions import FILTERS
 
             hint = suggestion(problem.name, (*known, *FILTERS)) if problem.name else ""
             yield Problem(*self._inside(text, problem.name, *path), _sentence(str(problem)), hint)
 
     def _inside(self, text: str, word: str, *path: str | int) -> Where:
-        """The place of a word of a text, where the file has it as written; else where the text begins."""
+        """The place of a word of a text, where the file has it as written; else where the text
+        begins."""
         line, column = self.lines.value(*path)
         if not word:
             return line, column
@@ -407,7 +490,9 @@ class _Checker:
                 for name in names:
                     if name not in reached:
                         what = "node" if kind == "nodes" else "end"
-                        yield self._key(f"no route from '{flow.start}' reaches {what} '{name}'.", "", kind, name)
+                        yield self._key(
+                            f"no route from '{flow.start}' reaches {what} '{name}'.", "", kind, name
+                        )
         for name, node in flow.nodes.items():
             reached = _reach(name, edges)
             if node.answers and flow.ends and not reached & set(flow.ends):
@@ -416,7 +501,10 @@ class _Checker:
                 circle = " -> ".join(_circle(name, edges))
                 message = f"'{name}' can be entered again ({circle}) and names no limit."
                 yield self._key(
-                    message, "Say max_visits, and with limit the end that is reached after them.", "nodes", name
+                    message,
+                    "Say max_visits, and with limit the end that is reached after them.",
+                    "nodes",
+                    name,
                 )
 
 
@@ -451,8 +539,16 @@ def _numeric(kind: Any) -> bool:
 def _kind(kind: Any) -> str:
     if kind == Count:
         return "a whole number from 0 on"
-    names = {str: "text", int: "a whole number", float: "a number", bool: "true or false", type(None): "null"}
-    return " or ".join(names.get(k, getattr(k, "__name__", str(k))) for k in (typing.get_args(kind) or (kind,)))
+    names = {
+        str: "text",
+        int: "a whole number",
+        float: "a number",
+        bool: "true or false",
+        type(None): "null",
+    }
+    return " or ".join(
+        names.get(k, getattr(k, "__name__", str(k))) for k in (typing.get_args(kind) or (kind,))
+    )
 
 
 def _show_value(value: Any) -> str:
@@ -464,7 +560,11 @@ def _show_value(value: Any) -> str:
 
 
 def _identifier(name: str) -> bool:
-    return bool(name) and name[0] != "-" and all(c.isascii() and (c.isdigit() or c.islower() or c == "-") for c in name)
+    return (
+        bool(name)
+        and name[0] != "-"
+        and all(c.isascii() and (c.isdigit() or c.islower() or c == "-") for c in name)
+    )
 
 
 def _sentence(text: str) -> str:

@@ -1,7 +1,8 @@
-"""A node's work by hand: the commands that a flow gives for other tools, filled in for the session and quoted for the shell.
+"""A node's work by hand: the commands that a flow gives for other tools, filled in for the session
+and quoted for the shell.
 
-They fit what is here: a command for other versions of its tool, or of the session's engine, is left out, and the flags are
-those that this version takes, as the engine's declaration says.
+They fit what is here: a command for other versions of its tool, or of the session's engine, is left
+out, and the flags are those that this version takes, as the engine's declaration says.
 """
 
 import contextlib
@@ -13,17 +14,18 @@ from typing import Any, Final
 
 import msgspec
 
-from engines import outside
-from engines.compare.criterion import for_parts
-from engines.declaration import ByHand, Found
-from engines.findings import Findings
-from engines.spec import parse
-from wizard.flow.model import FlowNode
-from wizard.flow.shown import TemplateProblem, Words
-from wizard.flow.template import render_command
-from wizard.problem import Problem
+from narrowdown.engines import outside
+from narrowdown.engines.compare.criterion import for_parts
+from narrowdown.engines.declaration import ByHand, Found
+from narrowdown.engines.findings import Findings
+from narrowdown.engines.spec import parse
+from narrowdown.wizard.flow.model import FlowNode
+from narrowdown.wizard.flow.shown import TemplateProblem, Words
+from narrowdown.wizard.flow.template import render_command
+from narrowdown.wizard.problem import Problem
 
-# The fields that ``commands`` may name. Those of several words stand for none to many, each with a space in front.
+# The fields that ``commands`` may name. Those of several words stand for none to many, each with a
+# space in front.
 FIELDS: Final = (
     "model", "engine", "reference", "tolerance", "atol", "rtol", "problem", "polygraphy_inputs", "precision_flags",
     "trtexec_flags", "failing_outputs", "cut_inputs", "cut_outputs", "kept_layers",
@@ -34,8 +36,9 @@ _BOUND = re.compile(r"(>=|<=|==|<|>)\s*([0-9.]+)")
 
 
 class Tool(msgspec.Struct, frozen=True):
-    """The key of a command: a tool, and the versions of it that the command is for (``polygraphy>=0.53``, ``trtexec``); behind a
-    semicolon what else it needs (``polygraphy; ENGINE<11``)."""
+    """The key of a command: a tool, and the versions of it that the command is for
+    (``polygraphy>=0.53``, ``trtexec``); behind a semicolon what else it needs (``polygraphy;
+    ENGINE<11``)."""
 
     name: str
     bounds: tuple[tuple[str, tuple[int, ...]], ...] = ()
@@ -47,13 +50,17 @@ class Tool(msgspec.Struct, frozen=True):
         first, *others = key.split(";")
         match = _TOOL.fullmatch(first.strip())
         if match is None:
-            raise ValueError(f"'{key}' does not name a tool; write a name, and bounds such as >=0.53,<1 if it matters.")
-        bounds = tuple((op, tuple(map(int, version.split(".")))) for op, version in _BOUND.findall(match[2]))
+            raise ValueError(
+                f"'{key}' does not name a tool; write a name, and bounds such as >=0.53,<1 if it matters."
+            )
+        bounds = tuple(
+            (op, tuple(map(int, version.split(".")))) for op, version in _BOUND.findall(match[2])
+        )
         return cls(match[1], bounds, tuple(map(cls.parse, others)))
 
     def suits(self, have: Mapping[str, str]) -> bool:
-        """Whether the command is for what is here. ``have``: tool -> its version; one that is not named may be anywhere, in any
-        version."""
+        """Whether the command is for what is here. ``have``: tool -> its version; one that is not
+        named may be anywhere, in any version."""
         return all(t.name not in have or t.fits(have[t.name]) for t in (self, *self.needs))
 
     def fits(self, number: str) -> bool:
@@ -77,7 +84,8 @@ class Command(msgspec.Struct, frozen=True):
 
 @functools.cache
 def installed() -> Mapping[str, str]:
-    """The versions of the tools of commands that are installed beside this program; a tool that is not may be anywhere."""
+    """The versions of the tools of commands that are installed beside this program; a tool that is
+    not may be anywhere."""
     found: dict[str, str] = {}
     with contextlib.suppress(PackageNotFoundError):
         found["polygraphy"] = version("polygraphy")
@@ -90,11 +98,14 @@ def _find(engine: str, have: Mapping[str, str] | None) -> Found:
 
 
 def by_hand(
-    node: FlowNode, values: Mapping[str, Any], have: Mapping[str, str] | None = None, engine: str = ""
+    node: FlowNode,
+    values: Mapping[str, Any],
+    have: Mapping[str, str] | None = None,
+    engine: str = "",
 ) -> list[Command]:
-    """Every command of a node, filled in; one that would hold a control character is left out with the reason. ``have``: tool ->
-    its version here; what is written for other versions of it is left out. ``engine``: the session's, whose ways the commands
-    are fitted to."""
+    """Every command of a node, filled in; one that would hold a control character is left out with
+    the reason. ``have``: tool -> its version here; what is written for other versions of it is left
+    out. ``engine``: the session's, whose ways the commands are fitted to."""
     made = []
     chosen = _find(engine, have) if engine else None
     ways = outside.by_hand(chosen) if chosen else ByHand()
@@ -112,20 +123,24 @@ def by_hand(
 
 
 def known_versions(problem: Problem, engines: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
-    """Tools and engine of a session -> their versions, as far as they are known. ``engines``: what each said of itself, by
-    spec."""
+    """Tools and engine of a session -> their versions, as far as they are known. ``engines``: what
+    each said of itself, by spec."""
     known = str(engines.get(problem.engine, {}).get("version", ""))
     return {**installed(), **({parse(problem.engine).name: known} if known else {})}
 
 
-def values(problem: Problem, findings: Findings | None = None, have: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """What the fields stand for in a session: its PROBLEM and what was found so far, for the versions of ``have``. Capital words
-    are left to the reader."""
+def values(
+    problem: Problem, findings: Findings | None = None, have: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """What the fields stand for in a session: its PROBLEM and what was found so far, for the
+    versions of ``have``. Capital words are left to the reader."""
     found = findings or Findings()
     if found.replaced:
         problem = msgspec.structs.replace(problem, reference=found.replaced.to)
     criterion = found.criterion
-    relative = for_parts(criterion).tolerance if criterion and criterion.metric != "elementwise" else 1e-2
+    relative = (
+        for_parts(criterion).tolerance if criterion and criterion.metric != "elementwise" else 1e-2
+    )
     case = found.case
     failing = found.signature.outputs if found.signature else ()
     kept = found.workaround.keep_names if found.workaround else ()
@@ -156,8 +171,17 @@ def options(problem: Problem) -> tuple[str, ...]:
         ("--reference", [problem.reference] if problem.reference != plain.reference else []),
         ("--inputs", problem.inputs),
         ("--seed", [problem.seed] if problem.seed != plain.seed else []),
-        ("--input-shapes", [f"{n}:[{','.join(map(str, shape))}]" for n, shape in problem.input_shapes.items()]),
-        ("--val-range", [f"{n}:[{lo},{hi}]" if n else f"[{lo},{hi}]" for n, (lo, hi) in problem.val_range.items()]),
+        (
+            "--input-shapes",
+            [f"{n}:[{','.join(map(str, shape))}]" for n, shape in problem.input_shapes.items()],
+        ),
+        (
+            "--val-range",
+            [
+                f"{n}:[{lo},{hi}]" if n else f"[{lo},{hi}]"
+                for n, (lo, hi) in problem.val_range.items()
+            ],
+        ),
         ("--metric", [problem.metric] if problem.metric else []),
         *(
             (option, [f"{n}:{limit:g}" if n else f"{limit:g}" for n, limit in limits.items()])
@@ -174,11 +198,14 @@ def options(problem: Problem) -> tuple[str, ...]:
         ("--fail-code", problem.fail_code),
         ("--ignore-fail-code", problem.ignore_fail_code),
     ]
-    return tuple(word for option, values in given for value in values for word in (option, str(value)))
+    return tuple(
+        word for option, values in given for value in values for word in (option, str(value))
+    )
 
 
 def _polygraphy_inputs(sources: tuple[str, ...]) -> list[str]:
-    """Polygraphy reads its own JSON and loader scripts; for other inputs the case bundle holds an inputs.json."""
+    """Polygraphy reads its own JSON and loader scripts; for other inputs the case bundle holds an
+    inputs.json."""
     json = [s for s in sources if s.endswith(".json")]
     scripts = [s for s in sources if s.partition(".py:")[1] or s.endswith(".py")]
     if json:

@@ -1,7 +1,8 @@
 """What stands between the braces of a template, read and filled in by jinja2.
 
-Its sandbox still renders ``'a' * 10**9`` and endless loops, so only the node types listed here are let through: no
-statements, calls, attributes, items, products, powers or remainders. A value that was not measured (None) shows as ``?``.
+Its sandbox still renders ``'a' * 10**9`` and endless loops, so only the node types listed here are
+let through: no statements, calls, attributes, items, products, powers or remainders. A value that
+was not measured (None) shows as ``?``.
 """
 
 import shlex
@@ -14,12 +15,19 @@ from jinja2 import StrictUndefined, TemplateSyntaxError, UndefinedError, nodes, 
 from jinja2.runtime import Context
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from engines.compare.say import say_amount, say_part
-from wizard.flow.model import HALF, TOO_LARGE
-from wizard.flow.shown import LARGEST, LONGEST_TEMPLATE, RESERVED, TemplateProblem, Words, show_value
-from wizard.words import duration as _duration
-from wizard.words import elide
-from wizard.words import number as _number
+from narrowdown.engines.compare.say import say_amount, say_part
+from narrowdown.wizard.flow.model import HALF, TOO_LARGE
+from narrowdown.wizard.flow.shown import (
+    LARGEST,
+    LONGEST_TEMPLATE,
+    RESERVED,
+    TemplateProblem,
+    Words,
+    show_value,
+)
+from narrowdown.wizard.words import duration as _duration
+from narrowdown.wizard.words import elide
+from narrowdown.wizard.words import number as _number
 
 _ALLOWED: Final = (
     nodes.Template, nodes.Output, nodes.TemplateData, nodes.Name, nodes.Const, nodes.Filter, nodes.CondExpr, nodes.Compare,
@@ -39,17 +47,21 @@ def number(value: Any) -> str:
 
 @pass_context
 def wrong_by(context: Context, value: Any, places: Any = ()) -> str:
-    """An error after "is" or "are": ``wrong by 1.23 %`` where the field ``metric`` says that it is a share (rel_l2), else
-    ``wrong by 0.0123``; ``infinitely wrong``; ``not measured``. ``places``: the field that has how many whole numbers are wrong,
-    and of how many: ``wrong in 2 of 168 values``."""
+    """An error after "is" or "are": ``wrong by 1.23 %`` where the field ``metric`` says that it is
+    a share (rel_l2), else ``wrong by 0.0123``; ``infinitely wrong``; ``not measured``. ``places``:
+    the field that has how many whole numbers are wrong, and of how many: ``wrong in 2 of 168
+    values``."""
     error = None if value is None else abs(_real(value, "wrong_by"))
     return say_part(error, str(context.get("metric", "")), places)
 
 
 @pass_context
 def amount(context: Context, value: Any) -> str:
-    """An error or a tolerance in the unit of ``wrong_by``: ``1 %`` where the field ``metric`` is rel_l2, else ``0.01``."""
-    return "?" if value is None else say_amount(_real(value, "amount"), str(context.get("metric", "")))
+    """An error or a tolerance in the unit of ``wrong_by``: ``1 %`` where the field ``metric`` is
+    rel_l2, else ``0.01``."""
+    return (
+        "?" if value is None else say_amount(_real(value, "amount"), str(context.get("metric", "")))
+    )
 
 
 def percent(value: Any) -> str:
@@ -79,13 +91,16 @@ def upper(value: Any) -> str:
 
 
 def short(value: Any, width: int = 40) -> str:
-    """A name in at most ``width`` characters, its middle left out; both ends of a node's name say where it is."""
+    """A name in at most ``width`` characters, its middle left out; both ends of a node's name say
+    where it is."""
     return elide(show_value(value), max(4, min(int(width), 400)))
 
 
 def _real(value: Any, name: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise TemplateProblem(f"The filter '{name}' needs a number, and was given {str(value)[:40]!r}.")
+        raise TemplateProblem(
+            f"The filter '{name}' needs a number, and was given {str(value)[:40]!r}."
+        )
     return float(value)
 
 
@@ -96,26 +111,34 @@ FILTERS: Final[dict[str, Callable[..., str]]] = {
 
 
 def fill(text: str, values: Mapping[str, Any], *, quoted: bool = False) -> str:
-    """The text with its fields filled in; ``quoted``: each for the shell. Raises TemplateProblem."""
+    """The text with its fields filled in; ``quoted``: each for the shell. Raises
+    TemplateProblem."""
     return _render(_environment(_quoted if quoted else show_value), text, values)
 
 
 def names(text: str, known: Collection[str] | None = None) -> tuple[str, ...]:
-    """As ``wizard.flow.template.fields``. Raises TemplateProblem for a name that is not ``known``."""
+    """As ``wizard.flow.template.fields``. Raises TemplateProblem for a name that is not
+    ``known``."""
     tree = _tree(text)
     found = tuple(dict.fromkeys(n.name for n in tree.find_all(nodes.Name)))
     for node in tree.find_all(nodes.Name):
         if known is not None and node.name not in known:
-            raise TemplateProblem(f"There is no field '{node.name}' here.", node.lineno - 1, node.name)
+            raise TemplateProblem(
+                f"There is no field '{node.name}' here.", node.lineno - 1, node.name
+            )
     return found
 
 
-def _render(environment: ImmutableSandboxedEnvironment, text: str, values: Mapping[str, Any]) -> str:
+def _render(
+    environment: ImmutableSandboxedEnvironment, text: str, values: Mapping[str, Any]
+) -> str:
     _tree(text)
     pieces: list[str] = []
     size = 0
     try:
-        for piece in environment.from_string(text).generate({k: v for k, v in values.items() if isinstance(k, str)}):
+        for piece in environment.from_string(text).generate(
+            {k: v for k, v in values.items() if isinstance(k, str)}
+        ):
             size += len(piece)
             if size > LARGEST:
                 raise TemplateProblem(f"The text would be longer than {LARGEST:,} characters.")
@@ -131,12 +154,16 @@ def _render(environment: ImmutableSandboxedEnvironment, text: str, values: Mappi
 def _tree(text: str) -> nodes.Template:
     """The parsed template. Raises TemplateProblem for anything but plain expressions."""
     if len(text) > LONGEST_TEMPLATE:
-        raise TemplateProblem(f"A template has at most {LONGEST_TEMPLATE:,} characters; this one has {len(text):,}.")
+        raise TemplateProblem(
+            f"A template has at most {LONGEST_TEMPLATE:,} characters; this one has {len(text):,}."
+        )
     environment = _environment(show_value)
     try:
         for line, kind, _ in environment.lex(text):
             if kind in ("block_begin", "comment_begin", "raw_begin"):
-                raise TemplateProblem("Only {{ field }} is allowed; statements and comments are not.", line - 1)
+                raise TemplateProblem(
+                    "Only {{ field }} is allowed; statements and comments are not.", line - 1
+                )
         tree = environment.parse(text)
     except TemplateSyntaxError as problem:
         raise TemplateProblem(
@@ -150,16 +177,27 @@ def _tree(text: str) -> nodes.Template:
         where = getattr(node, "lineno", 1) or 1
         if not isinstance(node, _ALLOWED):
             raise TemplateProblem(
-                f"{_FORBIDDEN.get(type(node), type(node).__name__)} is not allowed in a template.", where - 1
+                f"{_FORBIDDEN.get(type(node), type(node).__name__)} is not allowed in a template.",
+                where - 1,
             )
         if isinstance(node, nodes.Name) and (node.name.startswith("_") or node.name in RESERVED):
             raise TemplateProblem(f"'{node.name}' is not a field.", where - 1, node.name)
-        if isinstance(node, nodes.Const) and not isinstance(node.value, str | int | float | bool | None):
+        if isinstance(node, nodes.Const) and not isinstance(
+            node.value, str | int | float | bool | None
+        ):
             raise TemplateProblem("Only text and numbers are allowed as constants.", where - 1)
-        if isinstance(node, nodes.Const) and isinstance(node.value, int | float) and not abs(node.value) < TOO_LARGE:
+        if (
+            isinstance(node, nodes.Const)
+            and isinstance(node.value, int | float)
+            and not abs(node.value) < TOO_LARGE
+        ):
             raise TemplateProblem("This template holds a number that is too large.", where - 1)
-        if isinstance(node, nodes.Const) and HALF.search(str(node.value)):  # from an escape: no text as written has one
-            raise TemplateProblem("This template holds half of a character, which no text can hold.", where - 1)
+        if isinstance(node, nodes.Const) and HALF.search(
+            str(node.value)
+        ):  # from an escape: no text as written has one
+            raise TemplateProblem(
+                "This template holds half of a character, which no text can hold.", where - 1
+            )
         if isinstance(node, nodes.Filter) and node.name not in FILTERS:
             raise TemplateProblem(f"There is no filter '{node.name}'.", where - 1, node.name)
         if isinstance(node, nodes.Filter) and (node.kwargs or node.dyn_args or node.dyn_kwargs):
@@ -176,13 +214,18 @@ def _walk(tree: nodes.Node) -> list[nodes.Node]:
 
 @lru_cache(maxsize=2)
 def _environment(show: Callable[[Any], str]) -> ImmutableSandboxedEnvironment:
-    """Where each value that there is is written as ``show`` does; one that there is not raises UndefinedError with its name."""
+    """Where each value that there is is written as ``show`` does; one that there is not raises
+    UndefinedError with its name."""
 
     def finalize(value: Any) -> str:
         return show(str(value) if isinstance(value, StrictUndefined) else value)
 
     environment = ImmutableSandboxedEnvironment(
-        undefined=StrictUndefined, autoescape=False, keep_trailing_newline=True, finalize=finalize, cache_size=0
+        undefined=StrictUndefined,
+        autoescape=False,
+        keep_trailing_newline=True,
+        finalize=finalize,
+        cache_size=0,
     )
     environment.filters = dict(FILTERS)
     environment.globals = {}
@@ -195,5 +238,7 @@ def _quoted(value: Any) -> str:
         return "".join(f" {_quoted(word)}" for word in value)
     text = f"{value:g}" if isinstance(value, float) else show_value(value)
     if any(unicodedata.category(c) in ("Cc", "Cf", "Cs", "Zl", "Zp") for c in text):
-        raise TemplateProblem("A name in this command holds control characters, so no command is shown.")
+        raise TemplateProblem(
+            "A name in this command holds control characters, so no command is shown."
+        )
     return shlex.quote(text)

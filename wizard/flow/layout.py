@@ -1,19 +1,21 @@
-"""Where the boxes and arrows of a flow go, in rows and lanes: one set of places for two painters, the terminal
-(``wizard/tui/flowmap.py``) and SVG (``wizard/flow/render.py``).
+"""Where the boxes and arrows of a flow go, in rows and lanes: one set of places for two painters,
+the terminal (``wizard/tui/flowmap.py``) and SVG (``wizard/flow/render.py``).
 
-Boxes stand below one another in the order of the flow. An answer that leads to the next box goes straight down, one that leads to
-an end goes to the right, every other one runs along a lane at the left: arrows into the same box share it. Pure.
+Boxes stand below one another in the order of the flow. An answer that leads to the next box goes
+straight down, one that leads to an end goes to the right, every other one runs along a lane at the
+left: arrows into the same box share it. Pure.
 """
 
 from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from wizard.flow.model import Flow, targets
+from narrowdown.wizard.flow.model import Flow, targets
 
 
 class Way(msgspec.Struct, frozen=True):
-    """One arrow: where it comes from and leads to, how it is worded, whether it was walked, whether it goes straight down."""
+    """One arrow: where it comes from and leads to, how it is worded, whether it was walked, whether
+    it goes straight down."""
 
     source: str
     target: str
@@ -24,8 +26,9 @@ class Way(msgspec.Struct, frozen=True):
 
 
 class Layout(msgspec.Struct, frozen=True):
-    """``names``: the node or end that each row belongs to; ``at``: the row of each, of a box the middle one of its three;
-    ``lanes``: the lane of each node that is jumped to; ``loose``: the ends that no answer leads to."""
+    """``names``: the node or end that each row belongs to; ``at``: the row of each, of a box the
+    middle one of its three; ``lanes``: the lane of each node that is jumped to; ``loose``: the ends
+    that no answer leads to."""
 
     names: list[str]
     at: dict[str, int]
@@ -42,7 +45,8 @@ def title(flow: Flow, node: str) -> str:
 
 
 def arrange(flow: Flow, route: Sequence[tuple[str, str]], here: str) -> Layout:
-    """Place every node, end and arrow. ``route``: the nodes and the answers given there, ``here``: where it led to."""
+    """Place every node, end and arrow. ``route``: the nodes and the answers given there, ``here``:
+    where it led to."""
     names: list[str] = []
     at: dict[str, int] = {}
     ways: list[Way] = []
@@ -75,17 +79,24 @@ def _ways(flow: Flow, name: str, following: str, walked: set[tuple[str, str, str
     for id_, answer in node.answers.items():
         for number, target in enumerate(dict.fromkeys(targets(answer))):
             text = answer.text if not number else f"{answer.text} (by rule)"
-            found.append(Way(name, target, text, (name, id_, target) in walked, target == following))
+            found.append(
+                Way(name, target, text, (name, id_, target) in walked, target == following)
+            )
     if node.limit:
         times = "once" if node.max_visits == 1 else f"{node.max_visits} times"
         led = any(a == name and to == node.limit for a, _, to in walked)
         limited = led and not any(w.walked for w in found)
-        found.append(Way(name, node.limit, f"asked {times} already", limited, node.limit == following))
-    return sorted(found, key=lambda w: (w.straight - (w.target in flow.ends), w.straight and w.walked))
+        found.append(
+            Way(name, node.limit, f"asked {times} already", limited, node.limit == following)
+        )
+    return sorted(
+        found, key=lambda w: (w.straight - (w.target in flow.ends), w.straight and w.walked)
+    )
 
 
 def _lanes(flow: Flow, ways: Iterable[Way], at: dict[str, int]) -> dict[str, int]:
-    """The lane of each node that arrows jump to, 0 the one nearest to the boxes: short ones lie within long ones."""
+    """The lane of each node that arrows jump to, 0 the one nearest to the boxes: short ones lie
+    within long ones."""
     spans: dict[str, list[int]] = {}
     for way in ways:
         if way.target in flow.nodes and not way.straight:
@@ -94,7 +105,11 @@ def _lanes(flow: Flow, ways: Iterable[Way], at: dict[str, int]) -> dict[str, int
     lanes = {}
     for target, rows in sorted(spans.items(), key=lambda item: max(item[1]) - min(item[1])):
         span = min(rows), max(rows)
-        free = (i for i, others in enumerate(taken) if all(span[1] < a or b < span[0] for a, b in others))
+        free = (
+            i
+            for i, others in enumerate(taken)
+            if all(span[1] < a or b < span[0] for a, b in others)
+        )
         lane = next(free, len(taken))
         taken += [[]] * (lane == len(taken))
         taken[lane] = [*taken[lane], span]

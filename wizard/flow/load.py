@@ -1,4 +1,5 @@
-"""From a flow file to frozen data, with the line and column of every key and value kept for messages.
+"""From a flow file to frozen data, with the line and column of every key and value kept for
+messages.
 
 No aliases, tags or merge keys: a flow is plain data.
 """
@@ -17,10 +18,10 @@ from typing import Any, Final, TypeAlias
 import msgspec
 import yaml
 
-from engines.nearest import suggestion
-from engines.store import regular
-from wizard.flow.model import HALF, TOO_LARGE, Flow
-from wizard.flow.nodes import Core, compose
+from narrowdown.engines.nearest import suggestion
+from narrowdown.engines.store import regular
+from narrowdown.wizard.flow.model import HALF, TOO_LARGE, Flow
+from narrowdown.wizard.flow.nodes import Core, compose
 
 FORMAT: Final = 1
 GROUP: Final = "narrowdown.flows"
@@ -47,16 +48,26 @@ _KINDS = {
 
 
 class FlowProblem(Exception):
-    """A flow file cannot be used. ``str()`` is ``file:line:column: message suggestion``; line 0 means the file as a whole."""
+    """A flow file cannot be used. ``str()`` is ``file:line:column: message suggestion``; line 0
+    means the file as a whole."""
 
-    def __init__(self, file: str, line: int, column: int, message: str, suggestion: str = "") -> None:
+    def __init__(
+        self, file: str, line: int, column: int, message: str, suggestion: str = ""
+    ) -> None:
         where = f"{file}:{line}:{column}" if line else file
         super().__init__(f"{where}: {message}{' ' if suggestion else ''}{suggestion}")
-        self.file, self.line, self.column, self.message, self.suggestion = file, line, column, message, suggestion
+        self.file, self.line, self.column, self.message, self.suggestion = (
+            file,
+            line,
+            column,
+            message,
+            suggestion,
+        )
 
 
 class Lines:
-    """Where each key and value of the file stands: (line, column), both from 1. A path is keys and list positions."""
+    """Where each key and value of the file stands: (line, column), both from 1. A path is keys and
+    list positions."""
 
     def __init__(self) -> None:
         self._keys: dict[PathInFile, tuple[int, int]] = {}
@@ -69,7 +80,8 @@ class Lines:
         return self._keys.get(path) or self._values.get(path, (1, 1))
 
     def value(self, *path: str | int) -> tuple[int, int]:
-        """Of the value below the key or list position; of the nearest thing around it where the file does not have it."""
+        """Of the value below the key or list position; of the nearest thing around it where the
+        file does not have it."""
         while path and path not in self._values:
             path = path[:-1]
         return self._values.get(path, (1, 1))
@@ -81,7 +93,8 @@ class Lines:
 
 
 class Loaded(msgspec.Struct, frozen=True):
-    """A flow, its text, and where everything in it stands. ``path`` is for messages; ``folder`` may hold ``terms``."""
+    """A flow, its text, and where everything in it stands. ``path`` is for messages; ``folder`` may
+    hold ``terms``."""
 
     flow: Flow
     path: str
@@ -92,12 +105,19 @@ class Loaded(msgspec.Struct, frozen=True):
 
 def shipped() -> tuple[str, ...]:
     """The names of the flows that come with the program."""
-    return tuple(sorted(f.name.removesuffix(".yaml") for f in files("flows").iterdir() if f.name.endswith(".yaml")))
+    return tuple(
+        sorted(
+            f.name.removesuffix(".yaml")
+            for f in files("narrowdown.flows").iterdir()
+            if f.name.endswith(".yaml")
+        )
+    )
 
 
 def brought() -> dict[str, Path]:
-    """Where the flows of other packages lie, by name: an entry point of the group ``narrowdown.flows`` names the package whose
-    folder has ``<its name>.yaml``. Ours come first; what is not there is found out by whoever opens it."""
+    """Where the flows of other packages lie, by name: an entry point of the group
+    ``narrowdown.flows`` names the package whose folder has ``<its name>.yaml``. Ours come first;
+    what is not there is found out by whoever opens it."""
     found = {}
     for point in entry_points(group=GROUP):
         spec = find_spec(point.value.partition(".")[0])
@@ -113,7 +133,11 @@ def load(path_or_name: str | Path) -> Loaded:
         others = brought() if name not in shipped() else {}
         known = (*shipped(), *others)
         if name in others:
-            return parse(_text(others[name], name, "flow"), str(others[name]), folder=str(others[name].parent))
+            return parse(
+                _text(others[name], name, "flow"),
+                str(others[name]),
+                folder=str(others[name].parent),
+            )
         if name not in known and not Path(name).is_file():
             raise FlowProblem(
                 name,
@@ -125,19 +149,27 @@ def load(path_or_name: str | Path) -> Loaded:
                 suggestion(name, known),
             )
         if name in known:
-            return parse((files("flows") / f"{name}.yaml").read_text(encoding="utf-8"), f"{name}.yaml")
+            return parse(
+                (files("narrowdown.flows") / f"{name}.yaml").read_text(encoding="utf-8"),
+                f"{name}.yaml",
+            )
     path = Path(path_or_name).expanduser()
     return parse(_text(path, name, "flow"), name, folder=str(path.resolve().parent))
 
 
-def load_texts(path: str, what: str = "answers file", maps: str = "nodes to answers") -> tuple[dict[str, Any], Lines]:
-    """A mapping from a YAML file in which every scalar is text (``yes`` is an answer), as bounded as a flow, and where everything
-    in it stands. An empty file is an empty mapping. ``what`` the file is and ``maps`` are for messages. Raises FlowProblem."""
+def load_texts(
+    path: str, what: str = "answers file", maps: str = "nodes to answers"
+) -> tuple[dict[str, Any], Lines]:
+    """A mapping from a YAML file in which every scalar is text (``yes`` is an answer), as bounded
+    as a flow, and where everything in it stands. An empty file is an empty mapping. ``what`` the
+    file is and ``maps`` are for messages. Raises FlowProblem."""
     text = _text(Path(path).expanduser(), path, what)
     lines = Lines()
     article = "an" if what[0] in "aeiou" else "a"
     try:
-        return _Reader(path, lines, f"{article} {what}", yaml.BaseLoader, f" of {maps}").read(text), lines
+        return _Reader(path, lines, f"{article} {what}", yaml.BaseLoader, f" of {maps}").read(
+            text
+        ), lines
     except RecursionError:
         raise FlowProblem(path, 0, 0, "the file is nested too deeply.") from None
 
@@ -147,16 +179,23 @@ def _text(path: Path, name: str, what: str) -> str:
         return regular.read(path, LARGEST).decode("utf-8-sig")
     except regular.Unfit as problem:
         if problem.errno == errno.EFBIG:
-            raise FlowProblem(name, 0, 0, f"the file is larger than {LARGEST:,} bytes, which no {what} is.") from None
+            raise FlowProblem(
+                name, 0, 0, f"the file is larger than {LARGEST:,} bytes, which no {what} is."
+            ) from None
         raise FlowProblem(name, 0, 0, f"the file cannot be read: {problem.strerror}.") from None
     except UnicodeDecodeError as problem:
-        raise FlowProblem(name, 0, 0, f"the file is not UTF-8 text (byte {problem.start}); save it as UTF-8.") from None
+        raise FlowProblem(
+            name, 0, 0, f"the file is not UTF-8 text (byte {problem.start}); save it as UTF-8."
+        ) from None
     except OSError as problem:
-        raise FlowProblem(name, 0, 0, f"the file cannot be read: {problem.strerror or problem}.") from None
+        raise FlowProblem(
+            name, 0, 0, f"the file cannot be read: {problem.strerror or problem}."
+        ) from None
 
 
 def parse(text: str, path: str = "flow", *, folder: str = "") -> Loaded:
-    """A flow from its text. Raises FlowProblem at the first thing that is wrong with the form; meaning is ``check``'s."""
+    """A flow from its text. Raises FlowProblem at the first thing that is wrong with the form;
+    meaning is ``check``'s."""
     try:
         flow, lines = _parsed(text)
     except FlowProblem as found:
@@ -174,7 +213,8 @@ def _parsed(text: str) -> tuple[Flow, Lines]:
 
 
 class _Reader:
-    """YAML nodes to plain data; duplicate keys, aliases, tags and values that JSON does not have are refused where they stand."""
+    """YAML nodes to plain data; duplicate keys, aliases, tags and values that JSON does not have
+    are refused where they stand."""
 
     def __init__(
         self,
@@ -184,7 +224,13 @@ class _Reader:
         kind: type[Core | yaml.BaseLoader] = Core,
         holds: str = " with the keys schema, id, title, start, nodes and ends",
     ) -> None:
-        self._path, self._lines, self._what, self._kind, self._holds = path, lines, what, kind, holds
+        self._path, self._lines, self._what, self._kind, self._holds = (
+            path,
+            lines,
+            what,
+            kind,
+            holds,
+        )
         self._seen: set[int] = set()
 
     def read(self, text: str) -> dict[str, Any]:
@@ -192,10 +238,14 @@ class _Reader:
             root = compose(text, self._kind)
         except yaml.MarkedYAMLError as problem:
             mark = problem.problem_mark or problem.context_mark
-            said = " ".join(filter(None, (problem.problem, problem.context and f"({problem.context})")))
+            said = " ".join(
+                filter(None, (problem.problem, problem.context and f"({problem.context})"))
+            )
             line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
             hint = next((told for words, told in _MENDING.items() if words in said), "")
-            raise FlowProblem(self._path, line, column, f"this is not YAML: {said}.", hint) from None
+            raise FlowProblem(
+                self._path, line, column, f"this is not YAML: {said}.", hint
+            ) from None
         except yaml.reader.ReaderError as problem:
             before = text[: problem.position]
             line, column = before.count("\n") + 1, problem.position - (before.rfind("\n") + 1) + 1
@@ -213,7 +263,9 @@ class _Reader:
 
     def _value(self, node: yaml.Node, path: PathInFile) -> Any:
         if isinstance(node, yaml.ScalarNode) and (half := HALF.search(node.value)):
-            raise self._wrong(node, f"the text holds {half[0]!a}, half of a character, which no text can hold.")
+            raise self._wrong(
+                node, f"the text holds {half[0]!a}, half of a character, which no text can hold."
+            )
         if id(node) in self._seen:
             raise self._wrong(node, f"{self._what} has no aliases (*name): write the value again.")
         if len(path) > DEEPEST:
@@ -224,7 +276,9 @@ class _Reader:
         if isinstance(node, yaml.SequenceNode) and node.tag == "tag:yaml.org,2002:seq":
             for position, item in enumerate(node.value):
                 self._lines._note((*path, position), None, _start(item))
-            return [self._value(item, (*path, position)) for position, item in enumerate(node.value)]
+            return [
+                self._value(item, (*path, position)) for position, item in enumerate(node.value)
+            ]
         if isinstance(node, yaml.ScalarNode):
             return self._scalar(node, path)
         raise self._wrong(node, f"{self._what} has no tags: '{node.tag[:80]}'.")
@@ -233,10 +287,16 @@ class _Reader:
         made: dict[str, Any] = {}
         for key, value in node.value:
             if isinstance(key, yaml.ScalarNode) and HALF.search(key.value):
-                raise self._wrong(key, f"the key holds {HALF.findall(key.value)[0]!a}, half of a character.")
+                raise self._wrong(
+                    key, f"the key holds {HALF.findall(key.value)[0]!a}, half of a character."
+                )
             if not isinstance(key, yaml.ScalarNode) or key.tag != "tag:yaml.org,2002:str":
                 said = f"'{key.value}'" if isinstance(key, yaml.ScalarNode) else "this key"
-                raise self._wrong(key, f"{said} is not text, and every key of {self._what} is.", "Put it in quotes.")
+                raise self._wrong(
+                    key,
+                    f"{said} is not text, and every key of {self._what} is.",
+                    "Put it in quotes.",
+                )
             if key.value in made:
                 line = self._lines.key(*path, key.value)[0]
                 raise self._wrong(key, f"'{key.value}' is here already, in line {line}.")
@@ -248,19 +308,33 @@ class _Reader:
         text: str = node.value
         match node.tag.rpartition(":")[2]:
             case "str":
-                size = SIZE.fullmatch(text) if not node.style and ("with" in path or path[:1] == ("params",)) else None
+                size = (
+                    SIZE.fullmatch(text)
+                    if not node.style and ("with" in path or path[:1] == ("params",))
+                    else None
+                )
                 return int(size[1]) << _UNITS[size[2]] if size else text
             case "null":
                 return None
             case "bool":
                 return text.lower() == "true"
             case "int":
-                whole = int(text, 0) if text[:2] in ("0o", "0x") else int(text) if len(text) <= 20 else TOO_LARGE
+                whole = (
+                    int(text, 0)
+                    if text[:2] in ("0o", "0x")
+                    else int(text)
+                    if len(text) <= 20
+                    else TOO_LARGE
+                )
                 if abs(whole) >= TOO_LARGE:
                     raise self._wrong(node, "the number is too large.")
                 return whole
             case "float":
-                number = float(text) if "inf" not in text.lower() and "nan" not in text.lower() else math.nan
+                number = (
+                    float(text)
+                    if "inf" not in text.lower() and "nan" not in text.lower()
+                    else math.nan
+                )
                 if not math.isfinite(number):
                     raise self._wrong(node, f"'{text}' is not a finite number.")
                 return number
@@ -275,7 +349,8 @@ def _start(node: yaml.Node) -> tuple[int, int]:
 
 
 class _Shaper:
-    """Plain data to the structs of ``model``, part by part, so that what does not fit can be pointed at."""
+    """Plain data to the structs of ``model``, part by part, so that what does not fit can be
+    pointed at."""
 
     def __init__(self, path: str, lines: Lines) -> None:
         self._path, self._lines = path, lines
@@ -290,12 +365,21 @@ class _Shaper:
         return shaped
 
     def _shape(self, data: Any, kind: Any, at: PathInFile) -> Any:
-        """Structs field by field, mappings and lists of structs value by value, all else as it is."""
-        inner = [k for k in (kind, *typing.get_args(kind)) if isinstance(k, type) and issubclass(k, msgspec.Struct)]
+        """Structs field by field, mappings and lists of structs value by value, all else as it
+        is."""
+        inner = [
+            k
+            for k in (kind, *typing.get_args(kind))
+            if isinstance(k, type) and issubclass(k, msgspec.Struct)
+        ]
         if not inner or (data is None and type(None) in typing.get_args(kind)):
             return self._checked(data, kind, at)
-        if isinstance(data, list) and any(typing.get_origin(k) is tuple for k in typing.get_args(kind)):
-            return tuple(self._shape(value, inner[0], (*at, place)) for place, value in enumerate(data))
+        if isinstance(data, list) and any(
+            typing.get_origin(k) is tuple for k in typing.get_args(kind)
+        ):
+            return tuple(
+                self._shape(value, inner[0], (*at, place)) for place, value in enumerate(data)
+            )
         data = self._checked(data, dict[str, Any], at)
         if typing.get_origin(kind) is dict:
             return {name: self._shape(value, inner[0], (*at, name)) for name, value in data.items()}
@@ -307,7 +391,9 @@ class _Shaper:
                     f"there is no '{key}' {_place(at)}.",
                     suggestion(key, fields) or f"Known: {', '.join(fields)}.",
                 )
-        made = {fields[key].name: self._shape(data[key], fields[key].type, (*at, key)) for key in data}
+        made = {
+            fields[key].name: self._shape(data[key], fields[key].type, (*at, key)) for key in data
+        }
         for name, field in fields.items():
             if field.required and name not in data:
                 subject = _place(at).removeprefix("in ") if at else "the flow"
@@ -329,7 +415,8 @@ class _Shaper:
 
 
 def _inside(where: str, data: Any) -> PathInFile:
-    """The path of a msgspec message (``$.terms[2]``), as far as it names one; ``[...]`` is the first value that is not text."""
+    """The path of a msgspec message (``$.terms[2]``), as far as it names one; ``[...]`` is the
+    first value that is not text."""
     path: list[str | int] = []
     for name, index in re.findall(r"\.([^.\[]+)|\[([^\]]*)\]", where):
         if name:
@@ -340,7 +427,11 @@ def _inside(where: str, data: Any) -> PathInFile:
             here: Any = data
             for step in path:
                 here = here[step] if isinstance(here, dict | list) else {}  # type: ignore[index]
-            path += [next((k for k, v in here.items() if not isinstance(v, str)), "")] if isinstance(here, dict) else []
+            path += (
+                [next((k for k, v in here.items() if not isinstance(v, str)), "")]
+                if isinstance(here, dict)
+                else []
+            )
             break
     return tuple(p for p in path if p != "")
 
@@ -350,7 +441,9 @@ def in_words(said: str, name: str) -> str:
     match = re.fullmatch(r"Expected `([^`]+)`, got `([^`]+)`", said)
     if match:
         wanted = " or ".join(
-            dict.fromkeys(_KINDS.get(k.strip(), k.strip()) for k in match[1].split("|") if k.strip() != "null")
+            dict.fromkeys(
+                _KINDS.get(k.strip(), k.strip()) for k in match[1].split("|") if k.strip() != "null"
+            )
         )
         return f"'{name}' must be {wanted}, and this is {_KINDS.get(match[2], match[2])}."
     if said.endswith((" >= 0", " >= 0.0")):

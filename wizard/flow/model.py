@@ -1,4 +1,5 @@
-"""A flow: a directed graph of nodes, as frozen data. The JSON Schema in ``flows/schema.json`` is generated from these structs."""
+"""A flow: a directed graph of nodes, as frozen data. The JSON Schema in ``flows/schema.json`` is
+generated from these structs."""
 
 import re
 from typing import Annotated, Any, Final, TypeAlias
@@ -6,36 +7,42 @@ from typing import Annotated, Any, Final, TypeAlias
 import msgspec
 from msgspec import Meta
 
-# ``when``: {field: value} | {field: {ge|gt|le|lt|ne|in: value}} | {all: [...]} | {any: [...]} | {not: {...}}; data, never
-# evaluated as code.
+# ``when``: {field: value} | {field: {ge|gt|le|lt|ne|in: value}} | {all: [...]} | {any: [...]} |
+# {not: {...}}; data, never evaluated as code.
 When: TypeAlias = dict[str, Any]
 TOO_LARGE: Final = 1 << 63  # the first whole number that no journal holds
-HALF: Final = re.compile("[\ud800-\udfff]")  # of a character beyond the first 65,536; alone it is none
-Identifier = Annotated[str, Meta(pattern="^[a-z0-9][a-z0-9-]*$", description="lower case letters, digits and hyphens")]
+HALF: Final = re.compile(
+    "[\ud800-\udfff]"
+)  # of a character beyond the first 65,536; alone it is none
+Identifier = Annotated[
+    str, Meta(pattern="^[a-z0-9][a-z0-9-]*$", description="lower case letters, digits and hyphens")
+]
 
 
 class StepUse(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"with_": "with"}):
-    """The step that a node runs and the values that it gets; checked against what the step declares."""
+    """The step that a node runs and the values that it gets; checked against what the step
+    declares."""
 
     use: str
     with_: dict[str, Any] = {}
 
 
 class Detour(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Another way for an answer to lead on: where ``when`` holds on the step's outcome, ``goto`` here wins over the answer's
-    own."""
+    """Another way for an answer to lead on: where ``when`` holds on the step's outcome, ``goto``
+    here wins over the answer's own."""
 
     when: When
     goto: str
 
 
 class Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One answer. Answers are tried in file order and the first whose ``when`` holds is recommended; the last has no ``when``.
+    """One answer. Answers are tried in file order and the first whose ``when`` holds is
+    recommended; the last has no ``when``.
 
-    Where it leads is said by ``wizard.flow.check.destination(answer, outcome)``, never by ``goto`` alone, as there may be a
-    ``detour``.
-    ``settings`` are asked for with the answer; ``sets`` go with it unasked; both are named like the fields of the PROBLEM and
-    the params of the steps (``tolerance``, ``metric``, ``fail_regex``, ``sample``, ``seed``, ``search``) and hold for the
+    Where it leads is said by ``wizard.flow.check.destination(answer, outcome)``, never by ``goto``
+    alone, as there may be a ``detour``. ``settings`` are asked for with the answer; ``sets`` go
+    with it unasked; both are named like the fields of the PROBLEM and the params of the steps
+    (``tolerance``, ``metric``, ``fail_regex``, ``sample``, ``seed``, ``search``) and hold for the
     steps that follow.
     """
 
@@ -63,8 +70,8 @@ def targets(answer: Answer) -> tuple[str, ...]:
 class FlowNode(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Explains, may run one step, asks one question; its answers lead on.
 
-    A node is entered at most ``max_visits`` times; the next entry goes to the end ``limit`` instead. Nodes and ends share one
-    namespace: ``goto`` names either.
+    A node is entered at most ``max_visits`` times; the next entry goes to the end ``limit``
+    instead. Nodes and ends share one namespace: ``goto`` names either.
     """
 
     title: str
@@ -80,7 +87,8 @@ class FlowNode(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class End(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How a route may end. ``verdict`` is one of the contract's verdicts; exit codes follow from it."""
+    """How a route may end. ``verdict`` is one of the contract's verdicts; exit codes follow from
+    it."""
 
     title: str
     explain: str
@@ -88,7 +96,8 @@ class End(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Flow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The whole. ``reference``: the engine spec that takes the place of the usual reference where the user names none."""
+    """The whole. ``reference``: the engine spec that takes the place of the usual reference where
+    the user names none."""
 
     schema: int
     id: Identifier

@@ -1,4 +1,5 @@
-"""The JSON Schema of flow files, generated from the structs for editors. ``python -m wizard.flow.schema`` rewrites it."""
+"""The JSON Schema of flow files, generated from the structs for editors. ``python -m
+narrowdown.wizard.flow.schema`` rewrites it."""
 
 from collections.abc import Mapping
 from importlib.resources import files
@@ -8,14 +9,15 @@ from typing import Any
 
 import msgspec
 
-from engines.steps.registry import STEPS
-from wizard.flow.load import FORMAT, SIZE
-from wizard.flow.model import Flow
+from narrowdown.engines.steps.registry import STEPS
+from narrowdown.wizard.flow.load import FORMAT, SIZE
+from narrowdown.wizard.flow.model import Flow
 
 
 def generate() -> str:
     """The schema as text, ready to be a file."""
-    # Of other packages' steps a schema that is shipped knows nothing: it takes them with whatever they take.
+    # Of other packages' steps a schema that is shipped knows nothing: it takes them with whatever
+    # they take.
     ours = [spec for spec in STEPS.values() if not spec.package]
     (top, *_), components = msgspec.json.schema_components(
         [Flow, *(spec.params for spec in ours)], ref_template="#/$defs/{name}"
@@ -37,9 +39,12 @@ def generate() -> str:
 
 
 def as_file(title: str, top: Mapping[str, Any], components: Mapping[str, dict[str, Any]]) -> str:
-    """What ``msgspec.json.schema_components`` gave, one of its types and all their components, as the text of a file."""
+    """What ``msgspec.json.schema_components`` gave, one of its types and all their components, as
+    the text of a file."""
     for made in components.values():
-        if "description" in made:  # a docstring's indentation is the compiler's affair from Python 3.13 on
+        if (
+            "description" in made
+        ):  # a docstring's indentation is the compiler's affair from Python 3.13 on
             made["description"] = cleandoc(made["description"])
     schema: dict[str, Any] = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -52,12 +57,12 @@ def as_file(title: str, top: Mapping[str, Any], components: Mapping[str, dict[st
 
 def committed() -> str:
     """The schema as it is shipped."""
-    return (files("flows") / "schema.json").read_text(encoding="utf-8")
+    return (files("narrowdown.flows") / "schema.json").read_text(encoding="utf-8")
 
 
 def main() -> None:
     """Rewrite the shipped schema, in a checkout."""
-    target = Path(str(files("flows") / "schema.json"))
+    target = Path(str(files("narrowdown.flows") / "schema.json"))
     target.write_text(generate(), encoding="utf-8")
     print(target)
 

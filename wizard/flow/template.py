@@ -1,7 +1,8 @@
 """Texts with measured values in them: ``{{ field }}``, ``{{ field|percent }}``, and nothing else.
 
-A value that was not measured (None) shows as ``?``. What stands between braces is for ``wizard.flow.expressions``, unless it is
-all of the text and the name of a field: a step alone has no other, and jinja2 takes longer to load than all of its flow.
+A value that was not measured (None) shows as ``?``. What stands between braces is for
+``wizard.flow.expressions``, unless it is all of the text and the name of a field: a step alone has
+no other, and jinja2 takes longer to load than all of its flow.
 """
 
 import keyword
@@ -10,7 +11,7 @@ from collections.abc import Collection, Mapping
 from importlib.util import find_spec
 from typing import Any
 
-from wizard.flow.shown import LARGEST, LONGEST_TEMPLATE, RESERVED, show_value
+from narrowdown.wizard.flow.shown import LARGEST, LONGEST_TEMPLATE, RESERVED, show_value
 
 if find_spec("jinja2") is None:  # told as a session begins, and not where its first text has braces
     raise ModuleNotFoundError("No module named 'jinja2'", name="jinja2")
@@ -20,32 +21,39 @@ _NO_FIELDS = RESERVED | {*keyword.kwlist, "true", "false", "none"}
 
 
 def render(text: str, values: Mapping[str, Any]) -> str:
-    """The text with its fields filled in. Raises TemplateProblem: syntax, unknown field, wrong value, more than 64 KiB."""
+    """The text with its fields filled in. Raises TemplateProblem: syntax, unknown field, wrong
+    value, more than 64 KiB."""
     if _is_plain(text):
         return text
-    if (found := _FIELD.fullmatch(text)) and (name := found[1]) in values and name not in _NO_FIELDS:
+    if (
+        (found := _FIELD.fullmatch(text))
+        and (name := found[1]) in values
+        and name not in _NO_FIELDS
+    ):
         shown = show_value(values[name])
         if len(shown) <= LARGEST:
             return shown
-    from wizard.flow.expressions import fill
+    from narrowdown.wizard.flow.expressions import fill
 
     return fill(text, values)
 
 
 def render_command(text: str, values: Mapping[str, Any]) -> str:
-    """A shell command with every value quoted. Raises TemplateProblem, also for a value that holds control characters."""
+    """A shell command with every value quoted. Raises TemplateProblem, also for a value that holds
+    control characters."""
     if _is_plain(text):
         return text
-    from wizard.flow.expressions import fill
+    from narrowdown.wizard.flow.expressions import fill
 
     return fill(text, values, quoted=True)
 
 
 def fields(text: str, known: Collection[str] | None = None) -> tuple[str, ...]:
-    """The fields that a template names, each once. Raises TemplateProblem for what is not allowed or not ``known``."""
+    """The fields that a template names, each once. Raises TemplateProblem for what is not allowed
+    or not ``known``."""
     if _is_plain(text):
         return ()
-    from wizard.flow.expressions import names
+    from narrowdown.wizard.flow.expressions import names
 
     return names(text, known)
 

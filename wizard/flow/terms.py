@@ -1,4 +1,5 @@
-"""Term cards: ``flows/terms/<term>.md``, a ``# Title`` line and paragraphs. A flow of the user may bring ``terms`` of its own."""
+"""Term cards: ``flows/terms/<term>.md``, a ``# Title`` line and paragraphs. A flow of the user may
+bring ``terms`` of its own."""
 
 import contextlib
 import functools
@@ -8,14 +9,15 @@ from pathlib import Path
 
 import msgspec
 
-from engines.store import regular
-from wizard.flow.model import Flow
+from narrowdown.engines.store import regular
+from narrowdown.wizard.flow.model import Flow
 
 LARGEST = 1 << 20  # bytes of a card that is read: the longest of ours has three thousand
 
 
 class Card(msgspec.Struct, frozen=True):
-    """One term explained: what it is, why it matters here, a small picture, where to read on. ``body`` is Markdown."""
+    """One term explained: what it is, why it matters here, a small picture, where to read on.
+    ``body`` is Markdown."""
 
     term: str
     title: str
@@ -24,8 +26,9 @@ class Card(msgspec.Struct, frozen=True):
 
 @functools.cache
 def _shipped() -> Mapping[str, Card]:
-    """All shipped cards: nobody changes them while the program runs, and a screen asks for all of them at once."""
-    found = (f for f in (files("flows") / "terms").iterdir() if f.name.endswith(".md"))
+    """All shipped cards: nobody changes them while the program runs, and a screen asks for all of
+    them at once."""
+    found = (f for f in (files("narrowdown.flows") / "terms").iterdir() if f.name.endswith(".md"))
     cards = (_read(f.name.removesuffix(".md"), f.read_text(encoding="utf-8")) for f in found)
     return {card.term: card for card in cards}
 
@@ -37,8 +40,8 @@ def known(folder: str = "") -> tuple[str, ...]:
 
 
 def pin(flow: Flow, source: str, target: Path) -> None:
-    """Copy the user's own cards of the words that a flow uses into ``target``/terms, so that a session keeps them. Raises
-    ``OSError``."""
+    """Copy the user's own cards of the words that a flow uses into ``target``/terms, so that a
+    session keeps them. Raises ``OSError``."""
     for term in {term for node in flow.nodes.values() for term in node.terms}:
         own = _own(term, source)
         if own is not None and own.is_file():
@@ -47,7 +50,8 @@ def pin(flow: Flow, source: str, target: Path) -> None:
 
 
 def fault(term: str, folder: str) -> str:
-    """Why the card of a term in ``folder``/terms cannot be shown, as the end of a sentence; "" where it can, or is not there."""
+    """Why the card of a term in ``folder``/terms cannot be shown, as the end of a sentence; ""
+    where it can, or is not there."""
     if (own := _own(term, folder)) is None:
         return ""
     try:
@@ -70,8 +74,8 @@ def _is_term(term: str) -> bool:
 
 
 def card(term: str, folder: str = "") -> Card | None:
-    """The card of a term, the user's own first, where that can be read; None where there is none. ``term`` never leads out of its
-    folder."""
+    """The card of a term, the user's own first, where that can be read; None where there is none.
+    ``term`` never leads out of its folder."""
     if (own := _own(term, folder)) is not None:
         with contextlib.suppress(OSError):
             return _read(term, regular.read(own, LARGEST).decode("utf-8", "replace"))

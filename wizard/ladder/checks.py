@@ -1,4 +1,5 @@
-"""One case in one release: its check.py, run as any checker is (``engines.checker``), and ended with all that it started."""
+"""One case in one release: its check.py, run as any checker is (``engines.checker``), and ended
+with all that it started."""
 
 import contextlib
 import hashlib
@@ -9,21 +10,22 @@ from pathlib import Path
 
 import msgspec
 
-from engines.data.held import NotAgreed
-from engines.store import decoding
-from engines.store.content import write_atomically
-from engines.store.scratch import scratch
-from wizard.bundle.withheld import Trial
-from wizard.ladder.environments import Place, install
-from wizard.ladder.rungs import Outcome
-from wizard.trust.reading import digest
+from narrowdown.engines.data.held import NotAgreed
+from narrowdown.engines.store import decoding
+from narrowdown.engines.store.content import write_atomically
+from narrowdown.engines.store.scratch import scratch
+from narrowdown.wizard.bundle.withheld import Trial
+from narrowdown.wizard.ladder.environments import Place, install
+from narrowdown.wizard.ladder.rungs import Outcome
+from narrowdown.wizard.trust.reading import digest
 
 OUTCOMES: dict[int, Outcome] = {0: "passes", 1: "fails"}
 _ENGINE = re.compile(r"^on (.*); the case was found with (.*)$", re.MULTILINE)
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """``engine``: what ran, by its own words; ``found``: what the case was found with; ``said``: its line that decides."""
+    """``engine``: what ran, by its own words; ``found``: what the case was found with; ``said``:
+    its line that decides."""
 
     outcome: Outcome
     engine: str = ""
@@ -33,8 +35,8 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class Case(msgspec.Struct, frozen=True):
-    """``folder``: where check.py lies, a private copy. ``trial``: what it is run with. ``key``: sha256 of everything that it
-    reads; "" where that cannot be told."""
+    """``folder``: where check.py lies, a private copy. ``trial``: what it is run with. ``key``:
+    sha256 of everything that it reads; "" where that cannot be told."""
 
     name: str
     folder: Path
@@ -44,7 +46,9 @@ class Case(msgspec.Struct, frozen=True):
 
 def digests(folder: Path) -> dict[str, str]:
     """Name -> sha256 of each file below a folder, as it is read there; of a linked folder none."""
-    return {str(path.relative_to(folder)): found for path in _files(folder) if (found := digest(path))}
+    return {
+        str(path.relative_to(folder)): found for path in _files(folder) if (found := digest(path))
+    }
 
 
 def _files(folder: Path) -> Iterator[Path]:
@@ -58,8 +62,8 @@ def case_key(*read: Mapping[str, str]) -> str:
 
 
 def ask(case: Case, place: Place, timeout: float, kept: Path) -> Answer:
-    """Install the release where that was asked for, and run the check. An answer of an installed release is kept in the folder
-    ``kept`` and not asked for again: neither of the two changes."""
+    """Install the release where that was asked for, and run the check. An answer of an installed
+    release is kept in the folder ``kept`` and not asked for again: neither of the two changes."""
     if (known := recall(case, place, kept)) is not None:
         return known
     if problem := install(place):
@@ -72,7 +76,8 @@ def ask(case: Case, place: Place, timeout: float, kept: Path) -> Answer:
 
 
 def recall(case: Case, place: Place, kept: Path) -> Answer | None:
-    """What this release was seen to answer; None where it was not asked, or is not one that was installed for ladders."""
+    """What this release was seen to answer; None where it was not asked, or is not one that was
+    installed for ladders."""
     if case.key and place.folder is not None:
         with contextlib.suppress(OSError, ValueError):
             return decoding.decode(_record(case, place, kept).read_bytes(), Answer)
@@ -80,11 +85,15 @@ def recall(case: Case, place: Place, kept: Path) -> Answer | None:
 
 
 def _record(case: Case, place: Place, kept: Path) -> Path:
-    return kept / f"{hashlib.sha256(f'{case.key} {place.words} {place.name}'.encode()).hexdigest()}.json"
+    return (
+        kept
+        / f"{hashlib.sha256(f'{case.key} {place.words} {place.name}'.encode()).hexdigest()}.json"
+    )
 
 
 def _run(case: Case, place: Place, timeout: float) -> Answer:
-    """Its temporary files go with it, whatever ends it: some releases leave a log of their own there."""
+    """Its temporary files go with it, whatever ends it: some releases leave a log of their own
+    there."""
     with scratch("narrowdown-check-") as temporary:
         return _run_in(case, place, timeout, str(temporary))
 
@@ -102,18 +111,29 @@ def _run_in(case: Case, place: Place, timeout: float, temporary: str) -> Answer:
         return Answer("cannot tell", said=done.message)
     named = _ENGINE.search(done.stdout)
     engine, found = (named[1], named[2]) if named else ("", "")
-    lines = done.stdout.rstrip().splitlines() or done.stderr.rstrip().splitlines() or ["it said nothing"]
+    lines = (
+        done.stdout.rstrip().splitlines()
+        or done.stderr.rstrip().splitlines()
+        or ["it said nothing"]
+    )
     outcome = OUTCOMES.get(done.returncode, "cannot tell") if named else "cannot tell"
     if done.signal:
         outcome, said = "cannot tell", f"It died of signal {done.signal}."
     elif outcome != "cannot tell" and _is_another(place.version, engine):
         outcome, said = "cannot tell", f"Another release ran than was asked for: {engine}."
     else:
-        said = next((line.strip() for line in lines if line.startswith("  ")), lines[-1]) if named else lines[-1]
+        said = (
+            next((line.strip() for line in lines if line.startswith("  ")), lines[-1])
+            if named
+            else lines[-1]
+        )
     return Answer(outcome, engine, found, said, seconds)
 
 
 def _is_another(version: str, engine: str) -> bool:
-    """Whether the engine names its version, and it is not the one that was installed. The check of a crash names none."""
+    """Whether the engine names its version, and it is not the one that was installed. The check of
+    a crash names none."""
     named = re.findall(r"\d+(?:\.\d+)+(?:[.-]?\w+)*", engine)
-    return bool(version and named) and not any(re.match(re.escape(version) + r"(?![0-9.])", name) for name in named)
+    return bool(version and named) and not any(
+        re.match(re.escape(version) + r"(?![0-9.])", name) for name in named
+    )

@@ -1,4 +1,5 @@
-"""Where a release of an engine runs: an interpreter or a folder that the user named, or one that pip fills when asked."""
+"""Where a release of an engine runs: an interpreter or a folder that the user named, or one that
+pip fills when asked."""
 
 import contextlib
 import os
@@ -10,10 +11,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from engines.processes import run_module
-from engines.store.scratch import scratch
-from wizard.exits import BadUsage, Missing
-from wizard.problem import USUAL_ENGINE
+from narrowdown.engines.processes import run_module
+from narrowdown.engines.store.scratch import scratch
+from narrowdown.wizard.exits import BadUsage, Missing
+from narrowdown.wizard.problem import USUAL_ENGINE
 
 _RELEASE = re.compile(r"[0-9][0-9A-Za-z.+!_-]*")
 _PACKAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -22,8 +23,9 @@ _MINUTES = 20  # that one installation may take; the largest wheel of an engine,
 
 
 class Place(NamedTuple):
-    """One release. ``name``: as it is shown; ``words``: the interpreter and its flags; ``variables``: added to the environment.
-    ``package``, ``version``: to be installed first into ``folder``, where it was asked for."""
+    """One release. ``name``: as it is shown; ``words``: the interpreter and its flags;
+    ``variables``: added to the environment. ``package``, ``version``: to be installed first into
+    ``folder``, where it was asked for."""
 
     name: str
     words: tuple[str, ...]
@@ -34,7 +36,8 @@ class Place(NamedTuple):
 
 
 def root() -> Path:
-    """Where the releases that were installed for ladders lie, beside the sessions; whoever wants the room removes the folder."""
+    """Where the releases that were installed for ladders lie, beside the sessions; whoever wants
+    the room removes the folder."""
     state = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
     return Path(state).absolute() / "narrowdown" / "releases"
 
@@ -44,7 +47,9 @@ def interpreter(name: str) -> Place:
     path = Path(name).expanduser().absolute()
     found = path / "bin" / "python" if path.is_dir() else path
     if not os.access(found, os.X_OK) or found.is_dir():
-        raise BadUsage(f"--python: there is no interpreter in '{name}'; name an environment's folder, or its python.")
+        raise BadUsage(
+            f"--python: there is no interpreter in '{name}'; name an environment's folder, or its python."
+        )
     return Place(name, (str(found), "-P"), {})
 
 
@@ -52,13 +57,15 @@ def site(name: str) -> Place:
     """A folder of packages, in front of those of this interpreter. Raises Refusal (exit 2)."""
     path = Path(name).expanduser().absolute()
     if not path.is_dir():
-        raise BadUsage(f"--site: '{name}' is no folder; name one that pip install --target has filled.")
+        raise BadUsage(
+            f"--site: '{name}' is no folder; name one that pip install --target has filled."
+        )
     return Place(name, (sys.executable, "-P"), {"PYTHONPATH": str(path)})
 
 
 def releases(asked: str) -> list[Place]:
-    """``PACKAGE==1.20.1,1.23.2`` or ``PACKAGE:1.18..1.24``, oldest first. A range asks the package index once which
-    releases there are. Raises Refusal."""
+    """``PACKAGE==1.20.1,1.23.2`` or ``PACKAGE:1.18..1.24``, oldest first. A range asks the package
+    index once which releases there are. Raises Refusal."""
     package, mark, rest = (asked.partition("==") if "==" in asked else asked.partition(":"))  # fmt: skip
     if not mark or not _PACKAGE.fullmatch(package) or not rest:
         raise BadUsage(
@@ -72,12 +79,15 @@ def releases(asked: str) -> list[Place]:
     else:
         versions = rest.split(",")
     if bad := next((v for v in versions if not _RELEASE.fullmatch(v)), None):
-        raise BadUsage(f"--install: '{bad}' is no version; write numbers with points, such as 1.23.2.")
+        raise BadUsage(
+            f"--install: '{bad}' is no version; write numbers with points, such as 1.23.2."
+        )
     tag = f"py{sys.version_info.major}{sys.version_info.minor}"
     made = []
     for version in sorted(set(versions), key=order):
         folder = root() / f"{package}-{version}-{tag}"
-        # -S: nothing of this installation is seen, so that a release that lacks something cannot borrow it.
+        # -S: nothing of this installation is seen, so that a release that lacks something cannot
+        # borrow it.
         made.append(
             Place(
                 f"{package} {version}",
@@ -97,7 +107,8 @@ def order(version: str) -> tuple[int, ...]:
 
 
 def in_range(version: str, low: str, high: str) -> bool:
-    """Whether a final release lies in a range whose ends count, "" for no end; 1.23 as its upper end takes in 1.23.2."""
+    """Whether a final release lies in a range whose ends count, "" for no end; 1.23 as its upper
+    end takes in 1.23.2."""
     if not _FINAL.fullmatch(version):
         return False
     place, top = order(version), order(high)
@@ -116,15 +127,17 @@ def published(package: str) -> list[str]:
 
 
 def install(place: Place) -> str:
-    """Fill the place's folder, whole or not at all; nothing where it is there. "" or why it cannot be had, as a sentence."""
+    """Fill the place's folder, whole or not at all; nothing where it is there. "" or why it cannot
+    be had, as a sentence."""
     folder = place.folder
     if folder is None or folder.is_dir():
         return ""
     folder.parent.mkdir(parents=True, exist_ok=True)
     wanted = f"{place.package}=={place.version}"
     with scratch(".install-", folder.parent) as partial:
-        # Wheels only: nothing is built, so that no code of a package runs before the case does. Releases from before NumPy 2
-        # cannot be imported beside it and do not say so, so the older one is tried first.
+        # Wheels only: nothing is built, so that no code of a package runs before the case does.
+        # Releases from before NumPy 2 cannot be imported beside it and do not say so, so the older
+        # one is tried first.
         done = None
         for numpy in ("numpy<2", "numpy"):
             done = _pip(
@@ -145,14 +158,19 @@ def size(folder: Path) -> int:
 
 
 def _pip(*words: str, temporary: str = "") -> "subprocess.CompletedProcess[str]":
-    """``temporary``: a folder for what pip unpacks, which goes also where pip is killed; "" for the usual one."""
+    """``temporary``: a folder for what pip unpacks, which goes also where pip is killed; "" for the
+    usual one."""
     environment = {**os.environ, **({"TMPDIR": temporary} if temporary else {})}
     try:
-        return run_module("pip", ["--disable-pip-version-check", *words], _MINUTES * 60, environment)
+        return run_module(
+            "pip", ["--disable-pip-version-check", *words], _MINUTES * 60, environment
+        )
     except subprocess.TimeoutExpired:
         return subprocess.CompletedProcess([], 1, "", f"pip took more than {_MINUTES} minutes")
 
 
 def _last_line(text: str) -> str:
-    lines = [line for line in text.strip().splitlines() if line.startswith("ERROR")] or text.strip().splitlines()
+    lines = [
+        line for line in text.strip().splitlines() if line.startswith("ERROR")
+    ] or text.strip().splitlines()
     return lines[-1] if lines else "pip said nothing."

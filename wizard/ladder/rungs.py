@@ -1,4 +1,5 @@
-"""Which release is asked next, and what the answers say together. Pure: a release is its place in the order, oldest first."""
+"""Which release is asked next, and what the answers say together. Pure: a release is its place in
+the order, oldest first."""
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
@@ -11,7 +12,8 @@ Change = Literal["began", "mended"]
 
 
 class Turn(msgspec.Struct, frozen=True):
-    """Two releases, both tried, between which nobody passed or failed. ``between``: tried there, and could not tell."""
+    """Two releases, both tried, between which nobody passed or failed. ``between``: tried there,
+    and could not tell."""
 
     change: Change
     before: int
@@ -20,16 +22,18 @@ class Turn(msgspec.Struct, frozen=True):
 
 
 class Story(msgspec.Struct, frozen=True):
-    """What a case's answers say together. ``inferred``: not tried, between two that were and agreed."""
+    """What a case's answers say together. ``inferred``: not tried, between two that were and
+    agreed."""
 
     turns: tuple[Turn, ...]
     inferred: Mapping[int, Outcome]
 
 
 def next_rung(told: Mapping[int, Outcome], rungs: int, found: int | None = None) -> int | None:
-    """The release to try next, None where no more is asked: the newest, the oldest, the one that the case was ``found`` with,
-    then the middle between every two that disagree. Where both ends pass and none failed so far, the middles of ever smaller
-    stretches: a fault may have come and gone between."""
+    """The release to try next, None where no more is asked: the newest, the oldest, the one that
+    the case was ``found`` with, then the middle between every two that disagree. Where both ends
+    pass and none failed so far, the middles of ever smaller stretches: a fault may have come and
+    gone between."""
     for rung in (rungs - 1, 0, found):
         if rung is not None and rung >= 0 and rung not in told:
             return rung
@@ -48,8 +52,9 @@ def next_rung(told: Mapping[int, Outcome], rungs: int, found: int | None = None)
 
 
 def expect_rungs(rungs: int) -> int:
-    """Releases that are tried as a rule: both ends and the one that the case was found with, then halves. Over all histories with
-    one stretch of bad releases 96 of 100 take no more than twice as many and no fewer than half (the test counts them)."""
+    """Releases that are tried as a rule: both ends and the one that the case was found with, then
+    halves. Over all histories with one stretch of bad releases 96 of 100 take no more than twice as
+    many and no fewer than half (the test counts them)."""
     return min(rungs, 2 + max(0, (rungs - 1).bit_length()))
 
 
@@ -80,9 +85,17 @@ def sentence(names: Sequence[str], told: Mapping[int, Outcome]) -> str:
         return f"It {told[decided[0]]} in each that was tried {every}: {tried}."
     parts = ["It fails in " + first] if told[decided[0]] == "fails" else []
     for turn in story.turns:
-        unsure = f" ({', '.join(names[rung] for rung in turn.between)} could not tell)" if turn.between else ""
+        unsure = (
+            f" ({', '.join(names[rung] for rung in turn.between)} could not tell)"
+            if turn.between
+            else ""
+        )
         words = ("last good {}, first bad {}", "last bad {}, mended in {}")[turn.change == "mended"]
         parts.append(words.format(names[turn.before], names[turn.after]) + unsure)
-    many = " It came or went more than once, so what was not tried may differ." if len(story.turns) > 1 else ""
+    many = (
+        " It came or went more than once, so what was not tried may differ."
+        if len(story.turns) > 1
+        else ""
+    )
     text = "; ".join(parts)
     return f"{text[:1].upper()}{text[1:]}: {tried}.{many}"

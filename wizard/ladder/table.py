@@ -5,14 +5,15 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from wizard.ladder.checks import Answer
-from wizard.ladder.rungs import Outcome, sentence, tell_story
-from wizard.report.markdown import literal, table
-from wizard.words import visible
+from narrowdown.wizard.ladder.checks import Answer
+from narrowdown.wizard.ladder.rungs import Outcome, sentence, tell_story
+from narrowdown.wizard.report.markdown import literal, table
+from narrowdown.wizard.words import visible
 
 
 class Rung(msgspec.Struct, frozen=True):
-    """One release. ``tried`` False with an outcome: inferred from those around it; without: not asked."""
+    """One release. ``tried`` False with an outcome: inferred from those around it; without: not
+    asked."""
 
     release: str
     outcome: Outcome | None
@@ -23,8 +24,9 @@ class Rung(msgspec.Struct, frozen=True):
 
 
 class Climbed(msgspec.Struct, frozen=True):
-    """One case. ``last_good`` and ``first_bad`` of the first turn for the worse, ``last_bad`` and ``mended_in`` of the last one
-    for the better that no worse one follows; "" where there was none. ``monotone``: it turned at most once."""
+    """One case. ``last_good`` and ``first_bad`` of the first turn for the worse, ``last_bad`` and
+    ``mended_in`` of the last one for the better that no worse one follows; "" where there was none.
+    ``monotone``: it turned at most once."""
 
     case: str
     found_with: str
@@ -47,7 +49,9 @@ def climbed(case: str, names: Sequence[str], answers: Mapping[int, Answer]) -> C
     rungs = []
     for rung, name in enumerate(names):
         if answer := answers.get(rung):
-            rungs.append(Rung(name, answer.outcome, True, answer.engine, answer.said, answer.seconds))
+            rungs.append(
+                Rung(name, answer.outcome, True, answer.engine, answer.said, answer.seconds)
+            )
         else:
             rungs.append(Rung(name, story.inferred.get(rung), False))
     return Climbed(
@@ -76,11 +80,21 @@ def text(cases: Sequence[Climbed]) -> str:
     names = [rung.release for rung in cases[0].rungs]
     wide = max(map(len, [*names, "release"]))
     widths = [max(len(case.case), 11) for case in cases]
-    lines = ["  ".join([f"{'release':{wide}}", *(f"{c.case:{w}}" for c, w in zip(cases, widths, strict=True))])]
+    lines = [
+        "  ".join(
+            [f"{'release':{wide}}", *(f"{c.case:{w}}" for c, w in zip(cases, widths, strict=True))]
+        )
+    ]
     for place, name in enumerate(names):
         cells = [f"{cell(case.rungs[place]):{w}}" for case, w in zip(cases, widths, strict=True)]
         lines.append("  ".join([f"{name:{wide}}", *cells]).rstrip())
-    return "\n".join(visible(line) for line in [*lines, "", *(f"{case.case}: {case.message}" for case in cases)]) + "\n"
+    return (
+        "\n".join(
+            visible(line)
+            for line in [*lines, "", *(f"{case.case}: {case.message}" for case in cases)]
+        )
+        + "\n"
+    )
 
 
 def markdown(cases: Sequence[Climbed]) -> str:
@@ -99,14 +113,24 @@ def page(cases: Sequence[Climbed]) -> str:
 
     def row(tag: str, cells: Sequence[tuple[str, str]]) -> str:
         return (
-            "<tr>" + "".join(f'<{tag} class="{kind}">{html.escape(visible(c))}</{tag}>' for c, kind in cells) + "</tr>"
+            "<tr>"
+            + "".join(
+                f'<{tag} class="{kind}">{html.escape(visible(c))}</{tag}>' for c, kind in cells
+            )
+            + "</tr>"
         )
 
     body = [row("th", [("release", ""), *((case.case, "") for case in cases)])]
     for place, rung in enumerate(cases[0].rungs):
-        cells = [(cell(case.rungs[place]), (case.rungs[place].outcome or "").partition(" ")[0]) for case in cases]
+        cells = [
+            (cell(case.rungs[place]), (case.rungs[place].outcome or "").partition(" ")[0])
+            for case in cases
+        ]
         body.append(row("td", [(rung.release, ""), *cells]))
-    said = "".join(f"<li><b>{html.escape(visible(c.case))}</b>: {html.escape(visible(c.message))}</li>" for c in cases)
+    said = "".join(
+        f"<li><b>{html.escape(visible(c.case))}</b>: {html.escape(visible(c.message))}</li>"
+        for c in cases
+    )
     return _PAGE.format(title=TITLE, said=said, body="\n".join(body), note=PARENTHESES)
 
 

@@ -1,20 +1,35 @@
-"""What a route decided, without times, processes, order of finishing or display: equal routes print equally."""
+"""What a route decided, without times, processes, order of finishing or display: equal routes print
+equally."""
 
 import hashlib
 from typing import Any
 
-from engines.probe import HUGE
-from wizard.flow.model import Flow
-from wizard.report.gather import confirmed
-from wizard.session.state import State, Visit
-from wizard.words import LONGEST, elide, visible
+from narrowdown.engines.probe import HUGE
+from narrowdown.wizard.flow.model import Flow
+from narrowdown.wizard.report.gather import confirmed
+from narrowdown.wizard.session.state import State, Visit
+from narrowdown.wizard.words import LONGEST, elide, visible
 
-# Facts of an outcome that depend on the clock, the job count or the way there and not on what was decided.
-PASSING = frozenset({"cost", "message", "explanation", "missed", "margin", "builds", "probes", "verifications", "runs"})
+# Facts of an outcome that depend on the clock, the job count or the way there and not on what was
+# decided.
+PASSING = frozenset(
+    {
+        "cost",
+        "message",
+        "explanation",
+        "missed",
+        "margin",
+        "builds",
+        "probes",
+        "verifications",
+        "runs",
+    }
+)
 
 
 def canonical(state: State, flow: Flow) -> str:
-    """Plain text, one fact a line; of a giant line (``LONGEST``) both ends and a digest, so that others do not read the same."""
+    """Plain text, one fact a line; of a giant line (``LONGEST``) both ends and a digest, so that
+    others do not read the same."""
     lines = [f"flow {flow.id}"]
     for visit in state.route:
         lines += _visit(visit)
@@ -28,7 +43,9 @@ def canonical(state: State, flow: Flow) -> str:
         lines += [f"  {_name(name)}" for name in case.nodes]
     w = findings.workaround
     if w is not None:
-        lines.append(f"workaround: {w.kind}; engine {w.engine}; {w.samples_ok}/{w.samples_n} samples")
+        lines.append(
+            f"workaround: {w.kind}; engine {w.engine}; {w.samples_ok}/{w.samples_n} samples"
+        )
         lines.append(f"  keep {w.keep or 'none'}; off {', '.join(w.switched_off) or 'none'}")
     end = flow.ends.get(state.end)
     lines.append(f"end: {state.end or 'not reached'}" + (f" ({end.verdict})" if end else ""))
@@ -36,14 +53,17 @@ def canonical(state: State, flow: Flow) -> str:
 
 
 def _line(text: str) -> str:
-    """What was answered is text of whoever wrote the journal: it stays one line, and escapes make it no giant."""
+    """What was answered is text of whoever wrote the journal: it stays one line, and escapes make
+    it no giant."""
     if len(text) <= LONGEST and len(shown := visible(text, longest=len(text))) <= LONGEST:
         return shown
     return f"{visible(elide(text, 400))} {_digest(text)}"
 
 
 def _visit(visit: Visit) -> list[str]:
-    lines = [f"{visit.node} #{visit.visit}: step {visit.step or 'none'} {visit.status or 'not run'}"]
+    lines = [
+        f"{visit.node} #{visit.visit}: step {visit.step or 'none'} {visit.status or 'not run'}"
+    ]
     for key, value in sorted((visit.outcome or {}).items()):
         if key not in PASSING and not isinstance(value, list | dict):
             lines.append(f"  {key} = {_fact(value)}")

@@ -1,9 +1,10 @@
-"""Culprits that fail in the same way are told once: the first in full, of the others what is their own."""
+"""Culprits that fail in the same way are told once: the first in full, of the others what is their
+own."""
 
 from collections.abc import Hashable, Iterable
 
-from engines.findings import Culprit as Found
-from wizard.report.document import Culprit
+from narrowdown.engines.findings import Culprit as Found
+from narrowdown.wizard.report.document import Culprit
 
 
 def groups(kinds: Iterable[Hashable]) -> list[tuple[int, ...]]:
@@ -15,7 +16,8 @@ def groups(kinds: Iterable[Hashable]) -> list[tuple[int, ...]]:
 
 
 def kind(culprit: Culprit | Found) -> Hashable:
-    """What alike culprits share: the cause, the operators, and whether they need their inputs in higher precision."""
+    """What alike culprits share: the cause, the operators, and whether they need their inputs in
+    higher precision."""
     case = culprit.case if isinstance(culprit, Found) else culprit
     return culprit.cause, case.ops, case.needs_higher_inputs
 

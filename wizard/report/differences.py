@@ -1,6 +1,8 @@
-"""What differs between two sessions, or a session and this machine: all that a result depends on, the likeliest reason first.
+"""What differs between two sessions, or a session and this machine: all that a result depends on,
+the likeliest reason first.
 
-"It fails here and not there" begins with it. Nothing is run and no engine is loaded: all of it was written down at the time.
+"It fails here and not there" begins with it. Nothing is run and no engine is loaded: all of it was
+written down at the time.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -9,15 +11,16 @@ from typing import Any, Final
 
 import msgspec
 
-from engines.spec import parse
-from wizard.problem import Problem
-from wizard.report.document import Report
-from wizard.report.markdown import error
-from wizard.words import elide, visible
+from narrowdown.engines.spec import parse
+from narrowdown.wizard.problem import Problem
+from narrowdown.wizard.report.document import Report
+from narrowdown.wizard.report.markdown import error
+from narrowdown.wizard.words import elide, visible
 
-# What a result depends on, in the order in which a difference is likely to be the reason: first what asks another question
-# (model, inputs, what counts as wrong), then what the vendors change between two answers (engine, its version, the device), then
-# what the other side of the comparison is, and last what is seldom the reason.
+# What a result depends on, in the order in which a difference is likely to be the reason: first
+# what asks another question (model, inputs, what counts as wrong), then what the vendors change
+# between two answers (engine, its version, the device), then what the other side of the comparison
+# is, and last what is seldom the reason.
 AREAS: Final[Mapping[str, str]] = {
     "model": "another model may have another fault",
     "engine": "another engine, precision or option chooses other kernels",
@@ -36,8 +39,8 @@ _SHORT = 12  # hexadecimal digits of a digest that are shown
 
 
 class Side(msgspec.Struct, frozen=True):
-    """One of the two. ``name``: for people. ``result``: a sentence, "" for a machine. ``facts``: area -> name -> value; an area
-    that is not there is not known of this side."""
+    """One of the two. ``name``: for people. ``result``: a sentence, "" for a machine. ``facts``:
+    area -> name -> value; an area that is not there is not known of this side."""
 
     name: str
     result: str
@@ -81,15 +84,20 @@ def compare_sides(left: Side, right: Side) -> Differences:
 
 
 def _follows(one: Difference, every: Sequence[Difference]) -> bool:
-    """Whether it is told by another difference: what an engine computes in comes from its options, and its fingerprint holds all
-    that has a name too."""
+    """Whether it is told by another difference: what an engine computes in comes from its options,
+    and its fingerprint holds all that has a name too."""
     if one.area != "device" or one.name == "device":
         return False
     named = {"engine", "version"} if one.name == _NAMELESS else {"engine"}
-    return any(d.area in named or (one.name == _NAMELESS and d.area == "device" and d != one) for d in every)
+    return any(
+        d.area in named or (one.name == _NAMELESS and d.area == "device" and d != one)
+        for d in every
+    )
 
 
-def _compare_area(area: str, left: Mapping[str, str], right: Mapping[str, str]) -> Iterator[Difference]:
+def _compare_area(
+    area: str, left: Mapping[str, str], right: Mapping[str, str]
+) -> Iterator[Difference]:
     names = dict.fromkeys([*left, *right])
     if area in (
         "model",
@@ -104,12 +112,19 @@ def _compare_area(area: str, left: Mapping[str, str], right: Mapping[str, str]) 
 
 
 def session_side(
-    name: str, problem: Problem, report: Report, infos: Mapping[str, Mapping[str, Any]], content: str
+    name: str,
+    problem: Problem,
+    report: Report,
+    infos: Mapping[str, Mapping[str, Any]],
+    content: str,
 ) -> Side:
-    """A session as it was measured. ``infos``: what each engine said of itself, by spec; ``content``: digest of the model with
-    its weights as it was taken in, "" where it was not yet."""
+    """A session as it was measured. ``infos``: what each engine said of itself, by spec;
+    ``content``: digest of the model with its weights as it was taken in, "" where it was not
+    yet."""
     versions = report.environment.get("versions") or {}
-    engine, reference = (_engine_facts(infos.get(spec) or {}) for spec in (problem.engine, problem.reference))
+    engine, reference = (
+        _engine_facts(infos.get(spec) or {}) for spec in (problem.engine, problem.reference)
+    )
     model = {_CONTENT: content, "file": problem.digests.get(problem.model, "")}
     facts = {
         "model": {key: _shorten(value) for key, value in model.items() if value},
@@ -120,7 +135,9 @@ def session_side(
         "device": engine.get("device", {}),
         "reference": {**_spec_facts(problem.reference), **reference.get("version", {})},
         "packages": {key: str(value) for key, value in versions.items()},
-        "machine": {key: str(value) for key, value in (report.environment.get("machine") or {}).items()},
+        "machine": {
+            key: str(value) for key, value in (report.environment.get("machine") or {}).items()
+        },
     }
     result = report.headline if report.error is None else f"{report.headline}; {error(report)}"
     return Side(name, result, {area: rows for area, rows in facts.items() if rows})
@@ -134,8 +151,9 @@ def machine_side(
     machine: Mapping[str, Any],
     infos: Mapping[str, Mapping[str, Any]],
 ) -> Side:
-    """This machine as the session would find it. ``digests``: of the session's files as they are now, by path; one that is not
-    there is left out. ``infos``: what each engine that is here says of itself, by name."""
+    """This machine as the session would find it. ``digests``: of the session's files as they are
+    now, by path; one that is not there is left out. ``infos``: what each engine that is here says
+    of itself, by name."""
     now = msgspec.structs.replace(problem, digests=dict(digests))
     engine = _engine_facts(infos.get(parse(problem.engine).name) or {})
     facts: dict[str, dict[str, str]] = {
@@ -173,7 +191,10 @@ def _engine_facts(info: Mapping[str, Any]) -> dict[str, dict[str, str]]:
             _NAMELESS: info.get("fingerprint"),
         },
     }
-    kept = {area: {key: str(value) for key, value in facts.items() if value} for area, facts in rows.items()}
+    kept = {
+        area: {key: str(value) for key, value in facts.items() if value}
+        for area, facts in rows.items()
+    }
     return {area: facts for area, facts in kept.items() if facts}
 
 
@@ -194,26 +215,40 @@ def _path(source: str) -> str:
 
 
 def _input_facts(problem: Problem) -> dict[str, str]:
-    """The files by digest, whatever they are called and wherever they lie; made-up inputs by what makes them."""
+    """The files by digest, whatever they are called and wherever they lie; made-up inputs by what
+    makes them."""
     files = _input_files(problem)
     if not files:
         made = {"made up, seed": str(problem.seed)}
-        shapes = {f"shape of {name}": str(list(shape)) for name, shape in problem.input_shapes.items()}
-        ranges = {f"values of {name or 'each'}": str(list(low)) for name, low in problem.val_range.items()}
+        shapes = {
+            f"shape of {name}": str(list(shape)) for name, shape in problem.input_shapes.items()
+        }
+        ranges = {
+            f"values of {name or 'each'}": str(list(low)) for name, low in problem.val_range.items()
+        }
         return {**made, **shapes, **ranges}
     return {f"file {i}": _shorten(problem.digests[path]) for i, path in enumerate(files, 1)}
 
 
 def _judgement_facts(problem: Problem, report: Report) -> dict[str, str]:
-    rows = {"metric": report.metric, "tolerance": f"{report.tolerance:g}" if report.tolerance else ""}
+    rows = {
+        "metric": report.metric,
+        "tolerance": f"{report.tolerance:g}" if report.tolerance else "",
+    }
     per_output = {
         f"{option} of {name}" if name else option: f"{value:g}"
         for option in ("tolerance", "atol", "rtol")
         for name, value in getattr(problem, option).items()
     }
-    scripts = {f"postprocess {i}": _without_folder(text) for i, text in enumerate(problem.postprocess, 1)}
+    scripts = {
+        f"postprocess {i}": _without_folder(text) for i, text in enumerate(problem.postprocess, 1)
+    }
     scripts["score"] = _without_folder(problem.score)
-    return {key: value for key, value in {**rows, **per_output, **scripts, "check": problem.check}.items() if value}
+    return {
+        key: value
+        for key, value in {**rows, **per_output, **scripts, "check": problem.check}.items()
+        if value
+    }
 
 
 def _shorten(digest: str) -> str:
@@ -223,17 +258,29 @@ def _shorten(digest: str) -> str:
 def say_differences(found: Differences) -> list[str]:
     """Lines for people."""
     sides = (("A", found.left), ("B", found.right))
-    lines = [visible(f"{letter}  {': '.join(filter(None, (side.name, side.result)))}") for letter, side in sides]
+    lines = [
+        visible(f"{letter}  {': '.join(filter(None, (side.name, side.result)))}")
+        for letter, side in sides
+    ]
     if not found.differences:
-        lines += ["", "Nothing that was written down differs. What is not: clocks, load, settings in the environment."]
+        lines += [
+            "",
+            "Nothing that was written down differs. What is not: clocks, load, settings in the environment.",
+        ]
     else:
         lines += ["", "What differs, the likeliest reason first:"]
-    widths = [max((len(_cell(row)) for row in column), default=0) for column in _columns(found.differences)]
+    widths = [
+        max((len(_cell(row)) for row in column), default=0)
+        for column in _columns(found.differences)
+    ]
     for area in dict.fromkeys(d.area for d in found.differences):
         lines.append(f"{area}: {AREAS[area]}")
         rows = [d for d in found.differences if d.area == area]
         lines += [
-            "  " + "  ".join(_cell(cell).ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+            "  "
+            + "  ".join(
+                _cell(cell).ljust(width) for cell, width in zip(row, widths, strict=True)
+            ).rstrip()
             for row in zip(*_columns(rows), strict=True)
         ]
     lines += [f"The same: {', '.join(found.same)}."] if found.same else []
@@ -243,7 +290,11 @@ def say_differences(found: Differences) -> list[str]:
 
 def _columns(rows: Iterable[Difference]) -> tuple[Sequence[str], ...]:
     kept = list(rows)
-    return [d.name for d in kept], [f"A {d.left or 'none'}" for d in kept], [f"B {d.right or 'none'}" for d in kept]
+    return (
+        [d.name for d in kept],
+        [f"A {d.left or 'none'}" for d in kept],
+        [f"B {d.right or 'none'}" for d in kept],
+    )
 
 
 def _cell(text: str) -> str:

@@ -4,14 +4,14 @@ from typing import Any, Literal
 
 import msgspec
 
-from engines.compare.values import Values
-from engines.declaration import Recipe
-from engines.findings import Lookalike
-from engines.steps.quantization import LayerRow
-from wizard.report.prefix import Shared, leave_out
-from wizard.report.probe_words import Outcome
-from wizard.report.vicinity import Vicinity
-from wizard.words import LONGEST, bounded, elide, write_json
+from narrowdown.engines.compare.values import Values
+from narrowdown.engines.declaration import Recipe
+from narrowdown.engines.findings import Lookalike
+from narrowdown.engines.steps.quantization import LayerRow
+from narrowdown.wizard.report.prefix import Shared, leave_out
+from narrowdown.wizard.report.probe_words import Outcome
+from narrowdown.wizard.report.vicinity import Vicinity
+from narrowdown.wizard.words import LONGEST, bounded, elide, write_json
 
 Verdict = Literal[
     "minimal-case", "worked-around", "build-failure", "not-reproduced", "fixed-by-sanitizing", "input-sensitive",
@@ -20,7 +20,8 @@ Verdict = Literal[
 
 
 class Culprit(msgspec.Struct, frozen=True):
-    """One named cause and its minimal case. ``dir`` is where its bundle lies below an export (``case``, ``case/culprit-2``)."""
+    """One named cause and its minimal case. ``dir`` is where its bundle lies below an export
+    (``case``, ``case/culprit-2``)."""
 
     nodes: tuple[str, ...]
     ops: tuple[str, ...]
@@ -39,21 +40,26 @@ class Culprit(msgspec.Struct, frozen=True):
     found_by: str
     # Nodes that go as far beyond the storage type, without a case of their own; kept with it.
     also: tuple[str, ...] = ()
-    at: str = ""  # of several nodes the one that the evidence is about; "" where it is about all of them
+    at: str = (
+        ""  # of several nodes the one that the evidence is about; "" where it is about all of them
+    )
     # of whole numbers, how many of its own outputs' values are wrong, and all of them
     own_places: tuple[int, int] = (0, 0)
     effect_places: tuple[int, int] = (0, 0)  # likewise of the model's
     engine: str = ""  # the spec that it fails on, where that is not the session's: its precision is an order there
     around: Vicinity = Vicinity()
     values: tuple[Values, ...] = ()  # of its outputs, the worst first
-    source: tuple[str, ...] = ()  # file and line of the program that was exported, where the exporter wrote them
-    # What the part in the case folder is wrong by, where its shapes or values were made smaller for that; ``own`` is as it
-    # stands in the model.
+    source: tuple[
+        str, ...
+    ] = ()  # file and line of the program that was exported, where the exporter wrote them
+    # What the part in the case folder is wrong by, where its shapes or values were made smaller for
+    # that; ``own`` is as it stands in the model.
     made_smaller: float | None = None
 
 
 class Kept(msgspec.Struct, frozen=True):
-    """A set of nodes that was tried as a workaround. ``seconds``: of a run; None where its time says nothing."""
+    """A set of nodes that was tried as a workaround. ``seconds``: of a run; None where its time
+    says nothing."""
 
     nodes: int
     error: float
@@ -63,7 +69,8 @@ class Kept(msgspec.Struct, frozen=True):
 
 
 class Workaround(msgspec.Struct, frozen=True):
-    """What makes the model right on this engine. ``holds``: on every sample, also of those that it was not made on."""
+    """What makes the model right on this engine. ``holds``: on every sample, also of those that it
+    was not made on."""
 
     kind: str
     holds: bool
@@ -86,12 +93,18 @@ class Workaround(msgspec.Struct, frozen=True):
     held_out_n: int = 0  # ``unseen_n``, by the name that the steps' JSON has for it
     file: str = ""  # the model with it, beside the report in session and bundle; "" where it is no other model
     accused_inside: bool | None = None  # every accused node is in the set that is kept
-    unseen_least: float | None = None  # share of others like them that is right at the least, at 95 %; null: not tried
-    source: tuple[str, ...] = ()  # lines of the exported program whose nodes it keeps in higher precision
+    unseen_least: float | None = (
+        None  # share of others like them that is right at the least, at 95 %; null: not tried
+    )
+    source: tuple[
+        str, ...
+    ] = ()  # lines of the exported program whose nodes it keeps in higher precision
     known: tuple[str, ...] = ()
     curve: tuple[Kept, ...] = ()
     of: int = 0  # nodes that could be kept; 0: not counted
-    holding: tuple[str, ...] = ()  # of ``keep_higher`` the Loop, If and Scan nodes: all inside them is kept, too
+    holding: tuple[
+        str, ...
+    ] = ()  # of ``keep_higher`` the Loop, If and Scan nodes: all inside them is kept, too
     holders: tuple[
         str, ...
     ] = ()  # where some of ``keep_higher`` lie in bodies: the nodes of the graph that are or hold them
@@ -99,8 +112,9 @@ class Workaround(msgspec.Struct, frozen=True):
 
 
 class Stop(msgspec.Struct, frozen=True):
-    """One answered question of the route. ``recommended`` is the id of the answer that was recommended; ``state``: of its
-    step, in the words of ``wizard.report.stage``, "" where there was none."""
+    """One answered question of the route. ``recommended`` is the id of the answer that was
+    recommended; ``state``: of its step, in the words of ``wizard.report.stage``, "" where there was
+    none."""
 
     node: str
     title: str
@@ -119,8 +133,8 @@ class Stop(msgspec.Struct, frozen=True):
 
 
 class Depth(msgspec.Struct, frozen=True):
-    """One tensor of the error-by-depth picture, in topological order. ``inherited``: the error that its node's inputs bring
-    along; ``added``: what the node itself adds; None where not measured."""
+    """One tensor of the error-by-depth picture, in topological order. ``inherited``: the error that
+    its node's inputs bring along; ``added``: what the node itself adds; None where not measured."""
 
     name: str
     op: str
@@ -132,12 +146,15 @@ class Depth(msgspec.Struct, frozen=True):
 
 
 class Look(msgspec.Struct, frozen=True):
-    """One probe of a search: how it came out, and how many nodes it tried (0: the whole model). ``part``: their ids as ranges;
-    ``kept``: those of the nodes that it kept in a higher precision."""
+    """One probe of a search: how it came out, and how many nodes it tried (0: the whole model).
+    ``part``: their ids as ranges; ``kept``: those of the nodes that it kept in a higher
+    precision."""
 
     state: Outcome
     nodes: int
-    part: str = ""  # ids of the nodes that it tried, as ranges; empty where it tried none just as they are
+    part: str = (
+        ""  # ids of the nodes that it tried, as ranges; empty where it tried none just as they are
+    )
     kept: str = ""  # ids of the nodes that it kept in a higher precision
 
 
@@ -158,19 +175,24 @@ class RuledOut(msgspec.Struct, frozen=True):
 
 
 class QuantizedLayer(LayerRow, frozen=True):
-    """One layer of a Q/DQ model, the lowest SQNR first. SQNRs in dB, None where not measured: ``sqnr_db`` of its output with this
-    layer alone quantized, ``cumulative_db`` in the quantized model, ``weights_db`` and ``inputs_db`` of what its pairs give.
-    ``effect``: error on the model's outputs with this layer alone quantized. ``codes``, ``scales``: how it is quantized."""
+    """One layer of a Q/DQ model, the lowest SQNR first. SQNRs in dB, None where not measured:
+    ``sqnr_db`` of its output with this layer alone quantized, ``cumulative_db`` in the quantized
+    model, ``weights_db`` and ``inputs_db`` of what its pairs give. ``effect``: error on the model's
+    outputs with this layer alone quantized. ``codes``, ``scales``: how it is quantized."""
 
 
 class Weighed(msgspec.Struct, frozen=True):
     """The reference, the model as it is, or a workaround that was tried."""
 
     what: str  # in words
-    kind: str  # `reference`, `engine` (as it is), `precision` (nodes in FP32), `switch` or `rewrite`
+    kind: (
+        str  # `reference`, `engine` (as it is), `precision` (nodes in FP32), `switch` or `rewrite`
+    )
     passes: bool  # within the tolerance on every sample
     error: float | None  # the worst; `null` where not finite
-    score: float | None  # as the user counts; `null` where nobody does, or where it is no finite number
+    score: (
+        float | None
+    )  # as the user counts; `null` where nobody does, or where it is no finite number
     seconds: float | None  # of a run; `null` where its time says nothing, as on an emulation
     chosen: bool  # it is what is recommended
     why: str  # it did not run
@@ -226,11 +248,14 @@ class Brought(msgspec.Struct, frozen=True):
     step: str  # its name
     table: str  # what the step calls it
     columns: tuple[str, ...]  # fields of its rows
-    rows: tuple[tuple[str, ...], ...]  # a cell for each column; empty where the row has no such field
+    rows: tuple[
+        tuple[str, ...], ...
+    ]  # a cell for each column; empty where the row has no such field
 
 
 class Report(msgspec.Struct, frozen=True):
-    """Everything. ``verdict`` is ``unresolved`` and ``end`` empty while the session has not ended."""
+    """Everything. ``verdict`` is ``unresolved`` and ``end`` empty while the session has not
+    ended."""
 
     verdict: Verdict
     end: str
@@ -261,7 +286,8 @@ class Report(msgspec.Struct, frozen=True):
     commands: tuple[str, ...]
     seconds: float
     probes: int
-    # Where nothing failed: how many times the worst error fits into what is allowed, and where it was met.
+    # Where nothing failed: how many times the worst error fits into what is allowed, and where it
+    # was met.
     margin: float | None = None
     worst_output: str = ""
     worst_sample: str = ""
@@ -270,20 +296,29 @@ class Report(msgspec.Struct, frozen=True):
     layers: tuple[QuantizedLayer, ...] = ()
     searches: tuple[Search, ...] = ()
     ruled_out: tuple[RuledOut, ...] = ()
-    # `from`, `to` and `why`, where the given reference was found wrong and another stood in; `null` where it was not
+    # `from`, `to` and `why`, where the given reference was found wrong and another stood in; `null`
+    # where it was not
     reference_replaced: dict[str, str] | None = None
     alike: bool = False  # reference and engine under test are wrong in the same way
     rounds: tuple[
         tuple[Depth, ...], ...
     ] = ()  # error by depth of each comparison of layers, the last of them is `depth`
-    names: Shared = Shared()  # what most nodes' names begin with: left out where people read, whole in this file
+    names: Shared = (
+        Shared()
+    )  # what most nodes' names begin with: left out where people read, whole in this file
     # where ``error`` is of whole numbers, how many of them are wrong, and of how many
     error_places: tuple[int, int] = (0, 0)
-    allowed: str = ""  # `tolerance` in the words of the metric: `rel_l2 0.0001`, or `atol 0.001, rtol 1e-05`
+    allowed: str = (
+        ""  # `tolerance` in the words of the metric: `rel_l2 0.0001`, or `atol 0.001, rtol 1e-05`
+    )
     lookalikes: tuple[Lookalike, ...] = ()  # known bugs that it looks like, confirmed ones first
     rewrites: tuple[Rewritten, ...] = ()  # what was tried to cure it by other nodes
-    scores: tuple[Weighed, ...] = ()  # what the fault and each workaround cost and buy; the reference is the first
-    trigger: Trigger | None = None  # what triggers the first culprit's case; `null` where nobody asked
+    scores: tuple[
+        Weighed, ...
+    ] = ()  # what the fault and each workaround cost and buy; the reference is the first
+    trigger: Trigger | None = (
+        None  # what triggers the first culprit's case; `null` where nobody asked
+    )
     goes_on_from: str = ""  # id of the session whose findings these are
     brought: tuple[Brought, ...] = ()  # tables of steps that other packages bring
     next: str = ""  # the command that goes on from here; empty where nothing follows
@@ -296,7 +331,8 @@ def readable(report: Report) -> Report:
 
 
 def to_json(report: Report) -> str:
-    """The public JSON form: the contract's fields first, the rest added. No NaN, no infinity; of a giant name both ends."""
+    """The public JSON form: the contract's fields first, the rest added. No NaN, no infinity; of a
+    giant name both ends."""
     return write_json(_bounded(msgspec.to_builtins(report)))
 
 

@@ -1,15 +1,16 @@
-"""What pictures show, as numbers: one set for both painters, the terminal (``wizard/tui/pictures.py``) and the report
-(``wizard/report/picture.py``). Pure."""
+"""What pictures show, as numbers: one set for both painters, the terminal
+(``wizard/tui/pictures.py``) and the report (``wizard/report/picture.py``). Pure."""
 
 import itertools
 import math
 from collections.abc import Sequence
 from typing import Final
 
-from engines.probe import HUGE
-from wizard.report.document import Look
+from narrowdown.engines.probe import HUGE
+from narrowdown.wizard.report.document import Look
 
-# log10 of the errors that are drawn: smaller ones and 0 lie on the ground, larger ones, infinity among them, touch the top.
+# log10 of the errors that are drawn: smaller ones and 0 lie on the ground, larger ones, infinity
+# among them, touch the top.
 FLOOR: Final = -8.0
 CEILING: Final = 2.0
 
@@ -20,14 +21,15 @@ def log_error(error: float) -> float:
 
 
 def log_sizes(looks: Sequence[Look], whole: int = 0) -> tuple[float, ...]:
-    """How tall each probe of a search is drawn, from 0 to 1: its part's nodes on a log scale up to ``whole`` or the largest part;
-    0 where it tried none."""
+    """How tall each probe of a search is drawn, from 0 to 1: its part's nodes on a log scale up to
+    ``whole`` or the largest part; 0 where it tried none."""
     top = math.log(max([whole, *(look.nodes for look in looks)], default=0) + 1)
     return tuple(math.log(look.nodes + 1) / top if top else 0.0 for look in looks)
 
 
 def parse_profile(profile: str) -> tuple[float, ...]:
-    """The comma list of an outcome's ``profile``; entries that are no finite number are left out."""
+    """The comma list of an outcome's ``profile``; entries that are no finite number are left
+    out."""
     values = []
     for part in profile.split(","):
         try:
@@ -40,7 +42,8 @@ def parse_profile(profile: str) -> tuple[float, ...]:
 
 
 def resample(values: Sequence[float], width: int) -> tuple[float, ...]:
-    """At most ``width`` values in order, each the worst (largest) of its share: a single bad layer never vanishes."""
+    """At most ``width`` values in order, each the worst (largest) of its share: a single bad layer
+    never vanishes."""
     if width <= 0 or not values:
         return ()
     if len(values) <= width:
@@ -50,7 +53,8 @@ def resample(values: Sequence[float], width: int) -> tuple[float, ...]:
 
 
 def draw_bars(values: Sequence[float], width: int, levels: str) -> str:
-    """One character a value, from the lowest bar for the least to the highest for the most; equal values give the lowest."""
+    """One character a value, from the lowest bar for the least to the highest for the most; equal
+    values give the lowest."""
     points = resample(values, width)
     if not points:
         return ""
@@ -59,4 +63,6 @@ def draw_bars(values: Sequence[float], width: int, levels: str) -> str:
     if span <= 0:
         return levels[0] * len(points)
     last = len(levels) - 1
-    return "".join(levels[max(0, min(last, round((value - bottom) / span * last)))] for value in points)
+    return "".join(
+        levels[max(0, min(last, round((value - bottom) / span * last)))] for value in points
+    )

@@ -1,4 +1,5 @@
-"""From a session's state to what its report says. Pure; tables are read through the function that is given."""
+"""From a session's state to what its report says. Pure; tables are read through the function that
+is given."""
 
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -6,30 +7,30 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from engines import findings as base
-from engines import outside
-from engines.compare.judge import judge_shrunk
-from engines.compare.say import say_limit, wrong_by
-from engines.compare.values import Values
-from engines.declaration import Cure, Found
-from engines.graph import ranges
-from engines.graph.index import GraphIndex
-from engines.probe import HUGE, Check, Measure
-from engines.search.known import holds_accused, list_facts
-from engines.search.statistics import least_share
-from engines.search.written import FILE
-from engines.spec import parse
-from engines.steps.compare import CompareOutcome
-from engines.steps.confirm import ConfirmOutcome
-from engines.steps.quantization import QuantizationOutcome
-from engines.steps.registry import STEPS, step_makes
-from engines.steps.surroundings import TABLE as ITERATIONS
-from wizard.byhand import commands
-from wizard.flow.model import Flow
-from wizard.problem import Problem
-from wizard.report.culprit_groups import kind
-from wizard.report.cured import WORKED_AROUND, files_of, list_handed_over
-from wizard.report.document import (
+from narrowdown.engines import findings as base
+from narrowdown.engines import outside
+from narrowdown.engines.compare.judge import judge_shrunk
+from narrowdown.engines.compare.say import say_limit, wrong_by
+from narrowdown.engines.compare.values import Values
+from narrowdown.engines.declaration import Cure, Found
+from narrowdown.engines.graph import ranges
+from narrowdown.engines.graph.index import GraphIndex
+from narrowdown.engines.probe import HUGE, Check, Measure
+from narrowdown.engines.search.known import holds_accused, list_facts
+from narrowdown.engines.search.statistics import least_share
+from narrowdown.engines.search.written import FILE
+from narrowdown.engines.spec import parse
+from narrowdown.engines.steps.compare import CompareOutcome
+from narrowdown.engines.steps.confirm import ConfirmOutcome
+from narrowdown.engines.steps.quantization import QuantizationOutcome
+from narrowdown.engines.steps.registry import STEPS, step_makes
+from narrowdown.engines.steps.surroundings import TABLE as ITERATIONS
+from narrowdown.wizard.byhand import commands
+from narrowdown.wizard.flow.model import Flow
+from narrowdown.wizard.problem import Problem
+from narrowdown.wizard.report.culprit_groups import kind
+from narrowdown.wizard.report.cured import WORKED_AROUND, files_of, list_handed_over
+from narrowdown.wizard.report.document import (
     Brought,
     Culprit,
     Depth,
@@ -48,19 +49,21 @@ from wizard.report.document import (
     Weighed,
     Workaround,
 )
-from wizard.report.lookalike import recognise
-from wizard.report.prefix import Shared, leave_out, shared_by_nodes
-from wizard.report.probe_words import kept, part, size, verdict
-from wizard.report.stage import stage
-from wizard.report.summary import name_nodes, say_cure
-from wizard.report.vicinity import Vicinity, ids, vicinity
-from wizard.session.following import offer
-from wizard.session.state import State, Visit, count_nodes, find_index
-from wizard.words import count, elide, number, visible
+from narrowdown.wizard.report.lookalike import recognise
+from narrowdown.wizard.report.prefix import Shared, leave_out, shared_by_nodes
+from narrowdown.wizard.report.probe_words import kept, part, size, verdict
+from narrowdown.wizard.report.stage import stage
+from narrowdown.wizard.report.summary import name_nodes, say_cure
+from narrowdown.wizard.report.vicinity import Vicinity, ids, vicinity
+from narrowdown.wizard.session.following import offer
+from narrowdown.wizard.session.state import State, Visit, count_nodes, find_index
+from narrowdown.wizard.words import count, elide, number, visible
 
 Table = list[dict[str, Any]]
 RowT = TypeVar("RowT", bound=msgspec.Struct)
-_READ = frozenset({"bundle", "decisive", ITERATIONS})  # tables of any step that the program itself reads
+_READ = frozenset(
+    {"bundle", "decisive", ITERATIONS}
+)  # tables of any step that the program itself reads
 
 # (question, answer) of the shipped flows -> what it excludes.
 _EXCLUDED = {
@@ -81,8 +84,9 @@ def gather(
     graph: Callable[[str], GraphIndex | None] = lambda _: None,
     names: Shared | None = None,
 ) -> Report:
-    """The document of a session, finished or not. ``table``: the rows of a step's table, ``graph``: the index of a model, each by
-    its artifact's digest. ``names``: what is left out of names, where that is known already."""
+    """The document of a session, finished or not. ``table``: the rows of a step's table, ``graph``:
+    the index of a model, each by its artifact's digest. ``names``: what is left out of names, where
+    that is known already."""
     findings = state.findings
     index = graph(find_index(state, findings.model))
     names = names or shared_by_nodes(index)
@@ -97,7 +101,9 @@ def gather(
     return Report(
         verdict=verdict,
         end=state.end,
-        headline=headline(state, flow, verdict, leave_out(culprits, names.prefix), workaround, names.prefix),
+        headline=headline(
+            state, flow, verdict, leave_out(culprits, names.prefix), workaround, names.prefix
+        ),
         cause=first.cause if first else "accumulation" if findings.spread else "",
         nodes=first.nodes if first else (),
         nodes_before=_nodes_before(state),
@@ -116,7 +122,9 @@ def gather(
         tolerance=criterion.tolerance if criterion else None,
         allowed=say_limit(criterion, "") if criterion else "",
         # What is refused, crashes or fails an external check is wrong by nothing that was measured.
-        error=signature.error if signature and signature.kind == "accuracy" else reproduced.get("error"),
+        error=signature.error
+        if signature and signature.kind == "accuracy"
+        else reproduced.get("error"),
         error_places=signature.places if signature else (0, 0),
         failing_outputs=signature.outputs if signature else (),
         samples=int(reproduced.get("samples") or len(findings.samples)),
@@ -125,7 +133,12 @@ def gather(
         spread=_spread(state),
         depth=rounds[-1] if rounds else (),
         rounds=rounds,
-        notes=(*findings.notes, *journalled(state, flow), *_say_lost_workers(state), *_postprocessed(problem)),
+        notes=(
+            *findings.notes,
+            *journalled(state, flow),
+            *_say_lost_workers(state),
+            *_postprocessed(problem),
+        ),
         commands=_by_hand(state, problem, first) if first else (),
         seconds=sum(visit.seconds for visit in state.route),
         probes=sum(visit.probes for visit in state.route),
@@ -180,21 +193,25 @@ def _culprits(
     told = []
     for c, files in zip(found, case_files(state, table, found), strict=True):
         rows = table(files["values.json"]) if "values.json" in files else []
-        values = sorted((msgspec.convert(row, Values) for row in rows), key=lambda v: -max(map(max, v.grid)))
+        values = sorted(
+            (msgspec.convert(row, Values) for row in rows), key=lambda v: -max(map(max, v.grid))
+        )
         nodes = ids(c.case.node_ids or c.case.candidate.nodes)
         place = vicinity(index, nodes) if index is not None else Vicinity()
         source = _list_sources(index, nodes)
         said = culprit(c, compared=compared)
         smaller = _judge_smaller(state, c.case) if compared else None
         told.append(
-            msgspec.structs.replace(said, around=place, values=tuple(values), source=source, made_smaller=smaller)
+            msgspec.structs.replace(
+                said, around=place, values=tuple(values), source=source, made_smaller=smaller
+            )
         )
     return tuple(told)
 
 
 def _judge_smaller(state: State, case: base.Case) -> float | None:
-    """What a case is wrong by as it is handed on, where its shapes or values were made smaller for that; None where they were
-    not, or where nobody measured it."""
+    """What a case is wrong by as it is handed on, where its shapes or values were made smaller for
+    that; None where they were not, or where nobody measured it."""
     criterion = state.findings.criterion
     if not case.candidate.edits or case.signature is None or criterion is None:
         return None
@@ -211,7 +228,8 @@ def _judge_smaller(state: State, case: base.Case) -> float | None:
 
 
 def searches(state: State, fewest: int = 6) -> tuple[Search, ...]:
-    """The steps on the route that asked at least so many probes of parts of the model or of the whole, and how each came out."""
+    """The steps on the route that asked at least so many probes of parts of the model or of the
+    whole, and how each came out."""
     runs: dict[int, list[Look]] = {}
     findings = {visit.run: visit.findings or state.findings for visit in state.route}
     for key, asked in sorted(state.asked.items(), key=lambda item: item[1].seq):
@@ -223,7 +241,12 @@ def searches(state: State, fewest: int = 6) -> tuple[Search, ...]:
         said, _ = verdict(probe, known.measurement, findings[asked.run])
         runs.setdefault(asked.run, []).append(Look(said, size(probe), part(probe), kept(probe)))
     return tuple(
-        Search(visit.node, visit.step, count_nodes(state, findings[visit.run].model), tuple(runs[visit.run]))
+        Search(
+            visit.node,
+            visit.step,
+            count_nodes(state, findings[visit.run].model),
+            tuple(runs[visit.run]),
+        )
         for visit in state.route
         if len(runs.get(visit.run, ())) >= fewest
     )
@@ -232,14 +255,17 @@ def searches(state: State, fewest: int = 6) -> tuple[Search, ...]:
 def ruled_out(state: State) -> tuple[RuledOut, ...]:
     """What the answers on the route exclude."""
     return tuple(
-        RuledOut(_EXCLUDED[visit.node, visit.answer], str((visit.outcome or {}).get("message") or ""))
+        RuledOut(
+            _EXCLUDED[visit.node, visit.answer], str((visit.outcome or {}).get("message") or "")
+        )
         for visit in state.route
         if (visit.node, visit.answer) in _EXCLUDED
     )
 
 
 def reached(state: State, flow: Flow) -> Verdict:
-    """The contract's verdict of the end; a single step's end and a session under way count by what has been found."""
+    """The contract's verdict of the end; a single step's end and a session under way count by what
+    has been found."""
     end = flow.ends.get(state.end)
     if end is not None and end.verdict != "done":
         return end.verdict  # type: ignore[return-value]
@@ -250,8 +276,8 @@ def reached(state: State, flow: Flow) -> Verdict:
 
 
 def confirmed(state: State, flow: Flow) -> tuple[base.Culprit, ...]:
-    """The culprits; where none was confirmed, the case that a search left, its cause unknown. A case with which the session
-    ended unresolved was not accepted as one."""
+    """The culprits; where none was confirmed, the case that a search left, its cause unknown. A
+    case with which the session ended unresolved was not accepted as one."""
     findings, end = state.findings, flow.ends.get(state.end)
     rejected = end is not None and end.verdict == "unresolved"
     if findings.culprits or findings.case is None or rejected:
@@ -260,8 +286,9 @@ def confirmed(state: State, flow: Flow) -> tuple[base.Culprit, ...]:
 
 
 def culprit(c: base.Culprit, *, compared: bool = True) -> Culprit:
-    """``compared`` False: an external checker judged, which measures no error. What is a word of ours in every session that we
-    wrote stays one word in one that somebody has written: no form of a report makes it literal."""
+    """``compared`` False: an external checker judged, which measures no error. What is a word of
+    ours in every session that we wrote stays one word in one that somebody has written: no form of
+    a report makes it literal."""
     case = c.case
     compared = compared and (case.signature is None or case.signature.kind == "accuracy")
     return Culprit(
@@ -302,7 +329,12 @@ def _workaround(
         apply=tuple(
             outside.apply(
                 outside.found(parse(w.engine or engine), version),
-                _cure(w, index, outside.found(parse(engine), version), as_given=findings.model == findings.original),
+                _cure(
+                    w,
+                    index,
+                    outside.found(parse(engine), version),
+                    as_given=findings.model == findings.original,
+                ),
             )
         ),
         keep_higher=w.in_model or w.keep_names,
@@ -329,36 +361,49 @@ def _workaround(
         unseen_least=least_share(*unseen.independent) if unseen.n else None,
         source=_list_sources(index, ranges.decode(w.keep)),
         known=tuple(fact.text for fact in list_facts(findings, w)),
-        curve=tuple(Kept(p.nodes, min(p.error, HUGE), p.seconds or None, p.chosen, p.knee) for p in w.curve),
+        curve=tuple(
+            Kept(p.nodes, min(p.error, HUGE), p.seconds or None, p.chosen, p.knee) for p in w.curve
+        ),
     )
 
 
 def _list_sources(index: GraphIndex | None, nodes: Iterable[int]) -> tuple[str, ...]:
-    """Files and lines of the exported program that these nodes come from, each once, in the order of the model."""
+    """Files and lines of the exported program that these nodes come from, each once, in the order
+    of the model."""
     found = (index.nodes[n].source for n in nodes) if index is not None else ()
     return tuple(dict.fromkeys(filter(None, found)))
 
 
 def _list_holding(index: GraphIndex | None, w: base.Workaround) -> tuple[str, ...]:
-    """Names of those nodes that it keeps whose bodies hold further ones. Where they were opened for the search they are none of
-    its graph, and what was kept is called by their names and more."""
+    """Names of those nodes that it keeps whose bodies hold further ones. Where they were opened for
+    the search they are none of its graph, and what was kept is called by their names and more."""
     if index is None:
         return ()
     kept = [index.nodes[n] for n in ranges.decode(w.keep)]
     opened = set(w.in_model) - {node.name for node in index.nodes}
-    inside = [n for n in w.in_model if n in opened and any(node.name.startswith(f"{n}/") for node in kept)]
+    inside = [
+        n for n in w.in_model if n in opened and any(node.name.startswith(f"{n}/") for node in kept)
+    ]
     return (*(node.name for node in kept if node.holds_graphs), *inside)
 
 
 def _cure(w: base.Workaround, index: GraphIndex | None, failing: Found, *, as_given: bool) -> Cure:
-    """``failing``: the engine that fails; ``as_given``: the index is that of the user's own file."""
+    """``failing``: the engine that fails; ``as_given``: the index is that of the user's own
+    file."""
     named = {node.name for node in index.nodes} - {""} if index else set(w.keep_names)
     nameless = sum(name not in named for name in w.keep_names)
     written = w.in_model or w.in_file
-    # Polygraphy is told of all that shall be outputs; of a cleaned model the names may be others than the file's.
-    final = [index.tensors[t].name for t in index.outputs] if index and w.kind == "barrier" and as_given else []
+    # Polygraphy is told of all that shall be outputs; of a cleaned model the names may be others
+    # than the file's.
+    final = (
+        [index.tensors[t].name for t in index.outputs]
+        if index and w.kind == "barrier" and as_given
+        else []
+    )
     outputs = (*final, *w.switched_off) if final else ()
-    plain = w.kind == "control-flow"  # the user's own model, opened; a rewritten one is as the engine took it
+    plain = (
+        w.kind == "control-flow"
+    )  # the user's own model, opened; a rewritten one is as the engine took it
     names = w.holders or w.in_model or w.keep_names
     return Cure(names, nameless, failing, FILE if written else "", outputs, plain)
 
@@ -399,7 +444,11 @@ def headline(
     if not state.end:
         here = state.here
         node = flow.nodes.get(here.node) if here else None
-        return f"The session is at: {node.title} ({stage(here)})" if node else "The session has only begun"
+        return (
+            f"The session is at: {node.title} ({stage(here)})"
+            if node
+            else "The session has only begun"
+        )
     if state.findings.spread and not culprits:
         return f"The error is spread over many layers: no single part stands for it{say_cure(workaround)}"
     ranked = _outcome(state, QuantizationOutcome)
@@ -423,11 +472,15 @@ def headline(
 
 
 def _say_left(state: State, found: int) -> str:
-    """The end of a headline where no cure is known: that the last step that confirmed a culprit saw the model fail without it."""
+    """The end of a headline where no cure is known: that the last step that confirmed a culprit saw
+    the model fail without it."""
     last = next(_outcomes(reversed(state.route), ConfirmOutcome), {})
     if not last.get("patched_fails") or state.findings.criterion is None:
         return ""
-    them, off = "it" if found == 1 else "them", wrong_by(last["patched_error"], state.findings.criterion.metric)
+    them, off = (
+        "it" if found == 1 else "them",
+        wrong_by(last["patched_error"], state.findings.criterion.metric),
+    )
     return f"; without {them} the model is still {off}: something else is wrong, too"
 
 
@@ -435,12 +488,18 @@ def environment(state: State, problem: Problem, machine: Mapping[str, Any]) -> d
     """What the result depends on: versions, the engines as they were, the files by digest."""
     engines = {
         role: {
-            key: info.get(key) for key in ("name", "spec", "version", "device", "precision", "storage", "fingerprint")
+            key: info.get(key)
+            for key in ("name", "spec", "version", "device", "precision", "storage", "fingerprint")
         }
         for role, spec in (("engine", problem.engine), ("reference", problem.reference))
         if (info := state.engines.get(spec))
     }
-    return {"versions": dict(state.versions), "machine": dict(machine), **engines, "files": dict(problem.digests)}
+    return {
+        "versions": dict(state.versions),
+        "machine": dict(machine),
+        **engines,
+        "files": dict(problem.digests),
+    }
 
 
 def depths(
@@ -448,7 +507,11 @@ def depths(
 ) -> tuple[tuple[Depth, ...], ...]:
     """The layerwise profile of each round on the route; those that are gone are left out."""
     holds = {name: i for i, c in reversed([*enumerate(culprits, 1)]) for name in c.nodes if name}
-    found = (_depth(table(v.tables["tensors"]), tolerance, holds) for v in state.route if "tensors" in v.tables)
+    found = (
+        _depth(table(v.tables["tensors"]), tolerance, holds)
+        for v in state.route
+        if "tensors" in v.tables
+    )
     return tuple(round_ for round_ in found if round_)
 
 
@@ -468,21 +531,29 @@ def _depth(rows: Table, tolerance: float, holds: Mapping[str, int]) -> tuple[Dep
     )
 
 
-def _last_table(state: State, table: Callable[[str], Table], name: str, kind: type[RowT]) -> tuple[RowT, ...]:
+def _last_table(
+    state: State, table: Callable[[str], Table], name: str, kind: type[RowT]
+) -> tuple[RowT, ...]:
     """The rows of the last table of this name on the route; none where none was left."""
     digest = next((v.tables[name] for v in reversed(state.route) if name in v.tables), "")
     return tuple(msgspec.convert(row, kind) for row in (table(digest) if digest else ()))
 
 
 def _brought(state: State, table: Callable[[str], Table]) -> Iterator[Brought]:
-    """Each table of a step that is none of ours, or that nobody here has any more, as it was left last."""
+    """Each table of a step that is none of ours, or that nobody here has any more, as it was left
+    last."""
     left = {(v.step, name): digest for v in state.route for name, digest in v.tables.items()}
     for (step, name), digest in left.items():
         if name in _READ or (step in STEPS and not STEPS[step].package):
             continue
         rows = table(digest)
         columns = tuple(dict.fromkeys(key for row in rows for key in row))
-        yield Brought(step, name, columns, tuple(tuple(_say_cell(row.get(key)) for key in columns) for row in rows))
+        yield Brought(
+            step,
+            name,
+            columns,
+            tuple(tuple(_say_cell(row.get(key)) for key in columns) for row in rows),
+        )
 
 
 def _say_cell(value: Any) -> str:
@@ -493,32 +564,43 @@ def _say_cell(value: Any) -> str:
 
 
 def _trigger(state: State, table: Callable[[str], Table]) -> Trigger | None:
-    """What triggers the case, as the last step that asked it found: the one that leaves these two tables."""
-    visit = next((v for v in reversed(state.route) if {"cases", "factors"} <= v.tables.keys()), None)
+    """What triggers the case, as the last step that asked it found: the one that leaves these two
+    tables."""
+    visit = next(
+        (v for v in reversed(state.route) if {"cases", "factors"} <= v.tables.keys()), None
+    )
     if visit is None or visit.outcome is None:
         return None
     factors = tuple(msgspec.convert(row, Varied) for row in table(visit.tables["factors"]))
     cases = tuple(msgspec.convert(row, Tried) for row in table(visit.tables["cases"]))
     found = visit.outcome
-    return Trigger(str(found["verdict"]), str(found["condition"]), str(found["message"]), factors, cases)
+    return Trigger(
+        str(found["verdict"]), str(found["condition"]), str(found["message"]), factors, cases
+    )
 
 
 def journalled(state: State, flow: Flow) -> tuple[str, ...]:
-    """The notes in the journal, a person's and the runner's, each with the question at which it was written."""
+    """The notes in the journal, a person's and the runner's, each with the question at which it was
+    written."""
     titles = {name: f"{node.title}: " for name, node in flow.nodes.items()}
     titles |= {name: f"{end.title}: " for name, end in flow.ends.items()}
     return tuple(f"{titles.get(note.node, '')}{note.text}" for note in state.notes)
 
 
 def _say_lost_workers(state: State) -> tuple[str, ...]:
-    """Workers that died or had to be killed while they worked, one sentence each: every one cost a probe."""
+    """Workers that died or had to be killed while they worked, one sentence each: every one cost a
+    probe."""
     said = []
     for death in state.deaths:
-        visit = next((v for v in reversed(state.route) if v.started and v.started <= death.ts), None)
+        visit = next(
+            (v for v in reversed(state.route) if v.started and v.started <= death.ts), None
+        )
         if death.extra:
             said += [] if death.detail in said else [death.detail]
         elif death.key:
-            said.append(f"One probe{f' of {visit.step}' if visit else ''} cost its worker: {death.detail}")
+            said.append(
+                f"One probe{f' of {visit.step}' if visit else ''} cost its worker: {death.detail}"
+            )
     return tuple(said)
 
 
@@ -534,7 +616,8 @@ def _postprocessed(problem: Problem) -> tuple[str, ...]:
 
 
 def _spread(state: State) -> str:
-    """What the step said that found an error, or what is left of it, in no single part, where that is how the search ended."""
+    """What the step said that found an error, or what is left of it, in no single part, where that
+    is how the search ended."""
     told, before = "", state.taken is not None and state.taken.spread
     for visit in state.route:
         outcome, now = visit.outcome or {}, visit.findings.spread if visit.findings else before
@@ -551,7 +634,11 @@ def _outcome(state: State, kind: type[msgspec.Struct]) -> dict[str, Any]:
 
 def _outcomes(route: Iterable[Visit], kind: type[msgspec.Struct]) -> Iterator[dict[str, Any]]:
     """Outcomes of the steps that answer so, whatever they are called."""
-    return (v.outcome for v in route if v.outcome and v.step in STEPS and issubclass(STEPS[v.step].outcome, kind))
+    return (
+        v.outcome
+        for v in route
+        if v.outcome and v.step in STEPS and issubclass(STEPS[v.step].outcome, kind)
+    )
 
 
 def _nodes_before(state: State) -> int:
@@ -564,25 +651,33 @@ def _nodes_before(state: State) -> int:
     return int(found[0]) if found else state.nodes
 
 
-def case_files(state: State, table: Callable[[str], Table], culprits: Sequence[base.Culprit]) -> list[dict[str, str]]:
+def case_files(
+    state: State, table: Callable[[str], Table], culprits: Sequence[base.Culprit]
+) -> list[dict[str, str]]:
     """For each culprit its files in the bundle -> artifact digests; none where no step kept any.
 
-    A confirm step's table ``bundle`` has the case as it was confirmed. The passing neighbour comes from the search before
-    it, which kept one; without a confirm step the search's own case serves. Those of the session that this one goes on from serve
-    until it has its own.
+    A confirm step's table ``bundle`` has the case as it was confirmed. The passing neighbour comes
+    from the search before it, which kept one; without a confirm step the search's own case serves.
+    Those of the session that this one goes on from serve until it has its own.
     """
-    found = {nodes: dict(files) for nodes, files in state.taken_cases.items()}  # by the case's node ids
+    found = {
+        nodes: dict(files) for nodes, files in state.taken_cases.items()
+    }  # by the case's node ids
     good: dict[str, str] = {}
     for visit in state.route:
         case = visit.findings.case if visit.findings else None
         if case is None or "bundle" not in visit.tables:
             continue
         kept = table(visit.tables["bundle"])
-        found.update({str(row.get("case")): files_of(row) for row in kept if row.get("role") == "alike"})
+        found.update(
+            {str(row.get("case")): files_of(row) for row in kept if row.get("role") == "alike"}
+        )
         rows = {str(row.get("role")): files_of(row) for row in kept}
         if step_makes(visit.step, "case"):
             good = {}
-            found.setdefault(case.node_ids, _name_case_files(rows.get("case", {}), rows.get("good", {})))
+            found.setdefault(
+                case.node_ids, _name_case_files(rows.get("case", {}), rows.get("good", {}))
+            )
         good = rows.get("good") or good
         if step_makes(visit.step, "confirmed") and rows.get("case"):
             found[case.node_ids] = _name_case_files(rows["case"], good)

@@ -1,15 +1,17 @@
-"""What to do with what was found: what to paste first, what to send and to whom. The same words in report and screens. Pure."""
+"""What to do with what was found: what to paste first, what to send and to whom. The same words in
+report and screens. Pure."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from engines.causes import find_cause
-from engines.discovery import find
-from engines.spec import parse
-from wizard.report.document import Report, Workaround
+from narrowdown.engines.causes import find_cause
+from narrowdown.engines.discovery import find
+from narrowdown.engines.spec import parse
+from narrowdown.wizard.report.document import Report, Workaround
 
 APPLY, ISSUE = "workaround.md", "issue.md"  # of a bundle
-# Characters of a line to paste that a page still shows; the layers of twenty nodes by name are longer, and stand in the file.
+# Characters of a line to paste that a page still shows; the layers of twenty nodes by name are
+# longer, and stand in the file.
 _PASTED = 240
 
 
@@ -21,14 +23,20 @@ class Deed(NamedTuple):
 
 
 def list_deeds(report: Report) -> list[Deed]:
-    """What to do now, the first thing first; nothing where nothing was found, as the report's advice says what follows then."""
+    """What to do now, the first thing first; nothing where nothing was found, as the report's
+    advice says what follows then."""
     made = []
     w = report.workaround
     if w is not None and w.holds:
         tool, line = first_line(w)
         rest = f"{APPLY} in the case folder" if report.culprits else "the section on the workaround"
         if line:
-            made.append(Deed(f"Apply the workaround. Paste this first ({tool}); for the rest see {rest}:", line))
+            made.append(
+                Deed(
+                    f"Apply the workaround. Paste this first ({tool}); for the rest see {rest}:",
+                    line,
+                )
+            )
         elif w.apply:
             made.append(Deed(f"Apply the workaround: {rest} says how."))
     made += list_known(report)
@@ -37,7 +45,8 @@ def list_deeds(report: Report) -> list[Deed]:
         made.append(
             Deed(
                 say_when(
-                    report, f"send the case folder as a zip file to {whose}; {ISSUE} in it is the text. Look into it "
+                    report,
+                    f"send the case folder as a zip file to {whose}; {ISSUE} in it is the text. Look into it ",
                 )
                 + "first: names, weights and inputs are those of your model."
             )
@@ -48,7 +57,8 @@ def list_deeds(report: Report) -> list[Deed]:
 
 
 def list_known(report: Report) -> list[Deed]:
-    """What to do first where somebody has reported the like of it: nobody thanks for a bug that is mended, or told twice."""
+    """What to do first where somebody has reported the like of it: nobody thanks for a bug that is
+    mended, or told twice."""
     if not report.lookalikes:
         return []
     like = report.lookalikes[0]
@@ -57,9 +67,15 @@ def list_known(report: Report) -> list[Deed]:
     if like.mended:
         declared = find(parse(report.engine).name)
         release = f"{declared.title or declared.name if declared else report.engine} {like.mended}"
-        return [Deed(f"{is_it} {what}, which {release} has mended: try that release, or a later one.")]
+        return [
+            Deed(f"{is_it} {what}, which {release} has mended: try that release, or a later one.")
+        ]
     if like.thread:
-        return [Deed(f"{is_it} {what}: read that first, and if it is the same, tell what you found there.")]
+        return [
+            Deed(
+                f"{is_it} {what}: read that first, and if it is the same, tell what you found there."
+            )
+        ]
     return []
 
 
@@ -74,23 +90,35 @@ def ask_known(report: Report) -> str:
     """What is asked after the case."""
     if not report.lookalikes:
         return "Is it a known bug, and what else cures it?"
-    return "What else cures it?" if report.lookalikes[0].confirmed else "Is it that bug, and what else cures it?"
+    return (
+        "What else cures it?"
+        if report.lookalikes[0].confirmed
+        else "Is it that bug, and what else cures it?"
+    )
 
 
 def name_addressee(engine: str, causes: Iterable[str]) -> str:
-    """Whose the fault is by its causes, with the place where they want to hear of it where the engine names one."""
+    """Whose the fault is by its causes, with the place where they want to hear of it where the
+    engine names one."""
     whose = {find_cause(cause).whose for cause in causes}
     if len(whose) == 1 and (named := whose.pop()):
         return named
     declared = find(parse(engine).name)
     url = declared.tracker.url if declared and declared.tracker else ""
-    return f"whoever maintains the engine ({url})" if url else "whoever maintains the engine or the model"
+    return (
+        f"whoever maintains the engine ({url})"
+        if url
+        else "whoever maintains the engine or the model"
+    )
 
 
 def say_first(workaround: Workaround | None, where: str) -> Deed:
-    """What to paste first of a workaround, and ``where`` the file with all of it lies. Nothing of one that does not hold."""
+    """What to paste first of a workaround, and ``where`` the file with all of it lies. Nothing of
+    one that does not hold."""
     if workaround is not None and not workaround.holds:
-        return Deed(f"Nothing yet: it does not hold on all that was tried. To try it all the same: {where}.")
+        return Deed(
+            f"Nothing yet: it does not hold on all that was tried. To try it all the same: {where}."
+        )
     tool, line = first_line(workaround)
     if not line:
         return Deed(f"{where} has the lines to paste, tool by tool.")
@@ -98,7 +126,8 @@ def say_first(workaround: Workaround | None, where: str) -> Deed:
 
 
 def first_line(workaround: Workaround | None) -> tuple[str, str]:
-    """The tool that is told of the workaround first, and the line that tells it; empty where there is none, or it is too long."""
+    """The tool that is told of the workaround first, and the line that tells it; empty where there
+    is none, or it is too long."""
     first = next(iter(workaround.apply), None) if workaround is not None else None
     if first is None:
         return "", ""

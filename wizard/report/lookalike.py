@@ -1,20 +1,23 @@
-"""Which known bugs a session's failure looks like: what its step ``known`` found, else what the table says of its culprits."""
+"""Which known bugs a session's failure looks like: what its step ``known`` found, else what the
+table says of its culprits."""
 
 from collections.abc import Callable
 
-from engines.findings import Lookalike
-from engines.graph.index import GraphIndex
-from engines.known.table import TableProblem, recall
-from engines.search.lookalike import list_lookalikes
-from engines.spec import parse
-from engines.views import view_engine
-from wizard.problem import Problem
-from wizard.session.state import State, find_index
+from narrowdown.engines.findings import Lookalike
+from narrowdown.engines.graph.index import GraphIndex
+from narrowdown.engines.known.table import TableProblem, recall
+from narrowdown.engines.search.lookalike import list_lookalikes
+from narrowdown.engines.spec import parse
+from narrowdown.engines.views import view_engine
+from narrowdown.wizard.problem import Problem
+from narrowdown.wizard.session.state import State, find_index
 
 
-def recognise(state: State, problem: Problem, graph: Callable[[str], GraphIndex | None]) -> tuple[Lookalike, ...]:
-    """The bugs, confirmed ones first; none where no culprit was found or its graph is gone. ``graph``: the index of a model by
-    its artifact's digest."""
+def recognise(
+    state: State, problem: Problem, graph: Callable[[str], GraphIndex | None]
+) -> tuple[Lookalike, ...]:
+    """The bugs, confirmed ones first; none where no culprit was found or its graph is gone.
+    ``graph``: the index of a model by its artifact's digest."""
     findings = state.findings
     if findings.lookalikes or not findings.culprits or problem.check:
         return findings.lookalikes
@@ -28,6 +31,14 @@ def recognise(state: State, problem: Problem, graph: Callable[[str], GraphIndex 
         return ()
     found = list_lookalikes(findings, index, bugs, version=view.version, precision=view.precision)
     return tuple(
-        Lookalike(b.id, b.thread, b.says, False, b.mended, b.cure, tuple(index.shown_names[n] for n in nodes))
+        Lookalike(
+            b.id,
+            b.thread,
+            b.says,
+            False,
+            b.mended,
+            b.cure,
+            tuple(index.shown_names[n] for n in nodes),
+        )
         for b, nodes in found
     )

@@ -1,9 +1,10 @@
-"""What became of the values of a case's output, in sentences: the same ones beside the picture and without it."""
+"""What became of the values of a case's output, in sentences: the same ones beside the picture and
+without it."""
 
-from engines.compare.say import say_percent
-from engines.compare.values import Values
-from engines.probe import HUGE
-from wizard.words import number
+from narrowdown.engines.compare.say import say_percent
+from narrowdown.engines.compare.values import Values
+from narrowdown.engines.probe import HUGE
+from narrowdown.wizard.words import number
 
 
 def total(v: Values) -> int:
@@ -12,7 +13,8 @@ def total(v: Values) -> int:
 
 
 def lost_everywhere(v: Values) -> bool:
-    """Whether no value of the engine's is finite where the reference's all are: there is no place to point at."""
+    """Whether no value of the engine's is finite where the reference's all are: there is no place
+    to point at."""
     return total(v) == v.actual_nonfinite > 0 == v.expected_nonfinite
 
 
@@ -22,14 +24,16 @@ def alike(v: Values) -> bool:
 
 
 def say_where(v: Values) -> str:
-    """How an output is wrong that no picture shows: ``is wrong everywhere``; ``was right in the run that was kept``."""
+    """How an output is wrong that no picture shows: ``is wrong everywhere``; ``was right in the run
+    that was kept``."""
     if alike(v):
         return "was right in the run that was kept: the fault comes and goes"
     return "is wrong everywhere" if total(v) > 1 else "is wrong"
 
 
 def say_values_lost(v: Values) -> str:
-    """What is not finite: ``On the engine all 16 values are infinite; in the reference all are finite.`` Empty where all is."""
+    """What is not finite: ``On the engine all 16 values are infinite; in the reference all are
+    finite.`` Empty where all is."""
     if not v.actual_nonfinite and not v.expected_nonfinite:
         return ""
     if v.actual_nonfinite == v.expected_nonfinite and not any(HUGE in row for row in v.grid):
@@ -48,17 +52,24 @@ def _kinds(lost: int, nan: int, of: int, told: bool) -> str:
     if len(said) == 1:
         n, word = said[0]
         many = (
-            "its only value is" if of == 1 else f"all {of:,} values are" if n == of else f"{n:,} of {of:,} values are"
+            "its only value is"
+            if of == 1
+            else f"all {of:,} values are"
+            if n == of
+            else f"{n:,} of {of:,} values are"
         )
         return f"{many.replace(' are', ' is') if n == 1 < of else many} {word}"
     return f"{lost:,} of {of:,} values are not finite: {' and '.join(f'{n:,} {word}' for n, word in said)}"
 
 
 def say_values_apart(v: Values) -> str:
-    """How far the finite values of both lie apart, and where they lie; where the engine has none, where the right ones lie."""
+    """How far the finite values of both lie apart, and where they lie; where the engine has none,
+    where the right ones lie."""
     if sum(v.expected) == 0 and sum(v.actual) == 0:
         return ""
-    bounds = f"at {number(v.low)}" if v.low == v.high else f"from {number(v.low)} to {number(v.high)}"
+    bounds = (
+        f"at {number(v.low)}" if v.low == v.high else f"from {number(v.low)} to {number(v.high)}"
+    )
     if not sum(v.actual):
         return f"The right ones lie {bounds}."
     if not sum(v.expected):

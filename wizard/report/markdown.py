@@ -4,16 +4,16 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from engines.compare.say import say_part, say_sample, wrong_by
-from engines.compare.values import Values
-from engines.search.lookalike import say_lookalike
-from wizard.report.culprit_groups import groups, kind, others
-from wizard.report.document import Culprit, Report, Workaround, readable
-from wizard.report.hand_on import APPLY, list_deeds
-from wizard.report.lost import say_values_apart, say_values_lost
-from wizard.report.picture import curve, tally
-from wizard.report.summary import name_inside, say_effect, say_source
-from wizard.words import (  # fmt: skip
+from narrowdown.engines.compare.say import say_part, say_sample, wrong_by
+from narrowdown.engines.compare.values import Values
+from narrowdown.engines.search.lookalike import say_lookalike
+from narrowdown.wizard.report.culprit_groups import groups, kind, others
+from narrowdown.wizard.report.document import Culprit, Report, Workaround, readable
+from narrowdown.wizard.report.hand_on import APPLY, list_deeds
+from narrowdown.wizard.report.lost import say_values_apart, say_values_lost
+from narrowdown.wizard.report.picture import curve, tally
+from narrowdown.wizard.report.summary import name_inside, say_effect, say_source
+from narrowdown.wizard.words import (  # fmt: skip
     LONGEST,
     NAME,
     TEXT,
@@ -35,8 +35,8 @@ LAYERS, ROWS = 40, 60  # of a table that may be as long as the model, of any oth
 
 
 def to_markdown(report: Report) -> str:
-    """Verdict first, how to see it fail, what to do now, then culprits, workaround, route, environment. Never longer than an
-    issue may be: what does not fit is named."""
+    """Verdict first, how to see it fail, what to do now, then culprits, workaround, route,
+    environment. Never longer than an issue may be: what does not fit is named."""
     report = readable(report)
     head = f"# {literal(report.headline)}\n\n{summary(report)}"
     order = [
@@ -50,8 +50,12 @@ def to_markdown(report: Report) -> str:
             room -= len(order[i]) + 2
             kept.add(i)
     parts = [part for i, part in enumerate(order) if part and i in kept]
-    if titles := [part.partition("\n")[0].lstrip("# ") for i, part in enumerate(order) if i not in kept]:
-        parts.append(f"Too long for an issue, and only in report.html and report.json: {elide(listing(titles), 300)}.")
+    if titles := [
+        part.partition("\n")[0].lstrip("# ") for i, part in enumerate(order) if i not in kept
+    ]:
+        parts.append(
+            f"Too long for an issue, and only in report.html and report.json: {elide(listing(titles), 300)}."
+        )
     return "\n\n".join(parts) + "\n"
 
 
@@ -64,7 +68,10 @@ def summary(report: Report) -> str:
             "engine under test",
             f"{code(report.engine, LONGEST)} {literal(version(report.environment, 'engine'))}".strip(),
         ),
-        ("reference", f"{code(report.reference, LONGEST)} {literal(version(report.environment, 'reference'))}".strip()),
+        (
+            "reference",
+            f"{code(report.reference, LONGEST)} {literal(version(report.environment, 'reference'))}".strip(),
+        ),
         ("error", error(report)),
         *(
             [
@@ -74,7 +81,11 @@ def summary(report: Report) -> str:
             if report.error is not None
             else []
         ),
-        *([("nearest to failing", nearest)] if report.margin is not None and report.worst_output else []),
+        *(
+            [("nearest to failing", nearest)]
+            if report.margin is not None and report.worst_output
+            else []
+        ),
         *([("cause", literal(report.cause) or "?")] if report.cause else []),
         *(
             [("smallest case", f"{report.nodes_after} of {count(report.nodes_before, 'node')}")]
@@ -85,7 +96,14 @@ def summary(report: Report) -> str:
     ]
     text = table(("", ""), rows)
     bugs = map(say_lookalike, report.lookalikes)
-    told = (report.explanation, say_effect(report), report.spread, *bugs, report.advice, report.names.legend)
+    told = (
+        report.explanation,
+        say_effect(report),
+        report.spread,
+        *bugs,
+        report.advice,
+        report.names.legend,
+    )
     said = [literal(line) for line in told if line]
     said += [f"It goes on from session {code(report.goes_on_from)}."] if report.goes_on_from else []
     return "\n\n".join([text, *said])
@@ -101,7 +119,8 @@ def deeds(report: Report) -> str:
 
 
 def error(report: Report) -> str:
-    """``wrong by 2.37 % where 0.01 % is allowed``; by another metric than a share ``max_abs 0.02 where 0.01 is allowed``."""
+    """``wrong by 2.37 % where 0.01 % is allowed``; by another metric than a share ``max_abs 0.02
+    where 0.01 is allowed``."""
     if report.error is None or report.tolerance is None:
         return "not measured"
     if report.metric == "elementwise":
@@ -114,7 +133,8 @@ def error(report: Report) -> str:
 
 
 def version(environment: "dict[str, Any]", role: str) -> str:
-    """``(1.31.1 on AMD EPYC)``: what the engine or the reference was; empty where it was never asked."""
+    """``(1.31.1 on AMD EPYC)``: what the engine or the reference was; empty where it was never
+    asked."""
     info = environment.get(role) or {}
     device = info.get("device")
     said = " on ".join(str(part) for part in (info.get("version"), device) if part)
@@ -135,7 +155,9 @@ def write_culprits(culprits: Sequence[Culprit], metric: str) -> Iterator[str]:
     for first, *like in groups(map(kind, culprits)):
         yield culprit(culprits[first], first + 1, len(culprits), metric)
         if like:
-            yield write_alike_culprits([(position + 1, culprits[position]) for position in like], metric)
+            yield write_alike_culprits(
+                [(position + 1, culprits[position]) for position in like], metric
+            )
 
 
 def write_alike_culprits(culprits: Sequence[tuple[int, Culprit]], metric: str) -> str:
@@ -162,12 +184,18 @@ def write_alike_culprits(culprits: Sequence[tuple[int, Culprit]], metric: str) -
 def _say_minimal(c: Culprit) -> str:
     if not c.minimal:
         return "not proven"
-    return "yes: it is a single node" if len(c.nodes) == 1 else "yes: without any one of its nodes it passes"
+    return (
+        "yes: it is a single node"
+        if len(c.nodes) == 1
+        else "yes: without any one of its nodes it passes"
+    )
 
 
 def culprit(c: Culprit, position: int, total: int, metric: str) -> str:
     title = (
-        f"## The {'minimal ' if c.minimal else ''}failing case" if total == 1 else f"## Culprit {position} of {total}"
+        f"## The {'minimal ' if c.minimal else ''}failing case"
+        if total == 1
+        else f"## Culprit {position} of {total}"
     )
     rows = [
         ("nodes", listing([code(name) for name in c.nodes], 12)),
@@ -208,7 +236,9 @@ def write_surroundings(c: Culprit) -> str:
         + (f" ({literal(spot.note)})" if spot.note else "")
         for spot in c.around.spots
     ]
-    place = f"{count(c.around.before, 'node')} before it, {count(c.around.after, 'node')} behind it."
+    place = (
+        f"{count(c.around.before, 'node')} before it, {count(c.around.after, 'node')} behind it."
+    )
     return "\n".join([f"Around it, in the order of the model; {place}", "", *lines])
 
 
@@ -221,7 +251,10 @@ def values(v: Values) -> str:
 
 def search(report: Report) -> str:
     """How many probes of each search failed and passed."""
-    lines = [f"- {literal(s.step)}: {count(len(s.looks), 'probe')}, {tally(s)}" for s in report.searches[:ROWS]]
+    lines = [
+        f"- {literal(s.step)}: {count(len(s.looks), 'probe')}, {tally(s)}"
+        for s in report.searches[:ROWS]
+    ]
     more = say_further(len(report.searches) - len(lines), "search", "searches")
     return "\n".join(["## The search", "", *lines]) + more if lines else ""
 
@@ -234,11 +267,17 @@ def notes(report: Report) -> str:
 
 def say_further(n: int, one: str, many: str = "") -> str:
     """A paragraph that says how many are left out here; empty for none."""
-    return f"\n\n{count(n, f'further {one}', f'further {many}' if many else '')} in report.json." if n > 0 else ""
+    return (
+        f"\n\n{count(n, f'further {one}', f'further {many}' if many else '')} in report.json."
+        if n > 0
+        else ""
+    )
 
 
 def ruled_out(report: Report) -> str:
-    lines = [f"- {o.what}." + (f" {literal(o.measured)}" if o.measured else "") for o in report.ruled_out]
+    lines = [
+        f"- {o.what}." + (f" {literal(o.measured)}" if o.measured else "") for o in report.ruled_out
+    ]
     return "\n".join(["## What it is not", "", *lines]) if lines else ""
 
 
@@ -250,12 +289,18 @@ def workaround(report: Report) -> str:
         ("kind", w.kind),
         ("engine", code(w.engine, LONGEST)),
         ("right on what it was made on", f"{w.samples_ok} of {count(w.samples_n, 'sample')}"),
-        ("right on others", f"{w.unseen_ok} of {count(w.unseen_n, 'sample')}" if w.unseen_n else "not tried"),
+        (
+            "right on others",
+            f"{w.unseen_ok} of {count(w.unseen_n, 'sample')}" if w.unseen_n else "not tried",
+        ),
         ("error with it", f"{show_error(w.error, report.metric)} at most, {margin(w.margin)}"),
     ]
     if w.keep_higher:
         rows.append(
-            ("keep in higher precision", listing([code(name) for name in w.keep_higher], 40) + literal(name_inside(w)))
+            (
+                "keep in higher precision",
+                listing([code(name) for name in w.keep_higher], 40) + literal(name_inside(w)),
+            )
         )
     if w.source:
         rows.append(("in your program", literal(f"{listing(w.source)}, compute this in float32")))
@@ -267,7 +312,13 @@ def workaround(report: Report) -> str:
         rows.append(("cost", literal(w.cost)))
     title = "## The workaround" if w.holds else "## The workaround does not hold on every sample"
     known = "\n".join(f"- {literal(fact)}" for fact in w.known)
-    parts = [f"{title}\n\n{table(('', ''), rows)}", known, literal(w.tried), *sets(w, report.metric), *recipes(w)]
+    parts = [
+        f"{title}\n\n{table(('', ''), rows)}",
+        known,
+        literal(w.tried),
+        *sets(w, report.metric),
+        *recipes(w),
+    ]
     return "\n\n".join(part for part in parts if part)
 
 
@@ -298,7 +349,9 @@ def trigger(report: Report) -> str:
         if f.matters
     ]
     header = ("changed alone", "in the case", "fails with", "passes with", "refused with")
-    return f"## What triggers it\n\n{literal(found.said)}" + (f"\n\n{table(header, rows)}" if rows else "")
+    return f"## What triggers it\n\n{literal(found.said)}" + (
+        f"\n\n{table(header, rows)}" if rows else ""
+    )
 
 
 def rewrites(report: Report) -> str:
@@ -341,11 +394,17 @@ def how_to_apply(w: Workaround) -> str:
     only = f" It is right only while {literal(w.condition)}." if w.condition else ""
     found = f"Found on {code(w.engine, LONGEST)}.{nodes} `model.onnx` stands for your model.{only}"
     head = f"# How to apply the workaround\n\n{found}"
-    return "\n\n".join([head, *(f"## {literal(r.tool)}\n\n{fenced(r.text, r.language)}" for r in w.apply)]) + "\n"
+    return (
+        "\n\n".join(
+            [head, *(f"## {literal(r.tool)}\n\n{fenced(r.text, r.language)}" for r in w.apply)]
+        )
+        + "\n"
+    )
 
 
 def sets(w: Workaround, metric: str) -> list[str]:
-    """The sets that were tried, fewest nodes first, as a table; none where there is nothing to choose between."""
+    """The sets that were tried, fewest nodes first, as a table; none where there is nothing to
+    choose between."""
     if len(w.curve) < 2:
         return []
     chosen = " (recommended)" if w.holds else " (this one)"
@@ -409,7 +468,9 @@ def route(report: Report) -> str:
             str(position),
             literal(stop.title),
             literal(stop.text) + ("" if stop.state in ("", "finished") else f" ({stop.state})"),
-            {"person": "a person", "recommended": "recommended", "script": "script"}.get(stop.by, stop.by)
+            {"person": "a person", "recommended": "recommended", "script": "script"}.get(
+                stop.by, stop.by
+            )
             + ("" if stop.answer == stop.recommended else f" (recommended: {stop.recommended})"),
             duration(stop.seconds),
             str(stop.probes),
@@ -444,15 +505,16 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def literal(text: str) -> str:
-    """Text of a model or a log that Markdown must not read as markup, nor at the beginning of a line as a list or an underline;
-    of a long word both ends."""
+    """Text of a model or a log that Markdown must not read as markup, nor at the beginning of a
+    line as a list or an underline; of a long word both ends."""
     shown = visible(elide(re.sub(r"\s+", " ", text).strip(), TEXT), longest=WORD)
     shown = re.sub(r"([\\`*_\[\]<>|#~&])", r"\\\1", shown)
     return re.sub(r"^(\d*)([-+=.)])", r"\1\\\2", shown)
 
 
 def code(text: str, longest: int = NAME) -> str:
-    """Inline code that holds any text: a longer fence than any run of backticks inside, bars escaped for tables."""
+    """Inline code that holds any text: a longer fence than any run of backticks inside, bars
+    escaped for tables."""
     text = visible(elide(re.sub(r"\s+", " ", text), longest)) or "(no name)"
     fence = "`" * (1 + max((len(run) for run in re.findall(r"`+", text)), default=0))
     pad = " " if "`" in text else ""

@@ -1,26 +1,28 @@
-"""Per-node numbers for the graph viewers of others: node data as Model Explorer reads it, notes for the nodes of an ONNX file,
-and the neighbourhood of a culprit as a picture of its own. Pure."""
+"""Per-node numbers for the graph viewers of others: node data as Model Explorer reads it, notes for
+the nodes of an ONNX file, and the neighbourhood of a culprit as a picture of its own. Pure."""
 
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 import msgspec
 
-from engines.probe import HUGE
-from wizard.report.picture import neighbourhood
-from wizard.report.vicinity import Vicinity
-from wizard.session.state import State
-from wizard.words import number, show_error, write_json
+from narrowdown.engines.probe import HUGE
+from narrowdown.wizard.report.picture import neighbourhood
+from narrowdown.wizard.report.vicinity import Vicinity
+from narrowdown.wizard.session.state import State
+from narrowdown.wizard.words import number, show_error, write_json
 
-# Fills of nodes: within the tolerance, over it, ten times over it, and of a culprit. Pale, so that black names stay readable.
+# Fills of nodes: within the tolerance, over it, ten times over it, and of a culprit. Pale, so that
+# black names stay readable.
 FINE, OVER, FAR, CULPRIT = "#cfe8cf", "#ffe08a", "#ffb26b", "#ff7b7b"
 PREFIX: Final = "narrowdown."  # of metadata properties
 
 
 class Overlaid(msgspec.Struct, frozen=True):
-    """What is known of one node. ``node``: its own name, "" where it has none; ``tensor``: its first watched output. ``error``:
-    of the worst of its outputs in the whole model, ``inherited`` as it arrives, ``added`` by the node itself; None where not
-    measured. ``culprit``: which of the culprits holds it, counted from 1; 0: none."""
+    """What is known of one node. ``node``: its own name, "" where it has none; ``tensor``: its
+    first watched output. ``error``: of the worst of its outputs in the whole model, ``inherited``
+    as it arrives, ``added`` by the node itself; None where not measured. ``culprit``: which of the
+    culprits holds it, counted from 1; 0: none."""
 
     node: str
     tensor: str
@@ -30,15 +32,30 @@ class Overlaid(msgspec.Struct, frozen=True):
     culprit: int = 0
 
 
-def list_overlaid(state: State, table: Callable[[str], list[dict[str, Any]]]) -> tuple[Overlaid, ...]:
-    """The nodes that the last comparison of layers has measured, in the order of the model, and the culprits' nodes."""
+def list_overlaid(
+    state: State, table: Callable[[str], list[dict[str, Any]]]
+) -> tuple[Overlaid, ...]:
+    """The nodes that the last comparison of layers has measured, in the order of the model, and the
+    culprits' nodes."""
     digest = next((v.tables["tensors"] for v in reversed(state.route) if "tensors" in v.tables), "")
-    holds = {name: i for i, c in reversed([*enumerate(state.findings.culprits, 1)]) for name in c.case.nodes if name}
+    holds = {
+        name: i
+        for i, c in reversed([*enumerate(state.findings.culprits, 1)])
+        for name in c.case.nodes
+        if name
+    }
     found: dict[str, Overlaid] = {}
     for row in table(digest) if digest else ():
         told, tensor = str(row.get("node", "")), str(row.get("name", ""))
         name = "" if told.endswith(f":{tensor}") else told  # what a node without a name is called
-        one = Overlaid(name, tensor, row.get("error"), row.get("inherited"), row.get("added"), holds.get(told, 0))
+        one = Overlaid(
+            name,
+            tensor,
+            row.get("error"),
+            row.get("inherited"),
+            row.get("added"),
+            holds.get(told, 0),
+        )
         before = found.get(name or tensor)
         if before is None or (one.error or 0.0) > (before.error or 0.0):
             found[name or tensor] = one
@@ -48,14 +65,18 @@ def list_overlaid(state: State, table: Callable[[str], list[dict[str, Any]]]) ->
 
 
 def write_node_data(rows: Iterable[Overlaid], tolerance: float | None, metric: str) -> str:
-    """Model Explorer's node data of one graph, as JSON: the error of each node by its name, or by a tensor that it makes where it
-    has none. What is not finite is 1e300. A culprit that was not measured has the value of the tolerance."""
+    """Model Explorer's node data of one graph, as JSON: the error of each node by its name, or by a
+    tensor that it makes where it has none. What is not finite is 1e300. A culprit that was not
+    measured has the value of the tolerance."""
     allowed = tolerance or 0.0
     results: dict[str, dict[str, object]] = {}
     for row in rows:
         value = min(row.error, HUGE) if row.error is not None else allowed if row.culprit else None
         if value is not None:
-            results[row.node or row.tensor] = {"value": value, **({"bgColor": CULPRIT} if row.culprit else {})}
+            results[row.node or row.tensor] = {
+                "value": value,
+                **({"bgColor": CULPRIT} if row.culprit else {}),
+            }
     data: dict[str, object] = {"name": f"error ({metric}), by narrowdown", "results": results}
     if allowed > 0:
         steps = ((allowed, FINE), (10 * allowed, OVER), (HUGE, FAR))
@@ -63,17 +84,27 @@ def write_node_data(rows: Iterable[Overlaid], tolerance: float | None, metric: s
     return write_json(data)
 
 
-def write_notes(rows: Iterable[Overlaid], tolerance: float | None, metric: str) -> dict[str, dict[str, str]]:
+def write_notes(
+    rows: Iterable[Overlaid], tolerance: float | None, metric: str
+) -> dict[str, dict[str, str]]:
     """Node name (or tensor) -> metadata properties, and under ``doc`` one line for people."""
     notes: dict[str, dict[str, str]] = {}
     for row in rows:
         facts = {"error": row.error, "arrives": row.inherited, "adds": row.added}
-        known = {name: number(min(value, HUGE)) for name, value in facts.items() if value is not None}
+        known = {
+            name: number(min(value, HUGE)) for name, value in facts.items() if value is not None
+        }
         over = row.error is not None and tolerance is not None and row.error > tolerance
         said = [f"culprit {row.culprit}"] if row.culprit else []
-        said += [f"{name} {show_error(value, metric)}" for name, value in facts.items() if value is not None]
+        said += [
+            f"{name} {show_error(value, metric)}"
+            for name, value in facts.items()
+            if value is not None
+        ]
         said += (
-            [f"over the allowed {show_error(tolerance, metric)}{'' if metric == 'rel_l2' else f' ({metric})'}"]
+            [
+                f"over the allowed {show_error(tolerance, metric)}{'' if metric == 'rel_l2' else f' ({metric})'}"
+            ]
             if over
             else []
         )
@@ -96,5 +127,9 @@ def draw_neighbourhood(place: Vicinity) -> str:
     if not drawn:
         return ""
     head, _, rest = drawn.partition(">")
-    head = head if "xmlns=" in head else head.replace("<svg", '<svg xmlns="http://www.w3.org/2000/svg"', 1)
+    head = (
+        head
+        if "xmlns=" in head
+        else head.replace("<svg", '<svg xmlns="http://www.w3.org/2000/svg"', 1)
+    )
     return f"{head}>{_STYLE}{rest}\n"

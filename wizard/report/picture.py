@@ -1,26 +1,37 @@
-"""The report's pictures, each one self-contained SVG element whose colours come from the page's CSS classes, and error by depth
-as one line of text. An empty text where there is nothing to draw. Every name goes through ``escape``."""
+"""The report's pictures, each one self-contained SVG element whose colours come from the page's CSS
+classes, and error by depth as one line of text. An empty text where there is nothing to draw. Every
+name goes through ``escape``."""
 
 import math
 from collections.abc import Iterable, Sequence
 from html import escape
 from typing import NamedTuple
 
-from engines.compare.say import say_percent
-from engines.compare.values import Values
-from engines.graph import ranges
-from engines.probe import HUGE
-from wizard.report.document import Depth, Look, Report, Search, Weighed
-from wizard.report.figures import CEILING, FLOOR, draw_bars, log_error
-from wizard.report.lost import alike, lost_everywhere, say_values_apart, say_values_lost
-from wizard.report.prefix import tell_apart
-from wizard.report.probe_words import WORDS
-from wizard.report.strip import MEANING, Span, Trail, columns, name_nodes, nodes_of, parse
-from wizard.report.vicinity import Vicinity
-from wizard.words import count, elide, number, show_error, visible
+from narrowdown.engines.compare.say import say_percent
+from narrowdown.engines.compare.values import Values
+from narrowdown.engines.graph import ranges
+from narrowdown.engines.probe import HUGE
+from narrowdown.wizard.report.document import Depth, Look, Report, Search, Weighed
+from narrowdown.wizard.report.figures import CEILING, FLOOR, draw_bars, log_error
+from narrowdown.wizard.report.lost import alike, lost_everywhere, say_values_apart, say_values_lost
+from narrowdown.wizard.report.prefix import tell_apart
+from narrowdown.wizard.report.probe_words import WORDS
+from narrowdown.wizard.report.strip import (
+    MEANING,
+    Span,
+    Trail,
+    columns,
+    name_nodes,
+    nodes_of,
+    parse,
+)
+from narrowdown.wizard.report.vicinity import Vicinity
+from narrowdown.wizard.words import count, elide, number, show_error, visible
 
 WIDTH, HEIGHT, LEFT, BOTTOM = 720, 180, 50, 18
-NARROW = 350  # units of a picture on a telephone, which shows it unscaled: nobody has to scroll sideways
+NARROW = (
+    350  # units of a picture on a telephone, which shows it unscaled: nobody has to scroll sideways
+)
 BLOCKS = "▁▂▃▄▅▆▇█"
 MOST = 240  # probes of a search that are drawn, the last ones
 COLUMNS = 240  # of error by depth: 2.7 units each
@@ -35,20 +46,30 @@ class Bar(NamedTuple):
 
 
 def bars_by_depth(points: Sequence[Depth]) -> list[Bar]:
-    """The columns, first tensor to last: of those that share one the worst, a culprit before any other."""
+    """The columns, first tensor to last: of those that share one the worst, a culprit before any
+    other."""
     size = max(1, math.ceil(len(points) / COLUMNS))
     groups = [points[i : i + size] for i in range(0, len(points), size)]
     return [
-        Bar(max(group, key=lambda p: (p.culprit > 0, p.error)), len(group) - 1, any(p.bad for p in group))
+        Bar(
+            max(group, key=lambda p: (p.culprit > 0, p.error)),
+            len(group) - 1,
+            any(p.bad for p in group),
+        )
         for group in groups
     ]
 
 
 def error_by_depth(
-    points: Sequence[Depth], tolerance: float | None, number_: int = 1, metric: str = "", width: int = WIDTH
+    points: Sequence[Depth],
+    tolerance: float | None,
+    number_: int = 1,
+    metric: str = "",
+    width: int = WIDTH,
 ) -> str:
-    """A bar a tensor or a bucket of tensors, log scale, the tolerance as a line, each culprit marked below. A click on a bar goes
-    to ``#tensor-N-I``, which holds its numbers; ``number_`` tells apart the pictures of one page."""
+    """A bar a tensor or a bucket of tensors, log scale, the tolerance as a line, each culprit
+    marked below. A click on a bar goes to ``#tensor-N-I``, which holds its numbers; ``number_``
+    tells apart the pictures of one page."""
     if not points:
         return ""
     shown = bars_by_depth(points)
@@ -57,7 +78,9 @@ def error_by_depth(
     bars = []
     for i, bar in enumerate(shown):
         top = level(bar.worst.error)
-        title = visible(elide(f"{bar.worst.name} ({bar.worst.op}): {show_error(bar.worst.error, metric)}", 300))
+        title = visible(
+            elide(f"{bar.worst.name} ({bar.worst.op}): {show_error(bar.worst.error, metric)}", 300)
+        )
         bars.append(
             f'<a href="#tensor-{number_}-{i}" tabindex="{0 if bar.worst.culprit else -1}">'
             f'<rect class="hit" x="{left + i * wide:.2f}" y="0" width="{wide:.2f}" height="{HEIGHT - BOTTOM}"/>'
@@ -83,7 +106,9 @@ def error_by_depth(
         f'<text class="axis" x="{width}" y="{HEIGHT - 4}" text-anchor="end">last</text>'
     )
     named, bottom = _name_culprits(shown, left, width)
-    label = f"Error of {len(points)} tensors against the reference, in topological order, logarithmic"
+    label = (
+        f"Error of {len(points)} tensors against the reference, in topological order, logarithmic"
+    )
     return _svg(bottom, label, "".join([*marks, *bars, line, named, caption]), width)
 
 
@@ -93,7 +118,8 @@ def _say_power(power: int, metric: str) -> str:
 
 
 def _name_culprits(shown: Sequence[Bar], left: int, width: int) -> tuple[str, float]:
-    """A mark below the first bar of each culprit, its name in a row of its own below that, and where all that ends."""
+    """A mark below the first bar of each culprit, its name in a row of its own below that, and
+    where all that ends."""
     first: dict[int, int] = {}
     for i, bar in enumerate(shown):
         if bar.worst.culprit:
@@ -113,12 +139,15 @@ def _name_culprits(shown: Sequence[Bar], left: int, width: int) -> tuple[str, fl
             f'<text class="label" x="{middle:.1f}" y="{y + 14:.1f}" text-anchor="middle">{escape(said)}</text>'
         )
         y += 18
-    return "".join([*lines, *drawn]), y + (4 if first else 0)  # a name lies over the line of another one
+    return "".join([*lines, *drawn]), y + (
+        4 if first else 0
+    )  # a name lies over the line of another one
 
 
 def before_and_after(report: Report) -> str:
-    """How many samples are wrong as it is and with the workaround, then the largest error of each against what is allowed, on a
-    log scale. Of the samples that the workaround was not made on, where some were tried, else of all."""
+    """How many samples are wrong as it is and with the workaround, then the largest error of each
+    against what is allowed, on a log scale. Of the samples that the workaround was not made on,
+    where some were tried, else of all."""
     w = report.workaround
     if w is None or not (w.unseen_n or w.samples_n):
         return ""
@@ -134,7 +163,11 @@ def before_and_after(report: Report) -> str:
         drawn.append(
             f'<text class="axis" x="0" y="{y + 11}">{name}: {wrong:,} of {all_of} wrong, {of - wrong:,} right</text>'
             f'<rect class="good" x="0" y="{y + 16}" width="{WIDTH}" height="16"/>'
-            + (f'<rect class="bad" x="0" y="{y + 16}" width="{share:.1f}" height="16"/>' if share else "")
+            + (
+                f'<rect class="bad" x="0" y="{y + 16}" width="{share:.1f}" height="16"/>'
+                if share
+                else ""
+            )
         )
         y += 42
     if report.error and w.error is not None and report.tolerance and report.metric != "elementwise":
@@ -159,9 +192,12 @@ def before_and_after(report: Report) -> str:
     return _svg(y, said, "".join(drawn), fits=True)
 
 
-def weigh(rows: Sequence[Weighed], tolerance: float | None, metric: str = "", width: int = WIDTH) -> str:
-    """A line for the model as it is and each workaround: its error on a log scale, its score, and milliseconds of a run, each a
-    bar beside its number. A column that nothing was measured in is left out."""
+def weigh(
+    rows: Sequence[Weighed], tolerance: float | None, metric: str = "", width: int = WIDTH
+) -> str:
+    """A line for the model as it is and each workaround: its error on a log scale, its score, and
+    milliseconds of a run, each a bar beside its number. A column that nothing was measured in is
+    left out."""
     shown = [r for r in rows if not r.why]
     columns: list[tuple[str, list[float | None], list[str]]] = [
         (
@@ -184,7 +220,10 @@ def weigh(rows: Sequence[Weighed], tolerance: float | None, metric: str = "", wi
     room, down = (width - name_room) / len(columns), 0 if beside else 16
     drawn = []
     for i, (title, values, texts) in enumerate(columns):
-        x, top = name_room + i * room, max((v for v in values if v is not None and v > 0), default=1.0)
+        x, top = (
+            name_room + i * room,
+            max((v for v in values if v is not None and v > 0), default=1.0),
+        )
         drawn.append(f'<text class="axis" x="{x:.0f}" y="11">{title}</text>')
         for j, (value, text) in enumerate(zip(values, texts, strict=True)):
             wide = 0.0 if value is None else max(1.0, max(0.0, value) / top * (room - gap - 60))
@@ -194,11 +233,19 @@ def weigh(rows: Sequence[Weighed], tolerance: float | None, metric: str = "", wi
                 f'<text class="axis" x="{x + wide + 5:.1f}" y="{y + 11}">{escape(text)}</text>'
             )
     for j, row in enumerate(shown):
-        named, place = escape(visible(elide(row.what, 30 if beside else 56))), f'y="{29 + tall * j}"'
+        named, place = (
+            escape(visible(elide(row.what, 30 if beside else 56))),
+            f'y="{29 + tall * j}"',
+        )
         side = f'x="{name_room - 8:.0f}" {place} text-anchor="end"' if beside else f'x="0" {place}'
         drawn.append(f'<text class="axis" {side}>{named}</text>')
     allowed = f"; {show_error(tolerance, metric)} is allowed" if tolerance else ""
-    return _svg(tall * len(shown) + 24, f"Error, score and time of {len(shown)} ways{allowed}", "".join(drawn), width)
+    return _svg(
+        tall * len(shown) + 24,
+        f"Error, score and time of {len(shown)} ways{allowed}",
+        "".join(drawn),
+        width,
+    )
 
 
 def _numbers(values: Iterable[float | None]) -> list[str]:
@@ -211,9 +258,14 @@ def _along(error: float) -> float:
 
 
 def arrived_and_added(
-    points: Sequence[Depth], tolerance: float | None, metric: str = "", width: int = WIDTH, most: int = 10
+    points: Sequence[Depth],
+    tolerance: float | None,
+    metric: str = "",
+    width: int = WIDTH,
+    most: int = 10,
 ) -> str:
-    """The nodes that add the most, in topological order: what arrives with their inputs above what they add, log scale."""
+    """The nodes that add the most, in topological order: what arrives with their inputs above what
+    they add, log scale."""
     known = [p for p in points if p.inherited is not None and p.added is not None and p.added > 0]
     chosen = set(map(id, sorted(known, key=lambda p: -(p.added or 0.0))[:most]))
     rows = [p for p in known if id(p) in chosen]
@@ -228,14 +280,26 @@ def arrived_and_added(
     drawn = []
     names = tell_apart([visible(p.name) or "(no name)" for p in rows], 30)
     for i, p in enumerate(rows):
-        y, name, op = i * tall + down, escape(names[i]), escape(visible(elide(p.op, 30 if beside else 18)))
+        y, name, op = (
+            i * tall + down,
+            escape(names[i]),
+            escape(visible(elide(p.op, 30 if beside else 18))),
+        )
         places = (
-            (f'x="{left - 8}" y="{y + 11}" text-anchor="end"', f'x="{left - 8}" y="{y + 25}" text-anchor="end"')
+            (
+                f'x="{left - 8}" y="{y + 11}" text-anchor="end"',
+                f'x="{left - 8}" y="{y + 25}" text-anchor="end"',
+            )
             if beside
             else (f'x="0" y="{y - 3}"', f'x="{width}" y="{y - 3}" text-anchor="end"')
         )
-        drawn.append(f'<text class="label" {places[0]}>{name}</text><text class="axis" {places[1]}>{op}</text>')
-        for at, kind, value in ((3, "soft-bar", p.inherited or 0.0), (16, "bad" if p.bad else "good", p.added or 0.0)):
+        drawn.append(
+            f'<text class="label" {places[0]}>{name}</text><text class="axis" {places[1]}>{op}</text>'
+        )
+        for at, kind, value in (
+            (3, "soft-bar", p.inherited or 0.0),
+            (16, "bad" if p.bad else "good", p.added or 0.0),
+        ):
             end = across(value)
             drawn.append(
                 f'<rect class="{kind}" x="{left}" y="{y + at}" width="{max(1.0, end - left):.1f}" height="9"/>'
@@ -246,23 +310,37 @@ def arrived_and_added(
         x = across(tolerance)
         middle, allowed = min(max(x, 40), width - 40), escape(show_error(tolerance, metric))
         spans = (
-            [(0, bottom)] if beside else [(i * tall + down, i * tall + down + 27) for i in range(len(rows))]
+            [(0, bottom)]
+            if beside
+            else [(i * tall + down, i * tall + down + 27) for i in range(len(rows))]
         )  # over no name
         drawn.append(
-            "".join(f'<line class="limit" x1="{x:.1f}" x2="{x:.1f}" y1="{a}" y2="{b}"/>' for a, b in spans)
+            "".join(
+                f'<line class="limit" x1="{x:.1f}" x2="{x:.1f}" y1="{a}" y2="{b}"/>'
+                for a, b in spans
+            )
             + f'<text class="axis" x="{middle:.1f}" y="{bottom + 12}" text-anchor="middle">allowed {allowed}</text>'
         )
-    label = f"What arrives at each of {count(len(rows), 'node')} and what it adds itself, logarithmic"
+    label = (
+        f"What arrives at each of {count(len(rows), 'node')} and what it adds itself, logarithmic"
+    )
     return _svg(bottom + 16, label, "".join(drawn), width)
 
 
 def history(search: Search, number: int = 1, most: int = MOST) -> str:
-    """The probes of a search in order, the last where there are many. Where parts of the model were tried: the model as a
-    strip of cells, below it a line for each part at its place, and how few nodes are left; a click plays it. Where nodes were
-    kept in a higher precision: a line for each set. Else a mark each. ``number`` tells apart the pictures of one page."""
+    """The probes of a search in order, the last where there are many. Where parts of the model were
+    tried: the model as a strip of cells, below it a line for each part at its place, and how few
+    nodes are left; a click plays it. Where nodes were kept in a higher precision: a line for each
+    set. Else a mark each. ``number`` tells apart the pictures of one page."""
     looks = list(enumerate(search.looks, 1))[-most:]
-    tried = [(n, look, parse(look.part)) for n, look in looks if look.part and look.part != ranges.ALL]
-    held = [(n, look, parse(look.kept)) for n, look in looks if look.kept and look.part in ("", ranges.ALL)]
+    tried = [
+        (n, look, parse(look.part)) for n, look in looks if look.part and look.part != ranges.ALL
+    ]
+    held = [
+        (n, look, parse(look.kept))
+        for n, look in looks
+        if look.kept and look.part in ("", ranges.ALL)
+    ]
     found, kept = (tried, False) if len(tried) >= len(held) else (held, True)
     if search.whole and len(found) > 1:
         return _hunt(search, found, number, kept=kept)
@@ -316,7 +394,11 @@ def _hunt(search: Search, tried: Sequence[Tried], number: int, *, kept: bool) ->
         f"L{LEFT + (i + 1) * step:.1f} {below + high * (1 - _log_share(n, search.whole)):.1f}"
         for i, n in enumerate(curve)
     )
-    what = "fewest nodes in FP32 of a probe that passed" if kept else "nodes of the smallest part that fails"
+    what = (
+        "fewest nodes in FP32 of a probe that passed"
+        if kept
+        else "nodes of the smallest part that fails"
+    )
     axis += (
         f'<path class="outline" d="{path}"/>'
         f'<text class="axis" x="{LEFT - 6}" y="{below + 5:.1f}" text-anchor="end">{search.whole:,}</text>'
@@ -335,7 +417,8 @@ def _log_share(n: int, whole: int) -> float:
 
 
 def _strip(shown: Sequence[Sequence[str]], number: int) -> str:
-    """The cells as they are at the end, one rectangle for each run of the same; played, each shows what was known by then."""
+    """The cells as they are at the end, one rectangle for each run of the same; played, each shows
+    what was known by then."""
     wide = (WIDTH - LEFT) / _COLUMNS
     drawn = []
     for at in _runs(shown):
@@ -371,12 +454,18 @@ def _runs(shown: Sequence[Sequence[str]]) -> list[list[int]]:
     return found
 
 
-_CELL = {"wrong": "bad", "cannot tell": "soft-bar", "right": "good", "not needed": "box", "not asked": "box"}
+_CELL = {
+    "wrong": "bad",
+    "cannot tell": "soft-bar",
+    "right": "good",
+    "not needed": "box",
+    "not asked": "box",
+}
 
 
 def _marks(search: Search, looks: Sequence[Look]) -> str:
-    """Where every probe tried the same part: filled where it failed, an outline where it passed, a cross where it could not be
-    told."""
+    """Where every probe tried the same part: filled where it failed, an outline where it passed, a
+    cross where it could not be told."""
     wide = min(14.0, (WIDTH - LEFT) / len(looks))
     drawn = []
     for i, look in enumerate(looks):
@@ -384,12 +473,18 @@ def _marks(search: Search, looks: Sequence[Look]) -> str:
         title = f"<title>{count(look.nodes or search.whole, 'node')}: {_SAID[look.state]}</title>"
         if look.state in ("passes", "fails"):
             kind = "bad" if look.state == "fails" else "outline"
-            drawn.append(f'<rect class="{kind}" x="{x:.1f}" y="4" width="{room:.1f}" height="12">{title}</rect>')
+            drawn.append(
+                f'<rect class="{kind}" x="{x:.1f}" y="4" width="{room:.1f}" height="12">{title}</rect>'
+            )
         else:
-            drawn.append(f'<text class="axis" x="{x + room / 2:.1f}" y="14" text-anchor="middle">×{title}</text>')
+            drawn.append(
+                f'<text class="axis" x="{x + room / 2:.1f}" y="14" text-anchor="middle">×{title}</text>'
+            )
     end = LEFT + len(looks) * wide
     if end < LEFT + 200:  # no room for two words below so few
-        drawn.append(f'<text class="axis" x="{LEFT}" y="32">from the first probe to the last</text>')
+        drawn.append(
+            f'<text class="axis" x="{LEFT}" y="32">from the first probe to the last</text>'
+        )
     else:
         drawn.append(
             f'<text class="axis" x="{LEFT}" y="32">first probe</text>'
@@ -418,9 +513,9 @@ _LOST = {
 
 
 def heat(values: Values) -> str:
-    """The grid of differences: the darker a tile, the larger its worst difference, log scale; where only one side is finite, a
-    colour and a letter of its own. Nothing where there is no place to point at: the engine has no finite value at all, one
-    tile is all there is, or both are alike."""
+    """The grid of differences: the darker a tile, the larger its worst difference, log scale; where
+    only one side is finite, a colour and a letter of its own. Nothing where there is no place to
+    point at: the engine has no finite value at all, one tile is all there is, or both are alike."""
     rows, columns = len(values.grid), max(map(len, values.grid), default=0)
     if rows * columns < 2 or lost_everywhere(values) or alike(values):
         return ""
@@ -443,25 +538,32 @@ def heat(values: Values) -> str:
                 title = f"<title>wrong by {say_percent(worst)}</title>"
                 tiles.append(f'<rect class="bad" {place} fill-opacity="{share:.2f}">{title}</rect>')
     bottom = rows * tall
-    frame = f'<rect class="frame" x="{LEFT}" y="0" width="{columns * wide:.1f}" height="{bottom:.1f}"/>'
+    frame = (
+        f'<rect class="frame" x="{LEFT}" y="0" width="{columns * wide:.1f}" height="{bottom:.1f}"/>'
+    )
     lines = ["the last axis runs to the right" + (", the others down" if rows > 1 else "")]
     lines += [f"{sign} {said}" for letter, (_, sign, said) in lost_at.items() if letter in met]
     caption = f'<text class="axis" x="{LEFT - 6}" y="13" text-anchor="end">first</text>' + "".join(
-        f'<text class="axis" x="{LEFT}" y="{bottom + 20 * n - 4:.1f}">{line}</text>' for n, line in enumerate(lines, 1)
+        f'<text class="axis" x="{LEFT}" y="{bottom + 20 * n - 4:.1f}">{line}</text>'
+        for n, line in enumerate(lines, 1)
     )
     notes = escape(f"{say_values_lost(values)} {say_values_apart(values)}")
     said = f"Largest differences of {escape(visible(elide(values.output, 60)))}. {notes}"
-    return _svg(bottom + 20 * len(lines) + 4, said.strip(), "".join([frame, *tiles, caption]), fits=True)
+    return _svg(
+        bottom + 20 * len(lines) + 4, said.strip(), "".join([frame, *tiles, caption]), fits=True
+    )
 
 
 def histograms(values: Values) -> str:
-    """What the reference gives as an outline over what the engine gives, filled; counts on a log scale. What is not finite has a
-    bar of its own at the right."""
+    """What the reference gives as an outline over what the engine gives, filled; counts on a log
+    scale. What is not finite has a bar of its own at the right."""
     gone = (values.expected_nonfinite, values.actual_nonfinite)
     most = max((*values.expected, *values.actual, *gone), default=0)
     if not most:
         return ""
-    right = WIDTH - 112 if any(gone) else WIDTH  # room for two words in the larger letters of a telephone
+    right = (
+        WIDTH - 112 if any(gone) else WIDTH
+    )  # room for two words in the larger letters of a telephone
     tall, wide = 120, (right - LEFT) / len(values.expected)
     ground = tall - BOTTOM
 
@@ -469,7 +571,9 @@ def histograms(values: Values) -> str:
         return math.log(n + 1) / math.log(most + 1) * (ground - 8)
 
     def bar(kind: str, x: float, n: int, room: float) -> str:
-        place = f'x="{x:.1f}" y="{ground - height(n):.1f}" width="{room:.1f}" height="{height(n):.1f}"'
+        place = (
+            f'x="{x:.1f}" y="{ground - height(n):.1f}" width="{room:.1f}" height="{height(n):.1f}"'
+        )
         return f'<rect class="{kind}" {place}><title>{n:,}</title></rect>' if n else ""
 
     filled = "".join(bar("bad", LEFT + i * wide, n, wide) for i, n in enumerate(values.actual))
@@ -498,7 +602,8 @@ def histograms(values: Values) -> str:
 
 
 def neighbourhood(place: Vicinity, width: int = WIDTH) -> str:
-    """The suspects and their neighbours, one below the other in topological order, with what each of them makes."""
+    """The suspects and their neighbours, one below the other in topological order, with what each
+    of them makes."""
     if not place.spots:
         return ""
     far = any(source != i - 1 for i, spot in enumerate(place.spots) for source in spot.reads)
@@ -518,11 +623,19 @@ def neighbourhood(place: Vicinity, width: int = WIDTH) -> str:
                 drawn.append(
                     f'<path class="edge" d="M{left} {y1 - 18} C{out} {y1 - 18} {out} {y2 + 18} {left} {y2 + 18}"/>'
                 )
-    names = tell_apart([visible(spot.name) or "(no name)" for spot in place.spots], min(58, letters))
+    names = tell_apart(
+        [visible(spot.name) or "(no name)" for spot in place.spots], min(58, letters)
+    )
     for i, spot in enumerate(place.spots):
         y = 22 + i * tall
-        facts = ", ".join(filter(None, ["; ".join(spot.makes[:2]), spot.note, "suspect" if spot.suspect else ""]))
-        side = f'x="{left + wide - 10}" y="{y + 15}" text-anchor="end"' if beside else f'x="{left + 12}" y="{y + 43}"'
+        facts = ", ".join(
+            filter(None, ["; ".join(spot.makes[:2]), spot.note, "suspect" if spot.suspect else ""])
+        )
+        side = (
+            f'x="{left + wide - 10}" y="{y + 15}" text-anchor="end"'
+            if beside
+            else f'x="{left + 12}" y="{y + 43}"'
+        )
         drawn.append(
             f'<rect class="{"suspect" if spot.suspect else "box"}" x="{left}" y="{y}" width="{wide}" height="{high}" rx="5"/>'
             f'<text class="op" x="{left + 12}" y="{y + 15}">{escape(visible(elide(spot.op, min(40, letters))))}</text>'
@@ -532,30 +645,34 @@ def neighbourhood(place: Vicinity, width: int = WIDTH) -> str:
     bottom = 22 + len(place.spots) * tall
     told = 4 if beside else 2
     way = " → ".join([*place.way[:told], *(["…"] if len(place.way) > told else []), place.output])
-    more = [f"{count(place.after, 'node')} on", f"shortest way out: {way}"][: 2 if place.output else 1]
+    more = [f"{count(place.after, 'node')} on", f"shortest way out: {way}"][
+        : 2 if place.output else 1
+    ]
     rows = ["; ".join(more)] if beside else more
     if place.before:
-        drawn.append(f'<text class="axis" x="{left}" y="12">{count(place.before, "node")} before</text>')
+        drawn.append(
+            f'<text class="axis" x="{left}" y="12">{count(place.before, "node")} before</text>'
+        )
     for n, row in enumerate(rows):
         most = 100 if beside else width // 6
         drawn.append(
             f'<text class="axis" x="{left if beside else 2}" y="{bottom + 14 * n}">{escape(visible(elide(row, most)))}</text>'
         )
-    label = (
-        f"{count(len(place.spots), 'node')} around the suspect, {sum(s.suspect for s in place.spots)} of them suspected"
-    )
+    label = f"{count(len(place.spots), 'node')} around the suspect, {sum(s.suspect for s in place.spots)} of them suspected"
     return _svg(bottom + 14 * len(rows) - 6, label, "".join(drawn), width)
 
 
 def _svg(height: float, label: str, drawn: str, width: int = WIDTH, *, fits: bool = False) -> str:
-    """``fits``: its few words have room to be drawn larger where the page is as narrow as a telephone: nobody has to scroll."""
+    """``fits``: its few words have room to be drawn larger where the page is as narrow as a
+    telephone: nobody has to scroll."""
     named = ' class="fits"' if fits else ""
     return f'<svg{named} viewBox="0 0 {width} {height:.0f}" role="img" aria-label="{label}">{drawn}</svg>'
 
 
 def curve(errors: Sequence[float], width: int = 60) -> str:
-    """The same in one line of block characters: the worst of each of at most ``width`` stretches, log scale from the smallest to
-    the largest. Errors may be 0 or HUGE; empty text for fewer than two, or where all are 0."""
+    """The same in one line of block characters: the worst of each of at most ``width`` stretches,
+    log scale from the smallest to the largest. Errors may be 0 or HUGE; empty text for fewer than
+    two, or where all are 0."""
     logs = [log_error(error) for error in errors]
     return draw_bars(logs, width, BLOCKS) if len(logs) > 1 and max(logs) > FLOOR else ""
 

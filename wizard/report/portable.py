@@ -1,7 +1,8 @@
 """What may leave this machine: texts that name files by name alone, and no folder, host or user.
 
-A path is known for one by where it begins: names of nodes and tensors begin with a slash, too, so nothing is taken for a path by
-its look. What cannot be told, such as a name inside a model, is looked for at the end and named.
+A path is known for one by where it begins: names of nodes and tensors begin with a slash, too, so
+nothing is taken for a path by its look. What cannot be told, such as a name inside a model, is
+looked for at the end and named.
 """
 
 import contextlib
@@ -19,19 +20,18 @@ from typing import Any
 
 import msgspec
 
-import engines
-import flows
-import wizard
-from engines import options
-from engines.checker.command import join
-from engines.sources import split_function
-from engines.spec import parse
-from wizard.problem import Problem
-from wizard.report.document import Report
-from wizard.report.read import Reading
-from wizard.session import folder as folders
+from narrowdown import engines, flows, wizard
+from narrowdown.engines import installed, options
+from narrowdown.engines.checker.command import join
+from narrowdown.engines.sources import split_function
+from narrowdown.engines.spec import parse
+from narrowdown.wizard.problem import Problem
+from narrowdown.wizard.report.document import Report
+from narrowdown.wizard.report.read import Reading
+from narrowdown.wizard.session import folder as folders
 
-# Characters of a host's or user's name that is looked for in texts: shorter ones are parts of other words.
+# Characters of a host's or user's name that is looked for in texts: shorter ones are parts of other
+# words.
 _SHORTEST = 4
 _EVERYBODYS = frozenset(
     {"root", "user", "users", "home", "localhost", "ubuntu", "admin", "runner", "docker"}
@@ -42,8 +42,8 @@ _BLOCK = 1 << 20
 
 
 class Traces(msgspec.Struct, frozen=True, dict=True):
-    """What of a session tells whose it is. ``files``: absolute path -> name; ``folders``: absolute path -> what stands for it;
-    ``names``: of hosts and users."""
+    """What of a session tells whose it is. ``files``: absolute path -> name; ``folders``: absolute
+    path -> what stands for it; ``names``: of hosts and users."""
 
     files: dict[str, str] = {}
     folders: dict[str, str] = {}
@@ -66,28 +66,36 @@ class Traces(msgspec.Struct, frozen=True, dict=True):
         return text
 
     def cleaned(self, value: Any) -> Any:
-        """The same for all texts of plain data, keys too; what says which host it was is left out."""
+        """The same for all texts of plain data, keys too; what says which host it was is left
+        out."""
         if isinstance(value, dict):
-            return {self.clean(str(k)): self.cleaned(inner) for k, inner in value.items() if k != "host"}
+            return {
+                self.clean(str(k)): self.cleaned(inner) for k, inner in value.items() if k != "host"
+            }
         if isinstance(value, list | tuple):
             return [self.cleaned(inner) for inner in value]
         return self.clean(value) if isinstance(value, str) else value
 
     def touches(self, line: bytes) -> bool:
-        """Whether ``cleaned`` may change the data of this JSON: most lines of a journal hold none of it."""
+        """Whether ``cleaned`` may change the data of this JSON: most lines of a journal hold none
+        of it."""
         paths, others = self._words
         return paths.search(line) is not None or any(word in line for word in others)
 
     @functools.cached_property
     def _words(self) -> tuple[re.Pattern[bytes], tuple[bytes, ...]]:
-        """What stands in JSON wherever ``clean`` or ``cleaned`` has something to do: what begins with a slash, looked for all at
-        once, and what does not."""
+        """What stands in JSON wherever ``clean`` or ``cleaned`` has something to do: what begins
+        with a slash, looked for all at once, and what does not."""
         texts = (*self.files, *self.folders, *self.names, "/home/", "/Users/")
         words = {b'"host":', *(msgspec.json.encode(text)[1:-1] for text in texts)}
         # Where a word is found one that is a part of it is found, too.
-        needed = [word for word in words if not any(other != word and other in word for other in words)]
+        needed = [
+            word for word in words if not any(other != word and other in word for other in words)
+        ]
         tails = [re.escape(word[1:]) for word in needed if word.startswith(b"/")]
-        return re.compile(b"/(?:%s)" % b"|".join(tails)), tuple(word for word in needed if not word.startswith(b"/"))
+        return re.compile(b"/(?:%s)" % b"|".join(tails)), tuple(
+            word for word in needed if not word.startswith(b"/")
+        )
 
     def spec(self, text: str) -> str:
         """An engine spec with files by name."""
@@ -95,8 +103,14 @@ class Traces(msgspec.Struct, frozen=True, dict=True):
         commands = {command for _, command in options.commands(text)}
         loaded = {path for _, path in options.loaded(text)}
         for key, value in spec.options:
-            parts = options.with_libraries(options.split_paths(value), lambda p: self.file(p) if p in loaded else p)
-            words = join(map(self.file, shlex.split(value))) if value in commands else "+".join(map(self.file, parts))
+            parts = options.with_libraries(
+                options.split_paths(value), lambda p: self.file(p) if p in loaded else p
+            )
+            words = (
+                join(map(self.file, shlex.split(value)))
+                if value in commands
+                else "+".join(map(self.file, parts))
+            )
             spec = spec.with_option(key, words)
         return self.clean(str(spec))
 
@@ -108,11 +122,14 @@ class Traces(msgspec.Struct, frozen=True, dict=True):
         """A word that may be an absolute path, by name; below the user's folder from there on."""
         if not word.startswith("/"):
             return self.clean(word)
-        below = next((p for p, stands in self.folders.items() if not stands and word.startswith(f"{p}/")), "")
+        below = next(
+            (p for p, stands in self.folders.items() if not stands and word.startswith(f"{p}/")), ""
+        )
         return word.removeprefix(f"{below}/") if below else PurePath(word).name
 
     def left(self, folder: Path) -> list[str]:
-        """Files below the folder, by their names from there, that still hold one of them. Raises OSError."""
+        """Files below the folder, by their names from there, that still hold one of them. Raises
+        OSError."""
         # Root's own folder is everybody's, and nodes of models may be called so: /root/Conv.
         telling = (folder for folder in self.folders if folder[1:] not in _EVERYBODYS)
         places = [re.escape(word.encode()) for word in (*self.files, *telling)]
@@ -143,25 +160,41 @@ def traces(reading: Reading) -> Traces:
     around = {str(PurePath(path).parent): "" for path in files}
     temporary = os.environ.get("TMPDIR") or tempfile.gettempdir()
     around |= {
-        str(Path(sys.prefix)): "PYTHON", str(Path(engines.__file__).parent.parent): "NARROWDOWN", temporary: "TMP", "/tmp": "TMP",  # noqa: S108
+        str(Path(sys.prefix)): "PYTHON", str(installed.ROOT): "NARROWDOWN", temporary: "TMP", "/tmp": "TMP",  # noqa: S108
         str(Path.home()): "~", str(folders.home()): "SESSIONS", str(place): place.name, problem.folder.rstrip("/"): "",
     }  # fmt: skip
     for path in list(around):  # by whatever name a link gives it
         with contextlib.suppress(OSError):
             around.setdefault(os.path.realpath(path), around[path]) if path else None
     # A folder at the root such as /data says nothing, and a name in a model may begin so.
-    kept = {p: stands for p, stands in around.items() if p.count("/") > 1 or p in (str(Path.home()), temporary, "/tmp")}  # noqa: S108
-    names = {socket.gethostname(), str(reading.description.machine.get("host", "")), _user(), *_users(problem)}
+    kept = {
+        p: stands
+        for p, stands in around.items()
+        if p.count("/") > 1 or p in (str(Path.home()), temporary, "/tmp")  # noqa: S108
+    }
+    names = {
+        socket.gethostname(),
+        str(reading.description.machine.get("host", "")),
+        _user(),
+        *_users(problem),
+    }
     names |= {os.environ.get(name, "") for name in ("HOSTNAME", "USER", "LOGNAME")}
-    said = {name for c in reading.state.findings.culprits for name in (*c.case.nodes, *c.case.inputs, *c.case.outputs)}
+    said = {
+        name
+        for c in reading.state.findings.culprits
+        for name in (*c.case.nodes, *c.case.inputs, *c.case.outputs)
+    }
     telling = {
-        n for n in names if len(n) >= _SHORTEST and n.lower() not in _EVERYBODYS and not any(n in s for s in said)
+        n
+        for n in names
+        if len(n) >= _SHORTEST and n.lower() not in _EVERYBODYS and not any(n in s for s in said)
     }
     return Traces(files, kept, tuple(sorted(telling - _find_own_words(telling))))
 
 
 def portable(report: Report, found: Traces) -> Report:
-    """The same facts without them. Names of nodes and tensors stay as they are, whatever they look like."""
+    """The same facts without them. Names of nodes and tensors stay as they are, whatever they look
+    like."""
     return msgspec.convert(found.cleaned(msgspec.to_builtins(report)), Report)
 
 
@@ -175,12 +208,15 @@ def _standing_alone(name: str) -> re.Pattern[str]:
 
 
 def _find_own_words(names: set[str]) -> set[str]:
-    """Those names of hosts and users that are words which the program itself writes, as a field or in a sentence: 'node' is the
-    user of a common container image. Such a name tells nothing where it stands alone, and a report without that word is none."""
+    """Those names of hosts and users that are words which the program itself writes, as a field or
+    in a sentence: 'node' is the user of a common container image. Such a name tells nothing where
+    it stands alone, and a report without that word is none."""
     left = {name for name in names if name.isalpha()}
     asked = set(left)
     roots = [Path(str(package.__file__)).parent for package in (engines, flows, wizard)]
-    for file in (file for root in roots if left for file in root.rglob("*") if file.suffix in _SAYING):
+    for file in (
+        file for root in roots if left for file in root.rglob("*") if file.suffix in _SAYING
+    ):
         text = file.read_text(encoding="utf-8")
         left -= {name for name in left if name in text and _standing_alone(name).search(text)}
     return asked - left
@@ -191,7 +227,11 @@ def _short_names(paths: Iterable[str]) -> dict[str, str]:
     taken: dict[str, set[str]] = {}
     for path in paths:
         taken.setdefault(PurePath(path).name, set()).add(path)
-    return {p: "/".join(PurePath(p).parts[-(1 if len(same) == 1 else 2) :]) for same in taken.values() for p in same}
+    return {
+        p: "/".join(PurePath(p).parts[-(1 if len(same) == 1 else 2) :])
+        for same in taken.values()
+        for p in same
+    }
 
 
 def _user() -> str:
@@ -203,7 +243,14 @@ def _user() -> str:
 
 def _users(problem: Problem) -> set[str]:
     """Whose home folders the problem names."""
-    texts = (problem.model, problem.folder, problem.check, problem.engine, *problem.inputs, *problem.digests)
+    texts = (
+        problem.model,
+        problem.folder,
+        problem.check,
+        problem.engine,
+        *problem.inputs,
+        *problem.digests,
+    )
     return {PurePath(home).name for text in texts for home in _HOMES.findall(text)}
 
 

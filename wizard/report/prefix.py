@@ -1,5 +1,5 @@
-"""Names as people read them: what most of a model's nodes begin with is left out, and told once. Whole in JSON, files and copies.
-Pure."""
+"""Names as people read them: what most of a model's nodes begin with is left out, and told once.
+Whole in JSON, files and copies. Pure."""
 
 import functools
 import re
@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from engines.graph.index import GraphIndex
+from narrowdown.engines.graph.index import GraphIndex
 
 T = TypeVar("T")
 
@@ -20,7 +20,17 @@ _SEPARATORS: Final = "/.:"
 
 # Fields that are typed, copied or looked up: what they hold stays whole.
 WHOLE: Final = frozenset(
-    {"engine", "reference", "model", "commands", "environment", "dir", "session", "found_by", "apply"}
+    {
+        "engine",
+        "reference",
+        "model",
+        "commands",
+        "environment",
+        "dir",
+        "session",
+        "found_by",
+        "apply",
+    }
 )
 
 
@@ -49,15 +59,20 @@ def shared_by_nodes(index: GraphIndex | None) -> Shared:
 
 
 def find_shared(names: Iterable[str]) -> Shared:
-    """The longest beginning, up to a separator, that most of the names have; none that leaves a number (``layers.`` of
-    ``layers.0/Add``), nor one without which a name would be the same as another that never had it."""
+    """The longest beginning, up to a separator, that most of the names have; none that leaves a
+    number (``layers.`` of ``layers.0/Add``), nor one without which a name would be the same as
+    another that never had it."""
     named = [name for name in names if name]
     counts: Counter[str] = Counter()
     for name in named:
         ends = [i + 1 for i, c in enumerate(name[:LOOKED_AT]) if c in _SEPARATORS]
         counts.update(name[:end] for end in ends if not name[end : end + 1].isdigit())
     least = max(3, SHARE * len(named))
-    there = [p for p, n in counts.items() if n >= least and len(p) >= LEAST and not any(c.isspace() for c in p)]
+    there = [
+        p
+        for p, n in counts.items()
+        if n >= least and len(p) >= LEAST and not any(c.isspace() for c in p)
+    ]
     if not there:
         return Shared()
     prefix = max(there, key=len)
@@ -68,8 +83,8 @@ def find_shared(names: Iterable[str]) -> Shared:
 
 
 def leave_out(value: T, prefix: str) -> T:
-    """The same text, or the same data with each text in it, its names without the prefix. Engine texts, commands and paths stay
-    whole. What does not hold the prefix is given back as it is."""
+    """The same text, or the same data with each text in it, its names without the prefix. Engine
+    texts, commands and paths stay whole. What does not hold the prefix is given back as it is."""
     return _in(value, prefix) if prefix else value
 
 
@@ -77,10 +92,16 @@ def _in(value: Any, prefix: str) -> Any:
     match value:
         case str():
             short = _pattern(prefix).sub("", value) if prefix in value else value
-            return _ELIDED.sub(lambda found: _unelide(found, prefix), short) if "…" in short else short
+            return (
+                _ELIDED.sub(lambda found: _unelide(found, prefix), short) if "…" in short else short
+            )
         case tuple() | list():
             made = [_in(item, prefix) for item in value]
-            return value if all(a is b for a, b in zip(made, value, strict=True)) else type(value)(made)
+            return (
+                value
+                if all(a is b for a, b in zip(made, value, strict=True))
+                else type(value)(made)
+            )
         case Mapping():
             found = {key: value[key] if key in WHOLE else _in(value[key], prefix) for key in value}
             return value if all(found[key] is value[key] for key in value) else found
@@ -95,11 +116,13 @@ def _in(value: Any, prefix: str) -> Any:
 
 @functools.lru_cache(maxsize=8)
 def _pattern(prefix: str) -> re.Pattern[str]:
-    """The prefix where a name begins; not within an option of an engine, which would no longer be one."""
+    """The prefix where a name begins; not within an option of an engine, which would no longer be
+    one."""
     return re.compile(r"(?<![^\s'\"`(\[{‹«,;→])" + re.escape(prefix) + r"(?=[^\s,;.)'\"])")
 
 
-# A name that was cut in its middle before it came here: what is left of its beginning, and of its end.
+# A name that was cut in its middle before it came here: what is left of its beginning, and of its
+# end.
 _ELIDED: Final = re.compile(r"(?<![^\s'\"`(\[{‹«,;→])([^\s…'\"`(]{4,})…([^\s…'\"`,;)]+)")
 
 
@@ -108,13 +131,16 @@ def _unelide(found: re.Match[str], prefix: str) -> str:
     head, tail = found.groups()
     if not prefix.startswith(head):
         return found.group()
-    kept = next((n for n in range(min(len(prefix), len(tail)), 0, -1) if tail.startswith(prefix[-n:])), 0)
+    kept = next(
+        (n for n in range(min(len(prefix), len(tail)), 0, -1) if tail.startswith(prefix[-n:])), 0
+    )
     return tail[kept:] if kept and tail[kept:] else f"…{tail}"
 
 
 def tell_apart(names: Iterable[str], width: int) -> list[str]:
-    """Each name in at most ``width`` characters, its middle left out; where two would look the same, the part in which they
-    differ stays in place of their beginning, and equal names are numbered."""
+    """Each name in at most ``width`` characters, its middle left out; where two would look the
+    same, the part in which they differ stays in place of their beginning, and equal names are
+    numbered."""
     whole = list(names)
     shown = [_middle(name, width) for name in whole]
     for text in {t for t in shown if shown.count(t) > 1}:

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from typing import Literal
 
-from engines.compare.criterion import Criterion, Signature, Verdict
-from engines.compare.judge import judge, judge_check, judge_whole
-from engines.compare.say import UNLIKE, wrong_by
-from engines.findings import Findings
-from engines.graph import ranges
-from engines.probe import (
+from narrowdown.engines.compare.criterion import Criterion, Signature, Verdict
+from narrowdown.engines.compare.judge import judge, judge_check, judge_whole
+from narrowdown.engines.compare.say import UNLIKE, wrong_by
+from narrowdown.engines.findings import Findings
+from narrowdown.engines.graph import ranges
+from narrowdown.engines.probe import (
     BARRIER,
     HUGE,
     WRAPS,
@@ -28,12 +28,18 @@ from engines.probe import (
     State,
     Unroll,
 )
-from engines.spec import parse
-from wizard.report.vicinity import ids
-from wizard.words import count, elide, name_precision, show_error
+from narrowdown.engines.spec import parse
+from narrowdown.wizard.report.vicinity import ids
+from narrowdown.wizard.words import count, elide, name_precision, show_error
 
 Outcome = Literal["passes", "fails", "unresolved", "running", "done"]
-WORDS = {"passes": "passes", "fails": "fails", "unresolved": "cannot tell", "running": "running", "done": "done"}
+WORDS = {
+    "passes": "passes",
+    "fails": "fails",
+    "unresolved": "cannot tell",
+    "running": "running",
+    "done": "done",
+}
 
 # Why a probe tells nothing, in a user's words.
 WHY = {
@@ -55,7 +61,10 @@ WHY = {
     "varies": "comes and goes",
 }
 
-ENDED = ("build", "crash")  # signatures of a failure that is how the attempt ends, and no error of a value
+ENDED = (
+    "build",
+    "crash",
+)  # signatures of a failure that is how the attempt ends, and no error of a value
 
 
 def tried(probe: AnyProbe | None) -> str:
@@ -96,8 +105,9 @@ def size(probe: AnyProbe | None) -> int:
 
 
 def part(probe: AnyProbe | None) -> str:
-    """The node ids of the part that it tries just as it is, as ranges; "" where it tries none, or does something to it. In later
-    rounds what was found before is kept in a higher precision; only where that is all of the part is it another thing to try."""
+    """The node ids of the part that it tries just as it is, as ranges; "" where it tries none, or
+    does something to it. In later rounds what was found before is kept in a higher precision; only
+    where that is all of the part is it another thing to try."""
     if isinstance(probe, Check):
         return "" if probe.control else probe.candidate.nodes
     if not isinstance(probe, Measure) or probe.marks:
@@ -113,7 +123,8 @@ def kept(probe: AnyProbe | None) -> str:
 
 
 def _read_switched_off(engine: str) -> str:
-    """The optimizers that an engine spec switches off, joined by '+'; "" of what a stranger's journal has in place of one."""
+    """The optimizers that an engine spec switches off, joined by '+'; "" of what a stranger's
+    journal has in place of one."""
     try:
         return parse(engine).get("disabled_optimizers") or ""
     except ValueError:
@@ -153,7 +164,9 @@ def _say_changes(probe: Measure) -> list[str]:
         said.append("tactics forced" if probe.force else "tactics kept out")
     if probe.marks:
         every = probe.marks == ranges.ALL
-        said.append("watching every tensor" if every else f"watching {count(_many(probe.marks), 'tensor')}")
+        said.append(
+            "watching every tensor" if every else f"watching {count(_many(probe.marks), 'tensor')}"
+        )
     if probe.nudge:
         said.append(f"the last place of its {probe.nudge} moved")
     if probe.runs > 1:
@@ -173,12 +186,19 @@ def _many(nodes: str) -> int:
     return len(ids(nodes))
 
 
-def verdict(probe: AnyProbe | None, measurement: Measurement | None, findings: Findings) -> tuple[Outcome, str]:
-    """How a finished probe reads in the table: its state and one short detail. Judged by what was known before this step."""
+def verdict(
+    probe: AnyProbe | None, measurement: Measurement | None, findings: Findings
+) -> tuple[Outcome, str]:
+    """How a finished probe reads in the table: its state and one short detail. Judged by what was
+    known before this step."""
     if measurement is None:
         return "done", ""
     if not isinstance(probe, Measure | Check):
-        return ("done", "") if measurement.status == "ok" else ("unresolved", measurement.message or measurement.status)
+        return (
+            ("done", "")
+            if measurement.status == "ok"
+            else ("unresolved", measurement.message or measurement.status)
+        )
     criterion, signature = findings.criterion, findings.round_signature or findings.signature
     ended = signature is not None and signature.kind in ENDED
     if criterion is None or (measurement.status != "ok" and not ended):
@@ -191,7 +211,9 @@ def verdict(probe: AnyProbe | None, measurement: Measurement | None, findings: F
     except (ValueError, KeyError):
         return "done", say_worst_run(measurement)
     if answer.kind == "unresolved":
-        return "unresolved", name_precision(WHY.get(answer.reason, answer.reason), criterion.precision) or answer.detail
+        return "unresolved", name_precision(
+            WHY.get(answer.reason, answer.reason), criterion.precision
+        ) or answer.detail
     own = "" if answer.own is None else say_error(answer.own, criterion.metric)
     # What it does to the model's outputs, where that is not the same again.
     effect = "" if answer.effect is None else f"model {show_error(answer.effect, criterion.metric)}"
@@ -200,7 +222,10 @@ def verdict(probe: AnyProbe | None, measurement: Measurement | None, findings: F
 
 
 def _judge(
-    probe: Measure | Check, measurement: Measurement, criterion: Criterion, signature: Signature | None
+    probe: Measure | Check,
+    measurement: Measurement,
+    criterion: Criterion,
+    signature: Signature | None,
 ) -> Verdict:
     if isinstance(probe, Check):
         return judge_check(measurement, criterion)
@@ -211,8 +236,8 @@ def _judge(
 
 
 def say_worst_run(measurement: Measurement) -> str:
-    """Before a tolerance is known: the worst of that run of the build which came out worst, as what comes and goes need not show
-    in the first. "" where nothing was scored."""
+    """Before a tolerance is known: the worst of that run of the build which came out worst, as what
+    comes and goes need not show in the first. "" where nothing was scored."""
     runs = [[score for result in run for score in result.outputs] for run in measurement.each_run]
     scores = max(runs, key=lambda run: max(map(_rank, run), default=(False, 0, 0.0)))
     return say_worst(scores) if scores else ""
@@ -224,8 +249,9 @@ def _rank(score: Score) -> tuple[bool, int, float]:
 
 
 def say_worst(scores: Sequence[Score]) -> str:
-    """The worst of some scores, whatever the metric. An error is taken over finite values only, so those that are not come first:
-    ``1,024 values infinite or NaN``; before them what cannot be compared: ``of another shape than the reference's``."""
+    """The worst of some scores, whatever the metric. An error is taken over finite values only, so
+    those that are not come first: ``1,024 values infinite or NaN``; before them what cannot be
+    compared: ``of another shape than the reference's``."""
     if problem := max(scores, key=_rank).problem:
         return UNLIKE.get(problem, problem)
     broken = sum(score.new_nonfinite for score in scores)
@@ -244,4 +270,6 @@ def say_error(error: float, metric: str) -> str:
     """``wrong by 2.37 %``; by another metric than a share ``max_abs 0.02``; ``no difference``."""
     if not error:
         return "no difference"
-    return wrong_by(error, metric) if metric == "rel_l2" else f"{metric} {show_error(error, metric)}"
+    return (
+        wrong_by(error, metric) if metric == "rel_l2" else f"{metric} {show_error(error, metric)}"
+    )

@@ -5,16 +5,16 @@ from pathlib import Path
 
 import msgspec
 
-from engines.graph.index import GraphIndex
-from engines.store.content import Store
-from wizard.flow.load import load as load_flow
-from wizard.flow.model import Flow
-from wizard.report.document import Report
-from wizard.report.gather import Table, gather
-from wizard.report.prefix import Shared, shared_by_nodes
-from wizard.session import folder as folders
-from wizard.session.problems import SessionProblem
-from wizard.session.state import State, find_index
+from narrowdown.engines.graph.index import GraphIndex
+from narrowdown.engines.store.content import Store
+from narrowdown.wizard.flow.load import load as load_flow
+from narrowdown.wizard.flow.model import Flow
+from narrowdown.wizard.report.document import Report
+from narrowdown.wizard.report.gather import Table, gather
+from narrowdown.wizard.report.prefix import Shared, shared_by_nodes
+from narrowdown.wizard.session import folder as folders
+from narrowdown.wizard.session.problems import SessionProblem
+from narrowdown.wizard.session.state import State, find_index
 
 
 class Reading(msgspec.Struct, frozen=True, dict=True):
@@ -39,14 +39,17 @@ class Reading(msgspec.Struct, frozen=True, dict=True):
         return shared_by_nodes(self.graph(find_index(self.state, self.state.findings.model)))
 
     def report(self) -> Report:
-        """Raises SessionProblem where steps have found what there cannot be: a stranger may write anything into a journal."""
+        """Raises SessionProblem where steps have found what there cannot be: a stranger may write
+        anything into a journal."""
         return self._report
 
     @functools.cached_property
     def _report(self) -> Report:
         about = self.description
         try:
-            return gather(self.state, self.flow, about.problem, self.table, about.machine, self.graph)
+            return gather(
+                self.state, self.flow, about.problem, self.table, about.machine, self.graph
+            )
         except (ValueError, LookupError) as error:
             raise SessionProblem(
                 f"There is no report of '{self.folder}': what its steps found does not fit its model or its engine. "

@@ -1,13 +1,19 @@
-"""The state of a step in the same words on every display: before, running, finished, failed, skipped, cancelled, resumed."""
+"""The state of a step in the same words on every display: before, running, finished, failed,
+skipped, cancelled, resumed."""
 
-from wizard.session.state import Visit
+from narrowdown.wizard.session.state import Visit
 
 SKIPPED = "Skipped"  # how the runner's sentence for a skipped step begins
-UNMEASURED = ("skipped", "cannot run here", "failed")  # the step ended and measured nothing of its own
+UNMEASURED = (
+    "skipped",
+    "cannot run here",
+    "failed",
+)  # the step ended and measured nothing of its own
 
 
 def stage(visit: Visit | None) -> str:
-    """In a word or two. A step that goes on after it was cancelled or broken off is ``running again``."""
+    """In a word or two. A step that goes on after it was cancelled or broken off is ``running
+    again``."""
     match visit.status if visit else "":
         case "running":
             return "running again" if visit and visit.resumed else "running"

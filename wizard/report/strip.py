@@ -1,7 +1,8 @@
-"""The search drawn on the model: its nodes in order, what is known of each so far, and what follows from each probe, in words.
+"""The search drawn on the model: its nodes in order, what is known of each so far, and what follows
+from each probe, in words.
 
-One set of figures for both painters, the terminal and the report. ``Trail`` takes in one probe after another; ``Strip`` is what
-it knows at one moment.
+One set of figures for both painters, the terminal and the report. ``Trail`` takes in one probe
+after another; ``Strip`` is what it knows at one moment.
 """
 
 from collections.abc import Iterable, Sequence
@@ -9,9 +10,9 @@ from typing import Final
 
 import msgspec
 
-from engines.graph import ranges
-from wizard.report.probe_words import Outcome
-from wizard.words import count
+from narrowdown.engines.graph import ranges
+from narrowdown.wizard.report.probe_words import Outcome
+from narrowdown.wizard.words import count
 
 Span = tuple[int, int]  # first and last node, both in it
 
@@ -31,8 +32,9 @@ _OF: Final = {"fails": WRONG, "passes": RIGHT, "unresolved": UNSURE}
 
 
 class Strip(msgspec.Struct, frozen=True):
-    """``cells``: one of ``STATES`` each, first node to last. ``suspects``: the smallest part that fails, () before there is one;
-    ``many``: its nodes. ``said``: what was learnt, oldest first. ``whole``: nodes of the model."""
+    """``cells``: one of ``STATES`` each, first node to last. ``suspects``: the smallest part that
+    fails, () before there is one; ``many``: its nodes. ``said``: what was learnt, oldest first.
+    ``whole``: nodes of the model."""
 
     whole: int = 0
     cells: tuple[str, ...] = ()
@@ -47,14 +49,17 @@ class Trail:
     def __init__(self, whole: int) -> None:
         self.whole = whole
         self._cells = [UNASKED] * min(MOST, whole)
-        self._size = [whole + 1] * len(self._cells)  # nodes of the smallest part that each cell was tried in
+        self._size = [whole + 1] * len(
+            self._cells
+        )  # nodes of the smallest part that each cell was tried in
         self._suspects: tuple[Span, ...] = ()
         self._many = whole
         self._said: list[str] = []
 
     def take(self, part: str, outcome: Outcome, why: str = "") -> None:
-        """A part (node ids as ranges) came out. The whole model, parts with nodes that it does not have, and what has no verdict
-        say nothing here. ``why``: the reason of one that cannot be told."""
+        """A part (node ids as ranges) came out. The whole model, parts with nodes that it does not
+        have, and what has no verdict say nothing here. ``why``: the reason of one that cannot be
+        told."""
         if part == ranges.ALL or outcome not in _OF or not self.whole:
             return
         tried = parse(part)
@@ -64,7 +69,9 @@ class Trail:
         state = _OF[outcome]
         for first, last in tried:
             for cell in range(self._cell(first), self._cell(last) + 1):
-                if many <= self._size[cell]:  # the smaller the part, the more it says of each of its nodes
+                if (
+                    many <= self._size[cell]
+                ):  # the smaller the part, the more it says of each of its nodes
                     self._cells[cell], self._size[cell] = state, many
         smaller = state == WRONG and many < self._many
         if smaller:
@@ -74,26 +81,37 @@ class Trail:
 
     @property
     def strip(self) -> Strip:
-        """What is known now. A cell outside the smallest part that fails is wrong no more: it fails without it. Where every piece
-        of that part was tried and none is wrong alone, it takes all of them to fail: all are wrong together."""
+        """What is known now. A cell outside the smallest part that fails is wrong no more: it fails
+        without it. Where every piece of that part was tried and none is wrong alone, it takes all
+        of them to fail: all are wrong together."""
         inside = {c for a, b in self._suspects for c in range(self._cell(a), self._cell(b) + 1)}
         gone, together = bool(self._suspects), all(self._cells[c] != WRONG for c in inside)
         cells = tuple(
-            (WRONG if together else state) if i in inside else state if not gone or state in (RIGHT, UNSURE) else ASIDE
+            (WRONG if together else state)
+            if i in inside
+            else state
+            if not gone or state in (RIGHT, UNSURE)
+            else ASIDE
             for i, state in enumerate(self._cells)
         )
-        return Strip(self.whole, cells, self._suspects, self._many if gone else 0, tuple(self._said))
+        return Strip(
+            self.whole, cells, self._suspects, self._many if gone else 0, tuple(self._said)
+        )
 
     def _cell(self, node: int) -> int:
         return node * len(self._cells) // self.whole
 
-    def _say(self, tried: tuple[Span, ...], many: int, state: str, why: str, *, smaller: bool) -> str:
+    def _say(
+        self, tried: tuple[Span, ...], many: int, state: str, why: str, *, smaller: bool
+    ) -> str:
         name, be = name_nodes(tried), "is" if many == 1 else "are"
         if state == UNSURE:
             return f"{name.capitalize()}: {f'skipped, {why}' if why else 'cannot tell'}."
         if state == WRONG:
             left = f"{many:,} of {count(self.whole, 'node')}"
-            return f"{name.capitalize()} alone {be} still wrong" + (f", so {left} are left." if smaller else ".")
+            return f"{name.capitalize()} alone {be} still wrong" + (
+                f", so {left} are left." if smaller else "."
+            )
         rest = without(self._suspects or ((0, self.whole - 1),), tried)
         inside = nodes_of(without(tried, self._suspects)) == 0 if self._suspects else True
         some = "" if nodes_of(rest) == 1 else "some of "
@@ -135,36 +153,51 @@ def without(spans: Sequence[Span], others: Sequence[Span]) -> tuple[Span, ...]:
 
 
 def name_nodes(spans: Sequence[Span]) -> str:
-    """``node 7``, ``nodes 52 to 73``, ``nodes 3, 5 to 9 and 12``; of many pieces how many nodes, and between which."""
+    """``node 7``, ``nodes 52 to 73``, ``nodes 3, 5 to 9 and 12``; of many pieces how many nodes,
+    and between which."""
     if not spans:
         return "no node"
     if len(spans) > 3:
         return f"{count(nodes_of(spans), 'node')} from {spans[0][0]} to {spans[-1][1]}"
     named = [str(a) if a == b else f"{a} to {b}" for a, b in spans]
     noun = "node" if nodes_of(spans) == 1 else "nodes"
-    return f"{noun} {named[0]}" if len(named) == 1 else f"{noun} {', '.join(named[:-1])} and {named[-1]}"
+    return (
+        f"{noun} {named[0]}"
+        if len(named) == 1
+        else f"{noun} {', '.join(named[:-1])} and {named[-1]}"
+    )
 
 
 def columns(strip: Strip, width: int) -> tuple[str, ...]:
-    """A state for each of ``width`` columns: of the cells that share one, the worst; a cell alone may take several."""
-    return tuple(min(strip.cells[a:b], key=STATES.index) for a, b in _shares(len(strip.cells), width))
+    """A state for each of ``width`` columns: of the cells that share one, the worst; a cell alone
+    may take several."""
+    return tuple(
+        min(strip.cells[a:b], key=STATES.index) for a, b in _shares(len(strip.cells), width)
+    )
 
 
 def where(spans: Sequence[Span], whole: int, width: int) -> frozenset[int]:
     """The columns in which these nodes of ``whole`` lie."""
     have = min(MOST, whole)
     cells = {cell for a, b in spans for cell in range(a * have // whole, b * have // whole + 1)}
-    return frozenset(i for i, (a, b) in enumerate(_shares(have, width)) if not cells.isdisjoint(range(a, b)))
+    return frozenset(
+        i for i, (a, b) in enumerate(_shares(have, width)) if not cells.isdisjoint(range(a, b))
+    )
 
 
 def _shares(have: int, width: int) -> list[Span]:
     """The cells of each column, from, up to."""
     if have <= 0:
         return []
-    return [(i * have // width, max(i * have // width + 1, (i + 1) * have // width)) for i in range(width)]
+    return [
+        (i * have // width, max(i * have // width + 1, (i + 1) * have // width))
+        for i in range(width)
+    ]
 
 
-def over_time(best: Sequence[tuple[int, float]], whole: int, began: float, now: float, width: int) -> tuple[int, ...]:
+def over_time(
+    best: Sequence[tuple[int, float]], whole: int, began: float, now: float, width: int
+) -> tuple[int, ...]:
     """Nodes of the smallest part that failed, at ``width`` moments from ``began`` to ``now``."""
     span = max(now - began, 1e-9)
     values = []

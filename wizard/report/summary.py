@@ -1,19 +1,20 @@
-"""A report in sentences: what was found, what it rests on, and what to do with it. Pure, of the report alone."""
+"""A report in sentences: what was found, what it rests on, and what to do with it. Pure, of the
+report alone."""
 
 from collections.abc import Sequence
 
-from engines import causes
-from engines.compare.say import say_part
-from engines.probe import APART
-from engines.search.known import is_nearly_all
-from engines.search.lookalike import say_lookalike
-from wizard.report.document import Culprit, Report, Stop, Weighed, Workaround, readable
-from wizard.words import count, elide, listing, margin, number, show_error, switch
+from narrowdown.engines import causes
+from narrowdown.engines.compare.say import say_part
+from narrowdown.engines.probe import APART
+from narrowdown.engines.search.known import is_nearly_all
+from narrowdown.engines.search.lookalike import say_lookalike
+from narrowdown.wizard.report.document import Culprit, Report, Stop, Weighed, Workaround, readable
+from narrowdown.wizard.words import count, elide, listing, margin, number, show_error, switch
 
 
 def summary(report: Report) -> list[str]:
-    """What was found, in a few lines of plain text: the headline, what it rests on, what to do with it. Names as people read
-    them."""
+    """What was found, in a few lines of plain text: the headline, what it rests on, what to do with
+    it. Names as people read them."""
     report = readable(report)
     lines = [report.headline]
     if not report.culprits and not report.spread:
@@ -21,13 +22,22 @@ def summary(report: Report) -> list[str]:
         first = [report.explanation] if said and report.explanation not in said[0] else []
         # Of a workaround without a culprit: on what it was tried, and the bound for others.
         known = report.workaround.known[1:] if report.workaround else ()
-        return [*lines, *(f"  {line}" for line in (*first, *said, *known, *report.advice.splitlines()))]
+        return [
+            *lines,
+            *(f"  {line}" for line in (*first, *said, *known, *report.advice.splitlines())),
+        ]
     lines += [f"  {report.explanation}"] if report.explanation else []
     for position, c in enumerate(report.culprits, 1):
         facts = [c.cause]
-        facts += [f"by itself {say_part(c.own, report.metric, c.own_places)}"] if c.own is not None else []
+        facts += (
+            [f"by itself {say_part(c.own, report.metric, c.own_places)}"]
+            if c.own is not None
+            else []
+        )
         if c.effect is not None:
-            facts.append(f"your model's outputs {say_part(c.effect, report.metric, c.effect_places)} by it")
+            facts.append(
+                f"your model's outputs {say_part(c.effect, report.metric, c.effect_places)} by it"
+            )
         facts += [f"fails {c.verified or '?'}"]
         facts += ["not shown to be the smallest"] if not c.minimal and len(c.nodes) > 1 else []
         lines.append(f"  culprit {position}: {' + '.join(c.ops[:8])}  {', '.join(facts)}")
@@ -45,13 +55,21 @@ def summary(report: Report) -> list[str]:
         if w.keep_higher:
             what = f"keep {count(len(names), 'node')}{say_inside(w)} in higher precision: {what}"
         elif w.switched_off:
-            what = (
-                f"{switch(w.kind)} {what}{'' if w.kind in (*APART, 'control-flow') else f'; the engine is {w.engine}'}"
-            )
+            what = f"{switch(w.kind)} {what}{'' if w.kind in (*APART, 'control-flow') else f'; the engine is {w.engine}'}"
         lines.append(f"  workaround ({w.kind}): {what}")
-        lines += [f"    In your program: {listing(w.source)}, compute this in float32."] if w.source else []
-        told = "no sample tells whether it is right" if says_nothing(w) else f"right on {right(w).rstrip(',')}"
-        lines.append(f"    {told} (error {show_error(w.error, report.metric)} at most, {margin(w.margin)})")
+        lines += (
+            [f"    In your program: {listing(w.source)}, compute this in float32."]
+            if w.source
+            else []
+        )
+        told = (
+            "no sample tells whether it is right"
+            if says_nothing(w)
+            else f"right on {right(w).rstrip(',')}"
+        )
+        lines.append(
+            f"    {told} (error {show_error(w.error, report.metric)} at most, {margin(w.margin)})"
+        )
         lines += [f"    {fact}" for fact in w.known]
     lines += [f"  {say_weighed(row, report.scores, report.metric)}" for row in report.scores]
     return lines
@@ -61,14 +79,22 @@ def _last_word(last: Stop) -> list[str]:
     """What the end rests on: what was measured last, and whether that was listened to."""
     if last.answer == last.recommended:
         return [last.because or last.message]
-    return [last.message, f"The answer to '{last.title}' was '{last.text}', against what was recommended."]
+    return [
+        last.message,
+        f"The answer to '{last.title}' was '{last.text}', against what was recommended.",
+    ]
 
 
 def say_weighed(row: Weighed, rows: Sequence[Weighed], metric: str) -> str:
-    """One line of what was weighed: what it is, whether it passes, and its numbers as far as there are any."""
+    """One line of what was weighed: what it is, whether it passes, and its numbers as far as there
+    are any."""
     state = "did not run" if row.why else "passes" if row.passes else "fails"
     facts = ["right by definition" if row.kind == "reference" else state]
-    facts += [f"error {show_error(row.error, metric)}"] if row.error is not None and row.kind != "reference" else []
+    facts += (
+        [f"error {show_error(row.error, metric)}"]
+        if row.error is not None and row.kind != "reference"
+        else []
+    )
     facts += [f"score {number(row.score)}"] if any(r.score is not None for r in rows) else []
     facts += [f"{number(1000 * row.seconds)} ms a run"] if row.seconds is not None else []
     return f"{row.what}: {', '.join(facts)}"
@@ -81,19 +107,21 @@ def say_source(c: Culprit) -> str:
 
 
 def say_effect(report: Report) -> str:
-    """What the workaround changes on the samples that it was not made on, else on those that it was; "" where there is none."""
+    """What the workaround changes on the samples that it was not made on, else on those that it
+    was; "" where there is none."""
     w = report.workaround
     if w is None:
         return ""
     if w.unseen_n:
-        wrong, of = w.unseen_n - w.unseen_ok, f"{count(w.unseen_n, 'sample')} that it was not made on"
+        wrong, of = (
+            w.unseen_n - w.unseen_ok,
+            f"{count(w.unseen_n, 'sample')} that it was not made on",
+        )
         return f"With the workaround {wrong} of {of} {_are(wrong)} wrong; without it {w.unseen_failing} {_are(w.unseen_failing)}."
     if says_nothing(w):
         return "No sample tells whether it is right with the workaround."
     wrong = w.samples_n - w.samples_ok
-    return (
-        f"With the workaround {wrong} of {count(w.samples_n, 'sample')} {_are(wrong)} wrong; it was tried on no others."
-    )
+    return f"With the workaround {wrong} of {count(w.samples_n, 'sample')} {_are(wrong)} wrong; it was tried on no others."
 
 
 def _are(n: int) -> str:
@@ -101,7 +129,8 @@ def _are(n: int) -> str:
 
 
 def name_nodes(first: Culprit) -> str:
-    """The nodes of a case and its cause; the node that the evidence is about first, where it is one of several."""
+    """The nodes of a case and its cause; the node that the evidence is about first, where it is one
+    of several."""
     cause = first.cause.replace("-", " ")
     if first.at not in first.nodes or len(first.nodes) == 1:
         return f"{listing([elide(name, 60) for name in first.nodes], 4)} ({cause})"
@@ -115,7 +144,11 @@ def say_cure(workaround: Workaround | None) -> str:
         return ""
     if workaround.keep_higher:
         kept = len(workaround.keep_higher)
-        many = f"{kept} of {workaround.of} nodes" if is_nearly_all(kept, workaround.of) else count(kept, "node")
+        many = (
+            f"{kept} of {workaround.of} nodes"
+            if is_nearly_all(kept, workaround.of)
+            else count(kept, "node")
+        )
         cure = f"keeping {many}{say_inside(workaround)} in higher precision"
     elif workaround.switched_off:
         verb = {
@@ -135,12 +168,14 @@ def say_cure(workaround: Workaround | None) -> str:
 
 
 def says_nothing(w: Workaround) -> bool:
-    """Whether nodes are kept, and of no sample anybody can call right or wrong what is left: it cures what is infinite."""
+    """Whether nodes are kept, and of no sample anybody can call right or wrong what is left: it
+    cures what is infinite."""
     return w.kind == "precision" and not w.samples_n + w.unseen_n
 
 
 def right(w: Workaround) -> str:
-    """``8 of 8 samples it was made on, and 31 of 32 others,``; the others only where there were any."""
+    """``8 of 8 samples it was made on, and 31 of 32 others,``; the others only where there were
+    any."""
     if not w.unseen_n:
         return f"{w.samples_ok} of {count(w.samples_n, 'sample')}"
     if not w.samples_n:
@@ -150,7 +185,8 @@ def right(w: Workaround) -> str:
 
 
 def say_inside(w: Workaround) -> str:
-    """What is kept beside the nodes that are counted: all that Loop, If and Scan nodes hold; "" where none of them is kept."""
+    """What is kept beside the nodes that are counted: all that Loop, If and Scan nodes hold; ""
+    where none of them is kept."""
     held, kept = len(w.holding), len(w.keep_higher)
     if not held:
         return ""
@@ -159,5 +195,11 @@ def say_inside(w: Workaround) -> str:
 
 def name_inside(w: Workaround) -> str:
     """The same behind the names of all that is kept: which of them hold more."""
-    few = "it" if len(w.keep_higher) == 1 else "them" if len(w.holding) == len(w.keep_higher) else listing(w.holding, 4)
+    few = (
+        "it"
+        if len(w.keep_higher) == 1
+        else "them"
+        if len(w.holding) == len(w.keep_higher)
+        else listing(w.holding, 4)
+    )
     return f" and all inside {few}" if w.holding else ""

@@ -1,17 +1,18 @@
-"""The neighbourhood of what is suspected: a small graph around it, for every display and for the report. Pure."""
+"""The neighbourhood of what is suspected: a small graph around it, for every display and for the
+report. Pure."""
 
 from collections.abc import Collection, Sequence
 
 import msgspec
 
-from engines.findings import Findings
-from engines.graph import ranges
-from engines.graph.index import GraphIndex, Tensor
+from narrowdown.engines.findings import Findings
+from narrowdown.engines.graph import ranges
+from narrowdown.engines.graph.index import GraphIndex, Tensor
 
 
 class Spot(msgspec.Struct, frozen=True):
-    """One node of a small graph. ``reads``: indices of earlier spots whose values it reads. ``makes``: element type and shape of
-    each of its values."""
+    """One node of a small graph. ``reads``: indices of earlier spots whose values it reads.
+    ``makes``: element type and shape of each of its values."""
 
     op: str
     name: str
@@ -22,9 +23,9 @@ class Spot(msgspec.Struct, frozen=True):
 
 
 class Vicinity(msgspec.Struct, frozen=True):
-    """A suspect with its neighbours: never more than ``MOST`` spots. ``before`` and ``after``: nodes of the model that are not
-    drawn, upstream and downstream; ``way``: operators on the shortest way to an output, the drawn ones left out; ``output``:
-    where that way ends."""
+    """A suspect with its neighbours: never more than ``MOST`` spots. ``before`` and ``after``:
+    nodes of the model that are not drawn, upstream and downstream; ``way``: operators on the
+    shortest way to an output, the drawn ones left out; ``output``: where that way ends."""
 
     spots: tuple[Spot, ...] = ()
     before: int = 0
@@ -37,8 +38,8 @@ MOST = 12
 
 
 def vicinity(index: GraphIndex, suspects: Collection[int]) -> Vicinity:
-    """The suspects, what they read and who reads them, as many as ``MOST``, and what lies between them and an output. Ids that
-    the graph does not have are left out."""
+    """The suspects, what they read and who reads them, as many as ``MOST``, and what lies between
+    them and an output. Ids that the graph does not have are left out."""
     chosen = sorted(n for n in set(suspects) if 0 <= n < len(index.nodes))[: MOST - 4]
     if not chosen:
         return Vicinity()
@@ -69,7 +70,9 @@ def vicinity(index: GraphIndex, suspects: Collection[int]) -> Vicinity:
         notes += [f"output {ends[0]}"] if ends else []
         reads = tuple(sorted({place[p] for p in producers if p in place}))
         makes = tuple(_form(index.tensors[t]) for t in node.outputs)
-        spots.append(Spot(node.op, index.shown_names[n], reads, n in inside, ", ".join(notes), makes))
+        spots.append(
+            Spot(node.op, index.shown_names[n], reads, n in inside, ", ".join(notes), makes)
+        )
     made = [t for n in chosen for t in index.nodes[n].outputs]
     way, output = _way(index, made, set(drawn))
     upstream = index.ancestors([t for n in chosen for t in index.nodes[n].reads])
@@ -83,8 +86,11 @@ def vicinity(index: GraphIndex, suspects: Collection[int]) -> Vicinity:
     )
 
 
-def _way(index: GraphIndex, tensors: Sequence[int], drawn: Collection[int]) -> tuple[tuple[str, ...], str]:
-    """Operators on a shortest way from these tensors to an output, those that are drawn left out, and the output's name."""
+def _way(
+    index: GraphIndex, tensors: Sequence[int], drawn: Collection[int]
+) -> tuple[tuple[str, ...], str]:
+    """Operators on a shortest way from these tensors to an output, those that are drawn left out,
+    and the output's name."""
     final = set(index.outputs)
     came: dict[int, int] = dict.fromkeys(tensors, -1)
     frontier = list(tensors)
@@ -112,19 +118,25 @@ def _way(index: GraphIndex, tensors: Sequence[int], drawn: Collection[int]) -> t
 
 def _form(tensor: Tensor) -> str:
     """``float32 [1, 3, ?]``."""
-    shape = "" if tensor.shape is None else f"[{', '.join('?' if d < 0 else str(d) for d in tensor.shape)}]"
+    shape = (
+        ""
+        if tensor.shape is None
+        else f"[{', '.join('?' if d < 0 else str(d) for d in tensor.shape)}]"
+    )
     return " ".join(filter(None, [tensor.dtype, shape])) or "?"
 
 
 def suspected(findings: Findings) -> tuple[str, ...]:
-    """Node id ranges: of the confirmed culprits and the case at work, else of the case, else of what layerwise accuses."""
+    """Node id ranges: of the confirmed culprits and the case at work, else of the case, else of
+    what layerwise accuses."""
     found = [culprit.case.node_ids or culprit.case.candidate.nodes for culprit in findings.culprits]
     found.append(at_work(findings))
     return tuple(dict.fromkeys(nodes for nodes in found if nodes and nodes != ranges.ALL))
 
 
 def at_work(findings: Findings) -> str:
-    """Node id ranges of the case at work, else of what layerwise accuses; "" where there is neither."""
+    """Node id ranges of the case at work, else of what layerwise accuses; "" where there is
+    neither."""
     if findings.case is not None:
         return findings.case.node_ids or findings.case.candidate.nodes
     if findings.suspects:

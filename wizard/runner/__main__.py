@@ -1,8 +1,9 @@
-"""``python -P wizard/runner/__main__.py SESSION [OPTIONS]``: the runner of one session, a process of its own.
+"""``python -P narrowdown/wizard/runner/__main__.py SESSION [OPTIONS]``: the runner of one session,
+a process of its own.
 
-``OPTIONS`` is ``wizard.runner.options.Options`` as JSON. Started by its path, so that it works from a checkout, an
-editable install and a wheel alike and so that a folder ``wizard`` or ``engines`` of the user is never taken for ours.
-Its output goes to ``logs/runner.log``.
+``OPTIONS`` is ``wizard.runner.options.Options`` as JSON. Started by its path, so that it works from
+a checkout, an editable install and a wheel alike and so that a folder ``narrowdown`` of the user is
+never taken for ours. Its output goes to ``logs/runner.log``.
 """
 
 import gc
@@ -11,32 +12,34 @@ import sys
 from pathlib import Path
 
 
-def _pin_packages() -> None:
-    """Make ``wizard``, ``engines`` and ``flows`` mean those that lie beside this file, whatever ``sys.path`` says."""
-    root = Path(__file__).absolute().parent.parent.parent
-    for name in ("wizard", "engines", "flows"):
-        folder = root / name
-        if name in sys.modules or not (folder / "__init__.py").exists():
-            continue
-        spec = importlib.util.spec_from_file_location(
-            name, folder / "__init__.py", submodule_search_locations=[str(folder)]
-        )
-        if spec is None or spec.loader is None:
-            raise ImportError(f"The package '{name}' in {folder} cannot be loaded.")
-        package = importlib.util.module_from_spec(spec)
-        sys.modules[name] = package
-        spec.loader.exec_module(package)
+def _pin_package() -> None:
+    """Make ``import narrowdown`` mean the package that holds this file, whatever ``sys.path``
+    says."""
+    if "narrowdown" in sys.modules:
+        return
+    folder = Path(__file__).absolute().parents[2]
+    spec = importlib.util.spec_from_file_location(
+        "narrowdown", folder / "__init__.py", submodule_search_locations=[str(folder)]
+    )
+    if spec is None or spec.loader is None:
+        raise ImportError(f"The package 'narrowdown' in {folder} cannot be loaded.")
+    package = importlib.util.module_from_spec(spec)
+    sys.modules["narrowdown"] = package
+    spec.loader.exec_module(package)
 
 
 def main() -> int:
     """Run a session to its end; the exit code."""
     if len(sys.argv) < 2:
-        print("A runner is started by narrowdown: python -P -m wizard.runner SESSION [OPTIONS]", file=sys.stderr)
+        print(
+            "A runner is started by narrowdown: python -P -m narrowdown.wizard.runner SESSION [OPTIONS]",
+            file=sys.stderr,
+        )
         return 2
     gc.disable()  # what is loaded stays: looking through it again and again takes a tenth of the start
-    _pin_packages()
+    _pin_package()
     try:
-        from wizard.runner.process import serve
+        from narrowdown.wizard.runner.process import serve
     except ImportError as error:
         return _lacking(error, Path(sys.argv[1]))
 
@@ -44,10 +47,11 @@ def main() -> int:
 
 
 def _lacking(error: ImportError, folder: Path) -> int:
-    """Say which package is missing where the displays look for it; the exit code. Raises what is our own fault again."""
-    from engines import installed
-    from wizard.exits import MISSING
-    from wizard.runner import progress
+    """Say which package is missing where the displays look for it; the exit code. Raises what is
+    our own fault again."""
+    from narrowdown.engines import installed
+    from narrowdown.wizard.exits import MISSING
+    from narrowdown.wizard.runner import progress
 
     if not (sentence := installed.say_change() or installed.lacking(error)):
         raise error

@@ -1,4 +1,5 @@
-"""One decisive probe measured again: by one look, or, where the fault comes and goes, by as many as its rate takes."""
+"""One decisive probe measured again: by one look, or, where the fault comes and goes, by as many as
+its rate takes."""
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -6,25 +7,32 @@ from typing import Any
 
 import msgspec
 
-from engines.compare.criterion import Verdict
-from engines.discovery import find
-from engines.probe import AnyProbe, Measure, Measurement, key
-from engines.spec import EngineSpec, parse
-from engines.workers.executor import Prober
-from wizard.runner.decisive import Decisive, Shape, counted, judged_as, recorded_count, shape
-from wizard.runner.drive import Fingerprints
-from wizard.runner.rates import Count, Rule, Tally, rule
-from wizard.runner.table import Outcome, Row, Stand
-from wizard.session.problems import SessionProblem
-from wizard.words import duration, show_error
+from narrowdown.engines.compare.criterion import Verdict
+from narrowdown.engines.discovery import find
+from narrowdown.engines.probe import AnyProbe, Measure, Measurement, key
+from narrowdown.engines.spec import EngineSpec, parse
+from narrowdown.engines.workers.executor import Prober
+from narrowdown.wizard.runner.decisive import (
+    Decisive,
+    Shape,
+    counted,
+    judged_as,
+    recorded_count,
+    shape,
+)
+from narrowdown.wizard.runner.drive import Fingerprints
+from narrowdown.wizard.runner.rates import Count, Rule, Tally, rule
+from narrowdown.wizard.runner.table import Outcome, Row, Stand
+from narrowdown.wizard.session.problems import SessionProblem
+from narrowdown.wizard.words import duration, show_error
 
 _UNANSWERED = 3  # looks that were no answer (a crash, a refusal), after which no more are taken
 
 
 class Again:
-    """Measures the decisive probes of one session again, each question once. ``base``: the engine of the session; ``other``: the
-    one in its place; ``recorded``: what each engine spec was when it recorded; ``limit``: seconds that the session, as it ended,
-    would let a probe take."""
+    """Measures the decisive probes of one session again, each question once. ``base``: the engine
+    of the session; ``other``: the one in its place; ``recorded``: what each engine spec was when it
+    recorded; ``limit``: seconds that the session, as it ended, would let a probe take."""
 
     def __init__(
         self,
@@ -40,8 +48,8 @@ class Again:
         self._known: dict[str, Measurement] = {}
 
     async def rules(self, items: Sequence[Decisive]) -> tuple[list[Rule | None], str]:
-        """How each item is judged, fixed before any look is taken (None: by one look), and what that may cost, in a sentence; ""
-        where one look is all."""
+        """How each item is judged, fixed before any look is taken (None: by one look), and what
+        that may cost, in a sentence; "" where one look is all."""
         counts: list[tuple[str, Count, bool, float] | None] = []
         for item in items:
             counts.append(None)
@@ -52,23 +60,41 @@ class Again:
                 continue  # nothing of it was an answer
             await self._fingerprints.of(probe, 0)
             seconds = sum(m.build_seconds + m.run_seconds for m in item.looks) / len(item.looks)
-            counts[-1] = key(probe, self._fingerprints.known), then, self._unchanged(item.probe, probe), seconds
+            counts[-1] = (
+                key(probe, self._fingerprints.known),
+                then,
+                self._unchanged(item.probe, probe),
+                seconds,
+            )
         questions = len({told[0] for told in counts if told is not None})
         rules = [t and rule(t[1], questions, unchanged=t[2]) for t in counts]
         if not questions:
             return rules, ""
-        each = {t[0]: (r, t[3]) for t, r in zip(counts, rules, strict=True) if t is not None and r is not None}
-        least = sum(1 if r.unchanged and r.then.runs.failures else r.ladder[0] for r, _ in each.values())
-        most, seconds = sum(r.ladder[-1] for r, _ in each.values()), sum(r.ladder[-1] * s for r, s in each.values())
+        each = {
+            t[0]: (r, t[3])
+            for t, r in zip(counts, rules, strict=True)
+            if t is not None and r is not None
+        }
+        least = sum(
+            1 if r.unchanged and r.then.runs.failures else r.ladder[0] for r, _ in each.values()
+        )
+        most, seconds = (
+            sum(r.ladder[-1] for r, _ in each.values()),
+            sum(r.ladder[-1] * s for r, s in each.values()),
+        )
         return rules, (
             f"The fault comes and goes, so its rates are compared: {least} to {most} tries, {duration(seconds)} at most by what "
             "each took when it was recorded."
         )
 
     def _unchanged(self, then: AnyProbe, now: AnyProbe) -> bool:
-        """Whether the engine of this question is the one that recorded: the same spec, version and driver. Another machine is no
-        other engine."""
-        if not isinstance(then, Measure) or not isinstance(now, Measure) or then.engine != now.engine:
+        """Whether the engine of this question is the one that recorded: the same spec, version and
+        driver. Another machine is no other engine."""
+        if (
+            not isinstance(then, Measure)
+            or not isinstance(now, Measure)
+            or then.engine != now.engine
+        ):
             return False
         before = Stand.of(then.engine, self._recorded.get(then.engine, {}))
         inspected = self._fingerprints.inspected.get(now.engine)
@@ -90,14 +116,20 @@ class Again:
         probe = with_engine(item.probe, self._base, self._other)
         if probe is None:
             why = f"{self._other.name} has other options than {self._base.name}"
-            return msgspec.structs.replace(row, now="not measured", outcome="not possible", detail=why)
+            return msgspec.structs.replace(
+                row, now="not measured", outcome="not possible", detail=why
+            )
         if how is not None:
             return await self._by_rates(item, probe, how, row)
         measurement = await self._look(item, probe)
         verdict = judged_as(item, measurement)
         outcome, detail = _compared(item, recorded, verdict, measurement)
         return msgspec.structs.replace(
-            row, now=_say_verdict(verdict, item.metric), outcome=outcome, detail=detail, **_one(verdict)
+            row,
+            now=_say_verdict(verdict, item.metric),
+            outcome=outcome,
+            detail=detail,
+            **_one(verdict),
         )
 
     async def _look(self, item: Decisive, probe: AnyProbe) -> Measurement:
@@ -107,18 +139,23 @@ class Again:
         if name not in self._known:
             began = time.monotonic()
             runs = max(1, probe.runs) if isinstance(probe, Measure) else 1
-            # A step's own limit is that of one build and run: many samples of a slow model had less time here than when they were
-            # recorded.
-            limit = getattr(probe, "timeout", 0.0) or max(item.visit.timeout * runs, self._limit(probe))
+            # A step's own limit is that of one build and run: many samples of a slow model had less
+            # time here than when they were recorded.
+            limit = getattr(probe, "timeout", 0.0) or max(
+                item.visit.timeout * runs, self._limit(probe)
+            )
             self._known[name] = await self._pool.run(probe, limit)
             if self._known[name].status == "cancelled":
-                raise SessionProblem(f"The replay was stopped after {time.monotonic() - began:.0f} s of a probe.")
+                raise SessionProblem(
+                    f"The replay was stopped after {time.monotonic() - began:.0f} s of a probe."
+                )
         return self._known[name]
 
     # -- by rates -----------------------------------------------------------------------------------------------------
 
     async def _by_rates(self, item: Decisive, probe: AnyProbe, how: Rule, row: Row) -> Row:
-        """Look until the rule says what it is. A failure in another manner than any that was recorded counts as none of those."""
+        """Look until the rule says what it is. A failure in another manner than any that was
+        recorded counts as none of those."""
         recorded = shape(item, item.looks)
         known = recorded if recorded.outputs else None
         now, fails, seen, unanswered = Count(), 0, list[Measurement](), 0
@@ -135,7 +172,9 @@ class Again:
             fails += counted(item, measurement).looks.failures
             now += told
             judged = how.judge(now)
-        then, counts = (how.then.looks, now.looks) if how.by == "looks" else (how.then.runs, now.runs)
+        then, counts = (
+            (how.then.looks, now.looks) if how.by == "looks" else (how.then.runs, now.runs)
+        )
         outcome, detail = _judged_by_rates(how, judged, now, fails, recorded, shape(item, seen))
         if unanswered and judged == "look on":
             last = judged_as(item, seen[-1])
@@ -199,13 +238,18 @@ def _worst(item: Decisive, looks: Iterable[Measurement]) -> Verdict | None:
 def _one(verdict: Verdict | None, prefix: str = "") -> dict[str, Any]:
     """The counts of one look."""
     answered = verdict is not None and verdict.kind != "unresolved"
-    return {f"{prefix}failures": int(verdict is not None and verdict.failed), f"{prefix}looks": int(answered)}
+    return {
+        f"{prefix}failures": int(verdict is not None and verdict.failed),
+        f"{prefix}looks": int(answered),
+    }
 
 
 def _say_verdict(verdict: Verdict | None, metric: str) -> str:
     if verdict is None:
         return "not measured"
-    said = {"fail": "fails", "pass": "passes", "unresolved": verdict.reason or "unresolved"}[verdict.kind]
+    said = {"fail": "fails", "pass": "passes", "unresolved": verdict.reason or "unresolved"}[
+        verdict.kind
+    ]
     return said + ("" if verdict.kind == "unresolved" else _size(verdict, metric))
 
 
@@ -214,7 +258,9 @@ def _size(verdict: Verdict | None, metric: str) -> str:
     return "" if own is None else f" ({show_error(own, metric)})"
 
 
-def _compared(item: Decisive, recorded: Verdict | None, now: Verdict, measurement: Measurement) -> tuple[Outcome, str]:
+def _compared(
+    item: Decisive, recorded: Verdict | None, now: Verdict, measurement: Measurement
+) -> tuple[Outcome, str]:
     if now.kind == "unresolved" or recorded is None:
         same = recorded is not None and (recorded.kind, recorded.reason) == (now.kind, now.reason)
         return ("same", "") if same else ("cannot tell", now.detail or measurement.message)
@@ -234,8 +280,8 @@ def _compared(item: Decisive, recorded: Verdict | None, now: Verdict, measuremen
 
 
 def with_engine(probe: AnyProbe, base: EngineSpec, other: EngineSpec) -> AnyProbe | None:
-    """The probe on the other engine. What a probe changed about the recorded engine (an optimizer off) is changed there
-    too; None where that engine knows no such option."""
+    """The probe on the other engine. What a probe changed about the recorded engine (an optimizer
+    off) is changed there too; None where that engine knows no such option."""
     if base == other or not isinstance(probe, Measure):
         return probe
     mine = parse(probe.engine)
@@ -246,10 +292,14 @@ def with_engine(probe: AnyProbe, base: EngineSpec, other: EngineSpec) -> AnyProb
     if other.name != base.name:
         return None
     declared = find(other.name)
-    single = {option.name for option in declared.options if option.type != "list"} if declared else set()
+    single = (
+        {option.name for option in declared.options if option.type != "list"} if declared else set()
+    )
     for name, value in mine.options:
         if base.get(name) != value:
-            other = other.with_option(name, value if name in single else _unite(other.get(name), value))
+            other = other.with_option(
+                name, value if name in single else _unite(other.get(name), value)
+            )
     return msgspec.structs.replace(probe, engine=str(other))
 
 

@@ -1,8 +1,9 @@
-"""What the next step will ask, measured while a person reads: the step is run over the known answers, and the first probe that is
-not known is asked, again and again, until the person has answered or the budget is spent.
+"""What the next step will ask, measured while a person reads: the step is run over the known
+answers, and the first probe that is not known is asked, again and again, until the person has
+answered or the budget is spent.
 
-What comes of it is journalled as what ran ahead. A step finds it there as any known answer, so no decision depends on it; one
-that is still at work when its step begins is handed over.
+What comes of it is journalled as what ran ahead. A step finds it there as any known answer, so no
+decision depends on it; one that is still at work when its step begins is handed over.
 """
 
 import asyncio
@@ -10,17 +11,19 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
-from engines.asking import StepContext
-from engines.probe import AnyProbe, Describe, Measure, Measurement, Sanitize, Unroll, key
-from engines.spec import name_of_engine
-from engines.steps.base import StepSpec
-from wizard.runner.drive import Fingerprints, end_tasks, replayed, specs
-from wizard.runner.ledger import Ledger
+from narrowdown.engines.asking import StepContext
+from narrowdown.engines.probe import AnyProbe, Describe, Measure, Measurement, Sanitize, Unroll, key
+from narrowdown.engines.spec import name_of_engine
+from narrowdown.engines.steps.base import StepSpec
+from narrowdown.wizard.runner.drive import Fingerprints, end_tasks, replayed, specs
+from narrowdown.wizard.runner.ledger import Ledger
 
-# Seconds that what is asked ahead of one answer may take; no probe is begun after that. A cold build of a large model on TensorRT
-# is done by then, and whoever has gone for lunch does not find a GPU that worked for an hour for nobody.
+# Seconds that what is asked ahead of one answer may take; no probe is begun after that. A cold
+# build of a large model on TensorRT is done by then, and whoever has gone for lunch does not find a
+# GPU that worked for an hour for nobody.
 BUDGET = 300.0
-# Seconds of the longest build of an engine from which on it is worth it: what takes less is there before anybody has read a line.
+# Seconds of the longest build of an engine from which on it is worth it: what takes less is there
+# before anybody has read a line.
 LEAST = 2.0
 
 Place: TypeAlias = tuple[str, int]  # node, visit
@@ -28,7 +31,8 @@ Answering: TypeAlias = asyncio.Task[Measurement | None]
 
 
 class Ahead:
-    """``ask``: has a probe measured and journalled, by its key. ``may_begin``: whether a probe may be started now."""
+    """``ask``: has a probe measured and journalled, by its key. ``may_begin``: whether a probe may
+    be started now."""
 
     def __init__(
         self,
@@ -37,14 +41,22 @@ class Ahead:
         ask: Callable[[str, AnyProbe], Answering],
         may_begin: Callable[[], bool],
     ) -> None:
-        self._ledger, self._fingerprints, self._ask, self._may_begin = ledger, fingerprints, ask, may_begin
+        self._ledger, self._fingerprints, self._ask, self._may_begin = (
+            ledger,
+            fingerprints,
+            ask,
+            may_begin,
+        )
         self._place: Place | None = None
         self._following: asyncio.Task[None] | None = None
         self._at_work: dict[str, Answering] = {}
 
     def begin(self, place: Place, spec: StepSpec[Any], ctx: StepContext) -> None:
         """Ask ahead for this step, where it is worth it; once for each place."""
-        if place == self._place or self._ledger.state.longest.get(name_of_engine(ctx.engine), 0.0) < LEAST:
+        if (
+            place == self._place
+            or self._ledger.state.longest.get(name_of_engine(ctx.engine), 0.0) < LEAST
+        ):
             return
         self._place = place
         self._following = asyncio.create_task(self._follow(spec, ctx))
@@ -54,7 +66,8 @@ class Ahead:
         return place == self._place and any(not t.done() for t in self._at_work.values())
 
     async def take(self, place: Place) -> Mapping[str, Answering]:
-        """The probes at work, by key, for the step of this place to go on with; those of any other are ended."""
+        """The probes at work, by key, for the step of this place to go on with; those of any other
+        are ended."""
         if place != self._place:
             await self.drop()
             return {}
@@ -83,7 +96,11 @@ class Ahead:
                 _, probe, _ = replayed(spec, ctx, self._ledger.state, known, self._ledger.store)
             except Exception:  # the step says it itself, once it runs
                 return
-            if probe is None or not is_asked_ahead(probe) or any(s not in known for s in specs(probe)):
+            if (
+                probe is None
+                or not is_asked_ahead(probe)
+                or any(s not in known for s in specs(probe))
+            ):
                 return
             name = key(probe, known)
             task = self._at_work[name] = self._ask(name, probe)
@@ -95,8 +112,9 @@ class Ahead:
 
 
 def is_asked_ahead(probe: AnyProbe) -> bool:
-    """Whether a probe is asked though nobody has said yet that its step shall run: a look at the model, or one build of it. Never
-    one of the looks that are repeated to see whether answers differ, and no command or script of the user's."""
+    """Whether a probe is asked though nobody has said yet that its step shall run: a look at the
+    model, or one build of it. Never one of the looks that are repeated to see whether answers
+    differ, and no command or script of the user's."""
     if probe.attempt or probe.exclusive:
         return False
     if isinstance(probe, Measure):

@@ -1,4 +1,5 @@
-"""A session as its displays see it: events from the journal, the runner's snapshot, requests over its socket.
+"""A session as its displays see it: events from the journal, the runner's snapshot, requests over
+its socket.
 
 Every method may be called from any thread. Nothing here imports an engine.
 """
@@ -18,24 +19,25 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from engines import faults, processes
-from wizard.flow.model import Flow
-from wizard.runner import progress, requests
-from wizard.runner.address import listening, shortened_path
-from wizard.runner.options import Options
-from wizard.session import lock
-from wizard.session.events import AnyEvent, SessionClosed, SessionOpened
-from wizard.session.folder import FLOW, describe
-from wizard.session.journal import NAME, Tail, verify
-from wizard.session.notes import write_note
-from wizard.session.problems import SessionProblem, of_system
-from wizard.words import ELSEWHERE
+from narrowdown.engines import faults, processes
+from narrowdown.wizard.flow.model import Flow
+from narrowdown.wizard.runner import progress, requests
+from narrowdown.wizard.runner.address import listening, shortened_path
+from narrowdown.wizard.runner.options import Options
+from narrowdown.wizard.session import lock
+from narrowdown.wizard.session.events import AnyEvent, SessionClosed, SessionOpened
+from narrowdown.wizard.session.folder import FLOW, describe
+from narrowdown.wizard.session.journal import NAME, Tail, verify
+from narrowdown.wizard.session.notes import write_note
+from narrowdown.wizard.session.problems import SessionProblem, of_system
+from narrowdown.wizard.words import ELSEWHERE
 
 _REPLY = 30.0  # seconds that a reply may take; an export takes longest
 _ENDS = 5.0  # seconds that a runner which has closed its session may hold it for
 _START = 20.0  # seconds that a new runner may take to listen
 _TAKE = 10.0  # seconds that a runner may take to hand control over; one at work answers within milliseconds
-# What keeps a session from being written to, begins the sentence that names it. Somebody else's folder, as a rule.
+# What keeps a session from being written to, begins the sentence that names it. Somebody else's
+# folder, as a rule.
 _CLOSED = {
     errno.EACCES: "There is no permission to write into",
     errno.EPERM: "There is no permission to write into",
@@ -43,7 +45,9 @@ _CLOSED = {
 }
 
 # How a process ends that a fault of its own has ended, not somebody else's signal.
-_CRASHES = frozenset(-n for n in (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGILL, signal.SIGFPE))
+_CRASHES = frozenset(
+    -n for n in (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGILL, signal.SIGFPE)
+)
 
 if TYPE_CHECKING:
     import subprocess
@@ -62,8 +66,8 @@ def _only_there(runner: str) -> dict[str, Any]:
 class Client:
     """One session, watched and steered.
 
-    ``role``: ``controller`` for the one client whose requests change something. ``holder``: the controller's name, when
-    it is, or was, another. ``taken``: it has taken over from this one.
+    ``role``: ``controller`` for the one client whose requests change something. ``holder``: the
+    controller's name, when it is, or was, another. ``taken``: it has taken over from this one.
     ``brief``: the number of an event; probes up to that are not given.
     """
 
@@ -82,31 +86,38 @@ class Client:
         self._left = False  # the session, so that nobody greets a runner that begins to listen
         self._lines: Any = None
         self._closed: SessionClosed | None = None
-        # Up to this event the journal tells of runners before the one that this client has started, so that a session which is
-        # closed there is not at its end: a runner that was left alone closes it in the moment in which it is taken up again.
+        # Up to this event the journal tells of runners before the one that this client has started,
+        # so that a session which is closed there is not at its end: a runner that was left alone
+        # closes it in the moment in which it is taken up again.
         self.earlier = 0
 
     @classmethod
-    def start(cls, folder: Path, options: Options | None = None, *, name: str = "", brief: int = 0) -> "Client":
-        """Start a runner for the session and control it. Returns at once; the runner takes a moment to listen.
+    def start(
+        cls, folder: Path, options: Options | None = None, *, name: str = "", brief: int = 0
+    ) -> "Client":
+        """Start a runner for the session and control it. Returns at once; the runner takes a moment
+        to listen.
 
-        Raises DamagedJournal, NewerSession and other SessionProblem before anything is started, Held where a runner is
-        at work already.
+        Raises DamagedJournal, NewerSession and other SessionProblem before anything is started,
+        Held where a runner is at work already.
         """
         client = cls(folder, name=name, brief=brief)
         describe(client.folder)
         if not brief and (client.folder / NAME).exists():  # who names an event has read the journal
             verify(client.folder / NAME)
         if (held := lock.holder(client.folder)) is not None:
-            from wizard.session.problems import OPEN_ELSEWHERE, Held
+            from narrowdown.wizard.session.problems import OPEN_ELSEWHERE, Held
 
             raise Held(OPEN_ELSEWHERE, held)
         client._spawn(options or Options())
         return client
 
     @classmethod
-    def attach(cls, folder: Path, role: Role = "controller", *, name: str = "", brief: int = 0) -> "Client":
-        """Look at a session, and control it where a runner is at work that nobody else controls; with ``watch`` never."""
+    def attach(
+        cls, folder: Path, role: Role = "controller", *, name: str = "", brief: int = 0
+    ) -> "Client":
+        """Look at a session, and control it where a runner is at work that nobody else controls;
+        with ``watch`` never."""
         client = cls(folder, name=name, brief=brief)
         client._wanted = role
         describe(client.folder)
@@ -117,18 +128,25 @@ class Client:
         return client
 
     @classmethod
-    def open(cls, folder: Path, options: Options | None = None, *, name: str = "", brief: int = 0) -> "Client":
-        """Attach to the session's runner where there is one and send it the options' first requests, else start one.
+    def open(
+        cls, folder: Path, options: Options | None = None, *, name: str = "", brief: int = 0
+    ) -> "Client":
+        """Attach to the session's runner where there is one and send it the options' first
+        requests, else start one.
 
-        A runner that is about to end, because the session is closed or the program that it worked for is gone, is waited for and
-        followed by a new one. One on another machine, which shares the folder, is looked at.
-        Raises SessionProblem where a first request is refused.
+        A runner that is about to end, because the session is closed or the program that it worked
+        for is gone, is waited for and followed by a new one. One on another machine, which shares
+        the folder, is looked at. Raises SessionProblem where a first request is refused.
         """
         if lock.holder(folder) is not None:
             client = cls.attach(folder, name=name, brief=brief)
             if client._elsewhere():
                 return client
-            status = client.send(requests.encode(requests.Status())) if client._socket is not None else {"ok": False}
+            status = (
+                client.send(requests.encode(requests.Status()))
+                if client._socket is not None
+                else {"ok": False}
+            )
             left = bool(status.get("stopping")) and client.role == "controller"
             ending = not status["ok"] or left or bool(status.get("closing"))
             if not ending:
@@ -147,7 +165,7 @@ class Client:
     @cached_property
     def flow(self) -> Flow:
         """The session's own flow. Raises FlowProblem."""
-        from wizard.flow.load import load
+        from narrowdown.wizard.flow.load import load
 
         return load(self.folder / FLOW).flow
 
@@ -157,26 +175,33 @@ class Client:
         events = self._tail.poll()
         for event in events:
             self._closed = event if isinstance(event, SessionClosed) else None
-            if isinstance(event, SessionOpened) and self._process is not None and event.pid == self._process.pid:
+            if (
+                isinstance(event, SessionOpened)
+                and self._process is not None
+                and event.pid == self._process.pid
+            ):
                 self.earlier = event.seq
         if self.earlier in (0, sys.maxsize):  # ours has not taken it up yet, and may never do so
             self.earlier = sys.maxsize if begins else 0
         return events
 
     def progress(self) -> dict[str, Any] | None:
-        """The runner's latest snapshot (``wizard.runner.progress.Snapshot``) as plain data, and who else controls it:
-        ``watching``, ``holder``; ``taken``: it has taken over from this one;
-        ``free``: another one did and has gone. Then the next request of a client that asked for control
-        takes over.
+        """The runner's latest snapshot (``wizard.runner.progress.Snapshot``) as plain data, and who
+        else controls it: ``watching``, ``holder``; ``taken``: it has taken over from this one;
+        ``free``: another one did and has gone. Then the next request of a client that asked for
+        control takes over.
 
         None where there is none.
         """
         found = progress.read(self.folder)
         if found is not None and self._process is not None and self._process.poll() is None:
-            # What a runner that was killed said last is no offer of ours, which is only beginning: a key would be lost on it.
+            # What a runner that was killed said last is no offer of ours, which is only beginning:
+            # a key would be lost on it.
             found = found if found.get("pid") == self._process.pid else None
         # Nor is it what ours would have said, had it been able to write.
-        ours = found is not None and (self._process is None or found.get("pid") == self._process.pid)
+        ours = found is not None and (
+            self._process is None or found.get("pid") == self._process.pid
+        )
         stopped = ours and found is not None and found.get("phase") == "stopped"
         if not stopped and (words := self._last_words()):
             found = msgspec.to_builtins(progress.Snapshot(phase="stopped", text=words))
@@ -187,12 +212,17 @@ class Client:
         self.holder = holder or self.holder if self.role == "watch" else ""
         watching = self.role == "watch" and (bool(holder) or self._wanted == "watch")
         free = self.role == "watch" and bool(self.holder) and not holder
-        said = {"watching": watching, "holder": (holder or "its runner") if watching else "", "free": free}
+        said = {
+            "watching": watching,
+            "holder": (holder or "its runner") if watching else "",
+            "free": free,
+        }
         return {**found, **said, "taken": watching and self.taken}
 
     def take_over(self) -> dict[str, Any]:
-        """Control the session from here, whoever did before; that one watches from then on. The runner stays the same, and with
-        it the lock and the journal. The reply is as of ``send``; where it is no, everything is as it was."""
+        """Control the session from here, whoever did before; that one watches from then on. The
+        runner stays the same, and with it the lock and the journal. The reply is as of ``send``;
+        where it is no, everything is as it was."""
         with self._lock:
             try:
                 if self._socket is None:
@@ -208,13 +238,16 @@ class Client:
                 self._disconnect()
                 if there := self._elsewhere():
                     return _only_there(there)
-                return {"ok": False, "error": "Nobody works on this session any more. Resume it to go on."}
+                return {
+                    "ok": False,
+                    "error": "Nobody works on this session any more. Resume it to go on.",
+                }
             self._wanted, self.taken = "controller", False
             return {"ok": True}
 
     def send(self, request: dict[str, Any]) -> dict[str, Any]:
-        """One request and its reply: ``{"ok": true}``, or ``{"ok": false, "error": sentence}``. Never raises for a
-        runner that is gone, or does not answer."""
+        """One request and its reply: ``{"ok": true}``, or ``{"ok": false, "error": sentence}``.
+        Never raises for a runner that is gone, or does not answer."""
         with self._lock:
             if self._socket is None:
                 try:
@@ -239,9 +272,14 @@ class Client:
                 return self._say_silent(_REPLY, "whether that was done is not known")
             except (OSError, ValueError):
                 self._disconnect()
-                if request.get("do") == "note":  # the runner reached its end since this client said hello
+                if (
+                    request.get("do") == "note"
+                ):  # the runner reached its end since this client said hello
                     return self._note_alone(request)
-                return {"ok": False, "error": "The runner has ended. What was measured is kept; resume goes on."}
+                return {
+                    "ok": False,
+                    "error": "The runner has ended. What was measured is kept; resume goes on.",
+                }
 
     def _say_silent(self, seconds: float, so: str) -> dict[str, Any]:
         """The reply where a runner is there and says nothing. ``so``: what follows from that."""
@@ -256,9 +294,17 @@ class Client:
     def _note_alone(self, request: dict[str, Any]) -> dict[str, Any]:
         """Write a note where no runner is at work: an end, a session that was stopped."""
         try:
-            write_note(self.folder, str(request.get("text", "")), str(request.get("node", "")), patience=_ENDS)
+            write_note(
+                self.folder,
+                str(request.get("text", "")),
+                str(request.get("node", "")),
+                patience=_ENDS,
+            )
         except OSError as error:
-            return {"ok": False, "error": f"The note could not be written: {error.strerror or 'the disk refused it'}."}
+            return {
+                "ok": False,
+                "error": f"The note could not be written: {error.strerror or 'the disk refused it'}.",
+            }
         except SessionProblem as problem:
             return {"ok": False, "error": str(problem)}
         return {"ok": True}
@@ -270,8 +316,8 @@ class Client:
         return lock.holder(self.folder) is not None
 
     def wait(self, timeout: float | None = None) -> int | None:
-        """Wait until the runner has ended; its exit code. None after ``timeout`` seconds, or where it died without a
-        word."""
+        """Wait until the runner has ended; its exit code. None after ``timeout`` seconds, or where
+        it died without a word."""
         end = None if timeout is None else time.monotonic() + timeout
         while self.alive():
             if end is not None and time.monotonic() >= end:
@@ -281,7 +327,8 @@ class Client:
 
     def exit_code(self) -> int | None:
         """The exit code of the runner that has ended; None where it still works, or was killed."""
-        # A runner of ours that found the session held by another says nothing about how the session ended.
+        # A runner of ours that found the session held by another says nothing about how the session
+        # ended.
         if self._process is not None and self.role == "controller":
             code = self._process.poll()
             if code is not None and code >= 0:
@@ -291,7 +338,8 @@ class Client:
         return self._closed.exit_code if self._closed else None
 
     def crashed(self) -> bool:
-        """Whether the runner that this client started died of a fault of its own, as it was not killed from outside."""
+        """Whether the runner that this client started died of a fault of its own, as it was not
+        killed from outside."""
         return self._process is not None and self._process.poll() in _CRASHES
 
     def close(self) -> None:
@@ -303,13 +351,14 @@ class Client:
     # -- below --------------------------------------------------------------------------------------------------------
 
     def _elsewhere(self) -> str:
-        """The runner, where it is on another machine and cannot be asked; "" where it is on this one, or can be all the same."""
+        """The runner, where it is on another machine and cannot be asked; "" where it is on this
+        one, or can be all the same."""
         held = lock.holder(self.folder) if self._socket is None else None
         return f"{ELSEWHERE}{held.elsewhere}" if held is not None and held.elsewhere else ""
 
     def _last_words(self) -> str:
-        """What a runner of ours would have said that ended with 4 and could not write even that: its disk is full, or takes
-        nothing any more."""
+        """What a runner of ours would have said that ended with 4 and could not write even that:
+        its disk is full, or takes nothing any more."""
         if self._process is None or self._process.poll() != SessionProblem.code:
             return ""
         fault = faults.find_full_disk([self.folder])
@@ -335,8 +384,9 @@ class Client:
         threading.Thread(target=self._greet, name="greet", daemon=True).start()
 
     def _greet(self) -> None:
-        """Say hello as soon as the new runner listens, however long it takes to (a cold network disk, a machine with other work):
-        it works for us, and ends where nobody has come, or we are gone."""
+        """Say hello as soon as the new runner listens, however long it takes to (a cold network
+        disk, a machine with other work): it works for us, and ends where nobody has come, or we are
+        gone."""
         while self._process is not None and self._process.poll() is None and not self._left:
             with self._lock, contextlib.suppress(OSError, SessionProblem, ValueError):
                 if self._socket is None and not self._left:
@@ -345,7 +395,8 @@ class Client:
             time.sleep(0.02)
 
     def _learn_role(self, found: Mapping[str, Any]) -> None:
-        """Who controls, as the runner that we said hello to says now: another one may have taken over, or have given it back."""
+        """Who controls, as the runner that we said hello to says now: another one may have taken
+        over, or have given it back."""
         if self._socket is None or found.get("pid") != self._runner or not found.get("control"):
             return
         role: Role = "controller" if found["control"] == self._number else "watch"
@@ -353,8 +404,8 @@ class Client:
         self.role = role
 
     def _connect_locked(self, role: Role, patience: float, reply: float) -> None:
-        """Reach the runner, which may take so long to listen, and say hello. Raises OSError, of which TimeoutError where it takes
-        longer than ``reply`` to answer, and SessionProblem."""
+        """Reach the runner, which may take so long to listen, and say hello. Raises OSError, of
+        which TimeoutError where it takes longer than ``reply`` to answer, and SessionProblem."""
         end = time.monotonic() + patience
         while True:
             connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)

@@ -1,18 +1,19 @@
-"""What a step is told: the PROBLEM, the findings so far, and what the answers on the way here have set. Pure."""
+"""What a step is told: the PROBLEM, the findings so far, and what the answers on the way here have
+set. Pure."""
 
 from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
-from engines.asking import StepContext
-from engines.spec import parse
-from engines.steps.base import StepSpec
-from engines.views import view_engine, view_problem
-from wizard.flow.model import Flow
-from wizard.problem import Problem
-from wizard.runner.settings import applied, settings_on, with_settings
-from wizard.session.state import State, Visit
+from narrowdown.engines.asking import StepContext
+from narrowdown.engines.spec import parse
+from narrowdown.engines.steps.base import StepSpec
+from narrowdown.engines.views import view_engine, view_problem
+from narrowdown.wizard.flow.model import Flow
+from narrowdown.wizard.problem import Problem
+from narrowdown.wizard.runner.settings import applied, settings_on, with_settings
+from narrowdown.wizard.session.state import State, Visit
 
 
 def step_context(
@@ -27,7 +28,8 @@ def step_context(
 ) -> StepContext:
     """The context of this visit's step, whether it is about to start or is being replayed.
 
-    Flow parameters reach the steps that declare them; ``with`` values win over those, answers' settings over both.
+    Flow parameters reach the steps that declare them; ``with`` values win over those, answers'
+    settings over both.
     """
     route = _before(state, node, visit)
     settings = settings_on(route)
@@ -56,9 +58,12 @@ def step_context(
 
 
 def specs_of(problem: Problem, state: State, node: str, visit: int) -> tuple[str, str]:
-    """The engine under test and the reference of this visit: the given one, unless it was found wrong and another stands in."""
+    """The engine under test and the reference of this visit: the given one, unless it was found
+    wrong and another stands in."""
     findings = state.findings_on(_before(state, node, visit))
-    return str(parse(problem.engine)), findings.replaced.to if findings.replaced else str(parse(problem.reference))
+    return str(parse(problem.engine)), findings.replaced.to if findings.replaced else str(
+        parse(problem.reference)
+    )
 
 
 def _before(state: State, node: str, visit: int) -> tuple[Visit, ...]:
@@ -71,7 +76,8 @@ def _before(state: State, node: str, visit: int) -> tuple[Visit, ...]:
 
 
 def _typed(values: dict[str, Any], params: type[msgspec.Struct]) -> dict[str, Any]:
-    """A person types text: numbers among the parameters become numbers; what fits nothing is left out."""
+    """A person types text: numbers among the parameters become numbers; what fits nothing is left
+    out."""
     typed: dict[str, Any] = {}
     for name, value in values.items():
         try:

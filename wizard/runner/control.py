@@ -1,4 +1,5 @@
-"""What clients have asked of a runner, and who is there. The walk reads it between two things that it does, and waits on it."""
+"""What clients have asked of a runner, and who is there. The walk reads it between two things that
+it does, and waits on it."""
 
 import asyncio
 import contextlib
@@ -8,21 +9,27 @@ from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeVar, assert_never
 
-from engines.steps.base import StepSpec
-from wizard.exits import NEEDS_PERSON
-from wizard.flow.model import Flow
-from wizard.runner import requests
-from wizard.runner.drive import Stopped
-from wizard.runner.ending import Closing
-from wizard.runner.ledger import Ledger
-from wizard.runner.options import Options
-from wizard.runner.requests import AnyRequest
-from wizard.runner.server import Client, Reply
-from wizard.runner.settings import fault
-from wizard.session.decide import Ask, RunStep
-from wizard.session.events import Exported, NoteAdded, QuestionAnswered, QuestionAsked, StepStarted
-from wizard.session.state import State
-from wizard.words import window
+from narrowdown.engines.steps.base import StepSpec
+from narrowdown.wizard.exits import NEEDS_PERSON
+from narrowdown.wizard.flow.model import Flow
+from narrowdown.wizard.runner import requests
+from narrowdown.wizard.runner.drive import Stopped
+from narrowdown.wizard.runner.ending import Closing
+from narrowdown.wizard.runner.ledger import Ledger
+from narrowdown.wizard.runner.options import Options
+from narrowdown.wizard.runner.requests import AnyRequest
+from narrowdown.wizard.runner.server import Client, Reply
+from narrowdown.wizard.runner.settings import fault
+from narrowdown.wizard.session.decide import Ask, RunStep
+from narrowdown.wizard.session.events import (
+    Exported,
+    NoteAdded,
+    QuestionAnswered,
+    QuestionAsked,
+    StepStarted,
+)
+from narrowdown.wizard.session.state import State
+from narrowdown.wizard.words import window
 
 IDLE = 60.0  # seconds that a question, or a pause, waits with nobody connected before the runner ends; a resume goes on from it
 GRACE = 1.0  # seconds that a controller may be away
@@ -35,21 +42,29 @@ _YES: Reply = {"ok": True}
 class Control:
     """Takes requests, one at a time, and keeps what they change.
 
-    ``phase`` and ``asking`` (the open question) are set by the walk, as they decide what may be asked. ``changed`` wakes whoever
-    waits; ``urgent`` what must not wait for a probe. ``rewind``: the event to go back to. ``skip``, ``go``: of the step at hand.
-    ``answer``: to the open question. ``redraw``: called after each request. ``export``: (session folder, target) -> what was
-    written; None where there is no writer.
+    ``phase`` and ``asking`` (the open question) are set by the walk, as they decide what may be
+    asked. ``changed`` wakes whoever waits; ``urgent`` what must not wait for a probe. ``rewind``:
+    the event to go back to. ``skip``, ``go``: of the step at hand. ``answer``: to the open
+    question. ``redraw``: called after each request. ``export``: (session folder, target) -> what
+    was written; None where there is no writer.
     """
 
     def __init__(
-        self, folder: Path, flow: Flow, ledger: Ledger, options: Options, export: Callable[[Path, str], Any] | None
+        self,
+        folder: Path,
+        flow: Flow,
+        ledger: Ledger,
+        options: Options,
+        export: Callable[[Path, str], Any] | None,
     ) -> None:
         self._folder, self._flow, self._ledger, self._export = folder, flow, ledger, export
         self.policy, self.offers, self.detached = options.policy, options.offers, options.detach
         self.changed, self.urgent = asyncio.Event(), asyncio.Event()
         self.stopping: Literal["", "soft", "hard"] = ""
         self.reason = ""
-        self.closing = False  # the session is closed: this runner takes nothing up any more, and ends
+        self.closing = (
+            False  # the session is closed: this runner takes nothing up any more, and ends
+        )
         self.paused = self.skip = self.go = False
         self.rewind: int | None = None
         self.answer: QuestionAnswered | None = None
@@ -58,20 +73,30 @@ class Control:
         self.controller, self.control = "", 0  # name and number of the client that controls
         self.alone_since: float | None = None
         self.redraw: Callable[[], None] = lambda: None
-        self.tried: Callable[[], int] = lambda: 0  # probes of the search at work, where it can be ended now
+        self.tried: Callable[[], int] = lambda: (
+            0
+        )  # probes of the search at work, where it can be ended now
         self.settle = 0  # probes at which it is ended
 
     # -- requests
 
     async def handle(self, told: Mapping[str, Any], client: Client | None) -> Reply:
-        """One request as it travels, and its reply. ``client`` None: the runner's own options. Only the controller may change
-        anything but add a note."""
+        """One request as it travels, and its reply. ``client`` None: the runner's own options. Only
+        the controller may change anything but add a note."""
         try:
             request = requests.decode(told)
         except ValueError as error:
             return _no(str(error))
-        if client is not None and client.role != "controller" and not isinstance(request, requests.FOR_ALL):
-            held = f"{window(self.controller)} steers it" if self.controller else "say hello as its controller first"
+        if (
+            client is not None
+            and client.role != "controller"
+            and not isinstance(request, requests.FOR_ALL)
+        ):
+            held = (
+                f"{window(self.controller)} steers it"
+                if self.controller
+                else "say hello as its controller first"
+            )
             return _no(f"Nothing was changed: this one only looks on; {held}.")
         reply = await self._carry_out(request)
         self.changed.set()
@@ -125,7 +150,9 @@ class Control:
         if said := fault(settings, self._ledger.state.findings):
             return _no(said)
         note = requests.shortened(request.note)
-        self.answer = answer_question(self._flow, ask, request.answer, "person", note=note, settings=settings)
+        self.answer = answer_question(
+            self._flow, ask, request.answer, "person", note=note, settings=settings
+        )
         return _YES
 
     def _run_offered(self) -> Reply:
@@ -195,7 +222,8 @@ class Control:
     # -- who is there
 
     def controlled(self, client: Client | None) -> None:
-        """Who controls now; None: nobody. One that does reads it in the snapshot as soon as it has its reply."""
+        """Who controls now; None: nobody. One that does reads it in the snapshot as soon as it has
+        its reply."""
         self.controller, self.control = (client.name, client.number) if client else ("", 0)
         self.alone_since = None if client else time.monotonic()
         self.changed.set()
@@ -205,7 +233,11 @@ class Control:
     @property
     def abandoned(self) -> bool:
         """Whether the client that this runner works for has gone away."""
-        return self.alone_since is not None and not self.detached and time.monotonic() - self.alone_since > GRACE
+        return (
+            self.alone_since is not None
+            and not self.detached
+            and time.monotonic() - self.alone_since > GRACE
+        )
 
     # -- waiting
 
@@ -215,7 +247,8 @@ class Control:
             raise Closing(NEEDS_PERSON, "A question waits and nobody is there to answer it.")
 
     async def _wait_for_somebody(self) -> bool:
-        """Wait for a request, or that somebody comes or goes; False when nobody has been there for long."""
+        """Wait for a request, or that somebody comes or goes; False when nobody has been there for
+        long."""
         self.changed.clear()
         left = None
         if self.alone_since is not None:
@@ -227,15 +260,18 @@ class Control:
         return True
 
     async def gate(self) -> None:
-        """Before a probe starts: wait while paused. Raises Stopped, also where nobody has been there for long: whoever closed the
-        window of a paused session would leave a process that holds memory, and a GPU, for ever."""
+        """Before a probe starts: wait while paused. Raises Stopped, also where nobody has been
+        there for long: whoever closed the window of a paused session would leave a process that
+        holds memory, and a GPU, for ever."""
         while True:
             if self.stopping:
                 raise Stopped
             if not self.paused:
                 return
             if not await self._wait_for_somebody():
-                self.stop(hard=False, reason="It was paused, and nobody was there to go on with it.")
+                self.stop(
+                    hard=False, reason="It was paused, and nobody was there to go on with it."
+                )
 
     @property
     def open(self) -> bool:
@@ -243,7 +279,8 @@ class Control:
         return not (self.stopping or self.paused)
 
     async def interruptible(self, work: Coroutine[Any, Any, Result]) -> Result | None:
-        """The result of the work; None when a rewind or a skip came first. Raises Stopped on a hard stop."""
+        """The result of the work; None when a rewind or a skip came first. Raises Stopped on a hard
+        stop."""
         task = asyncio.ensure_future(work)
         urgent = asyncio.create_task(self.urgent.wait())
         try:
@@ -262,7 +299,9 @@ class Control:
             self.urgent.clear()
 
 
-def start_step(decision: RunStep, spec: StepSpec[Any], engine: str, reference: str, state: State) -> StepStarted:
+def start_step(
+    decision: RunStep, spec: StepSpec[Any], engine: str, reference: str, state: State
+) -> StepStarted:
     """The event that a step begins, as far as it follows from the decision."""
     return StepStarted(
         run=state.runs + 1,
@@ -300,12 +339,18 @@ def answer_question(
     """The event of an answer: what the flow sets with it, and what was set by hand."""
     sets = flow.nodes[ask.node].answers[answer].sets
     return QuestionAnswered(
-        node=ask.node, visit=ask.visit, answer=answer, by=by, note=note, settings={**sets, **(settings or {})}
+        node=ask.node,
+        visit=ask.visit,
+        answer=answer,
+        by=by,
+        note=note,
+        settings={**sets, **(settings or {})},
     )
 
 
 def find_anchor(state: State, to: int | str) -> int:
-    """The event that a rewind goes to (see ``requests.Rewind``). Raises LookupError with a sentence."""
+    """The event that a rewind goes to (see ``requests.Rewind``). Raises LookupError with a
+    sentence."""
     if isinstance(to, str) and not to.isdigit():
         name, _, number = to.partition("#")
         visits = [v for v in state.route if v.node == name and number in ("", str(v.visit))]
@@ -313,7 +358,9 @@ def find_anchor(state: State, to: int | str) -> int:
             visits = [v for v in state.route if v.answer]
         if not visits:
             been = ", ".join(f"{v.node}#{v.visit}" if v.visit > 1 else v.node for v in state.route)
-            raise LookupError(f"The route has not been at '{to}'; it has been at {been or 'no question yet'}.")
+            raise LookupError(
+                f"The route has not been at '{to}'; it has been at {been or 'no question yet'}."
+            )
         to = visits[-1].question.seq if visits[-1].question else visits[-1].seq
     if int(to) not in state.anchors:
         raise LookupError(f"Event {to} is no question and no start of a step on this route.")

@@ -1,4 +1,5 @@
-"""The probes that decided a recorded session, which a replay asks again, and what its journal says to each."""
+"""The probes that decided a recorded session, which a replay asks again, and what its journal says
+to each."""
 
 import contextlib
 from collections.abc import Iterable, Iterator
@@ -6,21 +7,28 @@ from typing import Any
 
 import msgspec
 
-from engines.compare.criterion import Criterion, Verdict
-from engines.compare.judge import exceed, judge, judge_check, judge_shrunk, judge_whole, over
-from engines.findings import Findings
-from engines.graph import ranges
-from engines.probe import AnyProbe, Check, Measure, Measurement
-from engines.store import decoding
-from engines.store.content import Store
-from wizard.runner.ledger import asked_probe, known_measurement
-from wizard.runner.rates import Count, Tally
-from wizard.session.state import State, Visit
+from narrowdown.engines.compare.criterion import Criterion, Verdict
+from narrowdown.engines.compare.judge import (
+    exceed,
+    judge,
+    judge_check,
+    judge_shrunk,
+    judge_whole,
+    over,
+)
+from narrowdown.engines.findings import Findings
+from narrowdown.engines.graph import ranges
+from narrowdown.engines.probe import AnyProbe, Check, Measure, Measurement
+from narrowdown.engines.store import decoding
+from narrowdown.engines.store.content import Store
+from narrowdown.wizard.runner.ledger import asked_probe, known_measurement
+from narrowdown.wizard.runner.rates import Count, Tally
+from narrowdown.wizard.session.state import State, Visit
 
 
 class Decisive(msgspec.Struct, frozen=True):
-    """One probe that a replay measures again. ``recorded``: what the session measured; ``looks``: what it measured of the same
-    question all in all, where the fault comes and goes."""
+    """One probe that a replay measures again. ``recorded``: what the session measured; ``looks``:
+    what it measured of the same question all in all, where the fault comes and goes."""
 
     visit: Visit
     role: str
@@ -77,7 +85,10 @@ def _varies(findings: Findings) -> bool:
     return (
         findings.looks > 1
         or findings.builds > 1
-        or (findings.signature is not None and findings.signature.failures < findings.signature.looks)
+        or (
+            findings.signature is not None
+            and findings.signature.failures < findings.signature.looks
+        )
         or any(c.cause == "nondeterminism" for c in findings.culprits)
         or any(0 < tally.failures < tally.looks for tally in verified)
     )
@@ -90,18 +101,23 @@ def _verified(text: str) -> Tally:
 
 
 def _looked_at(state: State, store: Store, visit: Visit, role: str, probe: AnyProbe) -> Decisive:
-    """The question as the session asked it when it looked hardest: on the real inputs where there are any, alone on the machine,
-    with as many runs of a build as it ever took."""
+    """The question as the session asked it when it looked hardest: on the real inputs where there
+    are any, alone on the machine, with as many runs of a build as it ever took."""
     asked = _plain(probe)
     if isinstance(asked, Measure) and isinstance(probe, Measure):
         real = tuple(s for s in probe.samples if s.startswith("real:"))
         asked = msgspec.structs.replace(asked, samples=real or probe.samples)
     answers = list(_alike(state, asked, store))
     if role == "case":
-        # The search took this case because it failed when first looked at; what was looked at later was not chosen so.
+        # The search took this case because it failed when first looked at; what was looked at later
+        # was not chosen so.
         answers = [(p, m) for p, m in answers if p.attempt] or answers
     if isinstance(asked, Measure) and isinstance(probe, Measure):
-        runs = max([asked.runs, *(p.runs for p, _ in answers if isinstance(p, Measure))]) if probe.runs else 0
+        runs = (
+            max([asked.runs, *(p.runs for p, _ in answers if isinstance(p, Measure))])
+            if probe.runs
+            else 0
+        )
         asked = msgspec.structs.replace(asked, runs=runs)
     asked = msgspec.structs.replace(asked, exclusive=True, timeout=getattr(probe, "timeout", 0.0))
     hardest = [m for p, m in answers if getattr(p, "runs", 0) == getattr(asked, "runs", 0)]
@@ -119,14 +135,18 @@ def recorded_count(item: Decisive) -> Count:
     case = item.visit.findings.case if item.visit.findings else None
     verified = _verified(case.verified) if item.role == "case" and case is not None else Tally()
     if verified.looks > count.looks.looks:  # what the journal has lost of them
-        return Count(looks=verified, runs=count.runs if count.runs.looks > verified.looks else verified)
+        return Count(
+            looks=verified, runs=count.runs if count.runs.looks > verified.looks else verified
+        )
     return count
 
 
 def counted(item: Decisive, measurement: Measurement, known: "Shape | None" = None) -> Count:
-    """One look, by its runs; nothing where it was no answer. A failure that is not like the ``known`` ones counts as none."""
+    """One look, by its runs; nothing where it was no answer. A failure that is not like the
+    ``known`` ones counts as none."""
     judged = [
-        judged_as(item, msgspec.structs.replace(measurement, results=run, runs=())) for run in measurement.each_run
+        judged_as(item, msgspec.structs.replace(measurement, results=run, runs=()))
+        for run in measurement.each_run
     ]
     equal = _runs(measurement) - len(measurement.runs)  # to the first run
     often = [equal, *(1 for _ in measurement.runs)]
@@ -146,7 +166,8 @@ def _runs(measurement: Measurement) -> int:
 
 
 def _plain(probe: AnyProbe) -> AnyProbe:
-    """The question alone: not how often, how long, on which of its samples, or what is kept of it."""
+    """The question alone: not how often, how long, on which of its samples, or what is kept of
+    it."""
     changes: dict[str, Any] = {
         "attempt": 0, "exclusive": False, "timeout": 0.0, "save": "", "runs": 1, "samples": (), "record": False, "artifacts": (),
     }  # fmt: skip
@@ -154,8 +175,8 @@ def _plain(probe: AnyProbe) -> AnyProbe:
 
 
 def _alike(state: State, probe: AnyProbe, store: Store) -> Iterator[tuple[AnyProbe, Measurement]]:
-    """What the session measured of the same question asked in another manner: with its files kept, alone on the machine, in
-    several runs, or of more samples than these."""
+    """What the session measured of the same question asked in another manner: with its files kept,
+    alone on the machine, in several runs, or of more samples than these."""
     wanted = _plain(probe)
     for name in state.asked:
         other = asked_probe(state, name, store)
@@ -176,10 +197,14 @@ def _only(measurement: Measurement, samples: tuple[str, ...]) -> Measurement:
     """What it says of these samples, or of their rows."""
 
     def rest(results: Iterable[Any]) -> tuple[Any, ...]:
-        return tuple(r for r in results if r.sample in samples or r.sample.partition("/")[0] in samples)
+        return tuple(
+            r for r in results if r.sample in samples or r.sample.partition("/")[0] in samples
+        )
 
     return msgspec.structs.replace(
-        measurement, results=rest(measurement.results), runs=tuple(rest(run) for run in measurement.runs)
+        measurement,
+        results=rest(measurement.results),
+        runs=tuple(rest(run) for run in measurement.runs),
     )
 
 
@@ -187,7 +212,8 @@ def _only(measurement: Measurement, samples: tuple[str, ...]) -> Measurement:
 
 
 class Shape(msgspec.Struct, frozen=True):
-    """What a failure looks like: the outputs over tolerance, and whether values became non-finite."""
+    """What a failure looks like: the outputs over tolerance, and whether values became
+    non-finite."""
 
     outputs: tuple[str, ...] = ()
     broken: bool = False
@@ -204,7 +230,9 @@ class Shape(msgspec.Struct, frozen=True):
 def shape(item: Decisive, measurements: Iterable[Measurement | None]) -> Shape:
     """What fails in any run of these."""
     criterion = (item.visit.findings or Findings()).criterion or Criterion()
-    runs = [run for m in measurements if m is not None for run in m.each_run if exceed(run, criterion)]
+    runs = [
+        run for m in measurements if m is not None for run in m.each_run if exceed(run, criterion)
+    ]
     scores = [s for run in runs for r in run for s in r.outputs if over(s, criterion)]
     return Shape(tuple(sorted({s.name for s in scores})), any(s.new_nonfinite for s in scores))
 
@@ -218,7 +246,12 @@ def judged_as(item: Decisive, measurement: Measurement) -> Verdict:
     signature = findings.round_signature or findings.signature
     whole = isinstance(item.probe, Measure) and item.probe.candidate.nodes == ranges.ALL
     case = findings.case
-    if item.role == "case" and case is not None and case.candidate.edits and case.signature is not None:
+    if (
+        item.role == "case"
+        and case is not None
+        and case.candidate.edits
+        and case.signature is not None
+    ):
         return judge_shrunk(measurement, criterion, case.signature)
     if signature is None or (whole and signature.kind == "accuracy"):
         return judge_whole(measurement, criterion)

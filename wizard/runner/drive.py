@@ -1,5 +1,5 @@
-"""One step's run: its questions are answered from the journal where the answer is known, by the pool where it is
-not."""
+"""One step's run: its questions are answered from the journal where the answer is known, by the
+pool where it is not."""
 
 import asyncio
 import contextlib
@@ -11,30 +11,41 @@ from typing import Any
 
 import msgspec
 
-from engines.asking import Described, Note, StepContext
-from engines.compare.criterion import Criterion
-from engines.compare.judge import judge, judge_check
-from engines.consent import Consent
-from engines.findings import Findings
-from engines.graph.index import GraphIndex
-from engines.probe import AnyProbe, Candidate, Check, Describe, Inspect, Measure, Measurement, engine_specs, key
-from engines.steps.base import Finish, StepSpec
-from engines.store import decoding
-from engines.store.content import Store
-from engines.workers.executor import ExecutorLost, Prober
-from wizard.runner import remarks
-from wizard.runner.ledger import Ledger, known_measurement
-from wizard.runner.speculation import Foresight, speculable
-from wizard.session.events import ProbeFinished, ProbeStarted
-from wizard.session.problems import AGREEING, MENDING, Faulted, SessionProblem
-from wizard.session.state import fingerprint
+from narrowdown.engines.asking import Described, Note, StepContext
+from narrowdown.engines.compare.criterion import Criterion
+from narrowdown.engines.compare.judge import judge, judge_check
+from narrowdown.engines.consent import Consent
+from narrowdown.engines.findings import Findings
+from narrowdown.engines.graph.index import GraphIndex
+from narrowdown.engines.probe import (
+    AnyProbe,
+    Candidate,
+    Check,
+    Describe,
+    Inspect,
+    Measure,
+    Measurement,
+    engine_specs,
+    key,
+)
+from narrowdown.engines.steps.base import Finish, StepSpec
+from narrowdown.engines.store import decoding
+from narrowdown.engines.store.content import Store
+from narrowdown.engines.workers.executor import ExecutorLost, Prober
+from narrowdown.wizard.runner import remarks
+from narrowdown.wizard.runner.ledger import Ledger, known_measurement
+from narrowdown.wizard.runner.speculation import Foresight, speculable
+from narrowdown.wizard.session.events import ProbeFinished, ProbeStarted
+from narrowdown.wizard.session.problems import AGREEING, MENDING, Faulted, SessionProblem
+from narrowdown.wizard.session.state import fingerprint
 
 LOOK = 600.0  # seconds to look at an engine: to load its libraries, to find its device
 _BREATH = 0.02  # seconds of answering from the journal before other tasks get their turn
 
 
 class Guarded:
-    """A pool that is asked nothing but what was agreed to: a journal, a table or a flow that names more is refused."""
+    """A pool that is asked nothing but what was agreed to: a journal, a table or a flow that names
+    more is refused."""
 
     def __init__(self, pool: Prober, consent: Consent) -> None:
         self._pool, self._consent = pool, consent
@@ -62,7 +73,8 @@ class Stopped(Exception):
 
 
 class Fingerprints:
-    """What each engine spec is, here and now: looked at once by each runner, journalled where it is news."""
+    """What each engine spec is, here and now: looked at once by each runner, journalled where it is
+    news."""
 
     def __init__(self, ledger: Ledger, pool: Prober) -> None:
         self._ledger, self._pool = ledger, pool
@@ -80,7 +92,8 @@ class Fingerprints:
         return self.inspected[spec]
 
     async def of(self, probe: AnyProbe, run: int) -> None:
-        """Make sure of every spec that the probe names. A spec met for the first time in the session is journalled."""
+        """Make sure of every spec that the probe names. A spec met for the first time in the
+        session is journalled."""
         for spec in specs(probe):
             if spec in self.known:
                 continue
@@ -98,16 +111,17 @@ def specs(probe: AnyProbe) -> tuple[str, ...]:
 
 
 def answer_for_step(probe: AnyProbe, measurement: Measurement, store: Store) -> Any:
-    """The answer as the step gets it: a Describe that worked comes with its index. Raises OSError where the index's
-    file is gone."""
+    """The answer as the step gets it: a Describe that worked comes with its index. Raises OSError
+    where the index's file is gone."""
     if isinstance(probe, Describe) and measurement.status == "ok":
         return Described(index_of(store.root, measurement.artifacts["index"]), measurement)
     return measurement
 
 
 def missing_artifacts(probe: AnyProbe, measurement: Measurement, store: Store) -> tuple[str, ...]:
-    """Names of the files that the probe was asked to keep, that it did keep, and that are gone: evicted, or removed by somebody.
-    What a checker has printed is none of them: the answer itself holds it."""
+    """Names of the files that the probe was asked to keep, that it did keep, and that are gone:
+    evicted, or removed by somebody. What a checker has printed is none of them: the answer itself
+    holds it."""
     kept = measurement.artifacts
     if isinstance(probe, Check):
         kept = {name: digest for name, digest in kept.items() if name in probe.artifacts}
@@ -116,9 +130,12 @@ def missing_artifacts(probe: AnyProbe, measurement: Measurement, store: Store) -
     return tuple(name for name, digest in kept.items() if not store.path(digest).is_file())
 
 
-def made_again(probe: AnyProbe, before: Measurement, again: Measurement, gone: tuple[str, ...]) -> Measurement:
-    """The answer once a known probe was run again for its files: what it said stays, the files are the new ones. Files that could
-    not be made again are left out. A graph's index is the answer itself."""
+def made_again(
+    probe: AnyProbe, before: Measurement, again: Measurement, gone: tuple[str, ...]
+) -> Measurement:
+    """The answer once a known probe was run again for its files: what it said stays, the files are
+    the new ones. Files that could not be made again are left out. A graph's index is the answer
+    itself."""
     if isinstance(probe, Describe) or not gone:
         return again
     kept = {name: digest for name, digest in before.artifacts.items() if name not in gone}
@@ -134,11 +151,12 @@ def index_of(root: Any, digest: str) -> GraphIndex:
 class Drive:
     """Runs one step to its end.
 
-    ``timeout``  seconds for a probe of one run; 0: none. ``gate``: awaited before a probe starts; waits while paused,
-    raises Stopped.
-    ``jobs``     probes at a time; with more than one, free slots run ahead. ``beside``: how many exclusive ones like this.
-    ``begun``    probes at work already, by key (``wizard.runner.ahead``); what the step does not ask of them is ended with it.
-    ``elsewhere``  the task of a probe that is at work beside the step, by its key (``wizard.runner.scout``).
+    ``timeout``  seconds for a probe of one run; 0: none. ``gate``: awaited before a probe starts;
+    waits while paused, raises Stopped. ``jobs``     probes at a time; with more than one, free
+    slots run ahead. ``beside``: how many exclusive ones like this. ``begun``    probes at work
+    already, by key (``wizard.runner.ahead``); what the step does not ask of them is ended with it.
+    ``elsewhere``  the task of a probe that is at work beside the step, by its key
+    (``wizard.runner.scout``).
     """
 
     def __init__(
@@ -220,7 +238,8 @@ class Drive:
         return sum(name in known and not known[name].resolved for name in self.asked)
 
     def checked(self, findings: Findings) -> list[str]:
-        """The checker's verdicts on the different models that this run asked about, one for each."""
+        """The checker's verdicts on the different models that this run asked about, one for
+        each."""
         kinds: dict[tuple[Candidate, str], str] = {}
         for name, probe in self.asked.items():
             measurement = self._ledger.measurement(name) if isinstance(probe, Check) else None
@@ -230,8 +249,9 @@ class Drive:
         return list(kinds.values())
 
     def causes(self, findings: Findings) -> dict[str, int]:
-        """The candidates that this run asked about and that are neither pass nor fail, counted by reason. Speculative
-        ones that nobody asked for do not count: the numbers must not depend on the number of jobs."""
+        """The candidates that this run asked about and that are neither pass nor fail, counted by
+        reason. Speculative ones that nobody asked for do not count: the numbers must not depend on
+        the number of jobs."""
         counts: Counter[str] = Counter()
         signature = findings.round_signature or findings.signature
         if findings.criterion is None:
@@ -258,7 +278,9 @@ class Drive:
         first = name not in self.asked
         self.asked[name] = probe
         measurement = self._ledger.measurement(name)
-        if measurement is not None and not missing_artifacts(probe, measurement, self._ledger.store):
+        if measurement is not None and not missing_artifacts(
+            probe, measurement, self._ledger.store
+        ):
             with contextlib.suppress(OSError):  # its file is gone: ask again
                 answer = answer_for_step(probe, measurement, self._ledger.store)
                 self.cached += first and name not in self.measured
@@ -282,7 +304,9 @@ class Drive:
             while not task.done():
                 self._run_ahead(probe)
                 # As soon as any slot is free there may be more to run ahead.
-                await asyncio.wait(list(self._running.values()), return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait(
+                    list(self._running.values()), return_when=asyncio.FIRST_COMPLETED
+                )
                 for other in [n for n, t in self._running.items() if t.done() and t is not task]:
                     self._collect(other)
             measurement = self._collect(name)
@@ -298,10 +322,18 @@ class Drive:
         self._running[name] = asyncio.create_task(self._measure(name, probe, speculative))
 
     async def _measure(self, name: str, probe: AnyProbe, speculative: bool) -> Measurement | None:
-        """Ask the pool and journal the answer, whoever waits for it. None where the probe was cancelled."""
+        """Ask the pool and journal the answer, whoever waits for it. None where the probe was
+        cancelled."""
         limit, log = self._timeout(probe), self.log(name, probe)
         measurement = await measure_probe(
-            self._ledger, self._pool, name, probe, run=self._run, speculative=speculative, limit=limit, log=log
+            self._ledger,
+            self._pool,
+            name,
+            probe,
+            run=self._run,
+            speculative=speculative,
+            limit=limit,
+            log=log,
         )
         if measurement is not None:
             self.measured.add(name)
@@ -320,16 +352,19 @@ class Drive:
                 free -= 1
 
     def _at_a_time(self, probe: AnyProbe) -> int:
-        """An exclusive step asks one question at a time, but for those that say themselves what they need to themselves."""
+        """An exclusive step asks one question at a time, but for those that say themselves what
+        they need to themselves."""
         if probe.exclusive:
             return min(self._jobs, self._beside(probe))
         return 1 if self._spec.exclusive else self._jobs
 
     def _known(self, probe: AnyProbe) -> Any:
-        """For running ahead: the known answer. Raises KeyError for an engine that was never looked at, which ends
-        that path."""
+        """For running ahead: the known answer. Raises KeyError for an engine that was never looked
+        at, which ends that path."""
         measurement = self._ledger.measurement(key(probe, self._fingerprints.known))
-        return None if measurement is None else answer_for_step(probe, measurement, self._ledger.store)
+        return (
+            None if measurement is None else answer_for_step(probe, measurement, self._ledger.store)
+        )
 
     async def _cancel(self) -> None:
         """End what still runs ahead; nobody has asked for it."""
@@ -351,9 +386,18 @@ def log_of(run: int, name: str, probe: AnyProbe) -> str:
 
 
 async def measure_probe(
-    ledger: Ledger, pool: Prober, name: str, probe: AnyProbe, *, run: int, speculative: bool, limit: float, log: str
+    ledger: Ledger,
+    pool: Prober,
+    name: str,
+    probe: AnyProbe,
+    *,
+    run: int,
+    speculative: bool,
+    limit: float,
+    log: str,
 ) -> Measurement | None:
-    """Ask the pool and journal the answer. None where the probe was cancelled. Raises SessionProblem."""
+    """Ask the pool and journal the answer. None where the probe was cancelled. Raises
+    SessionProblem."""
     ledger.emit(ProbeStarted(key=name, run=run, probe=probe, speculative=speculative))
     began = time.monotonic()
     measurement = await pool.run(probe, limit, log)
@@ -365,9 +409,13 @@ async def measure_probe(
     if measurement.facts.get("changed"):
         raise SessionProblem(f"{measurement.message} {AGREEING}")
     if (before := ledger.measurement(name)) is not None:
-        measurement = made_again(probe, before, measurement, missing_artifacts(probe, before, ledger.store))
+        measurement = made_again(
+            probe, before, measurement, missing_artifacts(probe, before, ledger.store)
+        )
     seconds = round(time.monotonic() - began, 6)
-    written = ledger.emit(ProbeFinished(key=name, run=run, measurement=measurement, seconds=seconds))
+    written = ledger.emit(
+        ProbeFinished(key=name, run=run, measurement=measurement, seconds=seconds)
+    )
     if said := remarks.say_missed(measurement):
         ledger.note_once(said)
     # As JSON has it, so that the step sees now what it would see after a resume.
@@ -378,7 +426,8 @@ async def measure_probe(
 def replayed(
     spec: StepSpec[Any], ctx: StepContext, state: Any, fingerprints: dict[str, str], store: Store
 ) -> tuple[Finish[Any] | None, AnyProbe | None, int]:
-    """The step over known answers alone, no engine asked: its Finish, or the first probe that is not known; and how many were."""
+    """The step over known answers alone, no engine asked: its Finish, or the first probe that is
+    not known; and how many were."""
     steps = spec.run(ctx)
     answer: Any = None
     known: set[str] = set()

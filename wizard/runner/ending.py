@@ -4,8 +4,8 @@ SINGLE = "step-"  # the id of a flow that is one step begins so
 
 
 class Closing(Exception):
-    """The session is to be closed with this exit code. ``reason`` is a sentence; ``end``: the flow's end, "" where it came to
-    none."""
+    """The session is to be closed with this exit code. ``reason`` is a sentence; ``end``: the
+    flow's end, "" where it came to none."""
 
     def __init__(self, code: int, reason: str = "", end: str = "") -> None:
         super().__init__(reason)

@@ -1,4 +1,5 @@
-"""When a session makes room on the disk (``wizard.runner.room`` says what can go), and what it says of it."""
+"""When a session makes room on the disk (``wizard.runner.room`` says what can go), and what it says
+of it."""
 
 import asyncio
 import contextlib
@@ -7,14 +8,14 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from engines.store import unsynced
-from wizard.runner import room
-from wizard.runner.estimate import Estimate
-from wizard.runner.ledger import Ledger
-from wizard.session.decide import RunStep
-from wizard.session.problems import SessionProblem
-from wizard.session.state import State
-from wizard.words import size
+from narrowdown.engines.store import unsynced
+from narrowdown.wizard.runner import room
+from narrowdown.wizard.runner.estimate import Estimate
+from narrowdown.wizard.runner.ledger import Ledger
+from narrowdown.wizard.session.decide import RunStep
+from narrowdown.wizard.session.problems import SessionProblem
+from narrowdown.wizard.session.state import State
+from narrowdown.wizard.words import size
 
 
 class NoRoom(SessionProblem):
@@ -30,7 +31,13 @@ class Housekeeping:
     """
 
     def __init__(
-        self, folder: Path, ledger: Ledger, budget: int, *, any_room: bool, say: Callable[[str, str], object]
+        self,
+        folder: Path,
+        ledger: Ledger,
+        budget: int,
+        *,
+        any_room: bool,
+        say: Callable[[str, str], object],
     ) -> None:
         self._folder, self._ledger, self._budget = folder, ledger, budget
         self._any_room, self._say = any_room, say
@@ -39,13 +46,15 @@ class Housekeeping:
         self._syncing: asyncio.Task[None] | None = None
 
     def sync_beside(self) -> None:
-        """Begin to bring to the disk what is read already and may not be there, unless that is under way. Raises the OSError of
-        the last time."""
+        """Begin to bring to the disk what is read already and may not be there, unless that is
+        under way. Raises the OSError of the last time."""
         if self._syncing is not None and self._syncing.done():
             self._syncing.result()
             self._syncing = None
         if self._syncing is None and unsynced.listed(self._ledger.store):
-            self._syncing = asyncio.create_task(asyncio.to_thread(unsynced.sync, self._ledger.store))
+            self._syncing = asyncio.create_task(
+                asyncio.to_thread(unsynced.sync, self._ledger.store)
+            )
 
     async def sync(self) -> None:
         """Wait until all of it is on the disk. Raises OSError."""
@@ -54,7 +63,8 @@ class Housekeeping:
         await asyncio.to_thread(unsynced.sync, self._ledger.store)
 
     async def tidy(self, node: str = "") -> None:
-        """Bring artifacts and logs back into their budget; no probe is at work. Raises OSError, SessionProblem."""
+        """Bring artifacts and logs back into their budget; no probe is at work. Raises OSError,
+        SessionProblem."""
         gone = await asyncio.to_thread(self._tidy, self._ledger.state)
         why = f"The session's artifacts and logs were over {size(self._budget)} (--artifact-bytes)"
         self._say_gone(gone, why, node)
@@ -65,7 +75,8 @@ class Housekeeping:
             return swept + room.within(self._ledger.store, state, self._budget)
 
     async def close(self) -> None:
-        """Leave no more on the disk than an ended session needs; no probe is at work. Raises as ``tidy``."""
+        """Leave no more on the disk than an ended session needs; no probe is at work. Raises as
+        ``tidy``."""
         await self.sync()
         await self.tidy()
         await self.drop_made()
@@ -75,22 +86,29 @@ class Housekeeping:
         await asyncio.to_thread(room.drop_made, self._ledger.store)
 
     async def sweep(self) -> None:
-        """Keep the logs of a long step within the budget. What else can be spared waits until no probe is at work, and what there
-        is to say until the step has ended: this happens every few seconds."""
+        """Keep the logs of a long step within the budget. What else can be spared waits until no
+        probe is at work, and what there is to say until the step has ended: this happens every few
+        seconds."""
         with contextlib.suppress(OSError):
             await asyncio.to_thread(self._sweep, self._ledger.state)
 
     def _sweep(self, state: State) -> None:
-        # Counted in the thread: the wait for it is cancelled where the step ends, and the thread works on.
+        # Counted in the thread: the wait for it is cancelled where the step ends, and the thread
+        # works on.
         with self._sweeping:
             self._swept += room.logs_within(self._ledger.store, state, self._budget)
 
     async def make_room(self, step: RunStep, estimate: Estimate) -> None:
-        """See that the disk has room for the step: what can be spared goes first. Raises NoRoom where what the step cannot do
-        without may not fit; captured values are made again where there was no room for them."""
+        """See that the disk has room for the step: what can be spared goes first. Raises NoRoom
+        where what the step cannot do without may not fit; captured values are made again where
+        there was no room for them."""
         state, here = self._ledger.state, self._ledger.state.here
         again = here is not None and (here.node, here.visit) == (step.node, step.visit)
-        written = room.written_since(self._ledger.store, here.started) if again and here is not None else 0
+        written = (
+            room.written_since(self._ledger.store, here.started)
+            if again and here is not None
+            else 0
+        )
         needed, most = estimate.needed - written, estimate.cost.disk - written
         free = self._free()
         if free < needed:
@@ -100,9 +118,7 @@ class Housekeeping:
         if free >= most:
             return
         may = needed if free < needed else most
-        short = (
-            f"The step '{step.step}' may write up to {size(may)}, and the disk of {self._folder} has {size(free)} free."
-        )
+        short = f"The step '{step.step}' may write up to {size(may)}, and the disk of {self._folder} has {size(free)} free."
         if free >= needed:
             said = "Captured values that find no room are made again when they are needed, which takes longer."
             self._say(f"{short} {said}", step.node)
@@ -123,4 +139,6 @@ class Housekeeping:
 
     def _say_gone(self, gone: room.Evicted, why: str, node: str) -> None:
         if gone.files:
-            self._say(f"{why}, so these are gone: {gone}. What a step asks for again is made again.", node)
+            self._say(
+                f"{why}, so these are gone: {gone}. What a step asks for again is made again.", node
+            )

@@ -1,14 +1,15 @@
 """The journal and what it means, kept in step: whatever is written is folded in at once."""
 
-from engines.probe import AnyProbe, Measurement
-from engines.store.content import Store
-from wizard.session.events import AnyEvent, NoteAdded
-from wizard.session.journal import Journal
-from wizard.session.state import State, advance
+from narrowdown.engines.probe import AnyProbe, Measurement
+from narrowdown.engines.store.content import Store
+from narrowdown.wizard.session.events import AnyEvent, NoteAdded
+from narrowdown.wizard.session.journal import Journal
+from narrowdown.wizard.session.state import State, advance
 
 
 class Ledger:
-    """One session's journal, state and files. The only way to change the state is to write an event."""
+    """One session's journal, state and files. The only way to change the state is to write an
+    event."""
 
     def __init__(self, journal: Journal, store: Store) -> None:
         self.journal = journal
@@ -32,7 +33,8 @@ class Ledger:
 
 
 def known_measurement(state: State, key: str, store: Store) -> Measurement | None:
-    """The measurement that the state knows for a key, read from its artifact where it lies in one."""
+    """The measurement that the state knows for a key, read from its artifact where it lies in
+    one."""
     known = state.known.get(key)
     return (known.measurement or store.load(known.blob, Measurement)) if known else None
 

@@ -5,14 +5,14 @@ from typing import Any
 
 import msgspec
 
-from engines.graph import ranges
-from engines.probe import AnyProbe, Check, LoadInputs, Measure
-from engines.sources import scripts
-from engines.spec import name_of_engine
-from wizard.words import duration
+from narrowdown.engines.graph import ranges
+from narrowdown.engines.probe import AnyProbe, Check, LoadInputs, Measure
+from narrowdown.engines.sources import scripts
+from narrowdown.engines.spec import name_of_engine
+from narrowdown.wizard.words import duration
 
-# A usual build takes far less than ten times the longest so far, of which the first also loads libraries; a short one may meet a
-# busy machine.
+# A usual build takes far less than ten times the longest so far, of which the first also loads
+# libraries; a short one may meet a busy machine.
 TIMEOUT_FLOOR = 30.0  # seconds
 TIMEOUT_FACTOR = 10.0
 FIRST_TIMEOUT = 3600.0  # seconds for a build before the first has shown what is usual, and for whatever is no build
@@ -21,16 +21,17 @@ LOADER_SECONDS = 600.0  # that a data loader script may take in all, unless --ti
 
 
 def build_limit(chosen: float, longest: float) -> float:
-    """Seconds for a probe that builds once and runs once. ``chosen``: by --timeout, 0 where it was not given; ``longest``:
-    seconds of the engine's longest build so far in this session, 0 before the first."""
+    """Seconds for a probe that builds once and runs once. ``chosen``: by --timeout, 0 where it was
+    not given; ``longest``: seconds of the engine's longest build so far in this session, 0 before
+    the first."""
     if chosen:
         return chosen
     return round(max(TIMEOUT_FLOOR, TIMEOUT_FACTOR * longest), 3) if longest else FIRST_TIMEOUT
 
 
 class Usual(msgspec.Struct, frozen=True):
-    """What a session has learnt of its engines, by their names, as in ``State``: ``longest``, ``slowest`` and ``largest``.
-    ``nodes``: of the model last taken in."""
+    """What a session has learnt of its engines, by their names, as in ``State``: ``longest``,
+    ``slowest`` and ``largest``. ``nodes``: of the model last taken in."""
 
     longest: Mapping[str, float] = {}
     slowest: Mapping[str, float] = {}
@@ -51,17 +52,20 @@ def probe_limit(probe: AnyProbe, chosen: float, usual: Usual) -> float:
     if chosen:
         return limit
     # Where the whole is refused, its single nodes are what works first, in no time.
-    asked = usual.nodes if probe.candidate.nodes == "*" else len(ranges.decode(probe.candidate.nodes))
+    asked = (
+        usual.nodes if probe.candidate.nodes == "*" else len(ranges.decode(probe.candidate.nodes))
+    )
     larger = asked / (usual.largest.get(engine, 0) or asked or 1)
     limit = max(limit, min(FIRST_TIMEOUT, limit * larger))
-    # Where many samples are asked at once their runs may be what takes long; what is run again is not built again.
+    # Where many samples are asked at once their runs may be what takes long; what is run again is
+    # not built again.
     run = TIMEOUT_FACTOR * usual.slowest.get(engine, 0.0) * len(probe.samples)
     return max(limit, run) + (runs - 1) * (run or limit)
 
 
 def tell_of_waiting(slots: Iterable[Any], limit: float) -> str:
-    """What is said of a probe that has been at work for long, since when and how long it may; "" of others. ``slots``: of the
-    pool."""
+    """What is said of a probe that has been at work for long, since when and how long it may; "" of
+    others. ``slots``: of the pool."""
     seconds = max((slot.seconds for slot in slots), default=0.0)
     if seconds < LONG:
         return ""

@@ -1,7 +1,8 @@
-"""A session whose runner is on another machine, seen through its folder alone: shared, or copied again and again.
+"""A session whose runner is on another machine, seen through its folder alone: shared, or copied
+again and again.
 
-No socket and no lock reaches from there to here, so nothing can be asked of the runner. Its journal says what happened; whether
-it still lives shows only in that something changes.
+No socket and no lock reaches from there to here, so nothing can be asked of the runner. Its journal
+says what happened; whether it still lives shows only in that something changes.
 """
 
 import socket
@@ -9,30 +10,34 @@ import time
 from pathlib import Path
 from typing import Any, Literal
 
-from wizard.runner import progress
-from wizard.session import lock
-from wizard.session.events import AnyEvent, SessionClosed, SessionOpened
-from wizard.session.journal import NAME, Tail, outline
-from wizard.session.problems import DamagedJournal, NewerSession, SessionProblem
-from wizard.words import ELSEWHERE
+from narrowdown.wizard.runner import progress
+from narrowdown.wizard.session import lock
+from narrowdown.wizard.session.events import AnyEvent, SessionClosed, SessionOpened
+from narrowdown.wizard.session.journal import NAME, Tail, outline
+from narrowdown.wizard.session.problems import DamagedJournal, NewerSession, SessionProblem
+from narrowdown.wizard.words import ELSEWHERE
 
 QUIET = 600.0  # seconds without any change after which the runner is taken to be gone
 
 
 def machine_at_work(folder: Path) -> str:
-    """The machine on which the session is being worked on, where that is another one than this and cannot be asked; "" where the
-    session is at rest, or is worked on here. Raises SessionProblem."""
+    """The machine on which the session is being worked on, where that is another one than this and
+    cannot be asked; "" where the session is at rest, or is worked on here. Raises
+    SessionProblem."""
     if lock.holder(folder) is not None or not (folder / NAME).exists():
         return ""
     last: AnyEvent | None = None
     for event in outline(folder / NAME):
         if isinstance(event, SessionOpened | SessionClosed):
             last = event
-    return last.host if isinstance(last, SessionOpened) and last.host != socket.gethostname() else ""
+    return (
+        last.host if isinstance(last, SessionOpened) and last.host != socket.gethostname() else ""
+    )
 
 
 class Onlooker:
-    """What ``wizard.cli.follow.Follower`` follows, without a runner to talk to. ``holder``: its machine."""
+    """What ``wizard.cli.follow.Follower`` follows, without a runner to talk to. ``holder``: its
+    machine."""
 
     role: Literal["watch"] = "watch"
     taken = False
@@ -47,7 +52,8 @@ class Onlooker:
         self._changed = time.monotonic()
 
     def poll(self) -> tuple[AnyEvent, ...]:
-        """Events since the last call; one whose larger part has not been copied yet waits. Raises DamagedJournal."""
+        """Events since the last call; one whose larger part has not been copied yet waits. Raises
+        DamagedJournal."""
         try:
             events = self._tail.poll()
         except SessionProblem as problem:
@@ -73,7 +79,13 @@ class Onlooker:
                 f"Nothing has changed in {self.folder} for {self._quiet / 60:.0f} minutes: {self.holder} has ended or cannot "
                 "write any more, or the copy is not made again. What was measured is kept."
             )
-            return {**(found or {}), "phase": "stopped", "text": text, "watching": True, "holder": self.holder}
+            return {
+                **(found or {}),
+                "phase": "stopped",
+                "text": text,
+                "watching": True,
+                "holder": self.holder,
+            }
         return (
             {**found, "watching": True, "holder": self.holder, "taken": False, "free": False}
             if found is not None

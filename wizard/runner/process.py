@@ -1,5 +1,5 @@
-"""The runner's process: takes the session's lock, opens its journal, listens, and walks. Standard output and error
-are a log."""
+"""The runner's process: takes the session's lock, opens its journal, listens, and walks. Standard
+output and error are a log."""
 
 import asyncio
 import contextlib
@@ -14,36 +14,36 @@ from typing import Any
 
 import msgspec
 
-from engines import faults, installed
-from engines.probe import key
-from engines.store.content import Store
-from engines.workers.executor import Executor, ExecutorLost
-from engines.workers.pool import Death
-from wizard.exits import MISSING, OUR_FAULT, STOPPED
-from wizard.flow.load import FlowProblem
-from wizard.flow.load import load as load_flow
-from wizard.runner import progress
-from wizard.runner.address import socket_path
-from wizard.runner.drive import Guarded, Stopped, specs
-from wizard.runner.executors import AHEAD, executor
-from wizard.runner.ledger import Ledger
-from wizard.runner.options import Options
-from wizard.runner.restore import examine, make_again
-from wizard.runner.server import Server
-from wizard.schedulers import LOCAL
-from wizard.session.events import NoteAdded, WorkerDied
-from wizard.session.folder import FLOW, describe
-from wizard.session.journal import NAME, Journal
-from wizard.session.lock import Lock
-from wizard.session.problems import Held, SessionProblem, of_system
+from narrowdown.engines import faults, installed
+from narrowdown.engines.probe import key
+from narrowdown.engines.store.content import Store
+from narrowdown.engines.workers.executor import Executor, ExecutorLost
+from narrowdown.engines.workers.pool import Death
+from narrowdown.wizard.exits import MISSING, OUR_FAULT, STOPPED
+from narrowdown.wizard.flow.load import FlowProblem
+from narrowdown.wizard.flow.load import load as load_flow
+from narrowdown.wizard.runner import progress
+from narrowdown.wizard.runner.address import socket_path
+from narrowdown.wizard.runner.drive import Guarded, Stopped, specs
+from narrowdown.wizard.runner.executors import AHEAD, executor
+from narrowdown.wizard.runner.ledger import Ledger
+from narrowdown.wizard.runner.options import Options
+from narrowdown.wizard.runner.restore import examine, make_again
+from narrowdown.wizard.runner.server import Server
+from narrowdown.wizard.schedulers import LOCAL
+from narrowdown.wizard.session.events import NoteAdded, WorkerDied
+from narrowdown.wizard.session.folder import FLOW, describe
+from narrowdown.wizard.session.journal import NAME, Journal
+from narrowdown.wizard.session.lock import Lock
+from narrowdown.wizard.session.problems import Held, SessionProblem, of_system
 
 _TURNS = 3  # of the loop, in which a pool has swept its folder and started a process
 _log = logging.getLogger(__name__)
 
 
 def serve(folder: Path, options_text: str) -> int:
-    """Run the session in ``folder`` until it ends or is stopped; the exit code. Says what is wrong in
-    ``progress.json`` and the log."""
+    """Run the session in ``folder`` until it ends or is stopped; the exit code. Says what is wrong
+    in ``progress.json`` and the log."""
     folder = folder.absolute()
     _own_the_output(folder)
     try:
@@ -68,7 +68,9 @@ def serve(folder: Path, options_text: str) -> int:
             return _refuse(folder, MISSING, sentence)
         _log.exception("the runner failed")
         return _refuse(
-            folder, OUR_FAULT, f"Narrowdown itself failed ({type(error).__name__}); the trace is in logs/runner.log."
+            folder,
+            OUR_FAULT,
+            f"Narrowdown itself failed ({type(error).__name__}); the trace is in logs/runner.log.",
         )
 
 
@@ -86,7 +88,11 @@ def _own_the_output(folder: Path) -> None:
     nothing = os.open(os.devnull, os.O_RDONLY)
     for source, target in ((nothing, 0), (log, 1), (log, 2)):
         os.dup2(source, target)
-    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    logging.basicConfig(
+        level=logging.INFO,
+        stream=sys.stderr,
+        format="%(asctime)s %(levelname)s %(name)s %(message)s",
+    )
 
 
 async def _serve(folder: Path, options: Options) -> int:
@@ -104,7 +110,9 @@ async def _serve(folder: Path, options: Options) -> int:
         lock.release()
 
 
-async def _walk(folder: Path, description: Any, flow: Any, options: Options, journal: Journal, where: Path) -> int:
+async def _walk(
+    folder: Path, description: Any, flow: Any, options: Options, journal: Journal, where: Path
+) -> int:
     ledger = Ledger(journal, Store(folder))
     begun = ledger.state.seq > 0
     going_on = begun and (bool(options.first) or not ledger.state.end)
@@ -112,7 +120,9 @@ async def _walk(folder: Path, description: Any, flow: Any, options: Options, jou
         ledger.emit(NoteAdded(text=said))
 
     def died(death: Death) -> None:
-        known = {spec: ledger.state.fingerprints.get(spec, "unavailable") for spec in specs(death.probe)}
+        known = {
+            spec: ledger.state.fingerprints.get(spec, "unavailable") for spec in specs(death.probe)
+        }
         ledger.emit(
             WorkerDied(
                 worker=death.worker,
@@ -126,14 +136,15 @@ async def _walk(folder: Path, description: Any, flow: Any, options: Options, jou
         )
 
     pool = executor(folder, description, options, ledger, died)
-    # A session that has ended ends again: nobody asks its workers anything, and each starts when it is asked.
+    # A session that has ended ends again: nobody asks its workers anything, and each starts when it
+    # is asked.
     needed = going_on or not begun or options.executor != LOCAL
     starting = asyncio.create_task(pool.start() if needed else asyncio.sleep(0))
     # The first worker is a process then, and loads its libraries while this one loads the rest.
     for _ in range(_TURNS):
         await asyncio.sleep(0)
-    from engines.steps.registry import STEPS
-    from wizard.runner.walk import Walk
+    from narrowdown.engines.steps.registry import STEPS
+    from narrowdown.wizard.runner.walk import Walk
 
     gc.freeze()
     gc.enable()
@@ -158,14 +169,18 @@ async def _walk(folder: Path, description: Any, flow: Any, options: Options, jou
         await server.start()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, lambda: walk.control.stop(hard=True, reason="the runner was told to end"))
+        loop.add_signal_handler(
+            number, lambda: walk.control.stop(hard=True, reason="the runner was told to end")
+        )
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         async with _stopped_on_failure(pool):
             await walk.ready(starting)
             if options.executor != LOCAL:
                 walk.spread(pool.slots, AHEAD)
-            for said in await make_again(ledger, Guarded(pool, options.consent)) if going_on else ():
+            for said in (
+                await make_again(ledger, Guarded(pool, options.consent)) if going_on else ()
+            ):
                 ledger.emit(NoteAdded(text=said))
         return await walk.run()
     except ExecutorLost as lost:
@@ -176,7 +191,8 @@ async def _walk(folder: Path, description: Any, flow: Any, options: Options, jou
 
 @contextlib.asynccontextmanager
 async def _stopped_on_failure(pool: Executor) -> AsyncIterator[None]:
-    """End the pool where what it is to work for cannot begin, is stopped before it has, or finds its files damaged."""
+    """End the pool where what it is to work for cannot begin, is stopped before it has, or finds
+    its files damaged."""
     try:
         yield
     except BaseException:
@@ -186,7 +202,7 @@ async def _stopped_on_failure(pool: Executor) -> AsyncIterator[None]:
 
 def _export(folder: Path, target: str) -> Any:
     """The bundle's writer, loaded when it is first wanted."""
-    from wizard.bundle.export import export
-    from wizard.report.read import read
+    from narrowdown.wizard.bundle.export import export
+    from narrowdown.wizard.report.read import read
 
     return export(read(folder), Path(target).expanduser())

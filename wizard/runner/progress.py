@@ -1,5 +1,5 @@
-"""``progress.json``: what the runner does right now, for whoever looks. Replaced whole, at most twice a second,
-never journalled."""
+"""``progress.json``: what the runner does right now, for whoever looks. Replaced whole, at most
+twice a second, never journalled."""
 
 import contextlib
 import time
@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from engines.store import decoding, regular
+from narrowdown.engines.store import decoding, regular
 
 NAME = "progress.json"
 _LARGEST = 4 << 20  # bytes
@@ -17,18 +17,18 @@ _LARGEST = 4 << 20  # bytes
 class Snapshot(msgspec.Struct, frozen=True):
     """``phase``: starting, offer, running, ask, ended, stopped. -1 means unknown everywhere.
 
-    ``done`` decision probes answered in this run; ``expected`` how many there will be in all, ``planned`` how many before it
-    began, ``planned_most`` how many it was planned to ask at the most; ``best`` nodes of the smallest failing part, ``tried``
-    probes of a search that can be ended with it now (0: none), ``nodes`` of the working model;
-    ``elapsed`` seconds of this run; ``eta`` seconds left, where one number is known for them, ``eta_least`` and ``eta_most``
-    between how many that lies; ``seconds``, ``builds``, ``runs`` and ``disk`` (bytes, at most) what an
-    offered step is expected to take, ``least`` and ``most`` between how many seconds that lies, ``least_probes`` and
-    ``most_probes`` how many are sure to come and how many seldom are passed, where that depends on what is found,
-    ``unit`` seconds of the engine's first build where later ones are not known, ``each`` of one probe; ``log`` the
-    running probe's log below the session folder; ``workers`` the pool's slots; ``holder`` the controlling client's name,
-    ``control`` its number at this runner (0: nobody
-    controls); ``seq`` the journal's
-    last event.
+    ``done`` decision probes answered in this run; ``expected`` how many there will be in all,
+    ``planned`` how many before it began, ``planned_most`` how many it was planned to ask at the
+    most; ``best`` nodes of the smallest failing part, ``tried`` probes of a search that can be
+    ended with it now (0: none), ``nodes`` of the working model; ``elapsed`` seconds of this run;
+    ``eta`` seconds left, where one number is known for them, ``eta_least`` and ``eta_most`` between
+    how many that lies; ``seconds``, ``builds``, ``runs`` and ``disk`` (bytes, at most) what an
+    offered step is expected to take, ``least`` and ``most`` between how many seconds that lies,
+    ``least_probes`` and ``most_probes`` how many are sure to come and how many seldom are passed,
+    where that depends on what is found, ``unit`` seconds of the engine's first build where later
+    ones are not known, ``each`` of one probe; ``log`` the running probe's log below the session
+    folder; ``workers`` the pool's slots; ``holder`` the controlling client's name, ``control`` its
+    number at this runner (0: nobody controls); ``seq`` the journal's last event.
     """
 
     phase: str = "starting"
@@ -71,11 +71,13 @@ class Snapshot(msgspec.Struct, frozen=True):
 
 
 def write(folder: Path, snapshot: Snapshot) -> None:
-    """Replace the file. Not synced: it is worth nothing after a crash. A disk that is full does not stop the work
-    for this."""
+    """Replace the file. Not synced: it is worth nothing after a crash. A disk that is full does not
+    stop the work for this."""
     temporary = folder / f".{NAME}.tmp"  # one name: what a killed runner leaves is used again
     try:
-        temporary.write_bytes(msgspec.json.encode(msgspec.structs.replace(snapshot, ts=round(time.time(), 3))))
+        temporary.write_bytes(
+            msgspec.json.encode(msgspec.structs.replace(snapshot, ts=round(time.time(), 3)))
+        )
         temporary.replace(folder / NAME)
     except OSError:
         with contextlib.suppress(OSError):
@@ -83,7 +85,8 @@ def write(folder: Path, snapshot: Snapshot) -> None:
 
 
 def read(folder: Path) -> dict[str, Any] | None:
-    """The latest snapshot as plain data; None where there is none, or a stranger's session has something else in its place."""
+    """The latest snapshot as plain data; None where there is none, or a stranger's session has
+    something else in its place."""
     with contextlib.suppress(OSError, ValueError):
         found = decoding.decode(regular.read(folder / NAME, _LARGEST, links=False), dict[str, Any])
         known = msgspec.convert(found, Snapshot)  # what a later version adds stays
@@ -93,4 +96,6 @@ def read(folder: Path) -> dict[str, Any] | None:
 
 def _is_slot(worker: dict[str, Any]) -> bool:
     """Whether what is drawn of a worker's slot is of its kind."""
-    return isinstance(worker.get("text", ""), str) and isinstance(worker.get("seconds", 0.0), int | float)
+    return isinstance(worker.get("text", ""), str) and isinstance(
+        worker.get("seconds", 0.0), int | float
+    )

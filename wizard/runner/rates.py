@@ -1,21 +1,24 @@
-"""Whether a fault that comes and goes is as it was: how often it failed then against how often it fails now.
+"""Whether a fault that comes and goes is as it was: how often it failed then against how often it
+fails now.
 
-One look says nothing of such a fault, and neither does one failure more or less. So the two counts are compared by an exact test
-(``engines.search.statistics.fisher_exact``) at few numbers of looks that are fixed beforehand, and 'differs' is said only where
-one rate would give two such counts less often than ``level`` allows: ``FALSE_ALARM`` for a whole replay, shared out evenly among
-its questions and, for each, among those numbers (Bonferroni). That holds whatever the rate is, however many questions there
-are, and although it is looked at more than once.
+One look says nothing of such a fault, and neither does one failure more or less. So the two counts
+are compared by an exact test (``engines.search.statistics.fisher_exact``) at few numbers of looks
+that are fixed beforehand, and 'differs' is said only where one rate would give two such counts less
+often than ``level`` allows: ``FALSE_ALARM`` for a whole replay, shared out evenly among its
+questions and, for each, among those numbers (Bonferroni). That holds whatever the rate is, however
+many questions there are, and although it is looked at more than once.
 
-A look is one build, with as many runs of it as the session's own verdicts took. Where the session looked a few times only, its
-runs are counted instead. Runs of one build may fail in bursts (a race follows the load), which the test does not know: so the
-looks must differ too, at ordinary confidence.
+A look is one build, with as many runs of it as the session's own verdicts took. Where the session
+looked a few times only, its runs are counted instead. Runs of one build may fail in bursts (a race
+follows the load), which the test does not know: so the looks must differ too, at ordinary
+confidence.
 """
 
 from typing import Literal, TypeAlias
 
 import msgspec
 
-from engines.search.statistics import CONFIDENCE, fisher_exact
+from narrowdown.engines.search.statistics import CONFIDENCE, fisher_exact
 
 FALSE_ALARM = 0.002  # of replays that say 'differs' although every rate is what it was
 MOST_LOOKS = 64  # at one question; a fault that failed in every one of 8 recorded looks is found fixed after 8
@@ -50,9 +53,10 @@ class Rule(msgspec.Struct, frozen=True):
     """How one question is judged.
 
     ``then``    what was recorded. ``ladder``: after how many looks the counts are compared, rising.
-    ``level``   of each comparison: the share of false alarms.
-    ``unchanged``  the engine is the one that recorded. Nothing can have been mended then, so a fault that was seen and does not
-                show any more says that its rate follows something else, such as the load of the machine.
+    ``level``   of each comparison: the share of false alarms. ``unchanged``  the engine is the one
+    that recorded. Nothing can have been mended then, so a fault that was seen and does not
+                show any more says that its rate follows something else, such as the load of the
+                machine.
     """
 
     then: Count
@@ -62,7 +66,11 @@ class Rule(msgspec.Struct, frozen=True):
 
     @property
     def by(self) -> Literal["looks", "runs"]:
-        return "looks" if self.then.looks.looks >= _FEW or self.then.looks == self.then.runs else "runs"
+        return (
+            "looks"
+            if self.then.looks.looks >= _FEW or self.then.looks == self.then.runs
+            else "runs"
+        )
 
     def judge(self, now: Count) -> Judged:
         """What the looks so far come to."""
@@ -73,12 +81,16 @@ class Rule(msgspec.Struct, frozen=True):
             return "look on"
         if self._differ(now):
             return "cannot tell" if self.unchanged and then else "differs"
-        if bool(then) == bool(fails) and (not fails or now.looks.looks >= min(_ENOUGH, self.ladder[-1])):
+        if bool(then) == bool(fails) and (
+            not fails or now.looks.looks >= min(_ENOUGH, self.ladder[-1])
+        ):
             return "same"
         return "cannot tell" if now.looks.looks == self.ladder[-1] else "look on"
 
     def _differ(self, now: Count) -> bool:
-        if _chance(self.then.looks, now.looks) > (self.level if self.by == "looks" else 1 - CONFIDENCE):
+        if _chance(self.then.looks, now.looks) > (
+            self.level if self.by == "looks" else 1 - CONFIDENCE
+        ):
             return False
         return self.by == "looks" or _chance(self.then.runs, now.runs) <= self.level
 

@@ -1,8 +1,9 @@
-"""What a person must be told of an external checker's answers that the answers themselves do not show. Pure."""
+"""What a person must be told of an external checker's answers that the answers themselves do not
+show. Pure."""
 
 from collections.abc import Sequence
 
-from engines.probe import Measurement
+from narrowdown.engines.probe import Measurement
 
 ENOUGH = 5  # answers, none of which passes, from which on this is worth a word: a search that finds a culprit meets passes early
 _NAMED = 6  # variables
@@ -21,8 +22,8 @@ def say_missed(answer: Measurement) -> str:
 
 
 def never_passed(kinds: Sequence[str]) -> str:
-    """That a checker has passed nothing that it was asked about, so that it may fail for a reason of its own. ``kinds``: its
-    verdicts on different candidates."""
+    """That a checker has passed nothing that it was asked about, so that it may fail for a reason
+    of its own. ``kinds``: its verdicts on different candidates."""
     if len(kinds) < ENOUGH or "pass" in kinds:
         return ""
     return (

@@ -1,5 +1,5 @@
-"""A recorded session looked at again: over its journal alone, with today's engine, or by searching anew. Nothing is
-written into it."""
+"""A recorded session looked at again: over its journal alone, with today's engine, or by searching
+anew. Nothing is written into it."""
 
 import asyncio
 import secrets
@@ -10,38 +10,53 @@ from typing import Any, Literal
 
 import msgspec
 
-from engines import options
-from engines.asking import StepContext, StepRefused
-from engines.consent import NOTHING, Consent
-from engines.faults import name_path
-from engines.probe import AnyProbe, Measure
-from engines.spec import EngineSpec, parse
-from engines.steps.base import StepSpec
-from engines.store import copying, sound
-from engines.store.content import Damaged, Store, digest_file
-from engines.store.scratch import scratch
-from engines.workers.executor import Executor, ExecutorLost
-from wizard.flow.load import load as load_flow
-from wizard.flow.model import Flow
-from wizard.problem import Problem
-from wizard.runner import requests
-from wizard.runner.again import Again
-from wizard.runner.client import Client
-from wizard.runner.context import step_context
-from wizard.runner.decisive import Decisive, decisive
-from wizard.runner.drive import Fingerprints, Guarded, replayed
-from wizard.runner.ledger import Ledger
-from wizard.runner.limits import Usual, probe_limit
-from wizard.runner.options import Options
-from wizard.runner.restore import make_again_for
-from wizard.runner.table import FINE, Compared, Expect, Outcome, Replay, Row, Stand, sum_up
-from wizard.schedulers import LOCAL
-from wizard.session import folder as folders
-from wizard.session.decide import Ask, decide
-from wizard.session.events import QuestionAnswered, QuestionAsked, SessionClosed, StepFinished, StepStarted
-from wizard.session.journal import NAME, Journal, states
-from wizard.session.problems import MENDING, SessionProblem
-from wizard.session.state import State, Visit
+from narrowdown.engines import options
+from narrowdown.engines.asking import StepContext, StepRefused
+from narrowdown.engines.consent import NOTHING, Consent
+from narrowdown.engines.faults import name_path
+from narrowdown.engines.probe import AnyProbe, Measure
+from narrowdown.engines.spec import EngineSpec, parse
+from narrowdown.engines.steps.base import StepSpec
+from narrowdown.engines.store import copying, sound
+from narrowdown.engines.store.content import Damaged, Store, digest_file
+from narrowdown.engines.store.scratch import scratch
+from narrowdown.engines.workers.executor import Executor, ExecutorLost
+from narrowdown.wizard.flow.load import load as load_flow
+from narrowdown.wizard.flow.model import Flow
+from narrowdown.wizard.problem import Problem
+from narrowdown.wizard.runner import requests
+from narrowdown.wizard.runner.again import Again
+from narrowdown.wizard.runner.client import Client
+from narrowdown.wizard.runner.context import step_context
+from narrowdown.wizard.runner.decisive import Decisive, decisive
+from narrowdown.wizard.runner.drive import Fingerprints, Guarded, replayed
+from narrowdown.wizard.runner.ledger import Ledger
+from narrowdown.wizard.runner.limits import Usual, probe_limit
+from narrowdown.wizard.runner.options import Options
+from narrowdown.wizard.runner.restore import make_again_for
+from narrowdown.wizard.runner.table import (
+    FINE,
+    Compared,
+    Expect,
+    Outcome,
+    Replay,
+    Row,
+    Stand,
+    sum_up,
+)
+from narrowdown.wizard.schedulers import LOCAL
+from narrowdown.wizard.session import folder as folders
+from narrowdown.wizard.session.decide import Ask, decide
+from narrowdown.wizard.session.events import (
+    QuestionAnswered,
+    QuestionAsked,
+    SessionClosed,
+    StepFinished,
+    StepStarted,
+)
+from narrowdown.wizard.session.journal import NAME, Journal, states
+from narrowdown.wizard.session.problems import MENDING, SessionProblem
+from narrowdown.wizard.session.state import State, Visit
 
 SCRATCH = "narrowdown-replay-"  # a session's model is copied there
 
@@ -63,9 +78,9 @@ SILENT = Teller()
 
 
 class Recording(msgspec.Struct, frozen=True):
-    """A session as it was recorded. ``before``: the state at the start of each step run on the final route; ``after``:
-    what was known when it finished; ``questions``: the state when each question was about to be asked, by the
-    question's event."""
+    """A session as it was recorded. ``before``: the state at the start of each step run on the
+    final route; ``after``: what was known when it finished; ``questions``: the state when each
+    question was about to be asked, by the question's event."""
 
     folder: Path
     flow: Flow
@@ -101,11 +116,13 @@ def recording(folder: Path) -> Recording:
 # -- dry: the journal alone -------------------------------------------------------------------------------------------
 
 
-def dry(folder: Path, *, keep_going: bool = False, steps: Mapping[str, StepSpec[Any]] | None = None) -> Replay:
-    """Run every decision and every step again over the journal, engines forbidden: any probe that is not in it is a
-    difference."""
+def dry(
+    folder: Path, *, keep_going: bool = False, steps: Mapping[str, StepSpec[Any]] | None = None
+) -> Replay:
+    """Run every decision and every step again over the journal, engines forbidden: any probe that
+    is not in it is a difference."""
     if steps is None:
-        from engines.steps.registry import STEPS
+        from narrowdown.engines.steps.registry import STEPS
 
         steps = STEPS
     rec = recording(folder)
@@ -115,7 +132,9 @@ def dry(folder: Path, *, keep_going: bool = False, steps: Mapping[str, StepSpec[
         if row.outcome != "same" and not keep_going:
             break
     outcomes = {row.outcome for row in rows}
-    verdict: Outcome = "differs" if "differs" in outcomes else "same" if outcomes == {"same"} else "cannot tell"
+    verdict: Outcome = (
+        "differs" if "differs" in outcomes else "same" if outcomes == {"same"} else "cannot tell"
+    )
     return Replay(tuple(rows), verdict, _engines(rec, {}, parse(rec.problem.engine)))
 
 
@@ -143,7 +162,13 @@ def _dry_step(rec: Recording, visit: Visit, steps: Mapping[str, StepSpec[Any]]) 
     state = rec.before[visit.run]
     after = rec.after[visit.run]
     ctx = step_context(
-        rec.problem, rec.flow, spec, state, node=visit.node, visit=visit.visit, params=dict(visit.params)
+        rec.problem,
+        rec.flow,
+        spec,
+        state,
+        node=visit.node,
+        visit=visit.visit,
+        params=dict(visit.params),
     )
     if lacking := _find_lacking(ctx):
         return _cannot_tell(row, "its engine is not known here", lacking)
@@ -153,7 +178,9 @@ def _dry_step(rec: Recording, visit: Visit, steps: Mapping[str, StepSpec[Any]]) 
         return _differs(row, f"refused: {refusal}")
     except OSError as error:
         gone = isinstance(error, FileNotFoundError)
-        return _cannot_tell(row, f"a file is {'gone' if gone else 'damaged'}", _say_lost(error, rec.folder))
+        return _cannot_tell(
+            row, f"a file is {'gone' if gone else 'damaged'}", _say_lost(error, rec.folder)
+        )
     except Exception as error:  # whatever the step does now, it did not do then
         return _differs(row, f"the step fails: {type(error).__name__}")
     if finish is None:
@@ -172,7 +199,8 @@ def _dry_step(rec: Recording, visit: Visit, steps: Mapping[str, StepSpec[Any]]) 
 
 
 def _find_lacking(ctx: StepContext) -> str:
-    """Why an engine that the step was asked with is none here, a sentence; "" where both are known."""
+    """Why an engine that the step was asked with is none here, a sentence; "" where both are
+    known."""
     for spec in (ctx.engine, ctx.reference):
         try:
             options.declared_as(parse(spec).name)
@@ -185,9 +213,7 @@ def _say_lost(error: OSError, folder: Path) -> str:
     """Which file of the session cannot be read, and what does without it."""
     name = name_path(error, folder)
     place = Path(name).relative_to(folder) if Path(name).is_relative_to(folder) else name
-    return (
-        f"It cannot be told without {place}. Copy the session anew from where it was whole, or replay it without --dry."
-    )
+    return f"It cannot be told without {place}. Copy the session anew from where it was whole, or replay it without --dry."
 
 
 def _dry_question(rec: Recording, visit: Visit) -> Row:
@@ -195,7 +221,10 @@ def _dry_question(rec: Recording, visit: Visit) -> Row:
     q = visit.question
     row = Row(visit.node, visit.visit, "question", q.recommended, q.recommended, "same")
     decision = decide(rec.flow, rec.questions[q.seq])
-    if not isinstance(decision, Ask) or (decision.node, decision.visit) != (visit.node, visit.visit):
+    if not isinstance(decision, Ask) or (decision.node, decision.visit) != (
+        visit.node,
+        visit.visit,
+    ):
         return _differs(row, "another question comes here")
     if decision.recommended != q.recommended:
         return _differs(row, decision.recommended)
@@ -248,22 +277,31 @@ def real(
     make_pool: Callable[[Path], Executor] | None = None,
     consent: Consent = NOTHING,
 ) -> Replay:
-    """Measure the decisive probes again, with today's engine or ``engine`` in its place. ``consent``: what may be run or loaded
-    for that; ``make_pool`` is to hold to the same. Raises SessionProblem."""
+    """Measure the decisive probes again, with today's engine or ``engine`` in its place.
+    ``consent``: what may be run or loaded for that; ``make_pool`` is to hold to the same. Raises
+    SessionProblem."""
     rec = recording(folder)
     chosen = decisive(rec.state, Store(folder))
     if not chosen:
-        raise SessionProblem(f"The session {folders.describe(folder).id} has no finished measurement to replay yet.")
-    bad = [name for name in sound.faults(Store(folder)).kept if name.startswith(("models/", "inputs/"))]
+        raise SessionProblem(
+            f"The session {folders.describe(folder).id} has no finished measurement to replay yet."
+        )
+    bad = [
+        name for name in sound.faults(Store(folder)).kept if name.startswith(("models/", "inputs/"))
+    ]
     if bad:
-        raise SessionProblem(f"{Damaged(bad[0], 'is damaged: its bytes are not those that were written')} {MENDING}")
+        raise SessionProblem(
+            f"{Damaged(bad[0], 'is damaged: its bytes are not those that were written')} {MENDING}"
+        )
     with scratch(SCRATCH) as place:
         for part in ("models", "inputs"):  # copied: engines refuse linked weights
             if (folder / part).is_dir():
                 copying.tree(folder / part, place / part)
         (place / "logs").mkdir()
         made = make_pool(place) if make_pool else executor(place, folder, consent=consent)
-        return asyncio.run(_real(rec, chosen, place, engine, expect, keep_going, teller, made, consent))
+        return asyncio.run(
+            _real(rec, chosen, place, engine, expect, keep_going, teller, made, consent)
+        )
 
 
 def executor(
@@ -274,25 +312,36 @@ def executor(
     handed: tuple[str, ...] = (),
     consent: Consent = NOTHING,
 ) -> Executor:
-    """Who measures a session's probes again in the folder ``place``: this machine, or a cluster, where the hosts go first that
-    have the recorded engine. Not started. ``tell`` takes sentences about hosts; ``handed``: variables for a checker. Raises
-    ``ImportError`` without the extra."""
+    """Who measures a session's probes again in the folder ``place``: this machine, or a cluster,
+    where the hosts go first that have the recorded engine. Not started. ``tell`` takes sentences
+    about hosts; ``handed``: variables for a checker. Raises ``ImportError`` without the extra."""
     if url == LOCAL:
-        from engines.workers.pool import Pool
+        from narrowdown.engines.workers.pool import Pool
 
         return Pool(place, 1, handed=handed, consent=consent)
-    from engines.cluster.executor import Cluster
+    from narrowdown.engines.cluster.executor import Cluster
 
     fingerprints = recording(session).state.fingerprints
     own = f"replay-{secrets.token_hex(8)}"
-    made = Cluster(url, place, session=own, prefer=lambda spec: fingerprints.get(spec, ""), tell=tell, consent=consent)
+    made = Cluster(
+        url,
+        place,
+        session=own,
+        prefer=lambda spec: fingerprints.get(spec, ""),
+        tell=tell,
+        consent=consent,
+    )
     tell(f"Waiting for {made.waited_for()}.")
     return made
 
 
 def _say_instead(*, replaceable: bool) -> str:
     """What can be done where an engine is not here; the one under test may be another one."""
-    another = "use one that is here (--engine NAME; 'narrowdown engines' lists them), or " if replaceable else ""
+    another = (
+        "use one that is here (--engine NAME; 'narrowdown engines' lists them), or "
+        if replaceable
+        else ""
+    )
     return f"Or {another}read the journal again without any engine (--dry)."
 
 
@@ -322,16 +371,25 @@ async def _real(
                 inspected = await fingerprints.inspect(spec)
                 if inspected.status != "ok":
                     why = inspected.message or f"The engine '{spec}' cannot be used here."
-                    raise SessionProblem(f"{why.rstrip('.')}. {_say_instead(replaceable=spec == str(other))}")
+                    raise SessionProblem(
+                        f"{why.rstrip('.')}. {_say_instead(replaceable=spec == str(other))}"
+                    )
             now = {spec: m.facts for spec, m in fingerprints.inspected.items()}
             compared = _engines(rec, now, other)
             teller.engines(compared)
-        gone = await make_again_for((item.probe for item in chosen), rec.state, Store(rec.folder), Store(place), pool)
+        gone = await make_again_for(
+            (item.probe for item in chosen), rec.state, Store(rec.folder), Store(place), pool
+        )
         for said in gone:
             teller.note(said)
         usual = Usual(rec.state.longest, rec.state.slowest, rec.state.largest, rec.state.nodes)
         again = Again(
-            base, other, rec.state.engines, pool, fingerprints, lambda p: probe_limit(p, rec.problem.timeout, usual)
+            base,
+            other,
+            rec.state.engines,
+            pool,
+            fingerprints,
+            lambda p: probe_limit(p, rec.problem.timeout, usual),
         )
         rules, price = await again.rules(chosen)
         if price:
@@ -350,7 +408,9 @@ async def _real(
     return Replay(tuple(rows), sum_up(rows), compared)
 
 
-def _engines(rec: Recording, now: Mapping[str, Mapping[str, Any]], other: EngineSpec) -> tuple[Compared, ...]:
+def _engines(
+    rec: Recording, now: Mapping[str, Mapping[str, Any]], other: EngineSpec
+) -> tuple[Compared, ...]:
     """Both engines of the session, as they recorded and as they are ``now`` (facts by spec)."""
     if rec.problem.check:
         return ()
@@ -377,7 +437,8 @@ def search(
     teller: Teller = SILENT,
     consent: Consent = NOTHING,
 ) -> Replay:
-    """Walk the whole flow again, by the recorded answers, in a session of its own. Raises SessionProblem."""
+    """Walk the whole flow again, by the recorded answers, in a session of its own. Raises
+    SessionProblem."""
     rec = recording(folder)
     if rec.state.taken is not None:
         raise SessionProblem(
@@ -391,7 +452,9 @@ def search(
         )
     recorded = rec.problem.digests.get(str(model), "")
     if recorded and digest_file(model) != recorded:
-        raise SessionProblem(f"The model '{model}' has changed since; replay without --search uses the recorded one.")
+        raise SessionProblem(
+            f"The model '{model}' has changed since; replay without --search uses the recorded one."
+        )
     problem = msgspec.structs.replace(rec.problem, engine=str(parse(engine or rec.problem.engine)))
     answers: dict[str, str | list[str]] = {}
     settings: dict[str, list[dict[str, Any]]] = {}
@@ -425,10 +488,14 @@ def search(
             rows += _cases(rec.state, walked, teller.row)
     compared = _engines(rec, walked.engines, parse(engine or rec.problem.engine))
     teller.engines(compared)
-    return Replay(tuple(rows), "same" if all(r.outcome == "same" for r in rows) else sum_up(rows), compared)
+    return Replay(
+        tuple(rows), "same" if all(r.outcome == "same" for r in rows) else sum_up(rows), compared
+    )
 
 
-def _followed(client: Client, rec: Recording, keep_going: bool, told: Callable[[Row], None]) -> list[Row]:
+def _followed(
+    client: Client, rec: Recording, keep_going: bool, told: Callable[[Row], None]
+) -> list[Row]:
     rows: list[Row] = []
     before = {(v.node, v.visit): v.question for v in rec.state.route if v.question is not None}
     asked: dict[tuple[str, int], str] = {}

@@ -1,4 +1,5 @@
-"""What a client may ask of a runner: one struct a request. They travel as JSON objects whose ``do`` names the request.
+"""What a client may ask of a runner: one struct a request. They travel as JSON objects whose ``do``
+names the request.
 
 The controller may ask all of them; whoever watches may ask how things stand, and add a note.
 """
@@ -8,18 +9,19 @@ from typing import Any, TypeAlias, get_args
 
 import msgspec
 
-from wizard.runner.options import Policy
+from narrowdown.wizard.runner.options import Policy
 
 _LONGEST = 8000  # characters of a note: what a person types, not a file
 
 
 class Request(msgspec.Struct, frozen=True, tag_field="do", forbid_unknown_fields=True):
-    """Any request. One with a field that it has not is refused: a word misspelt would be lost in silence."""
+    """Any request. One with a field that it has not is refused: a word misspelt would be lost in
+    silence."""
 
 
 class Answer(Request, frozen=True, tag="answer"):
-    """Answer the question that is open; of this ``node`` and ``visit`` where they are told. ``settings``: the values that the
-    answer carries."""
+    """Answer the question that is open; of this ``node`` and ``visit`` where they are told.
+    ``settings``: the values that the answer carries."""
 
     answer: str
     node: str | None = None
@@ -66,8 +68,8 @@ class SetPolicy(Request, frozen=True, tag="policy"):
 
 
 class Rewind(Request, frozen=True, tag="rewind"):
-    """Set aside everything after the event ``to``: its number; a node, or ``node#visit``: its last question, or the start of its
-    step; ``back``: the question before this one."""
+    """Set aside everything after the event ``to``: its number; a node, or ``node#visit``: its last
+    question, or the start of its step; ``back``: the question before this one."""
 
     to: int | str
 
@@ -90,7 +92,19 @@ class Status(Request, frozen=True, tag="status"):
 
 
 AnyRequest: TypeAlias = (
-    Answer | Go | Skip | Stop | Settle | Pause | GoOn | Detach | SetPolicy | Rewind | AddNote | Export | Status
+    Answer
+    | Go
+    | Skip
+    | Stop
+    | Settle
+    | Pause
+    | GoOn
+    | Detach
+    | SetPolicy
+    | Rewind
+    | AddNote
+    | Export
+    | Status
 )
 FOR_ALL = (Status, AddNote)  # what a client that only watches may ask too
 

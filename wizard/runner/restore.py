@@ -1,39 +1,46 @@
-"""Taking up a session again: which of its files are still what was written, and making again what is gone.
+"""Taking up a session again: which of its files are still what was written, and making again what
+is gone.
 
-A model or inputs of the session are what a probe once made from the user's own files. Where they are gone, the same probe is
-asked again; what it makes must have the digest that it had.
+A model or inputs of the session are what a probe once made from the user's own files. Where they
+are gone, the same probe is asked again; what it makes must have the digest that it had.
 """
 
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from engines.probe import AnyProbe, Import, LoadInputs, Sanitize
-from engines.store import sound, unsynced
-from engines.store.content import Damaged, Store, is_digest
-from engines.workers.executor import Prober
-from wizard.runner import progress
-from wizard.runner.ledger import Ledger, asked_probe, known_measurement
-from wizard.session.problems import MENDING, SessionProblem
-from wizard.session.state import State
-from wizard.words import count, listing
+from narrowdown.engines.probe import AnyProbe, Import, LoadInputs, Sanitize
+from narrowdown.engines.store import sound, unsynced
+from narrowdown.engines.store.content import Damaged, Store, is_digest
+from narrowdown.engines.workers.executor import Prober
+from narrowdown.wizard.runner import progress
+from narrowdown.wizard.runner.ledger import Ledger, asked_probe, known_measurement
+from narrowdown.wizard.session.problems import MENDING, SessionProblem
+from narrowdown.wizard.session.state import State
+from narrowdown.wizard.words import count, listing
 
-READ = 2 << 30  # bytes that are read of a session before it goes on; ``resume --repair`` reads all of it
+READ = (
+    2 << 30
+)  # bytes that are read of a session before it goes on; ``resume --repair`` reads all of it
 _TIMEOUT = 3600.0
 _NAMED = 3  # files in a sentence
 
 
 def examine(ledger: Ledger, *, going_on: bool) -> tuple[str, ...]:
-    """What has to be said of the session's files. Captured values and converted weights that are damaged are removed, and so are
-    weights that did not reach the disk: they are made again when they are needed.
+    """What has to be said of the session's files. Captured values and converted weights that are
+    damaged are removed, and so are weights that did not reach the disk: they are made again when
+    they are needed.
 
-    ``going_on``: further probes are to be asked. Raises SessionProblem where a file that they need is damaged.
+    ``going_on``: further probes are to be asked. Raises SessionProblem where a file that they need
+    is damaged.
     """
     said = [_shortened(ledger)]
     unsynced.prove(ledger.store)
     faults = sound.faults(ledger.store, READ)
     needed = _files(ledger.store, _needed(ledger)) if going_on else set()
     if bad := next((name for name in faults.kept if name in needed), ""):
-        raise SessionProblem(f"{Damaged(bad, 'is damaged: its bytes are not those that were written')} {MENDING}")
+        raise SessionProblem(
+            f"{Damaged(bad, 'is damaged: its bytes are not those that were written')} {MENDING}"
+        )
     for name in faults.made:
         (ledger.store.root / name).unlink(missing_ok=True)
     if faults.made:
@@ -49,16 +56,18 @@ def examine(ledger: Ledger, *, going_on: bool) -> tuple[str, ...]:
 
 
 async def make_again(ledger: Ledger, pool: Prober) -> tuple[str, ...]:
-    """Make again the models and the inputs that the steps to come rely on and that are gone; a sentence that names them. Raises
-    SessionProblem where that cannot be done."""
-    return await _make_all(Recorded(ledger.state, ledger.store), _needed(ledger), ledger.store, pool)
+    """Make again the models and the inputs that the steps to come rely on and that are gone; a
+    sentence that names them. Raises SessionProblem where that cannot be done."""
+    return await _make_all(
+        Recorded(ledger.state, ledger.store), _needed(ledger), ledger.store, pool
+    )
 
 
 async def make_again_for(
     probes: Iterable[AnyProbe], state: State, kept: Store, target: Store, pool: Prober
 ) -> tuple[str, ...]:
-    """The same for ``probes``, which ``pool`` is to be asked in the folder ``target``, a copy of that of the session of this
-    ``state``, ``kept``."""
+    """The same for ``probes``, which ``pool`` is to be asked in the folder ``target``, a copy of
+    that of the session of this ``state``, ``kept``."""
     needed: dict[str, str] = {}
     for probe in probes:
         for field, kind in (("model", "model"), ("written", "model"), ("inputs", "inputs")):
@@ -87,15 +96,22 @@ def _shortened(ledger: Ledger) -> str:
 
 
 def _needed(ledger: Ledger) -> dict[str, str]:
-    """Digests that the probes to come rely on, and what each of them is: what the finished steps have found, and what a step that
-    is to go on has had made."""
+    """Digests that the probes to come rely on, and what each of them is: what the finished steps
+    have found, and what a step that is to go on has had made."""
     state, here = ledger.state, ledger.state.here
     findings = state.findings
     needed = {digest: "model" for digest in (findings.original, findings.model) if digest}
     needed |= {findings.inputs: "inputs"} if findings.inputs else {}
     for key in state.known if here is not None and not here.stepped else ():
-        probe, made = asked_probe(state, key, ledger.store), known_measurement(state, key, ledger.store)
-        if isinstance(probe, Import | Sanitize | LoadInputs) and made is not None and made.status == "ok":
+        probe, made = (
+            asked_probe(state, key, ledger.store),
+            known_measurement(state, key, ledger.store),
+        )
+        if (
+            isinstance(probe, Import | Sanitize | LoadInputs)
+            and made is not None
+            and made.status == "ok"
+        ):
             kind = "inputs" if isinstance(probe, LoadInputs) else "model"
             needed[str(made.facts[kind])] = kind
     return needed
@@ -114,22 +130,37 @@ def _parts(store: Store, digest: str, kind: str) -> tuple[str, ...]:
         except OSError:
             return (name,)
     folder = f"inputs/{digest}"
-    return (f"{folder}/index.json", *(f"{folder}/{file}" for file in sound.arrays_of(store.inputs / digest)))
+    return (
+        f"{folder}/index.json",
+        *(f"{folder}/{file}" for file in sound.arrays_of(store.inputs / digest)),
+    )
 
 
-async def _make_all(of: Recorded, needed: Mapping[str, str], target: Store, pool: Prober) -> tuple[str, ...]:
-    made = [name for digest, kind in needed.items() for name in await _make_again(of, digest, kind, target, pool)]
+async def _make_all(
+    of: Recorded, needed: Mapping[str, str], target: Store, pool: Prober
+) -> tuple[str, ...]:
+    made = [
+        name
+        for digest, kind in needed.items()
+        for name in await _make_again(of, digest, kind, target, pool)
+    ]
     quoted = [f"'{name}'" for name in made]
     were = "was gone and was" if len(made) == 1 else "were gone and were"
     return (f"{listing(quoted, _NAMED)} of the session {were} made again.",) if made else ()
 
 
-async def _make_again(of: Recorded, digest: str, kind: str, target: Store, pool: Prober) -> list[str]:
-    """Make again, in ``target``, what is gone of a model or of inputs; the files that were. Raises SessionProblem."""
+async def _make_again(
+    of: Recorded, digest: str, kind: str, target: Store, pool: Prober
+) -> list[str]:
+    """Make again, in ``target``, what is gone of a model or of inputs; the files that were. Raises
+    SessionProblem."""
     gone = [name for name in _parts(target, digest, kind) if not (target.root / name).exists()]
     if not gone:
         return []
-    first, copy = Damaged(gone[0], "is gone"), f"opy the whole session folder ('{of.store.root}') again"
+    first, copy = (
+        Damaged(gone[0], "is gone"),
+        f"opy the whole session folder ('{of.store.root}') again",
+    )
     probe = _maker(of, digest, kind)
     if probe is None:
         raise SessionProblem(f"{first} C{copy}, or begin a new session.")
@@ -141,7 +172,11 @@ async def _make_again(of: Recorded, digest: str, kind: str, target: Store, pool:
     if made.status != "ok":
         raise SessionProblem(f"{first} It could not be made again: {made.message} C{copy}.")
     if made.facts.get(kind) != digest:
-        source = getattr(probe, "path", "") or ", ".join(getattr(probe, "sources", ())) or "what it was made from"
+        source = (
+            getattr(probe, "path", "")
+            or ", ".join(getattr(probe, "sources", ()))
+            or "what it was made from"
+        )
         raise SessionProblem(
             f"{first} It was made from '{source}', which is another one now. Put that back as it was, c{copy}, or begin a new "
             "session."

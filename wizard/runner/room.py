@@ -1,7 +1,8 @@
-"""Room on the disk: what a session keeps and could do without, and the order in which that goes (docs/session-format.md).
+"""Room on the disk: what a session keeps and could do without, and the order in which that goes
+(docs/session-format.md).
 
-Nothing goes that the journal, the route, the report, the bundle or a replay rests on. A probe whose files went is run again when
-a step asks for them (``wizard.runner.drive``).
+Nothing goes that the journal, the route, the report, the bundle or a replay rests on. A probe whose
+files went is run again when a step asks for them (``wizard.runner.drive``).
 """
 
 import contextlib
@@ -12,14 +13,20 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from engines.probe import Describe, Measurement
-from engines.store import regular
-from engines.store.content import Store
-from wizard.runner.ledger import known_measurement
-from wizard.session import journal
-from wizard.session.events import AnyEvent, FindingsTaken, ProbeFinished, ProbeStarted, StepFinished
-from wizard.session.state import State, Visit
-from wizard.words import count, listing, size
+from narrowdown.engines.probe import Describe, Measurement
+from narrowdown.engines.store import regular
+from narrowdown.engines.store.content import Store
+from narrowdown.wizard.runner.ledger import known_measurement
+from narrowdown.wizard.session import journal
+from narrowdown.wizard.session.events import (
+    AnyEvent,
+    FindingsTaken,
+    ProbeFinished,
+    ProbeStarted,
+    StepFinished,
+)
+from narrowdown.wizard.session.state import State, Visit
+from narrowdown.wizard.words import count, listing, size
 
 Kind: TypeAlias = Literal["orphan", "log", "output", "index", "saved"]
 ORDER: tuple[Kind, ...] = ("orphan", "log", "output", "index", "saved")  # in which they go
@@ -28,14 +35,21 @@ _NAMES: dict[Kind, tuple[str, str]] = {
     "log": ("log of a probe that worked", "logs of probes that worked"),
     "output": ("output of a checker", "outputs of checkers"),
     "index": ("graph index", "graph indices"),
-    "saved": ("saved file that the route does not need", "saved files that the route does not need"),
+    "saved": (
+        "saved file that the route does not need",
+        "saved files that the route does not need",
+    ),
 }
-_BY_NAME: dict[str, Kind] = {"output": "output", "index": "index"}  # artifacts of a measurement; all others are saved
+_BY_NAME: dict[str, Kind] = {
+    "output": "output",
+    "index": "index",
+}  # artifacts of a measurement; all others are saved
 _DIGEST = re.compile("[0-9a-f]{64}")
 
 
 class Spare(msgspec.Struct, frozen=True):
-    """A file that the session can do without. ``at``: when it was last written, seconds since the epoch."""
+    """A file that the session can do without. ``at``: when it was last written, seconds since the
+    epoch."""
 
     kind: Kind
     path: Path
@@ -50,7 +64,10 @@ class Evicted(msgspec.Struct, frozen=True):
     files: dict[Kind, int] = {}
 
     def __add__(self, other: "Evicted") -> "Evicted":
-        files = {kind: self.files.get(kind, 0) + other.files.get(kind, 0) for kind in (*self.files, *other.files)}
+        files = {
+            kind: self.files.get(kind, 0) + other.files.get(kind, 0)
+            for kind in (*self.files, *other.files)
+        }
         return Evicted(self.size + other.size, files)
 
     def __str__(self) -> str:
@@ -59,11 +76,16 @@ class Evicted(msgspec.Struct, frozen=True):
 
 def held(store: Store) -> int:
     """Bytes of all artifacts and logs, which is what the budget is for."""
-    return sum(bytes_ for where in (_files(store.artifacts, "*/*"), _files(store.logs, "*")) for bytes_, _, _ in where)
+    return sum(
+        bytes_
+        for where in (_files(store.artifacts, "*/*"), _files(store.logs, "*"))
+        for bytes_, _, _ in where
+    )
 
 
 def within(store: Store, state: State, budget: int) -> Evicted:
-    """Bring artifacts and logs back into the budget, as far as they can be spared. No probe may be at work.
+    """Bring artifacts and logs back into the budget, as far as they can be spared. No probe may be
+    at work.
 
     Raises OSError; SessionProblem for a journal that cannot be read.
     """
@@ -72,21 +94,26 @@ def within(store: Store, state: State, budget: int) -> Evicted:
 
 
 def free(store: Store, state: State, wanted: int) -> Evicted:
-    """Make room for so many bytes, as far as files can be spared. No probe may be at work. Raises as ``within``."""
+    """Make room for so many bytes, as far as files can be spared. No probe may be at work. Raises
+    as ``within``."""
     path = store.root / journal.NAME
-    events = journal.scan(journal.whole(path), path)  # as they are written: what names an artifact is still in them
+    events = journal.scan(
+        journal.whole(path), path
+    )  # as they are written: what names an artifact is still in them
     return _evict((*_unneeded(store, state, events), *_logs(store, state)), wanted)
 
 
 def logs_within(store: Store, state: State, budget: int) -> Evicted:
-    """The same for logs alone, while probes are at work: one that has finished writes to its log no more."""
+    """The same for logs alone, while probes are at work: one that has finished writes to its log no
+    more."""
     over = held(store) - budget
     return _evict(_logs(store, state), over) if over > 0 else Evicted()
 
 
 def drop_made(store: Store) -> None:
-    """Remove what is made again from models and inputs: captured values, and weights converted for an engine. Most of what a
-    session weighs, and of use only while it is at work. No probe may be at work."""
+    """Remove what is made again from models and inputs: captured values, and weights converted for
+    an engine. Most of what a session weighs, and of use only while it is at work. No probe may be
+    at work."""
     for _, _, path in (*_files(store.captures, "*/*/*"), *_files(store.weights, "*.*.bin")):
         with contextlib.suppress(OSError):
             path.unlink()
@@ -96,18 +123,33 @@ def drop_made(store: Store) -> None:
 
 
 def written_since(store: Store, moment: float) -> int:
-    """Bytes of the artifacts and models that are no older than this moment, seconds since the epoch."""
+    """Bytes of the artifacts and models that are no older than this moment, seconds since the
+    epoch."""
     places = ((store.artifacts, "*/*"), (store.models, "*.onnx"), (store.weights, "*.bin"))
-    return sum(bytes_ for place, pattern in places for bytes_, at, _ in _files(place, pattern) if at >= moment)
+    return sum(
+        bytes_
+        for place, pattern in places
+        for bytes_, at, _ in _files(place, pattern)
+        if at >= moment
+    )
 
 
 def needed(state: State, events: Iterable[AnyEvent], store: Store) -> set[str]:
-    """Digests of what must stay: parts of events, and all that the steps of the route (or of one that a rewind may lead back to)
-    have found, kept in tables, rest on, or were told of a model's graph; and what the step at hand saved before it was
-    interrupted, as it asks for that again and would write it anew."""
+    """Digests of what must stay: parts of events, and all that the steps of the route (or of one
+    that a rewind may lead back to) have found, kept in tables, rest on, or were told of a model's
+    graph; and what the step at hand saved before it was interrupted, as it asks for that again and
+    would write it anew."""
     visits = {v.run: v for route in (*state.anchors.values(), state.route) for v in route if v.run}
-    here = state.here if state.here is not None and state.here.status in ("running", "cancelled") else None
-    at_hand = {v.run for v in visits.values() if here is not None and (v.node, v.visit) == (here.node, here.visit)}
+    here = (
+        state.here
+        if state.here is not None and state.here.status in ("running", "cancelled")
+        else None
+    )
+    at_hand = {
+        v.run
+        for v in visits.values()
+        if here is not None and (v.node, v.visit) == (here.node, here.visit)
+    }
     found = {digest for event in events for digest in _parts(event)}
     for visit in visits.values():
         found |= _digests_in(visit, store)
@@ -138,7 +180,11 @@ def _parts(event: AnyEvent) -> Iterable[str]:
 
 def _digests_in(visit: Visit, store: Store) -> set[str]:
     """Whatever looks like a digest in what a visit came to."""
-    texts = [msgspec.json.encode((visit.outcome, visit.findings, visit.settings, visit.tables, visit.params))]
+    texts = [
+        msgspec.json.encode(
+            (visit.outcome, visit.findings, visit.settings, visit.tables, visit.params)
+        )
+    ]
     for table in visit.tables.values():
         with contextlib.suppress(OSError):
             texts.append(regular.read(store.path(table)))
@@ -162,7 +208,8 @@ def _unneeded(store: Store, state: State, events: Sequence[AnyEvent]) -> list[Sp
 
 
 def _kinds(events: Iterable[AnyEvent], store: Store) -> dict[str, Kind]:
-    """What each artifact is that a measurement or a step of this journal ever named; of several things the last to go."""
+    """What each artifact is that a measurement or a step of this journal ever named; of several
+    things the last to go."""
     found: dict[str, Kind] = {}
 
     def named(kind: Kind, digest: str) -> None:
@@ -184,7 +231,9 @@ def _logs(store: Store, state: State) -> list[Spare]:
     answers = (known.measurement for known in state.known.values())
     names = {answer.log for answer in answers if answer is not None and answer.status == "ok"}
     found = _files(store.logs, "*.log")
-    return [Spare("log", path, bytes_, at) for bytes_, at, path in found if f"logs/{path.name}" in names]
+    return [
+        Spare("log", path, bytes_, at) for bytes_, at, path in found if f"logs/{path.name}" in names
+    ]
 
 
 def _evict(spares: Iterable[Spare], wanted: int) -> Evicted:

@@ -1,13 +1,17 @@
-"""What the session will ask a cheap twin of its engine (``engines.search.twin``), asked beside the first build of the model.
+"""What the session will ask a cheap twin of its engine (``engines.search.twin``), asked beside the
+first build of the model.
 
-On TensorRT that build takes a minute to ten, of one core; what follows it is mostly a search that asks the twin. So where it
-takes long the flow is walked ahead over imagined answers: what the engine as it was given would say is taken to be what its twin
-says, and that is measured on a free slot, step after step, with the recommended answers. The measurements are the twin's own and
-are journalled as what ran ahead. A search that asks the twin finds them known; no decision depends on them. Where the two do not
-fail alike, the search asks other questions, and what was measured here was measured for nothing.
+On TensorRT that build takes a minute to ten, of one core; what follows it is mostly a search that
+asks the twin. So where it takes long the flow is walked ahead over imagined answers: what the
+engine as it was given would say is taken to be what its twin says, and that is measured on a free
+slot, step after step, with the recommended answers. The measurements are the twin's own and are
+journalled as what ran ahead. A search that asks the twin finds them known; no decision depends on
+them. Where the two do not fail alike, the search asks other questions, and what was measured here
+was measured for nothing.
 
-Only where two builds may be at work: on two GPUs, or where ``--jobs`` says so. On one GPU they may cost each other time: beside
-a twin that was asked for 26 s a first build took 115 s, and 94 alone on another H100.
+Only where two builds may be at work: on two GPUs, or where ``--jobs`` says so. On one GPU they may
+cost each other time: beside a twin that was asked for 26 s a first build took 115 s, and 94 alone
+on another H100.
 """
 
 import asyncio
@@ -17,25 +21,33 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from engines.asking import Note, StepContext
-from engines.graph.ranges import ALL
-from engines.probe import AnyProbe, Measure, Measurement, key
-from engines.search.twin import list_twins
-from engines.spec import name_of_engine
-from engines.steps.base import Finish, StepSpec
-from wizard.flow.model import Flow
-from wizard.runner.ahead import Answering, is_asked_ahead
-from wizard.runner.control import answer_question, ask_question, start_step
-from wizard.runner.drive import Fingerprints, answer_for_step, end_tasks, missing_artifacts, specs
-from wizard.runner.ledger import Ledger
-from wizard.session.decide import Ask, RunStep, decide
-from wizard.session.events import StepFinished, StepStarted
-from wizard.session.state import State, advance
+from narrowdown.engines.asking import Note, StepContext
+from narrowdown.engines.graph.ranges import ALL
+from narrowdown.engines.probe import AnyProbe, Measure, Measurement, key
+from narrowdown.engines.search.twin import list_twins
+from narrowdown.engines.spec import name_of_engine
+from narrowdown.engines.steps.base import Finish, StepSpec
+from narrowdown.wizard.flow.model import Flow
+from narrowdown.wizard.runner.ahead import Answering, is_asked_ahead
+from narrowdown.wizard.runner.control import answer_question, ask_question, start_step
+from narrowdown.wizard.runner.drive import (
+    Fingerprints,
+    answer_for_step,
+    end_tasks,
+    missing_artifacts,
+    specs,
+)
+from narrowdown.wizard.runner.ledger import Ledger
+from narrowdown.wizard.session.decide import Ask, RunStep, decide
+from narrowdown.wizard.session.events import StepFinished, StepStarted
+from narrowdown.wizard.session.state import State, advance
 
-# Seconds that the first build is given before it counts as one that takes long: on a small model the twin saves less than its own
-# first build takes (7 s at level 1 on an H200, where a keyword spotter's whole build takes 5 to 15).
+# Seconds that the first build is given before it counts as one that takes long: on a small model
+# the twin saves less than its own first build takes (7 s at level 1 on an H200, where a keyword
+# spotter's whole build takes 5 to 15).
 AFTER = 5.0
-# Seconds that all of it may take; no probe is begun after that. The longest first build seen took 525 (PaddleOCR detection).
+# Seconds that all of it may take; no probe is begun after that. The longest first build seen took
+# 525 (PaddleOCR detection).
 BUDGET = 600.0
 
 # The step of a decision with what it is told in this state; None where it cannot run then.
@@ -43,8 +55,9 @@ Opened: TypeAlias = tuple[StepSpec[Any], StepContext] | None
 
 
 class Scout:
-    """``ask``: has a probe measured and journalled, by its key. ``at_work``: the task of a probe that the session itself has at
-    work, by key. ``may_begin``: whether a probe may be started now. ``open_step``: see ``Opened``."""
+    """``ask``: has a probe measured and journalled, by its key. ``at_work``: the task of a probe
+    that the session itself has at work, by key. ``may_begin``: whether a probe may be started now.
+    ``open_step``: see ``Opened``."""
 
     def __init__(
         self,
@@ -57,12 +70,18 @@ class Scout:
         open_step: Callable[[RunStep, State], Opened],
     ) -> None:
         self._flow, self._ledger, self._fingerprints = flow, ledger, fingerprints
-        self._ask, self._elsewhere, self._may_begin, self._open_step = ask, at_work, may_begin, open_step
+        self._ask, self._elsewhere, self._may_begin, self._open_step = (
+            ask,
+            at_work,
+            may_begin,
+            open_step,
+        )
         self._following: asyncio.Task[None] | None = None
         self._tasks: dict[str, Answering] = {}
 
     def begin(self, started: StepStarted, spec: StepSpec[Any], ctx: StepContext) -> None:
-        """Wait beside this step, the session's first that may build, and go ahead of it once that takes long."""
+        """Wait beside this step, the session's first that may build, and go ahead of it once that
+        takes long."""
         twins = list_twins(ctx.engine, ctx.engine_info)
         if self._following is None and twins and not ctx.check and not self._is_built(ctx):
             self._following = asyncio.create_task(self._follow(started, spec, ctx, twins[0]))
@@ -84,10 +103,13 @@ class Scout:
         await end_tasks(tasks.values())
 
     def _is_built(self, ctx: StepContext) -> bool:
-        """Whether this session has built with the engine: then it is known what that takes, and kernels are warm."""
+        """Whether this session has built with the engine: then it is known what that takes, and
+        kernels are warm."""
         return name_of_engine(ctx.engine) in self._ledger.state.longest
 
-    async def _follow(self, started: StepStarted, spec: StepSpec[Any], ctx: StepContext, twin: str) -> None:
+    async def _follow(
+        self, started: StepStarted, spec: StepSpec[Any], ctx: StepContext, twin: str
+    ) -> None:
         await asyncio.sleep(AFTER)
         if self._is_built(ctx) or not self._may_begin():
             return
@@ -109,17 +131,23 @@ class Scout:
             state = advance(state, started)
 
     def _decide(self, state: State) -> tuple[RunStep | None, State]:
-        """The next step where every question gets its recommended answer, and the state then; None at an end."""
+        """The next step where every question gets its recommended answer, and the state then; None
+        at an end."""
         while True:
             decision = decide(self._flow, state)
             if not isinstance(decision, Ask):
                 return (decision if isinstance(decision, RunStep) else None), state
             if not decision.asked:
                 state = advance(state, ask_question(decision))
-            state = advance(state, answer_question(self._flow, decision, decision.recommended, "recommended"))
+            state = advance(
+                state, answer_question(self._flow, decision, decision.recommended, "recommended")
+            )
 
-    async def _imagine(self, spec: StepSpec[Any], ctx: StepContext, twin: str, end: float) -> Finish[Any] | None:
-        """Run the step over what the twin says; None where it asks what is not asked ahead, or the time is over."""
+    async def _imagine(
+        self, spec: StepSpec[Any], ctx: StepContext, twin: str, end: float
+    ) -> Finish[Any] | None:
+        """Run the step over what the twin says; None where it asks what is not asked ahead, or the
+        time is over."""
         steps, answer = spec.run(ctx), None
         try:
             while True:
@@ -134,11 +162,15 @@ class Scout:
                     measurement = await self._measure(probe, (ctx.engine, twin), end)
                     if measurement is None:
                         return None
-                    answer = answer_for_step(probe, _answer_for(yielded, measurement), self._ledger.store)
+                    answer = answer_for_step(
+                        probe, _answer_for(yielded, measurement), self._ledger.store
+                    )
         finally:
             steps.close()
 
-    async def _measure(self, probe: AnyProbe, engines: tuple[str, str], end: float) -> Measurement | None:
+    async def _measure(
+        self, probe: AnyProbe, engines: tuple[str, str], end: float
+    ) -> Measurement | None:
         for spec in specs(probe):
             if spec not in self._fingerprints.known:
                 await self._fingerprints.of(probe, 0)
@@ -148,7 +180,11 @@ class Scout:
             return known
         task = self._elsewhere(name)
         if task is None:
-            if not _may_run_ahead(probe, engines) or not self._may_begin() or time.monotonic() > end:
+            if (
+                not _may_run_ahead(probe, engines)
+                or not self._may_begin()
+                or time.monotonic() > end
+            ):
                 return None
             task = self._tasks[name] = self._ask(name, probe)
         # Whoever stops following does not end the probe: its step may be the next one.
@@ -158,8 +194,8 @@ class Scout:
 
 
 def _ask_twin(probe: Any, engine: str, twin: str) -> AnyProbe:
-    """The probe with the twin in the place of the engine as it was given, built and run once however often that one is to be,
-    with no file of the whole model kept; any other as it is."""
+    """The probe with the twin in the place of the engine as it was given, built and run once
+    however often that one is to be, with no file of the whole model kept; any other as it is."""
     if isinstance(probe, Measure) and probe.engine == engine:
         kept = "" if probe.candidate.nodes == ALL else probe.save
         return msgspec.structs.replace(
@@ -177,8 +213,9 @@ def _answer_for(probe: Any, measurement: Measurement) -> Measurement:
 
 
 def _may_run_ahead(probe: AnyProbe, engines: tuple[str, str]) -> bool:
-    """What a search asks. What settles its result, edits of a case and files of it, is asked of the engine as it was given.
-    ``engines``: that one and its twin; others are asked again too, as a reference is to see whether it is steady."""
+    """What a search asks. What settles its result, edits of a case and files of it, is asked of the
+    engine as it was given. ``engines``: that one and its twin; others are asked again too, as a
+    reference is to see whether it is steady."""
     if isinstance(probe, Measure) and probe.engine not in engines:
         return not (probe.exclusive or probe.postprocess)
     settles = isinstance(probe, Measure) and bool(probe.candidate.edits or probe.save)

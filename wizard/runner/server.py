@@ -1,6 +1,8 @@
-"""The runner's ear: a Unix socket, one JSON object a line, a reply for each. One client controls, the others watch.
+"""The runner's ear: a Unix socket, one JSON object a line, a reply for each. One client controls,
+the others watch.
 
-Control passes from client to client; the session's lock and its journal stay with the runner, so nobody else ever writes.
+Control passes from client to client; the session's lock and its journal stay with the runner, so
+nobody else ever writes.
 """
 
 import asyncio
@@ -14,8 +16,8 @@ from typing import Any
 
 import msgspec
 
-from engines.store import decoding
-from wizard.runner.address import shortened_path
+from narrowdown.engines.store import decoding
+from narrowdown.wizard.runner.address import shortened_path
 
 LINE_LIMIT = 1 << 20
 _YOUNG = 60.0  # seconds
@@ -25,7 +27,8 @@ Reply = dict[str, Any]
 
 
 def sweep(folder: Path) -> None:
-    """Remove the sockets that killed runners have left: nobody listens there. One younger than a minute may be about to."""
+    """Remove the sockets that killed runners have left: nobody listens there. One younger than a
+    minute may be about to."""
     for path in folder.glob("*.sock"):
         with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as knock:
             if time.time() - path.stat().st_mtime < _YOUNG:
@@ -48,8 +51,8 @@ class Client:
 
 
 class Server:
-    """Listens, and hands every request to ``handle(request, client)``. ``controlled`` is told the controller whenever it
-    changes, None when there is none any more."""
+    """Listens, and hands every request to ``handle(request, client)``. ``controlled`` is told the
+    controller whenever it changes, None when there is none any more."""
 
     def __init__(
         self,
@@ -71,7 +74,8 @@ class Server:
         return next((c for c in self._clients if c.role == "controller"), None)
 
     async def start(self) -> None:
-        """Listen. The caller holds the session's lock, so a socket that is there already is a dead runner's."""
+        """Listen. The caller holds the session's lock, so a socket that is there already is a dead
+        runner's."""
         sweep(self.path.parent)
         self.path.unlink(missing_ok=True)
         ear = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -123,8 +127,9 @@ class Server:
         return await self._handle(request, client)
 
     def _hello(self, request: Request, client: Client) -> Reply:
-        """``{"do": "hello", "role": "controller"|"watch", "take": bool, "name": ...}``: the controller's place is given to the
-        first who asks, and to one who takes it; whoever had it watches from then on."""
+        """``{"do": "hello", "role": "controller"|"watch", "take": bool, "name": ...}``: the
+        controller's place is given to the first who asks, and to one who takes it; whoever had it
+        watches from then on."""
         client.name = str(request.get("name", client.name))[:200]
         holder = self.controller
         takes = request.get("take") is True and holder is not client
@@ -140,11 +145,18 @@ class Server:
             client.role, holder = "watch", None
             self._controlled(None)
         name = holder.name if holder else ""
-        return {"ok": True, "role": client.role, "holder": name, "client": client.number, "pid": os.getpid()}
+        return {
+            "ok": True,
+            "role": client.role,
+            "holder": name,
+            "client": client.number,
+            "pid": os.getpid(),
+        }
 
     def _hand_back(self) -> None:
-        """The controller has gone: whoever it had relieved and is still there controls again. One that took over and died, or
-        gave up before it was answered, so leaves things as they were."""
+        """The controller has gone: whoever it had relieved and is still there controls again. One
+        that took over and died, or gave up before it was answered, so leaves things as they
+        were."""
         heir = self._before.pop() if self._before and not self._stopping else None
         if heir is not None:
             heir.role = "controller"

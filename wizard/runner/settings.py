@@ -1,4 +1,5 @@
-"""Values that answers carry (another tolerance, metric, sample, ...): what they change, and which mean nothing. Pure."""
+"""Values that answers carry (another tolerance, metric, sample, ...): what they change, and which
+mean nothing. Pure."""
 
 import contextlib
 import math
@@ -8,26 +9,30 @@ from typing import Any
 
 import msgspec
 
-from engines.compare.criterion import ANSWERS, METRICS, OF_CODES, Criterion
-from engines.compare.tolerance import criterion, read_bound
-from engines.findings import Findings
-from engines.nearest import suggestion
-from engines.probe import SampleInfo
-from engines.views import EngineView, ProblemView
-from wizard.problem import Problem
-from wizard.session.state import Visit
+from narrowdown.engines.compare.criterion import ANSWERS, METRICS, OF_CODES, Criterion
+from narrowdown.engines.compare.tolerance import criterion, read_bound
+from narrowdown.engines.findings import Findings
+from narrowdown.engines.nearest import suggestion
+from narrowdown.engines.probe import SampleInfo
+from narrowdown.engines.views import EngineView, ProblemView
+from narrowdown.wizard.problem import Problem
+from narrowdown.wizard.session.state import Visit
 
 # Settings that change what counts as failing.
-_CRITERION = frozenset({"tolerance", "atol", "rtol", "metric", "fail_regex", "fail_code", "ignore_fail_code"})
+_CRITERION = frozenset(
+    {"tolerance", "atol", "rtol", "metric", "fail_regex", "fail_code", "ignore_fail_code"}
+)
 _BOUNDS = ("tolerance", "atol", "rtol")
 _CODES = ("fail_code", "ignore_fail_code")
-# Metrics whose tolerances are numbers of one kind; a tolerance given for one kind says nothing under another.
+# Metrics whose tolerances are numbers of one kind; a tolerance given for one kind says nothing
+# under another.
 _KINDS = (frozenset({"max_abs"}), frozenset({"ulp"}), frozenset({"sqnr_db", "psnr_db"}), frozenset({"elementwise"}),
           *(frozenset({name}) for name in ANSWERS if name != "psnr_db"))  # fmt: skip
 
 
 def settings_on(route: Iterable[Visit]) -> dict[str, Any]:
-    """What the answers on the route have set, in the order in which it was set last; later ones win."""
+    """What the answers on the route have set, in the order in which it was set last; later ones
+    win."""
     found: dict[str, Any] = {}
     for visit in route:
         for name, value in visit.settings.items():
@@ -37,7 +42,8 @@ def settings_on(route: Iterable[Visit]) -> dict[str, Any]:
 
 
 def fault(settings: Mapping[str, Any], findings: Findings) -> str:
-    """A sentence where a value means nothing, ``""`` where all do. Empty values leave things as they are."""
+    """A sentence where a value means nothing, ``""`` where all do. Empty values leave things as
+    they are."""
     for name, given in settings.items():
         value = str(given).strip()
         if value and (said := _fault(name, value, findings)):
@@ -48,8 +54,15 @@ def fault(settings: Mapping[str, Any], findings: Findings) -> str:
 def _fault(name: str, value: str, findings: Findings) -> str:
     if name in _BOUNDS:
         number = value.rpartition(":")[2]
-        signed = findings.criterion is not None and findings.criterion.metric in ("sqnr_db", "psnr_db")
-        if not _is(float, number) or not math.isfinite(float(number)) or (float(number) < 0 and not signed):
+        signed = findings.criterion is not None and findings.criterion.metric in (
+            "sqnr_db",
+            "psnr_db",
+        )
+        if (
+            not _is(float, number)
+            or not math.isfinite(float(number))
+            or (float(number) < 0 and not signed)
+        ):
             return f"'{value}' is no {name}: write a number such as 0.01, or output:0.01."
     elif name == "metric" and value not in METRICS:
         return f"'{value}' is not a metric.{suggestion(value, METRICS, ' ')} Known: {', '.join(METRICS)}."
@@ -82,15 +95,19 @@ def _held(sample: str, samples: Sequence[SampleInfo]) -> bool:
 
 
 def _listed(samples: Sequence[SampleInfo]) -> str:
-    names = [f"{s.id} and its rows {s.id}/0 to {s.id}/{s.rows - 1}" if s.rows > 1 else s.id for s in samples[:6]]
+    names = [
+        f"{s.id} and its rows {s.id}/0 to {s.id}/{s.rows - 1}" if s.rows > 1 else s.id
+        for s in samples[:6]
+    ]
     return ", ".join(names) + (f" and {len(samples) - 6} more" if len(samples) > 6 else "")
 
 
 def with_settings(problem: dict[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
     """The PROBLEM as plain data with answers' settings in place of what the user first gave.
 
-    Bounds are ``value`` or ``[output:]value``, as on the command line; where the comparison is elementwise, a tolerance is
-    both its bounds. A metric of another kind drops the tolerances of the old one. What cannot be understood changes nothing.
+    Bounds are ``value`` or ``[output:]value``, as on the command line; where the comparison is
+    elementwise, a tolerance is both its bounds. A metric of another kind drops the tolerances of
+    the old one. What cannot be understood changes nothing.
     """
     changed = dict(problem)
     for name, value in settings.items():
@@ -116,15 +133,21 @@ def with_settings(problem: dict[str, Any], settings: Mapping[str, Any]) -> dict[
 
 
 def _metric(problem: Mapping[str, Any]) -> str:
-    return str(problem.get("metric") or ("elementwise" if problem.get("atol") or problem.get("rtol") else "rel_l2"))
+    return str(
+        problem.get("metric")
+        or ("elementwise" if problem.get("atol") or problem.get("rtol") else "rel_l2")
+    )
 
 
 def _kind(metric: str) -> int:
     return next((i for i, kind in enumerate(_KINDS) if metric in kind), -1)
 
 
-def applied(findings: Findings, latest: Mapping[str, Any], problem: ProblemView, info: EngineView) -> Findings:
-    """The findings with the last answer's settings worked in: another rule, seed, sample or model locks the failure anew."""
+def applied(
+    findings: Findings, latest: Mapping[str, Any], problem: ProblemView, info: EngineView
+) -> Findings:
+    """The findings with the last answer's settings worked in: another rule, seed, sample or model
+    locks the failure anew."""
     given = {name: value for name, value in latest.items() if value != ""}
     changes: dict[str, Any] = {}
     if _CRITERION.intersection(given) and (rule := _rule(findings, problem, info)) is not None:
@@ -145,5 +168,7 @@ def _rule(findings: Findings, problem: ProblemView, info: EngineView) -> Criteri
     if findings.criterion is None:
         return None
     found = findings.criterion.precision
-    of_the_model = found in OF_CODES or (found in ("fp16", "bf16") and info.precision in ("fp32", "tf32", "fp64"))
+    of_the_model = found in OF_CODES or (
+        found in ("fp16", "bf16") and info.precision in ("fp32", "tf32", "fp64")
+    )
     return criterion(problem, found if of_the_model else info.precision)

@@ -1,18 +1,18 @@
 """How many probes run at a time, and what is said of builds that share a GPU. Pure."""
 
-from engines.views import EngineView
+from narrowdown.engines.views import EngineView
 
 
 def count_jobs(chosen: int, slots: int, gpus: int, engine: EngineView) -> int:
-    """Probes at a time: by --jobs (``chosen``, 0 where it was not given), else what the engine says of a device, on each that
-    there is; at most ``slots``, those of the pool."""
+    """Probes at a time: by --jobs (``chosen``, 0 where it was not given), else what the engine says
+    of a device, on each that there is; at most ``slots``, those of the pool."""
     devices = gpus if engine.gpus else 1
     return max(1, min(chosen or devices * (engine.slots or 1), slots))
 
 
 def count_faster(jobs: int, gpus: int, engine: EngineView) -> int:
-    """Probes at a time that make a search faster: builds that share a GPU wait for each other. With four on one H100 a search
-    took 128 s and 476 probes, one at a time 102 s and 389."""
+    """Probes at a time that make a search faster: builds that share a GPU wait for each other. With
+    four on one H100 a search took 128 s and 476 probes, one at a time 102 s and 389."""
     return max(1, min(jobs, gpus)) if engine.gpus else jobs
 
 

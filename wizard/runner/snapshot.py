@@ -8,23 +8,31 @@ from typing import Any
 
 import msgspec
 
-from engines.asking import Note
-from engines.probe import AnyProbe
-from engines.search.cost import Cost
-from engines.steps.base import StepSpec
-from engines.workers.executor import Prober
-from wizard.runner import progress
-from wizard.runner.control import Control
-from wizard.runner.drive import Drive
-from wizard.runner.estimate import Estimate, Experience, Rest, classify, estimate_rest, look_again
-from wizard.runner.ledger import Ledger
-from wizard.runner.limits import tell_of_waiting
-from wizard.session.decide import Ask, RunStep
-from wizard.session.state import count_nodes
+from narrowdown.engines.asking import Note
+from narrowdown.engines.probe import AnyProbe
+from narrowdown.engines.search.cost import Cost
+from narrowdown.engines.steps.base import StepSpec
+from narrowdown.engines.workers.executor import Prober
+from narrowdown.wizard.runner import progress
+from narrowdown.wizard.runner.control import Control
+from narrowdown.wizard.runner.drive import Drive
+from narrowdown.wizard.runner.estimate import (
+    Estimate,
+    Experience,
+    Rest,
+    classify,
+    estimate_rest,
+    look_again,
+)
+from narrowdown.wizard.runner.ledger import Ledger
+from narrowdown.wizard.runner.limits import tell_of_waiting
+from narrowdown.wizard.session.decide import Ask, RunStep
+from narrowdown.wizard.session.state import count_nodes
 
 
 class Work:
-    """The step or question at hand. ``began``: monotonic seconds; ``noted_at``: probes asked when ``note`` was given."""
+    """The step or question at hand. ``began``: monotonic seconds; ``noted_at``: probes asked when
+    ``note`` was given."""
 
     def __init__(self, experience: Experience) -> None:
         self.here: RunStep | Ask | None = None
@@ -36,11 +44,17 @@ class Work:
 
     def begin(self, step: RunStep) -> None:
         """Nothing is known of this step yet."""
-        self.here, self.drive, self.note, self.noted_at = step, None, Note("looking at the engine"), 0
+        self.here, self.drive, self.note, self.noted_at = (
+            step,
+            None,
+            Note("looking at the engine"),
+            0,
+        )
         self.estimate, self.spec, self.began = Estimate(), None, time.monotonic()
 
     def take_note(self, note: Note) -> None:
-        """What the step says of its progress; the smallest part so far stands until a smaller one is named."""
+        """What the step says of its progress; the smallest part so far stands until a smaller one
+        is named."""
         best = note.best if note.best >= 0 else self.note.best
         self.note = msgspec.structs.replace(note, best=best)
         self.noted_at = len(self.drive.asked) if self.drive else 0
@@ -83,12 +97,16 @@ class Artist:
             done = len(drive.asked) - bool(drive.current)
             said = left_of(note, done - work.noted_at)
             if work.spec:
-                work.estimate = look_again(work.estimate, work.spec, drive.context, state, self._ledger.store)
+                work.estimate = look_again(
+                    work.estimate, work.spec, drive.context, state, self._ledger.store
+                )
             ctx, cost = drive.context, work.estimate.cost
             found = work.experience.of(state, ctx)
             asked = drive.asked.get(drive.current)
             kind = classify(asked, ctx, state) if asked else None
-            rest = estimate_rest(work.estimate, found, done - drive.cached, said, drive.waiting, kind)
+            rest = estimate_rest(
+                work.estimate, found, done - drive.cached, said, drive.waiting, kind
+            )
             expected = done + rest.probes if rest.probes >= 0 else -1
             planned = cost.probes + drive.cached if cost.probes > 0 else -1
             planned_most = cost.most_probes + drive.cached if cost.most_probes > 0 else planned

@@ -1,4 +1,5 @@
-"""One step of the route: the engines looked at, its cost told and offered, run, and its end written down."""
+"""One step of the route: the engines looked at, its cost told and offered, run, and its end written
+down."""
 
 import asyncio
 import logging
@@ -8,41 +9,48 @@ from typing import Any, Literal, cast
 
 import msgspec
 
-from engines import faults, installed
-from engines.asking import Note, StepContext, StepRefused
-from engines.probe import AnyProbe, Check, Measure, Measurement, key
-from engines.spec import name_of_engine
-from engines.steps.base import Finish, StepSpec
-from engines.workers.executor import Prober
-from wizard.exits import BAD_USAGE, MISSING, OUR_FAULT
-from wizard.flow.model import Flow
-from wizard.problem import Problem
-from wizard.runner import remarks
-from wizard.runner.ahead import Ahead
-from wizard.runner.context import specs_of, step_context
-from wizard.runner.control import Control, start_step
-from wizard.runner.drive import Drive, Fingerprints, Stopped, end_tasks, log_of, measure_probe
-from wizard.runner.ending import SINGLE, Closing
-from wizard.runner.estimate import estimate
-from wizard.runner.housekeeping import Housekeeping
-from wizard.runner.last_time import LastTime, is_straight, name_place, settle_took
-from wizard.runner.ledger import Ledger
-from wizard.runner.limits import Usual, build_limit, probe_limit
-from wizard.runner.scout import Opened, Scout
-from wizard.runner.settling import SETTLED, count_tried, with_budget
-from wizard.runner.sharing import count_faster, count_jobs, tell_of_sharing
-from wizard.runner.snapshot import Work
-from wizard.session.decide import RunStep
-from wizard.session.events import NoteAdded, StepCancelled, StepFinished, StepStarted
-from wizard.session.problems import SessionProblem
-from wizard.session.state import State, count_nodes
+from narrowdown.engines import faults, installed
+from narrowdown.engines.asking import Note, StepContext, StepRefused
+from narrowdown.engines.probe import AnyProbe, Check, Measure, Measurement, key
+from narrowdown.engines.spec import name_of_engine
+from narrowdown.engines.steps.base import Finish, StepSpec
+from narrowdown.engines.workers.executor import Prober
+from narrowdown.wizard.exits import BAD_USAGE, MISSING, OUR_FAULT
+from narrowdown.wizard.flow.model import Flow
+from narrowdown.wizard.problem import Problem
+from narrowdown.wizard.runner import remarks
+from narrowdown.wizard.runner.ahead import Ahead
+from narrowdown.wizard.runner.context import specs_of, step_context
+from narrowdown.wizard.runner.control import Control, start_step
+from narrowdown.wizard.runner.drive import (
+    Drive,
+    Fingerprints,
+    Stopped,
+    end_tasks,
+    log_of,
+    measure_probe,
+)
+from narrowdown.wizard.runner.ending import SINGLE, Closing
+from narrowdown.wizard.runner.estimate import estimate
+from narrowdown.wizard.runner.housekeeping import Housekeeping
+from narrowdown.wizard.runner.last_time import LastTime, is_straight, name_place, settle_took
+from narrowdown.wizard.runner.ledger import Ledger
+from narrowdown.wizard.runner.limits import Usual, build_limit, probe_limit
+from narrowdown.wizard.runner.scout import Opened, Scout
+from narrowdown.wizard.runner.settling import SETTLED, count_tried, with_budget
+from narrowdown.wizard.runner.sharing import count_faster, count_jobs, tell_of_sharing
+from narrowdown.wizard.runner.snapshot import Work
+from narrowdown.wizard.session.decide import RunStep
+from narrowdown.wizard.session.events import NoteAdded, StepCancelled, StepFinished, StepStarted
+from narrowdown.wizard.session.problems import SessionProblem
+from narrowdown.wizard.session.state import State, count_nodes
 
 _log = logging.getLogger(__name__)
 
 
 class Devices(msgspec.Struct):
-    """What the pool can do: ``slots`` probes at a time, ``jobs`` of them asked for (0: as many as the device allows), on
-    ``gpus()`` GPUs; ``beside``: how many exclusive probes like this one."""
+    """What the pool can do: ``slots`` probes at a time, ``jobs`` of them asked for (0: as many as
+    the device allows), on ``gpus()`` GPUs; ``beside``: how many exclusive probes like this one."""
 
     slots: int = 1
     jobs: int = 0
@@ -51,7 +59,8 @@ class Devices(msgspec.Struct):
 
 
 class Stepping:
-    """Runs the steps of one session. ``steps``: every step by name; ``redraw``: what is shown has changed."""
+    """Runs the steps of one session. ``steps``: every step by name; ``redraw``: what is shown has
+    changed."""
 
     def __init__(
         self,
@@ -73,7 +82,9 @@ class Stepping:
         self._fingerprints = Fingerprints(ledger, pool)
         self._last_time = LastTime(problem)
         self._foreseen_at = 0  # the journal's last event when the step at hand was priced
-        self._ahead = Ahead(ledger, self._fingerprints, self._ask_ahead, lambda: control.open and devices.jobs != 1)
+        self._ahead = Ahead(
+            ledger, self._fingerprints, self._ask_ahead, lambda: control.open and devices.jobs != 1
+        )
         self._scout = Scout(
             flow,
             ledger,
@@ -88,7 +99,9 @@ class Stepping:
         """Run the step, or note why it cannot. Raises Closing, Stopped, SessionProblem, OSError."""
         spec = self._steps.get(decision.step)
         if spec is None:
-            raise SessionProblem(f"The flow asks for a step '{decision.step}' that this narrowdown does not have.")
+            raise SessionProblem(
+                f"The flow asks for a step '{decision.step}' that this narrowdown does not have."
+            )
         control, work, place = self._control, self._work, (decision.node, decision.visit)
         settled = bool(
             control.settle
@@ -111,7 +124,9 @@ class Stepping:
                 if not await self._offer():
                     await self.drop_ahead()
                     return
-        if self._house.is_short(work.estimate):  # what goes to make room may be what a probe at work reads
+        if self._house.is_short(
+            work.estimate
+        ):  # what goes to make room may be what a probe at work reads
             await self.drop_ahead()
         await self._house.make_room(decision, work.estimate)
         started = self._start(decision, spec)
@@ -134,7 +149,8 @@ class Stepping:
     # -- ahead of an answer
 
     def foresee_answer(self, decision: RunStep, after: State) -> None:
-        """Ask ahead for the step that follows where the answer is what it is taken to be; ``after``: the state then."""
+        """Ask ahead for the step that follows where the answer is what it is taken to be;
+        ``after``: the state then."""
         if (opened := self._open_step(decision, after)) is not None:
             self._ahead.begin((decision.node, decision.visit), *opened)
 
@@ -147,7 +163,8 @@ class Stepping:
         return self._work.drive.find(name) if self._work.drive is not None else None
 
     def _open_step(self, decision: RunStep, state: State) -> Opened:
-        """The step of a decision with what it is told in this state; None where it cannot run then."""
+        """The step of a decision with what it is told in this state; None where it cannot run
+        then."""
         spec = self._steps.get(decision.step)
         if spec is None:
             return None
@@ -176,13 +193,17 @@ class Stepping:
     # -- before it runs
 
     async def _look_at_engines(self, decision: RunStep) -> str:
-        """Look at both engines; a sentence where one is missing. A user's own check needs none of them."""
+        """Look at both engines; a sentence where one is missing. A user's own check needs none of
+        them."""
         if self._problem.check:
             return ""
         for spec in self._specs(decision):
             measurement = await self._fingerprints.inspect(spec)
             if measurement.status != "ok":
-                return measurement.message or f"The engine '{spec}' cannot be used here: {measurement.status}."
+                return (
+                    measurement.message
+                    or f"The engine '{spec}' cannot be used here: {measurement.status}."
+                )
         return ""
 
     def _specs(self, decision: RunStep) -> tuple[str, str]:
@@ -194,7 +215,14 @@ class Stepping:
         found = self._work.experience.of(state, ctx)
         self._work.spec, self._foreseen_at = spec, state.seq
         made = await asyncio.to_thread(
-            estimate, spec, ctx, state, self._fingerprints.known, self._ledger.store, found, self._faster(ctx)
+            estimate,
+            spec,
+            ctx,
+            state,
+            self._fingerprints.known,
+            self._ledger.store,
+            found,
+            self._faster(ctx),
         )
         if is_straight(state):
             known = self._told_of(self._specs(decision))
@@ -228,7 +256,12 @@ class Stepping:
         here = state.here
         fingerprints = {s: known[s] for s in (engine, reference) if s in known}
         again = here is not None and (here.node, here.visit) == (decision.node, decision.visit)
-        if again and here is not None and here.status == "running" and here.fingerprints != fingerprints:
+        if (
+            again
+            and here is not None
+            and here.status == "running"
+            and here.fingerprints != fingerprints
+        ):
             self._ledger.emit(StepCancelled(run=here.run, node=here.node, reason="engine-changed"))
         infos = self._infos()
         for said in changed_engines(state, fingerprints, infos, decision.node):
@@ -238,7 +271,9 @@ class Stepping:
             fingerprints=fingerprints,
             engine_info=infos.get(engine, {}),
             reference_info=infos.get(reference, {}),
-            timeout=build_limit(self._problem.timeout, state.longest.get(name_of_engine(engine), 0.0)),
+            timeout=build_limit(
+                self._problem.timeout, state.longest.get(name_of_engine(engine), 0.0)
+            ),
             expected=self._work.estimate.cost,
         )
         self._ledger.emit(started)
@@ -248,7 +283,9 @@ class Stepping:
         """What each engine said of itself, by spec."""
         return {s: m.facts for s, m in self._fingerprints.inspected.items() if m.status == "ok"}
 
-    def _context(self, decision: RunStep, spec: StepSpec[Any], state: State | None = None) -> StepContext:
+    def _context(
+        self, decision: RunStep, spec: StepSpec[Any], state: State | None = None
+    ) -> StepContext:
         state = state or self._ledger.state
         return step_context(
             self._problem,
@@ -261,7 +298,9 @@ class Stepping:
         )
 
     def _jobs(self, ctx: StepContext) -> int:
-        return count_jobs(self._devices.jobs, self._devices.slots, self._devices.gpus(), ctx.engine_info)
+        return count_jobs(
+            self._devices.jobs, self._devices.slots, self._devices.gpus(), ctx.engine_info
+        )
 
     def _faster(self, ctx: StepContext) -> int:
         return count_faster(self._jobs(ctx), self._devices.gpus(), ctx.engine_info)
@@ -298,7 +337,9 @@ class Stepping:
         if self._jobs(ctx) > 1:
             self._scout.begin(started, spec, ctx)
         began = time.monotonic()
-        control.tried = lambda: count_tried(spec, work.note, count_nodes(self._ledger.state, ctx.findings.model))
+        control.tried = lambda: count_tried(
+            spec, work.note, count_nodes(self._ledger.state, ctx.findings.model)
+        )
         try:
             finish = await control.interruptible(drive.finish())
             if finish is not None:
@@ -308,13 +349,16 @@ class Stepping:
             elif control.settle:
                 self._ledger.emit(StepCancelled(run=started.run, node=started.node, reason=SETTLED))
             else:
-                self._ledger.emit(StepCancelled(run=started.run, node=started.node, reason="rewound"))
+                self._ledger.emit(
+                    StepCancelled(run=started.run, node=started.node, reason="rewound")
+                )
         except Stopped:
             self._ledger.emit(StepCancelled(run=started.run, node=started.node, reason="stopped"))
             raise
         except StepRefused as refusal:
             self._finish_without_outcome(started, "refused", str(refusal), spec=spec)
-            # It is an answer where the flow has others; it is the end of a session that is one step, and of the first one.
+            # It is an answer where the flow has others; it is the end of a session that is one
+            # step, and of the first one.
             alone = self._flow.id.startswith(SINGLE) or len(self._ledger.state.route) <= 1
             if refusal.code == BAD_USAGE or alone:
                 raise Closing(refusal.code, str(refusal)) from None
@@ -324,19 +368,23 @@ class Stepping:
             if isinstance(error, MemoryError) or faults.find_fault(error) is not None:
                 raise
             _log.exception("step %s failed", spec.name)
-            if changed := installed.say_change():  # a resume runs the step again: nothing is said of it
+            if (
+                changed := installed.say_change()
+            ):  # a resume runs the step again: nothing is said of it
                 raise SessionProblem(changed) from None
-            whose = f"the package '{spec.package}', which brings it" if spec.package else "narrowdown"
-            said = (
-                f"The step {spec.name} failed inside {whose} ({type(error).__name__}); the trace is in logs/runner.log."
+            whose = (
+                f"the package '{spec.package}', which brings it" if spec.package else "narrowdown"
             )
+            said = f"The step {spec.name} failed inside {whose} ({type(error).__name__}); the trace is in logs/runner.log."
             self._finish_without_outcome(started, "failed", said)
             if self._flow.id.startswith(SINGLE):
                 raise Closing(OUR_FAULT, said) from None
 
     # -- its end
 
-    async def _finish(self, started: StepStarted, drive: Drive, finish: Finish[Any], seconds: float) -> None:
+    async def _finish(
+        self, started: StepStarted, drive: Drive, finish: Finish[Any], seconds: float
+    ) -> None:
         store = self._ledger.store
         decisive: dict[str, list[str]] = {}
         rows: list[dict[str, Any]] = []
@@ -362,13 +410,17 @@ class Stepping:
         await self._keep_seconds(started, drive, seconds)
 
     async def _keep_seconds(self, started: StepStarted, drive: Drive, passed: float) -> None:
-        """Keep what the step took for the next session of this problem; ``passed``: seconds on the clock."""
+        """Keep what the step took for the next session of this problem; ``passed``: seconds on the
+        clock."""
         state = self._ledger.state
         if not is_straight(state):
             return
         answers = (state.known[name] for name in drive.asked if name in state.known)
         took = settle_took(answers, self._foreseen_at, passed)
-        known, timed = self._told_of((started.engine, started.reference)), bool(drive.context.engine_info.gpus)
+        known, timed = (
+            self._told_of((started.engine, started.reference)),
+            bool(drive.context.engine_info.gpus),
+        )
         place = name_place(started.node, started.visit)
         await asyncio.to_thread(self._last_time.keep, known, timed, place, took)
 
@@ -380,8 +432,8 @@ class Stepping:
         *,
         spec: StepSpec[Any] | None = None,
     ) -> None:
-        """The end of a step that came to no outcome of its own. A refused one says so in an outcome of defaults, so that the
-        flow's rules apply."""
+        """The end of a step that came to no outcome of its own. A refused one says so in an outcome
+        of defaults, so that the flow's rules apply."""
         drive = self._work.drive
         outcome: dict[str, Any] | None = None
         if spec is not None:
@@ -398,8 +450,11 @@ class Stepping:
             causes=drive.causes(self._ledger.state.findings) if drive else {},
         )
 
-    def _note_end(self, drive: Drive | None, started: StepStarted, seconds: float, **fields: Any) -> None:
-        """Note the end with the numbers of this run. ``builds``: what this run measured itself, running ahead aside."""
+    def _note_end(
+        self, drive: Drive | None, started: StepStarted, seconds: float, **fields: Any
+    ) -> None:
+        """Note the end with the numbers of this run. ``builds``: what this run measured itself,
+        running ahead aside."""
         counted: dict[str, Any] = {}
         if drive is not None:
             measured = (p for name, p in drive.asked.items() if name in drive.measured)
@@ -410,19 +465,24 @@ class Stepping:
                 "builds": sum(isinstance(p, Measure | Check) for p in measured),
                 "unresolved": drive.unresolved,
             }
-        end = StepFinished(run=started.run, node=started.node, seconds=round(seconds, 3), **fields, **counted)
+        end = StepFinished(
+            run=started.run, node=started.node, seconds=round(seconds, 3), **fields, **counted
+        )
         self._ledger.emit(end)
 
 
 def changed_engines(
     state: State, fingerprints: Mapping[str, str], infos: Mapping[str, Mapping[str, Any]], node: str
 ) -> list[str]:
-    """A sentence for each engine that is another one now than the session's steps were measured with. ``fingerprints`` and
-    ``infos``: by spec, as it is here and now; ``node``: whose step is about to start."""
+    """A sentence for each engine that is another one now than the session's steps were measured
+    with. ``fingerprints`` and ``infos``: by spec, as it is here and now; ``node``: whose step is
+    about to start."""
     sentences = []
     for spec, now in fingerprints.items():
         before = state.fingerprints.get(spec, now)
-        stand = [v.node for v in state.route if v.status == "done" and v.fingerprints.get(spec) == before]
+        stand = [
+            v.node for v in state.route if v.status == "done" and v.fingerprints.get(spec) == before
+        ]
         # Of one that is missing now nothing is measured: the step says so and ends.
         if before in (now, "unavailable") or now == "unavailable" or not stand:
             continue

@@ -20,8 +20,8 @@ FINE: Mapping[Expect, tuple[Outcome, ...]] = {
 
 
 class Row(msgspec.Struct, frozen=True):
-    """One line of the table. ``role``: whole, case, good, workaround, ... of a measurement; step, question of a dry
-    replay. The counts are 0 where nothing was measured."""
+    """One line of the table. ``role``: whole, case, good, workaround, ... of a measurement; step,
+    question of a dry replay. The counts are 0 where nothing was measured."""
 
     node: str
     visit: int
@@ -49,12 +49,15 @@ class Stand(msgspec.Struct, frozen=True):
     @classmethod
     def of(cls, spec: str, facts: Mapping[str, Any]) -> "Stand":
         """``facts``: those of an ``EngineInfo``."""
-        told = (str(facts.get(name) or "") for name in ("version", "device", "driver", "fingerprint"))
+        told = (
+            str(facts.get(name) or "") for name in ("version", "device", "driver", "fingerprint")
+        )
         return cls(spec, *told)
 
 
 class Compared(msgspec.Struct, frozen=True):
-    """One of the session's two engines: what recorded, and what measured now (nothing, in a dry replay)."""
+    """One of the session's two engines: what recorded, and what measured now (nothing, in a dry
+    replay)."""
 
     role: Literal["engine", "reference"]
     recorded: Stand
@@ -69,13 +72,15 @@ class Compared(msgspec.Struct, frozen=True):
             return f"{then.spec} {before} recorded, {now.spec} {now.version} now"
         if now.version != then.version:
             return f"{then.spec} {before} recorded, {now.version} now"
-        more = "" if now.fingerprint == then.fingerprint else ", on another device, driver or machine"
+        more = (
+            "" if now.fingerprint == then.fingerprint else ", on another device, driver or machine"
+        )
         return f"{then.spec} {before} recorded and now{more}"
 
 
 class Replay(msgspec.Struct, frozen=True):
-    """The table, and what it comes to: ``fixed``, ``still fails``, ``fails differently``, ``same``, ``differs`` or
-    ``cannot tell``."""
+    """The table, and what it comes to: ``fixed``, ``still fails``, ``fails differently``, ``same``,
+    ``differs`` or ``cannot tell``."""
 
     rows: tuple[Row, ...]
     verdict: Outcome
@@ -103,25 +108,36 @@ class Result(msgspec.Struct, frozen=True):
     verdict: Outcome  # of all rows together
     expected: Expect  # `--expect`
     exit_code: int  # of the command
-    engines: tuple[Compared, ...]  # the engine under test and the reference; none where a check decides
+    engines: tuple[
+        Compared, ...
+    ]  # the engine under test and the reference; none where a check decides
     rows: tuple[Row, ...]  # the table
     format: Literal[1] = 1  # version of this format
 
 
 def told_outcomes(rows: Iterable[Row]) -> set[Outcome]:
-    """The outcomes that count. Where something is fixed, a line that failed once or twice then and in no look now does not speak
-    against it: too little was recorded to call it fixed by itself."""
+    """The outcomes that count. Where something is fixed, a line that failed once or twice then and
+    in no look now does not speak against it: too little was recorded to call it fixed by itself."""
     rows = tuple(rows)
     outcomes = {row.outcome for row in rows}
     if "fixed" not in outcomes:
         return outcomes
     return {
-        r.outcome for r in rows if r.outcome != "cannot tell" or r.failures or not (r.looks and r.recorded_failures)
+        r.outcome
+        for r in rows
+        if r.outcome != "cannot tell" or r.failures or not (r.looks and r.recorded_failures)
     }
 
 
 def sum_up(rows: Iterable[Row]) -> Outcome:
     """What the table comes to: a case that is gone is fixed only when nothing else fails now."""
     outcomes = told_outcomes(rows)
-    ranked: tuple[Outcome, ...] = ("cannot tell", "fails now", "differs", "fails differently", "still fails", "fixed")
+    ranked: tuple[Outcome, ...] = (
+        "cannot tell",
+        "fails now",
+        "differs",
+        "fails differently",
+        "still fails",
+        "fixed",
+    )
     return next((o for o in ranked if o in outcomes), "same")

@@ -1,7 +1,9 @@
-"""The walk of one session: decide, then ask or run, then write it down, until it ends or is stopped.
+"""The walk of one session: decide, then ask or run, then write it down, until it ends or is
+stopped.
 
-An answer travels so: a key in the terminal UI becomes a request (``requests``), the server hands it to ``control``, the walk
-finds it there and writes it into the journal (``_ask``), and ``decide`` reads it from the state.
+An answer travels so: a key in the terminal UI becomes a request (``requests``), the server hands it
+to ``control``, the walk finds it there and writes it into the journal (``_ask``), and ``decide``
+reads it from the state.
 """
 
 import asyncio
@@ -15,31 +17,37 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from engines import faults, installed
-from engines.asking import StepRefused
-from engines.probe import AnyProbe
-from engines.steps.base import StepSpec
-from engines.workers.executor import Prober
-from wizard.exits import BAD_USAGE, FOUND, MISSING, NEEDS_PERSON, OUR_FAULT, STOPPED
-from wizard.flow.model import Flow
-from wizard.problem import Problem
-from wizard.runner.control import Control, answer_question, ask_question
-from wizard.runner.drive import Guarded, Stopped
-from wizard.runner.ending import Closing
-from wizard.runner.estimate import Experience
-from wizard.runner.housekeeping import Housekeeping
-from wizard.runner.ledger import Ledger
-from wizard.runner.options import Options
-from wizard.runner.settings import fault
-from wizard.runner.settling import BUDGET
-from wizard.runner.snapshot import Artist, Work
-from wizard.runner.stepping import Devices, Stepping
-from wizard.session.decide import Ask, Ended, RunStep, decide
-from wizard.session.events import NoteAdded, QuestionAnswered, Rewound, SessionClosed, SessionOpened
-from wizard.session.folder import versions
-from wizard.session.problems import Faulted, SessionProblem
-from wizard.session.state import advance
-from wizard.words import duration, size
+from narrowdown.engines import faults, installed
+from narrowdown.engines.asking import StepRefused
+from narrowdown.engines.probe import AnyProbe
+from narrowdown.engines.steps.base import StepSpec
+from narrowdown.engines.workers.executor import Prober
+from narrowdown.wizard.exits import BAD_USAGE, FOUND, MISSING, NEEDS_PERSON, OUR_FAULT, STOPPED
+from narrowdown.wizard.flow.model import Flow
+from narrowdown.wizard.problem import Problem
+from narrowdown.wizard.runner.control import Control, answer_question, ask_question
+from narrowdown.wizard.runner.drive import Guarded, Stopped
+from narrowdown.wizard.runner.ending import Closing
+from narrowdown.wizard.runner.estimate import Experience
+from narrowdown.wizard.runner.housekeeping import Housekeeping
+from narrowdown.wizard.runner.ledger import Ledger
+from narrowdown.wizard.runner.options import Options
+from narrowdown.wizard.runner.settings import fault
+from narrowdown.wizard.runner.settling import BUDGET
+from narrowdown.wizard.runner.snapshot import Artist, Work
+from narrowdown.wizard.runner.stepping import Devices, Stepping
+from narrowdown.wizard.session.decide import Ask, Ended, RunStep, decide
+from narrowdown.wizard.session.events import (
+    NoteAdded,
+    QuestionAnswered,
+    Rewound,
+    SessionClosed,
+    SessionOpened,
+)
+from narrowdown.wizard.session.folder import versions
+from narrowdown.wizard.session.problems import Faulted, SessionProblem
+from narrowdown.wizard.session.state import advance
+from narrowdown.wizard.words import duration, size
 
 CONNECT = 60.0  # seconds that the first controller may take; it tries fifty times a second where the machine lets it
 TICK = 0.5  # seconds between two snapshots
@@ -52,7 +60,8 @@ _log = logging.getLogger(__name__)
 class Walk:
     """Walks one session to its end, or until it is stopped.
 
-    ``steps``   every step by name. ``pool`` answers probes. ``slots``: how many at a time it can; ``gpus``, ``beside`` and
+    ``steps``   every step by name. ``pool`` answers probes. ``slots``: how many at a time it can;
+    ``gpus``, ``beside`` and
                 ``waited_for``: as an ``Executor``'s.
     ``export``  (session folder, target) -> what was written; None where there is no writer.
     """
@@ -91,17 +100,20 @@ class Walk:
             flow, problem, ledger, self._pool, steps, self._devices,
             control=self.control, work=self.work, house=self._house, redraw=self._draw,
         )  # fmt: skip
-        self._artist = Artist(folder, ledger, self._pool, self.control, self.work, self._stepping.limit, waited_for)
+        self._artist = Artist(
+            folder, ledger, self._pool, self.control, self.work, self._stepping.limit, waited_for
+        )
         self.control.redraw = self._draw
 
     def spread(self, slots: int, most: int) -> None:
-        """So many probes can be answered at a time, on so many devices as it takes; at most ``most`` are asked unless told."""
+        """So many probes can be answered at a time, on so many devices as it takes; at most
+        ``most`` are asked unless told."""
         self._devices.slots = slots
         self._devices.jobs = self._devices.jobs or min(slots, most)
 
     async def ready(self, task: "asyncio.Task[None]") -> None:
-        """Wait for what the walk cannot begin without, while displays say so. Raises what it raises, and Stopped where somebody
-        has stopped the session, or left it, meanwhile."""
+        """Wait for what the walk cannot begin without, while displays say so. Raises what it
+        raises, and Stopped where somebody has stopped the session, or left it, meanwhile."""
         ticking = asyncio.create_task(self._tick())
         try:
             while not task.done():
@@ -115,8 +127,8 @@ class Walk:
             await asyncio.wait({task})
 
     async def run(self) -> int:
-        """Walk. The exit code, as journalled in session.closed. Raises nothing but OSError, where the disk does not
-        take the journal."""
+        """Walk. The exit code, as journalled in session.closed. Raises nothing but OSError, where
+        the disk does not take the journal."""
         control = self.control
         ticking = asyncio.create_task(self._tick())
         try:
@@ -132,8 +144,9 @@ class Walk:
             ticking.cancel()
             await self._stepping.drop_ahead()
             await self._pool.stop(hard=control.stopping == "hard")
-        # Most of what a session weighs; who takes it up again makes it again. At an end it went already (``close``), but for what
-        # a probe that nobody waited for wrote until the pool ended it.
+        # Most of what a session weighs; who takes it up again makes it again. At an end it went
+        # already (``close``), but for what a probe that nobody waited for wrote until the pool
+        # ended it.
         if control.stopping or end:
             await self._house.drop_made()
         control.phase = "ended" if end else "stopped"
@@ -153,8 +166,8 @@ class Walk:
                 try:
                     await self._go_one_further()
                 except SessionProblem:
-                    # A file that the disk refused was removed by us, and whoever asked for it has found it gone: what the disk
-                    # said is the reason.
+                    # A file that the disk refused was removed by us, and whoever asked for it has
+                    # found it gone: what the disk said is the reason.
                     await self._house.sync()
                     raise
         except Closing as closing:
@@ -162,7 +175,11 @@ class Walk:
         except Stopped:
             return STOPPED, self.control.reason or "stopped", ""
         except Faulted as refused:
-            return refused.code, f"{refused}{self._still_to_write() if refused.errno == errno.ENOSPC else ''}", ""
+            return (
+                refused.code,
+                f"{refused}{self._still_to_write() if refused.errno == errno.ENOSPC else ''}",
+                "",
+            )
         except (SessionProblem, StepRefused) as problem:
             return getattr(problem, "code", MISSING), str(problem), ""
         except Exception as error:
@@ -177,7 +194,8 @@ class Walk:
             return OUR_FAULT, said, ""
 
     def _still_to_write(self) -> str:
-        """How much room the step at work may need besides, as far as that can be told; "" where it cannot."""
+        """How much room the step at work may need besides, as far as that can be told; "" where it
+        cannot."""
         here, estimate = self.work.here, self.work.estimate
         if not isinstance(here, RunStep) or estimate.cost.disk <= 0:
             return ""
@@ -201,7 +219,8 @@ class Walk:
             self._ledger.emit(NoteAdded(text=said))
 
     def _say_missing(self, ended: Ended) -> str:
-        """What is missing, or cannot do this, in the words of the last step; "" for an end of another kind."""
+        """What is missing, or cannot do this, in the words of the last step; "" for an end of
+        another kind."""
         last = self._ledger.state.route[-1:] if ended.exit_code == MISSING else ()
         return str((last[0].outcome or {}).get("message", "")) if last else ""
 
@@ -254,23 +273,29 @@ class Walk:
             self._ledger.emit(answered)
 
     def _answer_without_a_person(self, ask: Ask) -> QuestionAnswered | None:
-        """The recommended or the scripted answer; None where a person is asked. Raises Closing where the script says ``ask`` or
-        names an answer that is not there."""
+        """The recommended or the scripted answer; None where a person is asked. Raises Closing
+        where the script says ``ask`` or names an answer that is not there."""
         policy = self.control.policy
         if policy == "person":
             return None
-        given: str | list[str] = self._options.answers.get(ask.node, "") if policy == "script" else ""
+        given: str | list[str] = (
+            self._options.answers.get(ask.node, "") if policy == "script" else ""
+        )
         if isinstance(given, list):
             given = given[min(ask.visit, len(given)) - 1] if given else ""
         if given == "ask":
             raise Closing(NEEDS_PERSON, f"A person is needed at '{ask.node}': {ask.ask}")
         if given and given not in {offer.id for offer in ask.answers}:
             known = ", ".join(offer.id for offer in ask.answers)
-            raise Closing(BAD_USAGE, f"'{given}' is not an answer of '{ask.node}'; its answers are {known}.")
+            raise Closing(
+                BAD_USAGE, f"'{given}' is not an answer of '{ask.node}'; its answers are {known}."
+            )
         listed = self._options.settings.get(ask.node, [])
         settings = listed[min(ask.visit, len(listed)) - 1] if given and listed else {}
         if said := fault(settings, self._ledger.state.findings):
-            raise Closing(BAD_USAGE, f"The answer '{given}' of '{ask.node}' cannot be given: {said}")
+            raise Closing(
+                BAD_USAGE, f"The answer '{given}' of '{ask.node}' cannot be given: {said}"
+            )
         by = "script" if given else "recommended"
         return answer_question(self._flow, ask, given or ask.recommended, by, settings=settings)  # type: ignore[arg-type]
 
@@ -292,7 +317,8 @@ class Walk:
         return control.answer
 
     def _foresee_answer(self, ask: Ask) -> None:
-        """While a person reads: what the next step asks first, taken that the answer is the recommended one."""
+        """While a person reads: what the next step asks first, taken that the answer is the
+        recommended one."""
         try:
             answered = answer_question(self._flow, ask, ask.recommended, "recommended")
             after = advance(self._ledger.state, answered)
@@ -305,12 +331,17 @@ class Walk:
     # -- what is seen from outside
 
     def _keep_budget(self, spent: float) -> None:
-        """Stop once the time that the user gave is over. Before that, each search ends with its smallest part so far, so that
-        this can be looked at again, and told."""
+        """Stop once the time that the user gave is over. Before that, each search ends with its
+        smallest part so far, so that this can be looked at again, and told."""
         here, budget = self._ledger.state.here, self._options.budget
         if budget and spent >= budget and not self.control.stopping:
             self.control.stop(hard=True, reason=f"the budget of {duration(budget)} is over")
-        if not 0 < SEARCHED * budget < spent or here is None or here.params.get(BUDGET) or self.control.settle:
+        if (
+            not 0 < SEARCHED * budget < spent
+            or here is None
+            or here.params.get(BUDGET)
+            or self.control.settle
+        ):
             return
         listed = self.work.note.best == 0
         if self.control.settle_search()["ok"]:
@@ -322,7 +353,8 @@ class Walk:
             self._ledger.note_once(f"The budget of {duration(budget)} is nearly over: {ends}")
 
     async def _tick(self) -> None:
-        """Draw twice a second, sweep logs, and end where whoever this works for is gone, or never came."""
+        """Draw twice a second, sweep logs, and end where whoever this works for is gone, or never
+        came."""
         control = self.control
         connected = control.alone_since is not None or bool(control.controller)
         began = swept = last = time.monotonic()
@@ -342,7 +374,9 @@ class Walk:
             connected = connected or bool(control.controller)
             late = not connected and not control.detached and time.monotonic() - began > CONNECT
             if not connected and control.alone_since is None and time.monotonic() - began > CONNECT:
-                control.controlled(None)  # a question that waits already does not wait for ever for one who never came
+                control.controlled(
+                    None
+                )  # a question that waits already does not wait for ever for one who never came
             if (control.abandoned or late) and control.stopping != "hard":
                 control.stop(hard=True, reason="the program that controlled the session ended")
 

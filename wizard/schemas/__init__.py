@@ -1,23 +1,25 @@
-"""JSON Schemas of what programs read, generated from the structs that are written: ``events`` (``--display json``), ``report``
-(``report --format json``) and ``replay`` (``replay --json``). ``python -m wizard.schemas NAME`` prints one."""
+"""JSON Schemas of what programs read, generated from the structs that are written: ``events``
+(``--display json``), ``report`` (``report --format json``) and ``replay`` (``replay --json``).
+``python -m narrowdown.wizard.schemas NAME`` prints one."""
 
 from importlib.resources import files
 from typing import Any, get_args
 
 import msgspec
 
-from engines.workers.pool import Slot
-from wizard.flow.schema import as_file
-from wizard.plain import Refused
-from wizard.report.document import Report
-from wizard.runner.progress import Snapshot
-from wizard.runner.table import Result
-from wizard.session.events import VERSION, AnyEvent, Event
+from narrowdown.engines.workers.pool import Slot
+from narrowdown.wizard.flow.schema import as_file
+from narrowdown.wizard.plain import Refused
+from narrowdown.wizard.report.document import Report
+from narrowdown.wizard.runner.progress import Snapshot
+from narrowdown.wizard.runner.table import Result
+from narrowdown.wizard.session.events import VERSION, AnyEvent, Event
 
 
 class Progress(Snapshot, frozen=True, tag_field="kind", tag="progress"):
-    """``progress.json``, and what a look at it tells: ``watching``: somebody else, the ``holder``, controls the session;
-    ``taken``: it has taken over from this program; ``free``: whoever controlled it has gone."""
+    """``progress.json``, and what a look at it tells: ``watching``: somebody else, the ``holder``,
+    controls the session; ``taken``: it has taken over from this program; ``free``: whoever
+    controlled it has gone."""
 
     workers: tuple[Slot, ...] = ()  # type: ignore[assignment]  # the snapshot holds them as plain data
     watching: bool = False
@@ -32,13 +34,21 @@ NAMES = tuple(_WRITTEN)
 
 def generate(name: str) -> str:
     """The schema of this name as text, ready to be a file."""
-    (top,), components = msgspec.json.schema_components([_WRITTEN[name]], ref_template="#/$defs/{name}")
+    (top,), components = msgspec.json.schema_components(
+        [_WRITTEN[name]], ref_template="#/$defs/{name}"
+    )
     for written in get_args(_LINES) if name == "events" else (_WRITTEN[name],):
         made = components[written.__name__]
         if name == "events":
             made["properties"]["v"] = {"const": VERSION}
         # What is always there, whatever the struct's default: the display and the journal set it.
-        always = ["format"] if name != "events" else ["v", "seq", "ts"] if issubclass(written, Event) else ["v"]
+        always = (
+            ["format"]
+            if name != "events"
+            else ["v", "seq", "ts"]
+            if issubclass(written, Event)
+            else ["v"]
+        )
         made["required"] = list(dict.fromkeys([*made.get("required", []), *always]))
     return as_file(f"Narrowdown {name}", top, components)
 

@@ -1,1 +1,2 @@
-"""What a session is: its ``journal``, the ``state`` that this means, what comes next (``decide``), and its ``folder``."""
+"""What a session is: its ``journal``, the ``state`` that this means, what comes next (``decide``),
+and its ``folder``."""

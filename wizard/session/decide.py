@@ -1,16 +1,17 @@
-"""What comes next: ``decide(flow, state)``, purely. The runner does it, every display shows it, replay checks it."""
+"""What comes next: ``decide(flow, state)``, purely. The runner does it, every display shows it,
+replay checks it."""
 
 from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from wizard.exits import BY_VERDICT, FOUND, UNRESOLVED
-from wizard.flow.check import destination, recommend
-from wizard.flow.model import Flow, FlowNode
-from wizard.flow.shown import TemplateProblem
-from wizard.flow.template import render
-from wizard.session.events import Offered
-from wizard.session.state import State, Visit
+from narrowdown.wizard.exits import BY_VERDICT, FOUND, UNRESOLVED
+from narrowdown.wizard.flow.check import destination, recommend
+from narrowdown.wizard.flow.model import Flow, FlowNode
+from narrowdown.wizard.flow.shown import TemplateProblem
+from narrowdown.wizard.flow.template import render
+from narrowdown.wizard.session.events import Offered
+from narrowdown.wizard.session.state import State, Visit
 
 _EXIT_CODES: Final = {**BY_VERDICT, "done": FOUND}  # the end of a single step
 _TEXT_LIMIT = 4000  # characters of one text in a question: a journal line holds all of them
@@ -26,7 +27,8 @@ class RunStep(msgspec.Struct, frozen=True):
 
 
 class Ask(msgspec.Struct, frozen=True):
-    """Ask the question of this node. ``asked``: it has been asked already and only wants its answer."""
+    """Ask the question of this node. ``asked``: it has been asked already and only wants its
+    answer."""
 
     node: str
     visit: int
@@ -56,7 +58,9 @@ def decide(flow: Flow, state: State) -> Decision:
     node = _node(flow, here.node)
     if here.answer:
         if here.answer not in node.answers:
-            raise ValueError(f"The question '{here.node}' of the flow '{flow.id}' has no answer '{here.answer}'.")
+            raise ValueError(
+                f"The question '{here.node}' of the flow '{flow.id}' has no answer '{here.answer}'."
+            )
         return _enter(flow, state, destination(node.answers[here.answer], here.outcome))
     if here.question is not None:
         q = here.question
@@ -67,8 +71,9 @@ def decide(flow: Flow, state: State) -> Decision:
 
 
 def question(node: FlowNode, here: Visit, metric: str = "") -> Ask:
-    """The node's question after its step: the first answer whose ``when`` holds is recommended. A step that failed is
-    an answer too: the last one, which asks for nothing measured. ``metric``: what errors are measured by."""
+    """The node's question after its step: the first answer whose ``when`` holds is recommended. A
+    step that failed is an answer too: the last one, which asks for nothing measured. ``metric``:
+    what errors are measured by."""
     told = {"metric": metric, **here.outcome} if here.outcome is not None else None
     if here.status == "failed":
         chosen, because = next(reversed(node.answers)), here.error
@@ -85,11 +90,14 @@ def question(node: FlowNode, here: Visit, metric: str = "") -> Ask:
         )
         for id_, answer in node.answers.items()
     )
-    return Ask(here.node, here.visit, _fill_in(node.ask, told), offered, chosen, because[:_TEXT_LIMIT])
+    return Ask(
+        here.node, here.visit, _fill_in(node.ask, told), offered, chosen, because[:_TEXT_LIMIT]
+    )
 
 
 def _fill_in(text: str, told: dict[str, Any] | None) -> str:
-    """A text of the flow with what was measured filled in; as it stands in the flow where that was not measured."""
+    """A text of the flow with what was measured filled in; as it stands in the flow where that was
+    not measured."""
     if "{{" not in text:
         return text[:_TEXT_LIMIT]
     try:
@@ -99,7 +107,8 @@ def _fill_in(text: str, told: dict[str, Any] | None) -> str:
 
 
 def _metric(state: State) -> str:
-    """What errors on the route are measured by: what the last step that compared says; "" before any did."""
+    """What errors on the route are measured by: what the last step that compared says; "" before
+    any did."""
     said = (visit.outcome.get("metric") for visit in reversed(state.route) if visit.outcome)
     return next((str(metric) for metric in said if metric), "")
 
@@ -110,7 +119,9 @@ def _enter(flow: Flow, state: State, name: str) -> Decision:
     node = _node(flow, name)
     visit = state.visits(name) + 1
     if visit > node.max_visits:
-        return _ended(flow, node.limit) if node.limit in flow.ends else Ended("limit", "unresolved", 6)
+        return (
+            _ended(flow, node.limit) if node.limit in flow.ends else Ended("limit", "unresolved", 6)
+        )
     if node.step is not None:
         return RunStep(name, visit, node.step.use, dict(node.step.with_))
     return question(node, Visit(name, visit), _metric(state))

@@ -1,5 +1,5 @@
-"""What another step alone has learned of the same model and engine: a step begins with it, so that nobody waits twice for the
-same build of the whole model."""
+"""What another step alone has learned of the same model and engine: a step begins with it, so that
+nobody waits twice for the same build of the whole model."""
 
 import contextlib
 import os
@@ -10,24 +10,26 @@ from typing import Final
 
 import msgspec
 
-from engines.probe import AnyProbe
-from engines.store.content import Store
-from wizard.problem import Problem
-from wizard.session import editing
-from wizard.session import folder as folders
-from wizard.session.problems import SessionProblem
-from wizard.session.single import PREFIX
+from narrowdown.engines.probe import AnyProbe
+from narrowdown.engines.store.content import Store
+from narrowdown.wizard.problem import Problem
+from narrowdown.wizard.session import editing
+from narrowdown.wizard.session import folder as folders
+from narrowdown.wizard.session.problems import SessionProblem
+from narrowdown.wizard.session.single import PREFIX
 
-# Sessions of the same model and engine that are looked into: the latest one mostly is the one that was just made.
+# Sessions of the same model and engine that are looked into: the latest one mostly is the one that
+# was just made.
 _LOOKED_INTO: Final = 8
 # Of the room that is free, the share that the copy of another session's models and values may take.
 _ROOM: Final = 0.25
 
 
 def take_earlier(target: Path, problem: Problem) -> tuple[Path, int]:
-    """Give the new, empty session in ``target`` what the latest session of another step on this very PROBLEM has measured: (that
-    one, how many measurements); 0 where there is none. Looks that are repeated to see whether answers differ are never taken.
-    Never raises for what lies there, nor where no copy can be made: a step does without."""
+    """Give the new, empty session in ``target`` what the latest session of another step on this
+    very PROBLEM has measured: (that one, how many measurements); 0 where there is none. Looks that
+    are repeated to see whether answers differ are never taken. Never raises for what lies there,
+    nor where no copy can be made: a step does without."""
     for source in _list_alike(problem):
         with contextlib.suppress(SessionProblem, OSError, ValueError):
             before = folders.describe(source).problem
@@ -41,15 +43,19 @@ def take_earlier(target: Path, problem: Problem) -> tuple[Path, int]:
 
 
 def is_shared(probe: AnyProbe) -> bool:
-    """Whether the answer of this probe is the same whoever asks first: one look, at no fresh build."""
+    """Whether the answer of this probe is the same whoever asks first: one look, at no fresh
+    build."""
     return not probe.attempt and not probe.exclusive and getattr(probe, "runs", 1) <= 1
 
 
 def _list_alike(problem: Problem) -> Iterator[Path]:
-    """Folders of sessions of other steps alone on this PROBLEM that nobody works on, the latest first. Of all others the
-    description alone is read: whoever begins a step waits for this."""
+    """Folders of sessions of other steps alone on this PROBLEM that nobody works on, the latest
+    first. Of all others the description alone is read: whoever begins a step waits for this."""
     alike = [
-        s for path in folders.below(folders.home()) if _asks_alike(path, problem) for s in (folders.summary(path),)
+        s
+        for path in folders.below(folders.home())
+        if _asks_alike(path, problem)
+        for s in (folders.summary(path),)
     ]
     free = sorted((s for s in alike if not (s.problem or s.holder)), key=lambda s: (s.age, s.id))
     for s in free[:_LOOKED_INTO]:

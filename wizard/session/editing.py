@@ -1,4 +1,5 @@
-"""A session with another set-up: a new folder, which takes over the measurements that the change leaves true.
+"""A session with another set-up: a new folder, which takes over the measurements that the change
+leaves true.
 
 The session that it comes from stays as it is.
 """
@@ -10,19 +11,30 @@ from pathlib import Path
 
 import msgspec
 
-from engines.probe import AnyProbe, Check, Import, Inspect, LoadInputs, Measure
-from engines.sources import paths, scripts
-from engines.store import copying
-from engines.store.content import Store, write_atomically
-from wizard.problem import Problem
-from wizard.session import folder as folders
-from wizard.session import journal
-from wizard.session.events import AnyEvent, FindingsTaken, NoteAdded, ProbeFinished, ProbeStarted
-from wizard.words import count
+from narrowdown.engines.probe import AnyProbe, Check, Import, Inspect, LoadInputs, Measure
+from narrowdown.engines.sources import paths, scripts
+from narrowdown.engines.store import copying
+from narrowdown.engines.store.content import Store, write_atomically
+from narrowdown.wizard.problem import Problem
+from narrowdown.wizard.session import folder as folders
+from narrowdown.wizard.session import journal
+from narrowdown.wizard.session.events import (
+    AnyEvent,
+    FindingsTaken,
+    NoteAdded,
+    ProbeFinished,
+    ProbeStarted,
+)
+from narrowdown.wizard.words import count
 
 # What says how the inputs come about; the model's own digest stands in each probe.
 _INPUTS = ("inputs", "seed", "input_shapes", "val_range", "folder")
-_PARTS = ("artifacts", "models", "inputs", "captures")  # of a session's folder; logs stay with the probes' own session
+_PARTS = (
+    "artifacts",
+    "models",
+    "inputs",
+    "captures",
+)  # of a session's folder; logs stay with the probes' own session
 
 
 def edit(
@@ -34,10 +46,10 @@ def edit(
     alike: bool = True,
     taken: FindingsTaken | None = None,
 ) -> tuple[Path, int]:
-    """A new session of this PROBLEM beside the others, and how many measurements of ``source`` it took over. ``changed``: what
-    differs, for a note in the new session. ``alike`` False: what the user's programs are given differs, too, so that nothing
-    which was measured holds. ``taken``: what that one has established, from which it goes on. Raises SessionProblem,
-    ``OSError``."""
+    """A new session of this PROBLEM beside the others, and how many measurements of ``source`` it
+    took over. ``changed``: what differs, for a note in the new session. ``alike`` False: what the
+    user's programs are given differs, too, so that nothing which was measured holds. ``taken``:
+    what that one has established, from which it goes on. Raises SessionProblem, ``OSError``."""
     about = folders.describe(source)
     events = read_events(source) if alike else ()
     kept = list(taken_over(events, about.problem, problem, Store(source)))
@@ -60,16 +72,21 @@ def fill(
     *,
     taken: FindingsTaken | None = None,
 ) -> int:
-    """Give a new session in ``target`` these measurements of ``source``, with the files that they name, what that one has
-    established (``taken``), and a note that begins with ``said``; how many measurements they are. Where that cannot be done the
-    session is as new as it was. Raises ``OSError``."""
+    """Give a new session in ``target`` these measurements of ``source``, with the files that they
+    name, what that one has established (``taken``), and a note that begins with ``said``; how many
+    measurements they are. Where that cannot be done the session is as new as it was. Raises
+    ``OSError``."""
     known = sum(isinstance(event, ProbeFinished) for event in kept)
     held = [name for name in _PARTS if known and (source / name).is_dir()]
     try:
         for name in held:
             shutil.rmtree(target / name)
             copying.tree(source / name, target / name)
-        took = f"{count(known, 'measurement')} taken over." if known else "Nothing that was measured there serves here."
+        took = (
+            f"{count(known, 'measurement')} taken over."
+            if known
+            else "Nothing that was measured there serves here."
+        )
         note = NoteAdded(text=f"{said} {took}")
         _write(target, [*kept, *([taken] if taken else []), note])
     except BaseException:
@@ -95,12 +112,16 @@ def taken_over(
     store: Store,
     wanted: Callable[[AnyProbe], bool] = lambda _: True,
 ) -> Iterator[ProbeStarted | ProbeFinished]:
-    """The events of the probes that hold under ``after``, too, are ``wanted`` and had an answer; they belong to no step of the
-    new session."""
+    """The events of the probes that hold under ``after``, too, are ``wanted`` and had an answer;
+    they belong to no step of the new session."""
     sound: set[str] = set()
     asked: set[str] = set()
     for event in events:
-        probe = (event.probe or store.load(event.blob, AnyProbe)) if isinstance(event, ProbeStarted) else None
+        probe = (
+            (event.probe or store.load(event.blob, AnyProbe))
+            if isinstance(event, ProbeStarted)
+            else None
+        )
         if probe is not None and wanted(probe) and holds(probe, before, after):
             asked.add(event.key)  # type: ignore[union-attr]
         if isinstance(event, ProbeFinished) and event.key in asked:
@@ -113,13 +134,16 @@ def taken_over(
 
 
 def holds(probe: AnyProbe, before: Problem, after: Problem) -> bool:
-    """Whether the question of this probe means the same under another PROBLEM. What was measured is judged later, so that neither
-    tolerance nor metric is of any matter; engines are looked at anew. So are the user's own files, wherever a PROBLEM does not
-    know all that is read: weights beside a model, the files of a folder, what a script opens. Whatever was measured of them is
-    known by the content that they had, and is found again where they still have it."""
+    """Whether the question of this probe means the same under another PROBLEM. What was measured is
+    judged later, so that neither tolerance nor metric is of any matter; engines are looked at anew.
+    So are the user's own files, wherever a PROBLEM does not know all that is read: weights beside a
+    model, the files of a folder, what a script opens. Whatever was measured of them is known by the
+    content that they had, and is found again where they still have it."""
     if isinstance(probe, Inspect | Import) or _file(before) != _file(after):
         return False
-    if isinstance(probe, LoadInputs) and not all(_is_known(source, after) for source in probe.sources):
+    if isinstance(probe, LoadInputs) and not all(
+        _is_known(source, after) for source in probe.sources
+    ):
         return False
     fed = isinstance(probe, LoadInputs) or bool(getattr(probe, "inputs", ""))
     if fed and _inputs(before) != _inputs(after):
@@ -148,7 +172,11 @@ def _is_known(source: str, problem: Problem) -> bool:
 
 
 def _inputs(problem: Problem) -> object:
-    named = {path: digest for path, digest in problem.digests.items() if any(path in text for text in problem.inputs)}
+    named = {
+        path: digest
+        for path, digest in problem.digests.items()
+        if any(path in text for text in problem.inputs)
+    }
     return [*(getattr(problem, name) for name in _INPUTS), named]
 
 
@@ -158,7 +186,9 @@ def _write(target: Path, events: Sequence[AnyEvent]) -> None:
     write_atomically(
         target / journal.NAME,
         b"".join(
-            journal.encode(journal.fit(msgspec.structs.replace(event, seq=seq, ts=event.ts or now), store))
+            journal.encode(
+                journal.fit(msgspec.structs.replace(event, seq=seq, ts=event.ts or now), store)
+            )
             for seq, event in enumerate(events, 1)
         ),
     )

@@ -1,25 +1,28 @@
-"""The journal's events. One JSON object a line, each with ``v, seq, ts, kind, crc``; public format (docs/session-format.md)."""
+"""The journal's events. One JSON object a line, each with ``v, seq, ts, kind, crc``; public format
+(docs/session-format.md)."""
 
 from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from engines.probe import AnyProbe, Measurement
-from engines.search.cost import Cost
+from narrowdown.engines.probe import AnyProbe, Measurement
+from narrowdown.engines.search.cost import Cost
 
 VERSION = 1
 
 
 class Event(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="kind", kw_only=True):
-    """``seq`` counts from 1; ``ts`` is seconds since the epoch. Both are set by the journal when it appends."""
+    """``seq`` counts from 1; ``ts`` is seconds since the epoch. Both are set by the journal when it
+    appends."""
 
     seq: int = 0
     ts: float = 0.0
 
 
 class SessionOpened(Event, frozen=True, tag="session.opened"):
-    """Written each time a runner takes the session up; ``resumed`` from the second time on. ``retry_unresolved``:
-    measurements that ended in anything but ``ok`` are forgotten and asked for again."""
+    """Written each time a runner takes the session up; ``resumed`` from the second time on.
+    ``retry_unresolved``: measurements that ended in anything but ``ok`` are forgotten and asked for
+    again."""
 
     id: str
     resumed: bool = False
@@ -30,8 +33,8 @@ class SessionOpened(Event, frozen=True, tag="session.opened"):
 
 
 class StepStarted(Event, frozen=True, tag="step.started"):
-    """``visit`` is the number of this entry into the node, from 1. ``run`` numbers step runs in the session, from 1.
-    ``expected``: what it was expected to take."""
+    """``visit`` is the number of this entry into the node, from 1. ``run`` numbers step runs in the
+    session, from 1. ``expected``: what it was expected to take."""
 
     run: int
     node: str
@@ -49,11 +52,11 @@ class StepStarted(Event, frozen=True, tag="step.started"):
 
 
 class StepFinished(Event, frozen=True, tag="step.finished"):
-    """``outcome``: the step's outcome struct as plain data, None when it failed (``error`` says why, ``status`` the
-    kind). ``findings`` likewise. ``tables`` name -> artifact digest; the table ``decisive`` holds the decisive probes
-    themselves. ``decisive`` role -> probe keys.
-    ``causes``: unresolved probes of this run by reason. ``blobs``: fields too large for a line -> the artifact that
-    holds their JSON."""
+    """``outcome``: the step's outcome struct as plain data, None when it failed (``error`` says
+    why, ``status`` the kind). ``findings`` likewise. ``tables`` name -> artifact digest; the table
+    ``decisive`` holds the decisive probes themselves. ``decisive`` role -> probe keys. ``causes``:
+    unresolved probes of this run by reason. ``blobs``: fields too large for a line -> the artifact
+    that holds their JSON."""
 
     run: int
     node: str
@@ -74,9 +77,9 @@ class StepFinished(Event, frozen=True, tag="step.finished"):
 
 
 class FindingsTaken(Event, frozen=True, tag="findings.taken"):
-    """What another session established, from which this one goes on: its ``findings``, as its last step left them. ``cases``:
-    node ids of a case -> the files of its bundle, name -> artifact; ``workaround``: those of its workaround. ``blobs`` as in
-    step.finished."""
+    """What another session established, from which this one goes on: its ``findings``, as its last
+    step left them. ``cases``: node ids of a case -> the files of its bundle, name -> artifact;
+    ``workaround``: those of its workaround. ``blobs`` as in step.finished."""
 
     session: str
     findings: dict[str, Any] = {}
@@ -141,8 +144,8 @@ class QuestionAsked(Event, frozen=True, tag="question.asked"):
 
 
 class QuestionAnswered(Event, frozen=True, tag="question.answered"):
-    """``by``: who answered. ``settings``: values that the answer carries (double-check's new tolerance, metric,
-    ...)."""
+    """``by``: who answered. ``settings``: values that the answer carries (double-check's new
+    tolerance, metric, ...)."""
 
     node: str
     visit: int
@@ -153,8 +156,8 @@ class QuestionAnswered(Event, frozen=True, tag="question.answered"):
 
 
 class Rewound(Event, frozen=True, tag="rewound"):
-    """Everything after event ``to`` (a ``question.asked`` or ``step.started``) is set aside; measurements stay
-    known."""
+    """Everything after event ``to`` (a ``question.asked`` or ``step.started``) is set aside;
+    measurements stay known."""
 
     to: int
     node: str = ""
@@ -171,8 +174,8 @@ class Exported(Event, frozen=True, tag="exported"):
 
 
 class SessionClosed(Event, frozen=True, tag="session.closed"):
-    """The runner ends. ``end``: the id of the end reached, ``""`` when only paused. ``exit_code`` as in the
-    contracts."""
+    """The runner ends. ``end``: the id of the end reached, ``""`` when only paused. ``exit_code``
+    as in the contracts."""
 
     end: str = ""
     exit_code: int = 0

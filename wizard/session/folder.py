@@ -22,14 +22,14 @@ from typing import Any
 
 import msgspec
 
-from engines import discovery, faults
-from engines.store import copying, decoding, regular, sound
-from engines.store.content import Store, write_atomically
-from wizard import config
-from wizard.problem import Problem
-from wizard.session import journal, lock
-from wizard.session.events import StepStarted
-from wizard.session.problems import (
+from narrowdown.engines import discovery, faults
+from narrowdown.engines.store import copying, decoding, regular, sound
+from narrowdown.engines.store.content import Store, write_atomically
+from narrowdown.wizard import config
+from narrowdown.wizard.problem import Problem
+from narrowdown.wizard.session import journal, lock
+from narrowdown.wizard.session.events import StepStarted
+from narrowdown.wizard.session.problems import (
     AmbiguousSession,
     NewerSession,
     NoSuchSession,
@@ -37,9 +37,9 @@ from wizard.session.problems import (
     SessionProblem,
     of_system,
 )
-from wizard.session.single import single_flow
-from wizard.session.state import State, fold
-from wizard.words import count
+from narrowdown.wizard.session.single import single_flow
+from narrowdown.wizard.session.state import State, fold
+from narrowdown.wizard.words import count
 
 FORMAT = 1
 DESCRIPTION = "session.json"
@@ -50,8 +50,18 @@ _ID = re.compile(
     r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}"
 )  # names a folder on a cluster's hosts, and is printed: no path, no escape
 _VERSION = re.compile(r"^Version: (\S+)$", re.MULTILINE)
-_ARCHIVES = (".zip", ".gz", ".tgz", ".tar", ".xz", ".zst", ".bz2", ".7z")  # in which a session may have been sent
-# Why no folder can be made where the sessions live, whatever they are asked for: the end of a sentence.
+_ARCHIVES = (
+    ".zip",
+    ".gz",
+    ".tgz",
+    ".tar",
+    ".xz",
+    ".zst",
+    ".bz2",
+    ".7z",
+)  # in which a session may have been sent
+# Why no folder can be made where the sessions live, whatever they are asked for: the end of a
+# sentence.
 _CLOSED = {
     errno.EACCES: "there is no permission to write there",
     errno.EPERM: "there is no permission to write there",
@@ -63,8 +73,9 @@ _PACKAGES = ("narrowdown", "onnx", "numpy", "polygraphy")  # beside those of the
 
 
 class Description(msgspec.Struct, frozen=True):
-    """``session.json``: what never changes about a session. ``flow``: sha256 of ``flow.yaml``. ``crc``: of all the rest, as
-    ``checksum`` counts it; "" in sessions that were begun before there was one."""
+    """``session.json``: what never changes about a session. ``flow``: sha256 of ``flow.yaml``.
+    ``crc``: of all the rest, as ``checksum`` counts it; "" in sessions that were begun before there
+    was one."""
 
     format: int
     id: str
@@ -77,7 +88,8 @@ class Description(msgspec.Struct, frozen=True):
 
 
 class Summary(msgspec.Struct, frozen=True):
-    """One session in a list. ``age``: seconds since its last event. ``problem``: a sentence where it cannot be read."""
+    """One session in a list. ``age``: seconds since its last event. ``problem``: a sentence where
+    it cannot be read."""
 
     id: str
     path: Path
@@ -94,16 +106,20 @@ class Summary(msgspec.Struct, frozen=True):
 
 
 def home() -> Path:
-    """Where sessions live unless told otherwise: ``$NARROWDOWN_HOME``, ``home`` of the user's settings, else
-    ``$XDG_STATE_HOME/narrowdown/sessions``. Raises Refusal where the settings cannot be read."""
+    """Where sessions live unless told otherwise: ``$NARROWDOWN_HOME``, ``home`` of the user's
+    settings, else ``$XDG_STATE_HOME/narrowdown/sessions``. Raises Refusal where the settings cannot
+    be read."""
     if chosen := os.environ.get("NARROWDOWN_HOME") or config.load().home:
         return Path(chosen).expanduser().absolute()
     state = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
     return Path(state).absolute() / "narrowdown" / "sessions"
 
 
-def create(problem: Problem, flow_text: str, root: Path | None = None, *, folder: Path | None = None) -> Path:
-    """A new session folder below ``root`` (default: home()), or at ``folder`` itself, which must be empty or not there.
+def create(
+    problem: Problem, flow_text: str, root: Path | None = None, *, folder: Path | None = None
+) -> Path:
+    """A new session folder below ``root`` (default: home()), or at ``folder`` itself, which must be
+    empty or not there.
 
     Raises SessionProblem, OSError.
     """
@@ -137,7 +153,14 @@ def _fill(target: Path, problem: Problem, flow_text: str, id_: str) -> None:
     """Everything that a new session's folder holds."""
     target.mkdir(parents=True, exist_ok=True)
     store = Store(target)
-    for part in (store.artifacts, store.models, store.weights, store.inputs, store.captures, store.logs):
+    for part in (
+        store.artifacts,
+        store.models,
+        store.weights,
+        store.inputs,
+        store.captures,
+        store.logs,
+    ):
         part.mkdir(parents=True, exist_ok=True)
     text = flow_text.encode()
     description = Description(
@@ -162,13 +185,15 @@ def write_description(target: Path, description: Description) -> None:
 
 
 def checksum(fields: Mapping[str, Any]) -> str:
-    """CRC-32, as eight hex digits, of a description's fields without ``crc``, as JSON without spaces, keys in order."""
+    """CRC-32, as eight hex digits, of a description's fields without ``crc``, as JSON without
+    spaces, keys in order."""
     rest = {name: value for name, value in fields.items() if name != "crc"}
     return f"{zlib.crc32(msgspec.json.encode(rest, order='deterministic')):08x}"
 
 
 def reuse(folder: Path, problem: Problem, flow_text: str) -> bool:
-    """Whether the folder already holds a session of this PROBLEM and flow; False where it holds nothing yet.
+    """Whether the folder already holds a session of this PROBLEM and flow; False where it holds
+    nothing yet.
 
     Raises OtherProblem where it is of another one, and says what differs.
     """
@@ -193,8 +218,8 @@ def reuse(folder: Path, problem: Problem, flow_text: str) -> bool:
 
 
 def describe(folder: Path) -> Description:
-    """The session's description, once its folder is known to hold no links and the flow that it was begun with. Raises
-    NoSuchSession, NewerSession, SessionProblem."""
+    """The session's description, once its folder is known to hold no links and the flow that it was
+    begun with. Raises NoSuchSession, NewerSession, SessionProblem."""
     about = _described(folder)
     _refuse_strange(folder)
     if not _own_flow(folder, about):
@@ -208,8 +233,8 @@ def describe(folder: Path) -> Description:
 
 
 def read_problem(folder: Path) -> Problem:
-    """What a session asks, by its description alone: nothing else of the folder is looked at. Raises NoSuchSession, NewerSession,
-    SessionProblem."""
+    """What a session asks, by its description alone: nothing else of the folder is looked at.
+    Raises NoSuchSession, NewerSession, SessionProblem."""
     return _described(folder).problem
 
 
@@ -222,7 +247,9 @@ def _described(folder: Path) -> Description:
     except regular.Unfit as error:
         raise _refuse_thing(path, error) from None
     except OSError as error:
-        raise _linked(path) if error.errno == errno.ELOOP else SessionProblem(of_system(error, path)) from None
+        raise (
+            _linked(path) if error.errno == errno.ELOOP else SessionProblem(of_system(error, path))
+        ) from None
     try:
         head = decoding.decode(data, dict[str, Any])
         if isinstance(head.get("format"), int) and head["format"] > FORMAT:
@@ -234,13 +261,16 @@ def _described(folder: Path) -> Description:
     except ValueError as error:
         why = str(error)
     if why:
-        raise SessionProblem(f"{path} is damaged: {why}. Take it from a backup, or begin a new session.")
+        raise SessionProblem(
+            f"{path} is damaged: {why}. Take it from a backup, or begin a new session."
+        )
     return about
 
 
 def _refuse_strange(folder: Path) -> None:
-    """Raise SessionProblem for what is no file of a session, anywhere in the folder: a link (but for those to the user's own
-    files that a killed checker has left in its folder, which is swept), a pipe, a device, a file with a hole of a terabyte."""
+    """Raise SessionProblem for what is no file of a session, anywhere in the folder: a link (but
+    for those to the user's own files that a killed checker has left in its folder, which is swept),
+    a pipe, a device, a file with a hole of a terabyte."""
     places = [folder]
     while places:
         place = places.pop()
@@ -286,7 +316,8 @@ def _refuse_thing(path: Path | str, error: regular.Unfit) -> SessionProblem:
 
 
 def _own_flow(folder: Path, about: Description) -> bool:
-    """Whether ``flow.yaml`` is what was pinned; also where there is none, which its reader will say."""
+    """Whether ``flow.yaml`` is what was pinned; also where there is none, which its reader will
+    say."""
     try:
         return hashlib.sha256(regular.read(folder / FLOW, links=False)).hexdigest() == about.flow
     except OSError:
@@ -294,12 +325,18 @@ def _own_flow(folder: Path, about: Description) -> bool:
 
 
 def _known_flow(folder: Path, about: Description) -> bytes:
-    """The session's flow as it was, where it can be had again: it comes with this program, or is made from a step's name and
-    parameters; b"" for any other."""
-    texts: Iterator[bytes] = (file.read_bytes() for file in files("flows").iterdir() if file.name.endswith(".yaml"))
+    """The session's flow as it was, where it can be had again: it comes with this program, or is
+    made from a step's name and parameters; b"" for any other."""
+    texts: Iterator[bytes] = (
+        file.read_bytes()
+        for file in files("narrowdown.flows").iterdir()
+        if file.name.endswith(".yaml")
+    )
     with contextlib.suppress(OSError, SessionProblem):
         started = (e for e in journal.outline(folder / journal.NAME) if isinstance(e, StepStarted))
-        texts = itertools.chain(texts, (single_flow(e.step, e.params).encode() for e in itertools.islice(started, 1)))
+        texts = itertools.chain(
+            texts, (single_flow(e.step, e.params).encode() for e in itertools.islice(started, 1))
+        )
     return next((text for text in texts if hashlib.sha256(text).hexdigest() == about.flow), b"")
 
 
@@ -313,7 +350,8 @@ def load(folder: Path) -> State:
 
 
 def find(name: str, root: Path | None = None) -> Path:
-    """The session that a path, an id or the beginning of an id names. Raises NoSuchSession, AmbiguousSession."""
+    """The session that a path, an id or the beginning of an id names. Raises NoSuchSession,
+    AmbiguousSession."""
     path = Path(name).expanduser()
     if _is_session(path):
         return path.absolute()
@@ -323,13 +361,18 @@ def find(name: str, root: Path | None = None) -> Path:
     found = exact or [entry for entry in entries if name and entry.name.startswith(name)]
     if len(found) > 1:
         names = ", ".join(entry.name for entry in found[:8])
-        raise AmbiguousSession(f"'{name}' fits {len(found)} sessions: {names}. Write more of the id.")
+        raise AmbiguousSession(
+            f"'{name}' fits {len(found)} sessions: {names}. Write more of the id."
+        )
     if found:
         return found[0]
     if path.exists():
-        raise NoSuchSession(f"'{name}' is there but is not a session: {_say_what_it_is(path, name)}")
+        raise NoSuchSession(
+            f"'{name}' is there but is not a session: {_say_what_it_is(path, name)}"
+        )
     raise NoSuchSession(
-        home_fault(place) or f"There is no session '{name}' in {place}; 'narrowdown sessions' lists them."
+        home_fault(place)
+        or f"There is no session '{name}' in {place}; 'narrowdown sessions' lists them."
     )
 
 
@@ -345,13 +388,18 @@ def _say_what_it_is(path: Path, name: str) -> str:
         if (path / "check.py").is_file() and (path / "environment.json").is_file():
             check = shlex.quote(str(Path(name) / "check.py"))
             return f"it is a case bundle, which shows the fault without narrowdown. Run python {check}, and read its report.html."
-        if inside := sorted(entry.name for entry in itertools.islice(path.iterdir(), _LOOKED_AT) if _is_session(entry)):
+        if inside := sorted(
+            entry.name
+            for entry in itertools.islice(path.iterdir(), _LOOKED_AT)
+            if _is_session(entry)
+        ):
             return f"it holds {count(len(inside), 'session')}. Name one, '{Path(name) / inside[0]}' for example."
     return f"it has no {DESCRIPTION}. 'narrowdown sessions' lists yours."
 
 
 def home_fault(root: Path | None = None) -> str:
-    """Why no session can be looked for below ``root`` (default: home()), as a sentence; "" where one can."""
+    """Why no session can be looked for below ``root`` (default: home()), as a sentence; "" where
+    one can."""
     place = root or home()
     try:
         next(place.iterdir(), None)
@@ -365,7 +413,8 @@ def home_fault(root: Path | None = None) -> str:
 
 
 def name_for_command(folder: Path) -> str:
-    """What a command line calls the session: its id where ``find`` knows it by that, else its path, quoted for a shell."""
+    """What a command line calls the session: its id where ``find`` knows it by that, else its path,
+    quoted for a shell."""
     return shlex.quote(folder.name if folder.parent == home() else str(folder))
 
 
@@ -377,7 +426,9 @@ def summary(folder: Path) -> Summary:
         about = _described(folder)
     except SessionProblem as problem:
         name = folder.name.encode(errors="backslashreplace").decode()
-        return Summary(name, folder, age=_age(folder / DESCRIPTION), holder=holder, problem=str(problem))
+        return Summary(
+            name, folder, age=_age(folder / DESCRIPTION), holder=holder, problem=str(problem)
+        )
     basics: dict[str, Any] = {
         "id": about.id,
         "path": folder,
@@ -407,10 +458,12 @@ def summary(folder: Path) -> Summary:
 
 
 def repair(folder: Path) -> tuple[Path, tuple[str, ...]]:
-    """A copy of a damaged session with everything that could be kept, and the paths below it of what could not: its folder.
+    """A copy of a damaged session with everything that could be kept, and the paths below it of
+    what could not: its folder.
 
-    Files that are no longer what was written are left out, to be made again where they are needed. The journal's lines that could
-    not be kept are in the copy's ``journal.lost``. Raises SessionProblem, OSError.
+    Files that are no longer what was written are left out, to be made again where they are needed.
+    The journal's lines that could not be kept are in the copy's ``journal.lost``. Raises
+    SessionProblem, OSError.
     """
     about = _described(folder)
     _refuse_strange(folder)
@@ -426,9 +479,14 @@ def repair(folder: Path) -> tuple[Path, tuple[str, ...]]:
     left = {folder / name for name in (*faults.kept, *faults.made)}
 
     def skipped(place: str, names: list[str]) -> set[str]:
-        # What checkers were given holds links to the user's own files, and is swept by whoever takes the session up.
+        # What checkers were given holds links to the user's own files, and is swept by whoever
+        # takes the session up.
         gone = {"lock", "progress.json", "checks"} if Path(place) == folder else set()
-        return {name for name in names if name in gone or name.endswith(".sock") or Path(place) / name in left}
+        return {
+            name
+            for name in names
+            if name in gone or name.endswith(".sock") or Path(place) / name in left
+        }
 
     copying.tree(folder, target, skipped)
     said = [*faults.kept, *faults.made, *([journal.NAME] if lost else [])]
@@ -451,25 +509,31 @@ def machine() -> dict[str, Any]:
 
 
 def _name_system() -> str:
-    """As ``platform.platform``, which starts a program (``uname -p``) for a word that it then leaves out."""
+    """As ``platform.platform``, which starts a program (``uname -p``) for a word that it then
+    leaves out."""
     found = os.uname()
     libc = "".join(platform.libc_ver())
-    return "-".join([found.sysname, found.release, found.machine, *([f"with-{libc}"] if libc else [])])
+    return "-".join(
+        [found.sysname, found.release, found.machine, *([f"with-{libc}"] if libc else [])]
+    )
 
 
 def versions() -> dict[str, str]:
-    """Versions of the packages that matter, as installed: ours, those of the engines, those that bring engines. No engine is
-    imported."""
+    """Versions of the packages that matter, as installed: ours, those of the engines, those that
+    bring engines. No engine is imported."""
     found = {}
     engines = [declared.package.replace("_", "-") for declared in discovery.engines().values()]
-    for name in dict.fromkeys((*_PACKAGES, *filter(None, engines), *(p.package for p in discovery.plugins()))):
+    for name in dict.fromkeys(
+        (*_PACKAGES, *filter(None, engines), *(p.package for p in discovery.plugins()))
+    ):
         with contextlib.suppress(metadata.PackageNotFoundError):
             found[name] = _read_version(metadata.distribution(name))
     return found
 
 
 def _read_version(package: metadata.Distribution) -> str:
-    """Its version, of the first lines of its metadata: all of them are parsed otherwise, licences and all."""
+    """Its version, of the first lines of its metadata: all of them are parsed otherwise, licences
+    and all."""
     about = package.read_text("METADATA") or ""
     found = _VERSION.search(about.partition("\n\n")[0])
     return found[1] if found else package.version
@@ -480,7 +544,7 @@ def _verdict(folder: Path, end: str) -> str:
     if not end:
         return ""
     try:
-        from wizard.flow.load import load as load_flow
+        from narrowdown.wizard.flow.load import load as load_flow
 
         return load_flow(str(folder / FLOW)).flow.ends[end].verdict
     except Exception:  # a list of sessions must not fall over one flow
@@ -490,8 +554,12 @@ def _verdict(folder: Path, end: str) -> str:
 def below(root: Path) -> Iterator[Path]:
     """The folders of sessions, in no order; none where that cannot be read."""
     try:
-        # A name with a dot is that of a session on its way out (wizard.session.removal).
-        yield from (entry for entry in root.iterdir() if not entry.name.startswith(".") and _is_session(entry))
+        # A name with a dot is that of a session on its way out (narrowdown.wizard.session.removal).
+        yield from (
+            entry
+            for entry in root.iterdir()
+            if not entry.name.startswith(".") and _is_session(entry)
+        )
     except OSError:
         return
 
@@ -507,8 +575,9 @@ def _is_session(folder: Path) -> bool:
 
 
 def _is_half_made(folder: Path) -> bool:
-    """Whether a folder holds nothing but what ``create`` had made when it was killed: its empty parts, and once all of them are
-    there the flow and temporary files. Anything else is a user's."""
+    """Whether a folder holds nothing but what ``create`` had made when it was killed: its empty
+    parts, and once all of them are there the flow and temporary files. Anything else is a
+    user's."""
     store = Store(folder)
     made = (store.artifacts, store.models, store.weights, store.inputs, store.captures, store.logs)
     parts = {part.relative_to(folder).parts[0] for part in made}
@@ -516,8 +585,15 @@ def _is_half_made(folder: Path) -> bool:
     whole = all(part.is_dir() for part in made)
     ours = (f".{FLOW}.", f".{DESCRIPTION}.")
     return all(
-        (entry.name in parts and entry.is_dir() and all(inner.is_dir() for inner in entry.rglob("*")))
-        or (whole and (entry.name == FLOW or (entry.name.startswith(ours) and entry.suffix == ".tmp")))
+        (
+            entry.name in parts
+            and entry.is_dir()
+            and all(inner.is_dir() for inner in entry.rglob("*"))
+        )
+        or (
+            whole
+            and (entry.name == FLOW or (entry.name.startswith(ours) and entry.suffix == ".tmp"))
+        )
         for entry in entries
     )
 

@@ -2,12 +2,15 @@
 
 import shlex
 
-from engines.options import recorded
-from wizard.problem import Problem
-from wizard.session.state import State
+from narrowdown.engines.options import recorded
+from narrowdown.wizard.problem import Problem
+from narrowdown.wizard.session.state import State
 
 _NO_BUG = ("input-sensitive", "not-determined")  # ends of the shipped flows
-_FAILS = ("alike", "otherwise")  # verdicts that only the step gives which builds the like of an engine
+_FAILS = (
+    "alike",
+    "otherwise",
+)  # verdicts that only the step gives which builds the like of an engine
 
 
 def why_nothing_follows(state: State, problem: Problem) -> str:
@@ -15,13 +18,13 @@ def why_nothing_follows(state: State, problem: Problem) -> str:
     if not state.end:
         return "It has not come to its end."
     if problem.check:
-        return "An external check judged it, which shows no values; what follows needs a comparison."
+        return (
+            "An external check judged it, which shows no values; what follows needs a comparison."
+        )
     if state.findings.signature is None:
         return "No failure was found in it, so there is nothing to ask."
     if recorded(problem.reference) and state.findings.replaced is None:
-        return (
-            "No engine was confirmed by the golden outputs, and they compute nothing that a part could be held against."
-        )
+        return "No engine was confirmed by the golden outputs, and they compute nothing that a part could be held against."
     if like := find_like(state, problem):
         return (
             "Its engine was built before and runs whole alone; the like of it can be taken apart: "
@@ -31,18 +34,26 @@ def why_nothing_follows(state: State, problem: Problem) -> str:
 
 
 def find_like(state: State, problem: Problem) -> str:
-    """The spec that builds the like of an engine which was built before, as far as it tells; "" for one that builds."""
+    """The spec that builds the like of an engine which was built before, as far as it tells; "" for
+    one that builds."""
     return str(state.engines.get(problem.engine, {}).get("rebuilt") or "")
 
 
 def offer_like(state: State, problem: Problem, name: str) -> str:
-    """The command that searches on in the like of an engine that was built before, where it was seen to fail, too; "" else."""
+    """The command that searches on in the like of an engine that was built before, where it was
+    seen to fail, too; "" else."""
     like = find_like(state, problem)
     fails = any((v.outcome or {}).get("verdict") in _FAILS for v in state.route)
-    return shlex.join(["narrowdown", "edit", name, "--engine", like]) if like and state.end and fails else ""
+    return (
+        shlex.join(["narrowdown", "edit", name, "--engine", like])
+        if like and state.end and fails
+        else ""
+    )
 
 
 def offer(state: State, problem: Problem) -> bool:
-    """Whether the end of a session may offer what follows: once, and where there is something to ask. An end that says that there
-    is most likely no bug does not ask which one it is."""
-    return state.taken is None and state.end not in _NO_BUG and not why_nothing_follows(state, problem)
+    """Whether the end of a session may offer what follows: once, and where there is something to
+    ask. An end that says that there is most likely no bug does not ask which one it is."""
+    return (
+        state.taken is None and state.end not in _NO_BUG and not why_nothing_follows(state, problem)
+    )

@@ -1,5 +1,5 @@
-"""A mapping that never changes and can be one entry larger without being copied: the state of a session of 30,000 probes is a new
-one with each event, and older ones stay what they are."""
+"""A mapping that never changes and can be one entry larger without being copied: the state of a
+session of 30,000 probes is a new one with each event, and older ones stay what they are."""
 
 from collections.abc import ItemsView, Iterator, Mapping
 from typing import Any, Generic, TypeVar, overload
@@ -10,8 +10,9 @@ T = TypeVar("T")
 
 
 class Growing(Mapping[K, V], Generic[K, V]):
-    """In order of the first entry of each key, as a dict is. It holds dicts that nobody writes to any more, each at least twice
-    as large as the next: n entries added one by one are copied n log n times in all."""
+    """In order of the first entry of each key, as a dict is. It holds dicts that nobody writes to
+    any more, each at least twice as large as the next: n entries added one by one are copied n log
+    n times in all."""
 
     __slots__ = ("_layers",)
 

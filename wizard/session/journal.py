@@ -1,11 +1,11 @@
 """The journal: one JSON object a line, each with a checksum; appended, never changed.
 
-A line is ``{"v":1,"seq":N,"ts":T,"kind":"...",...,"crc":"xxxxxxxx"}``. The crc is always the last field: it is the
-CRC-32, as eight hex digits, of the line's bytes before ``,"crc":`` plus a closing brace, that is, of the same object
-without the crc field.
+A line is ``{"v":1,"seq":N,"ts":T,"kind":"...",...,"crc":"xxxxxxxx"}``. The crc is always the last
+field: it is the CRC-32, as eight hex digits, of the line's bytes before ``,"crc":`` plus a closing
+brace, that is, of the same object without the crc field.
 
-The file is written by one process (the runner, which holds the session's lock) and read by anyone at any time: ``Tail``
-follows it.
+The file is written by one process (the runner, which holds the session's lock) and read by anyone
+at any time: ``Tail`` follows it.
 """
 
 import contextlib
@@ -21,10 +21,10 @@ from typing import Any, BinaryIO, TypeVar
 
 import msgspec
 
-from engines.store import decoding, regular
-from engines.store.content import Store, sync_folder, write_atomically
-from wizard.session import condensed
-from wizard.session.events import (
+from narrowdown.engines.store import decoding, regular
+from narrowdown.engines.store.content import Store, sync_folder, write_atomically
+from narrowdown.wizard.session import condensed
+from narrowdown.wizard.session.events import (
     VERSION,
     AnyEvent,
     FindingsTaken,
@@ -35,19 +35,29 @@ from wizard.session.events import (
     StepStarted,
     WorkerDied,
 )
-from wizard.session.lines import Place, Record, is_whole, read_blocks
-from wizard.session.outcomes import checked, outcome_fault
-from wizard.session.problems import MENDING, DamagedJournal, LostPart, NewerSession, SessionProblem
-from wizard.session.state import Probes, State, walk
+from narrowdown.wizard.session.lines import Place, Record, is_whole, read_blocks
+from narrowdown.wizard.session.outcomes import checked, outcome_fault
+from narrowdown.wizard.session.problems import (
+    MENDING,
+    DamagedJournal,
+    LostPart,
+    NewerSession,
+    SessionProblem,
+)
+from narrowdown.wizard.session.state import Probes, State, walk
 
 LINE_LIMIT = 64 << 10  # bytes of one line, its newline included
 LARGEST = 1 << 30  # bytes of a journal that is read: some hundred thousand probes
 NAME = "journal.jsonl"
 
-_ENDING = 128 << 10  # bytes from its end in which the last step is looked for: of most sessions it has a third
+_ENDING = (
+    128 << 10
+)  # bytes from its end in which the last step is looked for: of most sessions it has a third
 _HEAD = 120  # bytes of a line in which its kind stands
 _OURS = b'{"v":%d,"seq":' % VERSION
-_PROBE = re.compile(rb'\{"v":%d,"seq":([0-9]{1,18}),"ts":[0-9.]+,"kind":"probe\.(started|finished)",' % VERSION)
+_PROBE = re.compile(
+    rb'\{"v":%d,"seq":([0-9]{1,18}),"ts":[0-9.]+,"kind":"probe\.(started|finished)",' % VERSION
+)
 _KINDS: dict[bytes, Any] = {b"started": ProbeStarted, b"finished": ProbeFinished}
 _KEPT = 4 << 10  # a field of this size or more moves to an artifact when its line is too large
 # msgspec leaves a default out where it is that very object, so this float and no other.
@@ -71,31 +81,38 @@ def encode(event: AnyEvent) -> bytes:
     return b'%s,"crc":"%08x"}\n' % (line[:-1], zlib.crc32(line))
 
 
-def decode(line: bytes, number: int, path: Path, kind: Any = AnyEvent, *, short: bool = False) -> AnyEvent:
-    """A line whose checksum holds, as an event. ``kind``: which one, where that is known; ``short``: it is known to hold no long
-    number. Raises NewerSession, DamagedJournal."""
+def decode(
+    line: bytes, number: int, path: Path, kind: Any = AnyEvent, *, short: bool = False
+) -> AnyEvent:
+    """A line whose checksum holds, as an event. ``kind``: which one, where that is known;
+    ``short``: it is known to hold no long number. Raises NewerSession, DamagedJournal."""
     try:
         if not line.startswith(_OURS) and (head := decoding.decode(line, _Head)).v > VERSION:
             raise NewerSession(path, head.v, VERSION)
         event: AnyEvent = decoding.decode(line, kind, short=short)
     except ValueError as error:
-        raise DamagedJournal(path, number, f"it is no event that this version knows ({error})") from None
+        raise DamagedJournal(
+            path, number, f"it is no event that this version knows ({error})"
+        ) from None
     return event
 
 
 class Scan:
-    """The events of a journal, one by one as its lines come in. ``seq``: the number of the last one that was read; ``good``:
-    bytes of whole lines so far. What follows them is a torn tail.
+    """The events of a journal, one by one as its lines come in. ``seq``: the number of the last one
+    that was read; ``good``: bytes of whole lines so far. What follows them is a torn tail.
 
-    ``file``  open for reading, where the first line begins; what it has now is read.
-    ``seq``   of the event before the first line.
-    ``brief`` probes and their measurements up to this event are counted and left out: most of a long journal, and of no use to
+    ``file``  open for reading, where the first line begins; what it has now is read. ``seq``   of
+    the event before the first line. ``brief`` probes and their measurements up to this event are
+    counted and left out: most of a long journal, and of no use to
               who has seen them.
 
-    Going through it raises DamagedJournal for a bad line that a good one follows, and for a line that is missing; NewerSession.
+    Going through it raises DamagedJournal for a bad line that a good one follows, and for a line
+    that is missing; NewerSession.
     """
 
-    def __init__(self, file: BinaryIO, path: Path = Path(NAME), *, seq: int = 0, brief: int = 0) -> None:
+    def __init__(
+        self, file: BinaryIO, path: Path = Path(NAME), *, seq: int = 0, brief: int = 0
+    ) -> None:
         self._file, self._path, self._brief = file, path, brief
         self.seq, self.good = seq, 0
         self._begins, self._size = file.tell(), 0
@@ -109,7 +126,9 @@ class Scan:
 
     def __iter__(self) -> Iterator[AnyEvent]:
         start, bad = self.good, 0
-        checked = self._brief != EVERY  # at once for all lines of a block, which takes less than line by line
+        checked = (
+            self._brief != EVERY
+        )  # at once for all lines of a block, which takes less than line by line
         for block in read_blocks(self._file):
             long = decoding.find_long(block) if checked else []
             end = 0
@@ -140,8 +159,8 @@ EVERY = 1 << 62  # as ``brief``: all probes are left out
 
 @contextlib.contextmanager
 def scanned(path: Path) -> Iterator[Scan]:
-    """A journal's events from its file, which is read as they are wanted. Raises OSError, of which ``regular.Unfit`` for what is
-    no regular file or too large."""
+    """A journal's events from its file, which is read as they are wanted. Raises OSError, of which
+    ``regular.Unfit`` for what is no regular file or too large."""
     with regular.opened(path, LARGEST, links=False) as file:
         yield Scan(file, path)
 
@@ -151,9 +170,12 @@ def scan(data: bytes, path: Path = Path(NAME)) -> tuple[AnyEvent, ...]:
     return tuple(Scan(io.BytesIO(data), path))
 
 
-def rewritten(path: Path, change: Callable[[Any], Any], touches: Callable[[bytes], bool]) -> Iterator[bytes]:
-    """The lines of a journal, some of them together, with ``change`` made to the fields of each that it ``touches``, under
-    checksums of their own. A torn end is left out. Raises OSError, DamagedJournal."""
+def rewritten(
+    path: Path, change: Callable[[Any], Any], touches: Callable[[bytes], bool]
+) -> Iterator[bytes]:
+    """The lines of a journal, some of them together, with ``change`` made to the fields of each
+    that it ``touches``, under checksums of their own. A torn end is left out. Raises OSError,
+    DamagedJournal."""
     with regular.opened(path, LARGEST, links=False) as file:
         known = condensed.find(file, path)
         proven, at, number, bad = known.good if known else 0, 0, 0, 0
@@ -185,19 +207,21 @@ def _changed(line: bytes, number: int, path: Path, change: Callable[[Any], Any])
 
 
 def whole(path: Path) -> bytes:
-    """The bytes of a journal. Raises OSError, of which ``regular.Unfit`` for what is no regular file or too large."""
+    """The bytes of a journal. Raises OSError, of which ``regular.Unfit`` for what is no regular
+    file or too large."""
     return regular.read(path, LARGEST, links=False)
 
 
 def events(path: Path) -> Iterator[AnyEvent]:
-    """The events of a journal, one by one; a torn tail is left alone and ignored. Raises OSError, LostPart and what a ``Scan``
-    raises."""
+    """The events of a journal, one by one; a torn tail is left alone and ignored. Raises OSError,
+    LostPart and what a ``Scan`` raises."""
     with scanned(path) as scan:
         yield from resolved(scan, path)
 
 
 def resolved(scan: Iterable[EventT], path: Path) -> Iterator[EventT]:
-    """The events of a journal with what lies in artifacts put back. Raises LostPart, DamagedJournal."""
+    """The events of a journal with what lies in artifacts put back. Raises LostPart,
+    DamagedJournal."""
     store = Store(path.parent)
     yield from checked((resolve(event, store) for event in scan), path)
 
@@ -208,8 +232,9 @@ def read(path: Path) -> tuple[AnyEvent, ...]:
 
 
 class Course:
-    """A journal from its beginning on, ``file`` open there: by what was condensed of it, as far as that holds, the rest line by
-    line. ``seq``, ``good``: as a ``Scan``'s, of the whole file; ``place``: of the last event that was not condensed.
+    """A journal from its beginning on, ``file`` open there: by what was condensed of it, as far as
+    that holds, the rest line by line. ``seq``, ``good``: as a ``Scan``'s, of the whole file;
+    ``place``: of the last event that was not condensed.
 
     ``brief``: as a ``Scan``'s. Going through it raises as ``events``, and as ``fold``.
     """
@@ -220,7 +245,9 @@ class Course:
         self._condensed = found if found is not None and (not brief or found.seq <= brief) else None
         self._begins = self._condensed.good if self._condensed else 0
         file.seek(self._begins)
-        self._scan = Scan(file, path, seq=self._condensed.seq if self._condensed else 0, brief=brief)
+        self._scan = Scan(
+            file, path, seq=self._condensed.seq if self._condensed else 0, brief=brief
+        )
         self._place: Place | None = None
 
     @property
@@ -247,7 +274,8 @@ class Course:
         yield from self._scan
 
     def walk(self) -> Iterator[tuple[State, AnyEvent | None, State]]:
-        """What ``state.walk`` gives over its events. What took long is condensed for the next time."""
+        """What ``state.walk`` gives over its events. What took long is condensed for the next
+        time."""
         parts: list[condensed.Part] = []
         yield from walk(resolved(self, self._path), where=self, keep=parts)
         if self._scan.good >= condensed.WORTH:
@@ -274,7 +302,8 @@ def state(path: Path) -> State:
 
 
 def verify(path: Path) -> int:
-    """The number of the last event, once no line is damaged or missing. Probes are not decoded. Raises as ``events``."""
+    """The number of the last event, once no line is damaged or missing. Probes are not decoded.
+    Raises as ``events``."""
     with regular.opened(path, LARGEST, links=False) as file:
         read = Course(file, path, brief=EVERY)
         for _ in read:
@@ -283,7 +312,8 @@ def verify(path: Path) -> int:
 
 
 def outline(path: Path) -> Iterator[AnyEvent]:
-    """The events that are no probes, for lists of sessions: much less to decode. Damaged lines are passed over."""
+    """The events that are no probes, for lists of sessions: much less to decode. Damaged lines are
+    passed over."""
     with regular.opened(path, LARGEST, links=False) as file:
         for line in (line for block in read_blocks(file) for line in io.BytesIO(block)):
             if _is_outline(line.removesuffix(b"\n")):
@@ -291,8 +321,9 @@ def outline(path: Path) -> Iterator[AnyEvent]:
 
 
 def ending(path: Path) -> Iterable[AnyEvent]:
-    """The outline from the last step on, which says where a session is and what it came to. All of it where the end of the file
-    does not hold that step, or where what follows goes back to what was before."""
+    """The outline from the last step on, which says where a session is and what it came to. All of
+    it where the end of the file does not hold that step, or where what follows goes back to what
+    was before."""
     with regular.opened(path, LARGEST, links=False) as file:
         begin = max(0, file.seek(0, os.SEEK_END) - _ENDING)
         file.seek(begin)
@@ -316,14 +347,16 @@ def _is_outline(line: bytes) -> bool:
 
 
 def resolve(event: EventT, store: Store) -> EventT:
-    """An event with the fields that were moved to artifacts put back. Probes and measurements stay where they
-    are. Raises LostPart."""
+    """An event with the fields that were moved to artifacts put back. Probes and measurements stay
+    where they are. Raises LostPart."""
     if not isinstance(event, StepFinished | FindingsTaken) or not event.blobs:
         return event
     try:
         fields = {name: decoding.decode(store.get(digest)) for name, digest in event.blobs.items()}
     except (OSError, ValueError) as error:
-        raise LostPart(f"A part of event {event.seq} is gone or damaged: {error}. {MENDING}") from None
+        raise LostPart(
+            f"A part of event {event.seq} is gone or damaged: {error}. {MENDING}"
+        ) from None
     return msgspec.structs.replace(event, **fields, blobs={})
 
 
@@ -333,16 +366,25 @@ def fit(event: AnyEvent, store: Store) -> AnyEvent:
         return event
     match event:
         case ProbeStarted() if event.probe is not None:
-            return msgspec.structs.replace(event, probe=None, blob=store.put(_encoder.encode(event.probe)))
+            return msgspec.structs.replace(
+                event, probe=None, blob=store.put(_encoder.encode(event.probe))
+            )
         case ProbeFinished() if event.measurement is not None:
-            return msgspec.structs.replace(event, measurement=None, blob=store.put(_encoder.encode(event.measurement)))
+            return msgspec.structs.replace(
+                event, measurement=None, blob=store.put(_encoder.encode(event.measurement))
+            )
         case FindingsTaken():
             kept = store.put(_encoder.encode(event.findings))
             return msgspec.structs.replace(event, findings={}, blobs={"findings": kept})
         case StepFinished():
             blobs: dict[str, str] = {}
             emptied: dict[str, Any] = {}
-            for name, empty in (("outcome", None), ("findings", {}), ("tables", {}), ("decisive", {})):
+            for name, empty in (
+                ("outcome", None),
+                ("findings", {}),
+                ("tables", {}),
+                ("decisive", {}),
+            ):
                 text = _encoder.encode(getattr(event, name))
                 if len(text) >= _KEPT:
                     blobs[name], emptied[name] = store.put(text), empty
@@ -353,12 +395,13 @@ def fit(event: AnyEvent, store: Store) -> AnyEvent:
 class Journal:
     """The journal open for appending. Only the holder of the session's lock may have one.
 
-    ``state``: what its events came to when it was opened. ``torn``: where a torn tail was moved to, None where there was none.
+    ``state``: what its events came to when it was opened. ``torn``: where a torn tail was moved to,
+    None where there was none.
     """
 
     def __init__(self, path: Path, *, clock: Callable[[], float] = time.time) -> None:
-        """Open, or begin, a journal. Raises OSError, DamagedJournal, LostPart, NewerSession; SessionProblem where this version
-        cannot fold it."""
+        """Open, or begin, a journal. Raises OSError, DamagedJournal, LostPart, NewerSession;
+        SessionProblem where this version cannot fold it."""
         self._path, self._clock, self._store = path, clock, Store(path.parent)
         self.torn: Path | None = None
         self.state, good = State(), 0
@@ -368,29 +411,38 @@ class Journal:
                 try:
                     self.state = read.fold()
                 except ValueError as error:
-                    raise SessionProblem(f"The session's journal cannot be taken up: {error}") from None
+                    raise SessionProblem(
+                        f"The session's journal cannot be taken up: {error}"
+                    ) from None
                 good = read.good
                 file.seek(good)
                 if tail := file.read():
                     self.torn = _set_aside(path, tail)
         self._seq = self.state.seq
-        self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+        self._fd = os.open(
+            path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644
+        )
         os.ftruncate(self._fd, good)
         self._size = good
         sync_folder(path.parent)
 
     def append(self, event: AnyEvent) -> AnyEvent:
-        """Write the event; what comes back is what a reader of the file gets: numbered, stamped, plain data as JSON has
-        it.
+        """Write the event; what comes back is what a reader of the file gets: numbered, stamped,
+        plain data as JSON has it.
 
-        On the disk before this returns, unless nobody acts on it (``probe.started``, ``worker.died``). Raises OSError,
-        after which the file holds no part of the line; ValueError for an event that no line can hold; SessionProblem where
-        somebody else has written to the file or removed it.
+        On the disk before this returns, unless nobody acts on it (``probe.started``,
+        ``worker.died``). Raises OSError, after which the file holds no part of the line; ValueError
+        for an event that no line can hold; SessionProblem where somebody else has written to the
+        file or removed it.
         """
-        stamped = msgspec.structs.replace(fit(event, self._store), seq=self._seq + 1, ts=round(self._clock(), 6))
+        stamped = msgspec.structs.replace(
+            fit(event, self._store), seq=self._seq + 1, ts=round(self._clock(), 6)
+        )
         line = encode(stamped)
         if len(line) > LINE_LIMIT:
-            raise ValueError(f"A {event.__struct_config__.tag} event of {len(line)} bytes does not fit a journal line.")
+            raise ValueError(
+                f"A {event.__struct_config__.tag} event of {len(line)} bytes does not fit a journal line."
+            )
         written = decode(
             line[:-1], self._seq + 1, self._path
         )  # also proves that it can be read back: JSON has no infinity
@@ -407,8 +459,8 @@ class Journal:
         return resolve(written, self._store)
 
     def _hold_alone(self) -> None:
-        """Lines of two writers would be damage. A lock keeps them apart on this machine; not every shared disk brings it to
-        another one."""
+        """Lines of two writers would be damage. A lock keeps them apart on this machine; not every
+        shared disk brings it to another one."""
         found = os.fstat(self._fd)
         if not found.st_nlink:
             raise SessionProblem(
@@ -450,7 +502,8 @@ class Tail:
         self._offset = self._seq = 0
 
     def poll(self) -> tuple[AnyEvent, ...]:
-        """Events since the last call; none while the file is not there yet. A half-written last line waits.
+        """Events since the last call; none while the file is not there yet. A half-written last
+        line waits.
 
         Raises DamagedJournal, NewerSession.
         """
@@ -458,7 +511,11 @@ class Tail:
             with regular.opened(self._path, LARGEST, links=False) as file:
                 if self._brief and not self._offset:
                     read = Course(file, self._path, brief=self._brief)
-                    found = tuple(resolve(event, self._store) for event in read if not isinstance(event, Probes))
+                    found = tuple(
+                        resolve(event, self._store)
+                        for event in read
+                        if not isinstance(event, Probes)
+                    )
                     self._offset, self._seq = read.good, read.seq
                     return found
                 file.seek(self._offset)
@@ -471,9 +528,10 @@ class Tail:
 
 
 def repair(data: bytes, path: Path) -> tuple[bytes, bytes]:
-    """(journal, lost): everything before the first damaged line, and of what follows the measurements, which stay true
-    whatever was decided in between. An event whose artifact is gone or damaged, and one that its step cannot have ended with,
-    count as a damaged line. ``lost`` holds the lines that could not be kept. Raises NewerSession."""
+    """(journal, lost): everything before the first damaged line, and of what follows the
+    measurements, which stay true whatever was decided in between. An event whose artifact is gone
+    or damaged, and one that its step cannot have ended with, count as a damaged line. ``lost``
+    holds the lines that could not be kept. Raises NewerSession."""
     steps: dict[int, str] = {}
     kept: list[bytes] = []
     lost: list[bytes] = []
@@ -490,8 +548,8 @@ def repair(data: bytes, path: Path) -> tuple[bytes, bytes]:
 
 
 def _sound_event(line: bytes, number: int, path: Path, steps: dict[int, str]) -> AnyEvent | None:
-    """The event of a line; None where the line, or a part of it in an artifact, is damaged, or no step ends so.
-    ``steps``: their names by run so far, kept up here. Raises NewerSession."""
+    """The event of a line; None where the line, or a part of it in an artifact, is damaged, or no
+    step ends so. ``steps``: their names by run so far, kept up here. Raises NewerSession."""
     if not line.endswith(b"\n") or not is_whole(line[:-1]):
         return None
     try:
@@ -501,6 +559,8 @@ def _sound_event(line: bytes, number: int, path: Path, steps: dict[int, str]) ->
         return None
     if isinstance(event, StepStarted):
         steps[event.run] = event.step
-    if isinstance(whole_event, StepFinished) and outcome_fault(whole_event, steps.get(whole_event.run, "")):
+    if isinstance(whole_event, StepFinished) and outcome_fault(
+        whole_event, steps.get(whole_event.run, "")
+    ):
         return None
     return event

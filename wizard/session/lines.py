@@ -1,7 +1,8 @@
-"""The lines of a journal: read in blocks, held against their checksums, and read again where they stand.
+"""The lines of a journal: read in blocks, held against their checksums, and read again where they
+stand.
 
-What a long session has measured stays in its file: most of it is never looked at again, and all of it would be most of the
-memory of whoever reads the session.
+What a long session has measured stays in its file: most of it is never looked at again, and all of
+it would be most of the memory of whoever reads the session.
 """
 
 import contextlib
@@ -23,8 +24,8 @@ def is_whole(line: bytes) -> bool:
 
 
 def read_blocks(file: BinaryIO) -> Iterator[bytes]:
-    """What the file has now from where it stands, in blocks of whole lines; a torn line comes last, by itself: whoever writes to
-    the file may be at work."""
+    """What the file has now from where it stands, in blocks of whole lines; a torn line comes last,
+    by itself: whoever writes to the file may be at work."""
     at = file.tell()
     left = file.seek(0, os.SEEK_END) - at
     file.seek(at)
@@ -40,7 +41,8 @@ def read_blocks(file: BinaryIO) -> Iterator[bytes]:
 
 
 class Record:
-    """A journal's file, held open as long as anything that was read of it may be read again: whatever then takes its name."""
+    """A journal's file, held open as long as anything that was read of it may be read again:
+    whatever then takes its name."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._fd = os.dup(file.fileno())
@@ -49,7 +51,8 @@ class Record:
         os.close(self._fd)
 
     def line(self, at: int, size: int) -> bytes:
-        """So many bytes from there, b"" where they cannot be read or are not what was written any more."""
+        """So many bytes from there, b"" where they cannot be read or are not what was written any
+        more."""
         with contextlib.suppress(OSError):
             line = os.pread(self._fd, size, at)
             return line if is_whole(line) else b""

@@ -1,8 +1,9 @@
 """The list of sessions, looked at again and again: only what has changed since is read.
 
-What a session came to is remembered with the marks of the files that say so (inode, size, times of change); other marks, another
-look. Where there are many sessions it is written down for the next program, too. That file is a cache and never the truth: one
-that is torn, foreign or of another program is as good as none.
+What a session came to is remembered with the marks of the files that say so (inode, size, times of
+change); other marks, another look. Where there are many sessions it is written down for the next
+program, too. That file is a cache and never the truth: one that is torn, foreign or of another
+program is as good as none.
 """
 
 import contextlib
@@ -14,23 +15,25 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from engines.store import decoding, regular
-from engines.store.content import atomic
-from wizard.session import folder as folders
-from wizard.session import journal, lock
-from wizard.session.condensed import cache_file
-from wizard.session.folder import Summary
+from narrowdown.engines.store import decoding, regular
+from narrowdown.engines.store.content import atomic
+from narrowdown.wizard.session import folder as folders
+from narrowdown.wizard.session import journal, lock
+from narrowdown.wizard.session.condensed import cache_file
+from narrowdown.wizard.session.folder import Summary
 
 FORMAT: Final = 1  # another one whenever a Summary is made otherwise of the same files
-FEWEST: Final = 50  # sessions from which on the cache is written: fewer are read in the blink of an eye
+FEWEST: Final = (
+    50  # sessions from which on the cache is written: fewer are read in the blink of an eye
+)
 _LARGEST: Final = 64 << 20  # bytes of it
 
 Mark: TypeAlias = tuple[int, ...]
 
 
 class Kept(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A Summary without what is looked at each time: who holds the session, and how old it is. ``last``: of its last event, in
-    seconds since the epoch."""
+    """A Summary without what is looked at each time: who holds the session, and how old it is.
+    ``last``: of its last event, in seconds since the epoch."""
 
     mark: Mark
     id: str
@@ -66,7 +69,8 @@ class Listing:
         self._kept: dict[str, Kept] | None = None
 
     def sessions(self) -> list[Summary]:
-        """Every session, the latest first. One that cannot be read is listed with the reason, and is looked at each time."""
+        """Every session, the latest first. One that cannot be read is listed with the reason, and
+        is looked at each time."""
         before = self._read() if self._kept is None else self._kept
         now: dict[str, Kept] = {}
         found: list[Summary] = []
@@ -80,11 +84,21 @@ class Listing:
                 continue
             s = folders.summary(folder)
             found.append(s)
-            # A file that changes while it is read keeps its old mark, and is read again the next time.
+            # A file that changes while it is read keeps its old mark, and is read again the next
+            # time.
             if mark and not s.problem:
                 began = time.time() - s.age
                 now[folder.name] = Kept(
-                    mark, s.id, s.model, s.engine, s.node, s.verdict, s.end, s.exit_code, s.created, began
+                    mark,
+                    s.id,
+                    s.model,
+                    s.engine,
+                    s.node,
+                    s.verdict,
+                    s.end,
+                    s.exit_code,
+                    s.created,
+                    began,
                 )
         if now != before:
             self._write(now)
@@ -129,7 +143,8 @@ def _marks(place: str) -> Iterator[int]:
 
 
 def _held(folder: Path) -> str:
-    """Who holds the session; "" where nobody does: then its lock is empty, or is left by one who died."""
+    """Who holds the session; "" where nobody does: then its lock is empty, or is left by one who
+    died."""
     try:
         if not os.stat(f"{folder}{os.sep}{lock.NAME}").st_size:  # noqa: PTH116
             return ""

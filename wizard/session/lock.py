@@ -10,8 +10,8 @@ from pathlib import Path
 
 import msgspec
 
-from engines.store import decoding, regular
-from wizard.session.problems import OPEN_ELSEWHERE, Held, SessionProblem
+from narrowdown.engines.store import decoding, regular
+from narrowdown.wizard.session.problems import OPEN_ELSEWHERE, Held, SessionProblem
 
 NAME = "lock"
 _NOTE = 64 << 10  # bytes of the note, at most
@@ -27,7 +27,8 @@ class Holder(msgspec.Struct, frozen=True):
 
     @property
     def elsewhere(self) -> str:
-        """The machine it is on, where that is another one than this: a shared disk brings its lock here, and not its socket."""
+        """The machine it is on, where that is another one than this: a shared disk brings its lock
+        here, and not its socket."""
         return self.host if self.host != socket.gethostname() else ""
 
     def __str__(self) -> str:
@@ -35,18 +36,24 @@ class Holder(msgspec.Struct, frozen=True):
 
 
 class Lock:
-    """The session's lock, held. The kernel lets go of it when this process ends, however it ends."""
+    """The session's lock, held. The kernel lets go of it when this process ends, however it
+    ends."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
 
     @classmethod
     def acquire(cls, folder: Path, socket_path: str = "", *, patience: float = 0.5) -> "Lock":
-        """Take the lock. Raises Held with the holder; SessionProblem where the file system has no locks.
+        """Take the lock. Raises Held with the holder; SessionProblem where the file system has no
+        locks.
 
         ``patience``: seconds to try: someone may be looking at the lock just now.
         """
-        fd = os.open(folder / NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
+        fd = os.open(
+            folder / NAME,
+            os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK,
+            0o600,
+        )
         end = time.monotonic() + patience
         while not _try(fd, folder):
             if time.monotonic() >= end:
@@ -54,7 +61,9 @@ class Lock:
                 who = _read(folder)
                 raise Held(OPEN_ELSEWHERE, who)
             time.sleep(0.02)
-        note = msgspec.json.encode(Holder(os.getpid(), socket.gethostname(), socket_path, time.time()))
+        note = msgspec.json.encode(
+            Holder(os.getpid(), socket.gethostname(), socket_path, time.time())
+        )
         os.ftruncate(fd, 0)
         os.pwrite(fd, note, 0)
         os.fsync(fd)

@@ -4,17 +4,29 @@ import functools
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 
-from wizard.flow.load import load, shipped
-from wizard.problem import Problem
+from narrowdown.wizard.flow.load import load, shipped
+from narrowdown.wizard.problem import Problem
 
 GENERIC = frozenset(
-    {"model", "net", "network", "best", "last", "latest", "final", "export", "inference", "encoder", "decoder"}
+    {
+        "model",
+        "net",
+        "network",
+        "best",
+        "last",
+        "latest",
+        "final",
+        "export",
+        "inference",
+        "encoder",
+        "decoder",
+    }
 )
 
 
 def telling_name(model: str, shared: Collection[str]) -> str:
-    """A model's file by a name that tells: with its folder, where the file's own name is one that any model may have, or one that
-    other models have (``shared``)."""
+    """A model's file by a name that tells: with its folder, where the file's own name is one that
+    any model may have, or one that other models have (``shared``)."""
     folder, _, name = model.rpartition("/")
     parent = folder.rpartition("/")[2]
     plain = name.rpartition(".")[0].lower() in GENERIC or name in shared
@@ -29,7 +41,8 @@ def shared_names(models: Iterable[str]) -> frozenset[str]:
 
 @functools.cache
 def titles() -> Mapping[str, str]:
-    """Titles of the steps of all shipped flows, by id; where two flows share an id, the usual flow's. Slow the first time."""
+    """Titles of the steps of all shipped flows, by id; where two flows share an id, the usual
+    flow's. Slow the first time."""
     found: dict[str, str] = {}
     usual = Problem(model="").flow
     for name in sorted(shipped(), key=lambda name: name == usual):

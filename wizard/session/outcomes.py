@@ -1,4 +1,5 @@
-"""What steps answered, as a journal has it: of the form that each step declares, before anybody reads a field of it."""
+"""What steps answered, as a journal has it: of the form that each step declares, before anybody
+reads a field of it."""
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -6,16 +7,16 @@ from typing import TypeVar
 
 import msgspec
 
-from engines.findings import Findings
-from wizard.session.events import FindingsTaken, StepFinished, StepStarted
-from wizard.session.problems import DamagedJournal
+from narrowdown.engines.findings import Findings
+from narrowdown.wizard.session.events import FindingsTaken, StepFinished, StepStarted
+from narrowdown.wizard.session.problems import DamagedJournal
 
 EventT = TypeVar("EventT")
 
 
 def checked(events: Iterable[EventT], path: Path) -> Iterator[EventT]:
-    """The same events, from the first of a journal on, artifacts put back. Raises DamagedJournal at one of a step that did not
-    end so."""
+    """The same events, from the first of a journal on, artifacts put back. Raises DamagedJournal at
+    one of a step that did not end so."""
     steps: dict[int, str] = {}
     for event in events:
         if isinstance(event, StepStarted):
@@ -31,9 +32,11 @@ def checked(events: Iterable[EventT], path: Path) -> Iterator[EventT]:
 
 
 def outcome_fault(event: StepFinished, step: str) -> str:
-    """Why a step of this name cannot have ended so, as the rest of a sentence; "" where it can. What a step answers that nobody
-    here has is taken as it is: no field of it is read by name."""
-    from engines.steps.registry import STEPS  # here: whoever lists sessions needs no step
+    """Why a step of this name cannot have ended so, as the rest of a sentence; "" where it can.
+    What a step answers that nobody here has is taken as it is: no field of it is read by name."""
+    from narrowdown.engines.steps.registry import (
+        STEPS,  # here: whoever lists sessions needs no step
+    )
 
     try:
         if event.outcome is not None and step in STEPS:

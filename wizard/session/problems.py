@@ -1,15 +1,16 @@
-"""What can be wrong with a session, as sentences. ``code`` is the exit code that a command ends with (docs: exit
-codes)."""
+"""What can be wrong with a session, as sentences. ``code`` is the exit code that a command ends
+with (docs: exit codes)."""
 
 import errno
 
-from engines import faults
-from engines.store import regular
-from wizard.words import visible
+from narrowdown.engines import faults
+from narrowdown.engines.store import regular
+from narrowdown.wizard.words import visible
 
 
 def of_system(error: OSError, place: object = "") -> str:
-    """The sentence for a request that the system refused. ``place``: what to name where the error names nothing."""
+    """The sentence for a request that the system refused. ``place``: what to name where the error
+    names nothing."""
     name = faults.name_path(error, place)
     if isinstance(error, regular.Unfit):
         return f"'{name}' cannot be read: {error.strerror}."
@@ -34,13 +35,15 @@ AGREEING = "Nothing was measured with it; 'narrowdown resume SESSION' asks wheth
 
 
 class SessionProblem(Exception):
-    """Something about a session stops the command. The message says what happened, to what, and what to do next."""
+    """Something about a session stops the command. The message says what happened, to what, and
+    what to do next."""
 
     code = 4
 
 
 class Faulted(SessionProblem):
-    """The machine refused something (``engines.faults``): nothing was learnt, and a resume asks again. ``errno`` 0: unknown."""
+    """The machine refused something (``engines.faults``): nothing was learnt, and a resume asks
+    again. ``errno`` 0: unknown."""
 
     def __init__(self, message: str, errno: int = 0) -> None:
         super().__init__(message)
@@ -48,7 +51,8 @@ class Faulted(SessionProblem):
 
 
 class DamagedJournal(SessionProblem):
-    """A journal line that was written whole is no longer what was written. ``line`` counts from 1."""
+    """A journal line that was written whole is no longer what was written. ``line`` counts from
+    1."""
 
     def __init__(self, path: object, line: int, why: str) -> None:
         # ``why`` may quote what stands there: of its lines none may be taken for one of ours.

@@ -1,5 +1,5 @@
-"""A session's folder removed, or given another name. Whoever does either holds the session's lock: one that is being worked on
-stays as it is."""
+"""A session's folder removed, or given another name. Whoever does either holds the session's lock:
+one that is being worked on stays as it is."""
 
 import contextlib
 import os
@@ -9,12 +9,13 @@ from pathlib import Path
 
 import msgspec
 
-from wizard.session import condensed, journal, lock
-from wizard.session import folder as folders
-from wizard.session.problems import SessionProblem
-from wizard.words import size
+from narrowdown.wizard.session import condensed, journal, lock
+from narrowdown.wizard.session import folder as folders
+from narrowdown.wizard.session.problems import SessionProblem
+from narrowdown.wizard.words import size
 
-# What a folder is called while it goes: a removal that was killed leaves no half session in the list.
+# What a folder is called while it goes: a removal that was killed leaves no half session in the
+# list.
 _GOING = ".removed-"
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,63}")
 
@@ -24,8 +25,8 @@ class NotRemoved(SessionProblem):
 
 
 def remove(place: Path, *, patience: float = 0.5) -> None:
-    """Remove a session's folder with all that is in it. ``patience``: seconds to wait for who works on it. Raises Held while
-    somebody does, NotRemoved, OSError."""
+    """Remove a session's folder with all that is in it. ``patience``: seconds to wait for who works
+    on it. Raises Held while somebody does, NotRemoved, OSError."""
     _refuse_link(place)
     going = place.with_name(f"{_GOING}{place.name}")
     held = lock.Lock.acquire(place, patience=patience)
@@ -52,8 +53,9 @@ def name_fault(place: Path, name: str) -> str:
 
 
 def rename(place: Path, name: str) -> Path:
-    """The session's new folder, beside the old one; its id is the new name. Raises Held while somebody works on it, NotRemoved
-    where the name will not do, SessionProblem where the session cannot be read, OSError."""
+    """The session's new folder, beside the old one; its id is the new name. Raises Held while
+    somebody works on it, NotRemoved where the name will not do, SessionProblem where the session
+    cannot be read, OSError."""
     _refuse_link(place)
     if fault := name_fault(place, name):
         raise NotRemoved(fault)
@@ -69,10 +71,12 @@ def rename(place: Path, name: str) -> Path:
 
 
 def weight(place: Path) -> int:
-    """Bytes of all files in a session's folder, as far as they can be seen; a file with several names (each culprit's folder has
-    the journal) once, as it lies on the disk."""
+    """Bytes of all files in a session's folder, as far as they can be seen; a file with several
+    names (each culprit's folder has the journal) once, as it lies on the disk."""
     found: dict[tuple[int, int], int] = {}
-    for parent, _, names in os.walk(place) if not place.is_symlink() else ():  # it would go through what a link names
+    for parent, _, names in (
+        os.walk(place) if not place.is_symlink() else ()
+    ):  # it would go through what a link names
         for name in names:
             with contextlib.suppress(OSError):
                 file = os.lstat(os.path.join(parent, name))  # noqa: PTH118 (many files: this is the fast way)
@@ -92,12 +96,17 @@ _PARTS = {
 
 
 def tell_weight(place: Path) -> str:
-    """What a session takes on the disk, and of what most of it consists: ``18.2 MiB: 12 MiB copies of the model ...``."""
+    """What a session takes on the disk, and of what most of it consists: ``18.2 MiB: 12 MiB copies
+    of the model ...``."""
     weights = {said: weight(place / name) for name, said in _PARTS.items()}
     whole = weight(place)
-    largest = sorted(((bytes_, said) for said, bytes_ in weights.items() if bytes_), reverse=True)[:3]
+    largest = sorted(((bytes_, said) for said, bytes_ in weights.items() if bytes_), reverse=True)[
+        :3
+    ]
     return (
-        f"{size(whole)}: {', '.join(f'{said} {size(bytes_)}' for bytes_, said in largest)}" if largest else size(whole)
+        f"{size(whole)}: {', '.join(f'{said} {size(bytes_)}' for bytes_, said in largest)}"
+        if largest
+        else size(whole)
     )
 
 

@@ -1,4 +1,5 @@
-"""``narrowdown step NAME``: a flow of one node, generated, so that a step alone is a session like any other."""
+"""``narrowdown step NAME``: a flow of one node, generated, so that a step alone is a session like
+any other."""
 
 import json
 from collections.abc import Mapping
@@ -20,10 +21,11 @@ _TITLES: Final = {
 def single_flow(step: str, params: Mapping[str, Any] | None = None) -> str:
     """The flow that runs this one step and ends by what it found, as YAML text.
 
-    Its end ``done`` has the verdict ``done`` (exit code 0); the others are those of the step's ``ends``. The last answer,
-    taken where the step failed, is ``unresolved``. A step that nobody here has (any more) has no ends of its own.
+    Its end ``done`` has the verdict ``done`` (exit code 0); the others are those of the step's
+    ``ends``. The last answer, taken where the step failed, is ``unresolved``. A step that nobody
+    here has (any more) has no ends of its own.
     """
-    from engines.steps.registry import STEPS
+    from narrowdown.engines.steps.registry import STEPS
 
     ends = STEPS[step].ends if step in STEPS else ()
     answers: dict[str, Any] = {
@@ -37,7 +39,10 @@ def single_flow(step: str, params: Mapping[str, Any] | None = None) -> str:
         "text": _TITLES["done"], "goto": "done", "when": {"not": {"message": None}}, "because": "{{ message }}",
     }  # fmt: skip
     answers["failed"] = {"text": "The step could not be run to its end", "goto": "unresolved"}
-    titled = {name: {"title": title, "explain": title + ".", "verdict": name} for name, title in _TITLES.items()}
+    titled = {
+        name: {"title": title, "explain": title + ".", "verdict": name}
+        for name, title in _TITLES.items()
+    }
     flow = {
         "schema": 1,
         "id": PREFIX + step,
@@ -52,7 +57,11 @@ def single_flow(step: str, params: Mapping[str, Any] | None = None) -> str:
                 "answers": answers,
             }
         },
-        "ends": {name: end for name, end in titled.items() if name in {a["goto"] for a in answers.values()}},
+        "ends": {
+            name: end
+            for name, end in titled.items()
+            if name in {a["goto"] for a in answers.values()}
+        },
     }
     # JSON is YAML too: nothing that a parameter holds can be misread.
     return json.dumps(flow, indent=2, ensure_ascii=True) + "\n"

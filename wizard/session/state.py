@@ -1,6 +1,8 @@
-"""What a journal means: ``fold(events)`` gives the State, purely; ``advance`` takes in one event more.
+"""What a journal means: ``fold(events)`` gives the State, purely; ``advance`` takes in one event
+more.
 
-The state is a function of the journal alone, so every client that reads the same bytes sees the same session.
+The state is a function of the journal alone, so every client that reads the same bytes sees the
+same session.
 """
 
 import functools
@@ -10,10 +12,20 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
-from engines.findings import Findings
-from engines.probe import AnyProbe, Describe, Import, Inspect, LoadInputs, Measure, Measurement, Sanitize, Unroll
-from engines.spec import name_of_engine
-from wizard.session.events import (
+from narrowdown.engines.findings import Findings
+from narrowdown.engines.probe import (
+    AnyProbe,
+    Describe,
+    Import,
+    Inspect,
+    LoadInputs,
+    Measure,
+    Measurement,
+    Sanitize,
+    Unroll,
+)
+from narrowdown.engines.spec import name_of_engine
+from narrowdown.wizard.session.events import (
     AnyEvent,
     Exported,
     FindingsTaken,
@@ -30,23 +42,27 @@ from wizard.session.events import (
     StepStarted,
     WorkerDied,
 )
-from wizard.session.growing import Growing
-from wizard.session.lines import Place
+from narrowdown.wizard.session.growing import Growing
+from narrowdown.wizard.session.lines import Place
 
 Phase = Literal["start", "stepping", "asking", "ended"]
 
 _LONG = 2 << 10  # bytes from which on a measurement is kept compressed
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(Measurement)
-_probes: msgspec.json.Decoder[ProbeStarted | ProbeFinished] = msgspec.json.Decoder(ProbeStarted | ProbeFinished)
+_probes: msgspec.json.Decoder[ProbeStarted | ProbeFinished] = msgspec.json.Decoder(
+    ProbeStarted | ProbeFinished
+)
 
 
 class Visit(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One entry into a node. ``visit`` counts the entries into that node from 1; ``run`` numbers step runs in the
-    session; ``resumed``: this run goes on with an earlier one of the same entry, which did not come to its end.
+    """One entry into a node. ``visit`` counts the entries into that node from 1; ``run`` numbers
+    step runs in the session; ``resumed``: this run goes on with an earlier one of the same entry,
+    which did not come to its end.
 
-    ``status`` of the step: ``""`` no step begun, ``running``, ``cancelled``, or how it finished. ``findings`` are those
-    after the step, None while it has not finished. ``seq``: the event that began this visit.
+    ``status`` of the step: ``""`` no step begun, ``running``, ``cancelled``, or how it finished.
+    ``findings`` are those after the step, None while it has not finished. ``seq``: the event that
+    began this visit.
     """
 
     node: str
@@ -90,8 +106,9 @@ class Visit(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Asked(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
-    """A probe that was started: its ``kind`` as the journal names it, "" where it lies in the artifact ``blob``. ``place``: its
-    line, where that can be read again; ``held``: the probe itself elsewhere."""
+    """A probe that was started: its ``kind`` as the journal names it, "" where it lies in the
+    artifact ``blob``. ``place``: its line, where that can be read again; ``held``: the probe itself
+    elsewhere."""
 
     kind: str
     blob: str = ""
@@ -125,9 +142,9 @@ def _kind(probe: type[AnyProbe]) -> str:
 
 
 class Known(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
-    """A measurement by its probe's key: its line in the journal, ``place``, or else ``packed`` (JSON, compressed where it is
-    long) so that thousands of them take a few MiB; neither where it lies in the artifact ``blob`` (only whole answers are that
-    large)."""
+    """A measurement by its probe's key: its line in the journal, ``place``, or else ``packed``
+    (JSON, compressed where it is long) so that thousands of them take a few MiB; neither where it
+    lies in the artifact ``blob`` (only whole answers are that large)."""
 
     packed: bytes = b""
     resolved: bool = True
@@ -144,7 +161,15 @@ class Known(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc
     ) -> "Known":  # fmt: skip
         packed = b"" if measurement is None or place else _encoder.encode(measurement)
         packed = packed if len(packed) < _LONG else zlib.compress(packed, 1)
-        return cls(packed, measurement is None or measurement.status == "ok", blob, run, seq, seconds, place)
+        return cls(
+            packed,
+            measurement is None or measurement.status == "ok",
+            blob,
+            run,
+            seq,
+            seconds,
+            place,
+        )
 
     @property
     def measurement(self) -> Measurement | None:
@@ -156,7 +181,9 @@ class Known(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc
 
 @functools.lru_cache(maxsize=64)
 def _unpacked(packed: bytes) -> Measurement:
-    measurement: Measurement = _decoder.decode(packed if packed.startswith(b"{") else zlib.decompress(packed))
+    measurement: Measurement = _decoder.decode(
+        packed if packed.startswith(b"{") else zlib.decompress(packed)
+    )
     return measurement
 
 
@@ -168,8 +195,8 @@ def _at(place: Place) -> ProbeStarted | ProbeFinished | None:
 
 
 class State(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Everything that the journal says so far. ``known``: measurements by key; ``asked``: the probes themselves by
-    key."""
+    """Everything that the journal says so far. ``known``: measurements by key; ``asked``: the
+    probes themselves by key."""
 
     id: str = ""
     seq: int = 0
@@ -189,17 +216,22 @@ class State(msgspec.Struct, frozen=True, omit_defaults=True):
     closed: SessionClosed | None = None
     # What the route was right after each event that a rewind may go to.
     anchors: Mapping[int, tuple[Visit, ...]] = {}
-    # Seconds of the longest build (or of one run, where longer) that worked, by engine name: what timeouts are derived from.
-    # Apart for each engine, as a reference loads in milliseconds what TensorRT builds for minutes.
+    # Seconds of the longest build (or of one run, where longer) that worked, by engine name: what
+    # timeouts are derived from. Apart for each engine, as a reference loads in milliseconds what
+    # TensorRT builds for minutes.
     longest: Mapping[str, float] = {}
-    # Seconds of the longest run on one sample, by engine name: a program that is started for each takes as long for each.
+    # Seconds of the longest run on one sample, by engine name: a program that is started for each
+    # takes as long for each.
     slowest: Mapping[str, float] = {}
-    # Nodes of the largest part that worked, by engine name: of what is larger, ``longest`` tells little.
+    # Nodes of the largest part that worked, by engine name: of what is larger, ``longest`` tells
+    # little.
     largest: Mapping[str, int] = {}
     nodes: int = 0  # of the model last taken in
     taken: Findings | None = None  # another session's, from which this one goes on
     taken_from: str = ""  # that session's id
-    taken_cases: Mapping[str, Mapping[str, str]] = {}  # node ids of its cases -> their files, name -> artifact
+    taken_cases: Mapping[
+        str, Mapping[str, str]
+    ] = {}  # node ids of its cases -> their files, name -> artifact
     taken_workaround: Mapping[str, str] = {}  # the files of its workaround, name -> artifact
 
     @property
@@ -209,12 +241,16 @@ class State(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def findings(self) -> Findings:
-        """What the steps on the route have established, or the session that this one goes on from."""
+        """What the steps on the route have established, or the session that this one goes on
+        from."""
         return self.findings_on(self.route)
 
     def findings_on(self, route: Sequence[Visit]) -> Findings:
         """The same on a part of the route, from its beginning."""
-        return next((v.findings for v in reversed(route) if v.findings is not None), self.taken or Findings())
+        return next(
+            (v.findings for v in reversed(route) if v.findings is not None),
+            self.taken or Findings(),
+        )
 
     @property
     def end(self) -> str:
@@ -231,7 +267,8 @@ class State(msgspec.Struct, frozen=True, omit_defaults=True):
         return "asking" if here.question and not here.answer else "stepping"
 
     def version(self, engine: str) -> str:
-        """The version of an engine, by its spec, as it was when it was last looked at; "" where it was not."""
+        """The version of an engine, by its spec, as it was when it was last looked at; "" where it
+        was not."""
         return str(self.engines.get(engine, {}).get("version", ""))
 
     def visits(self, node: str) -> int:
@@ -240,8 +277,9 @@ class State(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Probes(msgspec.Struct, frozen=True, array_like=True):
-    """Probes and measurements that follow each other in a journal, as a state takes them in at once: most of a long journal is
-    nothing else. ``seq``, ``ts``: of the last; ``learned``: the fields of the state that they have changed besides."""
+    """Probes and measurements that follow each other in a journal, as a state takes them in at
+    once: most of a long journal is nothing else. ``seq``, ``ts``: of the last; ``learned``: the
+    fields of the state that they have changed besides."""
 
     asked: dict[str, Asked]
     known: dict[str, Known]
@@ -251,12 +289,16 @@ class Probes(msgspec.Struct, frozen=True, array_like=True):
 
     def onto(self, state: State) -> State:
         """The state after them."""
-        both = {"asked": state.asked.plus_all(self.asked), "known": state.known.plus_all(self.known)}
+        both = {
+            "asked": state.asked.plus_all(self.asked),
+            "known": state.known.plus_all(self.known),
+        }
         return msgspec.structs.replace(state, seq=self.seq, last=self.ts, **both, **self.learned)
 
 
 def find_index(state: State, model: str) -> str:
-    """The digest of the index of a model's graph as it was described last; "" where no step has asked for it."""
+    """The digest of the index of a model's graph as it was described last; "" where no step has
+    asked for it."""
     for name, asked in reversed(list(state.asked.items())):
         probe = asked.probe if asked.asks(Describe) else None
         if not isinstance(probe, Describe) or probe.model != model:
@@ -269,8 +311,8 @@ def find_index(state: State, model: str) -> str:
 
 
 def count_nodes(state: State, model: str) -> int:
-    """Nodes of this model, as it was taken in or made; of the one last taken in where no answer tells. What a step has made to
-    try it, and has let go of, is no model to work on."""
+    """Nodes of this model, as it was taken in or made; of the one last taken in where no answer
+    tells. What a step has made to try it, and has let go of, is no model to work on."""
     for name, asked in state.asked.items():
         if any(asked.asks(kind) for kind in (Import, Unroll, Sanitize)) and name in state.known:
             facts = m.facts if (m := state.known[name].measurement) else {}
@@ -287,9 +329,12 @@ class Reader(Protocol):
     def place(self) -> Place: ...
 
 
-def fold(events: Iterable[AnyEvent | Probes], state: State | None = None, *, where: Reader | None = None) -> State:
-    """The state after these events. ``where``: who reads them one by one, so that probes and measurements stay in their file.
-    Raises ``ValueError`` for findings that this version cannot read."""
+def fold(
+    events: Iterable[AnyEvent | Probes], state: State | None = None, *, where: Reader | None = None
+) -> State:
+    """The state after these events. ``where``: who reads them one by one, so that probes and
+    measurements stay in their file. Raises ``ValueError`` for findings that this version cannot
+    read."""
     for _, _, result in walk(events, state, where=where):
         state = result
     return state or State()
@@ -302,9 +347,10 @@ def walk(
     where: Reader | None = None,
     keep: list[Place | Probes] | None = None,
 ) -> Iterator[tuple[State, AnyEvent | None, State]]:
-    """As ``fold``, stopping at each event that is no probe: the state before it, the event, the state after it. Probes that
-    follow the last one come with None. ``keep`` takes what the same can be made of again without decoding any probe: the places
-    of the events that are none, and the probes between them."""
+    """As ``fold``, stopping at each event that is no probe: the state before it, the event, the
+    state after it. Probes that follow the last one come with None. ``keep`` takes what the same can
+    be made of again without decoding any probe: the places of the events that are none, and the
+    probes between them."""
     result = state or State()
     row = _Row(result)
     for event in events:
@@ -336,12 +382,16 @@ class _Row:
         self._begun = self._state = state
         self._asked: dict[str, Asked] = {}
         self._known: dict[str, Known] = {}
-        self._waiting: dict[str, AnyProbe | None] = {}  # just asked: not read again for what is learnt of them
+        self._waiting: dict[
+            str, AnyProbe | None
+        ] = {}  # just asked: not read again for what is learnt of them
         self.last: ProbeStarted | ProbeFinished | None = None
 
     def start(self, event: ProbeStarted, place: Place | None) -> None:
         name = event.key
-        self._asked[name] = _asked(event, self._asked.get(name) or self._begun.asked.get(name), place)
+        self._asked[name] = _asked(
+            event, self._asked.get(name) or self._begun.asked.get(name), place
+        )
         self._waiting[name] = event.probe
         self.last = event
 
@@ -362,7 +412,9 @@ class _Row:
         if self.last is None:
             return self._begun
         learned = {
-            name: new for name in _LEARNED if (new := getattr(self._state, name)) is not getattr(self._begun, name)
+            name: new
+            for name in _LEARNED
+            if (new := getattr(self._state, name)) is not getattr(self._begun, name)
         }
         probes = Probes(self._asked, self._known, self.last.seq, self.last.ts, learned)
         if keep is not None:
@@ -377,16 +429,24 @@ def advance(state: State, event: AnyEvent) -> State:
         case SessionOpened():
             changes = _opened(state, event)
         case FindingsTaken():
-            changes = {"taken": _read_findings(event), "taken_from": event.session, "taken_cases": event.cases}
+            changes = {
+                "taken": _read_findings(event),
+                "taken_from": event.session,
+                "taken_cases": event.cases,
+            }
             changes["taken_workaround"] = event.workaround
         case StepStarted():
             changes = _step_started(state, event)
         case StepFinished():
             changes = _step_finished(state, event)
         case StepCancelled():
-            changes["route"] = _change(state.route, event.run, status="cancelled", error=event.reason)
+            changes["route"] = _change(
+                state.route, event.run, status="cancelled", error=event.reason
+            )
         case ProbeStarted():
-            changes["asked"] = state.asked.plus(event.key, _asked(event, state.asked.get(event.key)))
+            changes["asked"] = state.asked.plus(
+                event.key, _asked(event, state.asked.get(event.key))
+            )
         case ProbeFinished():
             asked = state.asked.get(event.key)
             learned = _learn_from(state, event, asked.probe if asked else None)
@@ -410,7 +470,9 @@ def advance(state: State, event: AnyEvent) -> State:
 
 def _asked(event: ProbeStarted, before: Asked | None, place: Place | None = None) -> Asked:
     speculative = event.speculative and (before is None or before.speculative)
-    return Asked.of(event.probe, event.blob, event.run, event.seq, speculative=speculative, place=place)
+    return Asked.of(
+        event.probe, event.blob, event.run, event.seq, speculative=speculative, place=place
+    )
 
 
 def _known(event: ProbeFinished, place: Place | None = None) -> Known:
@@ -418,8 +480,8 @@ def _known(event: ProbeFinished, place: Place | None = None) -> Known:
 
 
 def _opened(state: State, event: SessionOpened) -> dict[str, Any]:
-    """A model or inputs that could not be read, and a step that closed the session, are tried again by each runner: the
-    user may have mended what was wrong."""
+    """A model or inputs that could not be read, and a step that closed the session, are tried again
+    by each runner: the user may have mended what was wrong."""
     known: Mapping[str, Known] = state.known
     route = state.route
     here = state.here
@@ -441,10 +503,12 @@ def _opened(state: State, event: SessionOpened) -> dict[str, Any]:
 
 
 def _mendable(known: Known) -> bool:
-    """Whether a probe was refused for something outside of the engine under test: a reference that cannot run, a file that is
-    gone, a checker that could not be started."""
+    """Whether a probe was refused for something outside of the engine under test: a reference that
+    cannot run, a file that is gone, a checker that could not be started."""
     m = known.measurement
-    return m is not None and (m.status in ("refused", "reference-failed") or m.facts.get("started") is False)
+    return m is not None and (
+        m.status in ("refused", "reference-failed") or m.facts.get("started") is False
+    )
 
 
 def _reads(state: State, key: str) -> bool:
@@ -475,7 +539,8 @@ def _step_finished(state: State, event: StepFinished) -> dict[str, Any]:
 
 
 def _told(event: StepStarted | StepFinished | QuestionAnswered) -> dict[str, Any]:
-    """What an event says of a visit: the fields that have the same name there, its own number left out."""
+    """What an event says of a visit: the fields that have the same name there, its own number left
+    out."""
     return {name: getattr(event, name) for name in event.__struct_fields__ if name in _OF_VISIT}
 
 
@@ -487,14 +552,23 @@ def _read_findings(event: StepFinished | FindingsTaken) -> Findings | None:
     try:
         return msgspec.convert(event.findings, Findings) if event.findings else None
     except msgspec.ValidationError as error:
-        raise ValueError(f"Event {event.seq}: its findings were written by another version ({error}).") from None
+        raise ValueError(
+            f"Event {event.seq}: its findings were written by another version ({error})."
+        ) from None
 
 
 def _change(route: tuple[Visit, ...], run: int, /, **changes: Any) -> tuple[Visit, ...]:
     return tuple(msgspec.structs.replace(v, **changes) if v.run == run else v for v in route)
 
 
-_LEARNED = ("fingerprints", "engines", "longest", "slowest", "largest", "nodes")  # what ``_learn_from`` may change
+_LEARNED = (
+    "fingerprints",
+    "engines",
+    "longest",
+    "slowest",
+    "largest",
+    "nodes",
+)  # what ``_learn_from`` may change
 
 
 def _learn_from(state: State, event: ProbeFinished, probe: AnyProbe | None) -> dict[str, Any]:
@@ -526,8 +600,8 @@ def _learn_from(state: State, event: ProbeFinished, probe: AnyProbe | None) -> d
 
 
 def fingerprint(inspected: Measurement) -> str:
-    """The fingerprint in the answer to an Inspect; an engine that is not there has one too, so that its probes have
-    keys."""
+    """The fingerprint in the answer to an Inspect; an engine that is not there has one too, so that
+    its probes have keys."""
     found = inspected.facts.get("fingerprint", "") if inspected.status == "ok" else ""
     return str(found) or "unavailable"
 
@@ -537,23 +611,30 @@ def _question_asked(state: State, event: QuestionAsked) -> dict[str, Any]:
     if here is not None and (here.node, here.visit) == (event.node, event.visit):
         route = (*state.route[:-1], msgspec.structs.replace(here, question=event, answer=""))
     else:  # a node without a step
-        route = (*state.route, Visit(event.node, event.visit, event.seq, started=event.ts, question=event))
+        route = (
+            *state.route,
+            Visit(event.node, event.visit, event.seq, started=event.ts, question=event),
+        )
     return {"route": route, "anchors": {**state.anchors, event.seq: route}, "closed": None}
 
 
 def _answered(route: tuple[Visit, ...], event: QuestionAnswered) -> tuple[Visit, ...]:
     changes = {**_told(event), "answered": event.ts}
     here = (event.node, event.visit)
-    return tuple(msgspec.structs.replace(v, **changes) if (v.node, v.visit) == here else v for v in route)
+    return tuple(
+        msgspec.structs.replace(v, **changes) if (v.node, v.visit) == here else v for v in route
+    )
 
 
 def _rewound(state: State, event: Rewound) -> dict[str, Any]:
-    """Back to the route as it was at the anchor. Measurements stay known; those that ended unresolved since then are
-    asked again."""
+    """Back to the route as it was at the anchor. Measurements stay known; those that ended
+    unresolved since then are asked again."""
     return {
         "route": state.anchors.get(event.to, ()),
         "anchors": {seq: route for seq, route in state.anchors.items() if seq <= event.to},
-        "known": Growing({key: k for key, k in state.known.items() if k.resolved or k.seq <= event.to}),
+        "known": Growing(
+            {key: k for key, k in state.known.items() if k.resolved or k.seq <= event.to}
+        ),
         "rewinds": state.rewinds + 1,
         "closed": None,
     }

@@ -1,11 +1,13 @@
-"""The gate: which scripts, commands and libraries may run, and the one place that finds out which there are.
+"""The gate: which scripts, commands and libraries may run, and the one place that finds out which
+there are.
 
-Whatever a PROBLEM can make run or load is resolved here once, to absolute canonical paths and digests (``items``). What the user
-types is remembered (``agree``); a session's own PROBLEM passes only where all of it was agreed to (``admit``). Both give a
-``Consent``, without which nothing of a user's is run or loaded anywhere, and which nobody else makes.
+Whatever a PROBLEM can make run or load is resolved here once, to absolute canonical paths and
+digests (``items``). What the user types is remembered (``agree``); a session's own PROBLEM passes
+only where all of it was agreed to (``admit``). Both give a ``Consent``, without which nothing of a
+user's is run or loaded anywhere, and which nobody else makes.
 """
 
-from wizard.trust.gate import (
+from narrowdown.wizard.trust.gate import (
     ALL,
     Untrusted,
     admit,
@@ -17,8 +19,8 @@ from wizard.trust.gate import (
     trust_file,
     trusted,
 )
-from wizard.trust.items import KINDS, Item, items
-from wizard.trust.sessions import admit_session, items_of_session
+from narrowdown.wizard.trust.items import KINDS, Item, items
+from narrowdown.wizard.trust.sessions import admit_session, items_of_session
 
 __all__ = [
     "ALL",

@@ -1,6 +1,8 @@
-"""Which files a check command names, and what these import: what consent to the command covers beside its text and its folder.
+"""Which files a check command names, and what these import: what consent to the command covers
+beside its text and its folder.
 
-What cannot be told (a program that reads its own list of scripts, say) is covered by the folder alone.
+What cannot be told (a program that reads its own list of scripts, say) is covered by the folder
+alone.
 """
 
 import contextlib
@@ -9,14 +11,15 @@ import os
 import shlex
 from pathlib import Path
 
-from wizard.trust.reading import digest, imported, is_file, module_files, text
+from narrowdown.wizard.trust.reading import digest, imported, is_file, module_files, text
 
 LARGEST = 64 << 20  # bytes; a larger file is data
 _SCRIPTS = (".py", ".sh", ".bash", ".pl", ".rb", ".js", ".mjs", ".lua", ".R", ".jl")
 
 
 def command_files(command: str, folder: str) -> dict[str, str]:
-    """Path -> sha256 of the files that the command names: those below ``folder``, and scripts wherever they lie."""
+    """Path -> sha256 of the files that the command names: those below ``folder``, and scripts
+    wherever they lie."""
     found: dict[str, str] = {}
     for path in _files_named(command, folder):
         below = bool(folder) and path.is_relative_to(folder)
@@ -41,8 +44,15 @@ def _files_named(command: str, folder: str) -> list[Path]:
     words = _split(command)
     for word in list(words):
         words += _split(word)
-    texts = [text for word in words for text in (word, word.partition("=")[2]) if text and "\0" not in text]
-    paths = [os.path.normpath(Path(folder, text)) for text in texts if folder or text.startswith("/")]
+    texts = [
+        text
+        for word in words
+        for text in (word, word.partition("=")[2])
+        if text and "\0" not in text
+    ]
+    paths = [
+        os.path.normpath(Path(folder, text)) for text in texts if folder or text.startswith("/")
+    ]
     return [Path(path) for path in dict.fromkeys(paths) if path.startswith("/")]
 
 

@@ -1,5 +1,5 @@
-"""The gate itself: what passes, the sentence for what does not, and what was agreed to on this machine, in a file that only its
-user may write. Nobody else makes a ``Consent``."""
+"""The gate itself: what passes, the sentence for what does not, and what was agreed to on this
+machine, in a file that only its user may write. Nobody else makes a ``Consent``."""
 
 import contextlib
 import os
@@ -8,26 +8,28 @@ from pathlib import Path
 
 import msgspec
 
-from engines.consent import Consent
-from engines.sources import postprocess_script, score_script, scripts
-from engines.store import decoding, regular
-from engines.store.content import turn, write_own
-from wizard.problem import Problem
-from wizard.session.problems import SessionProblem
-from wizard.trust.items import CHECK, Item, items
+from narrowdown.engines.consent import Consent
+from narrowdown.engines.sources import postprocess_script, score_script, scripts
+from narrowdown.engines.store import decoding, regular
+from narrowdown.engines.store.content import turn, write_own
+from narrowdown.wizard.problem import Problem
+from narrowdown.wizard.session.problems import SessionProblem
+from narrowdown.wizard.trust.items import CHECK, Item, items
 
 ALL = "all"
 
 
 class Untrusted(SessionProblem):
-    """The session would run or load what nobody on this machine has agreed to; the message lists it."""
+    """The session would run or load what nobody on this machine has agreed to; the message lists
+    it."""
 
     code = 3
 
 
 def agree(problem: Problem, *, remembered: bool = True) -> Consent:
-    """What the user has just typed may run, as it is now, and is remembered. Raises ``Untrusted`` for a path that is not whole
-    and plain (the command line makes none), ``OSError`` where it cannot be remembered."""
+    """What the user has just typed may run, as it is now, and is remembered. Raises ``Untrusted``
+    for a path that is not whole and plain (the command line makes none), ``OSError`` where it
+    cannot be remembered."""
     found = items(problem)
     _refuse_crooked(found)
     if remembered:
@@ -35,12 +37,19 @@ def agree(problem: Problem, *, remembered: bool = True) -> Consent:
     return _consent(problem, found)
 
 
-def admit(problem: Problem, yes: Iterable[str] = (), engine: str = "", found_on: Iterable[str] = ()) -> Consent:
-    """What a session's PROBLEM may run: all of it, where all of it was agreed to. ``yes``: the values of ``--yes-run-scripts``;
-    what is named there by its digest is remembered. ``engine``: one that the user typed in place of the recorded one, which runs
-    where the user stands; ``found_on``: those that stand elsewhere in the session (``wizard.trust.sessions``). Raises
+def admit(
+    problem: Problem, yes: Iterable[str] = (), engine: str = "", found_on: Iterable[str] = ()
+) -> Consent:
+    """What a session's PROBLEM may run: all of it, where all of it was agreed to. ``yes``: the
+    values of ``--yes-run-scripts``; what is named there by its digest is remembered. ``engine``:
+    one that the user typed in place of the recorded one, which runs where the user stands;
+    ``found_on``: those that stand elsewhere in the session (``wizard.trust.sessions``). Raises
     ``Untrusted``."""
-    typed = items(Problem(model="", engine=engine, reference="", folder=str(Path.cwd()))) if engine else []
+    typed = (
+        items(Problem(model="", engine=engine, reference="", folder=str(Path.cwd())))
+        if engine
+        else []
+    )
     found = [*items(problem, *found_on), *typed]
     _refuse_crooked(found)
     admit_items(found, yes, {item.key for item in typed})
@@ -48,8 +57,8 @@ def admit(problem: Problem, yes: Iterable[str] = (), engine: str = "", found_on:
 
 
 def admit_items(found: Iterable[Item], yes: Iterable[str], own: Collection[str] = ()) -> None:
-    """Let these pass where somebody here agreed to each, before or by ``yes``; ``own``: keys of those that the user typed just
-    now. What ``yes`` names is remembered. Raises ``Untrusted``."""
+    """Let these pass where somebody here agreed to each, before or by ``yes``; ``own``: keys of
+    those that the user typed just now. What ``yes`` names is remembered. Raises ``Untrusted``."""
     allowed = frozenset(yes)
     if unknown := [item for item in _unknown(found, allowed) if item.key not in own]:
         raise Untrusted(sentence(unknown))
@@ -66,7 +75,11 @@ def _unknown(found: Iterable[Item], allowed: frozenset[str]) -> list[Item]:
     known = trusted()
     if ALL in allowed:
         return []
-    return [item for item in found if item.key not in known and not (item.digest and item.digest in allowed)]
+    return [
+        item
+        for item in found
+        if item.key not in known and not (item.digest and item.digest in allowed)
+    ]
 
 
 def _consent(problem: Problem, found: Iterable[Item]) -> Consent:
@@ -78,14 +91,21 @@ def _consent(problem: Problem, found: Iterable[Item]) -> Consent:
         score=problem.score if score_script(problem.score) else "",
         check=problem.check,
         check_files=check_files,
-        commands={item.name: tuple(item.files) for item in found if item.command and item.kind != CHECK},
+        commands={
+            item.name: tuple(item.files) for item in found if item.command and item.kind != CHECK
+        },
         folder=problem.folder,
-        folders={item.name: item.folder for item in found if item.command and item.folder not in ("", problem.folder)},
+        folders={
+            item.name: item.folder
+            for item in found
+            if item.command and item.folder not in ("", problem.folder)
+        },
     )
 
 
 def _refuse_crooked(found: Iterable[Item]) -> None:
-    """Raise ``Untrusted`` for a path that can mean another file than the one that was looked at, whatever was agreed to."""
+    """Raise ``Untrusted`` for a path that can mean another file than the one that was looked at,
+    whatever was agreed to."""
     if bad := next((item for item in found if item.fault), None):
         raise Untrusted(
             f"This session names its {bad.kind} {_escape(bad.path)!r} in a way that may mean another file than it seems to: it "
@@ -128,20 +148,26 @@ def trust_file() -> Path:
 
 
 def trusted() -> dict[str, str]:
-    """Key -> path of what was agreed to. A file that cannot be read, or that others own or could write, trusts nothing."""
+    """Key -> path of what was agreed to. A file that cannot be read, or that others own or could
+    write, trusts nothing."""
     with contextlib.suppress(ValueError):
         return decoding.decode(regular.read_own(trust_file()), dict[str, str])
     return {}
 
 
 def remember(agreed: Iterable[Item]) -> None:
-    """Add what somebody here has agreed to. A script or library that is gone later can run nothing, so that is agreed to as
-    well; not so of a command, which runs all the same. Only the user may read the file (0600); nothing is taken over from one
-    that others could write. Raises ``OSError``."""
+    """Add what somebody here has agreed to. A script or library that is gone later can run nothing,
+    so that is agreed to as well; not so of a command, which runs all the same. Only the user may
+    read the file (0600); nothing is taken over from one that others could write. Raises
+    ``OSError``."""
     path = trust_file()
     with turn(path):  # several sessions may be begun at once
         known = trusted()
-        fresh = {each.key: each.path for item in agreed for each in ((item,) if item.command else (item, item.absent))}
+        fresh = {
+            each.key: each.path
+            for item in agreed
+            for each in ((item,) if item.command else (item, item.absent))
+        }
         if fresh.keys() <= known.keys():
             return
         write_own(path, msgspec.json.format(msgspec.json.encode({**known, **fresh})))

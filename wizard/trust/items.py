@@ -1,4 +1,5 @@
-"""What a PROBLEM would run or load, with everything that consent to it covers: paths, digests, the folder that it runs in."""
+"""What a PROBLEM would run or load, with everything that consent to it covers: paths, digests, the
+folder that it runs in."""
 
 import hashlib
 import os
@@ -7,13 +8,18 @@ from pathlib import Path
 
 import msgspec
 
-from engines import discovery, options
-from engines.sources import postprocess_script, score_script, scripts, split_function
-from wizard.problem import Problem
-from wizard.trust.command_files import command_files
-from wizard.trust.reading import digest, head, imported
+from narrowdown.engines import discovery, options
+from narrowdown.engines.sources import postprocess_script, score_script, scripts, split_function
+from narrowdown.wizard.problem import Problem
+from narrowdown.wizard.trust.command_files import command_files
+from narrowdown.wizard.trust.reading import digest, head, imported
 
-LOADER, POSTPROCESS, SCORE, CHECK = "data loader script", "postprocess script", "score script", "check command"
+LOADER, POSTPROCESS, SCORE, CHECK = (
+    "data loader script",
+    "postprocess script",
+    "score script",
+    "check command",
+)
 # Every kind of thing that can run or be loaded; those of engine specs by their declared options.
 KINDS = (
     LOADER,
@@ -24,18 +30,23 @@ KINDS = (
     *dict.fromkeys(
         o.what
         for name in discovery.ours()
-        for o in (*options.command_options(name), *options.file_options(name), *options.pair_options(name))
+        for o in (
+            *options.command_options(name),
+            *options.file_options(name),
+            *options.pair_options(name),
+        )
     ),
 )
 _SHOWN = 5  # first lines of a script
 
 
 class Item(msgspec.Struct, frozen=True):
-    """Something that would run or be loaded. ``name``: its source, command or path, as the PROBLEM has it; ``path``: where it
-    lies, the command itself for one. ``folder``: the one that it runs in. ``files``: path -> sha256 of all that consent to it
-    covers, as they are *now*; one that is not there is left out. ``first_lines``: of a script, or the command itself.
-    ``command``: it is words, not a file: a command line, a setting of an engine. ``fault``: why it cannot be agreed to as it is
-    written, the end of a sentence; "" where it can."""
+    """Something that would run or be loaded. ``name``: its source, command or path, as the PROBLEM
+    has it; ``path``: where it lies, the command itself for one. ``folder``: the one that it runs
+    in. ``files``: path -> sha256 of all that consent to it covers, as they are *now*; one that is
+    not there is left out. ``first_lines``: of a script, or the command itself. ``command``: it is
+    words, not a file: a command line, a setting of an engine. ``fault``: why it cannot be agreed to
+    as it is written, the end of a sentence; "" where it can."""
 
     kind: str
     name: str
@@ -48,17 +59,25 @@ class Item(msgspec.Struct, frozen=True):
 
     @property
     def key(self) -> str:
-        """What is remembered: sha256 of its kind, its name, its folder and its files with their content."""
+        """What is remembered: sha256 of its kind, its name, its folder and its files with their
+        content."""
         whole = [self.kind, self.name, self.folder, sorted(self.files.items())]
         return hashlib.sha256(msgspec.json.encode(whole)).hexdigest()
 
     @property
     def digest(self) -> str:
-        """What a person names with ``--yes-run-scripts``: the file's own sha256 where it is all that is covered, else one of
-        everything; "" for a file that is not there, which no digest stands for."""
+        """What a person names with ``--yes-run-scripts``: the file's own sha256 where it is all
+        that is covered, else one of everything; "" for a file that is not there, which no digest
+        stands for."""
         if self.command:
             return self.key
-        return "" if self.path not in self.files else self.files[self.path] if len(self.files) == 1 else self.key
+        return (
+            ""
+            if self.path not in self.files
+            else self.files[self.path]
+            if len(self.files) == 1
+            else self.key
+        )
 
     @property
     def absent(self) -> "Item":
@@ -69,7 +88,9 @@ class Item(msgspec.Struct, frozen=True):
 def items(problem: Problem, *engines: str) -> list[Item]:
     """What the PROBLEM would run or load, and further ``engines`` in its place."""
     found = [
-        _script(LOADER, source, _inputs_path(source), problem.folder) for source in problem.inputs if scripts(source)
+        _script(LOADER, source, _inputs_path(source), problem.folder)
+        for source in problem.inputs
+        if scripts(source)
     ]
     if script := postprocess_script(problem.postprocess):
         found.append(_script(POSTPROCESS, ", ".join(problem.postprocess), script, problem.folder))
@@ -94,16 +115,30 @@ def _of_spec(spec: str, folder: str) -> Iterable[Item]:
 
 
 def _crooked(spec: str) -> str:
-    return "" if str(options.check(spec)) == spec else f"stands in an engine that is not written plainly, {spec!a}"
+    return (
+        ""
+        if str(options.check(spec)) == spec
+        else f"stands in an engine that is not written plainly, {spec!a}"
+    )
 
 
 def _command(kind: str, command: str, folder: str) -> Item:
     fault = path_fault(folder) if folder else ""
-    return Item(kind, command, command, folder, command_files(command, folder), (command,), command=True, fault=fault)
+    return Item(
+        kind,
+        command,
+        command,
+        folder,
+        command_files(command, folder),
+        (command,),
+        command=True,
+        fault=fault,
+    )
 
 
 def _inputs_path(source: str) -> str:
-    """The path of a data loader script: what follows ``NAME=``, or all where it is a path from the root."""
+    """The path of a data loader script: what follows ``NAME=``, or all where it is a path from the
+    root."""
     path, _ = split_function(source)
     return path if path.startswith("/") or "=" not in path else path.partition("=")[2]
 
@@ -119,7 +154,8 @@ def _digests(paths: Iterable[str | Path]) -> dict[str, str]:
 
 
 def path_fault(path: str) -> str:
-    """Why a path is not the one absolute name of its file, as the end of a sentence; "" where it is."""
+    """Why a path is not the one absolute name of its file, as the end of a sentence; "" where it
+    is."""
     try:
         if not path.startswith("/"):
             return "is named from a folder that nobody knows: a session names whole paths"

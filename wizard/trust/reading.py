@@ -1,5 +1,5 @@
-"""Looking at files that a stranger may have named, and at what scripts among them import, as far as their text tells: nothing is
-waited for, and nothing of them is imported or run."""
+"""Looking at files that a stranger may have named, and at what scripts among them import, as far as
+their text tells: nothing is waited for, and nothing of them is imported or run."""
 
 import ast
 import contextlib
@@ -9,8 +9,8 @@ import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
-from engines.data.compiled import COMPILED, module_of
-from engines.store import regular
+from narrowdown.engines.data.compiled import COMPILED, module_of
+from narrowdown.engines.store import regular
 
 MOST = 200  # files; of a script that imports more, the rest is covered by its folder
 TEXT = 1 << 20  # bytes; a larger file is no script that somebody wrote
@@ -50,9 +50,10 @@ def is_file(path: str | Path) -> bool:
 
 
 def imported(script: Path, root: Path | None = None) -> tuple[Path, ...]:
-    """The files that the script imports, and what they import, below ``root`` (its own folder): text and compiled ones, as which
-    is taken depends on the Python. What a compiled one imports cannot be told, so all that lie beside it come with it. What is
-    imported by names that are made up as it runs is not found."""
+    """The files that the script imports, and what they import, below ``root`` (its own folder):
+    text and compiled ones, as which is taken depends on the Python. What a compiled one imports
+    cannot be told, so all that lie beside it come with it. What is imported by names that are made
+    up as it runs is not found."""
     root = root or script.parent
     found: dict[Path, None] = {}
     waiting = [script]
@@ -80,13 +81,17 @@ def _modules(path: Path, root: Path) -> Iterator[tuple[str, ...]]:
                 parts = path.parent.relative_to(root).parts if path.is_relative_to(root) else ()
                 base = parts[: len(parts) - node.level + 1]
             base += tuple(filter(None, (node.module or "").split(".")))
-            yield from ((*base, alias.name) for alias in node.names)  # a module, or something in the one before
+            yield from (
+                (*base, alias.name) for alias in node.names
+            )  # a module, or something in the one before
 
 
 def texts(path: Path) -> tuple[str, ...]:
     """The texts that a script holds, which may be commands."""
     tree = _tree(path)
-    nodes = (node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)) if tree else ()
+    nodes = (
+        (node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)) if tree else ()
+    )
     return tuple(dict.fromkeys(text for text in nodes if isinstance(text, str)))
 
 
@@ -99,9 +104,11 @@ def _tree(path: Path) -> ast.AST | None:
             return None
 
 
-def module_files(root: Path, name: tuple[str, ...], listed: dict[Path, dict[str, list[Path]]]) -> Iterator[Path]:
-    """The files that importing this name may run, each package on the way first. ``listed``: modules by folder and name, once
-    they were looked for."""
+def module_files(
+    root: Path, name: tuple[str, ...], listed: dict[Path, dict[str, list[Path]]]
+) -> Iterator[Path]:
+    """The files that importing this name may run, each package on the way first. ``listed``:
+    modules by folder and name, once they were looked for."""
     for count in range(1, len(name) + 1):
         place = root.joinpath(*name[:count])
         for folder, module in ((place, "__init__"), (place.parent, place.name)):

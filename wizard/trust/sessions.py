@@ -1,5 +1,5 @@
-"""All that a session names: its PROBLEM's, and the engine specs in its findings, outcomes and tables, which a bundle's checks are
-made of."""
+"""All that a session names: its PROBLEM's, and the engine specs in its findings, outcomes and
+tables, which a bundle's checks are made of."""
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -7,29 +7,37 @@ from typing import Any
 
 import msgspec
 
-from engines.consent import Consent
-from engines.store.content import Store
-from wizard.session import folder as folders
-from wizard.trust.gate import admit
-from wizard.trust.items import Item, items
+from narrowdown.engines.consent import Consent
+from narrowdown.engines.store.content import Store
+from narrowdown.wizard.session import folder as folders
+from narrowdown.wizard.trust.gate import admit
+from narrowdown.wizard.trust.items import Item, items
 
-_SENTENCES = ("message", "error", "detail", "note", "notes")  # fields of words, which may begin with a spec
+_SENTENCES = (
+    "message",
+    "error",
+    "detail",
+    "note",
+    "notes",
+)  # fields of words, which may begin with a spec
 
 
 def admit_session(place: Path, yes: Iterable[str] = ()) -> Consent:
-    """``admit`` for who takes engines from what a session has found, and not from its PROBLEM alone. Raises ``Untrusted``,
-    ``SessionProblem``."""
+    """``admit`` for who takes engines from what a session has found, and not from its PROBLEM
+    alone. Raises ``Untrusted``, ``SessionProblem``."""
     return admit(folders.describe(place).problem, yes, found_on=specs_found(place))
 
 
 def items_of_session(place: Path) -> list[Item]:
-    """What the PROBLEM and the journal of a session would run or load. Raises ``SessionProblem``."""
+    """What the PROBLEM and the journal of a session would run or load. Raises
+    ``SessionProblem``."""
     return items(folders.describe(place).problem, *specs_found(place))
 
 
 def specs_found(place: Path) -> dict[str, None]:
-    """Every text in the session's findings, outcomes and tables that may be an engine spec, wherever it stands there; what is no
-    spec runs nothing (``engines.options``). Raises ``SessionProblem``."""
+    """Every text in the session's findings, outcomes and tables that may be an engine spec,
+    wherever it stands there; what is no spec runs nothing (``engines.options``). Raises
+    ``SessionProblem``."""
     state, store = folders.load(place), Store(place)
     tables = (store.load(digest) for visit in state.route for digest in visit.tables.values())
     said = (msgspec.to_builtins(part) for part in (*state.route, state.taken))

@@ -1,4 +1,5 @@
-"""The application: opens sessions, watches one at a time, hands its scene to the screens, carries their requests."""
+"""The application: opens sessions, watches one at a time, hands its scene to the screens, carries
+their requests."""
 
 import asyncio
 import contextlib
@@ -25,29 +26,36 @@ from textual.signal import Signal
 from textual.widgets import Input
 from textual.worker import Worker, WorkerState
 
-from engines import installed
-from engines.store.content import write_atomically
-from wizard.exits import FOUND, STOPPED, Refusal
-from wizard.problem import Problem
-from wizard.runner import requests
-from wizard.runner.client import Client
-from wizard.runner.requests import Request
-from wizard.tui import garbage, glyphs, keys, palette, themes
-from wizard.tui.client import SceneChanged, Watcher
-from wizard.tui.foreground import Driver, Foreground
-from wizard.tui.host import Hosted
-from wizard.tui.library import Sessions
-from wizard.tui.literal import clean
-from wizard.tui.scene import Scene
-from wizard.tui.screens.finish import FinishScreen
-from wizard.tui.screens.overlays import Choose, CommandsCard, LogCard, NoteCard, PlainCard, Reading
-from wizard.tui.screens.session import SessionScreen
-from wizard.tui.screens.sessions import Beneath, SessionsScreen
-from wizard.tui.screens.setup import SetupScreen
-from wizard.tui.screens.step import FACES, WHERE, StepScreen
-from wizard.tui.turns import InTurn
-from wizard.tui.widgets.answers import Answers
-from wizard.tui.widgets.work import Probes
+from narrowdown.engines import installed
+from narrowdown.engines.store.content import write_atomically
+from narrowdown.wizard.exits import FOUND, STOPPED, Refusal
+from narrowdown.wizard.problem import Problem
+from narrowdown.wizard.runner import requests
+from narrowdown.wizard.runner.client import Client
+from narrowdown.wizard.runner.requests import Request
+from narrowdown.wizard.tui import garbage, glyphs, keys, palette, themes
+from narrowdown.wizard.tui.client import SceneChanged, Watcher
+from narrowdown.wizard.tui.foreground import Driver, Foreground
+from narrowdown.wizard.tui.host import Hosted
+from narrowdown.wizard.tui.library import Sessions
+from narrowdown.wizard.tui.literal import clean
+from narrowdown.wizard.tui.scene import Scene
+from narrowdown.wizard.tui.screens.finish import FinishScreen
+from narrowdown.wizard.tui.screens.overlays import (
+    Choose,
+    CommandsCard,
+    LogCard,
+    NoteCard,
+    PlainCard,
+    Reading,
+)
+from narrowdown.wizard.tui.screens.session import SessionScreen
+from narrowdown.wizard.tui.screens.sessions import Beneath, SessionsScreen
+from narrowdown.wizard.tui.screens.setup import SetupScreen
+from narrowdown.wizard.tui.screens.step import FACES, WHERE, StepScreen
+from narrowdown.wizard.tui.turns import InTurn
+from narrowdown.wizard.tui.widgets.answers import Answers
+from narrowdown.wizard.tui.widgets.work import Probes
 
 MadeT = TypeVar("MadeT")
 
@@ -63,12 +71,15 @@ OURS = (
 )
 IDLE = 5.0  # seconds without a key after which nobody types
 TWICE = 3.0  # seconds within which a second Ctrl-C means: now
-FIXED_SIZE = ("COLUMNS", "LINES")  # a shell that exports these says how large the window was, and goes on saying so
+FIXED_SIZE = (
+    "COLUMNS",
+    "LINES",
+)  # a shell that exports these says how large the window was, and goes on saying so
 
 
 def end_where_the_terminal_is_gone() -> None:
-    """What a closed terminal does to a program, also to one that was started deaf to it (nohup): that one would read nothing for
-    ever, on a third of a core. The work goes on."""
+    """What a closed terminal does to a program, also to one that was started deaf to it (nohup):
+    that one would read nothing for ever, on a third of a core. The work goes on."""
     if (terminal := sys.__stdin__) is None:
         return
     try:
@@ -92,7 +103,9 @@ class Narrowdown(InTurn[int]):
     CSS_PATH = "style.tcss"
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (100, "-medium"), (140, "-wide")]  # noqa: RUF012 (as Textual types it)
     VERTICAL_BREAKPOINTS = [(0, "-short"), (32, "-tall")]  # noqa: RUF012
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("ctrl+q", "quit", "Quit", show=False, priority=True)]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+q", "quit", "Quit", show=False, priority=True)
+    ]
 
     def __init__(
         self,
@@ -108,7 +121,9 @@ class Narrowdown(InTurn[int]):
         self.library = library
         self.glyphs = glyph_set or glyphs.choose()
         self.scene: Scene | None = None
-        self.watchers: dict[Path, Watcher] = {}  # every session opened since the start; going back stops none
+        self.watchers: dict[
+            Path, Watcher
+        ] = {}  # every session opened since the start; going back stops none
         self.watcher: Watcher | None = None  # the one on the screen
         self.fault: Exception | None = None
         self.scene_changed: Signal[Scene] = Signal(self, "scene")
@@ -122,7 +137,9 @@ class Narrowdown(InTurn[int]):
         if self.no_color:
             cursor = themes.DARK.variables["block-cursor-background"]
             self.theme = themes.DARK.name
-            self._filters = [f for f in self._filters if not isinstance(f, Monochrome)] + [themes.NoColour(cursor)]
+            self._filters = [f for f in self._filters if not isinstance(f, Monochrome)] + [
+                themes.NoColour(cursor)
+            ]
         self.set_class(self.glyphs is glyphs.ASCII, "-ascii-glyphs")
         ScrollBar.renderer = AsciiScrollBar if self.glyphs is glyphs.ASCII else ScrollBarRender
 
@@ -145,13 +162,18 @@ class Narrowdown(InTurn[int]):
 
     def on_mount(self) -> None:
         """User's keys, then the screen that was asked for."""
-        if not self.is_headless:  # told to end, it gives the terminal back as it was; the work goes on
+        if (
+            not self.is_headless
+        ):  # told to end, it gives the terminal back as it was; the work goes on
             asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self.exit, STOPPED)
             Foreground(self).listen()
             self.set_interval(IDLE, self._tidy)
             self.set_interval(IDLE, end_where_the_terminal_is_gone)
         self.set_keymap(self._keymap_read.keys)
-        for problem in (*self._keymap_read.problems, *keys.clashes(self._keymap_read, actions_at_once().values())):
+        for problem in (
+            *self._keymap_read.problems,
+            *keys.clashes(self._keymap_read, actions_at_once().values()),
+        ):
             self.say(problem, warning=True)
         if self._folder is not None:
             self.open_session(self._folder)
@@ -159,7 +181,8 @@ class Narrowdown(InTurn[int]):
             self.push_screen(SetupScreen(self._setup, running=self.library.running()))
 
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:
-        """Where no motion is wanted (``TEXTUAL_ANIMATIONS=none``), a field's cursor does not blink either."""
+        """Where no motion is wanted (``TEXTUAL_ANIMATIONS=none``), a field's cursor does not blink
+        either."""
         if self.animation_level == "none" and isinstance(event.widget, Input):
             event.widget.cursor_blink = False
 
@@ -229,7 +252,9 @@ class Narrowdown(InTurn[int]):
                     watcher.session.close()
                 watcher = self.watchers[folder] = Watcher(session, self.library.problem(folder))
         except (Refusal, OSError, ValueError) as error:
-            self.call_from_thread(self.trouble, f"The session {folder.name} cannot be opened", str(error))
+            self.call_from_thread(
+                self.trouble, f"The session {folder.name} cannot be opened", str(error)
+            )
             return
         self.watcher = watcher
         watcher.watch(lambda scene: self._tell(scene, stop), stop)
@@ -247,23 +272,32 @@ class Narrowdown(InTurn[int]):
             self._show(message.scene)
             if not self.is_headless:
                 self.call_after_refresh(garbage.settle)
-            # The bundle and the report, so that the last screen can name them. An end that was reached just now may not be
-            # the one whose files lie there: there may have been a rewind.
+            # The bundle and the report, so that the last screen can name them. An end that was
+            # reached just now may not be the one whose files lie there: there may have been a
+            # rewind.
             if message.scene.face == "ended" and (not first or not message.scene.files):
                 self.make_aside(
-                    lambda: self.library.finish(message.scene.folder), lambda _: None, "export", exclusive=False
+                    lambda: self.library.finish(message.scene.folder),
+                    lambda _: None,
+                    "export",
+                    exclusive=False,
                 )
         self.scene_changed.publish(message.scene)
         if self._welcome:
             text, self._welcome = self._welcome, ""
             card = Reading(
-                "What you are about to see", [("", text), ("", self.fill_in_keys(WELCOME))], hint="Enter goes on"
+                "What you are about to see",
+                [("", text), ("", self.fill_in_keys(WELCOME))],
+                hint="Enter goes on",
             )
-            self.call_after_refresh(self.push_screen, card)  # behind it the step is seen as it will be
+            self.call_after_refresh(
+                self.push_screen, card
+            )  # behind it the step is seen as it will be
 
     def _show(self, scene: Scene) -> None:
-        """The Step screen, or the Finish screen at an end. Cards over the wrong one are closed; a note that is being written
-        keeps its place and every key that is typed meanwhile: the screen below it follows once it is done."""
+        """The Step screen, or the Finish screen at an end. Cards over the wrong one are closed; a
+        note that is being written keeps its place and every key that is typed meanwhile: the screen
+        below it follows once it is done."""
         wanted = FinishScreen if scene.face == "ended" else StepScreen
         if any(isinstance(screen, wanted | NoteCard) for screen in self.screen_stack):
             return
@@ -282,7 +316,8 @@ class Narrowdown(InTurn[int]):
     # Requests
 
     def request(self, request: Request, said: str = "") -> None:
-        """Send it in a thread; say what came of it. Where an answer finds the process gone, it is started again."""
+        """Send it in a thread; say what came of it. Where an answer finds the process gone, it is
+        started again."""
         if self.watcher is None:
             return
         if isinstance(request, requests.Answer) and not self.watcher.session.alive():
@@ -295,7 +330,9 @@ class Narrowdown(InTurn[int]):
     def _send(self, session: Client, request: Request, said: str) -> None:
         problem = _refusal(session, request)
         if problem and isinstance(request, requests.AddNote):  # what was typed is never thrown away
-            self.call_from_thread(self.trouble, "The note was not written", f"{problem}\n\n{request.text}")
+            self.call_from_thread(
+                self.trouble, "The note was not written", f"{problem}\n\n{request.text}"
+            )
         elif problem:
             self.call_from_thread(self.say, problem, warning=True)
         elif said:
@@ -325,11 +362,16 @@ class Narrowdown(InTurn[int]):
     def _take_over(self, session: Client) -> None:
         reply = session.take_over()
         if reply.get("ok"):
-            # Whoever began it may have bound it to a window; from now on it outlives this one, as whatever is begun here.
+            # Whoever began it may have bound it to a window; from now on it outlives this one, as
+            # whatever is begun here.
             _refusal(session, requests.Detach())
-            self.call_from_thread(self.say, "Taken over: your keys count now. The other window looks on.")
+            self.call_from_thread(
+                self.say, "Taken over: your keys count now. The other window looks on."
+            )
         else:
-            self.call_from_thread(self.trouble, "It could not be taken over", str(reply.get("error", "")))
+            self.call_from_thread(
+                self.trouble, "It could not be taken over", str(reply.get("error", ""))
+            )
 
     def export(self, target: str) -> None:
         """Write the bundle, in a thread."""
@@ -362,22 +404,34 @@ class Narrowdown(InTurn[int]):
             else:
                 self.call_from_thread(then, made)
 
-        self.run_worker(work_aside, thread=True, exclusive=exclusive, group=group, exit_on_error=False)
+        self.run_worker(
+            work_aside, thread=True, exclusive=exclusive, group=group, exit_on_error=False
+        )
 
     def on_worker_state_changed(self, event: Worker.StateChanged) -> None:
-        """Nothing that was asked for fails without a word: what nobody foresaw is a fault of ours, and says so."""
+        """Nothing that was asked for fails without a word: what nobody foresaw is a fault of ours,
+        and says so."""
         if event.state is WorkerState.ERROR and event.worker.error is not None:
             trace = "".join(traceback.format_exception(event.worker.error))
             changed = installed.say_change()
-            title = "Narrowdown was changed while it ran" if changed else "A fault of Narrowdown's own"
-            self.push_screen(PlainCard(title, trace, before=changed or OURS, hint="{copy} copies, {close} closes"))
+            title = (
+                "Narrowdown was changed while it ran" if changed else "A fault of Narrowdown's own"
+            )
+            self.push_screen(
+                PlainCard(
+                    title, trace, before=changed or OURS, hint="{copy} copies, {close} closes"
+                )
+            )
 
     # What screens ask of the app
 
     def say(self, text: str, *, warning: bool = False) -> None:
         """A short notice; literal."""
         self.notify(
-            clean(text), severity="warning" if warning else "information", markup=False, timeout=8 if warning else 4
+            clean(text),
+            severity="warning" if warning else "information",
+            markup=False,
+            timeout=8 if warning else 4,
         )
 
     def trouble(self, title: str, text: str) -> None:
@@ -404,7 +458,10 @@ class Narrowdown(InTurn[int]):
         found = sorted(
             keys.list_at_work(screen, self.glyphs), key=lambda row: row[0].id == "interrupt"
         )  # of least use: last
-        return [*((names, action.help) for action, names, _ in found), ("^p", "Every action by name.")]
+        return [
+            *((names, action.help) for action, names, _ in found),
+            ("^p", "Every action by name."),
+        ]
 
     def fill_in_keys(self, text: str) -> str:
         """A text of ours with the user's keys for the actions that it names in braces."""
@@ -430,7 +487,9 @@ class Narrowdown(InTurn[int]):
         self._interrupted = now
         self.request(
             requests.Stop(hard=hard),
-            "Stopping now; the session is safe." if hard else "Stopping after this probe; Ctrl-C again stops now.",
+            "Stopping now; the session is safe."
+            if hard
+            else "Stopping after this probe; Ctrl-C again stops now.",
         )
 
     async def action_quit(self) -> None:
@@ -438,7 +497,8 @@ class Narrowdown(InTurn[int]):
         self.leave()
 
     def leave(self) -> None:
-        """Leave the program; asks only while something runs, here or behind the list of sessions."""
+        """Leave the program; asks only while something runs, here or behind the list of
+        sessions."""
         scene = self.scene
         behind = [w for w in self.watchers.values() if w is not self.watcher and w.scene.busy]
         if not behind and (scene is None or not scene.busy):
@@ -469,13 +529,15 @@ class Narrowdown(InTurn[int]):
         self.call_from_thread(self.exit, code)
 
     def _code(self, scene: Scene | None) -> int:
-        """The session's exit code; stopped where its runner has not closed it; 0 where none was opened."""
+        """The session's exit code; stopped where its runner has not closed it; 0 where none was
+        opened."""
         if scene is None:
             return FOUND
         return scene.state.closed.exit_code if scene.state.closed else STOPPED
 
     def _handle_exception(self, error: Exception) -> None:
-        """Our own fault: leave the screen in order and let the command line say one sentence; tests see it as it is."""
+        """Our own fault: leave the screen in order and let the command line say one sentence; tests
+        see it as it is."""
         if self.is_headless:
             super()._handle_exception(error)
             return
@@ -486,16 +548,29 @@ class Narrowdown(InTurn[int]):
 
 
 def actions_at_once() -> dict[str, list[str]]:
-    """Ids of the actions that work at the same time, by face of a step or class of another screen or card."""
+    """Ids of the actions that work at the same time, by face of a step or class of another screen
+    or card."""
 
     def ids(*widgets: type[DOMNode]) -> list[str]:
-        return [binding.id for kind in widgets for _, binding in kind._merge_bindings() if binding.id in keys.BY_ID]
+        return [
+            binding.id
+            for kind in widgets
+            for _, binding in kind._merge_bindings()
+            if binding.id in keys.BY_ID
+        ]
 
     held: dict[str, tuple[type[DOMNode], ...]] = {"ask": (Answers,), "running": (Probes,)}
     faces: dict[str, list[str]] = {
         f: [i for i in ids(*held.get(f, ()), StepScreen) if f in WHERE.get(i, FACES)] for f in FACES
     }
-    others: tuple[type[DOMNode], ...] = (SessionsScreen, SetupScreen, FinishScreen, LogCard, PlainCard, CommandsCard)
+    others: tuple[type[DOMNode], ...] = (
+        SessionsScreen,
+        SetupScreen,
+        FinishScreen,
+        LogCard,
+        PlainCard,
+        CommandsCard,
+    )
     return {**faces, **{screen.__name__: ids(screen) for screen in others}}
 
 
@@ -509,15 +584,23 @@ def _refusal(session: Client, request: Request) -> str:
 
 
 def run(
-    folder: Path | None = None, setup: Problem | None = None, *, library: Sessions | None = None, welcome: str = ""
+    folder: Path | None = None,
+    setup: Problem | None = None,
+    *,
+    library: Sessions | None = None,
+    welcome: str = "",
 ) -> tuple[int, Path | None]:
-    """The terminal UI: a session's folder opens it, a PROBLEM fills the form, neither shows the sessions.
+    """The terminal UI: a session's folder opens it, a PROBLEM fills the form, neither shows the
+    sessions.
 
-    ``welcome``: told once, over the first step. ``library``: ``Sessions(Options(...), yes=...)`` for options of the command line.
-    Returns the session's exit code (130 when it was stopped, 0 when it was left running or none was opened) and the folder of the
-    session that was on the screen last. Raises what was our own fault once the terminal is itself again.
+    ``welcome``: told once, over the first step. ``library``: ``Sessions(Options(...), yes=...)``
+    for options of the command line. Returns the session's exit code (130 when it was stopped, 0
+    when it was left running or none was opened) and the folder of the session that was on the
+    screen last. Raises what was our own fault once the terminal is itself again.
     """
-    for name in FIXED_SIZE:  # before Textual reads them; nothing that is started from here gets them either
+    for name in (
+        FIXED_SIZE
+    ):  # before Textual reads them; nothing that is started from here gets them either
         os.environ.pop(name, None)
     app = Narrowdown(library or Sessions(), folder=folder, setup=setup, welcome=welcome)
     code = app.run()

@@ -1,7 +1,8 @@
-"""The probes of the running step as a table: what each tries and how it came out. Folded from the journal beside its State.
+"""The probes of the running step as a table: what each tries and how it came out. Folded from the
+journal beside its State.
 
-What the route is and what comes next is ``wizard.session``'s business; this only pictures the search. A Board is fed by one
-thread and hands out frozen values.
+What the route is and what comes next is ``wizard.session``'s business; this only pictures the
+search. A Board is fed by one thread and hands out frozen values.
 """
 
 from collections.abc import Iterable
@@ -9,12 +10,18 @@ from pathlib import Path
 
 import msgspec
 
-from engines.probe import AnyProbe, Inspect, Measurement
-from engines.store.content import Store
-from wizard.report.probe_words import Outcome, part, size, tried, verdict
-from wizard.report.strip import Span, Strip, Trail, parse
-from wizard.session.events import AnyEvent, ProbeFinished, ProbeStarted, Rewound, StepStarted
-from wizard.session.state import State, count_nodes, fold
+from narrowdown.engines.probe import AnyProbe, Inspect, Measurement
+from narrowdown.engines.store.content import Store
+from narrowdown.wizard.report.probe_words import Outcome, part, size, tried, verdict
+from narrowdown.wizard.report.strip import Span, Strip, Trail, parse
+from narrowdown.wizard.session.events import (
+    AnyEvent,
+    ProbeFinished,
+    ProbeStarted,
+    Rewound,
+    StepStarted,
+)
+from narrowdown.wizard.session.state import State, count_nodes, fold
 
 KEPT = 200  # rows of a run that are handed out
 
@@ -37,15 +44,20 @@ class Row(msgspec.Struct, frozen=True):
 
 
 class Hunt(msgspec.Struct, frozen=True):
-    """The probes of one run, oldest first; the speculative ones appear once they are asked for or done."""
+    """The probes of one run, oldest first; the speculative ones appear once they are asked for or
+    done."""
 
     rows: tuple[Row, ...] = ()
     finished: int = 0
-    best: tuple[tuple[int, float], ...] = ()  # (nodes, ts) of each smaller failing part that was found
+    best: tuple[
+        tuple[int, float], ...
+    ] = ()  # (nodes, ts) of each smaller failing part that was found
     resumed: bool = False  # this run goes on with one that was cancelled or broken off
     began: float = 0.0  # when the run started
     strip: Strip = Strip()  # what is known of each node
-    trying: tuple[Span, ...] = ()  # the part that the oldest running probe tries, () for none or the whole model
+    trying: tuple[
+        Span, ...
+    ] = ()  # the part that the oldest running probe tries, () for none or the whole model
     whole: int = 0  # nodes of the model that is searched: the cleaned one, once it was cleaned up; 0: not known yet
 
 
@@ -59,7 +71,8 @@ class Board:
         self._begin(0)
 
     def _begin(self, run: int, began: float = 0.0, *, resumed: bool = False) -> None:
-        """``resumed``: what was learnt of the nodes before stands, as those probes are not asked again."""
+        """``resumed``: what was learnt of the nodes before stands, as those probes are not asked
+        again."""
         self._run, self._began = run, began
         self._rows: dict[str, Row] = {}
         self._speculative: dict[str, ProbeStarted] = {}
@@ -71,7 +84,8 @@ class Board:
             self._trail = Trail(count_nodes(self.state, self.state.findings.model))
 
     def extend(self, events: Iterable[AnyEvent]) -> bool:
-        """Take further events in. True when there were any. Raises ``ValueError`` for a journal of another version."""
+        """Take further events in. True when there were any. Raises ``ValueError`` for a journal of
+        another version."""
         news = tuple(events)
         if news:
             self.state = fold(news, self.state)
@@ -129,7 +143,11 @@ class Board:
 
     def _measured(self, event: ProbeFinished) -> None:
         measurement = event.measurement or self._store.load(event.blob, Measurement)
-        if isinstance(self._probes.get(event.key), Inspect) and measurement and measurement.status == "ok":
+        if (
+            isinstance(self._probes.get(event.key), Inspect)
+            and measurement
+            and measurement.status == "ok"
+        ):
             return
         if event.key not in self._rows:
             ahead = self._speculative.get(event.key)

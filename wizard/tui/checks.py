@@ -1,4 +1,5 @@
-"""What Setup says beside each field. Pure but for looking at files; imports no engine and no onnx, except to check a flow."""
+"""What Setup says beside each field. Pure but for looking at files; imports no engine and no onnx,
+except to check a flow."""
 
 import shlex
 from collections.abc import Callable, Mapping
@@ -7,18 +8,18 @@ from urllib.parse import unquote, urlsplit
 
 import msgspec
 
-from engines.checker import environment
-from wizard import given as words
-from wizard.durations import read_duration, type_duration
-from wizard.edited import OPTIONS, change_problem, tell_options
-from wizard.exits import BadUsage, Refusal
-from wizard.flow.check import check as check_flow
-from wizard.flow.check import errors
-from wizard.flow.load import FlowProblem, load, shipped
-from wizard.problem import Problem
-from wizard.runner.options import Options
-from wizard.schedulers import LOCAL, MOST_AT_ONCE, read_scheduler, require_cluster
-from wizard.sizes import read_size, type_size
+from narrowdown.engines.checker import environment
+from narrowdown.wizard import given as words
+from narrowdown.wizard.durations import read_duration, type_duration
+from narrowdown.wizard.edited import OPTIONS, change_problem, tell_options
+from narrowdown.wizard.exits import BadUsage, Refusal
+from narrowdown.wizard.flow.check import check as check_flow
+from narrowdown.wizard.flow.check import errors
+from narrowdown.wizard.flow.load import FlowProblem, load, shipped
+from narrowdown.wizard.problem import Problem
+from narrowdown.wizard.runner.options import Options
+from narrowdown.wizard.schedulers import LOCAL, MOST_AT_ONCE, read_scheduler, require_cluster
+from narrowdown.wizard.sizes import read_size, type_size
 
 MOST_FAULTS = 4  # of a flow file that are listed beside its field
 
@@ -41,18 +42,23 @@ def model(text: str) -> str:
 
 
 def engine(text: str, *, here: bool = True) -> str:
-    """The spec; empty takes what is usual. ``here`` False: the hosts of a cluster have it. Raises Refusal."""
+    """The spec; empty takes what is usual. ``here`` False: the hosts of a cluster have it. Raises
+    Refusal."""
     return words.asked_engine(text.strip(), here=here)
 
 
 def reference(text: str, *, here: bool = True) -> str:
     """Likewise of the reference."""
-    return words.engine_spec(text.strip(), "--reference", here=here) if text.strip() else Problem(model="").reference
+    return (
+        words.engine_spec(text.strip(), "--reference", here=here)
+        if text.strip()
+        else Problem(model="").reference
+    )
 
 
 def flow(text: str) -> str:
-    """The name of a shipped flow, or a file's absolute path; empty takes the default. Raises Refusal with what is wrong in the
-    file and where, one fault a line."""
+    """The name of a shipped flow, or a file's absolute path; empty takes the default. Raises
+    Refusal with what is wrong in the file and where, one fault a line."""
     if not text.strip():
         return Problem(model="").flow
     name = words.flow_name(as_path(text))
@@ -63,7 +69,10 @@ def flow(text: str) -> str:
         raise BadUsage(f"{where}{problem.message} {problem.suggestion}".strip()) from None
     faults = [] if name in shipped() else errors(check_flow(loaded))
     if faults:
-        lines = [f"Line {fault.line}: {fault.message} {fault.suggestion}".rstrip() for fault in faults[:MOST_FAULTS]]
+        lines = [
+            f"Line {fault.line}: {fault.message} {fault.suggestion}".rstrip()
+            for fault in faults[:MOST_FAULTS]
+        ]
         more = len(faults) - len(lines)
         lines += [f"And {more} more: narrowdown flow check {loaded.path}"] if more else []
         raise BadUsage("\n".join(lines))
@@ -100,7 +109,8 @@ def size(text: str) -> int:
 
 
 def executor(text: str) -> str:
-    """Where probes run; empty: here. Raises Refusal, also where what a cluster needs is not installed."""
+    """Where probes run; empty: here. Raises Refusal, also where what a cluster needs is not
+    installed."""
     try:
         return require_cluster(read_scheduler(text)) if text.strip() else LOCAL
     except ValueError as problem:
@@ -154,7 +164,8 @@ def _parts(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
-# Fields that say how the session runs and change nothing of the problem -> the name of the same in Options.
+# Fields that say how the session runs and change nothing of the problem -> the name of the same in
+# Options.
 OF_THE_RUN: Mapping[str, str] = {
     "budget": "budget",
     "jobs": "jobs",
@@ -162,7 +173,8 @@ OF_THE_RUN: Mapping[str, str] = {
     "pass_env": "handed",
     "no_disk_check": "any_room",
 }
-# What each field's text comes to, as the command line would have parsed it; an empty one takes the default. All raise Refusal.
+# What each field's text comes to, as the command line would have parsed it; an empty one takes the
+# default. All raise Refusal.
 FIELDS: Mapping[str, Callable[[str], object]] = {
     "model": model,
     "engine": engine,
@@ -181,7 +193,9 @@ FIELDS: Mapping[str, Callable[[str], object]] = {
     "check": lambda text: words.checker(text.strip()) if text.strip() else None,
     "fail_regex": lambda text: [words.regex(text.strip())] if text.strip() else [],
     "fail_code": lambda text: [_whole(each, 0, 255) for each in text.replace(",", " ").split()],
-    "ignore_fail_code": lambda text: [_whole(each, 0, 255) for each in text.replace(",", " ").split()],
+    "ignore_fail_code": lambda text: [
+        _whole(each, 0, 255) for each in text.replace(",", " ").split()
+    ],
     "timeout": timeout,
     "capture_bytes": size,
     "artifact_bytes": size,
@@ -206,7 +220,8 @@ def _readers(where: str) -> Mapping[str, Callable[[str], object]]:
 
 
 def problem_with(field: str, text: str, where: str = "") -> str:
-    """The sentence to show beside a field; "" when it is fine. ``where``: what stands in the field ``executor``."""
+    """The sentence to show beside a field; "" when it is fine. ``where``: what stands in the field
+    ``executor``."""
     try:
         _readers(where)[field](text)
     except Refusal as refusal:
@@ -217,20 +232,26 @@ def problem_with(field: str, text: str, where: str = "") -> str:
 
 
 def build(answers: Mapping[str, str], base: Problem | None = None) -> Problem:
-    """The PROBLEM of what was typed into each field, by its name, with files digested; ``base`` keeps what Setup does not ask.
-    Raises Refusal, ``OSError``."""
+    """The PROBLEM of what was typed into each field, by its name, with files digested; ``base``
+    keeps what Setup does not ask. Raises Refusal, ``OSError``."""
     path = model(answers["model"])
     where = answers["executor"]
-    given: dict[str, Any] = {n: read(answers[n]) for n, read in _readers(where).items() if n not in OF_THE_RUN}
+    given: dict[str, Any] = {
+        n: read(answers[n]) for n, read in _readers(where).items() if n not in OF_THE_RUN
+    }
     given["tolerance"] = _parts(answers["tolerance"])
     before = base or Problem(model=path)
-    typed = {name: value for name, value in given.items() if answers[name] != show_field(before, name)}
+    typed = {
+        name: value for name, value in given.items() if answers[name] != show_field(before, name)
+    }
     return change_problem(before, {**typed, "model": path}, executor(where))
 
 
 def running(answers: Mapping[str, str], base: Options) -> Options:
     """``base`` with what was typed of how the session is to run. Raises Refusal."""
-    return msgspec.structs.replace(base, **{to: FIELDS[name](answers[name]) for name, to in OF_THE_RUN.items()})
+    return msgspec.structs.replace(
+        base, **{to: FIELDS[name](answers[name]) for name, to in OF_THE_RUN.items()}
+    )
 
 
 def show_running(options: Options, name: str) -> str:
@@ -249,7 +270,8 @@ def show_running(options: Options, name: str) -> str:
 
 
 def show_field(problem: Problem, name: str) -> str:
-    """What stands in a field for a PROBLEM; "" for what is its default, which is the field's placeholder."""
+    """What stands in a field for a PROBLEM; "" for what is its default, which is the field's
+    placeholder."""
     if name == "model":
         return problem.model
     if name in ("capture_bytes", "artifact_bytes"):
@@ -268,5 +290,8 @@ def show_field(problem: Problem, name: str) -> str:
         case "fail_code" | "ignore_fail_code":
             return " ".join(map(str, value))
         case "input_shapes" | "val_range" | "atol" | "rtol" | "postprocess":
-            return " ".join(shlex.quote(each) if not each or set(each) & set(" \t'\"\\") else each for each in value)
+            return " ".join(
+                shlex.quote(each) if not each or set(each) & set(" \t'\"\\") else each
+                for each in value
+            )
     return str(value)

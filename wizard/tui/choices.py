@@ -1,16 +1,16 @@
-"""What Setup's pickers offer for engine, reference, tolerance and flow. From the engines' declarations and the installed flow
-files; imports no engine."""
+"""What Setup's pickers offer for engine, reference, tolerance and flow. From the engines'
+declarations and the installed flow files; imports no engine."""
 
 import contextlib
 import functools
 
-from engines import discovery
-from engines.compare.criterion import METRICS
-from engines.declaration import Declaration
-from engines.installed import command, importable
-from wizard.flow.load import FlowProblem, brought, load, shipped
-from wizard.problem import Problem
-from wizard.tui.narrative import Entry
+from narrowdown.engines import discovery
+from narrowdown.engines.compare.criterion import METRICS
+from narrowdown.engines.declaration import Declaration
+from narrowdown.engines.installed import command, importable
+from narrowdown.wizard.flow.load import FlowProblem, brought, load, shipped
+from narrowdown.wizard.problem import Problem
+from narrowdown.wizard.tui.narrative import Entry
 
 FILE = "a file"  # the picked entry that asks for a path
 
@@ -25,7 +25,8 @@ _TOLERANCES = (
 
 
 def engines(*, reference: bool = False) -> list[Entry]:
-    """Every engine with the precisions that it declares; those that are not installed come last and say what brings them."""
+    """Every engine with the precisions that it declares; those that are not installed come last and
+    say what brings them."""
     found, missing = [], []
     declarations = list(discovery.engines().items())
     declarations[1:] = sorted(
@@ -36,7 +37,12 @@ def engines(*, reference: bool = False) -> list[Entry]:
             continue
         if declared.package and not importable(declared.package):
             missing.append(
-                Entry(name, name, "not installed", f"{declared.summary} {command(declared.install)} brings it.")
+                Entry(
+                    name,
+                    name,
+                    "not installed",
+                    f"{declared.summary} {command(declared.install)} brings it.",
+                )
             )
             continue
         found.append(Entry(name, name, "", declared.summary))
@@ -47,14 +53,21 @@ def engines(*, reference: bool = False) -> list[Entry]:
 
 def _is_lower(declared: Declaration) -> bool:
     """Whether it computes in FP16 unless told otherwise."""
-    return any(option.name == "precision" and option.default == "fp16" for option in declared.options)
+    return any(
+        option.name == "precision" and option.default == "fp16" for option in declared.options
+    )
 
 
 def _variants(declared: Declaration, reference: bool) -> list[tuple[str, str, tuple[str, ...]]]:
-    """(option, its help, its values) worth a line of their own: precision, and how much is optimized."""
+    """(option, its help, its values) worth a line of their own: precision, and how much is
+    optimized."""
     wanted = ("precision",) if reference else ("precision", "optimization")
     return [
-        (option.name, option.help, tuple(v for v in option.choices if v != option.default or v == "fp16"))
+        (
+            option.name,
+            option.help,
+            tuple(v for v in option.choices if v != option.default or v == "fp16"),
+        )
         for option in declared.options
         if option.name in wanted and option.choices
     ]
@@ -67,19 +80,30 @@ def tolerances() -> list[Entry]:
 
 def metrics() -> list[Entry]:
     """All of them, the usual one first."""
-    return [Entry(name, name, "the usual one" if not number else "", "") for number, name in enumerate(METRICS)]
+    return [
+        Entry(name, name, "the usual one" if not number else "", "")
+        for number, name in enumerate(METRICS)
+    ]
 
 
 @functools.cache
 def flows() -> tuple[Entry, ...]:
-    """The flows of this installation, the usual one first, and one's own file. Reads each, so it is slow the first time."""
+    """The flows of this installation, the usual one first, and one's own file. Reads each, so it is
+    slow the first time."""
     usual = Problem(model="").flow
     entries = []
     for name in sorted((*shipped(), *brought()), key=lambda name: (name != usual, name)):
-        with contextlib.suppress(FlowProblem):  # another package's, which 'narrowdown flow list' says
+        with contextlib.suppress(
+            FlowProblem
+        ):  # another package's, which 'narrowdown flow list' says
             flow = load(name).flow
             entries.append(Entry(name, name, flow.title, flow.explain.strip()))
     return (
         *entries,
-        Entry(FILE, "a flow file of your own", "", "A .yaml file in the form that docs/flows.md explains."),
+        Entry(
+            FILE,
+            "a flow file of your own",
+            "",
+            "A .yaml file in the form that docs/flows.md explains.",
+        ),
     )

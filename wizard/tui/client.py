@@ -1,7 +1,7 @@
 """The terminal UI as a client: what it needs of a session, and the thread that watches one.
 
-Nothing here blocks the event loop: polling, requests and opening all happen in threads; what they learn arrives as messages, of
-which a newer one replaces an older one that was not drawn yet.
+Nothing here blocks the event loop: polling, requests and opening all happen in threads; what they
+learn arrives as messages, of which a newer one replaces an older one that was not drawn yet.
 """
 
 import contextlib
@@ -16,18 +16,18 @@ from typing import Any
 import msgspec
 from textual.message import Message
 
-from engines.store import regular
-from engines.store.content import Store
-from wizard.exits import OUR_FAULT
-from wizard.problem import Problem
-from wizard.runner.client import Client
-from wizard.session import removal
-from wizard.session.problems import SessionProblem
-from wizard.session.state import State
-from wizard.tui.board import Board
-from wizard.tui.ending import MIXED, REPORT
-from wizard.tui.scene import Scene, Work
-from wizard.tui.sight import Eye
+from narrowdown.engines.store import regular
+from narrowdown.engines.store.content import Store
+from narrowdown.wizard.exits import OUR_FAULT
+from narrowdown.wizard.problem import Problem
+from narrowdown.wizard.runner.client import Client
+from narrowdown.wizard.session import removal
+from narrowdown.wizard.session.problems import SessionProblem
+from narrowdown.wizard.session.state import State
+from narrowdown.wizard.tui.board import Board
+from narrowdown.wizard.tui.ending import MIXED, REPORT
+from narrowdown.wizard.tui.scene import Scene, Work
+from narrowdown.wizard.tui.sight import Eye
 
 INTERVAL = 0.25  # seconds between two looks at the session: less than five repaints a second, late ones included
 LOG_BYTES = 64 << 10
@@ -56,8 +56,8 @@ class LogTail:
         self._lines: tuple[str, ...] = ()
 
     def read(self) -> tuple[str, ...]:
-        """The last lines; read again only when the file changed. Which file it is, is looked up once a second: every probe has
-        a log of its own, and there may be thousands."""
+        """The last lines; read again only when the file changed. Which file it is, is looked up
+        once a second: every probe has a log of its own, and there may be thousands."""
         now = time.monotonic()
         if self._path is None or now - self._scanned >= RESCAN:
             self._path, self._scanned = newest(self.folder), now
@@ -87,7 +87,8 @@ def newest(folder: Path) -> Path | None:
 
 
 class Watcher:
-    """One open session and what is known of it. One thread at a time looks, and goes on where the last one ended."""
+    """One open session and what is known of it. One thread at a time looks, and goes on where the
+    last one ended."""
 
     def __init__(self, session: Client, problem: Problem) -> None:
         self.session = session
@@ -157,7 +158,8 @@ def tail(path: Path) -> tuple[str, ...]:
 
 
 def log_of(folder: Path, name: str) -> Path | None:
-    """The log that a journal or a snapshot names, where it names one in the session's ``logs``: both may be a stranger's."""
+    """The log that a journal or a snapshot names, where it names one in the session's ``logs``:
+    both may be a stranger's."""
     path = folder / "logs" / Path(name).name
     return path if name.endswith(".log") and folder / name == path else None
 
@@ -170,26 +172,36 @@ def disk(folder: Path) -> tuple[int, int]:
 
 
 def bundle(folder: Path) -> tuple[str, ...]:
-    """What there is to hand on, relative to the session folder: the report, the model with the workaround, the files of the case
-    bundle, those of the first case before those of further culprits; at most a hundred of these."""
+    """What there is to hand on, relative to the session folder: the report, the model with the
+    workaround, the files of the case bundle, those of the first case before those of further
+    culprits; at most a hundred of these."""
     case = folder / "case"
     with contextlib.suppress(OSError):
         beside = [name for name in (REPORT, MIXED) if (folder / name).is_file()]
-        files = [str(path.relative_to(folder)) for path in case.rglob("*") if path.is_file()] if case.is_dir() else []
+        files = (
+            [str(path.relative_to(folder)) for path in case.rglob("*") if path.is_file()]
+            if case.is_dir()
+            else []
+        )
         return (*beside, *sorted(files, key=lambda name: (name.count(os.sep), name))[:100])
     return ()
 
 
 def _moved(new: Scene, old: Scene) -> bool:
     """Whether anything but the journal has changed."""
-    return any(getattr(new, name) != getattr(old, name) for name in ("work", "alive", "log", "files", "trouble"))
+    return any(
+        getattr(new, name) != getattr(old, name)
+        for name in ("work", "alive", "log", "files", "trouble")
+    )
 
 
 def _work(snapshot: Mapping[str, Any] | None) -> Work:
     """The snapshot's fields that we know; anything of another type is as if it were not there."""
     if not snapshot:
         return Work()
-    known = {name: snapshot[name] for name in Work.__struct_fields__ if snapshot.get(name) is not None}
+    known = {
+        name: snapshot[name] for name in Work.__struct_fields__ if snapshot.get(name) is not None
+    }
     try:
         return msgspec.convert(known, Work, strict=False)
     except msgspec.ValidationError:

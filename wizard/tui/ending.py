@@ -1,22 +1,31 @@
-"""What the last screen says, in sentences: what was found, what to do now, what there is to hand on. Pure."""
+"""What the last screen says, in sentences: what was found, what to do now, what there is to hand
+on. Pure."""
 
 import contextlib
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from engines.findings import Workaround
-from engines.probe import WRAPS
-from wizard.bundle.check_script import can_check
-from wizard.ladder.offer import offer_ladder
-from wizard.report.document import Report
-from wizard.report.gather import gather
-from wizard.report.hand_on import APPLY, Deed, ask_known, list_known, name_addressee, say_first, say_when
-from wizard.report.summary import say_effect, say_inside, summary
-from wizard.session.folder import name_for_command
-from wizard.session.following import offer
-from wizard.tui.scene import Scene, commands
-from wizard.words import count, listing, switch
+from narrowdown.engines.findings import Workaround
+from narrowdown.engines.probe import WRAPS
+from narrowdown.wizard.bundle.check_script import can_check
+from narrowdown.wizard.ladder.offer import offer_ladder
+from narrowdown.wizard.report.document import Report
+from narrowdown.wizard.report.gather import gather
+from narrowdown.wizard.report.hand_on import (
+    APPLY,
+    Deed,
+    ask_known,
+    list_known,
+    name_addressee,
+    say_first,
+    say_when,
+)
+from narrowdown.wizard.report.summary import say_effect, say_inside, summary
+from narrowdown.wizard.session.folder import name_for_command
+from narrowdown.wizard.session.following import offer
+from narrowdown.wizard.tui.scene import Scene, commands
+from narrowdown.wizard.words import count, listing, switch
 
 # What the files of a case are for; those that are not here are counted.
 FILES: Mapping[str, str] = {
@@ -31,19 +40,25 @@ REPORT, MIXED = "report.html", "worked-around.onnx"  # beside the case, in the s
 
 
 def shorten_path(path: Path) -> str:
-    """A path as a shell takes it: quoted where it must be, from ``~`` on where it lies in one's home."""
+    """A path as a shell takes it: quoted where it must be, from ``~`` on where it lies in one's
+    home."""
     with contextlib.suppress(RuntimeError, ValueError):
         return f"~/{shlex.quote(str(path.relative_to(Path.home())))}"
     return shlex.quote(str(path))
 
 
 def report(scene: Scene) -> Report:
-    """What the report says, without its tables. Where steps have found nodes that the graph does not have, as a journal that
-    somebody has changed may say, without the graph, too."""
+    """What the report says, without its tables. Where steps have found nodes that the graph does
+    not have, as a journal that somebody has changed may say, without the graph, too."""
     sight = scene.sight
     with contextlib.suppress(LookupError, ValueError):
         return gather(
-            scene.state, scene.flow, scene.problem, lambda _: [], graph=lambda _: sight.graph, names=sight.names
+            scene.state,
+            scene.flow,
+            scene.problem,
+            lambda _: [],
+            graph=lambda _: sight.graph,
+            names=sight.names,
         )
     return gather(scene.state, scene.flow, scene.problem, lambda _: [], names=sight.names)
 
@@ -52,12 +67,16 @@ def say_found(said: Report) -> list[str]:
     """The result: one sentence where something is named, else what the last measurement said."""
     if said.culprits or said.workaround or said.spread:
         return [f"{said.headline}."]
-    return [line.strip() for line in summary(said)[1:] if line.startswith("  ") and line.strip() not in said.advice]
+    return [
+        line.strip()
+        for line in summary(said)[1:]
+        if line.startswith("  ") and line.strip() not in said.advice
+    ]
 
 
 def list_todo(scene: Scene, verdict: str, said: Report) -> list[Deed]:
-    """What to do now, the first thing first; keys stand in braces, as ``Narrowdown.fill_in_keys`` fills them in. ``said``: the
-    scene's ``report``."""
+    """What to do now, the first thing first; keys stand in braces, as ``Narrowdown.fill_in_keys``
+    fills them in. ``said``: the scene's ``report``."""
     return [
         *_list_by_verdict(scene, verdict, said),
         *_list_handing_on(scene, said),
@@ -71,9 +90,7 @@ def _list_by_verdict(scene: Scene, verdict: str, said: Report) -> list[Deed]:
     name = name_for_command(scene.folder)
     match verdict:
         case "refused":
-            told = (
-                "Name an engine or a reference that takes the model, or give the library of its own operators: {edit}"
-            )
+            told = "Name an engine or a reference that takes the model, or give the library of its own operators: {edit}"
             return [Deed(f"{told} changes the set-up.")]
         case "unresolved":
             return [Deed("{rewind} goes back to any question, to answer it otherwise.")]
@@ -86,16 +103,16 @@ def _list_by_verdict(scene: Scene, verdict: str, said: Report) -> list[Deed]:
         case "not-reproduced":
             return _list_more_inputs(scene, name)
         case "input-sensitive":
-            told = (
-                "Compare engines on real inputs. If real ones fail somewhere, start again with just those (--inputs)."
-            )
+            told = "Compare engines on real inputs. If real ones fail somewhere, start again with just those (--inputs)."
             return [Deed(told)]
         case "reference-suspect":
             told = "Start again with a reference that can be trusted (--reference), before blaming the engine."
             return [Deed(told)]
         case "export-at-fault":
             return [
-                Deed("Export the model again; then compare the new one with the same golden outputs (--reference).")
+                Deed(
+                    "Export the model again; then compare the new one with the same golden outputs (--reference)."
+                )
             ]
         case "not-determined":
             return [
@@ -129,13 +146,17 @@ def _list_cures(scene: Scene, cure: Workaround, said: Report) -> list[Deed]:
 def _list_more_inputs(scene: Scene, name: str) -> list[Deed]:
     """Where nothing failed: what else may fail."""
     more = f"narrowdown edit {name} --inputs FILE.npz"
-    elsewhere = "Does it fail on another machine? Copy the session's folder there; this measures the same:"
+    elsewhere = (
+        "Does it fail on another machine? Copy the session's folder there; this measures the same:"
+    )
     made = [Deed(elsewhere, f"narrowdown replay {name}")]
     if not scene.problem.inputs:
         told = "Only made-up inputs were tried, and yours may fail: {edit} gives your own, or:"
         return [Deed(told, more), *made]
     if not scene.problem.check:
-        told = "Do others of your samples fail? More runs of these do not tell. {edit} gives them, or:"
+        told = (
+            "Do others of your samples fail? More runs of these do not tell. {edit} gives them, or:"
+        )
         made.append(Deed(told, more))
     return made
 
@@ -158,17 +179,24 @@ def _list_handing_on(scene: Scene, said: Report) -> list[Deed]:
     ]
     if "case/traces.txt" in scene.files:
         made.append(
-            Deed("Before you send it: files of it still name a folder, a user or a host; traces.txt says which.")
+            Deed(
+                "Before you send it: files of it still name a folder, a user or a host; traces.txt says which."
+            )
         )
     mended = "Once the engine is mended, this tells whether the fault is gone:"
-    return [*made, Deed(mended, f"narrowdown replay {name_for_command(scene.folder)} --expect fixed")]
+    return [
+        *made,
+        Deed(mended, f"narrowdown replay {name_for_command(scene.folder)} --expect fixed"),
+    ]
 
 
 def _list_going_on(scene: Scene, said: Report) -> list[Deed]:
     """What can be asked after the end."""
     name, made = name_for_command(scene.folder), []
     if offer(scene.state, scene.problem):
-        made.append(Deed(f"{ask_known(said)} {{after}} goes on with that, or:", f"narrowdown after {name}"))
+        made.append(
+            Deed(f"{ask_known(said)} {{after}} goes on with that, or:", f"narrowdown after {name}")
+        )
     if line := offer_ladder(scene.state, scene.problem, name):
         told = "Since when is it wrong, and is it mended? This installs releases and says first how large they are:"
         made.append(Deed(told, line))
@@ -176,16 +204,16 @@ def _list_going_on(scene: Scene, said: Report) -> list[Deed]:
 
 
 def effect(said: Report) -> str:
-    """What it means for whoever uses the model: how wrong it is and on how many samples, and with the workaround. Of the whole
-    model; what the small case does stands with it."""
+    """What it means for whoever uses the model: how wrong it is and on how many samples, and with
+    the workaround. Of the whole model; what the small case does stands with it."""
     if not (said.culprits or said.workaround or said.spread):
         return ""
     return " ".join(filter(None, (said.explanation, say_effect(said))))
 
 
 def remedy(cure: Workaround, inside: str = "") -> str:
-    """A workaround as a thing to do; where an engine ends it, no full stop does, as one would copy that, too. ``inside``: what is
-    kept beside the nodes that are counted, with a space in front."""
+    """A workaround as a thing to do; where an engine ends it, no full stop does, as one would copy
+    that, too. ``inside``: what is kept beside the nodes that are counted, with a space in front."""
     if cure.keep_names:
         few = len(cure.keep_names)
         named = "it is" if few == 1 else "they are"
@@ -204,10 +232,14 @@ def remedy(cure: Workaround, inside: str = "") -> str:
 
 
 def list_handed(files: Sequence[str], checkable: bool = True) -> list[tuple[str, str]]:
-    """The files of the case, relative to the session's folder, as name and what it is for. ``checkable``: whether check.py can
-    run the engine."""
+    """The files of the case, relative to the session's folder, as name and what it is for.
+    ``checkable``: whether check.py can run the engine."""
     names = [name.removeprefix("case/") for name in files if name.startswith("case/")]
-    meanings = FILES if checkable else {**FILES, "check.py": "cannot run this engine; commands.sh says what can"}
+    meanings = (
+        FILES
+        if checkable
+        else {**FILES, "check.py": "cannot run this engine; commands.sh says what can"}
+    )
     rows = [(name, meaning) for name, meaning in meanings.items() if name in names]
     further = sorted({Path(name).parts[0] for name in names if "/" in name})
     more = f"; {count(len(further) - 1, 'more such folder')} beside it" if len(further) > 2 else ""
@@ -217,7 +249,12 @@ def list_handed(files: Sequence[str], checkable: bool = True) -> list[tuple[str,
     return [
         *rows,
         *(
-            [("and", f"{count(rest, 'more file')}: inputs, right and wrong values, versions, every measurement")]
+            [
+                (
+                    "and",
+                    f"{count(rest, 'more file')}: inputs, right and wrong values, versions, every measurement",
+                )
+            ]
             if rest
             else []
         ),

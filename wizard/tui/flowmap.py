@@ -1,4 +1,5 @@
-"""The whole flow as a flowchart in cells: where things go is ``layout``'s; the way that was walked is in heavy lines. Pure."""
+"""The whole flow as a flowchart in cells: where things go is ``layout``'s; the way that was walked
+is in heavy lines. Pure."""
 
 from collections.abc import Sequence
 from typing import overload
@@ -7,11 +8,11 @@ import msgspec
 from rich.cells import cell_len
 from textual.content import Content
 
-from wizard.flow.layout import Way, arrange, title
-from wizard.flow.model import Flow, FlowNode, targets
-from wizard.session.state import Visit
-from wizard.tui.glyphs import ASCII, Glyphs
-from wizard.tui.literal import elide, fit, join_contents
+from narrowdown.wizard.flow.layout import Way, arrange, title
+from narrowdown.wizard.flow.model import Flow, FlowNode, targets
+from narrowdown.wizard.session.state import Visit
+from narrowdown.wizard.tui.glyphs import ASCII, Glyphs
+from narrowdown.wizard.tui.literal import elide, fit, join_contents
 
 # Lines by where they lead: 1 up, 2 right, 4 down, 8 left.
 _THIN = " ╵╶└╷│┌├╴┘─┴┐┤┬┼"
@@ -25,8 +26,8 @@ WIDEST = 72  # cells of a box
 
 
 class Chart(msgspec.Struct, frozen=True):
-    """``rows`` of text, each made when it is asked for; ``names``: the node or end that each belongs to; ``at``: the row of each
-    by its name."""
+    """``rows`` of text, each made when it is asked for; ``names``: the node or end that each
+    belongs to; ``at``: the row of each by its name."""
 
     rows: Sequence[Content]
     names: list[str]
@@ -46,12 +47,18 @@ def draw_flow(flow: Flow, route: Sequence[Visit], here: str, width: int, glyphs:
     for way in placed.ways:
         _draw_way(sheet, flow, way, lanes, at, here)
     for end in placed.loose:
-        sheet.write(at[end], left, f"( {elide(flow.ends[end].title, width - left - 4, glyphs.ellipsis)} )", "$quiet")
+        sheet.write(
+            at[end],
+            left,
+            f"( {elide(flow.ends[end].title, width - left - 4, glyphs.ellipsis)} )",
+            "$quiet",
+        )
     return Chart(Rows(sheet, len(placed.names)), placed.names, at)
 
 
 class Rows(Sequence[Content]):
-    """The rows of a sheet; to make one takes as long as to place a box, and few of them are seen at a time."""
+    """The rows of a sheet; to make one takes as long as to place a box, and few of them are seen at
+    a time."""
 
     def __init__(self, sheet: "_Sheet", many: int) -> None:
         self._sheet, self._many = sheet, many
@@ -86,7 +93,11 @@ class _Sheet:
         """A piece of a line; what is there already is joined, and what was walked stays lit."""
         there = self._lines.setdefault(row, {})
         old, was, before = there.get(column, (0, 0, style))
-        there[column] = (old | leads, was | (leads if heavy else 0), style if heavy or not was else before)
+        there[column] = (
+            old | leads,
+            was | (leads if heavy else 0),
+            style if heavy or not was else before,
+        )
 
     def across(self, row: int, first: int, last: int, style: str, *, heavy: bool) -> None:
         """From one column to another, both in it; its ends lead inwards only."""
@@ -97,7 +108,13 @@ class _Sheet:
     def down(self, column: int, first: int, last: int, style: str, *, heavy: bool) -> None:
         """From one row down to another, both in it."""
         for row in range(first, last + 1):
-            self.line(row, column, (_UP if row > first else 0) | (_DOWN if row < last else 0), style, heavy=heavy)
+            self.line(
+                row,
+                column,
+                (_UP if row > first else 0) | (_DOWN if row < last else 0),
+                style,
+                heavy=heavy,
+            )
 
     def write(self, row: int, column: int, text: str, style: str) -> None:
         """Text over whatever lies there; at the end of an arrow that was walked, its own."""
@@ -110,10 +127,20 @@ class _Sheet:
         plain = self.glyphs is ASCII
         thin, heavy = (_THIN_ASCII, _HEAVY_ASCII) if plain else (_THIN, _HEAVY)
         written = dict(self._text.get(row, {}))
-        over = {n for column, (text, _) in written.items() for n in range(column, column + cell_len(text))}
+        over = {
+            n
+            for column, (text, _) in written.items()
+            for n in range(column, column + cell_len(text))
+        }
         for column, (leads, thick, style) in self._lines.get(row, {}).items():
             if column not in over:
-                mark = thin[leads] if not thick else heavy[leads] if plain else _MIXED.get((leads, thick), heavy[leads])
+                mark = (
+                    thin[leads]
+                    if not thick
+                    else heavy[leads]
+                    if plain
+                    else _MIXED.get((leads, thick), heavy[leads])
+                )
                 written[column] = (mark, style)
         parts: list[tuple[str, str]] = []
         at = 0
@@ -129,7 +156,9 @@ class _Sheet:
         return drawn if drawn.cell_length <= self.width else drawn.truncate(self.width)
 
 
-def _draw_box(sheet: _Sheet, flow: Flow, name: str, route: Sequence[Visit], here: str, row: int) -> None:
+def _draw_box(
+    sheet: _Sheet, flow: Flow, name: str, route: Sequence[Visit], here: str, row: int
+) -> None:
     node: FlowNode = flow.nodes[name]
     visits = [visit for visit in route if visit.node == name and visit.answer]
     g, left, right = sheet.glyphs, sheet.left, sheet.left + sheet.wide - 1
@@ -149,7 +178,9 @@ def _draw_box(sheet: _Sheet, flow: Flow, name: str, route: Sequence[Visit], here
     sheet.write(row, left + 1, inside, style)
 
 
-def _draw_way(sheet: _Sheet, flow: Flow, way: Way, lanes: dict[str, int], at: dict[str, int], here: str) -> None:
+def _draw_way(
+    sheet: _Sheet, flow: Flow, way: Way, lanes: dict[str, int], at: dict[str, int], here: str
+) -> None:
     """From the box down its trunk, then right to an end, left into a lane, or straight on."""
     g, trunk, style = sheet.glyphs, sheet.left + 2, "bold $recommended" if way.walked else "$quiet"
     out = at[way.source] + 1
@@ -185,7 +216,8 @@ def _draw_way(sheet: _Sheet, flow: Flow, way: Way, lanes: dict[str, int], at: di
 
 
 def describe_place(flow: Flow, name: str) -> list[tuple[str, str]]:
-    """(heading, text) of a node or an end: what it is for, what it asks, and where each answer leads."""
+    """(heading, text) of a node or an end: what it is for, what it asks, and where each answer
+    leads."""
     if name in flow.ends:
         return [("An end", flow.ends[name].explain)]
     node = flow.nodes[name]

@@ -1,7 +1,8 @@
 """Python's search for unreachable objects, kept out of the way of keys.
 
-With a long session in memory one full search takes a tenth of a second and stops every thread. So what is known once a session is
-on the screen is left out of it for good, and the rest is searched only while nobody types.
+With a long session in memory one full search takes a tenth of a second and stops every thread. So
+what is known once a session is on the screen is left out of it for good, and the rest is searched
+only while nobody types.
 """
 
 import gc

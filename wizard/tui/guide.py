@@ -1,4 +1,5 @@
-"""What ``?`` says of a screen's parts and of the cards. Keys stand in braces, as ``Narrowdown.fill_in_keys`` fills them in."""
+"""What ``?`` says of a screen's parts and of the cards. Keys stand in braces, as
+``Narrowdown.fill_in_keys`` fills them in."""
 
 from collections.abc import Mapping
 

@@ -2,10 +2,10 @@
 
 from typing import TYPE_CHECKING, cast
 
-from wizard.tui.paint import Sparing
+from narrowdown.wizard.tui.paint import Sparing
 
 if TYPE_CHECKING:  # the application imports its screens
-    from wizard.tui.app import Narrowdown
+    from narrowdown.wizard.tui.app import Narrowdown
 
 
 class Hosted(Sparing[None]):

@@ -1,4 +1,5 @@
-"""Every action of the terminal UI: its id, its label, its keys. Users remap them in ``keys.yaml`` (docs/keys.md).
+"""Every action of the terminal UI: its id, its label, its keys. Users remap them in ``keys.yaml``
+(docs/keys.md).
 
 Single letters, arrows, Enter and Escape only: tmux and terminals eat most control keys.
 """
@@ -14,14 +15,15 @@ from textual.dom import DOMNode
 from textual.keys import Keys, _character_to_key, format_key
 from textual.screen import Screen
 
-from engines.nearest import suggestion
-from wizard import config
-from wizard.flow.load import FlowProblem, load_texts
-from wizard.tui.glyphs import Glyphs
+from narrowdown.engines.nearest import suggestion
+from narrowdown.wizard import config
+from narrowdown.wizard.flow.load import FlowProblem, load_texts
+from narrowdown.wizard.tui.glyphs import Glyphs
 
 
 class Action(msgspec.Struct, frozen=True):
-    """``id`` is also the name of the screen's or app's ``action_<id>`` method. ``keys``: Textual's names, joined by commas."""
+    """``id`` is also the name of the screen's or app's ``action_<id>`` method. ``keys``: Textual's
+    names, joined by commas."""
 
     id: str
     label: str
@@ -35,30 +37,79 @@ class Action(msgspec.Struct, frozen=True):
 ACTIONS: tuple[Action, ...] = (
     Action("answer", "answer", "enter", "Give the highlighted answer."),
     Action("go", "run it", "enter", "Run this step."),
-    Action("pick", "choose from a list", "f2", "List what fits into the field at hand.", typing=True),
-    Action("start", "start", "f5", "Check every field, create the session and open it.", typing=True),
+    Action(
+        "pick", "choose from a list", "f2", "List what fits into the field at hand.", typing=True
+    ),
+    Action(
+        "start", "start", "f5", "Check every field, create the session and open it.", typing=True
+    ),
     Action("form_help", "help", "f1", "What the fields mean.", typing=True),
     Action("leave_form", "back", "escape", "Leave the form; what was typed is gone.", typing=True),
     Action("open", "open", "enter", "Open the highlighted session."),
     Action("new", "new", "n", "Start a new session."),
     Action("only", "find", "slash", "Show only the sessions that hold the words that you type."),
-    Action("order", "sort", "o", "Sort by time, by model or by how they ended, in turn.", shown=False),
+    Action(
+        "order", "sort", "o", "Sort by time, by model or by how they ended, in turn.", shown=False
+    ),
     Action("call", "rename", "r", "Give the highlighted session another name.", shown=False),
-    Action("remove", "delete", "D,delete", "Delete the highlighted session, after saying what it takes on the disk."),
-    Action("prune", "prune", "P", "Delete the sessions in which nothing has happened for a month.", shown=False),
+    Action(
+        "remove",
+        "delete",
+        "D,delete",
+        "Delete the highlighted session, after saying what it takes on the disk.",
+    ),
+    Action(
+        "prune",
+        "prune",
+        "P",
+        "Delete the sessions in which nothing has happened for a month.",
+        shown=False,
+    ),
     Action("back", "back", "b,escape", "Back to the list of sessions. Never stops work."),
     Action("stop", "stop", "x", "Finish the probe that is running, then stop. Nothing is lost."),
-    Action("stop_now", "stop now", "X", "Kill what is running. The session is safe; that probe runs again later."),
+    Action(
+        "stop_now",
+        "stop now",
+        "X",
+        "Kill what is running. The session is safe; that probe runs again later.",
+    ),
     Action("pause", "pause", "p", "Pause before the next probe, or go on."),
     Action("skip", "skip", "s", "Do not run this step; answer its question from what is known."),
     Action("why", "why", "w", "Why this answer is recommended, and what this step is for."),
     Action("terms", "terms", "t", "The words used here, explained."),
-    Action("copy", "copy", "c", "The same by hand: copies the command to the clipboard and to last-command.txt."),
+    Action(
+        "copy",
+        "copy",
+        "c",
+        "The same by hand: copies the command to the clipboard and to last-command.txt.",
+    ),
     Action("log", "log", "l", "What the workers and engines wrote."),
-    Action("pictures", "view", "v", "What was measured as pictures: error by depth, the search, around the suspect."),
-    Action("probes", "probes", "o", "Every probe of this step, and what the engine wrote during it.", shown=False),
-    Action("probe", "look", "enter", "Look into the highlighted probe: what it tried, what came out, its log."),
-    Action("details", "details", "d", "The whole trace or message of an error, to read and to copy.", shown=False),
+    Action(
+        "pictures",
+        "view",
+        "v",
+        "What was measured as pictures: error by depth, the search, around the suspect.",
+    ),
+    Action(
+        "probes",
+        "probes",
+        "o",
+        "Every probe of this step, and what the engine wrote during it.",
+        shown=False,
+    ),
+    Action(
+        "probe",
+        "look",
+        "enter",
+        "Look into the highlighted probe: what it tried, what came out, its log.",
+    ),
+    Action(
+        "details",
+        "details",
+        "d",
+        "The whole trace or message of an error, to read and to copy.",
+        shown=False,
+    ),
     Action("demo", "demo", "d", "A real model with a real failure, to try this out."),
     Action("map", "map", "m", "The whole flow, and where you are."),
     Action("note", "note", "n", "Write a note into the session; the report shows it."),
@@ -83,7 +134,12 @@ ACTIONS: tuple[Action, ...] = (
     ),
     Action("export", "export", "e", "Write everything into one folder or zip to hand on."),
     Action("keys_help", "help", "question_mark", "What is shown here, and every key."),
-    Action("quit_session", "quit", "q", "Leave. Asks only while something runs, and can leave it running."),
+    Action(
+        "quit_session",
+        "quit",
+        "q",
+        "Leave. Asks only while something runs, and can leave it running.",
+    ),
     Action(
         "interrupt",
         "stop",
@@ -109,14 +165,33 @@ ACTIONS: tuple[Action, ...] = (
 )
 BY_ID: dict[str, Action] = {action.id: action for action in ACTIONS}
 DIGITS = frozenset("0123456789")
-# What these do cannot be changed: choosing an answer or a line, the palette, leaving, the next field.
-FIXED = DIGITS | {"up", "down", "left", "right", "home", "end", "tab", "shift+tab", "ctrl+p", "ctrl+q"}
+# What these do cannot be changed: choosing an answer or a line, the palette, leaving, the next
+# field.
+FIXED = DIGITS | {
+    "up",
+    "down",
+    "left",
+    "right",
+    "home",
+    "end",
+    "tab",
+    "shift+tab",
+    "ctrl+p",
+    "ctrl+q",
+}
 _NAMED = frozenset(key.value for key in Keys if not key.value.startswith(("<", "ctrl-")))
-_SILENT = re.compile(r"f\d+|escape|insert|pageup|pagedown|(ctrl|alt)\+.+")  # type nothing into a field
+_SILENT = re.compile(
+    r"f\d+|escape|insert|pageup|pagedown|(ctrl|alt)\+.+"
+)  # type nothing into a field
 _MODIFIERS = re.compile(r"^(?:(?:ctrl|alt|shift|super)\+)*")
 ALONG = tuple(  # a list that is not to take PageUp and PageDown for itself
     Binding(key, action, key.capitalize(), show=False)
-    for key, action in (("up", "cursor_up"), ("down", "cursor_down"), ("home", "first"), ("end", "last"))
+    for key, action in (
+        ("up", "cursor_up"),
+        ("down", "cursor_down"),
+        ("home", "first"),
+        ("end", "last"),
+    )
 )
 
 
@@ -129,13 +204,15 @@ def bindings(*ids: str) -> list[BindingType]:
 
 
 def label_on(screen: Screen[Any], action: str, label: str) -> str:
-    """What an action is called on a screen now, of which ``label`` is the usual name; "" where it can do nothing there."""
+    """What an action is called on a screen now, of which ``label`` is the usual name; "" where it
+    can do nothing there."""
     name = getattr(screen, "label_of", None)
     return str(name(action, label)) if name else label
 
 
 def list_at_work(screen: Screen[Any], glyphs: Glyphs) -> list[tuple[Action, str, DOMNode]]:
-    """Each action that works on a screen now, once: with its keys as people read them, and the node whose it is."""
+    """Each action that works on a screen now, once: with its keys as people read them, and the node
+    whose it is."""
     found: dict[str, tuple[list[str], DOMNode]] = {}
     for key, active in screen.active_bindings.items():
         if active.enabled and active.binding.id in BY_ID:
@@ -175,8 +252,8 @@ def config_file(environment: Mapping[str, str] | None = None) -> Path:
 
 
 class Keymap(msgspec.Struct, frozen=True):
-    """What a user's file asks for: action id -> keys in Textual's names, the place of each in the file (``path:line``), and a
-    sentence for each thing in it that cannot be used."""
+    """What a user's file asks for: action id -> keys in Textual's names, the place of each in the
+    file (``path:line``), and a sentence for each thing in it that cannot be used."""
 
     keys: dict[str, str] = {}
     problems: tuple[str, ...] = ()
@@ -188,7 +265,8 @@ class Keymap(msgspec.Struct, frozen=True):
 
 
 def read(path: Path) -> Keymap:
-    """A user's keys. A file that is missing asks for nothing; one that is broken is said, and the default keys stay."""
+    """A user's keys. A file that is missing asks for nothing; one that is broken is said, and the
+    default keys stay."""
     if not path.exists():
         return Keymap()
     try:
@@ -199,11 +277,15 @@ def read(path: Path) -> Keymap:
 
 
 def of_user() -> Keymap:
-    """What the user's settings ask for, and over it what their file of keys does. Raises Refusal where the settings cannot be
-    read."""
+    """What the user's settings ask for, and over it what their file of keys does. Raises Refusal
+    where the settings cannot be read."""
     settings, own = config.load(), read(config_file())
-    below = chosen(settings.keys, {name: f"{settings.path}:{line}" for name, line in settings.lines.items()})
-    return Keymap({**below.keys, **own.keys}, (*below.problems, *own.problems), {**below.places, **own.places})
+    below = chosen(
+        settings.keys, {name: f"{settings.path}:{line}" for name, line in settings.lines.items()}
+    )
+    return Keymap(
+        {**below.keys, **own.keys}, (*below.problems, *own.problems), {**below.places, **own.places}
+    )
 
 
 def chosen(data: Mapping[str, Any], where: Mapping[str, str]) -> Keymap:
@@ -214,7 +296,9 @@ def chosen(data: Mapping[str, Any], where: Mapping[str, str]) -> Keymap:
     for name, value in data.items():
         place = where[name]
         if name not in BY_ID:
-            problems.append(f"{place}: there is no action '{name}'. {suggestion(name, BY_ID)}".rstrip())
+            problems.append(
+                f"{place}: there is no action '{name}'. {suggestion(name, BY_ID)}".rstrip()
+            )
             continue
         good: list[str] = []
         for text in _texts(value):
@@ -231,8 +315,8 @@ def chosen(data: Mapping[str, Any], where: Mapping[str, str]) -> Keymap:
 
 
 def clashes(keymap: Keymap, together: Iterable[Sequence[str]]) -> list[str]:
-    """A sentence for each key that the user gave to an action while another one of the same screen has it. ``together``: ids of
-    actions that work at the same time."""
+    """A sentence for each key that the user gave to an action while another one of the same screen
+    has it. ``together``: ids of actions that work at the same time."""
     found: dict[tuple[str, ...], str] = {}
     for ids in together:
         for mine in (i for i in ids if i in keymap.keys):
@@ -259,12 +343,15 @@ def _unusable(key: str, action: Action) -> str:
 def _texts(value: object) -> list[str]:
     """The keys in a value: a name, names with commas between, or a list of such."""
     if isinstance(value, str):
-        return [value] if value == "," else [part.strip() for part in value.split(",") if part.strip()]
+        return (
+            [value] if value == "," else [part.strip() for part in value.split(",") if part.strip()]
+        )
     return [text for item in value for text in _texts(item)] if isinstance(value, list) else []
 
 
 def fill_in_keys(text: str, keymap: Keymap, glyphs: Glyphs) -> str:
-    """A text of ours with the key of each action that it names in braces, ``{why}``: what the user has to press."""
+    """A text of ours with the key of each action that it names in braces, ``{why}``: what the user
+    has to press."""
 
     def key(match: re.Match[str]) -> str:
         if match[1] not in BY_ID:

@@ -7,29 +7,30 @@ from typing import Any
 
 import msgspec
 
-from wizard import demo as demos
-from wizard import handed, trust
-from wizard.after import begin_after
-from wizard.edited import begin, changes
-from wizard.exits import BAD_USAGE, BadUsage, Missing, Refusal
-from wizard.flow import terms
-from wizard.flow.load import FlowProblem
-from wizard.flow.load import load as load_flow
-from wizard.machine_room import MachineProblem
-from wizard.problem import Problem
-from wizard.runner import progress
-from wizard.runner.client import Client
-from wizard.runner.options import Options
-from wizard.session import folder as folders
-from wizard.session import removal
-from wizard.session.folder import Summary
-from wizard.session.listing import Listing
-from wizard.session.problems import SessionProblem
+from narrowdown.wizard import demo as demos
+from narrowdown.wizard import handed, trust
+from narrowdown.wizard.after import begin_after
+from narrowdown.wizard.edited import begin, changes
+from narrowdown.wizard.exits import BAD_USAGE, BadUsage, Missing, Refusal
+from narrowdown.wizard.flow import terms
+from narrowdown.wizard.flow.load import FlowProblem
+from narrowdown.wizard.flow.load import load as load_flow
+from narrowdown.wizard.machine_room import MachineProblem
+from narrowdown.wizard.problem import Problem
+from narrowdown.wizard.runner import progress
+from narrowdown.wizard.runner.client import Client
+from narrowdown.wizard.runner.options import Options
+from narrowdown.wizard.session import folder as folders
+from narrowdown.wizard.session import removal
+from narrowdown.wizard.session.folder import Summary
+from narrowdown.wizard.session.listing import Listing
+from narrowdown.wizard.session.problems import SessionProblem
 
 
 @contextlib.contextmanager
 def _refusing() -> Iterator[None]:
-    """What is wrong with a session, its flow or the process that was asked, as the exception that screens know."""
+    """What is wrong with a session, its flow or the process that was asked, as the exception that
+    screens know."""
     try:
         yield
     except (SessionProblem, FlowProblem, MachineProblem) as error:
@@ -37,23 +38,29 @@ def _refusing() -> Iterator[None]:
 
 
 class Sessions:
-    """The sessions on this machine. All methods may block and are called in threads; they raise ``Refusal`` or ``OSError`` with a
-    sentence. ``options``: of the command line, their ``first`` for the session that is opened first; ``yes``: digests of scripts
-    that may run; ``watch``: only look, start and steer nothing.
+    """The sessions on this machine. All methods may block and are called in threads; they raise
+    ``Refusal`` or ``OSError`` with a sentence. ``options``: of the command line, their ``first``
+    for the session that is opened first; ``yes``: digests of scripts that may run; ``watch``: only
+    look, start and steer nothing.
 
-    Runners are started detached: whatever becomes of the screen, a running step ends, and its question waits a while for
-    somebody to come back. Quitting is a request of its own.
+    Runners are started detached: whatever becomes of the screen, a running step ends, and its
+    question waits a while for somebody to come back. Quitting is a request of its own.
     """
 
-    def __init__(self, options: Options | None = None, *, yes: Sequence[str] = (), watch: bool = False) -> None:
+    def __init__(
+        self, options: Options | None = None, *, yes: Sequence[str] = (), watch: bool = False
+    ) -> None:
         given = options or Options()
-        self._options = msgspec.structs.replace(given, policy="person", offers=True, detach=True, first=())
+        self._options = msgspec.structs.replace(
+            given, policy="person", offers=True, detach=True, first=()
+        )
         self._yes, self._watch, self._first = tuple(yes), watch, given.first
         self._listing = Listing()
         self._running: dict[Path, Options] = {}  # of sessions whose form says how they run
 
     def entries(self, also: Iterable[Path] = ()) -> Sequence[Summary]:
-        """The sessions of this user, the latest first; ``also``: those that lie elsewhere and were opened here, before them."""
+        """The sessions of this user, the latest first; ``also``: those that lie elsewhere and were
+        opened here, before them."""
         found = self._listing.sessions()
         listed = {entry.path for entry in found}
         return [*(folders.summary(folder) for folder in also if folder not in listed), *found]
@@ -64,7 +71,8 @@ class Sessions:
 
     @_refusing()
     def running(self, folder: Path | None = None) -> Options:
-        """How the session in ``folder`` runs when it is opened from here; without one, any new session."""
+        """How the session in ``folder`` runs when it is opened from here; without one, any new
+        session."""
         options = self._running.get(folder, self._options) if folder else self._options
         if folder and not options.handed:
             passed = handed.remembered(folder, folders.describe(folder).problem) or ()
@@ -73,8 +81,9 @@ class Sessions:
 
     @_refusing()
     def create(self, problem: Problem, running: Options | None = None) -> Path:
-        """A new session's folder. Pins the flow, and remembers the scripts that the user has just typed as theirs. ``running``:
-        how it runs whenever it is opened from here, if not as the command line says."""
+        """A new session's folder. Pins the flow, and remembers the scripts that the user has just
+        typed as theirs. ``running``: how it runs whenever it is opened from here, if not as the
+        command line says."""
         options = running or self._options
         handed.refuse(problem, options.handed, options.executor)
         loaded = load_flow(problem.flow)
@@ -89,9 +98,9 @@ class Sessions:
 
     @_refusing()
     def edit(self, folder: Path, problem: Problem, running: Options) -> Path:
-        """A new session's folder, of another set-up than the session in ``folder``, or that runs otherwise; it takes over that
-        one's measurements where they still hold. Refused where that one would run what nobody here agreed to: nothing of it
-        becomes the user's own unseen."""
+        """A new session's folder, of another set-up than the session in ``folder``, or that runs
+        otherwise; it takes over that one's measurements where they still hold. Refused where that
+        one would run what nobody here agreed to: nothing of it becomes the user's own unseen."""
         before = folders.describe(folder).problem
         if not changes(before, problem) and running == self.running(folder):
             raise BadUsage("Nothing is another than it was: change a field, or go back.")
@@ -106,8 +115,8 @@ class Sessions:
 
     @_refusing()
     def after(self, folder: Path) -> Path:
-        """A new session's folder, which goes on from the ended session in ``folder`` with what follows a failing case. Refused as
-        ``edit`` is, and where nothing follows."""
+        """A new session's folder, which goes on from the ended session in ``folder`` with what
+        follows a failing case. Refused as ``edit`` is, and where nothing follows."""
         trust.admit(folders.describe(folder).problem, self._yes)
         running = self.running(folder)
         made, _ = begin_after(folder, executor=running.executor)
@@ -127,9 +136,9 @@ class Sessions:
 
     @_refusing()
     def open(self, folder: Path, first: Sequence[dict[str, Any]] = ()) -> Client:
-        """Attach to the session's runner, or start one, which carries out ``first`` before anything else. A session that has
-        ended is only looked at, unless there is something to do first. Refused where scripts would run that nobody here agreed
-        to, with what they are."""
+        """Attach to the session's runner, or start one, which carries out ``first`` before anything
+        else. A session that has ended is only looked at, unless there is something to do first.
+        Refused where scripts would run that nobody here agreed to, with what they are."""
         first, self._first = first or self._first, ()
         about = folders.describe(folder)
         if self._watch or (not first and folders.load(folder).end):
@@ -137,7 +146,9 @@ class Sessions:
         consent = trust.admit(about.problem, self._yes)
         running = self._running.get(folder, self._options)
         passed = handed.chosen(folder, running.handed, running.executor)
-        options = msgspec.structs.replace(running, first=tuple(map(dict, first)), handed=passed, consent=consent)
+        options = msgspec.structs.replace(
+            running, first=tuple(map(dict, first)), handed=passed, consent=consent
+        )
         return Client.open(folder, options)
 
     def weight(self, folder: Path) -> str:
@@ -164,30 +175,33 @@ class Sessions:
 
     def summary(self, step: str) -> str:
         """What a step does, in one sentence."""
-        from engines.steps.registry import STEPS
+        from narrowdown.engines.steps.registry import STEPS
 
         return STEPS[step].summary if step in STEPS else ""
 
     @_refusing()
     def export(self, folder: Path, target: str) -> str:
         """Write the case bundle; returns where it lies."""
-        from wizard.bundle.export import export
-        from wizard.report.read import read
+        from narrowdown.wizard.bundle.export import export
+        from narrowdown.wizard.report.read import read
 
         return str(export(read(folder), Path(target).expanduser()))
 
     def finish(self, folder: Path) -> None:
-        """At an end: write the report into the session's folder, the bundle where there is a case, the model with the workaround
-        where one can be written. Who only watches leaves it to whoever holds the session."""
+        """At an end: write the report into the session's folder, the bundle where there is a case,
+        the model with the workaround where one can be written. Who only watches leaves it to
+        whoever holds the session."""
         if self._watch:
             return
-        from wizard.bundle.export import hand_on
-        from wizard.bundle.models import write_worked_around
-        from wizard.report.portable import handed_on
-        from wizard.report.read import read
+        from narrowdown.wizard.bundle.export import hand_on
+        from narrowdown.wizard.bundle.models import write_worked_around
+        from narrowdown.wizard.report.portable import handed_on
+        from narrowdown.wizard.report.read import read
 
         try:
             reading = read(folder)
             hand_on(reading, handed_on(reading), write_worked_around(reading))
         except (SessionProblem, FlowProblem, MachineProblem) as error:
-            raise Refusal(getattr(error, "code", BAD_USAGE), f"The bundle could not be written: {error}") from None
+            raise Refusal(
+                getattr(error, "code", BAD_USAGE), f"The bundle could not be written: {error}"
+            ) from None

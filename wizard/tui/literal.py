@@ -1,7 +1,8 @@
 """The one way from foreign text to the screen.
 
-Names in a model, lines of a log and paths hold anything: brackets that Textual would read as markup, control and bidirectional
-characters, lone surrogates. Everything that was not written by us passes through here before a widget sees it.
+Names in a model, lines of a log and paths hold anything: brackets that Textual would read as
+markup, control and bidirectional characters, lone surrogates. Everything that was not written by us
+passes through here before a widget sees it.
 """
 
 import re
@@ -11,13 +12,15 @@ from collections.abc import Iterable
 from rich.cells import cell_len, chop_cells, set_cell_size
 from textual.content import Content, Span
 
-from wizard.words import BEFORE_UNIT
+from narrowdown.wizard.words import BEFORE_UNIT
 
 _HELD = "\ue000"  # in place of a space at which no row ends; of private use, so that ``clean`` leaves none in any text
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
-# Cc control, Cf format (bidirectional marks, joiners: their width is the terminal's opinion), Cs lone surrogates, Co private
-# use, Cn unassigned, Zl/Zp line and paragraph separators.
-_SEQUENCE = re.compile(r"\x1b\[[0-9;:?]*[ -/]*[@-~]")  # colours and the like that engines write into their logs
+# Cc control, Cf format (bidirectional marks, joiners: their width is the terminal's opinion), Cs
+# lone surrogates, Co private use, Cn unassigned, Zl/Zp line and paragraph separators.
+_SEQUENCE = re.compile(
+    r"\x1b\[[0-9;:?]*[ -/]*[@-~]"
+)  # colours and the like that engines write into their logs
 _DROPPED = frozenset({"Cc", "Cf"})
 _REPLACED = frozenset({"Cs", "Co", "Cn"})
 
@@ -32,9 +35,11 @@ def _safe(character: str) -> str:
 
 
 def clean(text: str, *, lines: bool = False) -> str:
-    """``text`` without anything that moves the cursor, reorders the line or has no agreed width. Tabs become a space.
+    """``text`` without anything that moves the cursor, reorders the line or has no agreed width.
+    Tabs become a space.
 
-    ``lines``: keep line ends (``\\r\\n`` and ``\\r`` become ``\\n``); otherwise the result is one line, its line ends spaces.
+    ``lines``: keep line ends (``\\r\\n`` and ``\\r`` become ``\\n``); otherwise the result is one
+    line, its line ends spaces.
     """
     if text.isascii() and text.isprintable():
         return text
@@ -45,7 +50,8 @@ def clean(text: str, *, lines: bool = False) -> str:
 
 
 def literal(text: object, style: str = "", *, lines: bool = False) -> Content:
-    """Foreign text as Content: shown as it is, never read as markup. ``style`` is ours and may be a Textual style."""
+    """Foreign text as Content: shown as it is, never read as markup. ``style`` is ours and may be a
+    Textual style."""
     return Content.styled(clean(str(text), lines=lines), style)
 
 
@@ -67,7 +73,8 @@ def wrap_words(content: Content, width: int) -> list[Content]:
 
 
 def elide(text: str, width: int, mark: str = "…") -> str:
-    """``text`` in at most ``width`` cells, its middle left out: both ends of a node's name matter."""
+    """``text`` in at most ``width`` cells, its middle left out: both ends of a node's name
+    matter."""
     text = clean(text)
     if cell_len(text) <= width:
         return text

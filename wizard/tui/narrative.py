@@ -1,21 +1,23 @@
-"""What happened, told as lines and entries: the probes of a step, what a rewind sets aside, the words of a node. Pure."""
+"""What happened, told as lines and entries: the probes of a step, what a rewind sets aside, the
+words of a node. Pure."""
 
 from collections.abc import Sequence
 
 import msgspec
 
-from engines import causes
-from wizard.flow import terms
-from wizard.flow.layout import title
-from wizard.report.probe_words import WORDS
-from wizard.session.state import Visit
-from wizard.tui.board import Row
-from wizard.tui.scene import Scene, answer_text, chosen_freely, offered
-from wizard.words import count, duration
+from narrowdown.engines import causes
+from narrowdown.wizard.flow import terms
+from narrowdown.wizard.flow.layout import title
+from narrowdown.wizard.report.probe_words import WORDS
+from narrowdown.wizard.session.state import Visit
+from narrowdown.wizard.tui.board import Row
+from narrowdown.wizard.tui.scene import Scene, answer_text, chosen_freely, offered
+from narrowdown.wizard.words import count, duration
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """One line of a list. ``detail`` shows while it is highlighted; ``keep``: with its line ends."""
+    """One line of a list. ``detail`` shows while it is highlighted; ``keep``: with its line
+    ends."""
 
     id: str
     label: str
@@ -25,30 +27,43 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 def log(scene: Scene) -> tuple[str, ...]:
-    """The step's own log: each probe as a line, deaths of workers, then what the engines wrote. Never empty."""
+    """The step's own log: each probe as a line, deaths of workers, then what the engines wrote.
+    Never empty."""
     rows = [probe(row) for row in scene.hunt.rows]
     hidden = scene.hunt.finished - sum(row.state != "running" for row in scene.hunt.rows)
     lines = [f"({count(hidden, 'earlier probe')} not listed)"] if hidden > 0 else []
     lines += rows or [nothing(scene)]
     written = [line for line in scene.log if line.strip()]
-    lines += ["", "what the engine wrote:", *written] if written else ["", "the engine has written nothing"]
+    lines += (
+        ["", "what the engine wrote:", *written]
+        if written
+        else ["", "the engine has written nothing"]
+    )
     return scene.short(tuple(lines))
 
 
 def say_waiting(scene: Scene) -> str:
-    """What waits since the step has ended, for a card that lies over it; "" while nothing does. Keys stand in braces."""
+    """What waits since the step has ended, for a card that lies over it; "" while nothing does.
+    Keys stand in braces."""
     visit = scene.visit
     if scene.face == "ask" and visit and visit.question:
-        return f"The step has ended and asks: {scene.short(visit.question.ask)} {{close}} goes there."
+        return (
+            f"The step has ended and asks: {scene.short(visit.question.ask)} {{close}} goes there."
+        )
     if scene.face == "stopped":
         return "The step was stopped. {close} closes this card."
     return "The step has ended. {close} closes this card." if scene.face == "offer" else ""
 
 
 def noted(scene: Scene) -> tuple[str, ...]:
-    """What was noted here since the last answer, by a person or by the runner: files that went, builds that share a GPU."""
+    """What was noted here since the last answer, by a person or by the runner: files that went,
+    builds that share a GPU."""
     since = max((visit.answered for visit in scene.state.route if visit.answer), default=0.0)
-    return tuple(note.text for note in scene.state.notes if note.ts >= since and note.node in ("", scene.node))
+    return tuple(
+        note.text
+        for note in scene.state.notes
+        if note.ts >= since and note.node in ("", scene.node)
+    )
 
 
 def nothing(scene: Scene) -> str:
@@ -65,7 +80,9 @@ def probe(row: Row) -> str:
     """One probe in one line."""
     time = "" if row.state == "running" else f"  {duration(row.seconds)}"
     said = row.message if row.state == "unresolved" and row.message else row.detail
-    return f"probe {row.number:>3}  {row.what}: {WORDS[row.state]}{'  ' + said if said else ''}{time}"
+    return (
+        f"probe {row.number:>3}  {row.what}: {WORDS[row.state]}{'  ' + said if said else ''}{time}"
+    )
 
 
 def probe_entries(scene: Scene) -> list[Entry]:
@@ -84,7 +101,10 @@ def probe_entries(scene: Scene) -> list[Entry]:
 
 def probe_facts(row: Row) -> list[str]:
     """What is known of one probe."""
-    facts = [f"tried     {row.what}", f"verdict   {WORDS[row.state]}{'  ' + row.detail if row.detail else ''}"]
+    facts = [
+        f"tried     {row.what}",
+        f"verdict   {WORDS[row.state]}{'  ' + row.detail if row.detail else ''}",
+    ]
     facts += [f"said      {row.message}"] if row.message else []
     if row.state != "running":
         parts = [
@@ -137,11 +157,17 @@ def say_set_aside(scene: Scene, to: Visit) -> str:
 
 
 def words(scene: Scene) -> tuple[list[Entry], int]:
-    """(cards, how many of them belong here): the node's words first, at an end those of the causes and of the last node, then all
-    others."""
+    """(cards, how many of them belong here): the node's words first, at an end those of the causes
+    and of the last node, then all others."""
     folder = str(scene.folder)
-    node = scene.at or (scene.flow.nodes.get(scene.state.route[-1].node) if scene.state.route else None)
-    named = [causes.find_cause(c.cause).card for c in scene.state.findings.culprits] if scene.state.end else []
+    node = scene.at or (
+        scene.flow.nodes.get(scene.state.route[-1].node) if scene.state.route else None
+    )
+    named = (
+        [causes.find_cause(c.cause).card for c in scene.state.findings.culprits]
+        if scene.state.end
+        else []
+    )
     here = [name for name in dict.fromkeys(named) if name and terms.card(name, folder)]
     here += [name for name in (node.terms if node else ()) if name not in here]
     names = [*here, *(name for name in terms.known(folder) if name not in here)]
@@ -149,7 +175,8 @@ def words(scene: Scene) -> tuple[list[Entry], int]:
 
 
 def define_words(scene: Scene) -> str:
-    """The first sentences of the cards of this node's words, a paragraph each; "" where it has none."""
+    """The first sentences of the cards of this node's words, a paragraph each; "" where it has
+    none."""
     found = (terms.card(name, str(scene.folder)) for name in (scene.at.terms if scene.at else ()))
     return "\n\n".join(" ".join(card.body.split("\n\n")[0].split()) for card in found if card)
 
@@ -180,9 +207,16 @@ def why(scene: Scene) -> Sequence[tuple[str, str]]:
         for at in (v for v in scene.state.route if v.answer):
             said = next((o.because for o in offered(at) if o.id == at.answer), "")
             sections.append(
-                (f"{title(scene.flow, at.node)}  {answer_text(at)}", _with_missed(at, said or "Your choice."))
+                (
+                    f"{title(scene.flow, at.node)}  {answer_text(at)}",
+                    _with_missed(at, said or "Your choice."),
+                )
             )
-    chosen = next((o for o in visit.question.answers if o.recommended), None) if visit and visit.question else None
+    chosen = (
+        next((o for o in visit.question.answers if o.recommended), None)
+        if visit and visit.question
+        else None
+    )
     if chosen:
         told = chosen.because or "It is what the measurement says."
         sections.append((f"Recommended: {chosen.text}", _with_missed(visit, told)))

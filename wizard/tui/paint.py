@@ -1,7 +1,8 @@
 """When screens are laid out and drawn: only when something that they show has changed.
 
-Textual draws what lies behind a card with every message that it gets, and styles, lays out and draws a new screen two or three
-times. All of that is felt between a key and its effect while engines build on every core.
+Textual draws what lies behind a card with every message that it gets, and styles, lays out and
+draws a new screen two or three times. All of that is felt between a key and its effect while
+engines build on every core.
 """
 
 from typing import TypeVar
@@ -22,7 +23,8 @@ class Sparing(Screen[ResultT]):
         return bool(self.app.screen_stack) and self.app.screen is self
 
     def _on_screen_resume(self, event: events.ScreenResume) -> None:
-        """What was just made is styled already, and laying it out draws it: Textual would do both again."""
+        """What was just made is styled already, and laying it out draws it: Textual would do both
+        again."""
         if not self.stack_updates:
             event.prevent_default()
             self.stack_updates += 1
@@ -35,9 +37,12 @@ class Sparing(Screen[ResultT]):
             super()._screen_resized(size)
 
     async def _compose(self) -> None:
-        """Take the classes of the terminal's size before there are widgets: taken later, they style everything once more, and the
-        first frame shows the layout of another width."""
+        """Take the classes of the terminal's size before there are widgets: taken later, they style
+        everything once more, and the first frame shows the layout of another width."""
         width, height = self.app.size
-        for size, breakpoints in ((width, self.app.HORIZONTAL_BREAKPOINTS), (height, self.app.VERTICAL_BREAKPOINTS)):
+        for size, breakpoints in (
+            (width, self.app.HORIZONTAL_BREAKPOINTS),
+            (height, self.app.VERTICAL_BREAKPOINTS),
+        ):
             self.add_class(*self._get_breakpoint_classes(size, breakpoints or []), update=False)
         await super()._compose()

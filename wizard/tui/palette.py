@@ -1,4 +1,5 @@
-"""The palette (^p): every action of the screen, and what has no key: another session, a picture of the screen, the theme."""
+"""The palette (^p): every action of the screen, and what has no key: another session, a picture of
+the screen, the theme."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -8,16 +9,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from textual.dom import DOMNode
 from textual.screen import Screen
 
-from wizard import config
-from wizard.exits import BadUsage, Missing
-from wizard.session.folder import Summary
-from wizard.session.naming import shared_names, telling_name
-from wizard.tui import keys, themes
-from wizard.tui.screens.overlays import Entry, Field, Fields, Pick
-from wizard.tui.words import ago
+from narrowdown.wizard import config
+from narrowdown.wizard.exits import BadUsage, Missing
+from narrowdown.wizard.session.folder import Summary
+from narrowdown.wizard.session.naming import shared_names, telling_name
+from narrowdown.wizard.tui import keys, themes
+from narrowdown.wizard.tui.screens.overlays import Entry, Field, Fields, Pick
+from narrowdown.wizard.tui.words import ago
 
 if TYPE_CHECKING:  # the application asks for its palette
-    from wizard.tui.app import Narrowdown
+    from narrowdown.wizard.tui.app import Narrowdown
 
 LOOKS = {
     themes.DARK.name: "Light text on a dark ground.",
@@ -39,13 +40,31 @@ def list_commands(host: "Narrowdown", screen: Screen[Any]) -> list[Command]:
     """Every action that works on the screen, once, with its keys; then what has no key."""
     return [
         *(
-            Command(f"{action.label[:1].upper()}{action.label[1:]}", names, action.help, _do(host, action.id, node))
+            Command(
+                f"{action.label[:1].upper()}{action.label[1:]}",
+                names,
+                action.help,
+                _do(host, action.id, node),
+            )
             for action, names, node in keys.list_at_work(screen, host.glyphs)
-            if action.id != "interrupt"  # Ctrl-C does what keys do that stand here, so it has no line of its own
+            if action.id
+            != "interrupt"  # Ctrl-C does what keys do that stand here, so it has no line of its own
         ),
-        Command("Go to session ...", "", "Open another session; this one goes on.", lambda: go_to_session(host)),
-        Command("Screenshot", "", "Write this screen as a picture (SVG) into a file.", lambda: take_screenshot(host)),
-        Command("Theme", "", "Change the colours; kept in your settings.", lambda: change_theme(host)),
+        Command(
+            "Go to session ...",
+            "",
+            "Open another session; this one goes on.",
+            lambda: go_to_session(host),
+        ),
+        Command(
+            "Screenshot",
+            "",
+            "Write this screen as a picture (SVG) into a file.",
+            lambda: take_screenshot(host),
+        ),
+        Command(
+            "Theme", "", "Change the colours; kept in your settings.", lambda: change_theme(host)
+        ),
     ]
 
 
@@ -54,7 +73,8 @@ def _do(host: "Narrowdown", action: str, node: DOMNode) -> Callable[[], Any]:
 
 
 class Palette(Pick):
-    """Every action by name. Textual's own palette lists in a thread, at twice to four times the cost of any other card."""
+    """Every action by name. Textual's own palette lists in a thread, at twice to four times the
+    cost of any other card."""
 
     ABOUT = "Everything that works here, by name. Typing leaves the lines that hold what was typed; Enter does it."
 
@@ -64,7 +84,8 @@ class Palette(Pick):
 
 
 def open_palette(host: "Narrowdown") -> None:
-    """What it lists belongs to the screen below it, which has the keyboard again when a line is taken."""
+    """What it lists belongs to the screen below it, which has the keyboard again when a line is
+    taken."""
     if isinstance(host.screen, Palette):
         return
     commands = list_commands(host, host.screen)
@@ -86,7 +107,9 @@ def go_to_session(host: "Narrowdown") -> None:
             said = f"The sessions folder cannot be read: {error.strerror or error}."
             host.call_from_thread(host.say, said, warning=True)
         else:
-            host.call_from_thread(_pick_session, host, [entry for entry in listed if not entry.problem])
+            host.call_from_thread(
+                _pick_session, host, [entry for entry in listed if not entry.problem]
+            )
 
     host.run_worker(look, thread=True, exclusive=True, group="go-to", exit_on_error=False)
 
@@ -95,7 +118,11 @@ def _pick_session(host: "Narrowdown", listed: Sequence[Summary]) -> None:
     here = host.scene.folder if host.scene is not None else None
     shared = shared_names(entry.model for entry in listed)
     entries = [
-        Entry(str(entry.path), entry.path.name, f"{telling_name(entry.model, shared)}  {ago(entry.age)}")
+        Entry(
+            str(entry.path),
+            entry.path.name,
+            f"{telling_name(entry.model, shared)}  {ago(entry.age)}",
+        )
         for entry in listed
         if entry.path != here
     ]
@@ -122,7 +149,9 @@ def take_screenshot(host: "Narrowdown") -> None:
         except FileExistsError:
             raise BadUsage(f"{file} is there already; nothing was written.") from None
         except (OSError, ValueError) as error:
-            raise Missing(f"{file} could not be written: {getattr(error, 'strerror', '') or error}.") from None
+            raise Missing(
+                f"{file} could not be written: {getattr(error, 'strerror', '') or error}."
+            ) from None
         return f"The picture of the screen is in {file}"
 
     def told(values: Mapping[str, str] | None) -> None:
@@ -130,9 +159,14 @@ def take_screenshot(host: "Narrowdown") -> None:
             file = Path(values["file"]).expanduser().absolute()
             host.make_aside(lambda: write(file), host.say, "screenshot", exclusive=False)
 
-    name = f"narrowdown-{host.scene.folder.name}.svg" if host.scene is not None else "narrowdown.svg"
+    name = (
+        f"narrowdown-{host.scene.folder.name}.svg" if host.scene is not None else "narrowdown.svg"
+    )
     text = "A browser shows it. No file that is there already is written over."
-    host.push_screen(Fields("Screenshot", text, [Field("file", "File", str(Path.cwd() / name), required=True)]), told)
+    host.push_screen(
+        Fields("Screenshot", text, [Field("file", "File", str(Path.cwd() / name), required=True)]),
+        told,
+    )
 
 
 def change_theme(host: "Narrowdown") -> None:
@@ -143,7 +177,13 @@ def change_theme(host: "Narrowdown") -> None:
             place = config.keep_theme(theme)
         except OSError as error:
             raise Missing(str(error.strerror or error)) from None
-        hidden = "NO_COLOR" if host.no_color else "NARROWDOWN_THEME" if os.environ.get("NARROWDOWN_THEME") else ""
+        hidden = (
+            "NO_COLOR"
+            if host.no_color
+            else "NARROWDOWN_THEME"
+            if os.environ.get("NARROWDOWN_THEME")
+            else ""
+        )
         return f"Kept in {place}.{f' The variable {hidden} goes before it.' if hidden else ''}"
 
     def picked(name: str | None) -> None:
@@ -154,5 +194,8 @@ def change_theme(host: "Narrowdown") -> None:
         failed = "The theme holds until you leave. It could not be kept: "
         host.make_aside(lambda: keep(themes.spoken(name)), host.say, "theme", failed=failed)
 
-    entries = [Entry(theme.name, themes.spoken(theme.name), "", LOOKS[theme.name]) for theme in themes.THEMES]
+    entries = [
+        Entry(theme.name, themes.spoken(theme.name), "", LOOKS[theme.name])
+        for theme in themes.THEMES
+    ]
     host.push_screen(Pick("Theme", entries), picked)

@@ -1,29 +1,30 @@
-"""One moment of a session as a screen draws it: flow, folded journal, the runner's progress, the log's end. Pure."""
+"""One moment of a session as a screen draws it: flow, folded journal, the runner's progress, the
+log's end. Pure."""
 
 from pathlib import Path
 from typing import Literal, TypeVar
 
 import msgspec
 
-from engines.search.cost import Cost
-from wizard.flow.commands import Command, by_hand, known_versions, values
-from wizard.flow.model import Flow, FlowNode
-from wizard.problem import Problem
-from wizard.report.prefix import leave_out
-from wizard.session.decide import Ask, Ended, RunStep, decide
-from wizard.session.events import Offered
-from wizard.session.state import State, Visit
-from wizard.tui.board import Hunt
-from wizard.tui.sight import Sight
-from wizard.words import elide
+from narrowdown.engines.search.cost import Cost
+from narrowdown.wizard.flow.commands import Command, by_hand, known_versions, values
+from narrowdown.wizard.flow.model import Flow, FlowNode
+from narrowdown.wizard.problem import Problem
+from narrowdown.wizard.report.prefix import leave_out
+from narrowdown.wizard.session.decide import Ask, Ended, RunStep, decide
+from narrowdown.wizard.session.events import Offered
+from narrowdown.wizard.session.state import State, Visit
+from narrowdown.wizard.tui.board import Hunt
+from narrowdown.wizard.tui.sight import Sight
+from narrowdown.wizard.words import elide
 
 T = TypeVar("T")
 Face = Literal["starting", "offer", "running", "ask", "ended", "stopped"]
 
 
 class Slot(msgspec.Struct, frozen=True):
-    """What one worker does: ``text`` is its last phrase (building, running, ...). ``host``: another machine's name; ``device``:
-    the number of its GPU, 0 where workers share out none."""
+    """What one worker does: ``text`` is its last phrase (building, running, ...). ``host``: another
+    machine's name; ``device``: the number of its GPU, 0 where workers share out none."""
 
     worker: int = 0
     state: str = ""
@@ -87,7 +88,8 @@ class Work(msgspec.Struct, frozen=True):
 
 
 class Scene(msgspec.Struct, frozen=True):
-    """Everything a screen draws. Two scenes are told apart by identity; comparing whole journals costs too much."""
+    """Everything a screen draws. Two scenes are told apart by identity; comparing whole journals
+    costs too much."""
 
     flow: Flow
     folder: Path
@@ -108,7 +110,8 @@ class Scene(msgspec.Struct, frozen=True):
     now: float = 0.0
 
     def short(self, value: T) -> T:
-        """A text, or data with texts in it, its names as people read them; ``names_left_out`` tells how."""
+        """A text, or data with texts in it, its names as people read them; ``names_left_out`` tells
+        how."""
         return leave_out(value, self.sight.names.prefix)
 
     @property
@@ -124,7 +127,8 @@ class Scene(msgspec.Struct, frozen=True):
 
     @property
     def face(self) -> Face:
-        """What the person is looking at. The journal is the truth; the snapshot only says what it cannot."""
+        """What the person is looking at. The journal is the truth; the snapshot only says what it
+        cannot."""
         here = self.state.here
         if self.state.end:
             return "ended"
@@ -184,14 +188,22 @@ def answer_text(visit: Visit) -> str:
 
 def chosen_freely(visit: Visit) -> bool:
     """Whether somebody chose otherwise than the measurement recommends."""
-    return visit.question is not None and bool(visit.answer) and visit.answer != visit.question.recommended
+    return (
+        visit.question is not None
+        and bool(visit.answer)
+        and visit.answer != visit.question.recommended
+    )
 
 
 def commands(scene: Scene) -> tuple[Command, ...]:
-    """What does this node's work by hand, one command a tool, for the versions that are here; at an end the last node's. None
-    where the flow names none."""
-    node = scene.at or (scene.flow.nodes.get(scene.state.route[-1].node) if scene.state.route else None)
+    """What does this node's work by hand, one command a tool, for the versions that are here; at an
+    end the last node's. None where the flow names none."""
+    node = scene.at or (
+        scene.flow.nodes.get(scene.state.route[-1].node) if scene.state.route else None
+    )
     if node is None:
         return ()
     have = known_versions(scene.problem, scene.state.engines)
-    return tuple(by_hand(node, values(scene.problem, scene.state.findings, have), have, scene.problem.engine))
+    return tuple(
+        by_hand(node, values(scene.problem, scene.state.findings, have), have, scene.problem.engine)
+    )

@@ -1,25 +1,27 @@
-"""What the pictures show of a session: error by depth from the last layerwise table, and the neighbourhood of the suspects.
+"""What the pictures show of a session: error by depth from the last layerwise table, and the
+neighbourhood of the suspects.
 
-Read from the session's artifacts, so it is made in the thread that watches, never in the event loop. Whatever cannot be read is
-simply not pictured.
+Read from the session's artifacts, so it is made in the thread that watches, never in the event
+loop. Whatever cannot be read is simply not pictured.
 """
 
 from typing import Any
 
 import msgspec
 
-from engines.graph.index import GraphIndex
-from engines.store.content import Store
-from wizard.report.figures import log_error
-from wizard.report.prefix import Shared, leave_out, shared_by_nodes
-from wizard.report.vicinity import Vicinity, at_work, ids, suspected, vicinity
-from wizard.session.state import State, find_index
+from narrowdown.engines.graph.index import GraphIndex
+from narrowdown.engines.store.content import Store
+from narrowdown.wizard.report.figures import log_error
+from narrowdown.wizard.report.prefix import Shared, leave_out, shared_by_nodes
+from narrowdown.wizard.report.vicinity import Vicinity, at_work, ids, suspected, vicinity
+from narrowdown.wizard.session.state import State, find_index
 
 
 class Sight(msgspec.Struct, frozen=True):
-    """``logs``: log10 of each watched tensor's error, in topological order; ``here``: the culprit's place among them, -1 where
-    unknown. ``places``: the neighbourhood of each culprit and of what is suspected now; ``now``: which of them that is, -1 the
-    last. ``names``: what is left out of names. ``graph``: of the model that is searched, None where it is not known."""
+    """``logs``: log10 of each watched tensor's error, in topological order; ``here``: the culprit's
+    place among them, -1 where unknown. ``places``: the neighbourhood of each culprit and of what is
+    suspected now; ``now``: which of them that is, -1 the last. ``names``: what is left out of
+    names. ``graph``: of the model that is searched, None where it is not known."""
 
     logs: tuple[float, ...] = ()
     here: int = -1
@@ -58,7 +60,12 @@ class Eye:
             index = self._graph(key.index)
             names = shared_by_nodes(index)
             drawn = (
-                {nodes: leave_out(vicinity(index, ids(nodes)), names.prefix) for nodes in key.suspects} if index else {}
+                {
+                    nodes: leave_out(vicinity(index, ids(nodes)), names.prefix)
+                    for nodes in key.suspects
+                }
+                if index
+                else {}
             )
             places = {nodes: place for nodes, place in drawn.items() if place.spots}
             now = list(places).index(key.now) if key.now in places else -1

@@ -1,4 +1,5 @@
-"""Dark, light, the terminal's own sixteen colours, and none. Blue is good news, orange bad; never red against green."""
+"""Dark, light, the terminal's own sixteen colours, and none. Blue is good news, orange bad; never
+red against green."""
 
 import functools
 import os
@@ -10,12 +11,12 @@ from textual.color import Color
 from textual.filter import LineFilter
 from textual.theme import Theme
 
-from wizard import config
+from narrowdown.wizard import config
 
 
 def words(theme: Theme) -> dict[str, str]:
-    """Colours of the words of state (``$fails`` and so on), and the style of the highlighted answer, under a theme that does not
-    know them: one of Textual's own."""
+    """Colours of the words of state (``$fails`` and so on), and the style of the highlighted
+    answer, under a theme that does not know them: one of Textual's own."""
     known = theme.to_color_system().generate()
     return {
         "passes": known["primary"],
@@ -100,8 +101,8 @@ def spoken(name: str) -> str:
 
 
 class NoColour(LineFilter):
-    """What ``NO_COLOR`` asks for: the terminal's own two colours. What only a background would mark, the highlighted line, is
-    reversed; bold, underlined and reversed text stays."""
+    """What ``NO_COLOR`` asks for: the terminal's own two colours. What only a background would
+    mark, the highlighted line, is reversed; bold, underlined and reversed text stays."""
 
     def __init__(self, cursor: str) -> None:
         """``cursor``: the background of the highlighted line."""
@@ -120,14 +121,20 @@ class NoColour(LineFilter):
 def _colourless(style: Style, marked: bool) -> Style:
     plain = Style.from_meta(style.meta) + Style(link=style.link)
     return plain + Style(
-        bold=style.bold, italic=style.italic, underline=style.underline, reverse=style.reverse or marked, dim=style.dim
+        bold=style.bold,
+        italic=style.italic,
+        underline=style.underline,
+        reverse=style.reverse or marked,
+        dim=style.dim,
     )
 
 
 def default(environment: Mapping[str, str] | None = None) -> str:
-    """The theme to start with: ``NARROWDOWN_THEME`` (dark, light, ansi), that of the settings, else ansi where the terminal
-    has only sixteen. Raises Refusal where the settings cannot be read."""
-    wanted = (os.environ if environment is None else environment).get("NARROWDOWN_THEME", "").lower()
+    """The theme to start with: ``NARROWDOWN_THEME`` (dark, light, ansi), that of the settings, else
+    ansi where the terminal has only sixteen. Raises Refusal where the settings cannot be read."""
+    wanted = (
+        (os.environ if environment is None else environment).get("NARROWDOWN_THEME", "").lower()
+    )
     if environment is None:
         environment, wanted = os.environ, wanted or config.load().theme
     for theme in THEMES:

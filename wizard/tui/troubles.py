@@ -1,23 +1,25 @@
-"""What went wrong, as four kinds that look different: your input, the engine said no, a worker died, our own bug. Pure."""
+"""What went wrong, as four kinds that look different: your input, the engine said no, a worker
+died, our own bug. Pure."""
 
 import re
 from typing import Final, Literal
 
 import msgspec
 
-from engines.faults import signal_name
-from engines.probe import Check, Import, LoadInputs, Sanitize
-from wizard.exits import BAD_USAGE, OUR_FAULT
-from wizard.report.stage import stage
-from wizard.session.events import WorkerDied
-from wizard.session.state import Visit
-from wizard.tui.scene import Scene
-from wizard.words import ELSEWHERE, count, window
+from narrowdown.engines.faults import signal_name
+from narrowdown.engines.probe import Check, Import, LoadInputs, Sanitize
+from narrowdown.wizard.exits import BAD_USAGE, OUR_FAULT
+from narrowdown.wizard.report.stage import stage
+from narrowdown.wizard.session.events import WorkerDied
+from narrowdown.wizard.session.state import Visit
+from narrowdown.wizard.tui.scene import Scene
+from narrowdown.wizard.words import ELSEWHERE, count, window
 
 Kind = Literal["notice", "input", "engine", "worker", "ours"]
 LINES: Final = 6  # of a log, in an error's panel
 
-# What engines write when they say no -> what it most likely means and what to try. The first that is found counts.
+# What engines write when they say no -> what it most likely means and what to try. The first that
+# is found counts.
 _GUESSES: Final = tuple(
     (re.compile(pattern, re.IGNORECASE), guess)
     for pattern, guess in (
@@ -44,9 +46,9 @@ _GUESSES: Final = tuple(
 
 
 class Trouble(msgspec.Struct, frozen=True):
-    """One thing that stands in the way. ``guess``: what it likely
-    means. ``lines``: the end of a log or trace, as it was written, to be found whole at ``where``. ``next``: what to do, its
-    keys as actions in braces."""
+    """One thing that stands in the way. ``guess``: what it likely means. ``lines``: the end of a
+    log or trace, as it was written, to be found whole at ``where``. ``next``: what to do, its keys
+    as actions in braces."""
 
     kind: Kind
     title: str
@@ -106,14 +108,25 @@ def _notices(scene: Scene) -> list[Trouble]:
         title = "Taken over" if scene.work.taken else TITLES["notice"]
         again = " again" if scene.work.taken else ""
         there = scene.work.holder.startswith(ELSEWHERE)  # where no request reaches
-        found.append(Trouble("notice", title, text, next="" if there else f"{{take_over}} steers it from here{again}."))
+        found.append(
+            Trouble(
+                "notice",
+                title,
+                text,
+                next="" if there else f"{{take_over}} steers it from here{again}.",
+            )
+        )
     elif scene.work.free and scene.alive:
         text = "The program that held this session has gone, and the work goes on. Your next answer takes it over."
         found.append(Trouble("notice", TITLES["notice"], text))
     visit = scene.visit
     if stage(visit) == "skipped":
         text = "You skipped this step: nothing was measured, so the answer is yours."
-        found.append(Trouble("notice", "Skipped", text, next="{rewind} and then this step runs it after all."))
+        found.append(
+            Trouble(
+                "notice", "Skipped", text, next="{rewind} and then this step runs it after all."
+            )
+        )
     if said := dict.fromkeys(death.detail for death in _deaths(scene) if death.extra):
         found.append(Trouble("notice", TITLES["notice"], " ".join(said)))
     return found
@@ -139,7 +152,9 @@ def _worker(scene: Scene) -> Trouble | None:
         told.insert(0, f"{more} more before.")
     running = scene.face == "running"
     after = (
-        "Another worker goes on by itself." if running else "Going back to this step ({rewind}) asks such probes again."
+        "Another worker goes on by itself."
+        if running
+        else "Going back to this step ({rewind}) asks such probes again."
     )
     written = deaths[-1].detail if deaths[-1].signal else ""
     details = tuple(line for line in written.splitlines() if line.strip())[-LINES:]
@@ -166,7 +181,11 @@ def _step(scene: Scene) -> Trouble | None:
             lines=scene.trace[-LINES:],
             where=str(scene.folder / "logs" / "runner.log"),
             next="The session is safe: everything measured is kept. {details} shows the whole trace and copies it for a report."
-            + (" {retry} goes on from here." if scene.face == "stopped" else " You can still answer."),
+            + (
+                " {retry} goes on from here."
+                if scene.face == "stopped"
+                else " You can still answer."
+            ),
         )
     if visit is None or stage(visit) not in ("failed", "cannot run here"):
         return None
@@ -180,7 +199,9 @@ def _step(scene: Scene) -> Trouble | None:
         if scene.face == "stopped"
         else "You can still answer: the last answer asks for nothing measured."
     )
-    head = "This step cannot run here." if visit.status == "refused" else "This step did not finish."
+    head = (
+        "This step cannot run here." if visit.status == "refused" else "This step did not finish."
+    )
     return Trouble(
         "engine",
         who_refused(scene, visit),
@@ -193,10 +214,16 @@ def _step(scene: Scene) -> Trouble | None:
 
 
 def who_refused(scene: Scene, visit: Visit) -> str:
-    """The title of a step that could not be done: the engine under test, the reference or the checker said no."""
+    """The title of a step that could not be done: the engine under test, the reference or the
+    checker said no."""
     for key, known in reversed(list(scene.state.known.items())):
         asked = scene.state.asked.get(key)
-        if known.run != visit.run or known.resolved or asked is None or (answer := known.measurement) is None:
+        if (
+            known.run != visit.run
+            or known.resolved
+            or asked is None
+            or (answer := known.measurement) is None
+        ):
             continue
         if asked.asks(Check):
             return "The checker said no"
@@ -218,5 +245,7 @@ def _stopped(scene: Scene) -> Trouble:
     parts = [reason] if reason and reason != "stopped" else []
     parts.append("Stopped. Everything measured is kept.")
     if 0 < (strip := scene.hunt.strip).many < strip.whole:
-        parts.append(f"The smallest part that fails so far: {strip.many:,} of {count(strip.whole, 'node')}.")
+        parts.append(
+            f"The smallest part that fails so far: {strip.many:,} of {count(strip.whole, 'node')}."
+        )
     return Trouble("notice", "Stopped", " ".join(parts), next="{retry} goes on.")

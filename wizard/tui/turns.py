@@ -1,7 +1,8 @@
 """Keys take effect one after another.
 
-Textual hands a key to the focused widget as soon as it comes; what the key before it does (open a card, focus a field) may still
-be on its way through the queues of the widgets. What is typed ahead, or while the machine is busy, would go to the wrong place.
+Textual hands a key to the focused widget as soon as it comes; what the key before it does (open a
+card, focus a field) may still be on its way through the queues of the widgets. What is typed ahead,
+or while the machine is busy, would go to the wrong place.
 """
 
 import time
@@ -19,14 +20,19 @@ QUIET = 2.0  # seconds after which a key has surely had its effect
 
 
 class InTurn(App[ReturnT]):
-    """Holds a key back until the one before it is done: it has passed every queue between the focused widget and the application,
-    so have the messages that it caused, and the screen that it opened is there."""
+    """Holds a key back until the one before it is done: it has passed every queue between the
+    focused widget and the application, so have the messages that it caused, and the screen that it
+    opened is there."""
 
     def __init__(self) -> None:
         super().__init__()
         self._held: deque[events.Key | events.Paste] = deque()
-        self._path: tuple[DOMNode, ...] = ()  # of the last key: from the focused widget up to the application
-        self._given = self._asked = -QUIET  # when the last key was handed on, and when we set out to see it done
+        self._path: tuple[
+            DOMNode, ...
+        ] = ()  # of the last key: from the focused widget up to the application
+        self._given = (
+            self._asked
+        ) = -QUIET  # when the last key was handed on, and when we set out to see it done
 
     @property
     def since_key(self) -> float:
@@ -62,7 +68,9 @@ class InTurn(App[ReturnT]):
         self._asked = time.monotonic()
         await self._pass(self._asked, (*self._path, *self._path), self._path)
 
-    async def _pass(self, asked: float, stations: Sequence[DOMNode], path: Sequence[DOMNode]) -> None:
+    async def _pass(
+        self, asked: float, stations: Sequence[DOMNode], path: Sequence[DOMNode]
+    ) -> None:
         if asked != self._asked:
             return
         while stations:

@@ -1,11 +1,12 @@
-"""Outcome fields as people read them: a label for each, "?" where nothing was measured. Numbers as in the report."""
+"""Outcome fields as people read them: a label for each, "?" where nothing was measured. Numbers as
+in the report."""
 
 from collections.abc import Mapping
 from typing import Any
 
-from engines.compare.say import say_sample
-from engines.steps.registry import STEPS
-from wizard.words import name_precision, number, say_operators, say_word, show_error
+from narrowdown.engines.compare.say import say_sample
+from narrowdown.engines.steps.registry import STEPS
+from narrowdown.wizard.words import name_precision, number, say_operators, say_word, show_error
 
 # Of fields that mean the same in several steps; a step's SPEC has those of its own.
 LABELS: Mapping[str, str] = {
@@ -57,8 +58,8 @@ LABELS: Mapping[str, str] = {
 
 
 def label(field: str, step: str = "", precision: str = "") -> str:
-    """The label of an outcome field: the step's own, else the common one; a field that has neither is its own label, in words.
-    ``precision``: of the outcome, which some name."""
+    """The label of an outcome field: the step's own, else the common one; a field that has neither
+    is its own label, in words. ``precision``: of the outcome, which some name."""
     own = STEPS[step].labels.get(field) if step in STEPS else None
     return name_precision(own or LABELS.get(field, field.replace("_", " ")), precision)
 
@@ -92,14 +93,19 @@ _ERRORS = frozenset(
 
 
 def show_fact(field: str, value: Any, metric: str) -> str:
-    """The value of an outcome's field: an error as the report shows it, a sample as people count them."""
+    """The value of an outcome's field: an error as the report shows it, a sample as people count
+    them."""
     if field in _ERRORS and isinstance(value, float):
         return show_error(value, metric)
     if field == "ops" and isinstance(value, str):
         return say_operators(value.split(" + ")) or "?"
     if field == "precision" and isinstance(value, str) and value:
         return value.upper()  # as every sentence has it
-    return say_sample(value) if field == "worst_sample" and value else show_value(say_word(field, value))
+    return (
+        say_sample(value)
+        if field == "worst_sample" and value
+        else show_value(say_word(field, value))
+    )
 
 
 def show_value(value: Any) -> str:

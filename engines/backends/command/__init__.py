@@ -1,16 +1,27 @@
 """A program of the user's own as an engine: what is known of it without starting it.
 
-``doors`` puts casts at the model's inputs and outputs for a program that takes few types, ``exchange`` writes and reads the files
-between the program and us, ``engine`` starts it.
+``doors`` puts casts at the model's inputs and outputs for a program that takes few types,
+``exchange`` writes and reads the files between the program and us, ``engine`` starts it.
 """
 
 from pathlib import Path
 
-from engines.declaration import NAMES, WORD, ByHand, CheckPart, Cure, Declaration, Found, Option, Recipe
+from narrowdown.engines.declaration import (
+    NAMES,
+    WORD,
+    ByHand,
+    CheckPart,
+    Cure,
+    Declaration,
+    Found,
+    Option,
+    Recipe,
+)
 
 FORMS = ("npz", "json", "npy")
-# Element type -> those that may carry it to and from a program that does not take it, the first one that it takes. All hold every
-# value of it; but for int64, whose values are mostly sizes and indices: those that do not fit are refused where they are fed.
+# Element type -> those that may carry it to and from a program that does not take it, the first one
+# that it takes. All hold every value of it; but for int64, whose values are mostly sizes and
+# indices: those that do not fit are refused where they are fed.
 CARRIERS = {
     "float16": ("float32", "float64"),
     "bfloat16": ("float32", "float64"),
@@ -51,8 +62,17 @@ def apply(found: Found, cure: Cure) -> list[Recipe]:
     """The program with the model that has the workaround in it."""
     if not cure.file:
         return []
-    named = {"{model}": cure.file, "{inputs}": "inputs.npz", "{outputs}": "outputs.npz", "{engine}": "model.engine"}
-    lines = [found.chosen["build"], found.chosen["run"]] if found.chosen["build"] else [found.chosen["run"]]
+    named = {
+        "{model}": cure.file,
+        "{inputs}": "inputs.npz",
+        "{outputs}": "outputs.npz",
+        "{engine}": "model.engine",
+    }
+    lines = (
+        [found.chosen["build"], found.chosen["run"]]
+        if found.chosen["build"]
+        else [found.chosen["run"]]
+    )
     text = "\n".join(lines)
     for hole, file in named.items():
         text = text.replace(hole, file)
@@ -62,7 +82,7 @@ def apply(found: Found, cure: Cure) -> list[Recipe]:
 DECLARATION = Declaration(
     "command",
     "A program of your own: it is given a model and inputs in files, and writes outputs.",
-    "engines.backends.command.engine",
+    "narrowdown.engines.backends.command.engine",
     package="numpy",
     install="pip install numpy",
     needs="It needs a program: command:run=PROGRAM {model} {inputs} {outputs}.",

@@ -7,17 +7,18 @@ from typing import Any
 import numpy as np
 from onnx import AttributeProto, ModelProto, NodeProto
 
-from engines.backends.command import CARRIERS
-from engines.graph import external, names
-from engines.graph.model_problem import ModelProblem
+from narrowdown.engines.backends.command import CARRIERS
+from narrowdown.engines.graph import external, names
+from narrowdown.engines.graph.model_problem import ModelProblem
 
 
 def carried(
     model: ModelProto, types: Mapping[str, int], taken: Collection[str]
 ) -> tuple[ModelProto, dict[str, np.dtype[Any]]]:
-    """(The model with inputs and outputs in ``taken`` types alone, name -> the type that its values were in before). Names of
-    inputs and outputs stay. ``types``: element types by name. The model itself where nothing is to be carried; raises
-    ``ModelProblem`` where nothing can carry a type."""
+    """(The model with inputs and outputs in ``taken`` types alone, name -> the type that its values
+    were in before). Names of inputs and outputs stay. ``types``: element types by name. The model
+    itself where nothing is to be carried; raises ``ModelProblem`` where nothing can carry a
+    type."""
     wanted = {
         value.name: carrier
         for value in (*model.graph.input, *model.graph.output)
@@ -29,12 +30,16 @@ def carried(
     graph, fresh = copy.graph, names.Fresh(names.used(model.graph))
     inner = {name: fresh(f"{name}__inner") for name in wanted}
     names.rename_tensors(graph.node, inner)
-    before = [_cast(i.name, inner[i.name], types[i.name], fresh) for i in graph.input if i.name in wanted]
+    before = [
+        _cast(i.name, inner[i.name], types[i.name], fresh) for i in graph.input if i.name in wanted
+    ]
     fed = {i.name for i in graph.input}
     after = []
     for output in graph.output:
         if output.name in wanted and output.name not in fed:
-            after.append(_cast(inner[output.name], output.name, _number(wanted[output.name]), fresh))
+            after.append(
+                _cast(inner[output.name], output.name, _number(wanted[output.name]), fresh)
+            )
     nodes = [*before, *graph.node, *after]
     del graph.node[:]
     graph.node.extend(nodes)

@@ -1,4 +1,5 @@
-"""A program of the user's own in a worker: started anew for each run, in a fresh folder, with the environment of checkers."""
+"""A program of the user's own in a worker: started anew for each run, in a fresh folder, with the
+environment of checkers."""
 
 import contextlib
 import hashlib
@@ -18,23 +19,30 @@ import numpy as np
 import onnx
 from google.protobuf.message import EncodeError  # type: ignore[import-untyped]
 
-from engines import options
-from engines.array import Array
-from engines.backends import machine
-from engines.backends.base import BuildRequest, EngineFault, EngineInfo, EngineMissing, check_names, list_capabilities
-from engines.backends.builds import outside_bytes
-from engines.backends.command import DECLARATION, doors, exchange
-from engines.backends.marks import with_outputs
-from engines.checker import command, environment
-from engines.checker import private_copies as checkfiles
-from engines.data import held
-from engines.data.input_problem import InputProblem
-from engines.graph import external, schema
-from engines.graph.model_problem import ModelProblem
-from engines.graph.standing_alone import copy_with_weights, standing_alone
-from engines.graph.typed import to_precision
-from engines.spec import EngineSpec
-from engines.store.content import write_file
+from narrowdown.engines import options
+from narrowdown.engines.array import Array
+from narrowdown.engines.backends import machine
+from narrowdown.engines.backends.base import (
+    BuildRequest,
+    EngineFault,
+    EngineInfo,
+    EngineMissing,
+    check_names,
+    list_capabilities,
+)
+from narrowdown.engines.backends.builds import outside_bytes
+from narrowdown.engines.backends.command import DECLARATION, doors, exchange
+from narrowdown.engines.backends.marks import with_outputs
+from narrowdown.engines.checker import command, environment
+from narrowdown.engines.checker import private_copies as checkfiles
+from narrowdown.engines.data import held
+from narrowdown.engines.data.input_problem import InputProblem
+from narrowdown.engines.graph import external, schema
+from narrowdown.engines.graph.model_problem import ModelProblem
+from narrowdown.engines.graph.standing_alone import copy_with_weights, standing_alone
+from narrowdown.engines.graph.typed import to_precision
+from narrowdown.engines.spec import EngineSpec
+from narrowdown.engines.store.content import write_file
 
 CANNOT = 69  # the exit status that says "I cannot do this model": EX_UNAVAILABLE of sysexits.h
 _INLINE = 1_800 << 20  # bytes of weights; protobuf holds no more than 2 GiB
@@ -46,15 +54,19 @@ _UNSUPPORTED = re.compile(
     r"|(?:unknown|unrecognized|no such) (?:op|node|layer)|\b(?:op|node|layer)\w* .{0,120}\bunknown",
     re.IGNORECASE,
 )
-_NO_MEMORY = re.compile(r"bad_?alloc|out of memory|MemoryError|cannot allocate memory", re.IGNORECASE)
+_NO_MEMORY = re.compile(
+    r"bad_?alloc|out of memory|MemoryError|cannot allocate memory", re.IGNORECASE
+)
 
 
 class Built:
     """A model that the program is given with each run, and what its build command made of it."""
 
-    def __init__(self, program: "Program", model: onnx.ModelProto, was: Mapping[str, np.dtype[Any]]) -> None:
-        """``model``: what the program is given, weights outside; ``was``: name -> the type that its values have in the model that
-        was asked for."""
+    def __init__(
+        self, program: "Program", model: onnx.ModelProto, was: Mapping[str, np.dtype[Any]]
+    ) -> None:
+        """``model``: what the program is given, weights outside; ``was``: name -> the type that its
+        values have in the model that was asked for."""
         self.model = model
         self.facts: Mapping[str, Any] = {}
         self._program, self._was = program, was
@@ -73,15 +85,21 @@ class Built:
     def run(self, feeds: Mapping[str, Array], outputs: Sequence[str] = ()) -> dict[str, Array]:
         """Arrays by output name: ``outputs``, or all. Raises ``EngineFault``."""
         folder, graph = self.folder, self.model.graph
-        asked = check_names(feeds, (i.name for i in graph.input), outputs, (o.name for o in graph.output))
+        asked = check_names(
+            feeds, (i.name for i in graph.input), outputs, (o.name for o in graph.output)
+        )
         fed = {i.name: self._carried(i.name, feeds[i.name]) for i in graph.input}
         got = self._program.run(folder, fed)
-        arrays = [o.name for o in graph.output if o.type.WhichOneof("value") in (None, "tensor_type")]
+        arrays = [
+            o.name for o in graph.output if o.type.WhichOneof("value") in (None, "tensor_type")
+        ]
         wanted = [name for name in asked if name in arrays]
         # What an operator makes that ONNX does not know has no type here.
         if lacking := [name for name in wanted if name not in got and self._types.get(name)]:
             gave = ", ".join(sorted(got)[:5]) or "nothing"
-            raise EngineFault("error", f"The program gave no output '{lacking[0]}'; it gave {gave}.")
+            raise EngineFault(
+                "error", f"The program gave no output '{lacking[0]}'; it gave {gave}."
+            )
         return {name: self._read(name, got[name]) for name in wanted if name in got}
 
     def _carried(self, name: str, value: Array) -> Array:
@@ -92,12 +110,14 @@ class Built:
         made = value.astype(carrier)
         if value.dtype.kind in "iu" and not np.array_equal(made.astype(value.dtype), value):
             raise EngineFault(
-                "unsupported", f"The input '{name}' holds numbers that {carrier.name} does not hold (dtypes=)."
+                "unsupported",
+                f"The input '{name}' holds numbers that {carrier.name} does not hold (dtypes=).",
             )
         return made
 
     def _read(self, name: str, value: Array) -> Array:
-        """What the program gave, in the type that the model declares where numpy, or a door, had another one for it."""
+        """What the program gave, in the type that the model declares where numpy, or a door, had
+        another one for it."""
         if value.dtype.kind in "SUT":
             return value.astype(object)
         if not self._types.get(name):
@@ -108,7 +128,11 @@ class Built:
         if value.dtype.kind == "V" and value.dtype.itemsize == declared.itemsize:
             return value.view(declared)
         lacks = declared.isbuiltin == 2 or declared == np.bool_
-        return value.astype(declared) if (lacks or name in self._was) and value.dtype != declared else value
+        return (
+            value.astype(declared)
+            if (lacks or name in self._was) and value.dtype != declared
+            else value
+        )
 
     def close(self) -> None:
         self._folder = None
@@ -126,11 +150,16 @@ class Program:
         """The first line that the version command prints; raises ``EngineMissing``."""
         if not self._version:
             return "unknown"
-        with self._started(self._version, lambda folder: {"dir": folder}, timeout=_ASKING) as (_, ran):
+        with self._started(self._version, lambda folder: {"dir": folder}, timeout=_ASKING) as (
+            _,
+            ran,
+        ):
             said = next(filter(None, map(str.strip, ran.stdout.splitlines())), "")
             if ran.status != "exited" or ran.returncode or not said:
                 why = ran.message or _last(ran)
-                raise EngineMissing(f"The version command of this engine ({self._version}) gave no version: {why}")
+                raise EngineMissing(
+                    f"The version command of this engine ({self._version}) gave no version: {why}"
+                )
         return said[:80]
 
     def build(self, folder: Path) -> None:
@@ -141,7 +170,9 @@ class Program:
         with self._started(self._build, lambda own: {**places, "dir": own}) as (_, ran):
             _refuse(ran, "build command", building=True)
         if not places["engine"].exists():
-            raise EngineFault("build-failed", "The build command ended well, and wrote no {engine}.")
+            raise EngineFault(
+                "build-failed", "The build command ended well, and wrote no {engine}."
+            )
 
     def run(self, folder: Path, feeds: Mapping[str, Array]) -> dict[str, Array]:
         """What the program gives for these values. Raises ``EngineFault``."""
@@ -161,25 +192,34 @@ class Program:
                 return exchange.read(exchange.place(own, "outputs", self._form), self._form)
             except InputProblem as problem:
                 said = str(problem)
-                raise EngineFault("error", f"The program ended well. {said} {_heard(ran)}".rstrip()) from problem
+                raise EngineFault(
+                    "error", f"The program ended well. {said} {_heard(ran)}".rstrip()
+                ) from problem
 
     @contextlib.contextmanager
     def _started(
         self, words: str, places: Callable[[Path], Mapping[str, Path]], timeout: float = 0.0
     ) -> Iterator[tuple[Path, command.CheckResult]]:
-        """Start a command in a fresh folder, in which the user's files are shown; (that folder, how it ended)."""
+        """Start a command in a fresh folder, in which the user's files are shown; (that folder, how
+        it ended)."""
         covered = held.of_command(words)
         user = held.consent().folders.get(words, held.consent().folder)
         with tempfile.TemporaryDirectory(prefix="narrowdown-", ignore_cleanup_errors=True) as name:
             folder = Path(name)
             filled = places(folder)
             hidden = [path.name for path in filled.values()]
-            laid = checkfiles.lay_out(words, Path(user) if user else folder, folder, covered, hidden, folder)
+            laid = checkfiles.lay_out(
+                words, Path(user) if user else folder, folder, covered, hidden, folder
+            )
             try:
                 if user:
-                    # Compiled Python of the user's would be run in place of the text that was agreed to.
+                    # Compiled Python of the user's would be run in place of the text that was
+                    # agreed to.
                     command.show(folder, Path(user), [*hidden, "__pycache__"])
-                line = [_HOLE.sub(lambda hole: str(filled[hole[1]]), word) for word in shlex.split(laid.command)]
+                line = [
+                    _HOLE.sub(lambda hole: str(filled[hole[1]]), word)
+                    for word in shlex.split(laid.command)
+                ]
                 ran = command.run_line(line, folder, timeout, environment.handed(), "program")
                 sys.stderr.write(f"{ran.stdout}{ran.stderr}")  # the probe's log
                 checkfiles.check_unchanged(laid)
@@ -222,15 +262,17 @@ class Engine:
 
 
 def make(spec: EngineSpec) -> Engine:
-    """The engine of a spec. Raises ``EngineMissing`` where there is no program, or where it does not start; ``ValueError`` for
-    options that do not go together; ``NotAgreed``."""
+    """The engine of a spec. Raises ``EngineMissing`` where there is no program, or where it does
+    not start; ``ValueError`` for options that do not go together; ``NotAgreed``."""
     chosen = options.values(spec)
     if not chosen["run"]:
         raise EngineMissing(f"This engine is a program of your own. {DECLARATION.needs}")
     precision: str = chosen["precision"]
     low = precision in ("fp16", "bf16")
     if chosen["typed"] and not low:
-        raise ValueError("command: typed=true goes with precision=fp16 or bf16: the model is converted to that.")
+        raise ValueError(
+            "command: typed=true goes with precision=fp16 or bf16: the model is converted to that."
+        )
     commands = [text for _, text in options.commands(str(spec))]
     for text in commands:
         first = shlex.split(text)[0]
@@ -268,15 +310,20 @@ def make(spec: EngineSpec) -> Engine:
         ),
         options=DECLARATION.options,
         slots=1,
-        # Given a file that has its types in it, the program that is told to keep to them needs no conversion before.
+        # Given a file that has its types in it, the program that is told to keep to them needs no
+        # conversion before.
         typed=str(spec.with_option("typed", "")) if chosen["typed"] or not low else "",
     )  # fmt: skip
     return Engine(info, program, chosen)
 
 
 def _stated(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The model with the type, and where it can be told the shape, of each output: others' loaders ask for both."""
-    if all(o.type.HasField("tensor_type") and o.type.tensor_type.HasField("shape") for o in model.graph.output):
+    """The model with the type, and where it can be told the shape, of each output: others' loaders
+    ask for both."""
+    if all(
+        o.type.HasField("tensor_type") and o.type.tensor_type.HasField("shape")
+        for o in model.graph.output
+    ):
         return model
     copy = deepcopy(model)
     types = schema.element_types(model)
@@ -300,12 +347,17 @@ def _stated(model: onnx.ModelProto) -> onnx.ModelProto:
 def _write(folder: Path, model: onnx.ModelProto, weights_dir: str) -> None:
     """``model.onnx``, its weights inside or beside it."""
     small = outside_bytes(model) < _INLINE
-    whole = standing_alone(model, weights_dir) if small else copy_with_weights(folder, model, weights_dir)
+    whole = (
+        standing_alone(model, weights_dir)
+        if small
+        else copy_with_weights(folder, model, weights_dir)
+    )
     write_file(folder / "model.onnx", whole.SerializeToString())
 
 
 def _refuse(ran: command.CheckResult, what: str, *, building: bool) -> None:
-    """Raise ``EngineFault`` for a program that did not end well. ``building``: a model may be refused here."""
+    """Raise ``EngineFault`` for a program that did not end well. ``building``: a model may be
+    refused here."""
     text = f"{ran.stderr}\n{ran.stdout}"
     if ran.status == "exited" and not ran.returncode:
         return
@@ -313,7 +365,9 @@ def _refuse(ran: command.CheckResult, what: str, *, building: bool) -> None:
         raise EngineFault("refused", ran.message)
     if ran.status == "lost" or ran.signal:
         number = ran.signal or int(signal.SIGKILL)
-        fault = EngineFault("crash", f"The {what} died of signal {number}{_named(number)}. {_heard(ran)}")
+        fault = EngineFault(
+            "crash", f"The {what} died of signal {number}{_named(number)}. {_heard(ran)}"
+        )
         fault.signal = number
         raise fault
     said = f"The {what} ended with exit code {ran.returncode}: {_last(ran)}"
@@ -333,10 +387,18 @@ def _named(number: int) -> str:
 
 def _last(ran: command.CheckResult) -> str:
     """The last line that it said, as the end of a sentence."""
-    lines = [line.strip() for line in (ran.stderr.strip() or ran.stdout.strip()).splitlines() if line.strip()]
+    lines = [
+        line.strip()
+        for line in (ran.stderr.strip() or ran.stdout.strip()).splitlines()
+        if line.strip()
+    ]
     said = lines[-1][:300] if lines else "it said nothing"
     return said if said.endswith((".", "!", "?")) else f"{said}."
 
 
 def _heard(ran: command.CheckResult) -> str:
-    return f"It said: {_last(ran)}" if (ran.stderr.strip() or ran.stdout.strip()) else "It said nothing."
+    return (
+        f"It said: {_last(ran)}"
+        if (ran.stderr.strip() or ran.stdout.strip())
+        else "It said nothing."
+    )

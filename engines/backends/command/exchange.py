@@ -7,10 +7,10 @@ from urllib.parse import quote, unquote
 
 import numpy as np
 
-from engines.array import Array
-from engines.data import packed, polygraphy
-from engines.data.arrays import widen_for_file, write_npy, write_npz
-from engines.data.input_problem import InputProblem
+from narrowdown.engines.array import Array
+from narrowdown.engines.data import packed, polygraphy
+from narrowdown.engines.data.arrays import widen_for_file, write_npy, write_npz
+from narrowdown.engines.data.input_problem import InputProblem
 
 _DAMAGED = (ValueError, EOFError, KeyError, zipfile.BadZipFile, MemoryError, SyntaxError)
 
@@ -21,11 +21,14 @@ def place(folder: Path, name: str, form: str) -> Path:
 
 
 def write(path: Path, feeds: Mapping[str, Array], form: str) -> None:
-    """What a program is fed, by name. In a folder a name's odd characters are written as in a URL. Raises ``OSError``."""
+    """What a program is fed, by name. In a folder a name's odd characters are written as in a URL.
+    Raises ``OSError``."""
     if form == "npz":
         write_npz(path, feeds)
     elif form == "json":
-        polygraphy.write_inputs(path, [{name: widen_for_file(value) for name, value in feeds.items()}])
+        polygraphy.write_inputs(
+            path, [{name: widen_for_file(value) for name, value in feeds.items()}]
+        )
     else:
         path.mkdir()
         for name, value in feeds.items():
@@ -34,18 +37,24 @@ def write(path: Path, feeds: Mapping[str, Array], form: str) -> None:
 
 
 def read(path: Path, form: str) -> dict[str, Array]:
-    """What a program gave, by name. Raises ``InputProblem`` with a sentence: there is nothing, or it cannot be read."""
+    """What a program gave, by name. Raises ``InputProblem`` with a sentence: there is nothing, or
+    it cannot be read."""
     if not path.exists():
         raise InputProblem(f"It wrote no '{path.name}'.")
     try:
         if form == "json":
             return polygraphy.read_inputs(path)[0]
         if form == "npy":
-            return {unquote(file.stem): np.load(file, allow_pickle=False) for file in sorted(path.glob("*.npy"))}
+            return {
+                unquote(file.stem): np.load(file, allow_pickle=False)
+                for file in sorted(path.glob("*.npy"))
+            }
         if large := packed.too_large(path):
             raise InputProblem(f"Its '{path.name}' {large}.")
         with np.load(path, allow_pickle=False) as archive:
             return {name: archive[name] for name in archive.files}
     except (OSError, IndexError, *_DAMAGED) as error:
         said = " ".join(str(error).split())[:200].rstrip(".")
-        raise InputProblem(f"Its '{path.name}' cannot be read: {said or type(error).__name__}.") from error
+        raise InputProblem(
+            f"Its '{path.name}' cannot be read: {said or type(error).__name__}."
+        ) from error

@@ -1,8 +1,8 @@
 """The emulation of a precision: what is known of it without loading what it runs on."""
 
-from engines.backends.onnxruntime import outside as onnxruntime
-from engines.backends.tensorrt import outside as tensorrt
-from engines.declaration import ByHand, CaseCommand, Declaration, Found, Option
+from narrowdown.engines.backends.onnxruntime import outside as onnxruntime
+from narrowdown.engines.backends.tensorrt import outside as tensorrt
+from narrowdown.engines.declaration import ByHand, CaseCommand, Declaration, Found, Option
 
 
 def lines(found: Found, command: CaseCommand) -> list[str]:
@@ -20,8 +20,8 @@ def lines(found: Found, command: CaseCommand) -> list[str]:
 
 
 def fit_command(found: Found, text: str) -> str:
-    """A command for the engine that it is like, with the versions that take it: which one is installed is nothing an emulation
-    knows."""
+    """A command for the engine that it is like, with the versions that take it: which one is
+    installed is nothing an emulation knows."""
     fitted = tensorrt.fit_command(found, text)
     flag = f"--{found.spec.get('precision', 'fp16')}"
     if fitted != text or flag not in text.split():
@@ -32,7 +32,7 @@ def fit_command(found: Found, text: str) -> str:
 DECLARATION = Declaration(
     "emulate",
     "What that precision alone gives: every result rounded to FP16 or BF16, inputs as they are, FP32 arithmetic.",
-    "engines.backends.emulate.engine",
+    "narrowdown.engines.backends.emulate.engine",
     package="onnxruntime",
     install="pip install onnxruntime",
     family="onnxruntime",

@@ -1,4 +1,5 @@
-"""emulate: FP16 or BF16 storage on FP32 arithmetic. What a faultless engine of that precision would give."""
+"""emulate: FP16 or BF16 storage on FP32 arithmetic. What a faultless engine of that precision would
+give."""
 
 import math
 from copy import deepcopy
@@ -6,18 +7,23 @@ from copy import deepcopy
 import onnx
 import onnxruntime as ort
 
-from engines import options
-from engines.backends import machine
-from engines.backends.base import BuildRequest, EngineFault, EngineInfo, list_capabilities
-from engines.backends.emulate import DECLARATION
-from engines.backends.emulate.staged import Staged, divide
-from engines.backends.marks import with_outputs
-from engines.backends.onnxruntime.engine import Session, Settings
-from engines.graph import schema
-from engines.graph.emulate import emulate_precision
-from engines.graph.model_problem import ModelProblem
-from engines.graph.typed import to_rounded
-from engines.spec import EngineSpec
+from narrowdown.engines import options
+from narrowdown.engines.backends import machine
+from narrowdown.engines.backends.base import (
+    BuildRequest,
+    EngineFault,
+    EngineInfo,
+    list_capabilities,
+)
+from narrowdown.engines.backends.emulate import DECLARATION
+from narrowdown.engines.backends.emulate.staged import Staged, divide
+from narrowdown.engines.backends.marks import with_outputs
+from narrowdown.engines.backends.onnxruntime.engine import Session, Settings
+from narrowdown.engines.graph import schema
+from narrowdown.engines.graph.emulate import emulate_precision
+from narrowdown.engines.graph.model_problem import ModelProblem
+from narrowdown.engines.graph.typed import to_rounded
+from narrowdown.engines.spec import EngineSpec
 
 TYPED = "typed"
 _STORAGE = {"fp16": "float16", "bf16": "bfloat16", TYPED: "float32"}
@@ -25,7 +31,8 @@ _AS_TYPED = f"emulate:precision={TYPED}"
 LITERAL = "onnxruntime"  # node by node, on one thread, as it is done here
 _CONVERSION = "2"  # changes when the conversion changes what is computed
 _LITERAL = Settings()  # any optimizer could remove the casts that round
-# Without memory reuse a session of 581 nodes builds in 33 ms instead of 345, and holds every activation at once.
+# Without memory reuse a session of 581 nodes builds in 33 ms instead of 345, and holds every
+# activation at once.
 _FAST = Settings(reuse=False)
 _SMALL = 16 << 20  # bytes fed times nodes: a guess at what all activations take
 
@@ -39,8 +46,9 @@ class Engine:
         self.info = info
 
     def build(self, request: BuildRequest) -> Session | Staged:
-        """Convert and make a session. ``keep``: nodes whose results stay FP32. ``untouched`` among its facts: nothing in the
-        model is in FP32, so nothing was rounded. Raises ``EngineFault``."""
+        """Convert and make a session. ``keep``: nodes whose results stay FP32. ``untouched`` among
+        its facts: nothing in the model is in FP32, so nothing was rounded. Raises
+        ``EngineFault``."""
         untouched = False
         try:
             marked = with_outputs(_state_types(request.model, request.weights_dir), request.marks)
@@ -51,9 +59,20 @@ class Engine:
                 division = divide(marked) if _goes_by_stages(request, settings) else None
                 if not (division and request.keep):
                     model = emulate_precision(marked, self.info.precision, request.keep)
-                    untouched = len(model.graph.node) == len(marked.graph.node) and not request.keep and model == marked
+                    untouched = (
+                        len(model.graph.node) == len(marked.graph.node)
+                        and not request.keep
+                        and model == marked
+                    )
                 if division and not untouched:
-                    return Staged(marked, division, request.weights_dir, self.info.precision, request.keep, settings)
+                    return Staged(
+                        marked,
+                        division,
+                        request.weights_dir,
+                        self.info.precision,
+                        request.keep,
+                        settings,
+                    )
         except ModelProblem as error:
             raise EngineFault("unsupported", str(error)) from error
         made = Session(model, request.weights_dir, _choose_settings(request, model), sharing=True)
@@ -63,10 +82,12 @@ class Engine:
 
 
 def _state_types(model: onnx.ModelProto, weights_dir: str) -> onnx.ModelProto:
-    """The model, stating also the element types that follow from operators that ONNX does not know: what has no type would stay
-    unrounded. Raises ``EngineFault``."""
+    """The model, stating also the element types that follow from operators that ONNX does not know:
+    what has no type would stay unrounded. Raises ``EngineFault``."""
     known = schema.element_types(model)
-    missing = [name for node in model.graph.node for name in node.output if name and name not in known]
+    missing = [
+        name for node in model.graph.node for name in node.output if name and name not in known
+    ]
     if not missing:
         return model
     asked = Session(with_outputs(model, missing), weights_dir, _LITERAL)
@@ -75,13 +96,16 @@ def _state_types(model: onnx.ModelProto, weights_dir: str) -> onnx.ModelProto:
     stated = deepcopy(model)
     for name in missing:
         if types.get(name) == "tensor(float)":
-            stated.graph.value_info.add(name=name).type.tensor_type.elem_type = onnx.TensorProto.FLOAT
+            stated.graph.value_info.add(
+                name=name
+            ).type.tensor_type.elem_type = onnx.TensorProto.FLOAT
     return stated
 
 
 def _goes_by_stages(request: BuildRequest, settings: Settings) -> bool:
-    """Whether it is one of many sets of nodes to keep, or what they start from, where that takes long: the first sets that are
-    asked about change a few nodes at its end. A fresh build takes nothing from another."""
+    """Whether it is one of many sets of nodes to keep, or what they start from, where that takes
+    long: the first sets that are asked about change a few nodes at its end. A fresh build takes
+    nothing from another."""
     return not (request.marks or request.attempt) and bool(request.keep or settings != _FAST)
 
 
@@ -101,7 +125,9 @@ def make(spec: EngineSpec) -> Engine:
         device=machine.cpu()[0],
         precision="fp32" if precision == TYPED else precision,
         storage=_STORAGE[precision],
-        fingerprint=machine.fingerprint(spec.name, ort.__version__, facts, "cpu", conversion=_CONVERSION),
+        fingerprint=machine.fingerprint(
+            spec.name, ort.__version__, facts, "cpu", conversion=_CONVERSION
+        ),
         capabilities=list_capabilities(
             keep="the file says which nodes are in FP32." if precision == TYPED else "",
             optimizers="the emulation runs with all optimizers off: they could remove the rounding.",

@@ -1,8 +1,9 @@
-"""A model that is built and run stage by stage, each stage once for what it is given. A search for nodes to keep asks hundreds of
-sets that differ in a node or two, and pays from the first stage on that this changes, until one gives what it gave before.
+"""A model that is built and run stage by stage, each stage once for what it is given. A search for
+nodes to keep asks hundreds of sets that differ in a node or two, and pays from the first stage on
+that this changes, until one gives what it gave before.
 
-What is computed is the same bit by bit: the emulation goes node by node on one thread, without an optimizer that could see from
-one stage into the next.
+What is computed is the same bit by bit: the emulation goes node by node on one thread, without an
+optimizer that could see from one stage into the next.
 """
 
 import ctypes
@@ -17,18 +18,20 @@ from typing import Any, NamedTuple
 import numpy as np
 import onnx
 
-from engines.backends.base import check_names
-from engines.backends.builds import Kept, outside_bytes
-from engines.backends.onnxruntime.engine import Session, Settings, has_grown
-from engines.backends.onnxruntime.values import unwrap_array, wrap_array
-from engines.graph import external
-from engines.graph.emulate import emulate_precision
-from engines.graph.stages import Stage, split
+from narrowdown.engines.backends.base import check_names
+from narrowdown.engines.backends.builds import Kept, outside_bytes
+from narrowdown.engines.backends.onnxruntime.engine import Session, Settings, has_grown
+from narrowdown.engines.backends.onnxruntime.values import unwrap_array, wrap_array
+from narrowdown.engines.graph import external
+from narrowdown.engines.graph.emulate import emulate_precision
+from narrowdown.engines.graph.stages import Stage, split
 
 Array = np.ndarray[Any, Any]
 
 FEWEST = 32  # nodes: of fewer a whole build takes a few milliseconds
-LARGEST = 4 << 20  # bytes of the model without its weights files, which are read at each build to know it again
+LARGEST = (
+    4 << 20
+)  # bytes of the model without its weights files, which are read at each build to know it again
 HEAVIEST = 128 << 20  # bytes of weights: of more no second session is held
 PASSED = 64 << 20  # bytes of values that are kept
 VALUE = 4 << 20  # bytes of what passes between two stages: what is larger is computed anew
@@ -41,7 +44,8 @@ _WORTH = 4  # times what naming by the values takes, a stage must take for it
 
 @dataclass
 class Division:
-    """A model in stages. ``digest``: of the model. ``took``: by stage, processor seconds of its latest run."""
+    """A model in stages. ``digest``: of the model. ``took``: by stage, processor seconds of its
+    latest run."""
 
     digest: bytes
     stages: tuple[Stage, ...]
@@ -50,15 +54,22 @@ class Division:
 
 _divisions: Kept[Division] = Kept(4, lambda _: None)
 # Whoever runs one holds it: what goes from here is closed with its last holder.
-_sessions: Kept[Session] = Kept(_SESSIONS, lambda _: None, lambda made: outside_bytes(made.model), HEAVIEST)
+_sessions: Kept[Session] = Kept(
+    _SESSIONS, lambda _: None, lambda made: outside_bytes(made.model), HEAVIEST
+)
 
 
 def divide(model: onnx.ModelProto) -> Division | None:
     """The stages of a model for which they are worth it, and that takes and gives numbers."""
     graph = model.graph
-    worth = len(graph.node) >= FEWEST and model.ByteSize() <= LARGEST and outside_bytes(model) <= HEAVIEST
+    worth = (
+        len(graph.node) >= FEWEST
+        and model.ByteSize() <= LARGEST
+        and outside_bytes(model) <= HEAVIEST
+    )
     if not worth or any(
-        t.type.tensor_type.elem_type in (0, onnx.TensorProto.STRING) for t in (*graph.input, *graph.output)
+        t.type.tensor_type.elem_type in (0, onnx.TensorProto.STRING)
+        for t in (*graph.input, *graph.output)
     ):
         return None
     digest = hashlib.sha256(model.SerializeToString(deterministic=True)).digest()
@@ -67,7 +78,8 @@ def divide(model: onnx.ModelProto) -> Division | None:
 
 
 class Staged:
-    """What ``Session`` is, of the model with ``keep`` in FP32 and all else stored in ``precision``."""
+    """What ``Session`` is, of the model with ``keep`` in FP32 and all else stored in
+    ``precision``."""
 
     facts: Mapping[str, Any] = {}
 
@@ -85,13 +97,17 @@ class Staged:
         for at, stage in enumerate(self._stages):
             local = stage.local(keep)
             key = hashlib.sha256(digest + repr((at, sorted(local))).encode()).digest()
-            self._built.append(_sessions.get(key, lambda s=stage, k=local: self._build(s, k, settings)))  # type: ignore[misc]
+            self._built.append(
+                _sessions.get(key, lambda s=stage, k=local: self._build(s, k, settings))  # type: ignore[misc]
+            )
             self._keys.append(key)
         self._asked: set[bytes] = set()
 
     def _build(self, stage: Stage, keep: frozenset[int], settings: Settings) -> Session:
         # An earlier stage gives what its nodes make as it is stored, but for those that are kept.
-        rounded = {stage.model.graph.node[at].input[0] for at in range(len(stage.makers)) if at not in keep}
+        rounded = {
+            stage.model.graph.node[at].input[0] for at in range(len(stage.makers)) if at not in keep
+        }
         model = emulate_precision(stage.model, self._of[1], keep, rounded)
         # The Identities have told which is which; without them no tensor is copied.
         tensors = {node.input[0]: node.output[0] for node in model.graph.node[: len(stage.makers)]}
@@ -109,10 +125,16 @@ class Staged:
         graph = self._of[0].graph
         given = {t.name for t in graph.initializer}
         wanted = check_names(
-            feeds, [i.name for i in graph.input if i.name not in given], outputs, [o.name for o in graph.output]
+            feeds,
+            [i.name for i in graph.input if i.name not in given],
+            outputs,
+            [o.name for o in graph.output],
         )
-        fed = hashlib.sha256(b"".join(_digest(name, feeds[name]) for name in sorted(feeds))).digest()
-        # What nothing is kept of is what a search starts from: it hands on what it computed and takes nothing from others.
+        fed = hashlib.sha256(
+            b"".join(_digest(name, feeds[name]) for name in sorted(feeds))
+        ).digest()
+        # What nothing is kept of is what a search starts from: it hands on what it computed and
+        # takes nothing from others.
         anew = fed in self._asked or not self._of[2]
         self._asked.add(fed)
         wrapped = {name: wrap_array(array) for name, array in feeds.items()}
@@ -126,13 +148,18 @@ class Staged:
             self._took[at] = time.thread_time() - begun
             values = {name: made[name] if name in made else values[name] for name in stage.passing}
             if at + 1 == len(self._keys):
-                # What an earlier stage gave may be let go of at any time; a session's own outputs are the array's.
+                # What an earlier stage gave may be let go of at any time; a session's own outputs
+                # are the array's.
                 return {
-                    name: unwrap_array(made[name]) if name in made else np.array(unwrap_array(values[name]))
+                    name: unwrap_array(made[name])
+                    if name in made
+                    else np.array(unwrap_array(values[name]))
                     for name in wanted
                 }
             asked = entered + self._keys[at]
-            entered = (b"" if anew else _passed.name(asked)) or self._name(fed, asked, values, at + 1)
+            entered = (b"" if anew else _passed.name(asked)) or self._name(
+                fed, asked, values, at + 1
+            )
             _passed.put(asked, entered, values)
             here = _Entered(at + 1, entered, values)
 
@@ -148,9 +175,10 @@ class Staged:
         return found
 
     def _name(self, fed: bytes, asked: bytes, values: Mapping[str, Any], after: int) -> bytes:
-        """What enters the stage ``after``, with the feed: by its bytes, or, where reading them takes longer than is likely to be
-        saved, by what it was made of. What is too large to be kept is not read: of 44 such values in a whole guide two were
-        known, which saved less than half of what reading all took."""
+        """What enters the stage ``after``, with the feed: by its bytes, or, where reading them
+        takes longer than is likely to be saved, by what it was made of. What is too large to be
+        kept is not read: of 44 such values in a whole guide two were known, which saved less than
+        half of what reading all took."""
         size = _size(values)
         if not 0 <= size <= VALUE or size / _HASHED * _WORTH > self._took.get(after, 1.0):
             return hashlib.sha256(asked).digest()
@@ -167,7 +195,8 @@ class Staged:
 
 
 class _Entered(NamedTuple):
-    """What enters a stage beside the feed. ``name``: says, with the feed, which values these are."""
+    """What enters a stage beside the feed. ``name``: says, with the feed, which values these
+    are."""
 
     stage: int
     name: bytes
@@ -190,17 +219,22 @@ class _Shelf:
     def put(self, asked: bytes, values: dict[str, Any], size: int, room: int) -> None:
         if asked in self._values:
             return
-        # Copies: what stays of a run would stand in the way of the next one's in the memory that they share; and an array that
-        # was made of a value does not keep the array which that value was made of.
-        self._values[asked] = {name: wrap_array(np.array(unwrap_array(v))) for name, v in values.items()}, size
+        # Copies: what stays of a run would stand in the way of the next one's in the memory that
+        # they share; and an array that was made of a value does not keep the array which that value
+        # was made of.
+        self._values[asked] = (
+            {name: wrap_array(np.array(unwrap_array(v))) for name, v in values.items()},
+            size,
+        )
         self.held += size
         while self.held > room:
             self.held -= self._values.popitem(last=False)[1][1]
 
 
 class _Passed:
-    """What passed between stages, by what entered the stage and the stage: its name, and the values while there is room. Behind a
-    narrow place lies all that was computed before it: light values are kept apart, where heavy ones do not displace them."""
+    """What passed between stages, by what entered the stage and the stage: its name, and the values
+    while there is room. Behind a narrow place lies all that was computed before it: light values
+    are kept apart, where heavy ones do not displace them."""
 
     def __init__(self) -> None:
         self._names: OrderedDict[bytes, bytes] = OrderedDict()

@@ -1,11 +1,12 @@
-"""The engine with an injected fault, for tests: what is known of it without loading what it runs on."""
+"""The engine with an injected fault, for tests: what is known of it without loading what it runs
+on."""
 
-from engines.declaration import NAMES, WORD, Declaration, Option
+from narrowdown.engines.declaration import NAMES, WORD, Declaration, Option
 
 DECLARATION = Declaration(
     "fake",
     "ONNX Runtime with an injected fault. For tests.",
-    "engines.backends.fake.engine",
+    "narrowdown.engines.backends.fake.engine",
     package="onnxruntime",
     install="pip install onnxruntime",
     family="onnxruntime",

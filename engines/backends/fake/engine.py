@@ -1,9 +1,11 @@
-"""fake: ONNX Runtime, literal, with a fault that is told what to be. For tests of workers, steps and whole sessions.
+"""fake: ONNX Runtime, literal, with a fault that is told what to be. For tests of workers, steps
+and whole sessions.
 
-Where a build holds a node of every operator in ``ops`` and every name in ``nodes``, and its draw comes up (``rate``), the fault
-happens. ``wrong`` multiplies the float results of the last of those nodes by 1 + ``size``, so that the error travels as a real
-one would; ``shifted`` adds ``size`` to them, as a converter does that changes an epsilon. ``stale`` leaves the last row of an
-output as the run before left it; ``rows`` multiplies all rows but the first by 1 + ``size``.
+Where a build holds a node of every operator in ``ops`` and every name in ``nodes``, and its draw
+comes up (``rate``), the fault happens. ``wrong`` multiplies the float results of the last of those
+nodes by 1 + ``size``, so that the error travels as a real one would; ``shifted`` adds ``size`` to
+them, as a converter does that changes an epsilon. ``stale`` leaves the last row of an output as the
+run before left it; ``rows`` multiplies all rows but the first by 1 + ``size``.
 """
 
 import hashlib
@@ -19,16 +21,21 @@ import numpy as np
 import onnx
 import onnxruntime as ort
 
-from engines import options
-from engines.array import Array
-from engines.backends import machine
-from engines.backends.base import BuildRequest, EngineFault, EngineInfo, list_capabilities
-from engines.backends.fake import DECLARATION
-from engines.backends.marks import with_outputs
-from engines.backends.onnxruntime.engine import Session, Settings
-from engines.data.tactic_replay import canonical_algorithm
-from engines.graph import names, schema
-from engines.spec import EngineSpec
+from narrowdown.engines import options
+from narrowdown.engines.array import Array
+from narrowdown.engines.backends import machine
+from narrowdown.engines.backends.base import (
+    BuildRequest,
+    EngineFault,
+    EngineInfo,
+    list_capabilities,
+)
+from narrowdown.engines.backends.fake import DECLARATION
+from narrowdown.engines.backends.marks import with_outputs
+from narrowdown.engines.backends.onnxruntime.engine import Session, Settings
+from narrowdown.engines.data.tactic_replay import canonical_algorithm
+from narrowdown.engines.graph import names, schema
+from narrowdown.engines.spec import EngineSpec
 
 _PRECISION = {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16"}
 _BLOCK = 64 << 20  # bytes
@@ -57,17 +64,28 @@ class Fault(msgspec.Struct, frozen=True):
     building: float
 
     def place(self, graph: onnx.GraphProto) -> int:
-        """The position of the last node that the fault needs; -1 where one is missing. With no condition: the last node."""
-        placed = [max((i for i, n in enumerate(graph.node) if n.op_type == op), default=-1) for op in self.ops]
-        placed += [max((i for i, n in enumerate(graph.node) if n.name == name), default=-1) for name in self.nodes]
+        """The position of the last node that the fault needs; -1 where one is missing. With no
+        condition: the last node."""
+        placed = [
+            max((i for i, n in enumerate(graph.node) if n.op_type == op), default=-1)
+            for op in self.ops
+        ]
+        placed += [
+            max((i for i, n in enumerate(graph.node) if n.name == name), default=-1)
+            for name in self.nodes
+        ]
         return -1 if -1 in placed else max(placed, default=len(graph.node) - 1)
 
     def splits(self, graph: onnx.GraphProto) -> bool:
-        """Whether its nodes are not joined: what one makes and another reads is an output of the model, or there is none such, as
-        another node stands between."""
+        """Whether its nodes are not joined: what one makes and another reads is an output of the
+        model, or there is none such, as another node stands between."""
         ours = [n for n in graph.node if n.op_type in self.ops or n.name in self.nodes]
         between = {t for n in ours for t in n.output} & {t for n in ours for t in n.input}
-        return not between if self.marks == "parted" else bool(between & {o.name for o in graph.output})
+        return (
+            not between
+            if self.marks == "parted"
+            else bool(between & {o.name for o in graph.output})
+        )
 
     def bends(self) -> bool:
         return self.fault in ("wrong", "shifted")
@@ -77,16 +95,22 @@ class Fault(msgspec.Struct, frozen=True):
         for name, size in (text.rsplit("*", 1) for text in self.also):
             at = next((i for i, n in enumerate(model.graph.node) if n.name == name), -1)
             if at >= 0:
-                model = bend_node(model, at, msgspec.structs.replace(self, fault="wrong", size=float(size)))
+                model = bend_node(
+                    model, at, msgspec.structs.replace(self, fault="wrong", size=float(size))
+                )
         return model
 
     def drawn(self, attempt: int, run: int) -> bool:
-        """Whether it happens this time: the same for the same seed, attempt and (``per=run``) run."""
+        """Whether it happens this time: the same for the same seed, attempt and (``per=run``)
+        run."""
         text = f"{self.seed}/{attempt}/{run if self.per == 'run' else 0}"
         return int.from_bytes(hashlib.sha256(text.encode()).digest()[:7]) / 256**7 < self.rate
 
-    def choices(self, graph: onnx.GraphProto, request: BuildRequest) -> tuple[dict[str, str], list[str]]:
-        """(choice by node name, nodes whose forced choice was not offered): drawn by seed, attempt and name, unless told."""
+    def choices(
+        self, graph: onnx.GraphProto, request: BuildRequest
+    ) -> tuple[dict[str, str], list[str]]:
+        """(choice by node name, nodes whose forced choice was not offered): drawn by seed, attempt
+        and name, unless told."""
         made: dict[str, str] = {}
         refused: list[str] = []
         for name in (n.name for n in graph.node):
@@ -95,7 +119,9 @@ class Fault(msgspec.Struct, frozen=True):
             digest = hashlib.sha256(f"{self.seed}/{request.attempt}/{name}".encode()).digest()
             made[name] = free[digest[0] % len(free)]
             if wanted := request.force.get(name):
-                made[name], refused = (wanted, refused) if wanted in offered else (made[name], [*refused, name])
+                made[name], refused = (
+                    (wanted, refused) if wanted in offered else (made[name], [*refused, name])
+                )
         return made, refused
 
     def chosen_badly(self, graph: onnx.GraphProto, choices: Mapping[str, str]) -> bool:
@@ -110,7 +136,8 @@ def write_kernel(number: int) -> str:
 
 
 class Faulty:
-    """A right and a wrong session, each made once it is wanted; each run takes the one that its draw says."""
+    """A right and a wrong session, each made once it is wanted; each run takes the one that its
+    draw says."""
 
     def __init__(self, request: BuildRequest, fault: Fault) -> None:
         self.model = with_outputs(request.model, request.marks)
@@ -129,7 +156,11 @@ class Faulty:
         if self._armed and fault.at == "build" and fault.drawn(request.attempt, 0):
             strike_process(fault)
         bent = fault.bend_also(self.model)
-        bent = bend_node(bent, fault.place(bent.graph), fault) if self._armed and fault.bends() else bent
+        bent = (
+            bend_node(bent, fault.place(bent.graph), fault)
+            if self._armed and fault.bends()
+            else bent
+        )
         self._armed = self._armed or bent is not self.model
         self._models, self._weights_dir = {False: self.model, True: bent}, request.weights_dir
         self._sessions: dict[bool, Session] = {}
@@ -145,7 +176,9 @@ class Faulty:
 
     def _hits(self) -> bool:
         """Whether the next run is struck."""
-        return self._armed and self._fault.at == "run" and self._fault.drawn(self._attempt, self._runs)
+        return (
+            self._armed and self._fault.at == "run" and self._fault.drawn(self._attempt, self._runs)
+        )
 
     def _session(self, wrong: bool) -> Session:
         if not self._models:
@@ -220,13 +253,18 @@ def make(spec: EngineSpec) -> Engine:
 
 
 def bend_node(model: onnx.ModelProto, place: int, fault: Fault) -> onnx.ModelProto:
-    """A copy in which the float results of the node at ``place`` are multiplied by 1 + the fault's size, or are larger by it."""
+    """A copy in which the float results of the node at ``place`` are multiplied by 1 + the fault's
+    size, or are larger by it."""
     copy = deepcopy(model)
     graph = copy.graph
     types = schema.element_types(copy)
     fresh = names.Fresh(names.used(graph))
     operand = fresh("fake__operand")
-    op, value = ("Add", fault.size) if fault.fault == "shifted" else ("Mul", np.float32(1) + np.float32(fault.size))
+    op, value = (
+        ("Add", fault.size)
+        if fault.fault == "shifted"
+        else ("Mul", np.float32(1) + np.float32(fault.size))
+    )
     graph.initializer.append(onnx.numpy_helper.from_array(np.array(value, np.float32), operand))
     added = []
     node = graph.node[place]
@@ -234,7 +272,9 @@ def bend_node(model: onnx.ModelProto, place: int, fault: Fault) -> onnx.ModelPro
         if name and types.get(name) == onnx.TensorProto.FLOAT:
             node.output[i] = fresh(f"{name}__right")
             added.append(
-                onnx.helper.make_node(op, [node.output[i], operand], [name], name=fresh(f"fake__fault_of_{name}"))
+                onnx.helper.make_node(
+                    op, [node.output[i], operand], [name], name=fresh(f"fake__fault_of_{name}")
+                )
             )
     later = [*graph.node][place + 1 :]
     del graph.node[place + 1 :]
@@ -243,8 +283,8 @@ def bend_node(model: onnx.ModelProto, place: int, fault: Fault) -> onnx.ModelPro
 
 
 def strike_process(fault: Fault) -> None:
-    """What a fault other than ``wrong`` and ``shifted`` does to this process: it ends it, keeps it waiting, or raises
-    ``MemoryError`` or ``EngineFault``."""
+    """What a fault other than ``wrong`` and ``shifted`` does to this process: it ends it, keeps it
+    waiting, or raises ``MemoryError`` or ``EngineFault``."""
     match fault.fault:
         case "crash":
             os.kill(os.getpid(), signal.SIGSEGV)

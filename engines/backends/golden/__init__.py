@@ -1,6 +1,6 @@
 """Golden outputs: what is known of them without opening them."""
 
-from engines.declaration import NAMES, Declaration, Option
+from narrowdown.engines.declaration import NAMES, Declaration, Option
 
 
 def _check_names(pairs: tuple[str, ...]) -> tuple[str, ...]:
@@ -16,7 +16,7 @@ def _check_names(pairs: tuple[str, ...]) -> tuple[str, ...]:
 DECLARATION = Declaration(
     "golden",
     "Outputs that were recorded where the model is right: in training, in another runtime, by hand. A reference only.",
-    "engines.backends.golden.engine",
+    "narrowdown.engines.backends.golden.engine",
     package="numpy",
     install="pip install numpy",
     options=(

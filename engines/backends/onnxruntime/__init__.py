@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
-from engines.backends.onnxruntime import harmless, optimizers, outside
-from engines.declaration import QUANTIZATION, WORD, ByHand, Declaration, Option, Tracker
+from narrowdown.engines.backends.onnxruntime import harmless, optimizers, outside
+from narrowdown.engines.declaration import QUANTIZATION, WORD, ByHand, Declaration, Option, Tracker
 
 
 def _sort_pairs(option: str, example: str) -> Callable[[tuple[str, ...]], tuple[str, ...]]:
@@ -13,7 +13,9 @@ def _sort_pairs(option: str, example: str) -> Callable[[tuple[str, ...]], tuple[
         for pair in pairs:
             key, equals, _ = pair.partition("=")
             if not key or not equals:
-                raise ValueError(f"onnxruntime: {option}: '{pair}' is not KEY=VALUE, such as {example}.")
+                raise ValueError(
+                    f"onnxruntime: {option}: '{pair}' is not KEY=VALUE, such as {example}."
+                )
         return tuple(sorted(pairs))
 
     return canonical
@@ -29,7 +31,7 @@ def _only_library(paths: tuple[str, ...]) -> tuple[str, ...]:
 DECLARATION = Declaration(
     "onnxruntime",
     "ONNX Runtime: the reference in FP32 with its optimizers off, or an engine under test.",
-    "engines.backends.onnxruntime.engine",
+    "narrowdown.engines.backends.onnxruntime.engine",
     package="onnxruntime",
     install="pip install onnxruntime",
     guests=(("provider", "openvino", "openvino"), ("provider", "tensorrt", "tensorrt")),

@@ -1,7 +1,8 @@
 """ONNX Runtime: the reference (optimizers off, one thread) and, with them on, an engine under test.
 
-Sessions are made from the model's bytes; external weights are found through the folder that the session is told of, so nothing is
-written or copied. Prepacking copies weights and changes last digits: off with ``optimization=disabled``, else as in real use.
+Sessions are made from the model's bytes; external weights are found through the folder that the
+session is told of, so nothing is written or copied. Prepacking copies weights and changes last
+digits: off with ``optimization=disabled``, else as in real use.
 """
 
 import functools
@@ -15,25 +16,39 @@ import msgspec
 import onnx
 import onnxruntime as ort
 
-from engines import options
-from engines.array import Array
-from engines.backends import machine
-from engines.backends.base import BuildRequest, EngineFault, EngineInfo, EngineMissing, check_names, list_capabilities
-from engines.backends.builds import write_weights
-from engines.backends.marks import with_outputs
-from engines.backends.onnxruntime import DECLARATION, optimizers, plug_ins, weights
-from engines.backends.onnxruntime.outside import LEVELS, PLAIN_WEIGHTS, PROVIDERS, split_pairs
-from engines.backends.onnxruntime.values import PLAIN, unwrap_array, wrap_array
-from engines.data import held
-from engines.graph import schema, versions
-from engines.graph.model_problem import ModelProblem
-from engines.spec import EngineSpec
-from engines.store import memory
+from narrowdown.engines import options
+from narrowdown.engines.array import Array
+from narrowdown.engines.backends import machine
+from narrowdown.engines.backends.base import (
+    BuildRequest,
+    EngineFault,
+    EngineInfo,
+    EngineMissing,
+    check_names,
+    list_capabilities,
+)
+from narrowdown.engines.backends.builds import write_weights
+from narrowdown.engines.backends.marks import with_outputs
+from narrowdown.engines.backends.onnxruntime import DECLARATION, optimizers, plug_ins, weights
+from narrowdown.engines.backends.onnxruntime.outside import (
+    LEVELS,
+    PLAIN_WEIGHTS,
+    PROVIDERS,
+    split_pairs,
+)
+from narrowdown.engines.backends.onnxruntime.values import PLAIN, unwrap_array, wrap_array
+from narrowdown.engines.data import held
+from narrowdown.engines.graph import schema, versions
+from narrowdown.engines.graph.model_problem import ModelProblem
+from narrowdown.engines.spec import EngineSpec
+from narrowdown.engines.store import memory
 
 _ERRORS_ONLY = 3
 _PREFIX = re.compile(r"^\[ONNXRuntimeError\] : \d+ : [A-Z_ ]+ : ")
 _SOURCE = re.compile(r"/\S*/(?=onnxruntime/)\S+?:\d+ (?:.*?\) ?)?")
-_NO_MEMORY = re.compile(r"bad_?alloc|allocat\w* memory|memory allocation|out of memory|bad allocation", re.IGNORECASE)
+_NO_MEMORY = re.compile(
+    r"bad_?alloc|allocat\w* memory|memory allocation|out of memory|bad allocation", re.IGNORECASE
+)
 _OPSET = re.compile(r"Opset (\d+) is under development.* is till opset (\d+)", re.DOTALL)
 _OLDEST = 7  # the first opset whose operators ONNX Runtime implements
 _IR = re.compile(r"Unsupported model IR version: (\d+), max supported IR version: (\d+)")
@@ -47,7 +62,8 @@ _UNKNOWN = re.compile(r"is not a registered function/op|No Op registered for")
 
 
 class Settings(msgspec.Struct, frozen=True):
-    """How sessions are made. The default is the reference's: literal, one thread, the same numbers each time."""
+    """How sessions are made. The default is the reference's: literal, one thread, the same numbers
+    each time."""
 
     optimization: str = "disabled"
     disabled_optimizers: tuple[str, ...] = ()
@@ -64,18 +80,26 @@ class Settings(msgspec.Struct, frozen=True):
     provider_name: str = ""
     provider_device: str = ""
     provider_precision: str = ""
-    # Planning which activations may share memory takes time that grows with the square of the nodes; it changes no number.
+    # Planning which activations may share memory takes time that grows with the square of the
+    # nodes; it changes no number.
     reuse: bool = True
 
     def facts(self) -> dict[str, Any]:
-        """As plain data, for fingerprints: what came later is there where it is given, so that older sessions keep theirs."""
+        """As plain data, for fingerprints: what came later is there where it is given, so that
+        older sessions keep theirs."""
         later = (
             "provider_options", "session_config", "provider_library", "provider_name", "provider_device", "provider_precision",
         )  # fmt: skip
-        return {name: value for name, value in msgspec.to_builtins(self).items() if value or name not in later}
+        return {
+            name: value
+            for name, value in msgspec.to_builtins(self).items()
+            if value or name not in later
+        }
 
 
-HELD = 1 << 30  # bytes of the process: with more, what a run took of the shared memory goes back when it ends
+HELD = (
+    1 << 30
+)  # bytes of the process: with more, what a run took of the shared memory goes back when it ends
 
 
 def has_grown() -> bool:
@@ -84,19 +108,24 @@ def has_grown() -> bool:
 
 
 class Session:
-    """A built model. ``run`` gives every graph output by name; sequences, absent optionals and sparse tensors are left out."""
+    """A built model. ``run`` gives every graph output by name; sequences, absent optionals and
+    sparse tensors are left out."""
 
-    def __init__(self, model: onnx.ModelProto, weights_dir: str, settings: Settings, *, sharing: bool = False) -> None:
-        """``sharing``: what its runs take is left to the next session that shares, which need not ask the kernel for it page by
-        page. ``facts``: ``taken``, where another provider than the CPU's was asked for, (nodes that it took, all). Raises
-        ``EngineFault``."""
+    def __init__(
+        self, model: onnx.ModelProto, weights_dir: str, settings: Settings, *, sharing: bool = False
+    ) -> None:
+        """``sharing``: what its runs take is left to the next session that shares, which need not
+        ask the kernel for it page by page. ``facts``: ``taken``, where another provider than the
+        CPU's was asked for, (nodes that it took, all). Raises ``EngineFault``."""
         self.model = model
         self._sharing = sharing
         self._session: Any
         self._session, self._given = _create_session(model, weights_dir, settings, sharing)
         elsewhere = settings.provider != "cpu" or settings.provider_library
         told = elsewhere and plug_ins.can_tell_share()
-        self.facts: Mapping[str, Any] = {"taken": plug_ins.count_taken(self._session)} if told else {}
+        self.facts: Mapping[str, Any] = (
+            {"taken": plug_ins.count_taken(self._session)} if told else {}
+        )
         self._types = {o.name: str(o.type) for o in self._session.get_outputs()}
         self._inputs = {i.name: str(i.type) for i in self._session.get_inputs()}
 
@@ -110,15 +139,27 @@ class Session:
         how = _giving_back() if self._sharing and has_grown() else None
         try:
             if len(plain) == len(names):
-                return dict(zip(names, self._session.run(names, self._fed_arrays(feeds), how), strict=True))
+                return dict(
+                    zip(names, self._session.run(names, self._fed_arrays(feeds), how), strict=True)
+                )
             if not any(kind == "tensor(string)" for kind in self._inputs.values()):
-                # One run for all: two runs of a nondeterministic model would give outputs that do not belong together.
+                # One run for all: two runs of a nondeterministic model would give outputs that do
+                # not belong together.
                 fed = {name: wrap_array(feeds[name]) for name in self._inputs}
                 given = zip(names, self._session.run_with_ort_values(names, fed, how), strict=True)
-                return {name: unwrap_array(value) for name, value in given if value.has_value() and value.is_tensor()}
-            # Text cannot be wrapped, and what is not plain cannot be unwrapped: what can be an array is given.
+                return {
+                    name: unwrap_array(value)
+                    for name, value in given
+                    if value.has_value() and value.is_tensor()
+                }
+            # Text cannot be wrapped, and what is not plain cannot be unwrapped: what can be an
+            # array is given.
             return (
-                dict(zip(plain, self._session.run(plain, self._fed_arrays(feeds), how), strict=True)) if plain else {}
+                dict(
+                    zip(plain, self._session.run(plain, self._fed_arrays(feeds), how), strict=True)
+                )
+                if plain
+                else {}
             )
         except EngineFault:
             raise
@@ -126,14 +167,16 @@ class Session:
             raise _make_fault(error, built=True) from error
 
     def pass_on(self, values: Mapping[str, Any], *, give_back: bool = False) -> dict[str, Any]:
-        """Every output by name as it lies in ONNX Runtime's memory, of inputs that lie there. ``give_back``: keep no memory of
-        the run. Raises ``EngineFault``."""
+        """Every output by name as it lies in ONNX Runtime's memory, of inputs that lie there.
+        ``give_back``: keep no memory of the run. Raises ``EngineFault``."""
         names = list(self._types)
         if not names:  # what it makes is read by nobody, and ONNX Runtime runs nothing for nothing
             return {}
         how = _giving_back() if give_back else None
         try:
-            got = self._session.run_with_ort_values(names, {name: values[name] for name in self._inputs}, how)
+            got = self._session.run_with_ort_values(
+                names, {name: values[name] for name in self._inputs}, how
+            )
         except Exception as error:
             raise _make_fault(error, built=True) from error
         return dict(zip(names, got, strict=True))
@@ -169,18 +212,27 @@ class Engine:
         self._settings = settings
 
     def build(self, request: BuildRequest) -> Session:
-        """Make a session. ``keep`` needs nothing: every node is computed in its own type. Raises ``EngineFault``."""
-        return Session(with_outputs(request.model, request.marks), request.weights_dir, self._settings)
+        """Make a session. ``keep`` needs nothing: every node is computed in its own type. Raises
+        ``EngineFault``."""
+        return Session(
+            with_outputs(request.model, request.marks), request.weights_dir, self._settings
+        )
 
 
 def make(spec: EngineSpec) -> Engine:
-    """The engine of a spec. Raises ``EngineMissing`` for a provider or a library that is not here, ``ValueError`` for a wrong
-    spec."""
+    """The engine of a spec. Raises ``EngineMissing`` for a provider or a library that is not here,
+    ``ValueError`` for a wrong spec."""
     chosen = options.values(spec)
-    prepacking = chosen["prepacking"] if chosen["prepacking"] is not None else chosen["optimization"] != "disabled"
+    prepacking = (
+        chosen["prepacking"]
+        if chosen["prepacking"] is not None
+        else chosen["optimization"] != "disabled"
+    )
     settings = msgspec.convert({**chosen, "prepacking": prepacking}, Settings)
     if settings.provider_library and settings.provider != "cpu":
-        raise ValueError("onnxruntime: provider= is one that is built in, provider_library= one of a file; give one.")
+        raise ValueError(
+            "onnxruntime: provider= is one that is built in, provider_library= one of a file; give one."
+        )
     if not settings.provider_library and (
         settings.provider_name or settings.provider_device or settings.provider_precision
     ):
@@ -196,7 +248,9 @@ def make(spec: EngineSpec) -> Engine:
         )
     for library in settings.custom_ops:
         if not Path(library).is_file():
-            raise EngineMissing(f"There is no library of custom operators '{library}'; give its path.")
+            raise EngineMissing(
+                f"There is no library of custom operators '{library}'; give its path."
+            )
         try:
             ort.SessionOptions().register_custom_ops_library(str(held.copy(library)))
         except held.NotAgreed:
@@ -228,8 +282,14 @@ def make(spec: EngineSpec) -> Engine:
         version=ort.__version__,
         device=device,
         precision=precision,
-        storage="float16" if precision == "fp16" else "bfloat16" if precision == "bf16" else "float32",
-        fingerprint=machine.fingerprint(spec.name, ort.__version__, settings.facts(), device, **more),
+        storage="float16"
+        if precision == "fp16"
+        else "bfloat16"
+        if precision == "bf16"
+        else "float32",
+        fingerprint=machine.fingerprint(
+            spec.name, ort.__version__, settings.facts(), device, **more
+        ),
         capabilities=list_capabilities(
             keep="ONNX Runtime computes every node in the type that the model gives it, so there is nothing to keep; "
             "to see what FP16 or BF16 would do, use emulate.",
@@ -239,7 +299,8 @@ def make(spec: EngineSpec) -> Engine:
             threads="",
         ),
         options=tuple(
-            msgspec.structs.replace(o, default=prepacking) if o.name == "prepacking" else o for o in DECLARATION.options
+            msgspec.structs.replace(o, default=prepacking) if o.name == "prepacking" else o
+            for o in DECLARATION.options
         ),
         optimizers=optimizers.of_level(settings.optimization),
         slots=machine.count_slots(settings.threads),
@@ -254,7 +315,8 @@ def make(spec: EngineSpec) -> Engine:
 
 
 def _find_precision(settings: Settings) -> str:
-    """What the provider computes in. CUDA's matrix products and convolutions use TF32 unless they are told otherwise."""
+    """What the provider computes in. CUDA's matrix products and convolutions use TF32 unless they
+    are told otherwise."""
     told = split_pairs(settings.provider_options)
     if settings.provider_library:
         return settings.provider_precision or "fp32"
@@ -269,7 +331,9 @@ def _find_precision(settings: Settings) -> str:
 @functools.cache
 def _share_memory() -> None:
     """Give the process an arena of its own, for the sessions that ask for it."""
-    where = ort.OrtMemoryInfo("Cpu", ort.OrtAllocatorType.ORT_ARENA_ALLOCATOR, 0, ort.OrtMemType.DEFAULT)
+    where = ort.OrtMemoryInfo(
+        "Cpu", ort.OrtAllocatorType.ORT_ARENA_ALLOCATOR, 0, ort.OrtMemType.DEFAULT
+    )
     ort.create_and_register_allocator(where, None)
 
 
@@ -284,9 +348,13 @@ def _giving_back() -> Any:
 def _create_session(
     model: onnx.ModelProto, weights_dir: str, settings: Settings, sharing: bool
 ) -> tuple[Any, weights.Values]:
-    """A session, and the weights that it was given, which must outlive it. Optimizers and other providers read weights for
-    themselves, from files."""
-    plain = settings.optimization == "disabled" and settings.provider == "cpu" and not settings.provider_library
+    """A session, and the weights that it was given, which must outlive it. Optimizers and other
+    providers read weights for themselves, from files."""
+    plain = (
+        settings.optimization == "disabled"
+        and settings.provider == "cpu"
+        and not settings.provider_library
+    )
     try:
         if plain and (values := weights.make(model, weights_dir)):
             rest = weights.leave_out(model, weights_dir, values)
@@ -294,7 +362,9 @@ def _create_session(
             try:
                 return _start_session(rest, weights_dir, settings, sharing, values), values
             except Exception as error:
-                if "xternal" not in str(error):  # this ONNX Runtime wants to see the bytes of a weight all the same
+                if "xternal" not in str(
+                    error
+                ):  # this ONNX Runtime wants to see the bytes of a weight all the same
                     raise
         write_weights(model, weights_dir)
         return _start_session(model, weights_dir, settings, sharing, {}), {}
@@ -309,7 +379,11 @@ def _create_session(
 
 
 def _start_session(
-    model: onnx.ModelProto, weights_dir: str, settings: Settings, sharing: bool, values: weights.Values
+    model: onnx.ModelProto,
+    weights_dir: str,
+    settings: Settings,
+    sharing: bool,
+    values: weights.Values,
 ) -> Any:
     """Raises what ONNX Runtime raises, and what the libraries that it is told of lead to."""
     config = ort.SessionOptions()
@@ -318,7 +392,9 @@ def _start_session(
         _share_memory()
         config.add_session_config_entry("session.use_env_allocators", "1")
     config.log_severity_level = _ERRORS_ONLY
-    config.graph_optimization_level = getattr(ort.GraphOptimizationLevel, LEVELS[settings.optimization])
+    config.graph_optimization_level = getattr(
+        ort.GraphOptimizationLevel, LEVELS[settings.optimization]
+    )
     config.intra_op_num_threads = settings.threads
     config.inter_op_num_threads = settings.inter_threads
     if settings.execution == "parallel":
@@ -326,14 +402,18 @@ def _start_session(
     config.enable_mem_reuse = settings.reuse
     config.use_deterministic_compute = settings.deterministic
     if weights_dir:
-        config.add_session_config_entry("session.model_external_initializers_file_folder_path", weights_dir)
+        config.add_session_config_entry(
+            "session.model_external_initializers_file_folder_path", weights_dir
+        )
     if not settings.prepacking:
         for key, value in PLAIN_WEIGHTS.items():
             config.add_session_config_entry(key, value)
     for key, value in split_pairs(settings.session_config).items():
         config.add_session_config_entry(key, value)
     library = "".join(settings.provider_library)
-    providers = None if library else list(dict.fromkeys((PROVIDERS[settings.provider], PROVIDERS["cpu"])))
+    providers = (
+        None if library else list(dict.fromkeys((PROVIDERS[settings.provider], PROVIDERS["cpu"])))
+    )
     if providers != [PROVIDERS["cpu"]]:
         config.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
     told = split_pairs(options.with_libraries(settings.provider_options, _copy_held))
@@ -353,15 +433,19 @@ def _start_session(
 
 
 def _copy_held(path: str) -> str:
-    """The private copy of a library that the provider's options name. Raises ``EngineFault`` where there is no such file."""
+    """The private copy of a library that the provider's options name. Raises ``EngineFault`` where
+    there is no such file."""
     if not Path(path).is_file():
-        raise EngineFault("refused", f"There is no library '{path}', which provider_options= names; give its path.")
+        raise EngineFault(
+            "refused",
+            f"There is no library '{path}', which provider_options= names; give its path.",
+        )
     return str(held.copy(path))
 
 
 def _say_unfit(text: str, model: onnx.ModelProto) -> str:
-    """The sentence for a model that is newer than this ONNX Runtime, or too old for it; "" for any other error. No node is at
-    fault then, and no cut of the model would do better."""
+    """The sentence for a model that is newer than this ONNX Runtime, or too old for it; "" for any
+    other error. No node is at fault then, and no cut of the model would do better."""
     opset, ir = _OPSET.search(text), _IR.search(text)
     stated = schema.opsets(model).get("", _OLDEST)
     if stated < _OLDEST and "Could not find an implementation" in text:
@@ -371,9 +455,17 @@ def _say_unfit(text: str, model: onnx.ModelProto) -> str:
         )
     if not opset and not ir:
         return ""
-    what, has, takes = ("opset", *opset.groups()) if opset else ("IR version", *ir.groups()) if ir else ("", "", "")
+    what, has, takes = (
+        ("opset", *opset.groups())
+        if opset
+        else ("IR version", *ir.groups())
+        if ir
+        else ("", "", "")
+    )
     copy = deepcopy(model)
-    obstacle = versions.restate(copy, int(takes) if ir else copy.ir_version, int(takes) if opset else 1 << 30)
+    obstacle = versions.restate(
+        copy, int(takes) if ir else copy.ir_version, int(takes) if opset else 1 << 30
+    )
     why = f"; it cannot be restated, as {obstacle}" if obstacle else ""
     return (
         f"The model has {what} {has}, and ONNX Runtime {ort.__version__} takes up to {takes}{why}. "
@@ -394,11 +486,19 @@ def _make_fault(error: Exception, built: bool) -> EngineFault:
         return EngineFault("out-of-memory", f"ONNX Runtime ran out of memory: {said}")
     if kind == "NotImplemented" or _UNSUPPORTED.search(text):
         own = (
-            " An operator of your own needs its library: onnxruntime:custom_ops=FILE." if _UNKNOWN.search(text) else ""
+            " An operator of your own needs its library: onnxruntime:custom_ops=FILE."
+            if _UNKNOWN.search(text)
+            else ""
         )
         return EngineFault("unsupported", f"ONNX Runtime does not support this model: {said}{own}")
     if not built:
-        invalid = kind in ("InvalidGraph", "InvalidArgument", "InvalidProtobuf", "NoModel", "NoSuchFile")
+        invalid = kind in (
+            "InvalidGraph",
+            "InvalidArgument",
+            "InvalidProtobuf",
+            "NoModel",
+            "NoSuchFile",
+        )
         if invalid or "ShapeInferenceError" in text or "invalid model" in text:
             return EngineFault("invalid-model", f"ONNX Runtime refuses the model: {said}")
         return EngineFault("build-failed", f"ONNX Runtime could not build the model: {said}")

@@ -1,6 +1,7 @@
-"""Settings of ONNX Runtime and its providers that can do no more than change what is computed and how fast: switches, numbers,
-names of kinds. Keys of ONNX Runtime's public headers and pages; any other one is asked about, as some name files that are written
-over, read or loaded, and some are addresses in memory."""
+"""Settings of ONNX Runtime and its providers that can do no more than change what is computed and
+how fast: switches, numbers, names of kinds. Keys of ONNX Runtime's public headers and pages; any
+other one is asked about, as some name files that are written over, read or loaded, and some are
+addresses in memory."""
 
 _SESSION = (
     "ep.cuda.fpa_intb_gemm", "mlas.disable_kleidiai", "mlas.enable_gemm_fastmath_arm64_bfloat16", "mlas.qnbit.force_fp32",

@@ -1,16 +1,20 @@
-"""ONNX Runtime's graph optimizers that can be switched off, by the level that brings them in. Plain names, no library imported.
+"""ONNX Runtime's graph optimizers that can be switched off, by the level that brings them in. Plain
+names, no library imported.
 
-ONNX Runtime accepts any text in ``disabled_optimizers`` without a word, so a misspelt name would look like an innocent optimizer.
-The names were read from its own log (each transformer reports itself) and proven by switching: a transformer's name makes its
-report vanish, and a level's rule container vanishes when exactly its rules are named. A test repeats the proof on the installed
+ONNX Runtime accepts any text in ``disabled_optimizers`` without a word, so a misspelt name would
+look like an innocent optimizer. The names were read from its own log (each transformer reports
+itself) and proven by switching: a transformer's name makes its report vanish, and a level's rule
+container vanishes when exactly its rules are named. A test repeats the proof on the installed
 version.
 """
 
 from collections.abc import Mapping
 
-from engines.nearest import suggestion
+from narrowdown.engines.nearest import suggestion
 
-VERIFIED = "1.31"  # the version of ONNX Runtime on which the proof was made, and is repeated by the tests
+VERIFIED = (
+    "1.31"  # the version of ONNX Runtime on which the proof was made, and is repeated by the tests
+)
 
 _RULES_BASIC = (
     "CastElimination", "ConvAddFusion", "ConvBNFusion", "ConvMulFusion", "DivMulFusion", "EliminateDropout", "EliminateIdentity",
@@ -50,7 +54,8 @@ CONTAINERS = ("Level1_RuleBasedTransformer", "Level2_RuleBasedTransformer")
 
 
 def of_level(level: str) -> tuple[str, ...]:
-    """The switchable optimizers that run at a level, sorted. Raises ``KeyError`` for a level that does not exist."""
+    """The switchable optimizers that run at a level, sorted. Raises ``KeyError`` for a level that
+    does not exist."""
     upto = LEVELS[: LEVELS.index(level) + 1] if level in ADDED else (level,)
     return tuple(sorted({name for step in upto for name in ADDED[step]}))
 
@@ -59,7 +64,8 @@ KNOWN = frozenset((*of_level("all"), *CONTAINERS))
 
 
 def check_optimizers(names: tuple[str, ...]) -> None:
-    """Raises ``ValueError`` with a sentence, and the nearest name, for one that ONNX Runtime would silently ignore."""
+    """Raises ``ValueError`` with a sentence, and the nearest name, for one that ONNX Runtime would
+    silently ignore."""
     for name in names:
         if name not in KNOWN:
             raise ValueError(

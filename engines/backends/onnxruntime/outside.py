@@ -1,12 +1,13 @@
-"""ONNX Runtime where there is no Narrowdown: its part of check.py, and Polygraphy's words for it."""
+"""ONNX Runtime where there is no Narrowdown: its part of check.py, and Polygraphy's words for
+it."""
 
 import shlex
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from engines.declaration import CaseCommand, CheckPart, Cure, Found, Recipe
-from engines.options import libraries, tell_apart
+from narrowdown.engines.declaration import CaseCommand, CheckPart, Cure, Found, Recipe
+from narrowdown.engines.options import libraries, tell_apart
 
 LEVELS = {
     "disabled": "ORT_DISABLE_ALL", "basic": "ORT_ENABLE_BASIC", "extended": "ORT_ENABLE_EXTENDED", "layout": "ORT_ENABLE_LAYOUT",
@@ -36,7 +37,9 @@ def check_part(found: Found) -> CheckPart:
     }
     settings["config"] = {**settings["config"], **split_pairs(chosen["session_config"])}
     if chosen["provider_options"] and not chosen["provider_library"]:
-        settings["provider_options"] = [split_pairs(chosen["provider_options"]), {}][: len(settings["providers"])]
+        settings["provider_options"] = [split_pairs(chosen["provider_options"]), {}][
+            : len(settings["providers"])
+        ]
     if library := chosen["provider_library"]:
         settings["plug_in"] = {
             "library": library[0],
@@ -55,8 +58,15 @@ def check_part(found: Found) -> CheckPart:
 
 
 def plug_in_name(library: str) -> str:
-    """What a provider's library is registered as unless told: ``qnn`` for ``libonnxruntime_providers_qnn.so``."""
-    return Path(library).name.partition(".")[0].removeprefix("lib").removeprefix("onnxruntime_providers_") or "plug_in"
+    """What a provider's library is registered as unless told: ``qnn`` for
+    ``libonnxruntime_providers_qnn.so``."""
+    return (
+        Path(library)
+        .name.partition(".")[0]
+        .removeprefix("lib")
+        .removeprefix("onnxruntime_providers_")
+        or "plug_in"
+    )
 
 
 def split_pairs(texts: Iterable[str]) -> dict[str, str]:
@@ -66,7 +76,9 @@ def split_pairs(texts: Iterable[str]) -> dict[str, str]:
 
 def literal_session() -> CheckPart:
     """A session that computes the file as it is written, on one thread."""
-    return CheckPart(literal_source(), {"level": LEVELS["disabled"], "threads": 1, "config": PLAIN_WEIGHTS})
+    return CheckPart(
+        literal_source(), {"level": LEVELS["disabled"], "threads": 1, "config": PLAIN_WEIGHTS}
+    )
 
 
 def literal_source() -> str:
@@ -94,9 +106,15 @@ def lines(_: Found, command: CaseCommand) -> list[str]:
         "deterministic": "deterministic kernels",
     }
     missing = [text for key, text in unsaid.items() if settings.get(key)]
-    missing += ["entries of the session's configuration"] if set(settings["config"]) - set(PLAIN_WEIGHTS) else []
+    missing += (
+        ["entries of the session's configuration"]
+        if set(settings["config"]) - set(PLAIN_WEIGHTS)
+        else []
+    )
     missing += [f"{settings['threads']} threads"] if settings["threads"] > 1 else []
-    note += [f"# (Polygraphy cannot be told: {', '.join(missing)}; check.py knows)"] if missing else []
+    note += (
+        [f"# (Polygraphy cannot be told: {', '.join(missing)}; check.py knows)"] if missing else []
+    )
     run = shlex.join(["polygraphy", "run", command.part.model, *words])
     return ["# ONNX Runtime through Polygraphy", *note, f"{run} {command.compare}"]
 
@@ -107,14 +125,23 @@ _CPP_LEVELS = {  # of the same names in C++
 
 
 def apply(found: Found, cure: Cure) -> list[Recipe]:
-    """The session as it is right: the model with the workaround in it, or the options that cure. What the session here had beside
-    that, and nobody asked for, stands as a comment."""
+    """The session as it is right: the model with the workaround in it, or the options that cure.
+    What the session here had beside that, and nobody asked for, stands as a comment."""
     settings, told = check_part(found).settings, _tell(found.chosen)
     given, cures, beside = (
-        [line for option, why in tell_apart(found, cure, _tell, _USUAL).items() if why == kind for line in told[option]]
+        [
+            line
+            for option, why in tell_apart(found, cure, _tell, _USUAL).items()
+            if why == kind
+            for line in told[option]
+        ]
         for kind in ("given", "cure", "measured")
     )
-    model, plug_in, providers = cure.file or "model.onnx", settings.get("plug_in"), settings["providers"]
+    model, plug_in, providers = (
+        cure.file or "model.onnx",
+        settings.get("plug_in"),
+        settings["providers"],
+    )
     made = "enable_fallback=0" if plug_in else f"providers={providers!r}"
     if "provider_options" in settings:
         made += f", provider_options={settings['provider_options']!r}"
@@ -134,7 +161,12 @@ def apply(found: Found, cure: Cure) -> list[Recipe]:
         f"Ort::Session session(env, ORT_TSTR({_quote(model)}), options);",
     ]
     recipes = [
-        Recipe("ONNX Runtime in Python", "python", "\n".join(python), "\n".join(line for line, _ in cures)),
+        Recipe(
+            "ONNX Runtime in Python",
+            "python",
+            "\n".join(python),
+            "\n".join(line for line, _ in cures),
+        ),
         Recipe("ONNX Runtime in C++", "cpp", "\n".join(cpp), "\n".join(line for _, line in cures)),
     ]
     return recipes if providers == [PROVIDERS["cpu"]] and not plug_in else recipes[:1]
@@ -145,15 +177,19 @@ _USUAL = {"optimization": "all", "threads": 0, "inter_threads": 0}  # ONNX Runti
 
 
 def _tell(chosen: Mapping[str, Any]) -> dict[str, list[tuple[str, str]]]:
-    """Option -> lines that say its value, each in Python and in C++. An optimizer is switched off by an entry of the
-    configuration, which every language's interface has (the key is in ONNX Runtime's public header of session options)."""
+    """Option -> lines that say its value, each in Python and in C++. An optimizer is switched off
+    by an entry of the configuration, which every language's interface has (the key is in ONNX
+    Runtime's public header of session options)."""
     level, parallel = LEVELS[chosen["optimization"]], chosen["execution"] == "parallel"
     mode, number = f"ORT_{chosen['execution'].upper()}", chosen["inter_threads"]
     off = ";".join(chosen["disabled_optimizers"])
 
     def entries(pairs: Mapping[str, str]) -> list[tuple[str, str]]:
         return [
-            (f"options.add_session_config_entry({k!a}, {v!a})", f"options.AddConfigEntry({_quote(k)}, {_quote(v)});")
+            (
+                f"options.add_session_config_entry({k!a}, {v!a})",
+                f"options.AddConfigEntry({_quote(k)}, {_quote(v)});",
+            )
             for k, v in pairs.items()
         ]
 
@@ -185,7 +221,11 @@ def _tell(chosen: Mapping[str, Any]) -> dict[str, list[tuple[str, str]]]:
 
 
 def _prepacks(chosen: Mapping[str, Any]) -> bool:
-    return bool(chosen["prepacking"] if chosen["prepacking"] is not None else chosen["optimization"] != "disabled")
+    return bool(
+        chosen["prepacking"]
+        if chosen["prepacking"] is not None
+        else chosen["optimization"] != "disabled"
+    )
 
 
 def _plug_in_lines(plug_in: Mapping[str, Any]) -> list[str]:
@@ -203,7 +243,13 @@ def _plug_in_lines(plug_in: Mapping[str, Any]) -> list[str]:
 
 def _quote(text: str) -> str:
     """A string of C++; what is not ASCII by its bytes."""
-    return '"' + "".join(c if c.isascii() and c.isprintable() and c not in '"\\' else _escape(c) for c in text) + '"'
+    return (
+        '"'
+        + "".join(
+            c if c.isascii() and c.isprintable() and c not in '"\\' else _escape(c) for c in text
+        )
+        + '"'
+    )
 
 
 def _escape(character: str) -> str:

@@ -1,6 +1,8 @@
-"""Execution providers that come as a shared library of their own, and what a provider took of a model.
+"""Execution providers that come as a shared library of their own, and what a provider took of a
+model.
 
-ONNX Runtime loads such a library once for the whole process and keeps it: so do we, by its content and name.
+ONNX Runtime loads such a library once for the whole process and keeps it: so do we, by its content
+and name.
 """
 
 from pathlib import Path
@@ -8,17 +10,17 @@ from typing import Any
 
 import onnxruntime as ort
 
-from engines.backends.base import EngineFault, EngineMissing
-from engines.backends.onnxruntime.outside import plug_in_name
-from engines.data import held
+from narrowdown.engines.backends.base import EngineFault, EngineMissing
+from narrowdown.engines.backends.onnxruntime.outside import plug_in_name
+from narrowdown.engines.data import held
 
 _registered: dict[str, tuple[str, list[Any]]] = {}  # name -> (digest of the library, its devices)
 
 
 def find_device(library: str, name: str, wanted: str) -> Any:
-    """The device of a plug-in that is to compute. ``name``: what it is registered as, "" for one made of the file's own;
-    ``wanted``: ``cpu``, ``gpu``, ``npu``, what the library calls it, or its number, "" for the only one. Raises
-    ``EngineMissing``, ``NotAgreed``."""
+    """The device of a plug-in that is to compute. ``name``: what it is registered as, "" for one
+    made of the file's own; ``wanted``: ``cpu``, ``gpu``, ``npu``, what the library calls it, or its
+    number, "" for the only one. Raises ``EngineMissing``, ``NotAgreed``."""
     if not Path(library).is_file():
         raise EngineMissing(
             f"There is no library of an execution provider '{library}'; give its path (provider_library=)."
@@ -35,14 +37,20 @@ def find_device(library: str, name: str, wanted: str) -> Any:
             f"The library '{library}' loads, and finds no device on this machine that its provider '{name}' could compute on. "
             "Try it where its chip and driver are."
         )
-    fitting = [d for i, d in enumerate(devices) if not wanted or wanted.lower() in (str(i), *_words(d))]
+    fitting = [
+        d for i, d in enumerate(devices) if not wanted or wanted.lower() in (str(i), *_words(d))
+    ]
     if len(fitting) == 1:
         return fitting[0]
     listed = ", ".join(f"{i} ({describe(d)})" for i, d in enumerate(devices))
     why = (
-        f"has no device '{wanted}'" if not fitting else f"has {len(fitting)} devices{f' {wanted!r}' if wanted else ''}"
+        f"has no device '{wanted}'"
+        if not fitting
+        else f"has {len(fitting)} devices{f' {wanted!r}' if wanted else ''}"
     )
-    raise EngineMissing(f"The provider '{name}' {why}; choose one by its number with provider_device=: {listed}.")
+    raise EngineMissing(
+        f"The provider '{name}' {why}; choose one by its number with provider_device=: {listed}."
+    )
 
 
 def describe(device: Any) -> str:
@@ -56,10 +64,14 @@ def can_tell_share() -> bool:
 
 
 def count_taken(session: Any) -> tuple[int, int]:
-    """(Nodes that run elsewhere than on ONNX Runtime's own CPU kernels, nodes in all), of a session that recorded it.
-    Raises ``EngineFault`` where nothing is taken: the CPU would be held against itself, and agree."""
+    """(Nodes that run elsewhere than on ONNX Runtime's own CPU kernels, nodes in all), of a session
+    that recorded it. Raises ``EngineFault`` where nothing is taken: the CPU would be held against
+    itself, and agree."""
     shares = [(s.ep_name, len(s.get_nodes())) for s in session.get_provider_graph_assignment_info()]
-    taken, count = sum(n for name, n in shares if name != "CPUExecutionProvider"), sum(n for _, n in shares)
+    taken, count = (
+        sum(n for name, n in shares if name != "CPUExecutionProvider"),
+        sum(n for _, n in shares),
+    )
     if count and not taken:
         raise EngineFault(
             "refused",

@@ -6,12 +6,13 @@ from typing import Any
 import numpy as np
 import onnxruntime as ort
 
-from engines.array import Array
-from engines.backends.base import EngineFault
-from engines.backends.elements import pack_elements, unpack_elements
-from engines.graph import external
+from narrowdown.engines.array import Array
+from narrowdown.engines.backends.base import EngineFault
+from narrowdown.engines.backends.elements import pack_elements, unpack_elements
+from narrowdown.engines.graph import external
 
-# Element types that ONNX Runtime's own numpy conversion gets right; all others go through their bytes.
+# Element types that ONNX Runtime's own numpy conversion gets right; all others go through their
+# bytes.
 PLAIN = frozenset(
     f"tensor({t})"
     for t in (
@@ -21,7 +22,8 @@ PLAIN = frozenset(
 
 
 def wrap_array(value: Array) -> Any:
-    """An OrtValue of any element type: numpy's own share their memory, others (BF16, FP8, 4 and 2 bits) are copied in."""
+    """An OrtValue of any element type: numpy's own share their memory, others (BF16, FP8, 4 and 2
+    bits) are copied in."""
     if value.dtype.isbuiltin == 1:
         return ort.OrtValue.ortvalue_from_numpy(np.ascontiguousarray(value).reshape(value.shape))
     kind = external.elem_type_of(value.dtype)
@@ -33,13 +35,16 @@ def wrap_array(value: Array) -> Any:
 
 
 def unwrap_array(value: Any) -> Array:
-    """An OrtValue's tensor as numpy, through its bytes where numpy lacks the type. Raises ``EngineFault`` where these lie on a
-    device."""
+    """An OrtValue's tensor as numpy, through its bytes where numpy lacks the type. Raises
+    ``EngineFault`` where these lie on a device."""
     if str(value.data_type()) in PLAIN:
         return np.asarray(value.numpy())
     kind, shape = int(value.element_type()), tuple(value.shape())
     size = external.byte_size(kind, shape)
     if value.device_name().lower() != "cpu":
-        raise EngineFault("unsupported", f"A tensor of type {value.data_type()} cannot be read back from the device.")
+        raise EngineFault(
+            "unsupported",
+            f"A tensor of type {value.data_type()} cannot be read back from the device.",
+        )
     raw = ctypes.string_at(value.data_ptr(), size) if size else b""
     return unpack_elements(raw, kind, shape)

@@ -4,8 +4,19 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from engines.declaration import QUANTIZATION, WORD, ByHand, CheckPart, Cure, Declaration, Found, Option, Recipe, Tracker
-from engines.options import tell_apart
+from narrowdown.engines.declaration import (
+    QUANTIZATION,
+    WORD,
+    ByHand,
+    CheckPart,
+    Cure,
+    Declaration,
+    Found,
+    Option,
+    Recipe,
+    Tracker,
+)
+from narrowdown.engines.options import tell_apart
 
 _SOURCE = Path(__file__).with_name("check.py.txt")
 
@@ -17,14 +28,17 @@ def check_part(found: Found) -> CheckPart:
 
 
 def apply(found: Found, cure: Cure) -> list[Recipe]:
-    """The model compiled as it is right. What it was compiled with here beside that, and nobody asked for, is a comment."""
+    """The model compiled as it is right. What it was compiled with here beside that, and nobody
+    asked for, is a comment."""
     told = _tell(found.chosen)
     why = tell_apart(found, cure, _tell, {"threads": 0})
     config = _unite(told[option] for option, reason in why.items() if reason != "measured")
     beside = _unite(told[option] for option, reason in why.items() if reason == "measured")
     text = ["import openvino", ""]
     text += [f"# measured with this, which is not the cure: {beside!a}"] if beside else []
-    said = ", ".join(f"{each!a}" for each in (cure.file or "model.onnx", _name_device(found), config))
+    said = ", ".join(
+        f"{each!a}" for each in (cure.file or "model.onnx", _name_device(found), config)
+    )
     text += [f"compiled = openvino.Core().compile_model({said})"]
     return [Recipe("OpenVINO in Python", "python", "\n".join(text))]
 
@@ -49,7 +63,7 @@ def _name_device(found: Found) -> str:
 DECLARATION = Declaration(
     "openvino",
     "OpenVINO: a second real engine on the CPU.",
-    "engines.backends.openvino.engine",
+    "narrowdown.engines.backends.openvino.engine",
     package="openvino",
     install="pip install openvino",
     options=(

@@ -1,4 +1,5 @@
-"""OpenVINO: a second real engine on the CPU. It reads models from files only, as it finds external weights relative to them."""
+"""OpenVINO: a second real engine on the CPU. It reads models from files only, as it finds external
+weights relative to them."""
 
 import contextlib
 import os
@@ -13,28 +14,37 @@ import numpy as np
 import onnx
 import openvino as ov
 
-from engines import options
-from engines.array import Array
-from engines.backends import machine
-from engines.backends.base import BuildRequest, EngineFault, EngineInfo, EngineMissing, check_names, list_capabilities
-from engines.backends.builds import write_weights
-from engines.backends.elements import pack_elements, unpack_elements
-from engines.backends.marks import with_outputs
-from engines.backends.openvino import DECLARATION, devices, ir
-from engines.graph import external
-from engines.graph.model_problem import ModelProblem
-from engines.graph.typed import to_precision
-from engines.spec import EngineSpec
+from narrowdown.engines import options
+from narrowdown.engines.array import Array
+from narrowdown.engines.backends import machine
+from narrowdown.engines.backends.base import (
+    BuildRequest,
+    EngineFault,
+    EngineInfo,
+    EngineMissing,
+    check_names,
+    list_capabilities,
+)
+from narrowdown.engines.backends.builds import write_weights
+from narrowdown.engines.backends.elements import pack_elements, unpack_elements
+from narrowdown.engines.backends.marks import with_outputs
+from narrowdown.engines.backends.openvino import DECLARATION, devices, ir
+from narrowdown.engines.graph import external
+from narrowdown.engines.graph.model_problem import ModelProblem
+from narrowdown.engines.graph.typed import to_precision
+from narrowdown.engines.spec import EngineSpec
 
 _PRECISION = {"f32": ("fp32", "float32"), "f16": ("fp16", "float16"), "bf16": ("bf16", "bfloat16")}
-# Element types that OpenVINO's numpy gives as their codes: 64 for a 2.0 in FP8, or two of four bits in one byte.
+# Element types that OpenVINO's numpy gives as their codes: 64 for a 2.0 in FP8, or two of four bits
+# in one byte.
 _CODED = {
     "bf16": onnx.TensorProto.BFLOAT16, "f8e4m3": onnx.TensorProto.FLOAT8E4M3FN, "f8e5m2": onnx.TensorProto.FLOAT8E5M2,
     "f8e8m0": getattr(onnx.TensorProto, "FLOAT8E8M0", None), "f4e2m1": onnx.TensorProto.FLOAT4E2M1,
     "i4": onnx.TensorProto.INT4, "u4": onnx.TensorProto.UINT4,
 }  # fmt: skip
 _UNSUPPORTED = re.compile(
-    r"No conversion rule found|not supported|unsupported|not implemented|has no evaluate", re.IGNORECASE
+    r"No conversion rule found|not supported|unsupported|not implemented|has no evaluate",
+    re.IGNORECASE,
 )
 _INVALID = re.compile(
     r"not found in graph cache|Unable to read the model|validating|invalid external data|isn't found for node"
@@ -46,7 +56,8 @@ _NO_MEMORY = re.compile(r"bad_?alloc|out of memory|allocat\w* memory", re.IGNORE
 _NOISE = re.compile(
     r"Exception from \S+:\d+:|Check '.*?' failed at \S+:\d+:|FrontEnd API failed with|While validating ONNX node"
 )
-# Of several nodes that are refused those are not named for which only what an earlier one would have given is missing.
+# Of several nodes that are refused those are not named for which only what an earlier one would
+# have given is missing.
 _FOLLOWS = re.compile(r"has to be known \(static\)|must be static")
 _LONGEST = 400  # characters of a message
 
@@ -103,8 +114,9 @@ class Engine:
     def build(self, request: BuildRequest) -> Compiled:
         """Read and compile. Raises ``EngineFault``.
 
-        Nodes to keep stand on FP32 islands of a typed model, with casts at their borders. OpenVINO is free to ignore that: its
-        hint is for the whole model, and it retypes what computes in FP32.
+        Nodes to keep stand on FP32 islands of a typed model, with casts at their borders. OpenVINO
+        is free to ignore that: its hint is for the whole model, and it retypes what computes in
+        FP32.
         """
         if (whole := self._build_ir(request)) is not None:
             return whole
@@ -120,42 +132,60 @@ class Engine:
                 read = self._core.read_model(path)
             except Exception as error:
                 raise _classify_fault(error, built=False) from error
-            if any(port.get_element_type() == ov.Type.string for port in (*read.inputs, *read.outputs)):
-                # 2026.4 gives right results, then frees memory that is not its own and takes the process along.
-                raise EngineFault("unsupported", "OpenVINO cannot be trusted with text: it aborts when it lets it go.")
+            if any(
+                port.get_element_type() == ov.Type.string for port in (*read.inputs, *read.outputs)
+            ):
+                # 2026.4 gives right results, then frees memory that is not its own and takes the
+                # process along.
+                raise EngineFault(
+                    "unsupported",
+                    "OpenVINO cannot be trusted with text: it aborts when it lets it go.",
+                )
             try:
-                return Compiled(model, self._core.compile_model(read, self._device, dict(self._config)))
+                return Compiled(
+                    model, self._core.compile_model(read, self._device, dict(self._config))
+                )
             except Exception as error:
-                raise _classify_fault(error, built=False, told=self._try_full_precision(error, read)) from error
+                raise _classify_fault(
+                    error, built=False, told=self._try_full_precision(error, read)
+                ) from error
 
     def _try_full_precision(self, error: Exception, read: Any) -> str:
-        """Where no kernel of the CPU device computes in the low precision what the model asks for: whether it compiles in FP32,
-        as a sentence with a space in front. 2026.4 computes in BF16 unless told otherwise where the processor can, and has no
-        convolution then that takes signed codes with a zero point, which ONNX Runtime's quantizer makes."""
+        """Where no kernel of the CPU device computes in the low precision what the model asks for:
+        whether it compiles in FP32, as a sentence with a space in front. 2026.4 computes in BF16
+        unless told otherwise where the processor can, and has no convolution then that takes signed
+        codes with a zero point, which ONNX Runtime's quantizer makes."""
         if self.info.precision == "fp32" or not _NO_KERNEL.search(str(error)):
             return ""
         with contextlib.suppress(Exception):
-            self._core.compile_model(read, self._device, {**self._config, "INFERENCE_PRECISION_HINT": "f32"})
+            self._core.compile_model(
+                read, self._device, {**self._config, "INFERENCE_PRECISION_HINT": "f32"}
+            )
             return f" It computes in {self.info.precision.upper()} here; with precision=f32 it compiles this model."
         return ""
 
     def _build_ir(self, request: BuildRequest) -> Compiled | None:
-        """The IR that the model stands for, whole and as it is; None where it stands for none. Raises ``EngineFault``."""
+        """The IR that the model stands for, whole and as it is; None where it stands for none.
+        Raises ``EngineFault``."""
         try:
             read = ir.read_stand_in(self._core, request.model, request.weights_dir)
             if read is None:
                 return None
             if request.marks or request.keep:
                 raise EngineFault(
-                    "unsupported", "An IR runs whole, and only as it is: what is inside needs the ONNX model."
+                    "unsupported",
+                    "An IR runs whole, and only as it is: what is inside needs the ONNX model.",
                 )
-            return Compiled(request.model, self._core.compile_model(read, self._device, dict(self._config)))
+            return Compiled(
+                request.model, self._core.compile_model(read, self._device, dict(self._config))
+            )
         except (RuntimeError, ModelProblem) as error:
             raise _classify_fault(error, built=False) from error
 
 
 def make(spec: EngineSpec) -> Engine:
-    """The engine of a spec. Raises ``EngineMissing`` for a device that is not here, ``ValueError`` for a wrong spec."""
+    """The engine of a spec. Raises ``EngineMissing`` for a device that is not here, ``ValueError``
+    for a wrong spec."""
     chosen = options.values(spec)
     core = ov.Core()
     device = devices.name_device(chosen["device"], core.available_devices)
@@ -166,17 +196,32 @@ def make(spec: EngineSpec) -> Engine:
     if device == "CPU" and chosen["threads"]:
         config["INFERENCE_NUM_THREADS"] = chosen["threads"]
     try:
-        # What it really computes in is known only once something is compiled: a hint that the device lacks is dropped silently.
+        # What it really computes in is known only once something is compiled: a hint that the
+        # device lacks is dropped silently.
         compiled = core.compile_model(core.read_model(_make_smallest_model()), device, config)
         hint = devices.read_hint(compiled, virtual=virtual)
         # What one that stands for others has chosen is written with or without brackets.
-        runs_on = [str(d).strip("()") for d in compiled.get_property("EXECUTION_DEVICES")] if virtual else [device]
-        native = {str(c).lower() for d in runs_on for c in core.get_property(d, "OPTIMIZATION_CAPABILITIES")}
+        runs_on = (
+            [str(d).strip("()") for d in compiled.get_property("EXECUTION_DEVICES")]
+            if virtual
+            else [device]
+        )
+        native = {
+            str(c).lower()
+            for d in runs_on
+            for c in core.get_property(d, "OPTIMIZATION_CAPABILITIES")
+        }
         full = ", ".join(str(core.get_property(d, "FULL_DEVICE_NAME")) for d in runs_on)
         full = f"{full} ({device.partition(':')[0]})" if virtual else full
-        notes = _note_limits(chosen["precision"], hint, native, _emulates_bf16(core, native)) if device == "CPU" else ()
+        notes = (
+            _note_limits(chosen["precision"], hint, native, _emulates_bf16(core, native))
+            if device == "CPU"
+            else ()
+        )
     except RuntimeError as error:
-        raise EngineMissing(f"OpenVINO's device '{device}' does not work here: {_clean_message(error)}") from error
+        raise EngineMissing(
+            f"OpenVINO's device '{device}' does not work here: {_clean_message(error)}"
+        ) from error
     precision, storage = _PRECISION.get(hint, ("fp32", "float32"))
     low = precision != "fp32"
     version = str(ov.__version__)
@@ -186,7 +231,9 @@ def make(spec: EngineSpec) -> Engine:
         spec=str(spec),
         typed=str(spec),
         version=short,
-        device=full if not low or hint in native else f"{full} ({hint} without instructions for it)",
+        device=full
+        if not low or hint in native
+        else f"{full} ({hint} without instructions for it)",
         precision=precision,
         storage=storage,
         fingerprint=machine.fingerprint(spec.name, version, chosen, full, hint=hint),
@@ -215,17 +262,23 @@ def _emulates_bf16(core: Any, native: Collection[str]) -> bool:
     """Whether the CPU device computes in BF16 although the processor has no instructions for it."""
     if "bf16" in native:
         return False
-    compiled = core.compile_model(core.read_model(_make_smallest_model()), "CPU", {"INFERENCE_PRECISION_HINT": "bf16"})
+    compiled = core.compile_model(
+        core.read_model(_make_smallest_model()), "CPU", {"INFERENCE_PRECISION_HINT": "bf16"}
+    )
     return str(compiled.get_property("INFERENCE_PRECISION_HINT").get_type_name()) == "bf16"
 
 
 def _note_limits(asked: str, ran: str, native: Collection[str], without: bool) -> tuple[str, ...]:
-    """What people expect of this engine and do not get on this processor. ``asked``: the option ``precision``; ``ran``: the type
-    that the CPU device computes in; ``native``: the types that the processor has instructions for; ``without``: BF16 works all
-    the same."""
+    """What people expect of this engine and do not get on this processor. ``asked``: the option
+    ``precision``; ``ran``: the type that the CPU device computes in; ``native``: the types that the
+    processor has instructions for; ``without``: BF16 works all the same."""
     lacks = "this CPU has no BF16 instructions (AVX512_BF16 or AMX)"
     if asked == "default" and ran == "f32" and "bf16" not in native:
-        other = "precision=bf16 computes in BF16 without them, slowly" if without else "try emulate:precision=bf16"
+        other = (
+            "precision=bf16 computes in BF16 without them, slowly"
+            if without
+            else "try emulate:precision=bf16"
+        )
         return (
             f"OpenVINO computed in FP32: {lacks}, with which its default would be BF16, so a failure of that default cannot be "
             f"shown here; {other}.",
@@ -233,7 +286,11 @@ def _note_limits(asked: str, ran: str, native: Collection[str], without: bool) -
     if asked == ran == "bf16" and "bf16" not in native:
         return (f"OpenVINO computed in BF16 without instructions for it, slowly: {lacks}.",)
     if asked in ("bf16", "f16") and ran != asked:
-        why = lacks if asked == "bf16" else "this CPU has no FP16 instructions (AVX512_FP16 or AMX_FP16)"
+        why = (
+            lacks
+            if asked == "bf16"
+            else "this CPU has no FP16 instructions (AVX512_FP16 or AMX_FP16)"
+        )
         emulation = {"bf16": "bf16", "f16": "fp16"}[asked]
         return (
             f"OpenVINO computed in {_PRECISION[ran][0].upper()}, not in the {emulation.upper()} that was asked for: {why}, so a "
@@ -244,7 +301,8 @@ def _note_limits(asked: str, ran: str, native: Collection[str], without: bool) -
 
 @contextlib.contextmanager
 def _write_beside(model: onnx.ModelProto, weights_dir: str) -> Iterator[str]:
-    """The model as a file in the folder to which its weights are relative, for as long as it is read."""
+    """The model as a file in the folder to which its weights are relative, for as long as it is
+    read."""
     if not any(external.is_external(t) for t in external.initializers_with_bodies(model.graph)):
         with tempfile.TemporaryDirectory(prefix="narrowdown-") as folder:
             path = Path(folder) / "model.onnx"
@@ -265,7 +323,9 @@ def _make_smallest_model() -> bytes:
     x, y = (helper.make_tensor_value_info(name, kind, [1]) for name in "xy")
     graph = helper.make_graph([helper.make_node("Add", ["x", "x"], ["y"])], "smallest", [x], [y])
     return bytes(
-        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8).SerializeToString()
+        helper.make_model(
+            graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8
+        ).SerializeToString()
     )
 
 
@@ -284,7 +344,9 @@ def _clean_message(error: Exception) -> str:
     first, *each = " ".join(_NOISE.sub(" ", str(error)).split()).split(" -- ")
     causes = [one for one in each if not _FOLLOWS.search(one)] or each
     text = " -- ".join([first, *causes])
-    text = (text if len(text) <= _LONGEST else text[:_LONGEST].rpartition(" ")[0] + " ...") or type(error).__name__
+    text = (text if len(text) <= _LONGEST else text[:_LONGEST].rpartition(" ")[0] + " ...") or type(
+        error
+    ).__name__
     return text if text.endswith((".", "!", "?")) else f"{text}."
 
 

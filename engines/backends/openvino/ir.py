@@ -1,8 +1,10 @@
-"""OpenVINO's own model files (IR: ``NAME.xml`` with its weights in ``NAME.bin``) as the model under test.
+"""OpenVINO's own model files (IR: ``NAME.xml`` with its weights in ``NAME.bin``) as the model under
+test.
 
-All else here works on ONNX, which an IR cannot be made into. So an ONNX model of one node stands in its place: its inputs and
-outputs are those of the IR, its attribute is the text, and the weights are one tensor that it reads. It is stored, cut whole and
-carried along as any model; OpenVINO alone can run it.
+All else here works on ONNX, which an IR cannot be made into. So an ONNX model of one node stands in
+its place: its inputs and outputs are those of the IR, its attribute is the text, and the weights
+are one tensor that it reads. It is stored, cut whole and carried along as any model; OpenVINO alone
+can run it.
 """
 
 from pathlib import Path
@@ -13,9 +15,9 @@ import onnx
 import openvino as ov
 from onnx import TensorProto, helper
 
-from engines.graph import external
-from engines.graph.model_problem import ModelProblem
-from engines.store import regular
+from narrowdown.engines.graph import external
+from narrowdown.engines.graph.model_problem import ModelProblem
+from narrowdown.engines.store import regular
 
 DOMAIN, OP = "org.openvino", "IR"
 _TEXT, _WEIGHTS = "xml", "openvino/weights"
@@ -29,8 +31,8 @@ _TYPES = {
 
 
 def stand_in(path: Path) -> onnx.ModelProto:
-    """The model of one node for the IR in this file; its weights stay where they are, as external data beside it. Raises
-    ``ModelProblem`` with a sentence, ``OSError``."""
+    """The model of one node for the IR in this file; its weights stay where they are, as external
+    data beside it. Raises ``ModelProblem`` with a sentence, ``OSError``."""
     weights = path.with_suffix(".bin")
     text = regular.read(path)
     if b'type="Const"' in text and not weights.exists():
@@ -42,7 +44,9 @@ def stand_in(path: Path) -> onnx.ModelProto:
         model = ov.Core().read_model(str(path))
     except RuntimeError as error:
         said = " ".join(str(error).split())[-300:]
-        raise ModelProblem(f"OpenVINO {ov.__version__} does not read '{path.name}': {said}") from error
+        raise ModelProblem(
+            f"OpenVINO {ov.__version__} does not read '{path.name}': {said}"
+        ) from error
     inputs = [_describe(port) for port in model.inputs]
     outputs = list({port.get_any_name(): _describe(port) for port in model.outputs}.values())
     held = []
@@ -52,7 +56,11 @@ def stand_in(path: Path) -> onnx.ModelProto:
         for key, value in (("location", weights.name), ("offset", "0"), ("length", str(size))):
             held[0].external_data.add(key=key, value=value)
     node = helper.make_node(
-        OP, [i.name for i in inputs] + [t.name for t in held], [o.name for o in outputs], name=path.stem, domain=DOMAIN
+        OP,
+        [i.name for i in inputs] + [t.name for t in held],
+        [o.name for o in outputs],
+        name=path.stem,
+        domain=DOMAIN,
     )
     node.attribute.append(helper.make_attribute(_TEXT, text))
     graph = helper.make_graph([node], path.stem, inputs, outputs, held)
@@ -61,20 +69,29 @@ def stand_in(path: Path) -> onnx.ModelProto:
 
 
 def read_stand_in(core: Any, model: onnx.ModelProto, weights_dir: str) -> Any:
-    """The IR that this model stands for, as OpenVINO's own model; None where it is an ONNX model like any other. Raises
-    ``RuntimeError`` where OpenVINO does not read it."""
-    if len(model.graph.node) != 1 or (model.graph.node[0].domain, model.graph.node[0].op_type) != (DOMAIN, OP):
+    """The IR that this model stands for, as OpenVINO's own model; None where it is an ONNX model
+    like any other. Raises ``RuntimeError`` where OpenVINO does not read it."""
+    if len(model.graph.node) != 1 or (model.graph.node[0].domain, model.graph.node[0].op_type) != (
+        DOMAIN,
+        OP,
+    ):
         return None
     text = next(a.s for a in model.graph.node[0].attribute if a.name == _TEXT)
-    held = next((external.read(t, weights_dir) for t in model.graph.initializer if t.name == _WEIGHTS), None)
-    return core.read_model(text, ov.Tensor(np.empty(0, np.uint8) if held is None else np.ascontiguousarray(held)))
+    held = next(
+        (external.read(t, weights_dir) for t in model.graph.initializer if t.name == _WEIGHTS), None
+    )
+    return core.read_model(
+        text, ov.Tensor(np.empty(0, np.uint8) if held is None else np.ascontiguousarray(held))
+    )
 
 
 def _describe(port: Any) -> onnx.ValueInfoProto:
     """The port as ONNX says it."""
     kind, name = port.get_element_type().get_type_name(), port.get_any_name()
     if kind not in _TYPES:
-        raise ModelProblem(f"'{name}' of the IR holds {kind}, which cannot be fed or compared here.")
+        raise ModelProblem(
+            f"'{name}' of the IR holds {kind}, which cannot be fed or compared here."
+        )
     shape = port.get_partial_shape()
     dims: list[int | str] | None = None
     if shape.rank.is_static:

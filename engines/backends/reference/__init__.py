@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from engines.declaration import QUANTIZATION, CheckPart, Declaration, Found, Option
+from narrowdown.engines.declaration import QUANTIZATION, CheckPart, Declaration, Found, Option
 
 _SOURCE = Path(__file__).with_name("check.py.txt")
 
@@ -15,7 +15,7 @@ def check_part(_: Found) -> CheckPart:
 DECLARATION = Declaration(
     "reference",
     "ONNX's evaluator in numpy, with operators of ours where its own are wrong: slow, literal, truly typed FP16, BF16 and FP64.",
-    "engines.backends.reference.engine",
+    "narrowdown.engines.backends.reference.engine",
     package="onnx",
     install="pip install onnx",
     options=(

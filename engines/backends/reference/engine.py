@@ -1,5 +1,5 @@
-"""reference: ONNX's evaluator in numpy, with operators of ours. Slow and literal; FP16, BF16 and FP64 are really computed in
-those types."""
+"""reference: ONNX's evaluator in numpy, with operators of ours. Slow and literal; FP16, BF16 and
+FP64 are really computed in those types."""
 
 import contextlib
 import functools
@@ -14,22 +14,28 @@ import onnx
 from onnx.reference import ReferenceEvaluator
 from onnx.reference.op_run import OpRun
 
-from engines import options
-from engines.array import Array
-from engines.backends import machine
-from engines.backends.base import BuildRequest, EngineFault, EngineInfo, check_names, list_capabilities
-from engines.backends.marks import with_outputs
-from engines.backends.reference import DECLARATION
-from engines.backends.reference.operators import IGNORED, OWN
-from engines.graph import converted, external, names
-from engines.graph.model_problem import ModelProblem
-from engines.graph.standing_alone import standing_alone
-from engines.graph.typed import to_float64, to_precision
-from engines.spec import EngineSpec
+from narrowdown.engines import options
+from narrowdown.engines.array import Array
+from narrowdown.engines.backends import machine
+from narrowdown.engines.backends.base import (
+    BuildRequest,
+    EngineFault,
+    EngineInfo,
+    check_names,
+    list_capabilities,
+)
+from narrowdown.engines.backends.marks import with_outputs
+from narrowdown.engines.backends.reference import DECLARATION
+from narrowdown.engines.backends.reference.operators import IGNORED, OWN
+from narrowdown.engines.graph import converted, external, names
+from narrowdown.engines.graph.model_problem import ModelProblem
+from narrowdown.engines.graph.standing_alone import standing_alone
+from narrowdown.engines.graph.typed import to_float64, to_precision
+from narrowdown.engines.spec import EngineSpec
 
 _STORAGE = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "fp64": "float64"}
-# Bytes of weights, in the type that is evaluated: beyond it the model is copied and read for minutes before a single value. In
-# float64, which is made in memory at each run, half of it.
+# Bytes of weights, in the type that is evaluated: beyond it the model is copied and read for
+# minutes before a single value. In float64, which is made in memory at each run, half of it.
 _LARGEST = 2 << 30
 _CONVERSION = "7"  # changes when the conversion, or an operator below, changes what is computed
 
@@ -44,8 +50,8 @@ class Evaluation:
         convert: Callable[[onnx.ModelProto], onnx.ModelProto],
         ours: Sequence[type[OpRun]],
     ) -> None:
-        """``convert``: makes a model one of the precision that is evaluated; ``ours``: operators in place of ONNX's. Raises
-        ``EngineFault``, and what ``convert`` raises."""
+        """``convert``: makes a model one of the precision that is evaluated; ``ours``: operators in
+        place of ONNX's. Raises ``EngineFault``, and what ``convert`` raises."""
         self._given, self._convert = model, convert
         self.facts: Mapping[str, Any] = {}
         try:
@@ -60,7 +66,9 @@ class Evaluation:
         self._evaluator: Any
         try:
             with _quiet():
-                outside = any(map(external.is_external, external.initializers_with_bodies(bare.graph)))
+                outside = any(
+                    map(external.is_external, external.initializers_with_bodies(bare.graph))
+                )
                 whole = standing_alone(bare, weights_dir) if outside else bare
                 self._evaluator = ReferenceEvaluator(whole, new_ops=list(ours))
         except Exception as error:
@@ -68,8 +76,8 @@ class Evaluation:
 
     @functools.cached_property
     def model(self) -> onnx.ModelProto:
-        """With its weights, written in the precision that is evaluated: asked for by those who save it. What is evaluated
-        converts them in memory."""
+        """With its weights, written in the precision that is evaluated: asked for by those who save
+        it. What is evaluated converts them in memory."""
         return self._convert(self._given)
 
     def run(self, feeds: Mapping[str, Array], outputs: Sequence[str] = ()) -> dict[str, Array]:
@@ -77,7 +85,10 @@ class Evaluation:
         if self._evaluator is None:
             raise EngineFault("refused", "This evaluation was closed.")
         wanted = check_names(feeds, self._inputs, outputs, self._outputs)
-        fed = {name: _convert_dtype(np.asarray(feeds[name]), kind) for name, kind in self._inputs.items()}
+        fed = {
+            name: _convert_dtype(np.asarray(feeds[name]), kind)
+            for name, kind in self._inputs.items()
+        }
         try:
             with _quiet():
                 values = self._evaluator.run(wanted, {**self._weights, **fed})
@@ -102,8 +113,8 @@ class Engine:
         self.info, self._ours = info, ours
 
     def build(self, request: BuildRequest) -> Evaluation:
-        """Convert, and load the weights into memory. ``keep``: an island of FP32 in fp16 and bf16; fp32 and fp64 have nothing
-        to keep. Raises ``EngineFault``."""
+        """Convert, and load the weights into memory. ``keep``: an island of FP32 in fp16 and bf16;
+        fp32 and fp64 have nothing to keep. Raises ``EngineFault``."""
         model = with_outputs(request.model, request.marks)
         precision = self.info.precision
         _refuse_large(model, precision)
@@ -157,7 +168,8 @@ def _quiet() -> Iterator[None]:
 
 
 def _check_names(graph: onnx.GraphProto) -> None:
-    """Every name read is defined before it is. The evaluator itself would notice in the middle of a run."""
+    """Every name read is defined before it is. The evaluator itself would notice in the middle of a
+    run."""
     known = {i.name for i in graph.input} | {t.name for t in graph.initializer} | {""}
     known.update(s.values.name for s in graph.sparse_initializer)
     for node in graph.node:
@@ -179,7 +191,9 @@ def _refuse_ignored(graph: onnx.GraphProto) -> None:
             _refuse_ignored(body)
         attribute = IGNORED.get(node.op_type, "") if node.domain in ("", "ai.onnx") else ""
         if any(a.name == attribute and a.f for a in node.attribute):
-            said = f"ONNX's evaluator leaves out the {attribute} of the {node.op_type} '{node.name}'"
+            said = (
+                f"ONNX's evaluator leaves out the {attribute} of the {node.op_type} '{node.name}'"
+            )
             raise EngineFault("unsupported", f"{said}, so it does not compute this model.")
 
 
@@ -188,16 +202,21 @@ def _refuse_large(model: onnx.ModelProto, precision: str) -> None:
     wide = {"fp64": 8, "fp32": 4}.get(precision, 2)
     most = _LARGEST // 2 if precision == "fp64" else _LARGEST
     size = sum(
-        math.prod(t.dims) * wide for t in external.initializers_with_bodies(model.graph) if external.is_external(t)
+        math.prod(t.dims) * wide
+        for t in external.initializers_with_bodies(model.graph)
+        if external.is_external(t)
     )
     if size > most:
         said = f"ONNX's evaluator holds all weights in memory; in {precision.upper()} this model's are {size / 2**30:.1f} GiB"
-        raise EngineFault("unsupported", f"{said}, more than the {most >> 30} GiB that it is used for.")
+        raise EngineFault(
+            "unsupported", f"{said}, more than the {most >> 30} GiB that it is used for."
+        )
 
 
 def _bared(model: onnx.ModelProto, weights_dir: str) -> tuple[onnx.ModelProto, dict[str, Array]]:
-    """The model with the weights that lie outside as inputs, and what these are fed, mapped: converted in memory like any input,
-    and neither written once more nor held three times. Weights of bodies stay as they are."""
+    """The model with the weights that lie outside as inputs, and what these are fed, mapped:
+    converted in memory like any input, and neither written once more nor held three times. Weights
+    of bodies stay as they are."""
     outside = [t for t in model.graph.initializer if external.is_external(t)]
     if not outside:
         return model, {}
@@ -207,13 +226,16 @@ def _bared(model: onnx.ModelProto, weights_dir: str) -> tuple[onnx.ModelProto, d
     bare.graph.initializer.extend(kept)
     given = {i.name for i in model.graph.input}
     bare.graph.input.extend(
-        onnx.helper.make_tensor_value_info(t.name, t.data_type, t.dims) for t in outside if t.name not in given
+        onnx.helper.make_tensor_value_info(t.name, t.data_type, t.dims)
+        for t in outside
+        if t.name not in given
     )
     return bare, {t.name: converted.read(t, weights_dir) for t in outside}
 
 
 def _convert_dtype(value: Array, kind: int) -> Array:
-    """A feed in the input's element type, where both are floats: an FP64 model takes FP32 values."""
+    """A feed in the input's element type, where both are floats: an FP64 model takes FP32
+    values."""
     if kind not in (onnx.TensorProto.UNDEFINED, onnx.TensorProto.STRING):
         wanted = external.dtype_of(kind)
         if value.dtype != wanted and value.dtype.kind == "f" and wanted.kind == "f":
@@ -228,10 +250,18 @@ def _make_fault(error: Exception, model: onnx.ModelProto, built: bool) -> Engine
         return EngineFault("out-of-memory", f"ONNX's evaluator ran out of memory: {said}")
     if isinstance(error, ModelProblem | OSError | EOFError):
         return EngineFault("invalid-model", f"The weights cannot be read: {said}")
-    if isinstance(error, NotImplementedError) or "No registered implementation" in said or "not implemented" in said:
+    if (
+        isinstance(error, NotImplementedError)
+        or "No registered implementation" in said
+        or "not implemented" in said
+    ):
         node = next((n for n in model.graph.node if f"'{n.op_type}'" in said), None)
         called = f" of the node '{node.name}'" if node is not None and node.name else ""
-        named = f"the operator {node.op_type}{called}" if node is not None else "an operator of this model"
+        named = (
+            f"the operator {node.op_type}{called}"
+            if node is not None
+            else "an operator of this model"
+        )
         return EngineFault("unsupported", f"ONNX's evaluator does not implement {named}: {said}")
     if built:
         return EngineFault("error", f"ONNX's evaluator failed: {said}")

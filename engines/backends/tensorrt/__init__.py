@@ -1,13 +1,15 @@
-"""NVIDIA TensorRT and TensorRT-RTX, one engine in two libraries: what is known of them without loading either.
+"""NVIDIA TensorRT and TensorRT-RTX, one engine in two libraries: what is known of them without
+loading either.
 
-``make`` says whether it can be had here, ``library`` finds what the installed version can do, ``settings`` what is asked of it,
-``network`` parses the model, ``configure`` makes the builder's configuration, ``choices`` records and forces what the builder
-chooses, ``layers`` reads back what it built, ``execution`` runs it, ``built_file`` takes what was built elsewhere. ``outside`` is
-what check.py and other tools need.
+``make`` says whether it can be had here, ``library`` finds what the installed version can do,
+``settings`` what is asked of it, ``network`` parses the model, ``configure`` makes the builder's
+configuration, ``choices`` records and forces what the builder chooses, ``layers`` reads back what
+it built, ``execution`` runs it, ``built_file`` takes what was built elsewhere. ``outside`` is what
+check.py and other tools need.
 """
 
-from engines.backends.tensorrt import outside
-from engines.declaration import NAMES, WORD, ByHand, Declaration, Option, Tracker
+from narrowdown.engines.backends.tensorrt import outside
+from narrowdown.engines.declaration import NAMES, WORD, ByHand, Declaration, Option, Tracker
 
 _SHARED = (
     Option(
@@ -17,7 +19,13 @@ _SHARED = (
         "An engine that was built elsewhere: it runs as it is, and nothing is built. It must be of this version and this GPU.",
         what="built engine",
     ),
-    Option("workspace", "int", 0, "Most scratch memory of a layer, in MiB; 0: all of the GPU's memory.", least=0),
+    Option(
+        "workspace",
+        "int",
+        0,
+        "Most scratch memory of a layer, in MiB; 0: all of the GPU's memory.",
+        least=0,
+    ),
     Option(
         "optimization_level",
         "int",
@@ -28,7 +36,9 @@ _SHARED = (
         plain="0",
         twin="1",
     ),
-    Option("plugins", "library", (), "Libraries of plugins, joined with +.", what="library of plugins"),
+    Option(
+        "plugins", "library", (), "Libraries of plugins, joined with +.", what="library of plugins"
+    ),
     Option(
         "observe",
         "str",
@@ -50,7 +60,13 @@ _SHARED = (
         "Smallest shapes of dynamic inputs, as x:1x3x64x64+y:1; default: as fed.",
         harmless=NAMES,
     ),
-    Option("opt_shapes", "list", (), "Usual shapes, for which kernels are chosen; default: as fed.", harmless=NAMES),
+    Option(
+        "opt_shapes",
+        "list",
+        (),
+        "Usual shapes, for which kernels are chosen; default: as fed.",
+        harmless=NAMES,
+    ),
     Option("max_shapes", "list", (), "Largest shapes; default: as fed.", harmless=NAMES),
 )
 
@@ -68,7 +84,7 @@ _TRACKER = Tracker(
 DECLARATION = Declaration(
     "tensorrt",
     "NVIDIA TensorRT on a GPU.",
-    "engines.backends.tensorrt.make",
+    "narrowdown.engines.backends.tensorrt.make",
     package="tensorrt",
     install="pip install tensorrt cuda-bindings",
     deployed=True,
@@ -130,7 +146,7 @@ DECLARATION = Declaration(
 RTX = Declaration(
     "tensorrt_rtx",
     "NVIDIA TensorRT-RTX: builds on any machine, runs on RTX GPUs.",
-    "engines.backends.tensorrt.make",
+    "narrowdown.engines.backends.tensorrt.make",
     package="tensorrt_rtx",
     install="pip install tensorrt-rtx",
     needs="It builds on any machine, and runs on RTX GPUs.",
@@ -149,7 +165,8 @@ RTX = Declaration(
     title="TensorRT-RTX",
     tracker=_TRACKER,
     check_part=outside.check_part,
-    # It has the ways of TensorRT 11: always strongly typed, no layer precisions. trtexec is TensorRT's alone.
+    # It has the ways of TensorRT 11: always strongly typed, no layer precisions. trtexec is
+    # TensorRT's alone.
     by_hand=ByHand(
         outside.lines, outside.precision_flags, outside.fit_command, stands_for={"tensorrt": "11"}, without=("trtexec",),
         apply=outside.apply,

@@ -1,16 +1,16 @@
-"""Which kernel (tactic) a build chose for each layer, and builds whose choice is made for them: by the algorithm selector, which
-TensorRT 8 to 10 has. ``timings`` is the way of later versions.
+"""Which kernel (tactic) a build chose for each layer, and builds whose choice is made for them: by
+the algorithm selector, which TensorRT 8 to 10 has. ``timings`` is the way of later versions.
 
-A choice is written as ``engines.data.tactic_replay`` writes it: implementation, tactic, and for each input and output dtype,
-strides, vectorized dimension and components per element. So two builds compare as text, and a replay file that Polygraphy reads
-can be made from it.
+A choice is written as ``engines.data.tactic_replay`` writes it: implementation, tactic, and for
+each input and output dtype, strides, vectorized dimension and components per element. So two builds
+compare as text, and a replay file that Polygraphy reads can be made from it.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from engines.backends.tensorrt.library import Library
-from engines.data.tactic_replay import canonical_algorithm
+from narrowdown.engines.backends.tensorrt.library import Library
+from narrowdown.engines.data.tactic_replay import canonical_algorithm
 
 
 def write_algorithm(context: Any, algorithm: Any) -> str:
@@ -38,21 +38,24 @@ def write_algorithm(context: Any, algorithm: Any) -> str:
 
 
 def allowed_positions(offered: Sequence[str], wanted: str, forbidden: Sequence[str]) -> list[int]:
-    """Positions of the offered choices that may be taken: the wanted one alone where it is offered, else all that are not
-    forbidden. Empty where nothing is left."""
+    """Positions of the offered choices that may be taken: the wanted one alone where it is offered,
+    else all that are not forbidden. Empty where nothing is left."""
     if wanted:
         return [i for i, text in enumerate(offered) if text == wanted]
     return [i for i, text in enumerate(offered) if text not in forbidden]
 
 
 class Chooser:
-    """Records the choices of one build; forces those of ``force`` and keeps those of ``forbid`` from being taken.
+    """Records the choices of one build; forces those of ``force`` and keeps those of ``forbid``
+    from being taken.
 
-    ``choices`` by layer afterwards; ``refused``: layers whose forced choice was not offered, or that had nothing left. There the
-    build chose freely.
+    ``choices`` by layer afterwards; ``refused``: layers whose forced choice was not offered, or
+    that had nothing left. There the build chose freely.
     """
 
-    def __init__(self, found: Library, force: Mapping[str, str], forbid: Mapping[str, Sequence[str]]) -> None:
+    def __init__(
+        self, found: Library, force: Mapping[str, str], forbid: Mapping[str, Sequence[str]]
+    ) -> None:
         self.choices: dict[str, str] = {}
         self.refused: list[str] = []
         self.selector = _make_selector(found, self._select, self._report)
@@ -85,7 +88,8 @@ def _make_selector(
         def __init__(self) -> None:
             base.__init__(self)
 
-        # An exception in here would be lost in native code and end the process: nothing in here may raise.
+        # An exception in here would be lost in native code and end the process: nothing in here may
+        # raise.
         def select_algorithms(self, context: Any, choices: Sequence[Any]) -> list[int]:
             try:
                 return select(context, choices)

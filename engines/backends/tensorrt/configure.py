@@ -4,18 +4,22 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from engines.backends.base import EngineFault
-from engines.backends.tensorrt import cuda
-from engines.backends.tensorrt.library import Library
-from engines.backends.tensorrt.network import strip_source_places
-from engines.backends.tensorrt.settings import Settings
+from narrowdown.engines.backends.base import EngineFault
+from narrowdown.engines.backends.tensorrt import cuda
+from narrowdown.engines.backends.tensorrt.library import Library
+from narrowdown.engines.backends.tensorrt.network import strip_source_places
+from narrowdown.engines.backends.tensorrt.settings import Settings
 
 _NO_MEMORY = re.compile(
-    r"out ?of ?memory|insufficient memory|cannot allocate|failed to allocate|bad_alloc", re.IGNORECASE
+    r"out ?of ?memory|insufficient memory|cannot allocate|failed to allocate|bad_alloc",
+    re.IGNORECASE,
 )
 _NOTHING_SAID = re.compile(r"no further information|it gave no reason", re.IGNORECASE)
-_CRAMPED = 2 << 30  # bytes free on the GPU, below which a failure without a reason is laid to memory
-# 10.15 and 11.2 where libnvinfer_builder_resource for the GPU at hand is not the one that they came with.
+_CRAMPED = (
+    2 << 30
+)  # bytes free on the GPU, below which a failure without a reason is laid to memory
+# 10.15 and 11.2 where libnvinfer_builder_resource for the GPU at hand is not the one that they came
+# with.
 _NO_KERNELS = re.compile(r"validateCaskKLib|Klib \d+ failed", re.IGNORECASE)
 _NO_TACTIC = re.compile(r"could not find any implementation for node (.*?)(?:\.|$)", re.IGNORECASE)
 
@@ -29,8 +33,9 @@ def configure_build(
     shapes: Mapping[str, tuple[int, ...]],
     least: Mapping[str, tuple[int, ...]],
 ) -> Any:
-    """Precision flags, memory, level, profiles. ``shapes``: of the inputs as they will be fed, the largest; ``least``: the
-    smallest, of those that will be fed in several sizes. Raises ``EngineFault``."""
+    """Precision flags, memory, level, profiles. ``shapes``: of the inputs as they will be fed, the
+    largest; ``least``: the smallest, of those that will be fed in several sizes. Raises
+    ``EngineFault``."""
     trt = found.trt
     config = builder.create_builder_config()
     if (settings.precision == "fp32" or not settings.tf32) and found.has_flag("TF32"):
@@ -46,24 +51,33 @@ def configure_build(
         config.set_tactic_sources(chosen)
     if settings.capability != "current":
         config.num_compute_capabilities = 1
-        config.set_compute_capability(getattr(trt.ComputeCapability, settings.capability.upper()), 0)
-    # What the inspector says of a layer, its nodes and its kernel, it says only of engines that were built to say it.
+        config.set_compute_capability(
+            getattr(trt.ComputeCapability, settings.capability.upper()), 0
+        )
+    # What the inspector says of a layer, its nodes and its kernel, it says only of engines that
+    # were built to say it.
     config.profiling_verbosity = trt.ProfilingVerbosity.DETAILED
     _make_profile(found, builder, network, config, settings, shapes, least)
     return config
 
 
 def constrain_precisions(found: Library, config: Any, how: str) -> None:
-    """Obey or prefer the precisions that layers ask for. Raises ``EngineFault`` where this version cannot."""
+    """Obey or prefer the precisions that layers ask for. Raises ``EngineFault`` where this version
+    cannot."""
     if not found.constraints:
         raise EngineFault("unsupported", found.lacks("layer precisions; use typing=strong"))
     flags = found.trt.BuilderFlag
     if how != "none":
-        config.set_flag(flags.OBEY_PRECISION_CONSTRAINTS if how == "obey" else flags.PREFER_PRECISION_CONSTRAINTS)
+        config.set_flag(
+            flags.OBEY_PRECISION_CONSTRAINTS
+            if how == "obey"
+            else flags.PREFER_PRECISION_CONSTRAINTS
+        )
 
 
 class Phase(NamedTuple):
-    """One that a build is in: its name, that of the phase that it is a part of, its steps, and how many of them are done."""
+    """One that a build is in: its name, that of the phase that it is a part of, its steps, and how
+    many of them are done."""
 
     name: str
     parent: str
@@ -71,15 +85,17 @@ class Phase(NamedTuple):
     done: int = 0
 
 
-# Steps of a phase from which it tells how far a build is. The outer phases have a handful of steps, of which one takes nearly all
-# of the time ("Computing profile costs, 1 of 5"); "Timing graph nodes" has one for each layer, and is 99 % of a build
-# (docs/logs/fresh-builds.jsonl); those inside of it start anew for each layer.
+# Steps of a phase from which it tells how far a build is. The outer phases have a handful of steps,
+# of which one takes nearly all of the time ("Computing profile costs, 1 of 5"); "Timing graph
+# nodes" has one for each layer, and is 99 % of a build (docs/logs/fresh-builds.jsonl); those inside
+# of it start anew for each layer.
 COUNTED = 10
 
 
 def describe_phases(phases: Mapping[str, Phase], at: str) -> str:
-    """How far a build is that has just done a step of the phase ``at``: by the outermost phase with many steps, with the one at
-    work beside it, as ``Timing graph nodes, 30 of 48 (Measuring tactic time, 1 of 4)``."""
+    """How far a build is that has just done a step of the phase ``at``: by the outermost phase with
+    many steps, with the one at work beside it, as ``Timing graph nodes, 30 of 48 (Measuring tactic
+    time, 1 of 4)``."""
     inner, outer, above, met = phases[at], phases[at], phases[at].parent, {at}
     while above in phases and above not in met:
         met.add(above)
@@ -90,7 +106,8 @@ def describe_phases(phases: Mapping[str, Phase], at: str) -> str:
 
 
 def watch_build(found: Library, config: Any, say: Callable[[str], None]) -> Any:
-    """Report the phases of a build through ``say``; the monitor, which must live as long as the build."""
+    """Report the phases of a build through ``say``; the monitor, which must live as long as the
+    build."""
     if not found.monitor:
         return None
 
@@ -120,9 +137,12 @@ def watch_build(found: Library, config: Any, say: Callable[[str], None]) -> Any:
 
 
 def make_fault(found: Library, hint: str = "") -> EngineFault:
-    """Why the last build gave nothing, from the log. ``hint``: a sentence for a failure that is not for want of memory."""
+    """Why the last build gave nothing, from the log. ``hint``: a sentence for a failure that is not
+    for want of memory."""
     errors = found.log.errors()
-    said = next((e for e in errors if _NO_TACTIC.search(e)), errors[0] if errors else "it gave no reason")
+    said = next(
+        (e for e in errors if _NO_TACTIC.search(e)), errors[0] if errors else "it gave no reason"
+    )
     text = _strip_source_place(said)
     if _NO_KERNELS.search(said):
         return EngineFault(
@@ -130,15 +150,20 @@ def make_fault(found: Library, hint: str = "") -> EngineFault:
             f"{found.title} has no kernels for this GPU: its library libnvinfer_builder_resource is missing here, or another "
             f"version's. Install {found.title} again, whole ({text}).",
         )
-    # That memory is short is often said in a warning, and the error says nothing. Beside another reason such a warning only
-    # means that some kernels were not tried.
+    # That memory is short is often said in a warning, and the error says nothing. Beside another
+    # reason such a warning only means that some kernels were not tried.
     lines = (*errors, *found.log.warnings()) if _NOTHING_SAID.search(said) else errors
     short = next((e for e in lines if _NO_MEMORY.search(e)), "")
     if short and not _NO_TACTIC.search(said):
         return EngineFault(
-            "out-of-memory", f"{found.title} ran out of memory while it built: {_strip_source_place(short)}."
+            "out-of-memory",
+            f"{found.title} ran out of memory while it built: {_strip_source_place(short)}.",
         )
-    if _NOTHING_SAID.search(said) and (room := cuda.memory_room()) is not None and room[0] < _CRAMPED:
+    if (
+        _NOTHING_SAID.search(said)
+        and (room := cuda.memory_room()) is not None
+        and room[0] < _CRAMPED
+    ):
         return EngineFault(
             "out-of-memory",
             f"{found.title} could not build the engine and gives no reason ({text}); the GPU has only {room[0] >> 20:,} MiB of "
@@ -149,7 +174,9 @@ def make_fault(found: Library, hint: str = "") -> EngineFault:
 
 def _strip_source_place(line: str) -> str:
     """An error line without the place in NVIDIA's source that wrote it."""
-    text = re.sub(r"^\s*(?:IBuilder::\w+: )?(?:\d+: )?Error Code \d+: ", "", strip_source_places(line)).strip(" .")
+    text = re.sub(
+        r"^\s*(?:IBuilder::\w+: )?(?:\d+: )?Error Code \d+: ", "", strip_source_places(line)
+    ).strip(" .")
     # What it is wrapped in; its last bracket may have gone with the place.
     inner = re.sub(r"^(?:[A-Z]\w*(?: \w+)* Error )?\(", "", text)
     if inner != text and inner.count(")") > inner.count("("):
@@ -166,7 +193,8 @@ def _make_profile(
     shapes: Mapping[str, tuple[int, ...]],
     least: Mapping[str, tuple[int, ...]],
 ) -> None:
-    """One optimization profile: shapes that were given for an input, else those it will be fed with."""
+    """One optimization profile: shapes that were given for an input, else those it will be fed
+    with."""
     profile = builder.create_optimization_profile()
     dynamic = False
     for i in range(network.num_inputs):
@@ -186,7 +214,9 @@ def _make_profile(
                     "refused",
                     f"The input '{tensor.name}' has {len(tensor.shape)} dimensions; the shapes given for it have others.",
                 )
-            outside = [d for d, (a, f, b) in enumerate(zip(low, fed, high, strict=True)) if not a <= f <= b]
+            outside = [
+                d for d, (a, f, b) in enumerate(zip(low, fed, high, strict=True)) if not a <= f <= b
+            ]
             if outside:
                 raise EngineFault(
                     "refused",
@@ -196,9 +226,13 @@ def _make_profile(
             try:
                 profile.set_shape(tensor.name, low, usual, high)
             except (RuntimeError, ValueError) as error:
-                raise EngineFault("refused", f"The shapes of input '{tensor.name}' do not fit: {error}.") from error
+                raise EngineFault(
+                    "refused", f"The shapes of input '{tensor.name}' do not fit: {error}."
+                ) from error
     if dynamic and config.add_optimization_profile(profile) < 0:
-        raise EngineFault("refused", f"{found.title} refuses the shapes: {' '.join(found.log.errors()[-1:])}.")
+        raise EngineFault(
+            "refused", f"{found.title} refuses the shapes: {' '.join(found.log.errors()[-1:])}."
+        )
 
 
 _LARGEST = 1 << 16  # of a value that decides a shape, where nothing is known of it

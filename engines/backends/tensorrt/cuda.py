@@ -9,16 +9,18 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from engines.array import Array
-from engines.backends.base import EngineFault
+from narrowdown.engines.array import Array
+from narrowdown.engines.backends.base import EngineFault
 
 _OUT_OF_MEMORY = 2
-# After these the context, and so the process, can do nothing more: CUDA runtime's illegal address, launch failure, and the like.
+# After these the context, and so the process, can do nothing more: CUDA runtime's illegal address,
+# launch failure, and the like.
 _STICKY = frozenset({214, 220, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 720})
 
 
 class Device(msgspec.Struct, frozen=True):
-    """The current GPU. ``capability`` such as ``9.0``; ``memory`` in bytes; ``driver``: CUDA version that the driver speaks."""
+    """The current GPU. ``capability`` such as ``9.0``; ``memory`` in bytes; ``driver``: CUDA
+    version that the driver speaks."""
 
     name: str
     capability: str
@@ -77,14 +79,17 @@ def memory_room() -> tuple[int, int] | None:
 
 
 def is_rtx(gpu: Device) -> bool:
-    """Whether TensorRT-RTX runs there: it supports RTX products from Turing on, no data-centre GPU."""
+    """Whether TensorRT-RTX runs there: it supports RTX products from Turing on, no data-centre
+    GPU."""
     return "RTX" in gpu.name.upper()
 
 
 def say_error(api: Any, error: Any) -> str:
     """CUDA's own words for an error."""
     _, text = api.cudaGetErrorString(error)
-    return (text.decode() if isinstance(text, bytes) else str(text)).strip() or f"CUDA error {int(error)}"
+    return (
+        text.decode() if isinstance(text, bytes) else str(text)
+    ).strip() or f"CUDA error {int(error)}"
 
 
 class Stream:
@@ -104,12 +109,16 @@ class Stream:
             kind = self._api.cudaMemcpyKind.cudaMemcpyHostToDevice
             # Pageable memory: the copy has left the array when the call returns.
             self._ask(
-                "copy an input", self._api.cudaMemcpyAsync(address, data.ctypes.data, data.nbytes, kind, self.handle)
+                "copy an input",
+                self._api.cudaMemcpyAsync(
+                    address, data.ctypes.data, data.nbytes, kind, self.handle
+                ),
             )
         return address
 
     def room(self, name: str, size: int) -> int:
-        """At least ``size`` bytes under this name; the address. Raises ``EngineFault`` (out-of-memory)."""
+        """At least ``size`` bytes under this name; the address. Raises ``EngineFault``
+        (out-of-memory)."""
         address, held = self._buffers.get(name, (0, -1))
         if held < size:
             if held >= 0:
@@ -121,25 +130,35 @@ class Stream:
         return address
 
     def get(self, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-        """What lies under this name, as a new array, once the stream has come so far. Raises ``EngineFault``."""
+        """What lies under this name, as a new array, once the stream has come so far. Raises
+        ``EngineFault``."""
         value: Array = np.empty(shape, dtype)
         address, _ = self._buffers[name]
         if value.nbytes:
             kind = self._api.cudaMemcpyKind.cudaMemcpyDeviceToHost
             self._ask(
-                "copy an output", self._api.cudaMemcpyAsync(value.ctypes.data, address, value.nbytes, kind, self.handle)
+                "copy an output",
+                self._api.cudaMemcpyAsync(
+                    value.ctypes.data, address, value.nbytes, kind, self.handle
+                ),
             )
         self.wait()
         return value
 
-    def copy(self, address: int, shape: tuple[int, ...], dtype: np.dtype[Any], on_host: bool = False) -> Array:
-        """What lies at an address that is not this stream's own, once the stream has come so far. Raises ``EngineFault``."""
+    def copy(
+        self, address: int, shape: tuple[int, ...], dtype: np.dtype[Any], on_host: bool = False
+    ) -> Array:
+        """What lies at an address that is not this stream's own, once the stream has come so far.
+        Raises ``EngineFault``."""
         value: Array = np.empty(shape, dtype)
         self.wait()
         if value.nbytes:
             kinds = self._api.cudaMemcpyKind
             kind = kinds.cudaMemcpyHostToHost if on_host else kinds.cudaMemcpyDeviceToHost
-            self._ask("copy a tensor", self._api.cudaMemcpy(value.ctypes.data, address, value.nbytes, kind))
+            self._ask(
+                "copy a tensor",
+                self._api.cudaMemcpy(value.ctypes.data, address, value.nbytes, kind),
+            )
         return value
 
     def wait(self) -> None:
@@ -161,9 +180,11 @@ class Stream:
             self._api.cudaGetLastError()
             raise EngineFault("out-of-memory", f"The GPU has no memory to {what}.")
         if code in _STICKY:
-            # No later call of this process can succeed. Its end is seen as a crash, which is what happened on the GPU, and the
-            # next probe gets a fresh process.
-            print(f"CUDA: {say_error(self._api, error)} (error {code}), asked to {what}.", flush=True)
+            # No later call of this process can succeed. Its end is seen as a crash, which is what
+            # happened on the GPU, and the next probe gets a fresh process.
+            print(
+                f"CUDA: {say_error(self._api, error)} (error {code}), asked to {what}.", flush=True
+            )
             os.abort()
         if code:
             raise EngineFault("error", f"CUDA could not {what}: {say_error(self._api, error)}.")

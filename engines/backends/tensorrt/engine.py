@@ -6,20 +6,33 @@ from typing import Any
 
 import onnx
 
-from engines.backends.base import BuildRequest, Built, Capability, EngineFault, EngineInfo
-from engines.backends.builds import write_weights
-from engines.backends.tensorrt import configure, kept_timings, layers, network, quantization
-from engines.backends.tensorrt.choices import Chooser
-from engines.backends.tensorrt.library import Library
-from engines.backends.tensorrt.settings import Settings
-from engines.backends.tensorrt.timings import Entries
-from engines.data import held
-from engines.graph.model_problem import ModelProblem
-from engines.graph.typed import to_precision
+from narrowdown.engines.backends.base import (
+    BuildRequest,
+    Built,
+    Capability,
+    EngineFault,
+    EngineInfo,
+)
+from narrowdown.engines.backends.builds import write_weights
+from narrowdown.engines.backends.tensorrt import (
+    configure,
+    kept_timings,
+    layers,
+    network,
+    quantization,
+)
+from narrowdown.engines.backends.tensorrt.choices import Chooser
+from narrowdown.engines.backends.tensorrt.library import Library
+from narrowdown.engines.backends.tensorrt.settings import Settings
+from narrowdown.engines.backends.tensorrt.timings import Entries
+from narrowdown.engines.data import held
+from narrowdown.engines.graph.model_problem import ModelProblem
+from narrowdown.engines.graph.typed import to_precision
 
 
 class Plan:
-    """An engine that was built and cannot be run here: it says so when it is asked to. ``size`` in bytes."""
+    """An engine that was built and cannot be run here: it says so when it is asked to. ``size`` in
+    bytes."""
 
     def __init__(self, model: onnx.ModelProto, facts: Mapping[str, Any], reason: str) -> None:
         self.model, self.facts, self._reason = model, facts, reason
@@ -33,8 +46,9 @@ class Plan:
 
 
 class Engine:
-    """TensorRT or TensorRT-RTX, here. Builds share a timing cache where the settings say so and the build is no repetition; it
-    begins with what earlier sessions left in the file ``timings``, and builds of whole models leave there what they learnt."""
+    """TensorRT or TensorRT-RTX, here. Builds share a timing cache where the settings say so and the
+    build is no repetition; it begins with what earlier sessions left in the file ``timings``, and
+    builds of whole models leave there what they learnt."""
 
     converts = True
 
@@ -55,8 +69,9 @@ class Engine:
         self._timings = b""
 
     def build(self, request: BuildRequest) -> Built:
-        """Parse, build and load. ``keep``: casts in the model where it is strongly typed, layer precisions elsewhere. A build
-        with ``attempt`` shares no timings: it is asked for because it may choose otherwise. Raises ``EngineFault``."""
+        """Parse, build and load. ``keep``: casts in the model where it is strongly typed, layer
+        precisions elsewhere. A build with ``attempt`` shares no timings: it is asked for because it
+        may choose otherwise. Raises ``EngineFault``."""
         found, settings = self._found, self._settings
         found.plug(settings.plugins)
         marked, untyped = network.expose_marks(request.model, request.marks)
@@ -77,20 +92,35 @@ class Engine:
             fault.model = model
             raise fault from None
 
-    def _built(self, request: BuildRequest, model: onnx.ModelProto, kept: set[str], untyped: dict[str, str]) -> Built:
+    def _built(
+        self, request: BuildRequest, model: onnx.ModelProto, kept: set[str], untyped: dict[str, str]
+    ) -> Built:
         found, settings, trt = self._found, self._settings, self._found.trt
         flags = quantization.builder_flags(model, settings, self._strong, request.part)
-        # Asked for layer by layer it may not be built at all (basic_pitch, 10.6); it is the same engine without the flag.
+        # Asked for layer by layer it may not be built at all (basic_pitch, 10.6); it is the same
+        # engine without the flag.
         narrow = not self._strong and settings.precision in ("fp16", "bf16")
         if everything := narrow and 0 < len(kept) == len(model.graph.node):
             flags = ()
         self._builder = self._builder or trt.Builder(found.log.logger)
         say: Callable[[str], None] = request.say or (lambda _: None)
         parsed = network.parse_network(
-            found, self._builder, model, request.weights_dir, request.marks, self._strong, settings.observe
+            found,
+            self._builder,
+            model,
+            request.weights_dir,
+            request.marks,
+            self._strong,
+            settings.observe,
         )
         config = configure.configure_build(
-            found, self._builder, parsed.network, settings, flags, request.feed_shapes, request.least_shapes
+            found,
+            self._builder,
+            parsed.network,
+            settings,
+            flags,
+            request.feed_shapes,
+            request.least_shapes,
         )
         if kept and not self._strong and not everything:
             network.keep_higher(found, parsed.network, kept)
@@ -112,9 +142,14 @@ class Engine:
         plan = chooser.build(config, build) if isinstance(chooser, Entries) else build()
         del monitor, calibrator
         if plan is None:
-            raise configure.make_fault(found, quantization.hint_at_types(model, settings, self._strong))
+            raise configure.make_fault(
+                found, quantization.hint_at_types(model, settings, self._strong)
+            )
         self._learn(config, cache, whole=not request.part or bool(request.keep))
-        facts: dict[str, Any] = {"bytes": plan.nbytes, "unobservable": {**untyped, **parsed.skipped}}
+        facts: dict[str, Any] = {
+            "bytes": plan.nbytes,
+            "unobservable": {**untyped, **parsed.skipped},
+        }
         if chooser is not None:
             facts |= {"choices": chooser.choices, "refused": chooser.refused}
         if not self._runs.present:
@@ -122,7 +157,8 @@ class Engine:
         return self._load(plan, model, parsed, kept, facts, read=request.record or bool(kept))
 
     def _chooser(self, request: BuildRequest) -> Chooser | Entries | None:
-        """How this version records and forces its choices; None where nobody asks, or where it cannot."""
+        """How this version records and forces its choices; None where nobody asks, or where it
+        cannot."""
         if not (request.record or request.force or request.forbid):
             return None
         by_cache = self._settings.tactics == "cache" or not self._found.selector
@@ -139,7 +175,7 @@ class Engine:
         facts: dict[str, Any],
         read: bool,
     ) -> Built:
-        from engines.backends.tensorrt.execution import Execution
+        from narrowdown.engines.backends.tensorrt.execution import Execution
 
         found = self._found
         self._runtime = self._runtime or found.trt.Runtime(found.log.logger)
@@ -162,7 +198,8 @@ class Engine:
         return Execution(found, engine, model, names, facts, parsed.heard)
 
     def _share(self, config: Any, fresh: bool) -> Any:
-        """Give the build what earlier ones timed. A cache that is read or written would hide what a repetition looks for."""
+        """Give the build what earlier ones timed. A cache that is read or written would hide what a
+        repetition looks for."""
         if self._found.rtx:
             return None  # it times nothing while it builds
         if fresh or not self._settings.timing_cache:

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import onnx
 
-from engines.array import Array
-from engines.backends.base import EngineFault, check_names
-from engines.backends.tensorrt.cuda import Stream
-from engines.backends.tensorrt.library import Library
-from engines.graph import external
+from narrowdown.engines.array import Array
+from narrowdown.engines.backends.base import EngineFault, check_names
+from narrowdown.engines.backends.tensorrt.cuda import Stream
+from narrowdown.engines.backends.tensorrt.library import Library
+from narrowdown.engines.graph import external
 
 _KINDS = {
     "FLOAT": onnx.TensorProto.FLOAT, "HALF": onnx.TensorProto.FLOAT16, "BF16": onnx.TensorProto.BFLOAT16,
@@ -23,7 +23,8 @@ _SHORT = frozenset({"HALF", "BF16", "FP8"})
 
 
 class Execution:
-    """An engine with its context. ``run`` gives arrays by output name. ``facts``: what the builder chose."""
+    """An engine with its context. ``run`` gives arrays by output name. ``facts``: what the builder
+    chose."""
 
     def __init__(
         self,
@@ -34,8 +35,9 @@ class Execution:
         facts: Mapping[str, Any],
         heard: Mapping[str, tuple[str, ...]] | None = None,
     ) -> None:
-        """``names``: model output -> engine output. ``heard``: inner tensor that a listener is to read -> the model outputs that
-        it stands for; those that the engine does not tell of are missing from what a run gives. Raises ``EngineFault``."""
+        """``names``: model output -> engine output. ``heard``: inner tensor that a listener is to
+        read -> the model outputs that it stands for; those that the engine does not tell of are
+        missing from what a run gives. Raises ``EngineFault``."""
         self.model = model
         self.facts = facts
         self._found, self._engine, self._names = found, engine, dict(names)
@@ -45,15 +47,20 @@ class Execution:
             errors = " ".join(found.log.errors()[-1:])
             status = "out-of-memory" if "memory" in errors.lower() else "error"
             raise EngineFault(
-                status, f"{found.title} could not prepare the engine to run: {errors or 'no reason given'}."
+                status,
+                f"{found.title} could not prepare the engine to run: {errors or 'no reason given'}.",
             )
         self._stream = Stream()
         mode = found.trt.TensorIOMode
         tensors = [engine.get_tensor_name(i) for i in range(engine.num_io_tensors)]
         self._inputs = [t for t in tensors if engine.get_tensor_mode(t) == mode.INPUT]
-        self._outputs = {t: _tensor_dtype(engine, t) for t in tensors if engine.get_tensor_mode(t) == mode.OUTPUT}
+        self._outputs = {
+            t: _tensor_dtype(engine, t) for t in tensors if engine.get_tensor_mode(t) == mode.OUTPUT
+        }
         self._held: list[Any] = []
-        self._listener = _make_listener(found, self._context, self._stream, heard) if heard else None
+        self._listener = (
+            _make_listener(found, self._context, self._stream, heard) if heard else None
+        )
 
     def run(self, feeds: Mapping[str, Array], outputs: Sequence[str] = ()) -> dict[str, Array]:
         """Arrays by output name: ``outputs``, or all. Raises ``EngineFault``."""
@@ -94,7 +101,8 @@ class Execution:
                 context.set_tensor_address(name, self._stream.put(name, value))
 
     def _place_outputs(self) -> dict[str, Any]:
-        """A place for every output; where the shape is known only afterwards, one that grows, by name."""
+        """A place for every output; where the shape is known only afterwards, one that grows, by
+        name."""
         growing: dict[str, Any] = {}
         for name, dtype in self._outputs.items():
             shape = tuple(self._context.get_tensor_shape(name))
@@ -114,26 +122,36 @@ class Execution:
         place = growing.get(name)
         if isinstance(place, np.ndarray):
             return np.array(place)
-        shape = tuple(place.shape) if place is not None else tuple(self._context.get_tensor_shape(name))
+        shape = (
+            tuple(place.shape) if place is not None else tuple(self._context.get_tensor_shape(name))
+        )
         return self._stream.get(name, shape, self._outputs[name])
 
     def _make_fault(self, what: str) -> EngineFault:
         errors = " ".join(self._found.log.errors()[-1:])
         status = "out-of-memory" if "memory" in errors.lower() else "error"
-        return EngineFault(status, f"{self._found.title} could not {what}: {errors or 'it gave no reason'}.")
+        return EngineFault(
+            status, f"{self._found.title} could not {what}: {errors or 'it gave no reason'}."
+        )
 
 
 def _tensor_dtype(engine: Any, name: str) -> np.dtype[Any]:
-    """numpy's (or ml_dtypes') type of a tensor. Raises ``EngineFault`` for one that cannot leave the GPU as an array."""
+    """numpy's (or ml_dtypes') type of a tensor. Raises ``EngineFault`` for one that cannot leave
+    the GPU as an array."""
     kind = engine.get_tensor_dtype(name).name
     if kind not in _KINDS:
-        raise EngineFault("unsupported", f"The tensor '{name}' is of type {kind}, which cannot be given out.")
+        raise EngineFault(
+            "unsupported", f"The tensor '{name}' is of type {kind}, which cannot be given out."
+        )
     return external.dtype_of(_KINDS[kind])
 
 
-def _make_listener(found: Library, context: Any, stream: Stream, heard: Mapping[str, tuple[str, ...]]) -> Any:
-    """A listener that copies the wanted tensors as they are made, told of them by this context. ``seen`` by the outputs that they
-    stand for, in FP32 where they are shorter floats, as an output would be."""
+def _make_listener(
+    found: Library, context: Any, stream: Stream, heard: Mapping[str, tuple[str, ...]]
+) -> Any:
+    """A listener that copies the wanted tensors as they are made, told of them by this context.
+    ``seen`` by the outputs that they stand for, in FP32 where they are shorter floats, as an output
+    would be."""
     base = found.trt.IDebugListener
 
     class Listener(base):  # type: ignore[misc, valid-type]
@@ -150,12 +168,15 @@ def _make_listener(found: Library, context: Any, stream: Stream, heard: Mapping[
             name: str,
             _stream: int,
         ) -> bool:
-            # Raised in here it would be lost in native code and end the process. What cannot be copied is not seen.
+            # Raised in here it would be lost in native code and end the process. What cannot be
+            # copied is not seen.
             try:
                 kind = _KINDS.get(dtype.name)
                 if name in heard and kind is not None:
                     on_host = location == found.trt.TensorLocation.HOST
-                    value = stream.copy(address_of(addr), tuple(shape), external.dtype_of(kind), on_host)
+                    value = stream.copy(
+                        address_of(addr), tuple(shape), external.dtype_of(kind), on_host
+                    )
                     value = value.astype(np.float32) if dtype.name in _SHORT else value
                     self.seen.update(dict.fromkeys(heard[name], value))
             except Exception:
@@ -176,7 +197,10 @@ def address_of(pointer: Any) -> int:
     if isinstance(pointer, int):
         return pointer
     api = ctypes.pythonapi
-    api.PyCapsule_GetName.argtypes, api.PyCapsule_GetName.restype = [ctypes.py_object], ctypes.c_char_p
+    api.PyCapsule_GetName.argtypes, api.PyCapsule_GetName.restype = (
+        [ctypes.py_object],
+        ctypes.c_char_p,
+    )
     api.PyCapsule_GetPointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
     api.PyCapsule_GetPointer.restype = ctypes.c_void_p
     return int(api.PyCapsule_GetPointer(pointer, api.PyCapsule_GetName(pointer)) or 0)
@@ -197,7 +221,9 @@ def _make_growing_output(found: Library, stream: Stream, name: str) -> Any:
             except EngineFault:
                 return 0
 
-        def reallocate_output_async(self, tensor: str, memory: int, size: int, alignment: int, _handle: int) -> int:
+        def reallocate_output_async(
+            self, tensor: str, memory: int, size: int, alignment: int, _handle: int
+        ) -> int:
             return self.reallocate_output(tensor, memory, size, alignment)
 
         def notify_shape(self, _tensor: str, shape: Sequence[int]) -> None:

@@ -1,7 +1,9 @@
-"""What TensorRT timed and compiled, kept from session to session: one timing cache for each version, GPU and driver.
+"""What TensorRT timed and compiled, kept from session to session: one timing cache for each
+version, GPU and driver.
 
-With it the first build of a model in a session costs what a later one costs: beside timings a cache holds compiled kernels, nine
-tenths of a first build of a transformer (docs/tensorrt.md). No build that is asked for because it may choose otherwise reads it.
+With it the first build of a model in a session costs what a later one costs: beside timings a cache
+holds compiled kernels, nine tenths of a first build of a transformer (docs/tensorrt.md). No build
+that is asked for because it may choose otherwise reads it.
 """
 
 import contextlib
@@ -10,30 +12,37 @@ import os
 import re
 from pathlib import Path
 
-from engines.backends.tensorrt.cuda import Device
-from engines.store import regular
-from engines.store.content import turn, write_own
+from narrowdown.engines.backends.tensorrt.cuda import Device
+from narrowdown.engines.store import regular
+from narrowdown.engines.store.content import turn, write_own
 
 MOST = 64 << 20  # bytes of one cache: as much as is carried from build to build
 ALL = 512 << 20  # of all of them; the oldest go first
 
 
 def cache_file(name: str, version: str, gpu: Device) -> Path:
-    """Where the cache of this library and this GPU lies: below the state home, as the file of what was agreed to does."""
+    """Where the cache of this library and this GPU lies: below the state home, as the file of what
+    was agreed to does."""
     state = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
     here = f"{name} {version} {gpu.name} {gpu.capability} {gpu.driver}"
     said = re.sub(r"[^a-z0-9.]+", "-", f"{name}-{version}-{gpu.name}".lower()).strip("-")
-    return Path(state) / "narrowdown" / "timings" / f"{said}-{hashlib.sha256(here.encode()).hexdigest()[:12]}.cache"
+    return (
+        Path(state)
+        / "narrowdown"
+        / "timings"
+        / f"{said}-{hashlib.sha256(here.encode()).hexdigest()[:12]}.cache"
+    )
 
 
 def read_timings(path: Path) -> bytes:
-    """The cache, empty where there is none or it is none of ours: a link, another's, one that others may write."""
+    """The cache, empty where there is none or it is none of ours: a link, another's, one that
+    others may write."""
     return regular.read_own(path, MOST, links=False)
 
 
 def keep_timings(path: Path, timings: bytes) -> None:
-    """Keep a cache. Of several programs that write at once each writes a whole file, and the larger cache stays. What cannot be
-    written is not kept: it costs time, no answer."""
+    """Keep a cache. Of several programs that write at once each writes a whole file, and the larger
+    cache stays. What cannot be written is not kept: it costs time, no answer."""
     if not 0 < len(timings) <= MOST:
         return
     with contextlib.suppress(OSError), turn(path):
@@ -45,7 +54,9 @@ def keep_timings(path: Path, timings: bytes) -> None:
 
 def _drop_oldest(newest: Path) -> None:
     """Keep all caches together within ``ALL`` bytes."""
-    others = sorted((p for p in newest.parent.glob("*.cache") if p != newest), key=lambda p: -p.stat().st_mtime)
+    others = sorted(
+        (p for p in newest.parent.glob("*.cache") if p != newest), key=lambda p: -p.stat().st_mtime
+    )
     held = newest.stat().st_size
     for path in others:
         held += path.stat().st_size

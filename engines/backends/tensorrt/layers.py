@@ -1,4 +1,5 @@
-"""What was built, read back from the engine: its layers, the ONNX nodes in each, the types that it gives."""
+"""What was built, read back from the engine: its layers, the ONNX nodes in each, the types that it
+gives."""
 
 import contextlib
 import json
@@ -7,12 +8,13 @@ from typing import Any
 
 import msgspec
 
-from engines.backends.tensorrt.library import Library
-from engines.backends.tensorrt.network import node_names
+from narrowdown.engines.backends.tensorrt.library import Library
+from narrowdown.engines.backends.tensorrt.network import node_names
 
 
 class Layer(msgspec.Struct, frozen=True):
-    """A layer of a built engine. ``nodes`` empty: the engine does not say which ONNX nodes it holds."""
+    """A layer of a built engine. ``nodes`` empty: the engine does not say which ONNX nodes it
+    holds."""
 
     name: str
     kind: str = ""
@@ -37,7 +39,8 @@ def read_layers(found: Library, engine: Any) -> tuple[Layer, ...]:
 
 
 def layers_of(text: str) -> tuple[Layer, ...]:
-    """Layers of the inspector's JSON. Text that is none, or says only names, gives what there is."""
+    """Layers of the inspector's JSON. Text that is none, or says only names, gives what there
+    is."""
     try:
         found = json.loads(text).get("Layers", [])
     except (ValueError, AttributeError):
@@ -48,20 +51,24 @@ def layers_of(text: str) -> tuple[Layer, ...]:
 def group_nodes(layers: Collection[Layer]) -> list[dict[str, Any]]:
     """The layers that stand for several ONNX nodes, as plain data: name, tactic, nodes."""
     return [
-        {"layer": each.name, "tactic": each.tactic, "nodes": list(each.nodes)} for each in layers if len(each.nodes) > 1
+        {"layer": each.name, "tactic": each.tactic, "nodes": list(each.nodes)}
+        for each in layers
+        if len(each.nodes) > 1
     ]
 
 
 def list_wide(layers: Collection[Layer]) -> list[str]:
-    """The nodes that were built in FP32: in layers that say what they give, and give nothing less. Copies and constants aside."""
+    """The nodes that were built in FP32: in layers that say what they give, and give nothing less.
+    Copies and constants aside."""
     wide = {n for each in layers for n in each.nodes if any(each.formats) and each.wide}
     return sorted(wide - {n for each in layers for n in each.nodes if not each.wide})
 
 
 def precision_of(kept: Set[str], layers: Collection[Layer]) -> dict[str, str]:
-    """What became of nodes that were to stay in FP32: ``applied`` (their layer gives FP32), ``ignored`` (a layer of its own
-    gives less), ``fused`` (swallowed by a layer of several nodes that gives less), ``unknown`` (in no layer that says so). And of
-    others that share a layer with them which gives FP32: ``widened``."""
+    """What became of nodes that were to stay in FP32: ``applied`` (their layer gives FP32),
+    ``ignored`` (a layer of its own gives less), ``fused`` (swallowed by a layer of several nodes
+    that gives less), ``unknown`` (in no layer that says so). And of others that share a layer with
+    them which gives FP32: ``widened``."""
     seen: dict[str, str] = {}
     for layer in layers:
         for node in layer.nodes:
@@ -70,7 +77,9 @@ def precision_of(kept: Set[str], layers: Collection[Layer]) -> dict[str, str]:
                 # A node of several layers is applied where all of them give FP32.
                 seen[node] = became if seen.get(node, "applied") == "applied" else seen[node]
     along = {n for layer in layers if kept & set(layer.nodes) and layer.wide for n in layer.nodes}
-    return {node: seen.get(node, "unknown") for node in sorted(kept)} | dict.fromkeys(sorted(along - kept), "widened")
+    return {node: seen.get(node, "unknown") for node in sorted(kept)} | dict.fromkeys(
+        sorted(along - kept), "widened"
+    )
 
 
 def _read_layer(entry: Any) -> Layer:

@@ -1,6 +1,8 @@
-"""The installed TensorRT or TensorRT-RTX: what it has, asked by attribute, and what it says while it works.
+"""The installed TensorRT or TensorRT-RTX: what it has, asked by attribute, and what it says while
+it works.
 
-Versions differ by what their bindings hold (docs/tensorrt.md has the table); the version number alone decides nothing here.
+Versions differ by what their bindings hold (docs/tensorrt.md has the table); the version number
+alone decides nothing here.
 """
 
 import contextlib
@@ -12,15 +14,16 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from engines.backends.base import Capability, EngineMissing
-from engines.data import held
+from narrowdown.engines.backends.base import Capability, EngineMissing
+from narrowdown.engines.data import held
 
 _LINES = 400
 TUNING = "Autotuning"  # in the lines of a verbose log that say which operation is tuned now
 
 
 class Library:
-    """One library, loaded once a process: its module, its log, and which of the newer and older abilities it has."""
+    """One library, loaded once a process: its module, its log, and which of the newer and older
+    abilities it has."""
 
     def __init__(self, name: str, trt: Any) -> None:
         self.name = name
@@ -30,17 +33,35 @@ class Library:
         self.rtx = name == "tensorrt_rtx"
         flags = trt.BuilderFlag
         self.weak = hasattr(flags, "FP16")
-        # From 11 on, and in RTX, every network is strongly typed; the flag is gone or has no effect.
-        self.strong = self.rtx or not self.weak or hasattr(trt.NetworkDefinitionCreationFlag, "STRONGLY_TYPED")
-        self.constraints = hasattr(flags, "OBEY_PRECISION_CONSTRAINTS") and hasattr(trt.ILayer, "precision")
-        self.selector = hasattr(trt, "IAlgorithmSelector") and hasattr(trt.IBuilderConfig, "algorithm_selector")
-        # RTX has the names, but chooses its kernels on the user's machine: its cache stays empty (seen with 1.7).
-        self.editable_cache = (
-            not self.rtx and hasattr(flags, "EDITABLE_TIMING_CACHE") and hasattr(trt, "TimingCacheKey")
+        # From 11 on, and in RTX, every network is strongly typed; the flag is gone or has no
+        # effect.
+        self.strong = (
+            self.rtx
+            or not self.weak
+            or hasattr(trt.NetworkDefinitionCreationFlag, "STRONGLY_TYPED")
         )
-        self.debug = hasattr(trt.INetworkDefinition, "mark_debug") and hasattr(trt, "IDebugListener")
-        self.unfused_debug = hasattr(trt.INetworkDefinition, "mark_unfused_tensors_as_debug_tensors")
-        self.monitor = hasattr(trt, "IProgressMonitor") and hasattr(trt.IBuilderConfig, "progress_monitor")
+        self.constraints = hasattr(flags, "OBEY_PRECISION_CONSTRAINTS") and hasattr(
+            trt.ILayer, "precision"
+        )
+        self.selector = hasattr(trt, "IAlgorithmSelector") and hasattr(
+            trt.IBuilderConfig, "algorithm_selector"
+        )
+        # RTX has the names, but chooses its kernels on the user's machine: its cache stays empty
+        # (seen with 1.7).
+        self.editable_cache = (
+            not self.rtx
+            and hasattr(flags, "EDITABLE_TIMING_CACHE")
+            and hasattr(trt, "TimingCacheKey")
+        )
+        self.debug = hasattr(trt.INetworkDefinition, "mark_debug") and hasattr(
+            trt, "IDebugListener"
+        )
+        self.unfused_debug = hasattr(
+            trt.INetworkDefinition, "mark_unfused_tensors_as_debug_tensors"
+        )
+        self.monitor = hasattr(trt, "IProgressMonitor") and hasattr(
+            trt.IBuilderConfig, "progress_monitor"
+        )
         self.log = Log(trt)
         with contextlib.suppress(AttributeError):
             trt.init_libnvinfer_plugins(self.log.logger, "")
@@ -56,18 +77,23 @@ class Library:
             if self.rtx
             else "it has neither algorithm selector nor editable timing cache"
         )
-        return Capability(False, f"{self.title} {self.version} cannot show or force its choice of kernels: {why}.")
+        return Capability(
+            False, f"{self.title} {self.version} cannot show or force its choice of kernels: {why}."
+        )
 
     @property
     def debug_tensors(self) -> Capability:
         """Whether inner tensors can be read through a listener, with no new outputs."""
-        return Capability(self.debug, "" if self.debug else self.lacks("debug tensors (10.0 brought them)"))
+        return Capability(
+            self.debug, "" if self.debug else self.lacks("debug tensors (10.0 brought them)")
+        )
 
     @property
     def unfused_tensors(self) -> Capability:
         """Whether they can be read without keeping layers from being fused."""
         return Capability(
-            self.unfused_debug, "" if self.unfused_debug else self.lacks("unfused debug tensors (10.12 brought them)")
+            self.unfused_debug,
+            "" if self.unfused_debug else self.lacks("unfused debug tensors (10.12 brought them)"),
         )
 
     @property
@@ -75,7 +101,8 @@ class Library:
         """Whether kernels can be chosen through the timing cache."""
         if self.rtx:
             return Capability(
-                False, f"{self.title} {self.version} keeps no timings: it chooses kernels on the user's GPU."
+                False,
+                f"{self.title} {self.version} keeps no timings: it chooses kernels on the user's GPU.",
             )
         why = "" if self.editable_cache else self.lacks("editable timing cache (10.8 brought it)")
         return Capability(self.editable_cache, why)
@@ -96,7 +123,9 @@ class Library:
             try:
                 ctypes.CDLL(str(held.copy(path)), ctypes.RTLD_GLOBAL)
             except OSError as error:
-                raise EngineMissing(f"The library of plugins '{path}' does not load: {error}") from error
+                raise EngineMissing(
+                    f"The library of plugins '{path}' does not load: {error}"
+                ) from error
             self._plugins.add(path)
 
 
@@ -127,8 +156,8 @@ class Log:
 
     @contextlib.contextmanager
     def listening(self) -> Iterator[list[str]]:
-        """A list that fills with every line, however minor, that names a key or a kernel (``0x...``), or says that another
-        operation is tuned now."""
+        """A list that fills with every line, however minor, that names a key or a kernel
+        (``0x...``), or says that another operation is tuned now."""
         said: list[str] = []
         self._hearing.append(said)
         try:

@@ -4,25 +4,30 @@ from typing import Any
 
 import msgspec
 
-from engines import installed, options
-from engines.backends import machine
-from engines.backends.base import Capability, EngineInfo, EngineMissing
-from engines.backends.tensorrt import BY_NAME, cuda, kept_timings, library
-from engines.backends.tensorrt.built_file import BuiltFile, FileEngine, read_file, say_rebuilt
-from engines.backends.tensorrt.engine import Engine
-from engines.backends.tensorrt.settings import COMPUTED, STORED, Settings, strongly_typed
-from engines.spec import EngineSpec
+from narrowdown.engines import installed, options
+from narrowdown.engines.backends import machine
+from narrowdown.engines.backends.base import Capability, EngineInfo, EngineMissing
+from narrowdown.engines.backends.tensorrt import BY_NAME, cuda, kept_timings, library
+from narrowdown.engines.backends.tensorrt.built_file import (
+    BuiltFile,
+    FileEngine,
+    read_file,
+    say_rebuilt,
+)
+from narrowdown.engines.backends.tensorrt.engine import Engine
+from narrowdown.engines.backends.tensorrt.settings import COMPUTED, STORED, Settings, strongly_typed
+from narrowdown.engines.spec import EngineSpec
 
 _INSTALL = "NVIDIA's driver and a GPU are needed"
-# Changes when what is built for nodes kept in FP32 does, in weakly typed networks: 2 keeps the constants that they read, too, and
-# builds everything kept without the flag.
+# Changes when what is built for nodes kept in FP32 does, in weakly typed networks: 2 keeps the
+# constants that they read, too, and builds everything kept without the flag.
 _KEPT = "2"
 
 
 def make(spec: EngineSpec) -> Engine | FileEngine:
-    """The engine of a spec. Raises ``EngineMissing`` where the library or the GPU that it needs is not here or a built engine is
-    another version's or GPU's, ``ValueError`` for a wrong spec, a damaged engine or an option that the installed version lacks,
-    with the reason."""
+    """The engine of a spec. Raises ``EngineMissing`` where the library or the GPU that it needs is
+    not here or a built engine is another version's or GPU's, ``ValueError`` for a wrong spec, a
+    damaged engine or an option that the installed version lacks, with the reason."""
     chosen = options.values(spec)
     gpu, why_no_gpu = cuda.device()
     if gpu is None and spec.name == "tensorrt":
@@ -42,7 +47,9 @@ def make(spec: EngineSpec) -> Engine | FileEngine:
         ) from error
     settings = Settings.of(spec.name, chosen, found, gpu)
     plan = chosen["plan"]
-    if plan and (more := [key for key, _ in spec.options if key not in ("plan", "precision", "plugins")]):
+    if plan and (
+        more := [key for key, _ in spec.options if key not in ("plan", "precision", "plugins")]
+    ):
         raise ValueError(
             f"{spec.name}: {more[0]}= says how to build, and plan= is built already; leave out one of them."
         )
@@ -50,10 +57,14 @@ def make(spec: EngineSpec) -> Engine | FileEngine:
     runnable = _runs(spec.name, gpu, why_no_gpu, settings)
     low = settings.precision in ("fp16", "bf16", "int8", "fp8")
     device = (
-        f"{gpu.name} (compute capability {gpu.capability})" if gpu else f"no GPU, building for {settings.capability}"
+        f"{gpu.name} (compute capability {gpu.capability})"
+        if gpu
+        else f"no GPU, building for {settings.capability}"
     )
     # What came later is there where it is given, so that older sessions keep their fingerprints.
-    facts: dict[str, Any] = {name: value for name, value in chosen.items() if value or name != "plan"}
+    facts: dict[str, Any] = {
+        name: value for name, value in chosen.items() if value or name != "plan"
+    }
     facts |= {"capability": settings.capability}
     kept = {} if strong or not low else {"kept": _KEPT}
     info = EngineInfo(
@@ -90,14 +101,17 @@ def make(spec: EngineSpec) -> Engine | FileEngine:
     )  # fmt: skip
     if plan:
         return _take_built(spec, info, found, read_file(found, plan, runnable), runnable)
-    timings = None if gpu is None or found.rtx else kept_timings.cache_file(spec.name, found.version, gpu)
+    timings = (
+        None if gpu is None or found.rtx else kept_timings.cache_file(spec.name, found.version, gpu)
+    )
     return Engine(info, found, settings, strong, runnable, timings)
 
 
 def _take_built(
     spec: EngineSpec, info: EngineInfo, found: library.Library, read: BuiltFile, runs: Capability
 ) -> FileEngine:
-    """The engine of a file. What it computes in is what its layers say; where they say nothing, what the spec does."""
+    """The engine of a file. What it computes in is what its layers say; where they say nothing,
+    what the spec does."""
     asked = read.precision or spec.get("precision") or "tf32"
     notes = []
     if not read.precision:
@@ -106,7 +120,9 @@ def _take_built(
             f"verbosity. It is held to the tolerance of {COMPUTED[asked].upper()}; precision= says otherwise."
         )
     as_it_is = Capability(False, "an engine that was built before runs as it is.")
-    able = dict.fromkeys(("mark", "keep", "optimizers", "tactics", "rebuild", "editable-timing-cache"), as_it_is)
+    able = dict.fromkeys(
+        ("mark", "keep", "optimizers", "tactics", "rebuild", "editable-timing-cache"), as_it_is
+    )
     able |= dict.fromkeys(("debug-tensors", "unfused-debug-tensors"), as_it_is)
     info = msgspec.structs.replace(
         info,
@@ -122,8 +138,8 @@ def _take_built(
 
 
 def _typed(spec: EngineSpec, settings: Settings) -> str:
-    """The spec that computes a file in the types it states, where networks are strongly typed. Where they are not, it would
-    be another engine, whose first build costs as much again."""
+    """The spec that computes a file in the types it states, where networks are strongly typed.
+    Where they are not, it would be another engine, whose first build costs as much again."""
     if settings.precision not in ("fp16", "bf16"):
         return str(spec)
     return str(spec.with_option("precision", "model").with_option("typing", ""))
@@ -139,10 +155,17 @@ def _nothing_to_keep(settings: Settings) -> str:
 def _runs(name: str, gpu: "cuda.Device | None", why: str, settings: Settings) -> Capability:
     if gpu is None:
         return Capability(
-            False, f"there is no GPU here ({why}); engines can be built here, neither run nor looked into."
+            False,
+            f"there is no GPU here ({why}); engines can be built here, neither run nor looked into.",
         )
     if name == "tensorrt_rtx" and not cuda.is_rtx(gpu):
-        return Capability(False, f"TensorRT-RTX runs on RTX GPUs only, and this is {gpu.name}; use --engine tensorrt.")
+        return Capability(
+            False,
+            f"TensorRT-RTX runs on RTX GPUs only, and this is {gpu.name}; use --engine tensorrt.",
+        )
     if settings.capability not in ("current", f"sm{gpu.capability.replace('.', '')}"):
-        return Capability(False, f"the engine is built for {settings.capability}, and this GPU is {gpu.capability}.")
+        return Capability(
+            False,
+            f"the engine is built for {settings.capability}, and this GPU is {gpu.capability}.",
+        )
     return Capability(True)

@@ -1,4 +1,5 @@
-"""From ONNX to TensorRT's network: parser errors as sentences, what can be observed, which layers stand for which node."""
+"""From ONNX to TensorRT's network: parser errors as sentences, what can be observed, which layers
+stand for which node."""
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -8,41 +9,55 @@ from typing import Any
 
 import onnx
 
-from engines.backends.base import EngineFault
-from engines.backends.marks import with_outputs
-from engines.backends.tensorrt.library import Library
-from engines.graph import schema
+from narrowdown.engines.backends.base import EngineFault
+from narrowdown.engines.backends.marks import with_outputs
+from narrowdown.engines.backends.tensorrt.library import Library
+from narrowdown.engines.graph import schema
 
 _MOST_ERRORS = 3
 # Places in NVIDIA's source, as its messages name them.
 _PLACE = re.compile(r"\[\w+\.(?:cpp|h)(?:::\w+)*::\d+\]|\(?\bIn \w+ at \S+?:\d+\)?")
-_NEEDS_GPU = re.compile(r"cudaError 35\b|driver version is insufficient|no CUDA-capable device", re.IGNORECASE)
+_NEEDS_GPU = re.compile(
+    r"cudaError 35\b|driver version is insufficient|no CUDA-capable device", re.IGNORECASE
+)
 _AT_FAULT = "API Usage Error"  # the parser's word for what the model has no right to
 _NODE = re.compile(r"\[ONNX Layer: ([^\]]*)\]")
 _UNSUPPORTED = re.compile(
     r"unsupported|not supported|no importer registered|does not support|no op|no such operator|does not take",
     re.IGNORECASE,
 )
-# What the parser's own checks say, as recorded of 10.15, 11.2 and RTX 1.7 (tests/engines/backends/tensorrt/answers.json), and
-# what is meant by it.
+# What the parser's own checks say, as recorded of 10.15, 11.2 and RTX 1.7
+# (tests/engines/backends/tensorrt/answers.json), and what is meant by it.
 _MEANT = (
-    (re.compile(r'^false$|^creator && "Plugin not found.*'), "it has no such operator, and no plugin of that name"),
+    (
+        re.compile(r'^false$|^creator && "Plugin not found.*'),
+        "it has no such operator, and no plugin of that name",
+    ),
     (
         re.compile(r"^.*?creator && .*?: (\S+) plugin creator version \S+ was not found.*"),
         r"its plugin '\1' is not installed here",
     ),
-    (re.compile(r"^Failed to import initializer: .*: (\S+)$"), r"it does not take the type of the weight '\1'"),
+    (
+        re.compile(r"^Failed to import initializer: .*: (\S+)$"),
+        r"it does not take the type of the weight '\1'",
+    ),
     (re.compile(r"^Invalid Node - \S+ .*?API Usage Error \((?:\S+: )?(.*?)\)?$"), r"\1"),
 )
-_SOURCE = re.compile(r"^In node \d+ with name: .*?\): |^In function \S+: *|^\S+\.(?:cpp|h|hpp):\d+:? *")
+_SOURCE = re.compile(
+    r"^In node \d+ with name: .*?\): |^In function \S+: *|^\S+\.(?:cpp|h|hpp):\d+:? *"
+)
 
 
 class Parsed:
-    """A network with what it must outlive: TensorRT's network refers to the parser's weights. ``heard``: tensor of the network ->
-    the marks that it is read for by a listener."""
+    """A network with what it must outlive: TensorRT's network refers to the parser's weights.
+    ``heard``: tensor of the network -> the marks that it is read for by a listener."""
 
     def __init__(
-        self, network: Any, parser: Any, skipped: dict[str, str], heard: Mapping[str, tuple[str, ...]] | None = None
+        self,
+        network: Any,
+        parser: Any,
+        skipped: dict[str, str],
+        heard: Mapping[str, tuple[str, ...]] | None = None,
     ) -> None:
         self.network = network
         self._parser = parser
@@ -51,8 +66,8 @@ class Parsed:
 
 
 def name_nodes(model: onnx.ModelProto) -> tuple[onnx.ModelProto, dict[str, int]]:
-    """The model with a name of its own for every node (layers carry the name of their node), and the position of each name.
-    The same object where all names differ already."""
+    """The model with a name of its own for every node (layers carry the name of their node), and
+    the position of each name. The same object where all names differ already."""
     names = [n.name for n in model.graph.node]
     if all(names) and len(set(names)) == len(names):
         return model, {name: i for i, name in enumerate(names)}
@@ -68,16 +83,21 @@ def name_nodes(model: onnx.ModelProto) -> tuple[onnx.ModelProto, dict[str, int]]
     return copy, positions
 
 
-def expose_marks(model: onnx.ModelProto, marks: Sequence[str]) -> tuple[onnx.ModelProto, dict[str, str]]:
-    """The model with ``marks`` among its outputs, each with its element type, which TensorRT's parser wants to read; and those
-    whose type is not known, with that reason. The same object where nothing is to be done."""
+def expose_marks(
+    model: onnx.ModelProto, marks: Sequence[str]
+) -> tuple[onnx.ModelProto, dict[str, str]]:
+    """The model with ``marks`` among its outputs, each with its element type, which TensorRT's
+    parser wants to read; and those whose type is not known, with that reason. The same object where
+    nothing is to be done."""
     marked = with_outputs(model, marks)
     untyped = [o.name for o in marked.graph.output if not o.type.tensor_type.elem_type]
     if not untyped:
         return marked, {}
     types = schema.element_types(marked)
     copy = deepcopy(marked)
-    skipped = {name: "of an unknown type" for name in untyped if not types.get(name) and name in marks}
+    skipped = {
+        name: "of an unknown type" for name in untyped if not types.get(name) and name in marks
+    }
     outputs = [o for o in copy.graph.output if o.name not in skipped]
     for output in outputs:
         if not output.type.tensor_type.elem_type and types.get(output.name):
@@ -87,18 +107,29 @@ def expose_marks(model: onnx.ModelProto, marks: Sequence[str]) -> tuple[onnx.Mod
     return copy, skipped
 
 
-def hide_marks(model: onnx.ModelProto, marks: Sequence[str]) -> tuple[onnx.ModelProto, dict[str, tuple[str, ...]]]:
-    """The model without the outputs ``marks``, and inner tensor -> the marks that it is read for. A cast that only made such an
-    output goes with it: nothing would keep it, and what it read is the very value that the engine computes with."""
+def hide_marks(
+    model: onnx.ModelProto, marks: Sequence[str]
+) -> tuple[onnx.ModelProto, dict[str, tuple[str, ...]]]:
+    """The model without the outputs ``marks``, and inner tensor -> the marks that it is read for. A
+    cast that only made such an output goes with it: nothing would keep it, and what it read is the
+    very value that the engine computes with."""
     readers = {name for n in model.graph.node for name in n.input}
-    casts = {n.output[0]: n for n in model.graph.node if n.op_type == "Cast" and n.output[0] not in readers}
+    casts = {
+        n.output[0]: n
+        for n in model.graph.node
+        if n.op_type == "Cast" and n.output[0] not in readers
+    }
     heard: dict[str, tuple[str, ...]] = {}
     for mark in marks:
         tensor = casts[mark].input[0] if mark in casts else mark
         heard[tensor] = (*heard.get(tensor, ()), mark)
     copy = deepcopy(model)
     wanted = frozenset(marks)
-    kept = [n for n in copy.graph.node if not (n.op_type == "Cast" and n.output[0] in wanted and n.output[0] in casts)]
+    kept = [
+        n
+        for n in copy.graph.node
+        if not (n.op_type == "Cast" and n.output[0] in wanted and n.output[0] in casts)
+    ]
     outputs = [o for o in copy.graph.output if o.name not in wanted]
     del copy.graph.node[:], copy.graph.output[:]
     copy.graph.node.extend(kept)
@@ -115,9 +146,10 @@ def parse_network(
     strong: bool,
     observe: str = "outputs",
 ) -> Parsed:
-    """Parse a model whose external weights lie in ``weights_dir``; ``marks`` are outputs that are observed, not judged: those
-    that TensorRT cannot give out are dropped. ``observe``: they stay outputs, or become inner tensors again that a listener is
-    told of (``debug``; ``unfused``, where layers are fused all the same). Raises ``EngineFault`` (unsupported, invalid-model)."""
+    """Parse a model whose external weights lie in ``weights_dir``; ``marks`` are outputs that are
+    observed, not judged: those that TensorRT cannot give out are dropped. ``observe``: they stay
+    outputs, or become inner tensors again that a listener is told of (``debug``; ``unfused``, where
+    layers are fused all the same). Raises ``EngineFault`` (unsupported, invalid-model)."""
     heard: dict[str, tuple[str, ...]] = {}
     if marks and observe != "outputs":
         model, heard = hide_marks(model, marks)
@@ -142,7 +174,12 @@ def parse_network(
             network.unmark_output(tensor)
     if heard:
         skipped |= _mark_for_listener(found, network, heard, observe)
-    return Parsed(network, parser, skipped, {t: names for t, names in heard.items() if names[0] not in skipped})
+    return Parsed(
+        network,
+        parser,
+        skipped,
+        {t: names for t, names in heard.items() if names[0] not in skipped},
+    )
 
 
 def _why_hidden(trt: Any, tensor: Any) -> str:
@@ -169,17 +206,19 @@ def _mark_for_listener(
 
 
 def node_names(metadata: str) -> tuple[str, ...]:
-    """The ONNX nodes that a layer stands for, from its metadata: ``[ONNX Layer: a]``, joined where layers were fused."""
+    """The ONNX nodes that a layer stands for, from its metadata: ``[ONNX Layer: a]``, joined where
+    layers were fused."""
     return tuple(dict.fromkeys(_NODE.findall(metadata or "")))
 
 
 def keep_higher(found: Library, network: Any, names: Collection[str]) -> int:
-    """Ask for FP32 in the layers of these nodes (weakly typed networks), and in what feeds them that is no node: constants, and
-    layers that the parser puts between. How many layers of nodes were asked.
+    """Ask for FP32 in the layers of these nodes (weakly typed networks), and in what feeds them
+    that is no node: constants, and layers that the parser puts between. How many layers of nodes
+    were asked.
 
-    A constant stays in FP16 otherwise, whatever reads it: an epsilon of 1e-10 is none there (basic_pitch on TensorRT 10.6: with
-    9 nodes in FP32 wrong by 18.5 % still, and by 0.14 % with their constants). Shape layers, and layers with no float output,
-    have nothing to ask for.
+    A constant stays in FP16 otherwise, whatever reads it: an epsilon of 1e-10 is none there
+    (basic_pitch on TensorRT 10.6: with 9 nodes in FP32 wrong by 18.5 % still, and by 0.14 % with
+    their constants). Shape layers, and layers with no float output, have nothing to ask for.
     """
     trt = found.trt
     floats = {trt.float32, trt.float16}
@@ -194,21 +233,30 @@ def keep_higher(found: Library, network: Any, names: Collection[str]) -> int:
         makers |= {o.name: layer for o in outputs}
         if layer.type in (trt.LayerType.CONSTANT, trt.LayerType.SHAPE):
             continue
-        if wanted.intersection(node_names(layer.metadata) or (layer.name,)) and _ask_float32(trt, layer, floats):
+        if wanted.intersection(node_names(layer.metadata) or (layer.name,)) and _ask_float32(
+            trt, layer, floats
+        ):
             asked.append(layer)
     _keep_feeders(trt, asked, makers, floats)
     return len(asked)
 
 
-def _keep_feeders(trt: Any, layers: Iterable[Any], makers: Mapping[str, Any], floats: Collection[Any]) -> None:
-    """Ask for FP32 in what feeds these layers and is no node, and in what feeds that. ``makers``: layers by the tensors that they
-    make."""
+def _keep_feeders(
+    trt: Any, layers: Iterable[Any], makers: Mapping[str, Any], floats: Collection[Any]
+) -> None:
+    """Ask for FP32 in what feeds these layers and is no node, and in what feeds that. ``makers``:
+    layers by the tensors that they make."""
     left, done = list(layers), set[str]()
     while left:
         layer = left.pop()
         for tensor in filter(None, (layer.get_input(k) for k in range(layer.num_inputs))):
             maker = makers.get(tensor.name)
-            if maker is None or maker.name in done or node_names(maker.metadata) or maker.type == trt.LayerType.SHAPE:
+            if (
+                maker is None
+                or maker.name in done
+                or node_names(maker.metadata)
+                or maker.type == trt.LayerType.SHAPE
+            ):
                 continue
             done.add(maker.name)
             if _ask_float32(trt, maker, floats):
@@ -218,7 +266,11 @@ def _keep_feeders(trt: Any, layers: Iterable[Any], makers: Mapping[str, Any], fl
 def _ask_float32(trt: Any, layer: Any, floats: Collection[Any]) -> bool:
     """Ask for FP32 in a layer and for its outputs that are floats; whether it has any."""
     outputs = [layer.get_output(k) for k in range(layer.num_outputs)]
-    told = [k for k, o in enumerate(outputs) if o is not None and o.dtype in floats and not o.is_shape_tensor]
+    told = [
+        k
+        for k, o in enumerate(outputs)
+        if o is not None and o.dtype in floats and not o.is_shape_tensor
+    ]
     if told:
         layer.precision = trt.float32
     for k in told:
@@ -233,25 +285,34 @@ def strip_source_places(text: str) -> str:
 
 
 def refuse_model(found: Library, errors: Sequence[Any]) -> EngineFault:
-    """What the parser's errors come to, in a sentence: ``unsupported``, ``invalid-model``, ``error`` where a GPU is missing."""
-    said = [_say_parser_error(e) for e in errors[:_MOST_ERRORS]] or found.log.errors()[-1:] or ["it gave no reason"]
+    """What the parser's errors come to, in a sentence: ``unsupported``, ``invalid-model``,
+    ``error`` where a GPU is missing."""
+    said = (
+        [_say_parser_error(e) for e in errors[:_MOST_ERRORS]]
+        or found.log.errors()[-1:]
+        or ["it gave no reason"]
+    )
     more = f" ({len(errors) - _MOST_ERRORS} more errors)" if len(errors) > _MOST_ERRORS else ""
     text = "; ".join(said)
     if any(_NEEDS_GPU.search(_drop_aftermath(str(e.desc()))) for e in errors):
         # The parser computes what decides a shape on the GPU: nothing is known of the model.
         node = next(iter(said)).partition(":")[0]
         return EngineFault(
-            "error", f"{found.title} needs a GPU to parse this model: it computes {node} while it reads it."
+            "error",
+            f"{found.title} needs a GPU to parse this model: it computes {node} while it reads it.",
         )
-    unsupported = any("UNSUPPORTED" in str(e.code()).upper() for e in errors) or bool(_UNSUPPORTED.search(text))
+    unsupported = any("UNSUPPORTED" in str(e.code()).upper() for e in errors) or bool(
+        _UNSUPPORTED.search(text)
+    )
     return EngineFault(
-        "unsupported" if unsupported else "invalid-model", f"{found.title}'s parser refuses the model: {text}{more}."
+        "unsupported" if unsupported else "invalid-model",
+        f"{found.title}'s parser refuses the model: {text}{more}.",
     )
 
 
 def _drop_aftermath(text: str) -> str:
-    """An error without that a GPU is missing, where it says before that the model is at fault: a parser that refuses goes
-    on to compute it, and with no GPU that fails, too."""
+    """An error without that a GPU is missing, where it says before that the model is at fault: a
+    parser that refuses goes on to compute it, and with no GPU that fails, too."""
     if _AT_FAULT not in text:
         return text
     return "\n".join(line for line in text.splitlines() if not _NEEDS_GPU.search(line))

@@ -1,4 +1,5 @@
-"""TensorRT and TensorRT-RTX where there is no Narrowdown: their part of check.py, Polygraphy's and trtexec's words for them."""
+"""TensorRT and TensorRT-RTX where there is no Narrowdown: their part of check.py, Polygraphy's and
+trtexec's words for them."""
 
 import re
 import shlex
@@ -6,24 +7,34 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from engines.declaration import CaseCommand, CheckPart, Cure, Found, Recipe
-from engines.options import split_paths, tell_apart, values
-from engines.spec import parse
+from narrowdown.engines.declaration import CaseCommand, CheckPart, Cure, Found, Recipe
+from narrowdown.engines.options import split_paths, tell_apart, values
+from narrowdown.engines.spec import parse
 
 RTX = "tensorrt_rtx"
 LONGEST = 500  # characters of an input's name that a command line still shows
 _SWITCH = "POLYGRAPHY_USE_TENSORRT_RTX=1"  # Polygraphy's, from TensorRT to TensorRT-RTX
-_FLAGS = {"fp16": "FP16", "bf16": "BF16", "int8": "INT8", "fp8": "FP8"}  # builder flags of weakly typed builds
+_FLAGS = {
+    "fp16": "FP16",
+    "bf16": "BF16",
+    "int8": "INT8",
+    "fp8": "FP8",
+}  # builder flags of weakly typed builds
 _KEEP = Path(__file__).with_name("keep_fp32.py.txt")
 _SOURCE = Path(__file__).with_name("check.py.txt")
 
 
 def check_part(found: Found) -> CheckPart:
-    """A build with the same types. Strong typing is in the file, as casts; weak typing is a flag that ends with TensorRT 10."""
+    """A build with the same types. Strong typing is in the file, as casts; weak typing is a flag
+    that ends with TensorRT 10."""
     chosen = found.chosen
     precision, capability = chosen["precision"], chosen.get("compute_capability", "current")
     typing = chosen.get("typing", "strong")
-    strong = typing == "strong" or (precision == "model" and typing != "weak") or _is_always_strong(found)
+    strong = (
+        typing == "strong"
+        or (precision == "model" and typing != "weak")
+        or _is_always_strong(found)
+    )
     flag = _FLAGS.get(precision, "")
     settings = {
         "package": found.spec.name,
@@ -77,14 +88,21 @@ def _say_build(found: Found) -> tuple[list[str], list[str]]:
 
 
 def precision_flags(found: Found) -> tuple[list[str], list[str]]:
-    """What makes it compute in the engine's types: (for Polygraphy, for trtexec). TensorRT-RTX takes none: it computes in the
-    types of the model. To trtexec of TensorRT 11 strong typing says nothing, as it has no other."""
+    """What makes it compute in the engine's types: (for Polygraphy, for trtexec). TensorRT-RTX
+    takes none: it computes in the types of the model. To trtexec of TensorRT 11 strong typing says
+    nothing, as it has no other."""
     if found.spec.name == RTX:
         return [], []
     settings, calibration = check_part(found).settings, found.spec.get("calibration")
     flags = [f"--{flag.lower()}" for flag in settings["flags"]]
     ours = ["--strongly-typed"] if settings["strong"] else list(flags)
-    theirs = list(flags) if not settings["strong"] else [] if _is_always_strong(found) else ["--stronglyTyped"]
+    theirs = (
+        list(flags)
+        if not settings["strong"]
+        else []
+        if _is_always_strong(found)
+        else ["--stronglyTyped"]
+    )
     if settings["tf32"]:
         ours.append("--tf32")
     else:
@@ -97,23 +115,35 @@ def precision_flags(found: Found) -> tuple[list[str], list[str]]:
 
 def trtexec_lines(model: str, flags: list[str], inputs: tuple[str, ...]) -> list[str]:
     """trtexec reads raw bytes, one file an input."""
-    if not inputs or any(not name.isprintable() or set("',") & set(name) or len(name) > LONGEST for name in inputs):
+    if not inputs or any(
+        not name.isprintable() or set("',") & set(name) or len(name) > LONGEST for name in inputs
+    ):
         return []
     dump = "import numpy; [v.tofile(k) for k, v in zip({names}, map(numpy.load('inputs.npz').get, {inputs}))]"
     files = [f"input-{i}.bin" for i in range(len(inputs))]
     loads = ",".join(f"'{name}':{file}" for name, file in zip(inputs, files, strict=True))
     script = dump.format(names=files, inputs=list(inputs))
-    words = ["trtexec", f"--onnx={model}", *flags, f"--loadInputs={loads}", "--exportOutput=actual.json"]
+    words = [
+        "trtexec",
+        f"--onnx={model}",
+        *flags,
+        f"--loadInputs={loads}",
+        "--exportOutput=actual.json",
+    ]
     return [f"python -c {shlex.quote(script)}", shlex.join(words)]
 
 
 def fit_command(found: Found, text: str) -> str:
-    """Polygraphy drives TensorRT-RTX by a variable; a strongly typed network has the types of its file, which must be written
-    first."""
+    """Polygraphy drives TensorRT-RTX by a variable; a strongly typed network has the types of its
+    file, which must be written first."""
     precision = found.spec.get("precision")
     if found.spec.name == RTX:
         text = re.sub(r"^(?=polygraphy )", f"{_SWITCH} ", text, flags=re.MULTILINE)
-    says = r"--strongly-?typed|--trt\b|\btrtexec\b" if _is_always_strong(found) else r"--strongly-?typed"
+    says = (
+        r"--strongly-?typed|--trt\b|\btrtexec\b"
+        if _is_always_strong(found)
+        else r"--strongly-?typed"
+    )
     typed = re.search(says, text, re.IGNORECASE)
     if typed and precision in ("fp16", "bf16"):
         return (
@@ -124,59 +154,92 @@ def fit_command(found: Found, text: str) -> str:
 
 
 def keep_script(found: Found, nodes: Collection[str]) -> str:
-    """The script with which Polygraphy keeps the layers of these nodes in FP32: in a weakly typed build alone."""
-    return "" if found.spec.name == RTX or check_part(found).settings["strong"] else keep_in_fp32(found, nodes)
+    """The script with which Polygraphy keeps the layers of these nodes in FP32: in a weakly typed
+    build alone."""
+    return (
+        ""
+        if found.spec.name == RTX or check_part(found).settings["strong"]
+        else keep_in_fp32(found, nodes)
+    )
 
 
 def keep_in_fp32(found: Found, nodes: Collection[str]) -> str:
-    """``keep_fp32.py`` for these nodes, in ASCII: a name may hold what an editor or a terminal acts on."""
+    """``keep_fp32.py`` for these nodes, in ASCII: a name may hold what an editor or a terminal acts
+    on."""
     listed = "".join(f"    {name!a},\n" for name in sorted({name for name in nodes if name}))
-    text = _KEEP.read_text(encoding="utf-8").replace("#FLAG#", f"--{found.spec.get('precision', 'fp16')}")
+    text = _KEEP.read_text(encoding="utf-8").replace(
+        "#FLAG#", f"--{found.spec.get('precision', 'fp16')}"
+    )
     return text.replace("#NODES#", f"NODES = {{\n{listed}}}" if listed else "NODES = set()")
 
 
 def apply(found: Found, cure: Cure) -> list[Recipe]:
-    """The build as it is right, in Python first, which is what found it: up to TensorRT 10 with the layers of the kept nodes by
-    name; where types come from the file, with the file that has the workaround in it; with options that the failing build has
-    otherwise."""
+    """The build as it is right, in Python first, which is what found it: up to TensorRT 10 with the
+    layers of the kept nodes by name; where types come from the file, with the file that has the
+    workaround in it; with options that the failing build has otherwise."""
     precision, strong = found.spec.get("precision"), check_part(found).settings["strong"]
     by_file = bool(cure.file) and (strong or not cure.keep)
     model = cure.file if by_file else "model.onnx"
     changes = [
-        o for o, why in tell_apart(found, cure, lambda chosen: _tell(found, chosen), {}).items() if why == "cure"
+        o
+        for o, why in tell_apart(found, cure, lambda chosen: _tell(found, chosen), {}).items()
+        if why == "cure"
     ]
     by_name = bool(cure.keep) and not strong
     if not (by_file or by_name or changes):
         return []
     converted = strong and (cure.plain or not by_file) and precision in ("fp16", "bf16")
     first = f", once {model} is {precision.upper()}" if converted else ""
-    python = [] if found.spec.get("calibration") else [_in_python(found, model, changes, first, by_name=by_name)]
+    python = (
+        []
+        if found.spec.get("calibration")
+        else [_in_python(found, model, changes, first, by_name=by_name)]
+    )
     if found.spec.name == RTX:
         words = ["tensorrt_rtx", f"--onnx={model}", "--saveEngine=model.engine"]
-        return [*python, *([Recipe(f"TensorRT-RTX{first}", "sh", shlex.join(words))] if by_file else [])]
+        return [
+            *python,
+            *([Recipe(f"TensorRT-RTX{first}", "sh", shlex.join(words))] if by_file else []),
+        ]
     ours, theirs = _say_build(found)
     if by_name:
         return [*python, *apply_by_name(ours, theirs, cure)]
     # Strongly typed the file holds the types, too, and the model as it was does not.
-    named = ["polygraphy", "convert", "model.onnx", *ours, "-o", "model.engine", "--trt-outputs", *cure.outputs]
+    named = [
+        "polygraphy",
+        "convert",
+        "model.onnx",
+        *ours,
+        "-o",
+        "model.engine",
+        "--trt-outputs",
+        *cure.outputs,
+    ]
     marked = Recipe("Polygraphy, with the model as it was", "sh", shlex.join(named))
     return [
         *python,
         Recipe(
-            f"trtexec{first}", "sh", shlex.join(["trtexec", f"--onnx={model}", *theirs, "--saveEngine=model.engine"])
+            f"trtexec{first}",
+            "sh",
+            shlex.join(["trtexec", f"--onnx={model}", *theirs, "--saveEngine=model.engine"]),
         ),
-        Recipe(f"Polygraphy{first}", "sh", shlex.join(["polygraphy", "convert", model, *ours, "-o", "model.engine"])),
+        Recipe(
+            f"Polygraphy{first}",
+            "sh",
+            shlex.join(["polygraphy", "convert", model, *ours, "-o", "model.engine"]),
+        ),
         *([marked] if cure.outputs and not strong else []),
     ]
 
 
-def _in_python(found: Found, model: str, changes: Collection[str], first: str, *, by_name: bool) -> Recipe:
-    """A build through TensorRT's own package. ``changes``: the options that cure; ``first``: what is to be done before."""
+def _in_python(
+    found: Found, model: str, changes: Collection[str], first: str, *, by_name: bool
+) -> Recipe:
+    """A build through TensorRT's own package. ``changes``: the options that cure; ``first``: what
+    is to be done before."""
     strong, told = check_part(found).settings["strong"], _tell(found, found.chosen)
     says = strong and not _is_always_strong(found)
-    keeps = (
-        "import keep_fp32; keep_fp32.postprocess(network); config.set_flag(trt.BuilderFlag.OBEY_PRECISION_CONSTRAINTS)"
-    )
+    keeps = "import keep_fp32; keep_fp32.postprocess(network); config.set_flag(trt.BuilderFlag.OBEY_PRECISION_CONSTRAINTS)"
     reads = f"assert parser.parse_from_file({model!a}), parser.get_error(0).desc()"
     changed = [line for option in changes for line in told[option]]
     text = [
@@ -194,7 +257,9 @@ def _in_python(found: Found, model: str, changes: Collection[str], first: str, *
         *([keeps] if by_name else []),
         'open("model.engine", "wb").write(builder.build_serialized_network(network, config))',
     ]
-    line = "\n".join([*([] if model == "model.onnx" else [reads]), *changed, *([keeps] if by_name else [])])
+    line = "\n".join(
+        [*([] if model == "model.onnx" else [reads]), *changed, *([keeps] if by_name else [])]
+    )
     beside = ", with keep_fp32.py of this folder" if by_name else ""
     return Recipe(
         f"{'TensorRT-RTX' if found.spec.name == RTX else 'TensorRT'} in Python{beside}{first}",
@@ -213,8 +278,12 @@ def _tell(found: Found, chosen: Mapping[str, Any]) -> dict[str, list[str]]:
     return {
         "precision": [f"config.set_flag(trt.BuilderFlag.{flag})" for flag in settings["flags"]],
         "tf32": [] if settings["tf32"] else ["config.clear_flag(trt.BuilderFlag.TF32)"],
-        "optimization_level": [] if level is None else [f"config.builder_optimization_level = {level}"],
-        "workspace": [f"config.set_memory_pool_limit(trt.MemoryPoolType.WORKSPACE, {chosen['workspace']} << 20)"]
+        "optimization_level": []
+        if level is None
+        else [f"config.builder_optimization_level = {level}"],
+        "workspace": [
+            f"config.set_memory_pool_limit(trt.MemoryPoolType.WORKSPACE, {chosen['workspace']} << 20)"
+        ]
         * bool(chosen["workspace"]),
         "tactic_sources": [f"config.set_tactic_sources({mask})"] if mask else [],
         "compute_capability": [
@@ -227,11 +296,14 @@ def _tell(found: Found, chosen: Mapping[str, Any]) -> dict[str, list[str]]:
 
 
 def apply_by_name(ours: list[str], theirs: list[str], cure: Cure) -> list[Recipe]:
-    """Layers by the names of their nodes, in weakly typed builds. ``ours``, ``theirs``: options of Polygraphy and of trtexec."""
+    """Layers by the names of their nodes, in weakly typed builds. ``ours``, ``theirs``: options of
+    Polygraphy and of trtexec."""
     if not cure.keep:
         return []
     strict = ["trtexec", f"--onnx={cure.file}", "--stronglyTyped", "--saveEngine=model.engine"]
-    any_release = Recipe("trtexec, with the types of worked-around.onnx (any TensorRT)", "sh", shlex.join(strict))
+    any_release = Recipe(
+        "trtexec, with the types of worked-around.onnx (any TensorRT)", "sh", shlex.join(strict)
+    )
     typed = [any_release] if cure.file else []
     script = ["--precision-constraints", "obey", "--trt-network-postprocess-script", "keep_fp32.py"]
     made = Recipe(
@@ -239,8 +311,11 @@ def apply_by_name(ours: list[str], theirs: list[str], cure: Cure) -> list[Recipe
         "sh",
         shlex.join(["polygraphy", "convert", "model.onnx", *ours, *script, "-o", "model.engine"]),
     )
-    # What parts its lists cannot stand in a name; layers that the parser makes beside a node's own are not met by name.
-    if cure.nameless or any(set(',:*"') & set(name) or not name.isprintable() for name in cure.keep):
+    # What parts its lists cannot stand in a name; layers that the parser makes beside a node's own
+    # are not met by name.
+    if cure.nameless or any(
+        set(',:*"') & set(name) or not name.isprintable() for name in cure.keep
+    ):
         return [*typed, made]
     each = [f"{name}:fp32" for name in cure.keep]
     words = ["trtexec", "--onnx=model.onnx", *theirs, "--precisionConstraints=obey"]
@@ -249,17 +324,23 @@ def apply_by_name(ours: list[str], theirs: list[str], cure: Cure) -> list[Recipe
         f"--layerOutputTypes={','.join(each)}",
         "--saveEngine=model.engine",
     ]
-    # A constant bears no node's name, so trtexec leaves it in FP16: an epsilon that is 0 there stays 0 (``keep_higher``).
+    # A constant bears no node's name, so trtexec leaves it in FP16: an epsilon that is 0 there
+    # stays 0 (``keep_higher``).
     named = "trtexec (TensorRT up to 10; constants that these nodes read stay in low precision)"
     return [*typed, made, Recipe(named, "sh", shlex.join(words))]
 
 
 def apply_as_emulated(found: Found, cure: Cure) -> list[Recipe]:
-    """An emulation stands for a weakly typed build of its precision. First comes a build of the file, whose types any TensorRT
-    keeps; in Python, as pip's packages of TensorRT bring no trtexec."""
+    """An emulation stands for a weakly typed build of its precision. First comes a build of the
+    file, whose types any TensorRT keeps; in Python, as pip's packages of TensorRT bring no
+    trtexec."""
     if not cure.keep:
         return []
     typed = parse("tensorrt:precision=model,tf32=on")
-    python = [_in_python(Found(typed, values(typed), ""), cure.file, (), "", by_name=False)] if cure.file else []
+    python = (
+        [_in_python(Found(typed, values(typed), ""), cure.file, (), "", by_name=False)]
+        if cure.file
+        else []
+    )
     flag = f"--{found.spec.get('precision', 'fp16')}"
     return [*python, *apply_by_name([flag], [flag], cure)]

@@ -1,4 +1,5 @@
-"""INT8 and FP8 in a weakly typed build: which flags a model's Q/DQ nodes need, and INT8 by a calibration cache without any.
+"""INT8 and FP8 in a weakly typed build: which flags a model's Q/DQ nodes need, and INT8 by a
+calibration cache without any.
 
 A strongly typed network takes both types from its Q/DQ nodes and has no flags.
 """
@@ -8,16 +9,21 @@ from typing import Any
 import onnx
 from onnx import TensorProto, numpy_helper
 
-from engines.backends.base import EngineFault
-from engines.backends.tensorrt.library import Library
-from engines.backends.tensorrt.settings import FLAGS, Settings
-from engines.data import held
-from engines.graph import schema
-from engines.graph.bypass import is_dequantize, is_quantize
-from engines.graph.external import is_external
+from narrowdown.engines.backends.base import EngineFault
+from narrowdown.engines.backends.tensorrt.library import Library
+from narrowdown.engines.backends.tensorrt.settings import FLAGS, Settings
+from narrowdown.engines.data import held
+from narrowdown.engines.graph import schema
+from narrowdown.engines.graph.bypass import is_dequantize, is_quantize
+from narrowdown.engines.graph.external import is_external
 
-# The precision that a weakly typed build needs for codes of each type; FP8 is E4M3 alone, the other is refused by the parser.
-_CODES = {int(TensorProto.INT8): "int8", int(TensorProto.UINT8): "int8", int(TensorProto.FLOAT8E4M3FN): "fp8"}
+# The precision that a weakly typed build needs for codes of each type; FP8 is E4M3 alone, the other
+# is refused by the parser.
+_CODES = {
+    int(TensorProto.INT8): "int8",
+    int(TensorProto.UINT8): "int8",
+    int(TensorProto.FLOAT8E4M3FN): "fp8",
+}
 _SAID = {"int8": "INT8", "fp8": "FP8"}
 _NAMED = 3  # nodes in a sentence
 # Options of ONNX Runtime's quantize_static.
@@ -37,10 +43,12 @@ def coded_types(model: onnx.ModelProto) -> frozenset[str]:
     return frozenset(_CODES[c] for c in codes if c in _CODES)
 
 
-def builder_flags(model: onnx.ModelProto, settings: Settings, strong: bool, part: bool) -> tuple[str, ...]:
-    """The builder flags of the precision. ``part``: the model is a piece of the user's, or an edited one; where it quantizes
-    nothing it is built without the flag, as it is in the whole. Raises ``EngineFault`` where a whole model has nothing that its
-    INT8 or FP8 could go by."""
+def builder_flags(
+    model: onnx.ModelProto, settings: Settings, strong: bool, part: bool
+) -> tuple[str, ...]:
+    """The builder flags of the precision. ``part``: the model is a piece of the user's, or an
+    edited one; where it quantizes nothing it is built without the flag, as it is in the whole.
+    Raises ``EngineFault`` where a whole model has nothing that its INT8 or FP8 could go by."""
     precision = settings.precision
     if strong:
         return ()
@@ -72,10 +80,11 @@ def builder_flags(model: onnx.ModelProto, settings: Settings, strong: bool, part
 
 
 def say_untaken(model: onnx.ModelProto, *, unsigned: bool = False) -> str:
-    """What to quantize otherwise where the model has pairs of kinds that TensorRT does not take (an unsigned code, a zero point
-    that is not 0, a bias of int32 codes, the value that a Pad fills in), as a sentence with a space in front; empty where it has
-    none. ``quantize_static`` of ONNX Runtime makes all of them unless told otherwise. ``unsigned``: codes without a sign are
-    taken, as by TensorRT-RTX."""
+    """What to quantize otherwise where the model has pairs of kinds that TensorRT does not take (an
+    unsigned code, a zero point that is not 0, a bias of int32 codes, the value that a Pad fills
+    in), as a sentence with a space in front; empty where it has none. ``quantize_static`` of ONNX
+    Runtime makes all of them unless told otherwise. ``unsigned``: codes without a sign are taken,
+    as by TensorRT-RTX."""
     held_values = {t.name: t for t in model.graph.initializer}
     shifted = biases = 0
     stored = set()  # what is dequantized from stored codes
@@ -90,10 +99,16 @@ def say_untaken(model: onnx.ModelProto, *, unsigned: bool = False) -> str:
         if zero is not None and not is_external(zero):
             without_sign = zero.data_type == TensorProto.UINT8 and not unsigned
             shifted += without_sign or bool(numpy_helper.to_array(zero).astype(int).any())
-    pads = [n.name for n in model.graph.node if n.op_type == "Pad" and len(n.input) > 2 and n.input[2] in stored]
+    pads = [
+        n.name
+        for n in model.graph.node
+        if n.op_type == "Pad" and len(n.input) > 2 and n.input[2] in stored
+    ]
     if not (shifted or biases or pads):
         return ""
-    kinds = [f"{shifted} with {'' if unsigned else 'unsigned codes or '}a zero point other than 0"] * bool(shifted)
+    kinds = [
+        f"{shifted} with {'' if unsigned else 'unsigned codes or '}a zero point other than 0"
+    ] * bool(shifted)
     kinds += [f"{biases} of a bias in int32"] * bool(biases)
     kinds += [f"{len(pads)} of the value that a Pad fills in"] * bool(pads)
     anew = ["with signed symmetric codes and the bias left in float"] * bool(shifted or biases)
@@ -108,8 +123,8 @@ def say_untaken(model: onnx.ModelProto, *, unsigned: bool = False) -> str:
 
 
 def hint_at_types(model: onnx.ModelProto, settings: Settings, strong: bool) -> str:
-    """What may be wrong where a weakly typed build failed and the model has Q/DQ nodes of a type that was not asked for; empty
-    where nothing is."""
+    """What may be wrong where a weakly typed build failed and the model has Q/DQ nodes of a type
+    that was not asked for; empty where nothing is."""
     found = coded_types(model) if not strong else frozenset()
     if found <= {settings.precision}:
         return ""
@@ -126,11 +141,11 @@ def hint_at_types(model: onnx.ModelProto, settings: Settings, strong: bool) -> s
 
 
 def make_calibrator(found: Library, config: Any, settings: Settings, strong: bool) -> Any:
-    """TensorRT's own calibrator, reading the user's cache; it must live as long as the build. None where there is no cache.
-    Raises ``EngineFault`` where it is of no use.
+    """TensorRT's own calibrator, reading the user's cache; it must live as long as the build. None
+    where there is no cache. Raises ``EngineFault`` where it is of no use.
 
-    The cache is what trtexec (--calib), Polygraphy (--calibration-cache) and the application write: tensors by name, so it
-    fits every part of the model too.
+    The cache is what trtexec (--calib), Polygraphy (--calibration-cache) and the application write:
+    tensors by name, so it fits every part of the model too.
     """
     if strong or not settings.calibration:
         return None
@@ -138,13 +153,19 @@ def make_calibrator(found: Library, config: Any, settings: Settings, strong: boo
         content = held.content(settings.calibration)
     except (OSError, held.NotAgreed) as error:
         why = error.strerror if isinstance(error, OSError) else str(error)
-        raise EngineFault("refused", f"The calibration cache '{settings.calibration}' cannot be read: {why}") from error
+        raise EngineFault(
+            "refused", f"The calibration cache '{settings.calibration}' cannot be read: {why}"
+        ) from error
     # Its first line names the algorithm: TRT-100600-EntropyCalibration2.
     algorithm = content.split(b"\n", 1)[0].rpartition(b"-")[2].decode("ascii", "replace").strip()
     base = getattr(found.trt, f"IInt8{algorithm.replace('Calibration', 'Calibrator')}", None)
     if base is None:
         known = hasattr(found.trt, "IInt8EntropyCalibrator2")
-        why = "is no calibration cache of TensorRT's" if known else f"is of no use: {found.lacks('calibration')}"
+        why = (
+            "is no calibration cache of TensorRT's"
+            if known
+            else f"is of no use: {found.lacks('calibration')}"
+        )
         raise EngineFault("unsupported", f"'{settings.calibration}' {why}.")
 
     class Calibrator(base):  # type: ignore[misc, valid-type]

@@ -1,4 +1,5 @@
-"""An engine's options as TensorRT understands them, and whether the installed version can follow them."""
+"""An engine's options as TensorRT understands them, and whether the installed version can follow
+them."""
 
 import re
 from collections.abc import Mapping
@@ -6,9 +7,9 @@ from typing import Any
 
 import msgspec
 
-from engines.backends.base import Capability
-from engines.backends.tensorrt.cuda import Device
-from engines.backends.tensorrt.library import Library
+from narrowdown.engines.backends.base import Capability
+from narrowdown.engines.backends.tensorrt.cuda import Device
+from narrowdown.engines.backends.tensorrt.library import Library
 
 # What an engine computes in, and what its inner float tensors are, by the option ``precision``.
 COMPUTED = {
@@ -29,9 +30,10 @@ Shapes = dict[str, tuple[int, ...]]
 
 
 class Settings(msgspec.Struct, frozen=True):
-    """``workspace`` in bytes, 0: all of the GPU's memory. ``level``: builder optimization level, -1: the version's own.
-    ``capability``: ``current`` or ``sm89``: what the engine is built for. ``tf32``: whether FP32 layers may use it; precision
-    ``tf32`` without it is ``fp32``. Shapes are by input name."""
+    """``workspace`` in bytes, 0: all of the GPU's memory. ``level``: builder optimization level,
+    -1: the version's own. ``capability``: ``current`` or ``sm89``: what the engine is built for.
+    ``tf32``: whether FP32 layers may use it; precision ``tf32`` without it is ``fp32``. Shapes are
+    by input name."""
 
     precision: str = "tf32"
     typing: str = "auto"
@@ -53,7 +55,8 @@ class Settings(msgspec.Struct, frozen=True):
 
     @staticmethod
     def of(name: str, chosen: Mapping[str, Any], found: Library, gpu: Device | None) -> "Settings":
-        """Settings of an engine's option values. Raises ``ValueError`` with a sentence for a shape that is none."""
+        """Settings of an engine's option values. Raises ``ValueError`` with a sentence for a shape
+        that is none."""
         capability = chosen.get("compute_capability", "current")
         if found.rtx and capability == "current" and gpu is None:
             capability = "sm89"  # an engine must be built for something; Ada is the middle of what RTX supports
@@ -81,12 +84,14 @@ class Settings(msgspec.Struct, frozen=True):
 
 
 def strongly_typed(settings: Settings, found: Library) -> bool:
-    """Whether the network is strongly typed. Raises ``ValueError`` with a sentence where the installed version cannot do what is
-    asked."""
+    """Whether the network is strongly typed. Raises ``ValueError`` with a sentence where the
+    installed version cannot do what is asked."""
     precision, typing = settings.precision, settings.typing
     _refuse_unknown(settings, found)
     if typing == "strong" and not found.strong:
-        raise ValueError(f"{found.lacks('strongly typed networks')} Use typing=weak, or TensorRT 9 or newer.")
+        raise ValueError(
+            f"{found.lacks('strongly typed networks')} Use typing=weak, or TensorRT 9 or newer."
+        )
     if typing == "weak" and not found.weak:
         raise ValueError(
             f"{found.lacks('weakly typed networks')} Its engines compute in the types that the model has: use typing=strong, "
@@ -100,7 +105,9 @@ def strongly_typed(settings: Settings, found: Library) -> bool:
             f"In a strongly typed network {precision} comes from the model's Q/DQ nodes, not from a flag: use precision=model."
         )
     if not strong and (missing := [f for f in FLAGS[precision] if not found.has_flag(f)]):
-        raise ValueError(f"{found.lacks(f'builder flag {missing[0]}')} Use typing=strong, or another precision.")
+        raise ValueError(
+            f"{found.lacks(f'builder flag {missing[0]}')} Use typing=strong, or another precision."
+        )
     return strong
 
 
@@ -117,9 +124,13 @@ def _refuse_unknown(settings: Settings, found: Library) -> None:
         if wanted in able and not able[wanted].present:
             raise ValueError(able[wanted].reason)
     if settings.timings and not settings.timing_cache:
-        raise ValueError("With timing_cache=off no build reads a timing cache; leave out timings= or timing_cache=off.")
+        raise ValueError(
+            "With timing_cache=off no build reads a timing cache; leave out timings= or timing_cache=off."
+        )
     if settings.calibration and settings.precision != "int8":
-        raise ValueError(f"A calibration cache is for precision=int8, not for {settings.precision}.")
+        raise ValueError(
+            f"A calibration cache is for precision=int8, not for {settings.precision}."
+        )
 
 
 def _parse_shapes(engine: str, key: str, given: tuple[str, ...]) -> Shapes:
@@ -128,6 +139,8 @@ def _parse_shapes(engine: str, key: str, given: tuple[str, ...]) -> Shapes:
     for text in given:
         name, colon, dims = text.rpartition(":")
         if not colon or not name or (dims and not _DIMS.match(dims)):
-            raise ValueError(f"{engine}: {key}={text} is not NAME:DIMxDIM, such as input:1x3x224x224.")
+            raise ValueError(
+                f"{engine}: {key}={text} is not NAME:DIMxDIM, such as input:1x3x224x224."
+            )
         shapes[name] = tuple(int(d) for d in dims.split("x")) if dims else ()
     return shapes

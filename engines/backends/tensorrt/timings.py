@@ -1,11 +1,14 @@
-"""Which kernel each operation was given, read from and written into TensorRT's editable timing cache (10.8 and later).
+"""Which kernel each operation was given, read from and written into TensorRT's editable timing
+cache (10.8 and later).
 
-The cache holds one entry an operation: a key (128 bits: what is computed, on which shapes and types), the hash of the kernel that
-was the fastest, and its milliseconds. A build that finds its key there takes that kernel and times nothing. So a choice is forced
-by writing the entry of a build that timed freely and building again, and kept out by writing the fastest other kernel that the
+The cache holds one entry an operation: a key (128 bits: what is computed, on which shapes and
+types), the hash of the kernel that was the fastest, and its milliseconds. A build that finds its
+key there takes that kernel and times nothing. So a choice is forced by writing the entry of a build
+that timed freely and building again, and kept out by writing the fastest other kernel that the
 first build tried; which were tried only its log tells.
 
-A *layer* is written ``NAME [KEY]``: several operations of the same work share a key, and the name is that of the first.
+A *layer* is written ``NAME [KEY]``: several operations of the same work share a key, and the name
+is that of the first.
 """
 
 import re
@@ -14,8 +17,8 @@ from typing import Any
 
 import msgspec
 
-from engines.backends.tensorrt.library import TUNING, Library
-from engines.data.tactic_replay import canonical_algorithm
+from narrowdown.engines.backends.tensorrt.library import TUNING, Library
+from narrowdown.engines.data.tactic_replay import canonical_algorithm
 
 _ROUNDS = 3  # builds: what is forced may lead to operations that were not met before
 _KEY = re.compile(r"key: ?(0x[0-9a-f]{32})", re.IGNORECASE)
@@ -25,15 +28,16 @@ _TIME = re.compile(r"Time: ([0-9.eE+-]+)")
 
 
 class Operation(msgspec.Struct):
-    """What was heard of one key: the first operation's name, and the kernels that were tried, in ms (-1: not said)."""
+    """What was heard of one key: the first operation's name, and the kernels that were tried, in ms
+    (-1: not said)."""
 
     name: str = ""
     tried: dict[int, float] = {}
 
 
 def parse_timings(lines: Iterable[str]) -> dict[str, Operation]:
-    """What a builder's verbose log tells of the kernels that it tried, by key. Lines that say nothing of it are passed over,
-    and so is all of a log of 10.7 and older, which names no keys."""
+    """What a builder's verbose log tells of the kernels that it tried, by key. Lines that say
+    nothing of it are passed over, and so is all of a log of 10.7 and older, which names no keys."""
     found: dict[str, Operation] = {}
     here: Operation | None = None
     for line in lines:
@@ -48,7 +52,8 @@ def parse_timings(lines: Iterable[str]) -> dict[str, Operation]:
             continue
         if (kernel := _HASH.search(line)) is not None:
             tried = int(kernel[0], 16)
-            # A row of the table: its number, its milliseconds, ...; older logs write "Tactic: 0x... Time: 0.01".
+            # A row of the table: its number, its milliseconds, ...; older logs write "Tactic: 0x...
+            # Time: 0.01".
             said = _TIME.search(line)
             cells = [cell.strip() for cell in line.split(",")]
             text = said[1] if said else cells[1] if len(cells) > 2 else ""
@@ -61,7 +66,8 @@ def name_layer(key: str, name: str) -> str:
 
 
 def key_of(written: str) -> str:
-    """The key of a layer as it was written, "" where it is none (a choice that another way of recording made)."""
+    """The key of a layer as it was written, "" where it is none (a choice that another way of
+    recording made)."""
     found = re.search(r"\[(0x[0-9a-f]{32})\]$", written)
     return found[1] if found else ""
 
@@ -81,10 +87,12 @@ def fastest_allowed(tried: Mapping[int, float], forbidden: Sequence[str]) -> int
 
 
 class Entries:
-    """The choices of one build through the cache: recorded, forced and kept out. ``choices`` and ``refused`` as those of
-    ``choices.Chooser``. ``build`` in place of the builder's own."""
+    """The choices of one build through the cache: recorded, forced and kept out. ``choices`` and
+    ``refused`` as those of ``choices.Chooser``. ``build`` in place of the builder's own."""
 
-    def __init__(self, found: Library, force: Mapping[str, str], forbid: Mapping[str, Sequence[str]]) -> None:
+    def __init__(
+        self, found: Library, force: Mapping[str, str], forbid: Mapping[str, Sequence[str]]
+    ) -> None:
         self.choices: dict[str, str] = {}
         self.refused: list[str] = []
         self._found, self._trt = found, found.trt
@@ -94,8 +102,8 @@ class Entries:
         self._foreign = [k for k in (*force, *forbid) if not key_of(k)]
 
     def build(self, config: Any, build: Callable[[], Any]) -> Any:
-        """What ``build`` gives (None: it failed) once its choices are as asked for, as far as they can be. ``config`` gets an
-        empty cache of its own."""
+        """What ``build`` gives (None: it failed) once its choices are as asked for, as far as they
+        can be. ``config`` gets an empty cache of its own."""
         config.set_flag(self._trt.BuilderFlag.EDITABLE_TIMING_CACHE)
         config.set_timing_cache(config.create_timing_cache(b""), False)
         operations: dict[str, Operation] = {}
@@ -132,7 +140,8 @@ class Entries:
                 kernel = None
             if kernel is None:
                 continue
-            # The milliseconds weigh in the choice of formats around it: those that were measured, where they are known.
+            # The milliseconds weigh in the choice of formats around it: those that were measured,
+            # where they are known.
             ms = tried.get(kernel, -1.0)
             value = self._trt.TimingCacheValue(kernel, ms if ms >= 0 else float(now.timingMSec))
             if cache.update(key, value):

@@ -1,7 +1,9 @@
-"""Seconds of the processor in place of those on the wall, for what steps and probes are said to take: of a process with all that
-it has started. Python reads this file itself where its folder is on ``PYTHONPATH`` (``tests/benchmarks/estimates.py``).
+"""Seconds of the processor in place of those on the wall, for what steps and probes are said to
+take: of a process with all that it has started. Python reads this file itself where its folder is
+on ``PYTHONPATH`` (``tests/benchmarks/estimates.py``).
 
-On a machine with other work a probe takes three times as long from one minute to the next; so the clock is not the machine's.
+On a machine with other work a probe takes three times as long from one minute to the next; so the
+clock is not the machine's.
 """
 
 import importlib.abc
@@ -14,13 +16,19 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-CLOCKED = ("wizard.runner.drive", "wizard.runner.stepping", "engines.workers.measure", "engines.workers.operations")
+CLOCKED = (
+    "narrowdown.wizard.runner.drive",
+    "narrowdown.wizard.runner.stepping",
+    "narrowdown.engines.workers.measure",
+    "narrowdown.engines.workers.operations",
+)
 TICK = os.sysconf("SC_CLK_TCK")
 _latest = 0.0
 
 
 def now() -> float:
-    """Seconds of the processor that this process and all that it has started have taken; never less than before."""
+    """Seconds of the processor that this process and all that it has started have taken; never less
+    than before."""
     global _latest
     _latest = max(_latest, _spent(os.getpid()))
     return _latest
@@ -32,7 +40,11 @@ def _spent(pid: int) -> float:
         fields = (at / "stat").read_text().rpartition(")")[2].split()
         own = time.clock_gettime((~pid << 3) | 2)  # the clock of another process's processor time
         ended = (int(fields[13]) + int(fields[14])) / TICK
-        started = [c for thread in (at / "task").iterdir() for c in (thread / "children").read_text().split()]
+        started = [
+            c
+            for thread in (at / "task").iterdir()
+            for c in (thread / "children").read_text().split()
+        ]
     except OSError:  # it has ended meanwhile
         return 0.0
     return own + ended + sum(_spent(int(child)) for child in started)
@@ -51,7 +63,9 @@ class Clocked(importlib.abc.MetaPathFinder):
 
         def exec_module(module: types.ModuleType) -> None:
             run(module)
-            clock = types.SimpleNamespace(**{k: getattr(time, k) for k in dir(time) if not k.startswith("_")})
+            clock = types.SimpleNamespace(
+                **{k: getattr(time, k) for k in dir(time) if not k.startswith("_")}
+            )
             clock.monotonic = clock.perf_counter = now
             module.time = clock  # type: ignore[attr-defined]
 

@@ -1,8 +1,10 @@
-"""dear: an engine that times kernels, as its builds say, in no more time than the emulation of BF16 takes, which it is.
+"""dear: an engine that times kernels, as its builds say, in no more time than the emulation of BF16
+takes, which it is.
 
-The first build of a process takes 50 minutes, by the clock that builds are measured with, each later one five, beside which the
-emulation is cheap however busy the machine is; so that what is asked in place of a dear engine is asked here, and always. A
-package of its own: its folder is on Python's path, as pip would have installed it (``dear-1.0.dist-info``).
+The first build of a process takes 50 minutes, by the clock that builds are measured with, each
+later one five, beside which the emulation is cheap however busy the machine is; so that what is
+asked in place of a dear engine is asked here, and always. A package of its own: its folder is on
+Python's path, as pip would have installed it (``dear-1.0.dist-info``).
 """
 
 import time
@@ -10,13 +12,14 @@ from typing import Any
 
 import onnxruntime as ort
 
-from engines.backends import machine
-from engines.backends import make as make_engine
-from engines.backends.base import BuildRequest, EngineInfo, list_capabilities
-from engines.declaration import Declaration, Option
-from engines.spec import EngineSpec
+from narrowdown.engines.backends import machine
+from narrowdown.engines.backends import make as make_engine
+from narrowdown.engines.backends.base import BuildRequest, EngineInfo, list_capabilities
+from narrowdown.engines.declaration import Declaration, Option
+from narrowdown.engines.spec import EngineSpec
 
-# Seconds of a build. With a hundredth of it a busy machine's emulation was too slow, and the session took another route.
+# Seconds of a build. With a hundredth of it a busy machine's emulation was too slow, and the
+# session took another route.
 FIRST, LATER = 3000.0, 300.0
 _BEHIND = "emulate:precision=bf16"
 
@@ -26,7 +29,17 @@ DECLARATION = Declaration(
     "dear",
     package="onnxruntime",
     install="pip install onnxruntime",
-    options=(Option("level", "int", 2, "How hard it optimizes; each build takes as long.", least=0, most=2, twin="1"),),
+    options=(
+        Option(
+            "level",
+            "int",
+            2,
+            "How hard it optimizes; each build takes as long.",
+            least=0,
+            most=2,
+            twin="1",
+        ),
+    ),
 )
 
 _passed = 0.0  # seconds that went by in this process and took no time

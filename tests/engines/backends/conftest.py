@@ -8,17 +8,18 @@ import numpy as np
 import onnx
 import pytest
 
-from engines.backends import make
-from engines.backends.base import BuildRequest
-from engines.contract import model_with_weights_outside, small_model
-from wizard.demo import MODELS
+from narrowdown.engines.backends import make
+from narrowdown.engines.backends.base import BuildRequest
+from narrowdown.engines.contract import model_with_weights_outside, small_model
+from narrowdown.wizard.demo import MODELS
 
 Array = np.ndarray[Any, Any]
 
 
 @pytest.fixture(scope="session")
 def small() -> Callable[..., onnx.ModelProto]:
-    """Makes a model: nodes, inputs (name -> (element type, shape)), outputs (no type stated), weights, opset, domains."""
+    """Makes a model: nodes, inputs (name -> (element type, shape)), outputs (no type stated),
+    weights, opset, domains."""
     return small_model
 
 
@@ -26,7 +27,9 @@ def small() -> Callable[..., onnx.ModelProto]:
 def run() -> Callable[..., dict[str, Array]]:
     """Builds a model on an engine spec and runs it once."""
 
-    def built(spec: str, model: onnx.ModelProto, feeds: Mapping[str, Array], **request: Any) -> dict[str, Array]:
+    def built(
+        spec: str, model: onnx.ModelProto, feeds: Mapping[str, Array], **request: Any
+    ) -> dict[str, Array]:
         session = make(spec).build(BuildRequest(model, request.pop("weights_dir", ""), **request))
         try:
             return session.run(feeds)
@@ -49,7 +52,8 @@ def real() -> Callable[[str], tuple[onnx.ModelProto, dict[str, Array]]]:
 
 @pytest.fixture(scope="session")
 def magika() -> tuple[onnx.ModelProto, dict[str, Array]]:
-    """The file-type model from PyPI, and four files: two of text, one of repeated bytes, one of noise."""
+    """The file-type model from PyPI, and four files: two of text, one of repeated bytes, one of
+    noise."""
     package = pytest.importorskip("magika")
     folder = Path(package.__file__).parent
     texts = (Path(__file__).read_bytes(), (MODELS / "README.md").read_bytes(), b"ab\n" * 900)
@@ -68,7 +72,8 @@ def outside(tmp_path: Path) -> tuple[onnx.ModelProto, Array]:
 
 
 def relative(actual: Array, expected: Array) -> float:
-    """Largest difference over the largest magnitude of the reference; infinite where values are not finite."""
+    """Largest difference over the largest magnitude of the reference; infinite where values are not
+    finite."""
     a, b = actual.astype(np.float64), expected.astype(np.float64)
     return float(np.abs(a - b).max() / np.abs(b).max()) if np.isfinite(a).all() else float("inf")
 

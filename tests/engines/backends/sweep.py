@@ -1,7 +1,9 @@
-"""One operator at a time: the cases of onnx's own node tests, each also under every older version of its operator that takes it.
+"""One operator at a time: the cases of onnx's own node tests, each also under every older version
+of its operator that takes it.
 
-``cases()`` gives small FP32 models with their inputs; ``compare(case)`` holds ONNX's evaluator, ours in front of it, against ONNX
-Runtime without optimizations. Where they differ, the node test's own expected outputs or else OpenVINO settle who is wrong.
+``cases()`` gives small FP32 models with their inputs; ``compare(case)`` holds ONNX's evaluator,
+ours in front of it, against ONNX Runtime without optimizations. Where they differ, the node test's
+own expected outputs or else OpenVINO settle who is wrong.
 """
 
 import contextlib
@@ -16,19 +18,37 @@ import onnx
 import onnxruntime as ort
 from onnx import AttributeProto, ModelProto, defs, helper
 
-from engines.backends import make
-from engines.backends.base import BuildRequest, EngineFault
+from narrowdown.engines.backends import make
+from narrowdown.engines.backends.base import BuildRequest, EngineFault
 
 Array = np.ndarray[Any, Any]
 NEAR = 1e-4  # of the largest value: FP32 on either side, a hundred times over
 # Drawn at random, by a seed that each implementation reads in its own way.
 RANDOM = frozenset(
-    {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
+    {
+        "Bernoulli",
+        "Multinomial",
+        "RandomNormal",
+        "RandomNormalLike",
+        "RandomUniform",
+        "RandomUniformLike",
+    }
 )
 
 
 # Operators of which two attributes are changed at a time: how they meet is where the mistakes are.
-PAIRS = frozenset({"AveragePool", "MaxPool", "LpPool", "ConvTranspose", "Resize", "Upsample", "GridSample", "RoiAlign"})
+PAIRS = frozenset(
+    {
+        "AveragePool",
+        "MaxPool",
+        "LpPool",
+        "ConvTranspose",
+        "Resize",
+        "Upsample",
+        "GridSample",
+        "RoiAlign",
+    }
+)
 MOST_PAIRS = 2  # for each first change: the rest tells the same again
 MODES = ["bilinear", "nearest", "bicubic", "linear", "cubic"]
 RESIZE = ["nearest", "linear", "cubic"]
@@ -56,8 +76,8 @@ VALUES: dict[str, list[Any]] = {
 
 
 class Case(msgspec.Struct, frozen=True):
-    """``version``: the operator set that the model is written in; ``expected``: as onnx's node test states them, none for a
-    version that no test is written for."""
+    """``version``: the operator set that the model is written in; ``expected``: as onnx's node test
+    states them, none for a version that no test is written for."""
 
     name: str
     op: str
@@ -68,8 +88,9 @@ class Case(msgspec.Struct, frozen=True):
 
 
 class Compared(msgspec.Struct, frozen=True):
-    """``verdict``: ``agree``; ``ours`` (the evaluator is the wrong one), ``theirs`` (ONNX Runtime is), ``open`` (nobody to ask,
-    or all differ); ``refused`` (the evaluator does not run it, and ONNX Runtime does); ``not-run`` (ONNX Runtime does not)."""
+    """``verdict``: ``agree``; ``ours`` (the evaluator is the wrong one), ``theirs`` (ONNX Runtime
+    is), ``open`` (nobody to ask, or all differ); ``refused`` (the evaluator does not run it, and
+    ONNX Runtime does); ``not-run`` (ONNX Runtime does not)."""
 
     case: Case
     verdict: str
@@ -88,7 +109,11 @@ def cases(ops: frozenset[str] = frozenset()) -> Iterator[Case]:
         if model is None or len(model.graph.node) != 1 or model.functions:
             continue
         node = model.graph.node[0]
-        if node.domain not in ("", "ai.onnx") or node.op_type in RANDOM or (ops and node.op_type not in ops):
+        if (
+            node.domain not in ("", "ai.onnx")
+            or node.op_type in RANDOM
+            or (ops and node.op_type not in ops)
+        ):
             continue
         given, expected = test.data_sets[0]
         if not all(isinstance(a, np.ndarray | np.generic) for a in (*given, *expected)):
@@ -106,7 +131,8 @@ def cases(ops: frozenset[str] = frozenset()) -> Iterator[Case]:
 
 
 def _older(name: str, model: ModelProto, feeds: dict[str, Array], opset: int) -> Iterator[Case]:
-    """The same node under each older version of its operator. What is an input now and was an attribute then becomes one."""
+    """The same node under each older version of its operator. What is an input now and was an
+    attribute then becomes one."""
     op = model.graph.node[0].op_type
     seen = {defs.get_schema(op, opset, "").since_version}
     for version in range(opset - 1, 0, -1):
@@ -134,19 +160,27 @@ def _written(
     older = ModelProto()
     older.CopyFrom(model)
     del older.opset_import[:]
-    older.opset_import.add(domain="", version=max(version, 7))  # ONNX Runtime has nothing older than 7
+    older.opset_import.add(
+        domain="", version=max(version, 7)
+    )  # ONNX Runtime has nothing older than 7
     if version < 7 and schema.since_version != defs.get_schema(schema.name, 7, "").since_version:
         return None
     older.ir_version = 8
     node = older.graph.node[0]
-    newer = defs.get_schema(schema.name, next(o.version for o in model.opset_import if not o.domain), "")
+    newer = defs.get_schema(
+        schema.name, next(o.version for o in model.opset_import if not o.domain), ""
+    )
     known = {i.name for i in schema.inputs}
     fed = dict(feeds)
     for position in range(len(node.input) - 1, -1, -1):
         formal = newer.inputs[min(position, len(newer.inputs) - 1)].name
         if formal in known or position >= len(newer.inputs):
             continue
-        if not node.input[position] or formal not in schema.attributes or position != len(node.input) - 1:
+        if (
+            not node.input[position]
+            or formal not in schema.attributes
+            or position != len(node.input) - 1
+        ):
             if node.input[position] or position != len(node.input) - 1:
                 return None
             del node.input[position]
@@ -174,7 +208,8 @@ def _written(
 
 
 def _varied(case: Case) -> Iterator[Case]:
-    """The case with one attribute changed, for some operators two; whether that makes sense ONNX Runtime will say."""
+    """The case with one attribute changed, for some operators two; whether that makes sense ONNX
+    Runtime will say."""
     seen = {_text(case.model.graph.node[0])}
     for name, model in _changed(case.model, case.feeds):
         texts = [(name, model)]
@@ -212,7 +247,11 @@ def _changed(model: ModelProto, feeds: dict[str, Array]) -> Iterator[tuple[str, 
             changed = ModelProto()
             changed.CopyFrom(model)
             made = changed.graph.node[0]
-            kept = [a for a in made.attribute if a.name != name and not (name == "auto_pad" and a.name == "pads")]
+            kept = [
+                a
+                for a in made.attribute
+                if a.name != name and not (name == "auto_pad" and a.name == "pads")
+            ]
             del made.attribute[:]
             made.attribute.extend([*kept, helper.make_attribute(name, value)])
             for output in changed.graph.output:
@@ -227,11 +266,20 @@ def _values(op: str, name: str, rank: int, spatial: int) -> list[Any]:
     if name == "axes" and rank:
         return [[0], [-1], list(range(rank))[-2:]]
     if name == "mode":
-        return {"RoiAlign": ["avg", "max"], "Pad": ["constant", "reflect", "edge"], "GridSample": MODES}.get(op, RESIZE)
+        return {
+            "RoiAlign": ["avg", "max"],
+            "Pad": ["constant", "reflect", "edge"],
+            "GridSample": MODES,
+        }.get(op, RESIZE)
     if name in ("kernel_shape", "strides", "dilations"):
         return [[1] * spatial, [2] * spatial, [3] * spatial]
     if name == "pads" and op != "Pad":
-        return [[0] * 2 * spatial, [1] * 2 * spatial, [1, *[0] * (2 * spatial - 1)], [*[0] * (2 * spatial - 1), 1]]
+        return [
+            [0] * 2 * spatial,
+            [1] * 2 * spatial,
+            [1, *[0] * (2 * spatial - 1)],
+            [*[0] * (2 * spatial - 1), 1],
+        ]
     if name == "reduction" and "Loss" in op:
         return ["none", "mean", "sum"]
     if name == "output_padding":
@@ -242,8 +290,14 @@ def _values(op: str, name: str, rank: int, spatial: int) -> list[Any]:
 
 
 def _is_default(attribute: AttributeProto, schema: Any) -> bool:
-    stated = schema.attributes[attribute.name].default_value if attribute.name in schema.attributes else None
-    return stated is not None and helper.get_attribute_value(stated) == helper.get_attribute_value(attribute)
+    stated = (
+        schema.attributes[attribute.name].default_value
+        if attribute.name in schema.attributes
+        else None
+    )
+    return stated is not None and helper.get_attribute_value(stated) == helper.get_attribute_value(
+        attribute
+    )
 
 
 def compare(case: Case) -> Compared:
@@ -257,7 +311,9 @@ def compare(case: Case) -> Compared:
         return Compared(case, "refused", str(error)[:160])
     if (apart := _apart(got, right)) <= NEAR:
         return Compared(case, "agree")
-    detail = f"{apart:.2g} apart" if np.isfinite(apart) else f"{_shapes(got)} against {_shapes(right)}"
+    detail = (
+        f"{apart:.2g} apart" if np.isfinite(apart) else f"{_shapes(got)} against {_shapes(right)}"
+    )
     third = case.expected or _openvino(case)
     if not third:
         return Compared(case, "open", detail)
@@ -279,13 +335,17 @@ def _onnxruntime(case: Case) -> list[Array]:
     options = ort.SessionOptions()
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.log_severity_level = 4
-    session = ort.InferenceSession(case.model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    session = ort.InferenceSession(
+        case.model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
     return [np.asarray(a) for a in session.run(None, case.feeds)]
 
 
 def _openvino(case: Case) -> tuple[Array, ...]:
     try:
-        built = make("openvino:precision=f32").build(BuildRequest(model=case.model, weights_dir="."))
+        built = make("openvino:precision=f32").build(
+            BuildRequest(model=case.model, weights_dir=".")
+        )
         got = built.run(case.feeds)
     except Exception:
         return ()
@@ -293,8 +353,8 @@ def _openvino(case: Case) -> tuple[Array, ...]:
 
 
 def _apart(a: list[Array] | tuple[Array, ...], b: list[Array] | tuple[Array, ...]) -> float:
-    """The largest difference over all outputs, as a part of the largest value; infinite for another shape or other non-finite
-    values."""
+    """The largest difference over all outputs, as a part of the largest value; infinite for another
+    shape or other non-finite values."""
     if len(a) != len(b):
         return float("inf")
     worst = 0.0
@@ -325,7 +385,9 @@ WORDS = {
 }  # fmt: skip
 
 
-def page(rows: dict[tuple[str, int, str], list[Compared]], counts: dict[str, int], versions: int) -> str:
+def page(
+    rows: dict[tuple[str, int, str], list[Compared]], counts: dict[str, int], versions: int
+) -> str:
     """docs/evaluator.md: what is left."""
     lines = [
         "# ONNX's evaluator, operator by operator",
@@ -342,7 +404,9 @@ def page(rows: dict[tuple[str, int, str], list[Compared]], counts: dict[str, int
         "| --- | --- | --- | --- | --- |",
     ]
     for (op, since, verdict), told in sorted(rows.items()):
-        first = f"`{told[0].case.name}`: {told[0].detail}".replace("|", "/").replace("\n", " ")[:150]
+        first = f"`{told[0].case.name}`: {told[0].detail}".replace("|", "/").replace("\n", " ")[
+            :150
+        ]
         lines.append(f"| {op} | {since} | {len(told)} | {WORDS[verdict]} | {first} |")
     again = "NARROWDOWN_WRITE_DOCS=1 make test-slow ARGS=tests/engines/backends/test_operators.py"
     return "\n".join([*lines, "", f"Written by `{again}`.", ""])

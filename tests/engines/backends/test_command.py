@@ -1,5 +1,5 @@
-"""A program as an engine: what it is given, and what is made of each way in which it can end. Programs of the shell: they start
-at once."""
+"""A program as an engine: what it is given, and what is made of each way in which it can end.
+Programs of the shell: they start at once."""
 
 import gc
 import shlex
@@ -11,10 +11,10 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from engines.backends import make
-from engines.backends.base import BuildRequest, EngineFault, EngineMissing
-from engines.contract.suite import FLOAT, INT64, small_model
-from engines.data.arrays import write_npz
+from narrowdown.engines.backends import make
+from narrowdown.engines.backends.base import BuildRequest, EngineFault, EngineMissing
+from narrowdown.engines.contract.suite import FLOAT, INT64, small_model
+from narrowdown.engines.data.arrays import write_npz
 
 node = helper.make_node
 HERE = "{model} {inputs} {outputs}"
@@ -53,7 +53,11 @@ def answer(tmp_path: Path) -> Path:
         ("echo lost my way; exit 0", "error", "It said: lost my way."),
         ("cp $1 $2", "error", "gave no output 'y'; it gave x."),
         ("echo no archive > $2", "error", "'outputs.npz' cannot be read"),
-        ("echo bad layer >&2; exit 3", "build-failed", "The program ended with exit code 3: bad layer."),
+        (
+            "echo bad layer >&2; exit 3",
+            "build-failed",
+            "The program ended with exit code 3: bad layer.",
+        ),
         ("echo 'op Erf is not supported' >&2; exit 3", "unsupported", "Erf"),
         ("exit 69", "unsupported", "ended with exit code 69: it said nothing."),
         ("echo std::bad_alloc; exit 1", "out-of-memory", "bad_alloc"),
@@ -70,7 +74,9 @@ def test_an_answer(answer: Path) -> None:
     assert built(shell(f"cp {answer} $2")).run(X)["y"].tolist() == [7, 8]
 
 
-def test_where_there_is_a_compiler_it_refuses_models_and_runs_fail(answer: Path, tmp_path: Path) -> None:
+def test_where_there_is_a_compiler_it_refuses_models_and_runs_fail(
+    answer: Path, tmp_path: Path
+) -> None:
     run = shell(f"cp {answer} $2").replace("{model}", "{engine}")
     with pytest.raises(EngineFault, match=r"wrote no \{engine\}") as caught:
         built(run, build="true {model} {engine}")
@@ -90,7 +96,9 @@ def test_values_travel_in_each_form(tmp_path: Path) -> None:
     seen = tmp_path / "seen"
     named = "mkdir $2; cp $1/a%2Fb.npy $2/a%2Fb2.npy"
     assert built(shell(named), model, io="npy").run(value)["a/b2"].tolist() == [1, 2]
-    assert built(shell(f"sed s:a/b:a/b2: $1 | tee {seen} > $2"), model, io="json").run(value)["a/b2"].tolist() == [1, 2]
+    assert built(shell(f"sed s:a/b:a/b2: $1 | tee {seen} > $2"), model, io="json").run(value)[
+        "a/b2"
+    ].tolist() == [1, 2]
     assert '"a/b2"' in seen.read_text()
 
 
@@ -119,12 +127,17 @@ def test_types_that_the_program_does_not_take_are_carried(answer: Path, tmp_path
 
 
 def test_who_it_is(tmp_path: Path) -> None:
-    """Its version is its own word, and another one is another engine; one that says none, or is not there, is missing."""
+    """Its version is its own word, and another one is another engine; one that says none, or is not
+    there, is missing."""
     spec = "command:run=true {model} {inputs} {outputs},version=echo "
     first, second = make(f"{spec}1.2").info, make(f"{spec}1.3").info
     assert (first.version, second.version) == ("1.2", "1.3")
     assert first.fingerprint != second.fingerprint
-    for wrong in ("command", "command:run=no-such-program {inputs} {outputs}", "command:run=true,version=false"):
+    for wrong in (
+        "command",
+        "command:run=no-such-program {inputs} {outputs}",
+        "command:run=true,version=false",
+    ):
         with pytest.raises(EngineMissing):
             make(wrong)
 

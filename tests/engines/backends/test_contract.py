@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from engines import options
-from engines.backends import make
-from engines.contract import EngineContract
-from engines.data import held
-from engines.installed import importable
-from engines.spec import parse
+from narrowdown.engines import options
+from narrowdown.engines.backends import make
+from narrowdown.engines.contract import EngineContract
+from narrowdown.engines.data import held
+from narrowdown.engines.installed import importable
+from narrowdown.engines.spec import parse
 
 from ..conftest import EVERYTHING
 
@@ -25,7 +25,12 @@ class TestEmulate(EngineContract):
 
 
 class TestReference(EngineContract):
-    specs = ("reference", "reference:precision=fp16", "reference:precision=bf16", "reference:precision=fp64")
+    specs = (
+        "reference",
+        "reference:precision=fp16",
+        "reference:precision=bf16",
+        "reference:precision=fp64",
+    )
 
 
 class TestOpenvino(EngineContract):
@@ -59,5 +64,10 @@ class TestCommand(EngineContract):
 
 def test_no_two_engines_have_one_fingerprint() -> None:
     classes = (TestOnnxruntime, TestEmulate, TestReference, TestOpenvino, TestFake)
-    specs = [s for c in classes for s in c.specs if importable(options.declared_as(parse(s).name).package)]
+    specs = [
+        s
+        for c in classes
+        for s in c.specs
+        if importable(options.declared_as(parse(s).name).package)
+    ]
     assert len({make(spec).info.fingerprint for spec in specs}) == len(specs) > 8

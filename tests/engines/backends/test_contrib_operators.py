@@ -1,4 +1,5 @@
-"""Operators of the domain com.microsoft: ours against ONNX Runtime, one node each, and where the judge abstains."""
+"""Operators of the domain com.microsoft: ours against ONNX Runtime, one node each, and where the
+judge abstains."""
 
 import collections
 import os
@@ -12,11 +13,11 @@ import pytest
 from onnx import helper
 from onnxruntime.capi.onnxruntime_pybind11_state import get_all_operator_schema
 
-from engines.backends import make
-from engines.backends.base import BuildRequest, EngineFault
-from engines.backends.reference.operators.attention import ATTENTION
-from engines.backends.reference.operators.fused import FUSED
-from engines.backends.reference.operators.on_codes import ON_CODES
+from narrowdown.engines.backends import make
+from narrowdown.engines.backends.base import BuildRequest, EngineFault
+from narrowdown.engines.backends.reference.operators.attention import ATTENTION
+from narrowdown.engines.backends.reference.operators.fused import FUSED
+from narrowdown.engines.backends.reference.operators.on_codes import ON_CODES
 
 RNG = np.random.default_rng(11)
 PAGE = Path(__file__).parents[3] / "docs" / "evaluator.md"
@@ -32,7 +33,8 @@ def u(*shape: int) -> Any:
 
 
 def i(*shape: int) -> Any:
-    """Seven bits: on a processor with AVX2 and without VNNI ONNX Runtime's products of U8 and S8 saturate beyond them."""
+    """Seven bits: on a processor with AVX2 and without VNNI ONNX Runtime's products of U8 and S8
+    saturate beyond them."""
     return RNG.integers(-64, 64, shape).astype(np.int8)
 
 
@@ -122,14 +124,17 @@ CASES: list[tuple[str, list[Any], dict[str, Any], int]] = [
 ]  # fmt: skip
 
 
-def one(op: str, given: list[Any], attributes: dict[str, Any], outputs: int) -> tuple[onnx.ModelProto, dict[str, Any]]:
+def one(
+    op: str, given: list[Any], attributes: dict[str, Any], outputs: int
+) -> tuple[onnx.ModelProto, dict[str, Any]]:
     feeds = {f"x{k}": v for k, v in enumerate(given) if v is not None}
     names = ["" if v is None else f"x{k}" for k, v in enumerate(given)]
     # The two in the middle of four are for training: ONNX Runtime's CPU kernels leave them empty.
     made = [f"y{k}" if k in (0, 3) or outputs < 4 else "" for k in range(outputs)]
     node = helper.make_node(op, names, made, "the node", domain="com.microsoft", **attributes)
     inputs = [
-        helper.make_tensor_value_info(k, helper.np_dtype_to_tensor_dtype(v.dtype), v.shape) for k, v in feeds.items()
+        helper.make_tensor_value_info(k, helper.np_dtype_to_tensor_dtype(v.dtype), v.shape)
+        for k, v in feeds.items()
     ]
     graph = helper.make_graph([node], "g", inputs, [onnx.ValueInfoProto(name=n) for n in made if n])
     opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
@@ -140,7 +145,9 @@ def run_onnxruntime(model: onnx.ModelProto, feeds: dict[str, Any]) -> dict[str, 
     options = ort.SessionOptions()
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.log_severity_level = 4
-    session = ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    session = ort.InferenceSession(
+        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
     return dict(zip((o.name for o in model.graph.output), session.run(None, feeds), strict=True))
 
 
@@ -154,35 +161,56 @@ def is_near(got: Any, right: Any) -> bool:
     return np.allclose(got, right, rtol=2e-4, atol=2e-5 * float(np.abs(right).max()))
 
 
-@pytest.mark.parametrize(("op", "given", "attributes", "outputs"), CASES, ids=lambda v: v if isinstance(v, str) else "")
+@pytest.mark.parametrize(
+    ("op", "given", "attributes", "outputs"), CASES, ids=lambda v: v if isinstance(v, str) else ""
+)
 @pytest.mark.parametrize("precision", ["fp32", "fp64"])
 def test_as_onnx_runtime_computes_it(
     op: str, given: list[Any], attributes: dict[str, Any], outputs: int, precision: str
 ) -> None:
     model, feeds = one(op, given, attributes, outputs)
     right = run_onnxruntime(model, feeds)
-    got = make(f"reference:precision={precision}").build(BuildRequest(model=model, weights_dir=".")).run(feeds)
+    got = (
+        make(f"reference:precision={precision}")
+        .build(BuildRequest(model=model, weights_dir="."))
+        .run(feeds)
+    )
     assert set(right) == set(got) != set()
     for name in right:
         assert is_near(got[name], right[name]), (got[name], right[name])
 
 
 def test_each_of_ours_is_held_against_onnx_runtime() -> None:
-    apart = {"GroupNorm", "SkipGroupNorm"}  # ONNX Runtime has no CPU kernel of these: against ONNX's own operator
-    assert {c.__name__ for c in (*ATTENTION, *FUSED, *ON_CODES)} == {case[0] for case in CASES} | apart
+    apart = {
+        "GroupNorm",
+        "SkipGroupNorm",
+    }  # ONNX Runtime has no CPU kernel of these: against ONNX's own operator
+    assert {c.__name__ for c in (*ATTENTION, *FUSED, *ON_CODES)} == {
+        case[0] for case in CASES
+    } | apart
 
 
 @pytest.mark.parametrize("last", [0, 1])
 @pytest.mark.parametrize("activation", [0, 1])
 @pytest.mark.parametrize("skip", [None, (2, 6, 3, 4), (2, 6)])
-def test_a_normalization_by_groups_is_that_of_onnx(last: int, activation: int, skip: tuple[int, ...] | None) -> None:
-    """What it normalizes is added up here; GroupNormalization of opset 21, channels first, is computed by ONNX Runtime."""
+def test_a_normalization_by_groups_is_that_of_onnx(
+    last: int, activation: int, skip: tuple[int, ...] | None
+) -> None:
+    """What it normalizes is added up here; GroupNormalization of opset 21, channels first, is
+    computed by ONNX Runtime."""
     x, gamma, beta, bias, added = f(2, 6, 3, 4), f(6), f(6), f(6), f(*(skip or (1,)))
-    total = x if skip is None else x + added.reshape(*added.shape, *[1] * (4 - added.ndim)) + bias.reshape(6, 1, 1)
+    total = (
+        x
+        if skip is None
+        else x + added.reshape(*added.shape, *[1] * (4 - added.ndim)) + bias.reshape(6, 1, 1)
+    )
     info, kind = helper.make_tensor_value_info, onnx.TensorProto.FLOAT
     node = helper.make_node("GroupNormalization", ["x", "s", "b"], ["y"], num_groups=3, epsilon=0.1)
     graph = helper.make_graph(
-        [node], "g", [info("x", kind, x.shape), info("s", kind, [6]), info("b", kind, [6])], [info("y", kind, None)]
+        [node],
+        "g",
+        [info("x", kind, x.shape), info("s", kind, [6]), info("b", kind, [6])],
+        [info("y", kind, None)],
     )
     plain = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=9)
     session = ort.InferenceSession(plain.SerializeToString(), providers=["CPUExecutionProvider"])
@@ -190,12 +218,23 @@ def test_a_normalization_by_groups_is_that_of_onnx(last: int, activation: int, s
     right = right / (1 + np.exp(-right)) if activation else right
 
     def turned(value: Any) -> Any:
-        return np.ascontiguousarray(np.moveaxis(value, 1, -1)) if last and value.ndim == 4 else value
+        return (
+            np.ascontiguousarray(np.moveaxis(value, 1, -1)) if last and value.ndim == 4 else value
+        )
 
     given = [turned(x), gamma, beta, *([] if skip is None else [turned(added), bias])]
     attributes = {"groups": 3, "epsilon": 0.1, "channels_last": last, "activation": activation}
-    model, feeds = one("GroupNorm" if skip is None else "SkipGroupNorm", given, attributes, 1 if skip is None else 2)
-    got = make("reference:precision=fp64").build(BuildRequest(model=model, weights_dir=".")).run(feeds)
+    model, feeds = one(
+        "GroupNorm" if skip is None else "SkipGroupNorm",
+        given,
+        attributes,
+        1 if skip is None else 2,
+    )
+    got = (
+        make("reference:precision=fp64")
+        .build(BuildRequest(model=model, weights_dir="."))
+        .run(feeds)
+    )
     np.testing.assert_allclose(got["y0"], turned(right), rtol=2e-4, atol=2e-5)
     if skip is not None:
         np.testing.assert_allclose(got["y1"], turned(total), rtol=1e-5, atol=1e-6)
@@ -204,7 +243,12 @@ def test_a_normalization_by_groups_is_that_of_onnx(last: int, activation: int, s
 @pytest.mark.parametrize(
     ("op", "given", "attributes", "said"),
     [
-        ("FusedMatMul", [f(2, 3, 4), f(2, 4, 5)], {"transBatchA": 1}, "FusedMatMul 'the node' with batches transposed"),
+        (
+            "FusedMatMul",
+            [f(2, 3, 4), f(2, 4, 5)],
+            {"transBatchA": 1},
+            "FusedMatMul 'the node' with batches transposed",
+        ),
         (
             "RotaryEmbedding",
             [f(2, 3, 16), n([2], np.int64), f(9, 4), f(9, 4)],
@@ -230,7 +274,12 @@ def test_a_normalization_by_groups_is_that_of_onnx(last: int, activation: int, s
             {"num_heads": 4, "kv_num_heads": 2, "local_window_size": 2},
             "GroupQueryAttention 'the node' with a window",
         ),
-        ("MultiHeadAttention", [f(1, 2, 2, 3, 4)], {"num_heads": 2}, "MultiHeadAttention 'the node' with .* packed"),
+        (
+            "MultiHeadAttention",
+            [f(1, 2, 2, 3, 4)],
+            {"num_heads": 2},
+            "MultiHeadAttention 'the node' with .* packed",
+        ),
         (
             "Attention",
             [f(1, 2, 8), f(8, 24), f(24)],
@@ -245,15 +294,20 @@ def test_a_normalization_by_groups_is_that_of_onnx(last: int, activation: int, s
         ),
     ],
 )
-def test_the_judge_abstains_and_says_for_which_node(op: str, given: list[Any], attributes: Any, said: str) -> None:
+def test_the_judge_abstains_and_says_for_which_node(
+    op: str, given: list[Any], attributes: Any, said: str
+) -> None:
     model, feeds = one(op, given, attributes, 1)
     with pytest.raises(EngineFault, match=said) as caught:
-        make("reference:precision=fp64").build(BuildRequest(model=model, weights_dir=".")).run(feeds)
+        make("reference:precision=fp64").build(BuildRequest(model=model, weights_dir=".")).run(
+            feeds
+        )
     assert caught.value.status == "unsupported"
     assert "the node" in str(caught.value)
 
 
-# What each attribute is changed to in the sweep, where an operator has it; whether that makes sense ONNX Runtime will say.
+# What each attribute is changed to in the sweep, where an operator has it; whether that makes sense
+# ONNX Runtime will say.
 CHANGES: dict[str, list[Any]] = {
     **{name: [0, 1] for name in ("unidirectional", "interleaved", "transA", "transB", "transBatchA", "transBatchB",
                                  "channels_last", "do_rotary", "is_packed_batching",
@@ -270,14 +324,16 @@ CHANGES: dict[str, list[Any]] = {
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_the_sweep_over_com_microsoft() -> None:
-    """Every case with each attribute changed, in FP32 and in doubles. Writes its part of docs/evaluator.md with
-    NARROWDOWN_WRITE_DOCS=1."""
+    """Every case with each attribute changed, in FP32 and in doubles. Writes its part of
+    docs/evaluator.md with NARROWDOWN_WRITE_DOCS=1."""
     schemas = {s.name: s for s in get_all_operator_schema() if s.domain == "com.microsoft"}
     agree: collections.Counter[str] = collections.Counter()
     silent: dict[str, set[str]] = collections.defaultdict(set)
     off = []
     for op, given, attributes, outputs in CASES:
-        changes = [(name, value) for name in schemas[op].attributes for value in CHANGES.get(name, [])]
+        changes = [
+            (name, value) for name in schemas[op].attributes for value in CHANGES.get(name, [])
+        ]
         for changed in ({}, *({name: value} for name, value in changes)):
             model, feeds = one(op, given, {**attributes, **changed}, outputs)
             try:
@@ -286,7 +342,9 @@ def test_the_sweep_over_com_microsoft() -> None:
                 continue  # none that ONNX Runtime runs
             for precision in ("fp32", "fp64"):
                 try:
-                    built = make(f"reference:precision={precision}").build(BuildRequest(model=model, weights_dir="."))
+                    built = make(f"reference:precision={precision}").build(
+                        BuildRequest(model=model, weights_dir=".")
+                    )
                     got = built.run(feeds)
                 except EngineFault as fault:
                     if fault.status != "unsupported" or "the node" not in str(fault):
@@ -299,7 +357,8 @@ def test_the_sweep_over_com_microsoft() -> None:
     assert sum(agree.values()) > 300
     if os.environ.get("NARROWDOWN_WRITE_DOCS"):
         rows = [
-            f"| {op} | {count} | {', '.join(sorted(silent[op])) or 'nothing'} |" for op, count in sorted(agree.items())
+            f"| {op} | {count} | {', '.join(sorted(silent[op])) or 'nothing'} |"
+            for op, count in sorted(agree.items())
         ]
         others = sorted(set(schemas) - set(agree) - {c.__name__ for c in ATTENTION})
         part = [
@@ -322,16 +381,29 @@ def test_among_others_in_a_model_it_judges(precision: str) -> None:
     nodes = [
         make_node("MatMul", ["x", "w"], ["a"], "in"),
         make_node("BiasGelu", ["a", "b"], ["g"], "gelu", domain="com.microsoft"),
-        make_node("SkipLayerNormalization", ["g", "x", "s", "s"], ["n"], "norm", domain="com.microsoft"),
+        make_node(
+            "SkipLayerNormalization", ["g", "x", "s", "s"], ["n"], "norm", domain="com.microsoft"
+        ),
         make_node("MatMul", ["n", "w"], ["y"], "out"),
     ]
-    kinds = {k: onnx.numpy_helper.from_array(v, k) for k, v in {"w": f(8, 8), "b": f(8), "s": f(8)}.items()}
+    kinds = {
+        k: onnx.numpy_helper.from_array(v, k)
+        for k, v in {"w": f(8, 8), "b": f(8), "s": f(8)}.items()
+    }
     shape = (onnx.TensorProto.FLOAT, [2, 8])
-    graph = helper.make_graph(nodes, "g", [info("x", *shape)], [info("y", *shape)], list(kinds.values()))
+    graph = helper.make_graph(
+        nodes, "g", [info("x", *shape)], [info("y", *shape)], list(kinds.values())
+    )
     opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
     model = helper.make_model(graph, opset_imports=opsets, ir_version=9)
     feeds = {"x": f(2, 8)}
-    right = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"]).run(None, feeds)[0]
-    got = make(f"reference:precision={precision}").build(BuildRequest(model=model, weights_dir=".")).run(feeds)["y"]
+    right = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"]).run(
+        None, feeds
+    )[0]
+    got = (
+        make(f"reference:precision={precision}")
+        .build(BuildRequest(model=model, weights_dir="."))
+        .run(feeds)["y"]
+    )
     assert got.dtype == np.float32
     np.testing.assert_allclose(got, right, rtol=1e-4, atol=1e-5)

@@ -10,8 +10,8 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from engines.backends import make
-from engines.backends.base import BuildRequest, EngineFault
+from narrowdown.engines.backends import make
+from narrowdown.engines.backends.base import BuildRequest, EngineFault
 
 node = helper.make_node
 FLOAT = TensorProto.FLOAT
@@ -33,7 +33,9 @@ def chain(small: Callable[..., onnx.ModelProto]) -> onnx.ModelProto:
     )
 
 
-def y(spec: str, model: onnx.ModelProto, attempt: int = 0, marks: tuple[str, ...] = ()) -> list[float]:
+def y(
+    spec: str, model: onnx.ModelProto, attempt: int = 0, marks: tuple[str, ...] = ()
+) -> list[float]:
     built = make(spec).build(BuildRequest(model, "", attempt=attempt, marks=marks))
     values: list[float] = built.run(X)["y"].tolist()
     return values
@@ -56,7 +58,9 @@ def test_wrong_may_be_infinite_or_nan(chain: onnx.ModelProto) -> None:
     assert np.isnan(y("fake:fault=wrong,size=nan,ops=Neg", chain)).all()
 
 
-def test_the_fault_is_seen_at_the_mark_and_the_model_stays_the_requested_one(chain: onnx.ModelProto) -> None:
+def test_the_fault_is_seen_at_the_mark_and_the_model_stays_the_requested_one(
+    chain: onnx.ModelProto,
+) -> None:
     built = make("fake:fault=wrong,size=3,ops=Neg").build(BuildRequest(chain, "", marks=("a",)))
     assert built.run(X)["a"].tolist() == [-16, -64]
     assert [n.op_type for n in built.model.graph.node] == ["Neg", "Abs", "Sqrt"]
@@ -108,7 +112,7 @@ def test_faults_of_the_contract(chain: onnx.ModelProto, status: str, at: str) ->
 )
 def test_faults_of_the_process(fault: str, code: int) -> None:
     program = (
-        "from engines.backends.fake.engine import make, strike_process\nimport sys\nfrom engines.options import check, values\n"
+        "from narrowdown.engines.backends.fake.engine import make, strike_process\nimport sys\nfrom narrowdown.engines.options import check, values\n"  # noqa: E501
         f"strike_process(make(check('fake:fault={fault}'))._fault)"
     )
     done = subprocess.run([sys.executable, "-P", "-c", program], capture_output=True, check=False)
@@ -125,9 +129,11 @@ def test_what_it_claims_to_store() -> None:
     assert (info.storage, info.precision) == ("float16", "fp16")
 
 
-def test_only_the_sessions_that_run_are_made(chain: onnx.ModelProto, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_sessions_that_run_are_made(
+    chain: onnx.ModelProto, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A right model of 50,000 nodes beside each wrong one took half of a search's time."""
-    from engines.backends.fake import engine
+    from narrowdown.engines.backends.fake import engine
 
     made, usual = [], engine.Session
     monkeypatch.setattr(engine, "Session", lambda *of: made.append(of) or usual(*of))

@@ -1,4 +1,5 @@
-"""ONNX Runtime: real faults of its optimizers, element types that numpy lacks, errors as statuses."""
+"""ONNX Runtime: real faults of its optimizers, element types that numpy lacks, errors as
+statuses."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -15,13 +16,13 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from onnx import TensorProto, helper
 
-from engines import options, outside
-from engines.backends import make
-from engines.backends.base import BuildRequest, EngineFault, EngineMissing
-from engines.backends.elements import pack_elements, unpack_elements
-from engines.backends.onnxruntime.engine import Settings, _find_precision
-from engines.contract.suite import small_model
-from engines.graph import external
+from narrowdown.engines import options, outside
+from narrowdown.engines.backends import make
+from narrowdown.engines.backends.base import BuildRequest, EngineFault, EngineMissing
+from narrowdown.engines.backends.elements import pack_elements, unpack_elements
+from narrowdown.engines.backends.onnxruntime.engine import Settings, _find_precision
+from narrowdown.engines.contract.suite import small_model
+from narrowdown.engines.graph import external
 
 node = helper.make_node
 FLOAT, INT32 = TensorProto.FLOAT, TensorProto.INT32
@@ -33,12 +34,16 @@ Error = Callable[[Array, Array], float]
 # -- faults of ONNX Runtime 1.31 itself
 
 
-def test_padding_fused_into_a_pooling_breaks_a_trained_model(real: Any, run: Run, error: Error) -> None:
+def test_padding_fused_into_a_pooling_breaks_a_trained_model(
+    real: Any, run: Run, error: Error
+) -> None:
     """Pad with zeros and MaxPool become a MaxPool that pads with minus infinity."""
     model, feeds = real("shapes_cnn")
     right = run("onnxruntime", model, feeds)["logits"]
     assert 5e-3 < error(run("onnxruntime:optimization=all", model, feeds)["logits"], right) < 5e-2
-    cured = run("onnxruntime:optimization=all,disabled_optimizers=Pad_Fusion", model, feeds)["logits"]
+    cured = run("onnxruntime:optimization=all,disabled_optimizers=Pad_Fusion", model, feeds)[
+        "logits"
+    ]
     assert error(cured, right) < 1e-5
 
 
@@ -65,9 +70,11 @@ def test_a_reciprocal_of_integers_is_not_a_quotient(small: Small, run: Run) -> N
     assert run(off, model, feeds)["y"].tolist() == [6, 0, 0]
 
 
-def test_a_layer_norm_without_kept_dimensions_is_not_a_layer_norm(small: Small, run: Run, error: Error) -> None:
-    """On a square input the mean over the last axis, its dimension dropped, is broadcast over the wrong one: legal, and not what
-    the fusion makes of it."""
+def test_a_layer_norm_without_kept_dimensions_is_not_a_layer_norm(
+    small: Small, run: Run, error: Error
+) -> None:
+    """On a square input the mean over the last axis, its dimension dropped, is broadcast over the
+    wrong one: legal, and not what the fusion makes of it."""
     model = small(
         [
             node("ReduceMean", ["x"], ["mean"], axes=[-1], keepdims=0),
@@ -91,9 +98,16 @@ def test_a_layer_norm_without_kept_dimensions_is_not_a_layer_norm(small: Small, 
     right = run("onnxruntime", model, feeds)["y"]
     assert error(run("onnxruntime:optimization=all", model, feeds)["y"], right) > 0.1
     off = "LayerNormFusionL1+LayerNormFusionL2+SimplifiedLayerNormFusion"
-    assert error(run(f"onnxruntime:optimization=all,disabled_optimizers={off}", model, feeds)["y"], right) < 1e-5
+    assert (
+        error(
+            run(f"onnxruntime:optimization=all,disabled_optimizers={off}", model, feeds)["y"], right
+        )
+        < 1e-5
+    )
     # One of them alone stands in for the others.
-    one = run("onnxruntime:optimization=all,disabled_optimizers=LayerNormFusionL1", model, feeds)["y"]
+    one = run("onnxruntime:optimization=all,disabled_optimizers=LayerNormFusionL1", model, feeds)[
+        "y"
+    ]
     assert error(one, right) > 0.1
 
 
@@ -170,20 +184,38 @@ def test_statuses_say_what_kind_of_no_it_was(small: Small, run: Run) -> None:
 
     x = np.zeros((2, 3), np.float32)
     inputs = {"x": (FLOAT, [2, 3])}
-    assert status(small([node("Add", ["x", "nowhere"], ["y"])], inputs, ["y"]), {"x": x}) == "invalid-model"
     assert (
-        status(small([node("Odd", ["x"], ["y"], domain="com.x")], inputs, ["y"], domains={"com.x": 1}), {"x": x})
+        status(small([node("Add", ["x", "nowhere"], ["y"])], inputs, ["y"]), {"x": x})
+        == "invalid-model"
+    )
+    assert (
+        status(
+            small([node("Odd", ["x"], ["y"], domain="com.x")], inputs, ["y"], domains={"com.x": 1}),
+            {"x": x},
+        )
         == "unsupported"
     )
-    assert status(small([node("MatMul", ["x", "x"], ["y"])], inputs, ["y"]), {"x": x}) == "invalid-model"
+    assert (
+        status(small([node("MatMul", ["x", "x"], ["y"])], inputs, ["y"]), {"x": x})
+        == "invalid-model"
+    )
     assert status(small([node("Relu", ["x"], ["z"])], inputs, ["y"]), {"x": x}) == "invalid-model"
     negated = small([node("Neg", ["x"], ["y"])], inputs, ["y"])
     assert status(negated, {"x": x.astype(np.float64)}) == "refused"
     assert status(negated, {"x": x[:1]}) == "refused"
-    outside = small([node("Gather", ["x", "i"], ["y"])], {**inputs, "i": (TensorProto.INT64, [1])}, ["y"])
+    outside = small(
+        [node("Gather", ["x", "i"], ["y"])], {**inputs, "i": (TensorProto.INT64, [1])}, ["y"]
+    )
     assert status(outside, {"x": x, "i": np.array([7])}) == "error"
-    huge = small([node("Expand", ["x", "s"], ["y"])], {"x": (FLOAT, [1]), "s": (TensorProto.INT64, [3])}, ["y"])
-    assert status(huge, {"x": np.zeros(1, np.float32), "s": np.array([1 << 20, 1 << 20, 64])}) == "out-of-memory"
+    huge = small(
+        [node("Expand", ["x", "s"], ["y"])],
+        {"x": (FLOAT, [1]), "s": (TensorProto.INT64, [3])},
+        ["y"],
+    )
+    assert (
+        status(huge, {"x": np.zeros(1, np.float32), "s": np.array([1 << 20, 1 << 20, 64])})
+        == "out-of-memory"
+    )
 
 
 def test_messages_hold_no_prefix_and_no_path_of_a_build_machine(small: Small, run: Run) -> None:
@@ -196,9 +228,15 @@ def test_messages_hold_no_prefix_and_no_path_of_a_build_machine(small: Small, ru
 
 
 def test_an_operator_of_somebody_s_own_is_told_with_what_it_needs(small: Small, run: Run) -> None:
-    model = small([node("Odd", ["x"], ["y"], domain="com.x")], {"x": (FLOAT, [2])}, ["y"], domains={"com.x": 1})
+    model = small(
+        [node("Odd", ["x"], ["y"], domain="com.x")],
+        {"x": (FLOAT, [2])},
+        ["y"],
+        domains={"com.x": 1},
+    )
     with pytest.raises(
-        EngineFault, match=r"com\.x:Odd.* An operator of your own needs its library: onnxruntime:custom_ops="
+        EngineFault,
+        match=r"com\.x:Odd.* An operator of your own needs its library: onnxruntime:custom_ops=",
     ):
         run("onnxruntime", model, {"x": np.zeros(2, np.float32)})
 
@@ -213,7 +251,9 @@ def test_a_provider_or_library_that_is_not_here_is_missing() -> None:
 def test_a_library_that_is_none_is_missing_before_any_model(tmp_path: Path) -> None:
     library = tmp_path / "ops.so"
     library.write_text("no library")
-    with pytest.raises(EngineMissing, match=r"cannot load '.*ops\.so' as a library of custom operators"):
+    with pytest.raises(
+        EngineMissing, match=r"cannot load '.*ops\.so' as a library of custom operators"
+    ):
         make(f"onnxruntime:custom_ops={library}")
 
 
@@ -243,14 +283,20 @@ def test_every_option_reaches_the_fingerprint() -> None:
 def test_prepacking_follows_the_optimization_unless_told(
     outside: tuple[onnx.ModelProto, Array], tmp_path: Path
 ) -> None:
-    assert make("onnxruntime").info.fingerprint == make("onnxruntime:prepacking=off").info.fingerprint
+    assert (
+        make("onnxruntime").info.fingerprint == make("onnxruntime:prepacking=off").info.fingerprint
+    )
     assert (
         make("onnxruntime:optimization=all").info.fingerprint
         == make("onnxruntime:optimization=all,prepacking=on").info.fingerprint
     )
     model, weight = outside
     for spec in ("onnxruntime:optimization=all", "onnxruntime:optimization=all,prepacking=no"):
-        got = make(spec).build(BuildRequest(model, str(tmp_path))).run({"x": np.ones(4096, np.float32)})["y"]
+        got = (
+            make(spec)
+            .build(BuildRequest(model, str(tmp_path)))
+            .run({"x": np.ones(4096, np.float32)})["y"]
+        )
         np.testing.assert_array_equal(got, weight)
 
 
@@ -261,7 +307,9 @@ def test_entries_of_the_session_reach_it() -> None:
     with pytest.raises(EngineFault):
         make(wrong).build(BuildRequest(model, ""))
     told = "onnxruntime:session_config=session.intra_op.allow_spinning=0,threads=3"
-    assert make(told).build(BuildRequest(model, "")).run({"x": np.ones(1, np.float32)})["y"].tolist() == [-1]
+    assert make(told).build(BuildRequest(model, "")).run({"x": np.ones(1, np.float32)})[
+        "y"
+    ].tolist() == [-1]
     part, _ = outside.check_part(outside.found(options.check(told)))
     assert part is not None
     assert part.settings["config"]["session.intra_op.allow_spinning"] == "0"
@@ -270,13 +318,22 @@ def test_entries_of_the_session_reach_it() -> None:
 
 @pytest.mark.parametrize(
     ("provider", "says"),
-    [("CUDAExecutionProvider", "has no CUDAExecutionProvider"), ("AzureExecutionProvider", "takes no node")],
+    [
+        ("CUDAExecutionProvider", "has no CUDAExecutionProvider"),
+        ("AzureExecutionProvider", "takes no node"),
+    ],
 )
-def test_check_py_cannot_tell_of_a_provider_that_computes_nothing(provider: str, says: str, tmp_path: Path) -> None:
-    """One that this package lacks, and one that it has and that takes no node: the CPU would compute it all, and be right."""
+def test_check_py_cannot_tell_of_a_provider_that_computes_nothing(
+    provider: str, says: str, tmp_path: Path
+) -> None:
+    """One that this package lacks, and one that it has and that takes no node: the CPU would
+    compute it all, and be right."""
     if (provider in onnxruntime.get_available_providers()) != ("Azure" in provider):
         pytest.skip("another package of ONNX Runtime")
-    onnx.save(small_model([node("Neg", ["x"], ["y"])], {"x": (FLOAT, [1])}, ["y"]), tmp_path / "engine.onnx")
+    onnx.save(
+        small_model([node("Neg", ["x"], ["y"])], {"x": (FLOAT, [1])}, ["y"]),
+        tmp_path / "engine.onnx",
+    )
     part, _ = outside.check_part(outside.found(options.check("onnxruntime:provider=cuda")))
 
     assert part is not None
@@ -285,8 +342,16 @@ def test_check_py_cannot_tell_of_a_provider_that_computes_nothing(provider: str,
         raise LookupError(why)
 
     for asked, wanted in ((provider, says), ("CPUExecutionProvider", "")):
-        settings = {**part.settings, "providers": [asked, "CPUExecutionProvider"][: 1 + (asked == provider)]}
-        scope = {"HERE": tmp_path, "MODEL": "engine.onnx", "SETTINGS": settings, "cannot_tell": cannot_tell}
+        settings = {
+            **part.settings,
+            "providers": [asked, "CPUExecutionProvider"][: 1 + (asked == provider)],
+        }
+        scope = {
+            "HERE": tmp_path,
+            "MODEL": "engine.onnx",
+            "SETTINGS": settings,
+            "cannot_tell": cannot_tell,
+        }
         exec(part.source, scope)
         if wanted:
             with pytest.raises(LookupError, match=wanted):

@@ -1,4 +1,5 @@
-"""OpenVINO's own model files, made by its own converter: they run whole, as they are, and are no ONNX model; and its devices."""
+"""OpenVINO's own model files, made by its own converter: they run whole, as they are, and are no
+ONNX model; and its devices."""
 
 import shutil
 from pathlib import Path
@@ -9,18 +10,18 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from engines.asking import StepContext
-from engines.backends import make
-from engines.backends.base import BuildRequest, EngineFault, EngineMissing
-from engines.findings import Findings
-from engines.graph import filekind, load
-from engines.probe import Import
-from engines.steps.registry import STEPS
-from engines.store.content import Store
-from engines.views import ProblemView
-from engines.workers.operations import execute_probe
-from wizard.exits import Refusal
-from wizard.given import _refuse_foreign, model_file
+from narrowdown.engines.asking import StepContext
+from narrowdown.engines.backends import make
+from narrowdown.engines.backends.base import BuildRequest, EngineFault, EngineMissing
+from narrowdown.engines.findings import Findings
+from narrowdown.engines.graph import filekind, load
+from narrowdown.engines.probe import Import
+from narrowdown.engines.steps.registry import STEPS
+from narrowdown.engines.store.content import Store
+from narrowdown.engines.views import ProblemView
+from narrowdown.engines.workers.operations import execute_probe
+from narrowdown.wizard.exits import Refusal
+from narrowdown.wizard.given import _refuse_foreign, model_file
 
 ov = pytest.importorskip("openvino")
 
@@ -35,11 +36,15 @@ def given(made: tuple[Path, onnx.ModelProto], tmp_path: Path) -> tuple[Path, onn
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, onnx.ModelProto]:
-    """(folder of an IR with open rows, two outputs, one named as no identifier is, and 64 KiB of weights; its ONNX model)."""
+    """(folder of an IR with open rows, two outputs, one named as no identifier is, and 64 KiB of
+    weights; its ONNX model)."""
     folder = tmp_path_factory.mktemp("ir")
     weight = np.random.default_rng(0).normal(size=(128, 128)).astype(np.float32)
     graph = helper.make_graph(
-        [helper.make_node("MatMul", ["x", "w"], ["a/b:0"]), helper.make_node("ArgMax", ["a/b:0"], ["best"], axis=1)],
+        [
+            helper.make_node("MatMul", ["x", "w"], ["a/b:0"]),
+            helper.make_node("ArgMax", ["a/b:0"], ["best"], axis=1),
+        ],
         "net",
         [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["rows", 128])],
         [
@@ -50,7 +55,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, onnx.ModelProt
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
     onnx.save(model, folder / "net.onnx")
-    ov.save_model(ov.convert_model(str(folder / "net.onnx")), str(folder / "net.xml"), compress_to_fp16=False)
+    ov.save_model(
+        ov.convert_model(str(folder / "net.onnx")), str(folder / "net.xml"), compress_to_fp16=False
+    )
     return folder, model
 
 
@@ -115,10 +122,20 @@ def test_it_is_said_what_an_ir_can_be_asked(given: Any) -> None:
             _refuse_foreign(path, engine, reference, check)
     for reference in ("openvino:precision=f32", "golden:files=out.npz"):
         _refuse_foreign(path, "openvino", reference, "")
-    ctx = StepContext("openvino", "openvino:precision=f32", Findings(), problem=ProblemView(model=str(path)))
+    ctx = StepContext(
+        "openvino", "openvino:precision=f32", Findings(), problem=ProblemView(model=str(path))
+    )
     free = {name for name, spec in STEPS.items() if spec.lacking(ctx) is None}
     assert {"compare", "inputs", "repeat", "consistency"} <= free
-    for name in ("layerwise", "extract", "reduce", "sanitize", "workaround", "precision", "rewrite"):
+    for name in (
+        "layerwise",
+        "extract",
+        "reduce",
+        "sanitize",
+        "workaround",
+        "precision",
+        "rewrite",
+    ):
         need = STEPS[name].lacking(ctx)
         assert need is not None
         assert "need the ONNX model" in need.why(ctx)
@@ -135,7 +152,7 @@ HERE = ("CPU", "GPU.0", "GPU.1", "NPU")
     ],
 )  # fmt: skip
 def test_a_device_is_named_as_openvino_takes_it(asked: str, named: str) -> None:
-    from engines.backends.openvino.devices import name_device
+    from narrowdown.engines.backends.openvino.devices import name_device
 
     assert name_device(asked, HERE) == named
 
@@ -143,7 +160,11 @@ def test_a_device_is_named_as_openvino_takes_it(asked: str, named: str) -> None:
 @pytest.mark.parametrize(
     ("asked", "here", "said"),
     [
-        ("GPU", ("CPU",), "no device 'GPU' here; it has CPU. It takes an Intel GPU and its OpenCL driver"),
+        (
+            "GPU",
+            ("CPU",),
+            "no device 'GPU' here; it has CPU. It takes an Intel GPU and its OpenCL driver",
+        ),
         ("GPU.2", HERE, "no device 'GPU.2' here; it has CPU, GPU.0, GPU.1, NPU"),
         ("HETERO:NPU+CPU", ("CPU",), "no device 'NPU' here"),
         ("FPGA", HERE, "no device 'FPGA' here"),
@@ -152,8 +173,10 @@ def test_a_device_is_named_as_openvino_takes_it(asked: str, named: str) -> None:
         ("CPU", (), "it has none"),
     ],
 )
-def test_a_device_that_is_not_here_is_said_with_what_it_takes(asked: str, here: tuple[str, ...], said: str) -> None:
-    from engines.backends.openvino.devices import name_device
+def test_a_device_that_is_not_here_is_said_with_what_it_takes(
+    asked: str, here: tuple[str, ...], said: str
+) -> None:
+    from narrowdown.engines.backends.openvino.devices import name_device
 
     with pytest.raises(EngineMissing) as caught:
         name_device(asked, here)

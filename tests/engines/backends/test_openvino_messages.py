@@ -5,10 +5,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from engines.spec import parse
+from narrowdown.engines.spec import parse
 
 pytest.importorskip("openvino", reason="OpenVINO is not installed")
-openvino: Any = pytest.importorskip("engines.backends.openvino.engine")
+openvino: Any = pytest.importorskip("narrowdown.engines.backends.openvino.engine")
 
 NOTHING = "Check 'false' failed at src/x.hpp:117: No suitable implementations. This may indicate that memory"
 
@@ -35,7 +35,13 @@ def test_what_only_follows_from_another_node_is_left_out() -> None:
 @pytest.mark.parametrize(
     ("hint", "precision", "words", "compiles", "told"),
     [
-        ("f16", "fp16", NOTHING, True, "It computes in FP16 here; with precision=f32 it compiles this model."),
+        (
+            "f16",
+            "fp16",
+            NOTHING,
+            True,
+            "It computes in FP16 here; with precision=f32 it compiles this model.",
+        ),
         ("f16", "fp16", NOTHING, False, ""),
         ("f16", "fp16", "another reason", True, ""),
         ("f32", "fp32", NOTHING, True, ""),
@@ -44,7 +50,8 @@ def test_what_only_follows_from_another_node_is_left_out() -> None:
 def test_where_a_low_precision_has_no_kernel_full_precision_is_tried(
     hint: str, precision: str, words: str, compiles: bool, told: str
 ) -> None:
-    """A model that ``quantize_static`` makes by default is refused in BF16, in words about memory descriptors."""
+    """A model that ``quantize_static`` makes by default is refused in BF16, in words about memory
+    descriptors."""
     asked: list[Any] = []
 
     class Core:

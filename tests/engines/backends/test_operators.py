@@ -1,4 +1,5 @@
-"""Operators that onnx's evaluator has wrong, against ONNX Runtime; and the sweep over all of them, with its page."""
+"""Operators that onnx's evaluator has wrong, against ONNX Runtime; and the sweep over all of them,
+with its page."""
 
 import collections
 import importlib.util
@@ -12,8 +13,8 @@ import onnxruntime as ort
 import pytest
 from onnx import TensorProto, helper
 
-from engines.backends import make
-from engines.backends.base import BuildRequest, EngineFault
+from narrowdown.engines.backends import make
+from narrowdown.engines.backends.base import BuildRequest, EngineFault
 
 PAGE = Path(__file__).parents[3] / "docs" / "evaluator.md"
 RNG = np.random.default_rng(7)
@@ -23,9 +24,13 @@ def f(*shape: int) -> Any:
     return RNG.normal(size=shape).astype(np.float32)
 
 
-def one(op: str, opset: int, feeds: dict[str, Any], outputs: int = 1, **attributes: Any) -> onnx.ModelProto:
+def one(
+    op: str, opset: int, feeds: dict[str, Any], outputs: int = 1, **attributes: Any
+) -> onnx.ModelProto:
     names = [f"y{i}" for i in range(outputs)]
-    node = helper.make_node(op, ["" if v is None else k for k, v in feeds.items()], names, **attributes)
+    node = helper.make_node(
+        op, ["" if v is None else k for k, v in feeds.items()], names, **attributes
+    )
     given = [
         helper.make_tensor_value_info(k, helper.np_dtype_to_tensor_dtype(v.dtype), v.shape)
         for k, v in feeds.items()
@@ -33,7 +38,9 @@ def one(op: str, opset: int, feeds: dict[str, Any], outputs: int = 1, **attribut
     ]
     made = [onnx.ValueInfoProto(name=name) for name in names]
     return helper.make_model(
-        helper.make_graph([node], "g", given, made), opset_imports=[helper.make_opsetid("", opset)], ir_version=8
+        helper.make_graph([node], "g", given, made),
+        opset_imports=[helper.make_opsetid("", opset)],
+        ir_version=8,
     )
 
 
@@ -105,7 +112,9 @@ CASES = [
 
 
 @pytest.mark.parametrize(("op", "opset", "feeds", "attributes"), CASES)
-def test_our_own_operators(op: str, opset: int, feeds: dict[str, Any], attributes: dict[str, Any]) -> None:
+def test_our_own_operators(
+    op: str, opset: int, feeds: dict[str, Any], attributes: dict[str, Any]
+) -> None:
     got, right = both(one(op, opset, feeds, **attributes), feeds)
     for a, b in zip(got, right, strict=True):
         assert a.shape == b.shape
@@ -115,7 +124,8 @@ def test_our_own_operators(op: str, opset: int, feeds: dict[str, Any], attribute
 @pytest.mark.parametrize("opset", [11, 16])
 @pytest.mark.parametrize("condition", [False, True])
 def test_a_loop_runs_as_often_as_it_says(opset: int, condition: bool) -> None:
-    """Without a condition it runs to its count; what each iteration gives is stacked along a new dimension."""
+    """Without a condition it runs to its count; what each iteration gives is stacked along a new
+    dimension."""
     n = helper.make_node
     value = helper.make_tensor_value_info
     body = helper.make_graph(
@@ -127,7 +137,11 @@ def test_a_loop_runs_as_often_as_it_says(opset: int, condition: bool) -> None:
     x = f(2, 3)
     feeds = {"n": np.array(4), "go": np.array(True) if condition else None, "x": x}
     names = ["n", "go" if condition else "", "x"]
-    given = [value(k, helper.np_dtype_to_tensor_dtype(v.dtype), v.shape) for k, v in feeds.items() if v is not None]
+    given = [
+        value(k, helper.np_dtype_to_tensor_dtype(v.dtype), v.shape)
+        for k, v in feeds.items()
+        if v is not None
+    ]
     outputs = [onnx.ValueInfoProto(name="last"), onnx.ValueInfoProto(name="all")]
     graph = helper.make_graph([n("Loop", names, ["last", "all"], body=body)], "g", given, outputs)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
@@ -151,8 +165,9 @@ def test_the_judge_abstains_where_it_is_known_to_be_wrong(op: str) -> None:
 
 # -- every operator ------------------------------------------------------------------------------------------------------
 
-# Operators of which the evaluator is known to be wrong or silent still, and what becomes of a session then: the judge abstains
-# or stands alone, and is named. The sweep fails where another one joins them.
+# Operators of which the evaluator is known to be wrong or silent still, and what becomes of a
+# session then: the judge abstains or stands alone, and is named. The sweep fails where another one
+# joins them.
 LEFT: frozenset[tuple[str, str]] = frozenset(
     (op, "refused") for op in ("Scan", "DFT", "MaxUnpool", "RNN", "GRU", "LSTM")
 )

@@ -9,9 +9,10 @@ from importlib.metadata import version
 
 import pytest
 
-from engines.backends.onnxruntime import optimizers
+from narrowdown.engines.backends.onnxruntime import optimizers
 
-# Runs at one level per line of stdin, with the names that it holds switched off; prints what ONNX Runtime logs about itself.
+# Runs at one level per line of stdin, with the names that it holds switched off; prints what ONNX
+# Runtime logs about itself.
 LISTENER = """
 import json, os, re, sys, tempfile
 import onnxruntime as ort
@@ -45,7 +46,11 @@ def listen(questions: list[tuple[str, list[str]]]) -> list[set[str]]:
     """What reports itself, for each (level, names switched off)."""
     lines = "\n".join(json.dumps([LEVELS[level], off]) for level, off in questions)
     done = subprocess.run(
-        [sys.executable, "-P", "-c", LISTENER], input=lines, capture_output=True, text=True, check=True
+        [sys.executable, "-P", "-c", LISTENER],
+        input=lines,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     return [set(json.loads(line)) for line in done.stdout.splitlines()]
 
@@ -58,7 +63,9 @@ pytestmark = pytest.mark.skipif(
 
 def test_each_level_runs_exactly_the_named_optimizers() -> None:
     always, *found = listen([(level, []) for level in LEVELS])
-    named = [set(optimizers.of_level(level)) | set(optimizers.CONTAINERS) for level in list(LEVELS)[1:]]
+    named = [
+        set(optimizers.of_level(level)) | set(optimizers.CONTAINERS) for level in list(LEVELS)[1:]
+    ]
     for seen, names in zip(found, named, strict=True):
         assert seen - always <= names
     rules = RULES - found[-1]  # rules do not report themselves: their containers do

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engines import discovery
-from engines.backends.onnxruntime.optimizers import KNOWN
-from engines.declaration import NAMES, Declaration, Option
-from engines.options import SETTING, check, declared_as, split_paths, started, values
-from engines.spec import EngineSpec, parse
+from narrowdown.engines import discovery
+from narrowdown.engines.backends.onnxruntime.optimizers import KNOWN
+from narrowdown.engines.declaration import NAMES, Declaration, Option
+from narrowdown.engines.options import SETTING, check, declared_as, split_paths, started, values
+from narrowdown.engines.spec import EngineSpec, parse
 
 
 def value_of(option: Option) -> st.SearchStrategy[str]:
@@ -22,7 +22,11 @@ def value_of(option: Option) -> st.SearchStrategy[str]:
     if option.name == "disabled_optimizers":
         return st.lists(st.sampled_from(sorted(KNOWN)), max_size=4).map("+".join)
     name = st.text("abcXYZ_/.1", min_size=1)
-    if option.name in ("names", "provider_options", "session_config"):  # golden outputs: RECORDED=TENSOR; KEY=VALUE
+    if option.name in (
+        "names",
+        "provider_options",
+        "session_config",
+    ):  # golden outputs: RECORDED=TENSOR; KEY=VALUE
         return st.lists(st.tuples(name, name).map("=".join), max_size=3).map("+".join)
     if option.name == "dtypes":
         return st.lists(st.sampled_from(["float32", "int64", "bool"]), max_size=3).map("+".join)
@@ -45,8 +49,9 @@ def value_of(option: Option) -> st.SearchStrategy[str]:
 
 
 def test_every_option_says_what_its_value_is() -> None:
-    """A number, a switch or one of a list; a file or a command, which are asked about; or text that is, but where it is declared
-    to be harmless: of no such text is any path taken from a session for granted, but names of tensors, which nothing opens."""
+    """A number, a switch or one of a list; a file or a command, which are asked about; or text that
+    is, but where it is declared to be harmless: of no such text is any path taken from a session
+    for granted, but names of tensors, which nothing opens."""
     for declared in discovery.ours().values():
         for option in declared.options:
             spec = f"{declared.name}:{option.name}="
@@ -69,11 +74,18 @@ def test_what_no_declaration_knows_is_asked_about(monkeypatch: pytest.MonkeyPatc
     """A setting of an engine of another package, whose author has said nothing of it, too."""
     written = "onnxruntime:session_config=session.collect_node_memory_stats_to_file=/x"
     assert started(written) == ((SETTING, written),)
-    assert started("onnxruntime:session_config=session.disable_prepacking=1,provider_options=use_tf32=0") == ()
-    assert [text for _, text in started("onnxruntime:provider_options=backend_path=/a.so+depth=3")] == [
-        "onnxruntime:provider_options=depth=3"
-    ]
-    theirs = Declaration("theirs", "", "", (Option("cache", "str", "", ""), Option("level", "int", 0, "")))
+    assert (
+        started(
+            "onnxruntime:session_config=session.disable_prepacking=1,provider_options=use_tf32=0"
+        )
+        == ()
+    )
+    assert [
+        text for _, text in started("onnxruntime:provider_options=backend_path=/a.so+depth=3")
+    ] == ["onnxruntime:provider_options=depth=3"]
+    theirs = Declaration(
+        "theirs", "", "", (Option("cache", "str", "", ""), Option("level", "int", 0, ""))
+    )
     monkeypatch.setattr(discovery, "find", lambda name: theirs)
     assert started("theirs:cache=/x,level=3") == ((SETTING, "theirs:cache=/x"),)
 
@@ -81,7 +93,9 @@ def test_what_no_declaration_knows_is_asked_about(monkeypatch: pytest.MonkeyPatc
 @st.composite
 def specs(draw: st.DrawFn) -> EngineSpec:
     declared = draw(st.sampled_from([d for d in discovery.ours().values() if not d.refusal]))
-    chosen = draw(st.lists(st.sampled_from(declared.options), unique=True)) if declared.options else []
+    chosen = (
+        draw(st.lists(st.sampled_from(declared.options), unique=True)) if declared.options else []
+    )
     return EngineSpec(declared.name, tuple(sorted((o.name, draw(value_of(o))) for o in chosen)))
 
 
@@ -154,7 +168,9 @@ def test_a_precision_may_have_its_other_name() -> None:
 
 def test_values_are_typed_and_defaults_filled_in() -> None:
     got = values(
-        parse("onnxruntime:optimization=ALL,threads=02,disabled_optimizers=Pad_Fusion+DivMulFusion+Pad_Fusion")
+        parse(
+            "onnxruntime:optimization=ALL,threads=02,disabled_optimizers=Pad_Fusion+DivMulFusion+Pad_Fusion"
+        )
     )
     assert got["optimization"] == "all"
     assert got["threads"] == 2
@@ -176,11 +192,13 @@ def test_every_declared_default_is_itself_allowed() -> None:
 
 def test_checking_loads_nothing_heavy() -> None:
     code = (
-        "import sys; from engines.options import check; check('onnxruntime:optimization=all,disabled_optimizers=Pad_Fusion');"
-        "import engines.backends; check('emulate'); check('tensorrt'); check('fake');"
+        "import sys; from narrowdown.engines.options import check; check('onnxruntime:optimization=all,disabled_optimizers=Pad_Fusion');"  # noqa: E501
+        "import narrowdown.engines.backends; check('emulate'); check('tensorrt'); check('fake');"
         "print([m for m in ('numpy', 'onnx', 'onnxruntime', 'openvino', 'ml_dtypes') if m in sys.modules])"
     )
-    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True
+    )
     assert done.stdout.strip() == "[]"
 
 
@@ -190,5 +208,10 @@ def test_a_plus_in_the_path_of_a_file_that_is_there_belongs_to_it(tmp_path: Path
         (tmp_path / name).touch()
     here, there, library = (str(tmp_path / name) for name in ("a+b/out+1.npz", "out.npz", "c.so"))
     assert split_paths(f"{here}+{there}+{here}") == (here, there)
-    assert split_paths(f"{there}+gone+x.npz+path={library}") == (there, "gone", "x.npz", f"path={library}")
+    assert split_paths(f"{there}+gone+x.npz+path={library}") == (
+        there,
+        "gone",
+        "x.npz",
+        f"path={library}",
+    )
     assert values(parse(f"golden:files={there}+{here}"))["files"] == (there, here)

@@ -1,5 +1,6 @@
-"""Execution providers that come as a library: held to what was agreed, chosen, and refused where they compute nothing. ONNX
-Runtime's part is played here; what real libraries did is in docs/engines.md."""
+"""Execution providers that come as a library: held to what was agreed, chosen, and refused where
+they compute nothing. ONNX Runtime's part is played here; what real libraries did is in
+docs/engines.md."""
 
 import sys
 from pathlib import Path
@@ -12,15 +13,15 @@ import onnxruntime as ort
 import pytest
 from onnx import TensorProto, helper
 
-from engines import options, outside
-from engines.backends import make
-from engines.backends.base import BuildRequest, EngineFault, EngineMissing
-from engines.backends.onnxruntime import plug_ins
-from engines.consent import Consent
-from engines.contract.suite import small_model
-from engines.data import held
-from engines.declaration import Cure
-from engines.store.content import digest_file
+from narrowdown.engines import options, outside
+from narrowdown.engines.backends import make
+from narrowdown.engines.backends.base import BuildRequest, EngineFault, EngineMissing
+from narrowdown.engines.backends.onnxruntime import plug_ins
+from narrowdown.engines.consent import Consent
+from narrowdown.engines.contract.suite import small_model
+from narrowdown.engines.data import held
+from narrowdown.engines.declaration import Cure
+from narrowdown.engines.store.content import digest_file
 
 MODEL = small_model(
     [helper.make_node("Neg", ["x"], ["h"]), helper.make_node("Abs", ["h"], ["y"])],
@@ -93,10 +94,14 @@ def library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def agreed(*paths: Path) -> Any:
     setting = "onnxruntime:provider_options=depth=3"  # of a key that only this provider knows
-    return held.under(Consent(files={str(path): digest_file(path) for path in paths}, commands={setting: ()}))
+    return held.under(
+        Consent(files={str(path): digest_file(path) for path in paths}, commands={setting: ()})
+    )
 
 
-def test_a_plug_in_is_loaded_as_agreed_and_computes_on_the_device_that_was_chosen(library: Path) -> None:
+def test_a_plug_in_is_loaded_as_agreed_and_computes_on_the_device_that_was_chosen(
+    library: Path,
+) -> None:
     backend = library.with_name("libAcme.so")
     spec = f"onnxruntime:provider_library={library},provider_options=backend_path={backend}+depth=3"
     assert {path for _, path in options.loaded(spec)} == {str(library), str(backend)}
@@ -105,12 +110,18 @@ def test_a_plug_in_is_loaded_as_agreed_and_computes_on_the_device_that_was_chose
     with agreed(library), pytest.raises(held.NotAgreed, match=r"libAcme\.so"):
         make(f"{spec},provider_device=npu")
     with agreed(library, backend):
-        with pytest.raises(EngineMissing, match=r"has 2 devices; choose one .*: 0 \(GPU Acme\), 1 \(NPU Acme\)"):
+        with pytest.raises(
+            EngineMissing, match=r"has 2 devices; choose one .*: 0 \(GPU Acme\), 1 \(NPU Acme\)"
+        ):
             make(spec)
         with pytest.raises(EngineMissing, match="has no device 'tpu'"):
             make(f"{spec},provider_device=tpu")
         engine = make(f"{spec},provider_device=acme.1,provider_precision=fp16")
-        assert (engine.info.device, engine.info.precision, engine.info.gpus) == ("NPU Acme by acme", "fp16", 0)
+        assert (engine.info.device, engine.info.precision, engine.info.gpus) == (
+            "NPU Acme by acme",
+            "fp16",
+            0,
+        )
         assert make(f"{spec},provider_device=0").info.gpus == 1
         built = engine.build(BuildRequest(MODEL, ""))
         assert built.facts == {"taken": (2, 2)}
@@ -118,7 +129,9 @@ def test_a_plug_in_is_loaded_as_agreed_and_computes_on_the_device_that_was_chose
         told = ort.SessionOptions.told
         assert told["depth"] == "3"
         assert Path(told["backend_path"]).read_bytes() == b"another"
-        assert told["backend_path"] != str(backend), "a private copy: what comes to lie in its place is not seen"
+        assert told["backend_path"] != str(backend), (
+            "a private copy: what comes to lie in its place is not seen"
+        )
         before = engine.info.fingerprint
         library.write_bytes(b"another library")
         held.forget()
@@ -126,7 +139,10 @@ def test_a_plug_in_is_loaded_as_agreed_and_computes_on_the_device_that_was_chose
         with pytest.raises(held.NotAgreed, match="changed"):
             make(f"{spec},provider_device=1")
     with agreed(library, backend):
-        assert make(f"{spec},provider_device=acme.1,provider_precision=fp16").info.fingerprint != before
+        assert (
+            make(f"{spec},provider_device=acme.1,provider_precision=fp16").info.fingerprint
+            != before
+        )
 
 
 @pytest.mark.parametrize(
@@ -154,7 +170,9 @@ def test_a_plug_in_that_cannot_be_used_is_refused_plainly(
     assert "held-" not in str(caught.value)
 
 
-def test_a_provider_that_takes_no_node_is_no_engine(library: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_provider_that_takes_no_node_is_no_engine(
+    library: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """All would run on the CPU, and agree with it."""
     with agreed(library):
         engine = make(f"onnxruntime:provider_library={library},provider_device=1")
@@ -191,7 +209,10 @@ def test_the_bundles_check_uses_the_plug_in_and_its_recipe_does(
     exec(check.source, scope)
     run, _ = scope["start"]()
     assert run({"x": np.array([1, -2], np.float32)})["y"].tolist() == [1, 2]
-    assert ort.SessionOptions.told == {"backend_path": str(library.with_name("libAcme.so")), "depth": "3"}
+    assert ort.SessionOptions.told == {
+        "backend_path": str(library.with_name("libAcme.so")),
+        "depth": "3",
+    }
     scope["start"]()  # a second look loads no second library
     monkeypatch.setattr(Session, "shares", (part("CPUExecutionProvider", 2),))
     with pytest.raises(CannotTell, match="takes no node"):

@@ -1,4 +1,5 @@
-"""emulate, reference and openvino on real models: FP16 and BF16 must do to them what a true engine of that precision does."""
+"""emulate, reference and openvino on real models: FP16 and BF16 must do to them what a true engine
+of that precision does."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -9,11 +10,11 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from engines.backends import make
-from engines.backends.base import BuildRequest, EngineFault
-from engines.contract import model_with_weights_outside
-from engines.graph import external
-from engines.installed import importable
+from narrowdown.engines.backends import make
+from narrowdown.engines.backends.base import BuildRequest, EngineFault
+from narrowdown.engines.contract import model_with_weights_outside
+from narrowdown.engines.graph import external
+from narrowdown.engines.installed import importable
 
 node = helper.make_node
 FLOAT = TensorProto.FLOAT
@@ -25,7 +26,8 @@ Magika = tuple[onnx.ModelProto, dict[str, Array]]
 
 
 def layer_norms(model: onnx.ModelProto) -> frozenset[int]:
-    """All nodes of the modules that hold a Pow: in this model the seven decomposed normalizations."""
+    """All nodes of the modules that hold a Pow: in this model the seven decomposed
+    normalizations."""
     modules = {n.name.rpartition("/")[0] + "/" for n in model.graph.node if n.op_type == "Pow"}
     assert len(modules) == 7
     return frozenset(i for i, n in enumerate(model.graph.node) if n.name.startswith(tuple(modules)))
@@ -105,38 +107,53 @@ def test_fp64_judges_the_reference(small: Any, run: Run, error: Error) -> None:
 
 
 def test_the_evaluator_computes_typed_models_in_their_own_types(small: Any, run: Run) -> None:
-    """ONNX Runtime's CPU provider runs FP16 additions in FP32 between nodes; the evaluator overflows as it should."""
+    """ONNX Runtime's CPU provider runs FP16 additions in FP32 between nodes; the evaluator
+    overflows as it should."""
     half = TensorProto.FLOAT16
-    model = small([node("Add", ["x", "x"], ["a"]), node("Sub", ["a", "x"], ["y"])], {"x": (half, [1])}, ["y"])
+    model = small(
+        [node("Add", ["x", "x"], ["a"]), node("Sub", ["a", "x"], ["y"])], {"x": (half, [1])}, ["y"]
+    )
     got = run("reference", model, {"x": np.array([40000], np.float16)})["y"]
     assert got.dtype == np.float16
     assert np.isinf(got).all()
 
 
 def test_the_evaluator_names_the_operator_it_lacks(small: Any, run: Run) -> None:
-    model = small([node("Odd", ["x"], ["y"], domain="com.x")], {"x": (FLOAT, [1])}, ["y"], domains={"com.x": 1})
+    model = small(
+        [node("Odd", ["x"], ["y"], domain="com.x")],
+        {"x": (FLOAT, [1])},
+        ["y"],
+        domains={"com.x": 1},
+    )
     with pytest.raises(EngineFault, match="does not implement the operator Odd") as caught:
         run("reference", model, {"x": np.zeros(1, np.float32)})
     assert caught.value.status == "unsupported"
 
 
 @pytest.mark.parametrize("spec", ["emulate:precision=bf16", "reference:precision=bf16"])
-def test_a_precision_that_the_model_cannot_hold_is_unsupported(spec: str, small: Any, run: Run) -> None:
+def test_a_precision_that_the_model_cannot_hold_is_unsupported(
+    spec: str, small: Any, run: Run
+) -> None:
     model = small([node("Relu", ["x"], ["y"])], {"x": (FLOAT, [1])}, ["y"], opset=11)
     with pytest.raises(EngineFault, match="opset 13") as caught:
         run(spec, model, {"x": np.zeros(1, np.float32)})
     assert caught.value.status == "unsupported"
 
 
-def test_weights_beyond_a_bound_are_refused_before_any_is_read(small: Any, run: Run, tmp_path: Path) -> None:
-    """Of 1.5 GiB of weights in a file that is not there: in double they are 3 GiB. In FP32 they would be read."""
+def test_weights_beyond_a_bound_are_refused_before_any_is_read(
+    small: Any, run: Run, tmp_path: Path
+) -> None:
+    """Of 1.5 GiB of weights in a file that is not there: in double they are 3 GiB. In FP32 they
+    would be read."""
     x, w = np.zeros((1, 1), np.float32), np.zeros((1, 1), np.float32)
     model = small([node("MatMul", ["x", "w"], ["y"])], {"x": (FLOAT, [1, 1])}, ["y"], {"w": w})
     (weight,) = model.graph.initializer
     weight.ClearField("raw_data")
     weight.dims[:] = [1, 3 << 27]
     external.make_external(weight, "gone.bin", 0, 3 << 29)
-    with pytest.raises(EngineFault, match=r"in FP64 this model's are 3\.0 GiB, more than the 1 GiB") as caught:
+    with pytest.raises(
+        EngineFault, match=r"in FP64 this model's are 3\.0 GiB, more than the 1 GiB"
+    ) as caught:
         run("reference:precision=fp64", model, {"x": x})
     assert caught.value.status == "unsupported"
     with pytest.raises(EngineFault, match="weights cannot be read"):
@@ -144,7 +161,9 @@ def test_weights_beyond_a_bound_are_refused_before_any_is_read(small: Any, run: 
 
 
 def test_overflow_prints_no_warning(small: Any, run: Run, recwarn: pytest.WarningsRecorder) -> None:
-    model = small([node("Exp", ["x"], ["a"]), node("Sub", ["a", "a"], ["y"])], {"x": (FLOAT, [1])}, ["y"])
+    model = small(
+        [node("Exp", ["x"], ["a"]), node("Sub", ["a", "a"], ["y"])], {"x": (FLOAT, [1])}, ["y"]
+    )
     assert np.isnan(run("reference", model, {"x": np.array([1000], np.float32)})["y"]).all()
     assert not recwarn.list
 
@@ -154,7 +173,8 @@ openvino = pytest.mark.skipif(not importable("openvino"), reason="openvino is no
 
 @openvino
 def test_openvino_says_what_it_really_computes_in() -> None:
-    """A hint that the processor has no instructions for may be dropped: what counts is what the compiled model says."""
+    """A hint that the processor has no instructions for may be dropped: what counts is what the
+    compiled model says."""
     import openvino as ov
 
     native = ov.Core().get_property("CPU", "OPTIMIZATION_CAPABILITIES")
@@ -181,10 +201,34 @@ def test_openvino_says_what_it_really_computes_in() -> None:
             True,
             ("computed in FP32", "no BF16 instructions", "precision=bf16 computes in BF16"),
         ),
-        ("default", "f32", {"fp32"}, False, ("computed in FP32", "no BF16 instructions", "emulate:precision=bf16")),
-        ("bf16", "f32", {"fp32"}, False, ("not in the BF16 that was asked for", "cannot be shown here")),
-        ("f16", "f32", {"fp32", "bf16"}, False, ("not in the FP16 that was asked for", "no FP16 instructions")),
-        ("f16", "bf16", {"fp32", "bf16"}, False, ("computed in BF16, not in the FP16 that was asked for", "no FP16")),
+        (
+            "default",
+            "f32",
+            {"fp32"},
+            False,
+            ("computed in FP32", "no BF16 instructions", "emulate:precision=bf16"),
+        ),
+        (
+            "bf16",
+            "f32",
+            {"fp32"},
+            False,
+            ("not in the BF16 that was asked for", "cannot be shown here"),
+        ),
+        (
+            "f16",
+            "f32",
+            {"fp32", "bf16"},
+            False,
+            ("not in the FP16 that was asked for", "no FP16 instructions"),
+        ),
+        (
+            "f16",
+            "bf16",
+            {"fp32", "bf16"},
+            False,
+            ("computed in BF16, not in the FP16 that was asked for", "no FP16"),
+        ),
         ("bf16", "bf16", {"fp32"}, True, ("computed in BF16 without instructions",)),
         ("default", "bf16", {"fp32", "bf16"}, False, ()),
         ("bf16", "bf16", {"fp32", "bf16"}, False, ()),
@@ -194,7 +238,7 @@ def test_openvino_says_what_it_really_computes_in() -> None:
 def test_openvino_says_why_a_precision_cannot_be_shown(
     asked: str, ran: str, native: set[str], without: bool, said: tuple[str, ...]
 ) -> None:
-    from engines.backends.openvino.engine import _note_limits
+    from narrowdown.engines.backends.openvino.engine import _note_limits
 
     notes = _note_limits(asked, ran, native, without)
     assert len(notes) == bool(said)
@@ -215,14 +259,18 @@ def test_what_openvino_says_of_itself_is_what_it_measured_here() -> None:
 
 
 @openvino
-def test_casts_in_the_model_do_not_overrule_openvinos_hint(magika: Magika, run: Run, error: Error) -> None:
+def test_casts_in_the_model_do_not_overrule_openvinos_hint(
+    magika: Magika, run: Run, error: Error
+) -> None:
     if make("openvino:precision=bf16").info.precision != "bf16":
         pytest.skip("no BF16 here, emulated or not")
     model, feeds = magika
     right = run("onnxruntime", model, feeds)["target_label"]
     keep = frozenset(i for i, n in enumerate(model.graph.node) if "LayerNorm" in n.name)
     assert len(keep) > 20
-    assert error(run("openvino:precision=bf16", model, feeds, keep=keep)["target_label"], right) > 5e-2
+    assert (
+        error(run("openvino:precision=bf16", model, feeds, keep=keep)["target_label"], right) > 5e-2
+    )
 
 
 @openvino
@@ -245,13 +293,15 @@ def test_openvino_is_not_trusted_with_text(small: Any, run: Run) -> None:
 
 @openvino
 def test_openvino_has_no_such_device() -> None:
-    from engines.backends.base import EngineMissing
+    from narrowdown.engines.backends.base import EngineMissing
 
     with pytest.raises(EngineMissing, match=r"no device 'NPU\.7'"):
         make("openvino:device=NPU.7")
 
 
-def test_weights_outside_are_converted_in_memory_and_written_only_for_who_opens_files(tmp_path: Path) -> None:
+def test_weights_outside_are_converted_in_memory_and_written_only_for_who_opens_files(
+    tmp_path: Path,
+) -> None:
     model, values = model_with_weights_outside(tmp_path)
     files = [tmp_path / "weights/w.bin"]
     x = {"x": np.full(4096, 3.0, np.float32)}
@@ -266,12 +316,14 @@ def test_weights_outside_are_converted_in_memory_and_written_only_for_who_opens_
 
 
 @openvino
-@pytest.mark.parametrize("kind", ["BFLOAT16", "FLOAT8E4M3FN", "FLOAT8E5M2", "FLOAT4E2M1", "INT4", "UINT4"])
+@pytest.mark.parametrize(
+    "kind", ["BFLOAT16", "FLOAT8E4M3FN", "FLOAT8E5M2", "FLOAT4E2M1", "INT4", "UINT4"]
+)
 def test_openvino_gives_and_takes_values_of_types_that_numpy_lacks_and_no_codes(
     kind: str, small: Callable[..., onnx.ModelProto], run: Run
 ) -> None:
-    """OpenVINO's own numpy gives 64 for a 2.0 in FP8, and two values of four bits as one: such an output was told as wrong by
-    15,617 %."""
+    """OpenVINO's own numpy gives 64 for a 2.0 in FP8, and two values of four bits as one: such an
+    output was told as wrong by 15,617 %."""
     coded = getattr(TensorProto, kind)
     x = np.array([1, 2, 3, 0, 4], np.float32)
     model = small([node("Cast", ["x"], ["y"], to=coded)], {"x": (FLOAT, [5])}, ["y"], opset=23)

@@ -1,4 +1,5 @@
-"""The survey never raises and leaves no engine out; a library that dies while it loads is one line of it."""
+"""The survey never raises and leaves no engine out; a library that dies while it loads is one line
+of it."""
 
 import json
 import subprocess
@@ -7,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from engines import backends, discovery, installed
-from engines.backends import survey
-from engines.backends.base import EngineMissing
-from wizard.cli.engines import MEANINGS
+from narrowdown.engines import backends, discovery, installed
+from narrowdown.engines.backends import survey
+from narrowdown.engines.backends.base import EngineMissing
+from narrowdown.wizard.cli.engines import MEANINGS
 
 FIELDS = {"name", "summary", "present", "reason", "version", "device", "options", "capabilities"}
 
@@ -22,7 +23,9 @@ def test_the_survey_lists_every_engine() -> None:
     for row in rows.values():
         assert row.keys() >= FIELDS
         assert set(row["capabilities"]) <= set(MEANINGS)  # every word that is listed is explained
-        assert row["present"] or row["reason"].endswith((".", "'")) or "pip install" in row["reason"]
+        assert (
+            row["present"] or row["reason"].endswith((".", "'")) or "pip install" in row["reason"]
+        )
     assert rows["onnxruntime"]["present"]
     assert rows["onnxruntime"]["capabilities"]["run"]["present"]
     assert rows["onnxruntime"]["options"][0]["name"] == "optimization"
@@ -33,7 +36,10 @@ def test_the_survey_lists_every_engine() -> None:
 
 def test_the_command_prints_one_line_of_json() -> None:
     done = subprocess.run(
-        [sys.executable, "-P", "-m", "engines.backends", "emulate"], capture_output=True, text=True, check=True
+        [sys.executable, "-P", "-m", "narrowdown.engines.backends", "emulate"],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     (row,) = json.loads(done.stdout)
     assert row["name"] == "emulate"
@@ -42,7 +48,10 @@ def test_the_command_prints_one_line_of_json() -> None:
 
 def test_the_command_names_what_it_does_not_know() -> None:
     done = subprocess.run(
-        [sys.executable, "-P", "-m", "engines.backends", "x"], capture_output=True, text=True, check=False
+        [sys.executable, "-P", "-m", "narrowdown.engines.backends", "x"],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 2
     assert done.stderr == "There is no engine 'x'.\n"
@@ -68,7 +77,9 @@ def test_a_library_that_breaks_while_it_loads_is_a_line(
     assert rows["reference"]["present"]
 
 
-def test_an_engine_that_is_not_installed_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_engine_that_is_not_installed_says_how_to_get_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(installed, "importable", lambda _package: False)
     with pytest.raises(EngineMissing, match=r"install it with: \S+ -m pip install openvino"):
         backends.make("openvino")
@@ -80,7 +91,9 @@ def test_an_engine_that_is_not_installed_says_how_to_get_it(monkeypatch: pytest.
 @pytest.mark.parametrize(
     ("name", "packages"), [("tensorrt", "tensorrt cuda-bindings"), ("tensorrt_rtx", "tensorrt-rtx")]
 )
-def test_tensorrt_is_known_and_said_to_be_missing(name: str, packages: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tensorrt_is_known_and_said_to_be_missing(
+    name: str, packages: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(installed, "importable", lambda _package: False)
     with pytest.raises(EngineMissing, match=f"-m pip install {packages}"):
         backends.make(name)

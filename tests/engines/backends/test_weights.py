@@ -1,4 +1,5 @@
-"""Converted weights in memory: the same bits as from files, each once in a process, and files where memory will not do."""
+"""Converted weights in memory: the same bits as from files, each once in a process, and files where
+memory will not do."""
 
 import os
 import threading
@@ -9,15 +10,15 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from engines.backends.base import BuildRequest, EngineFault
-from engines.backends.builds import build, clear_all
-from engines.backends.emulate.engine import make as make_emulate
-from engines.backends.onnxruntime import engine, weights
-from engines.cores import count_cores
-from engines.graph import converted, external
-from engines.graph.emulate import emulate_precision
-from engines.graph.typed import to_precision
-from engines.spec import parse
+from narrowdown.engines.backends.base import BuildRequest, EngineFault
+from narrowdown.engines.backends.builds import build, clear_all
+from narrowdown.engines.backends.emulate.engine import make as make_emulate
+from narrowdown.engines.backends.onnxruntime import engine, weights
+from narrowdown.engines.cores import count_cores
+from narrowdown.engines.graph import converted, external
+from narrowdown.engines.graph.emulate import emulate_precision
+from narrowdown.engines.graph.typed import to_precision
+from narrowdown.engines.spec import parse
 
 from ...patience import allow
 
@@ -41,7 +42,8 @@ def _nothing_kept() -> None:
 
 
 def model_of(folder: Path, op: str) -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
-    """One node of the operator, whose weights lie outside, all of them behind one another in a file."""
+    """One node of the operator, whose weights lie outside, all of them behind one another in a
+    file."""
     rng, at, tensors = np.random.default_rng(0), 0, []
     (folder / "weights").mkdir(exist_ok=True)
     with (folder / "weights/w.bin").open("wb") as file:
@@ -64,7 +66,9 @@ def model_of(folder: Path, op: str) -> tuple[onnx.ModelProto, dict[str, np.ndarr
         [helper.make_node(op, names, ["y"], **ATTRIBUTES.get(op, {}))], "g",
         [helper.make_tensor_value_info("x", kind, feeds["x"].shape)], [helper.make_tensor_value_info("y", FLOAT, None)], tensors,
     )  # fmt: skip
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), feeds
+    return helper.make_model(
+        graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8
+    ), feeds
 
 
 def count_files(folder: Path) -> int:
@@ -116,7 +120,9 @@ def test_sessions_share_a_weight_and_the_last_one_takes_it_along(
     assert weights.held() == 0
 
 
-def test_weights_wait_for_the_next_session_while_there_is_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_weights_wait_for_the_next_session_while_there_is_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     made = []
     known = converted.read
     monkeypatch.setattr(weights.converted, "read", lambda *of: made.append(of) or known(*of))
@@ -132,7 +138,9 @@ def test_weights_wait_for_the_next_session_while_there_is_room(tmp_path: Path, m
     assert weights.held() < size, "what there is no room for any more goes"
 
 
-def test_what_a_session_has_needs_no_room_for_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_session_has_needs_no_room_for_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     model, _ = model_of(tmp_path, "Gemm")
     rounded = emulate_precision(model, "fp16", ())
     free = 2 * count_cores() * sum(4 * int(np.prod(size)) for size in SIZES["Gemm"])
@@ -172,7 +180,9 @@ def test_a_weight_may_be_an_output_too(tmp_path: Path) -> None:
         converted.convert_weight(tensor, HALF, WIDE)
     session = engine.Session(model, str(tmp_path), engine.Settings())
     exact = np.fromfile(tmp_path / "weights/w.bin", np.float32)[-64:]
-    np.testing.assert_array_equal(session.run(feeds)["w1"], exact.astype(np.float16).astype(np.float32))
+    np.testing.assert_array_equal(
+        session.run(feeds)["w1"], exact.astype(np.float16).astype(np.float32)
+    )
 
 
 def test_a_weight_of_a_body_has_a_file(tmp_path: Path) -> None:
@@ -183,7 +193,11 @@ def test_a_weight_of_a_body_has_a_file(tmp_path: Path) -> None:
     out = helper.make_tensor_value_info("out", FLOAT, None)
     bodies = [
         helper.make_graph(
-            [helper.make_node("MatMul", ["x", name], ["out"])], "b", [], [out], [inner][: name == "inside"]
+            [helper.make_node("MatMul", ["x", name], ["out"])],
+            "b",
+            [],
+            [out],
+            [inner][: name == "inside"],
         )
         for name in ("inside", "w0")
     ]
@@ -196,7 +210,9 @@ def test_a_weight_of_a_body_has_a_file(tmp_path: Path) -> None:
     built = make_emulate(parse("emulate:precision=fp16")).build(BuildRequest(both, str(tmp_path)))
     assert weights.held() == 4 * 8 * 8 * 64
     assert count_files(tmp_path) == 2
-    one, other = (built.run({**feeds, "yes": np.array(yes)})["y"].tobytes() for yes in (True, False))
+    one, other = (
+        built.run({**feeds, "yes": np.array(yes)})["y"].tobytes() for yes in (True, False)
+    )
     assert one == other, "the same bytes, once from a file"
 
 
@@ -219,7 +235,9 @@ def test_weights_that_are_gone_are_one_sentence(tmp_path: Path, left: int | None
         (tmp_path / "weights/w.bin").unlink()
     else:
         os.truncate(tmp_path / "weights/w.bin", left)
-    with pytest.raises(EngineFault, match=r"The weights file 'weights/w.bin' is missing or cut short") as caught:
+    with pytest.raises(
+        EngineFault, match=r"The weights file 'weights/w.bin' is missing or cut short"
+    ) as caught:
         make_emulate(parse("emulate:precision=fp16")).build(BuildRequest(model, str(tmp_path)))
     assert caught.value.status == "invalid-model"
 
@@ -231,7 +249,9 @@ def test_other_engines_find_a_file_for_each_weight_that_their_model_names(tmp_pa
 
     class Other:
         def build(self, request: BuildRequest) -> str:
-            seen.extend(external.read(t, request.weights_dir) for t in request.model.graph.initializer)
+            seen.extend(
+                external.read(t, request.weights_dir) for t in request.model.graph.initializer
+            )
             return "built"
 
     assert build(Other(), BuildRequest(typed, str(tmp_path))) == "built"  # type: ignore[arg-type, comparison-overlap]
@@ -253,21 +273,31 @@ def test_small_weights_are_handed_over_with_the_model_and_give_the_same_bits(
     handed = engine.Session(model, str(tmp_path), engine.Settings()).run(feeds)
     monkeypatch.setattr(weights, "take_inside", lambda model, _: model)
     from_files = engine.Session(model, str(tmp_path), engine.Settings()).run(feeds)
-    assert {n: a.tobytes() for n, a in handed.items()} == {n: a.tobytes() for n, a in from_files.items()}
+    assert {n: a.tobytes() for n, a in handed.items()} == {
+        n: a.tobytes() for n, a in from_files.items()
+    }
 
 
-def test_a_session_opens_no_file_of_small_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_session_opens_no_file_of_small_weights(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     model, _ = model_of(tmp_path, "Conv")
     made: list[bytes] = []
     monkeypatch.setattr(engine.ort, "InferenceSession", lambda text, *_, **__: made.append(text))
     engine._start_session(model, str(tmp_path), engine.Settings(optimization="all"), False, {})
-    assert not any(map(external.is_external, onnx.load_model_from_string(made[0]).graph.initializer))
+    assert not any(
+        map(external.is_external, onnx.load_model_from_string(made[0]).graph.initializer)
+    )
 
 
-def test_weights_that_are_many_or_cannot_be_read_stay_outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_weights_that_are_many_or_cannot_be_read_stay_outside(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     model, _ = model_of(tmp_path, "BatchNormalization")
     tensor = model.graph.initializer[1]
-    external.make_external(tensor, "weights/w.bin", 1 << 20, 32)  # behind the end, as weights that are given in memory
+    external.make_external(
+        tensor, "weights/w.bin", 1 << 20, 32
+    )  # behind the end, as weights that are given in memory
     held = weights.take_inside(model, str(tmp_path))
     assert [external.is_external(t) for t in held.graph.initializer] == [False, True, False, False]
     monkeypatch.setattr(weights, "_TOGETHER", 127)
@@ -278,18 +308,23 @@ def test_weights_that_are_many_or_cannot_be_read_stay_outside(tmp_path: Path, mo
 
 
 def test_a_pipe_in_the_place_of_a_weights_file_is_not_waited_for(tmp_path: Path) -> None:
-    """A session that holds one is refused before this; what opens a file waits for none all the same."""
+    """A session that holds one is refused before this; what opens a file waits for none all the
+    same."""
     model, _ = model_of(tmp_path, "BatchNormalization")
     (tmp_path / "weights/w.bin").unlink()
     os.mkfifo(tmp_path / "weights/w.bin")
     given: list[onnx.ModelProto] = []
-    reading = threading.Thread(target=lambda: given.append(weights.take_inside(model, str(tmp_path))), daemon=True)
+    reading = threading.Thread(
+        target=lambda: given.append(weights.take_inside(model, str(tmp_path))), daemon=True
+    )
     reading.start()
     reading.join(allow(10))
     assert given == [model]
 
 
-def test_room_is_looked_for_only_where_a_weight_is_new(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_room_is_looked_for_only_where_a_weight_is_new(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     model, _ = model_of(tmp_path, "Conv")
     for tensor in model.graph.initializer:
         converted.convert_weight(tensor, HALF, WIDE)
@@ -297,4 +332,6 @@ def test_room_is_looked_for_only_where_a_weight_is_new(tmp_path: Path, monkeypat
     monkeypatch.setattr(weights, "_find_room", lambda: pytest.fail("nothing is new"))
     again = weights.make(model, str(tmp_path))
     assert held
-    assert {name: id(value) for name, value in again.items()} == {name: id(value) for name, value in held.items()}
+    assert {name: id(value) for name, value in again.items()} == {
+        name: id(value) for name, value in held.items()
+    }

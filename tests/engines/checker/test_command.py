@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engines.checker import environment, keeper
-from engines.checker.command import KEEP, CheckResult, needs, run_check, words
+from narrowdown.engines.checker import environment, keeper
+from narrowdown.engines.checker.command import KEEP, CheckResult, needs, run_check, words
 
 from ...patience import allow
 
@@ -67,7 +67,10 @@ def gone(pid: int, within: float = 5.0) -> bool:
         ("check 'a b' \"c {dir}/x\"", ["check", "a b", "c /s/x", "/s/m.onnx"]),
         ("check {expected}{model}", ["check", "/s/e.json/s/m.onnx"]),
         ("check {other} {} {model", ["check", "{other}", "{}", "{model", "/s/m.onnx"]),
-        ("check $HOME ; rm * | x > y", ["check", "$HOME", ";", "rm", "*", "|", "x", ">", "y", "/s/m.onnx"]),
+        (
+            "check $HOME ; rm * | x > y",
+            ["check", "$HOME", ";", "rm", "*", "|", "x", ">", "y", "/s/m.onnx"],
+        ),
     ],
 )
 def test_words(command: str, expected: list[str]) -> None:
@@ -85,7 +88,9 @@ def test_what_was_not_made_cannot_be_asked_for() -> None:
         words("check {expected}", Path("m"), None, None, Path())
 
 
-@pytest.mark.parametrize(("command", "match"), [("check 'a", "mind its quotes"), ("", "is empty"), ("  ", "is empty")])
+@pytest.mark.parametrize(
+    ("command", "match"), [("check 'a", "mind its quotes"), ("", "is empty"), ("  ", "is empty")]
+)
 def test_commands_that_are_none(command: str, match: str) -> None:
     with pytest.raises(ValueError, match=match):
         needs(command)
@@ -110,22 +115,37 @@ def test_quoted_words_come_back_and_the_model_is_there_once(texts: list[str]) ->
 
 def test_it_runs_in_the_folder_with_no_input_and_no_shell(tmp_path: Path) -> None:
     command = script(
-        tmp_path, "import os, sys; print(os.getcwd()); print(repr(sys.stdin.read())); print(sys.argv[1:]); sys.exit(7)"
+        tmp_path,
+        "import os, sys; print(os.getcwd()); print(repr(sys.stdin.read())); print(sys.argv[1:]); sys.exit(7)",
     )
     got = check(f"{command} '$HOME'", tmp_path)
     assert (got.status, got.returncode, got.signal) == ("exited", 7, 0)
-    assert got.stdout.splitlines() == [str(tmp_path), "''", str(["$HOME", str(tmp_path / "m.onnx")])]
+    assert got.stdout.splitlines() == [
+        str(tmp_path),
+        "''",
+        str(["$HOME", str(tmp_path / "m.onnx")]),
+    ]
     assert got.seconds > 0
 
 
 def test_streams_are_kept_apart_and_bad_text_is_replaced(tmp_path: Path) -> None:
-    got = check(script(tmp_path, "import os; os.write(1, b'out \\xff'); os.write(2, b'err')"), tmp_path)
-    assert (got.stdout, got.stderr, got.status, got.returncode) == ("out \ufffd", "err", "exited", 0)
+    got = check(
+        script(tmp_path, "import os; os.write(1, b'out \\xff'); os.write(2, b'err')"), tmp_path
+    )
+    assert (got.stdout, got.stderr, got.status, got.returncode) == (
+        "out \ufffd",
+        "err",
+        "exited",
+        0,
+    )
 
 
 def test_a_signal_is_not_an_exit_code(tmp_path: Path) -> None:
     got = check(
-        script(tmp_path, "import os, signal; print('so far', flush=True); os.kill(os.getpid(), signal.SIGSEGV)"),
+        script(
+            tmp_path,
+            "import os, signal; print('so far', flush=True); os.kill(os.getpid(), signal.SIGSEGV)",
+        ),
         tmp_path,
     )
     assert (got.status, got.signal, got.stdout) == ("signalled", signal.SIGSEGV, "so far\n")
@@ -163,13 +183,20 @@ def test_a_timeout_kills_the_group_even_if_it_will_not_listen(tmp_path: Path) ->
 
 
 def test_a_silent_checker_that_closed_its_streams_still_times_out(tmp_path: Path) -> None:
-    got = check(script(tmp_path, "import os, time; os.close(1); os.close(2); time.sleep(60)"), tmp_path, timeout=1.0)
+    got = check(
+        script(tmp_path, "import os, time; os.close(1); os.close(2); time.sleep(60)"),
+        tmp_path,
+        timeout=1.0,
+    )
     assert got.status == "timeout"
     assert got.seconds < allow(10)
 
 
 def test_a_checker_that_closed_its_streams_is_waited_for(tmp_path: Path) -> None:
-    got = check(script(tmp_path, "import os, time; os.close(1); os.close(2); time.sleep(0.4); os._exit(4)"), tmp_path)
+    got = check(
+        script(tmp_path, "import os, time; os.close(1); os.close(2); time.sleep(0.4); os._exit(4)"),
+        tmp_path,
+    )
     assert (got.status, got.returncode) == ("exited", 4)
 
 
@@ -193,9 +220,11 @@ def test_output_written_just_before_the_end_is_not_lost(tmp_path: Path) -> None:
 
 
 def test_the_checker_dies_with_the_process_that_started_it(tmp_path: Path) -> None:
-    command = script(tmp_path, "import os, time; open('pid', 'w').write(str(os.getpid())); time.sleep(60)")
+    command = script(
+        tmp_path, "import os, time; open('pid', 'w').write(str(os.getpid())); time.sleep(60)"
+    )
     code = (
-        "import sys; from pathlib import Path; from engines.checker.command import run_check;"
+        "import sys; from pathlib import Path; from narrowdown.engines.checker.command import run_check;"
         "run_check(sys.argv[1], Path('m'), None, None, Path(sys.argv[2]), 60)"
     )
     parent = subprocess.Popen([sys.executable, "-P", "-c", code, command, str(tmp_path)])
@@ -241,8 +270,8 @@ def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
 
 # -- what it starts and lets go
 
-# Forks twice, into a session of its own, with an empty environment and closed streams, and says where it is: nothing that a
-# process can do to be forgotten is left out.
+# Forks twice, into a session of its own, with an empty environment and closed streams, and says
+# where it is: nothing that a process can do to be forgotten is left out.
 DAEMON = """
 import os, sys, time
 place = sys.argv[1]
@@ -262,7 +291,8 @@ while not os.path.exists(place):
 
 
 def daemon(folder: Path, after: str = "") -> tuple[str, Path]:
-    """A checker that leaves a daemon behind, and the file that will hold its process id. ``after``: what it does then."""
+    """A checker that leaves a daemon behind, and the file that will hold its process id. ``after``:
+    what it does then."""
     command = script(folder, DAEMON + after, "leaves.py")
     return f"{command} {shlex.quote(str(folder / 'daemon'))}", folder / "daemon"
 
@@ -271,7 +301,9 @@ def daemon(folder: Path, after: str = "") -> tuple[str, Path]:
 def test_a_daemon_that_hides_is_ended_however_the_checker_ends(tmp_path: Path, after: str) -> None:
     command, place = daemon(tmp_path, after)
     got = check(command, tmp_path, timeout=1.5 if "600" in after else 60.0)
-    assert got.status == {"": "exited", "sys.exit(3)": "exited", "time.sleep(600)": "timeout"}.get(after, "signalled")
+    assert got.status == {"": "exited", "sys.exit(3)": "exited", "time.sleep(600)": "timeout"}.get(
+        after, "signalled"
+    )
     pid = int(place.read_text())
     assert gone(pid, within=0.0), "it is gone before the answer comes"
 
@@ -280,7 +312,7 @@ def test_a_daemon_that_hides_is_ended_however_the_checker_ends(tmp_path: Path, a
 def test_a_daemon_is_ended_when_what_watches_over_it_is_killed(tmp_path: Path, victim: str) -> None:
     command, place = daemon(tmp_path, "time.sleep(600)")
     code = (
-        "import ctypes, sys; from pathlib import Path; from engines.checker import command, keeper;"
+        "import ctypes, sys; from pathlib import Path; from narrowdown.engines.checker import command, keeper;"
         "ctypes.CDLL(None).prctl(keeper.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);"
         "print(command.run_check(sys.argv[1], Path('m'), None, None, Path(sys.argv[2]), 60).status)"
     )
@@ -316,9 +348,11 @@ def test_a_keeper_that_is_killed_between_two_checks_costs_none(tmp_path: Path) -
 
 
 def test_one_keeper_serves_one_check_after_the_other(tmp_path: Path) -> None:
-    """Each with its own folder, environment and streams, and no descriptor more after many than after one."""
+    """Each with its own folder, environment and streams, and no descriptor more after many than
+    after one."""
     command = script(
-        tmp_path, "import os; print(os.getcwd(), os.environ.get('POLYGRAPHY_N'), os.getsid(0) == os.getpid())"
+        tmp_path,
+        "import os; print(os.getcwd(), os.environ.get('POLYGRAPHY_N'), os.getsid(0) == os.getpid())",
     )
     counts = []
     for number in range(5):
@@ -331,19 +365,26 @@ def test_one_keeper_serves_one_check_after_the_other(tmp_path: Path) -> None:
             del os.environ["POLYGRAPHY_N"]
         (kept,) = keeper.keepers(os.getpid())
         counts.append(
-            (kept, len(list(Path(f"/proc/{kept[0]}/fd").iterdir())), str(Path(f"/proc/{kept[0]}/cwd").readlink()))
+            (
+                kept,
+                len(list(Path(f"/proc/{kept[0]}/fd").iterdir())),
+                str(Path(f"/proc/{kept[0]}/cwd").readlink()),
+            )
         )
     assert counts == [counts[0]] * 5
     assert counts[0][2] == "/"
 
 
 def test_a_checker_holds_nothing_of_ours_open(tmp_path: Path) -> None:
-    command = script(tmp_path, "import os; print(sorted(map(int, os.listdir('/proc/self/fd')))[:-1])")
+    command = script(
+        tmp_path, "import os; print(sorted(map(int, os.listdir('/proc/self/fd')))[:-1])"
+    )
     assert check(command, tmp_path).stdout == "[0, 1, 2]\n"
 
 
 def test_what_breeds_is_ended(tmp_path: Path) -> None:
-    """Each of its processes starts another one in a session of its own and ends: there is always one, never the same."""
+    """Each of its processes starts another one in a session of its own and ends: there is always
+    one, never the same."""
     breeds = (
         "import os, sys, time\n"
         "if os.fork() == 0:\n"
@@ -382,7 +423,8 @@ NEEDED = {
     "OMP_NUM_THREADS": "4",
     "NARROWDOWN_WORKER": "mark.1",
 }
-# Names as they are found on desks, in shells of clusters and in CI, with a value of each that must not be seen.
+# Names as they are found on desks, in shells of clusters and in CI, with a value of each that must
+# not be seen.
 SECRET = (
     "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "GITHUB_TOKEN", "GH_PAT", "CI_JOB_JWT", "OPENAI_API_KEY", "NGC_API_KEY",
     "NGC_CLI_API_KEY", "NVIDIA_API_KEY", "WANDB_API_KEY", "COMET_KEY", "MLFLOW_TRACKING_PASSWORD", "DATABASE_URL",
@@ -404,8 +446,11 @@ def test_a_checker_gets_what_it_needs_and_none_of_the_secrets() -> None:
     }
 
 
-def test_a_checker_that_is_run_sees_no_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nor does what it starts; nor lies one in the environment of the process between, which any process of the user can read."""
+def test_a_checker_that_is_run_sees_no_secret(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor does what it starts; nor lies one in the environment of the process between, which any
+    process of the user can read."""
     for n, name in enumerate(SECRET):
         monkeypatch.setenv(name, f"planted {n};")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3")
@@ -428,18 +473,37 @@ def test_every_name_has_its_reason() -> None:
 
 
 def test_what_a_checker_missed_is_named() -> None:
-    held = {"HF_TOKEN": "t", "HOME": "/h", "EDITOR": "vi", "n_words": "1", "plain": "1", "_": "/bin/x"}
-    said = ["KeyError: 'HF_TOKEN', a _ alone", "HOME is set; plain n_words; HF_TOKENS and THE_EDITOR are others"]
+    held = {
+        "HF_TOKEN": "t",
+        "HOME": "/h",
+        "EDITOR": "vi",
+        "n_words": "1",
+        "plain": "1",
+        "_": "/bin/x",
+    }
+    said = [
+        "KeyError: 'HF_TOKEN', a _ alone",
+        "HOME is set; plain n_words; HF_TOKENS and THE_EDITOR are others",
+    ]
     assert environment.list_missed(said, (), held) == ["HF_TOKEN", "n_words"]
     assert environment.list_missed(said, (), held, ["HF_TOKEN"]) == ["n_words"]
-    assert environment.list_missed(["HF_TOKEN" + "." * (1 << 20)], (), held) == [], "of a flood the end is looked at"
-    asks = ["test $HF_TOKEN", "${n_words}x", "os.environ[ 'EDITOR']", 'environ.get("plain", 1)', 'getenv("HOME")']
+    assert environment.list_missed(["HF_TOKEN" + "." * (1 << 20)], (), held) == [], (
+        "of a flood the end is looked at"
+    )
+    asks = [
+        "test $HF_TOKEN",
+        "${n_words}x",
+        "os.environ[ 'EDITOR']",
+        'environ.get("plain", 1)',
+        'getenv("HOME")',
+    ]
     assert environment.list_missed((), asks, held) == ["EDITOR", "HF_TOKEN", "n_words", "plain"]
     assert environment.list_missed((), ["# HF_TOKEN and EDITOR are words here"], held) == []
 
 
 @pytest.mark.parametrize(
-    ("name", "said"), [("HF_TOKEN", ""), ("NONE", "is not set here"), ("A=1", "is no name"), ("", "is no name")]
+    ("name", "said"),
+    [("HF_TOKEN", ""), ("NONE", "is not set here"), ("A=1", "is no name"), ("", "is no name")],
 )
 def test_what_can_be_handed_on(name: str, said: str) -> None:
     assert (
@@ -450,7 +514,9 @@ def test_what_can_be_handed_on(name: str, said: str) -> None:
 
 
 @pytest.mark.parametrize("users", [{}, {"OPENBLAS_NUM_THREADS": "16"}])
-def test_a_worker_has_one_thread_for_openblas_and_a_checker_what_the_user_says(users: dict[str, str]) -> None:
+def test_a_worker_has_one_thread_for_openblas_and_a_checker_what_the_user_says(
+    users: dict[str, str],
+) -> None:
     held = environment.for_worker({"HOME": "/h", **users})
     assert held["OPENBLAS_NUM_THREADS"] == "1"
     given = environment.for_checker(held)

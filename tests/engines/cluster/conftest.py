@@ -1,4 +1,5 @@
-"""Real clusters on this machine: a scheduler and workers, each worker with a folder of its own as on a host of its own."""
+"""Real clusters on this machine: a scheduler and workers, each worker with a folder of its own as
+on a host of its own."""
 
 import contextlib
 import os
@@ -13,16 +14,18 @@ from pathlib import Path
 
 import pytest
 
-import engines
+from narrowdown import engines
 
-PACKAGES = str(Path(engines.__file__).parent.parent)
+PACKAGES = str(Path(engines.__file__).parents[2])
 _PATIENCE = 60.0
 
 
 class Running:
     """A cluster's processes. ``workers``: by the name that each was given."""
 
-    def __init__(self, folder: Path, interface: str = "127.0.0.1", scheme: str = "tcp", **environment: str) -> None:
+    def __init__(
+        self, folder: Path, interface: str = "127.0.0.1", scheme: str = "tcp", **environment: str
+    ) -> None:
         self.folder, self._interface, self._environment = folder, interface, environment
         self._scheme = scheme
         self.workers: dict[str, subprocess.Popen[bytes]] = {}
@@ -51,8 +54,8 @@ class Running:
         url: str = "",
         **environment: str,
     ) -> None:
-        """Start a worker, by default on a host of its own: a folder that no other worker has. ``prefix``: words before its
-        command."""
+        """Start a worker, by default on a host of its own: a folder that no other worker has.
+        ``prefix``: words before its command."""
         place = self.folder / "hosts" / (folder or name)
         place.mkdir(parents=True, exist_ok=True)
         self.workers[name] = self._start(

@@ -1,4 +1,5 @@
-"""Probes answered by a real cluster: the same answers as here, each file sent once to each host, nothing mixed."""
+"""Probes answered by a real cluster: the same answers as here, each file sent once to each host,
+nothing mixed."""
 
 import asyncio
 import os
@@ -11,22 +12,31 @@ from typing import Any
 import msgspec
 import pytest
 
-from wizard.demo import MODELS
+from narrowdown.wizard.demo import MODELS
 
 pytest.importorskip("distributed", reason="needs Dask distributed: pip install '.[cluster]'")
 
-import engines
-from engines.cluster import executor as ends
-from engines.cluster.executor import Cluster
-from engines.cluster.host import Greeting
-from engines.consent import Consent
-from engines.probe import AnyProbe, Candidate, Check, Import, Inspect, LoadInputs, Measure, Measurement
-from engines.store.content import Store, boot, digest_file
-from engines.workers.executor import Executor, ExecutorLost
-from engines.workers.pool import Death, Pool
+from narrowdown import engines
+from narrowdown.engines.cluster import executor as ends
+from narrowdown.engines.cluster.executor import Cluster
+from narrowdown.engines.cluster.host import Greeting
+from narrowdown.engines.consent import Consent
+from narrowdown.engines.probe import (
+    AnyProbe,
+    Candidate,
+    Check,
+    Import,
+    Inspect,
+    LoadInputs,
+    Measure,
+    Measurement,
+)
+from narrowdown.engines.store.content import Store, boot, digest_file
+from narrowdown.engines.workers.executor import Executor, ExecutorLost
+from narrowdown.engines.workers.pool import Death, Pool
 from tests.engines.workers import driver
 
-PACKAGES = str(Path(engines.__file__).parent.parent)
+PACKAGES = str(Path(engines.__file__).parents[2])
 REFERENCE = "onnxruntime"
 SLOW = "fake:fault=hang,seconds=4,at=run"
 
@@ -55,11 +65,15 @@ async def opened(executor: Executor, engine: str) -> Measure:
         return measurement
 
     taken = (await ok(Import(path=str(model), digest=digest_file(model)))).facts["model"]
-    loaded = LoadInputs(model=taken, sources=(str(inputs),), source_digests=(digest_file(inputs),), random=False)
+    loaded = LoadInputs(
+        model=taken, sources=(str(inputs),), source_digests=(digest_file(inputs),), random=False
+    )
     given = (await ok(loaded)).facts["inputs"]
     for spec in (engine, REFERENCE):
         await ok(Inspect(engine=spec))
-    return Measure(model=taken, inputs=given, samples=("real:0",), engine=engine, reference=REFERENCE)
+    return Measure(
+        model=taken, inputs=given, samples=("real:0",), engine=engine, reference=REFERENCE
+    )
 
 
 def timeless(measurement: Measurement) -> Measurement:
@@ -67,7 +81,9 @@ def timeless(measurement: Measurement) -> Measurement:
 
 
 def parts(whole: Measure, *nodes: str) -> list[Measure]:
-    return [msgspec.structs.replace(whole, candidate=Candidate(nodes=n), effect=True) for n in nodes]
+    return [
+        msgspec.structs.replace(whole, candidate=Candidate(nodes=n), effect=True) for n in nodes
+    ]
 
 
 def test_a_host_answers_as_this_machine_does(tmp_path: Path, cluster) -> None:
@@ -84,11 +100,15 @@ def test_a_host_answers_as_this_machine_does(tmp_path: Path, cluster) -> None:
     assert [timeless(m) for m in there] == [timeless(m) for m in here]
     made = there[-1].artifacts
     assert {"model.onnx", "inputs.npz"} <= set(made)
-    assert all(digest_file(Store(tmp_path / "there").path(digest)) == digest for digest in made.values())
+    assert all(
+        digest_file(Store(tmp_path / "there").path(digest)) == digest for digest in made.values()
+    )
     assert not cluster.fetched("a", "*"), "a session leaves nothing on a host"
 
 
-def test_where_no_cluster_is_one_sentence_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_no_cluster_is_one_sentence_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(ends, "_CONNECT", 0.3)
 
     async def nothing(_: Executor) -> None:
@@ -99,7 +119,9 @@ def test_where_no_cluster_is_one_sentence_says_so(tmp_path: Path, monkeypatch: p
 
 
 @pytest.mark.slow
-def test_each_file_goes_once_to_each_host_and_nothing_is_asked_twice(tmp_path: Path, cluster, monkeypatch) -> None:
+def test_each_file_goes_once_to_each_host_and_nothing_is_asked_twice(
+    tmp_path: Path, cluster, monkeypatch
+) -> None:
     """Four workers on two hosts, sixteen probes at once."""
     sent: list[tuple[str, str]] = []
     send = Cluster._send_parcel
@@ -117,7 +139,10 @@ def test_each_file_goes_once_to_each_host_and_nothing_is_asked_twice(tmp_path: P
         whole = await opened(executor, "emulate:precision=fp16")
         probes = parts(whole, *(f"{n}-{n + 10}" for n in range(16)))
         answers = await asyncio.gather(*(executor.run(p, 120.0) for p in probes))
-        logs = len(cluster.fetched("a", "logs/worker-*.log")), len(cluster.fetched("b", "logs/worker-*.log"))
+        logs = (
+            len(cluster.fetched("a", "logs/worker-*.log")),
+            len(cluster.fetched("b", "logs/worker-*.log")),
+        )
         assert all(logs)
         return answers, executor.slots
 
@@ -151,7 +176,9 @@ async def once_busy(executor: Executor) -> tuple[int, str]:
 
 @pytest.mark.slow
 @pytest.mark.skipif(driver.compiler() is None, reason="makes a GPU driver with a C compiler")
-def test_repeated_builds_have_a_gpu_each_and_those_of_a_cpu_engine_a_machine(tmp_path: Path, cluster) -> None:
+def test_repeated_builds_have_a_gpu_each_and_those_of_a_cpu_engine_a_machine(
+    tmp_path: Path, cluster
+) -> None:
     """Three workers on two GPUs, all on this machine."""
     made = tmp_path / "driver"
     made.mkdir()
@@ -162,11 +189,14 @@ def test_repeated_builds_have_a_gpu_each_and_those_of_a_cpu_engine_a_machine(tmp
     slow = "fake:fault=hang,seconds=3,at=run"
 
     async def ask(executor: Cluster, engine: str) -> tuple[set[str], int, set[tuple[str, ...]]]:
-        """(how they ended, how many are said to be possible at a time, which GPUs or machines were reserved at a time)"""
+        """(how they ended, how many are said to be possible at a time, which GPUs or machines were
+        reserved at a time)"""
         whole = await opened(executor, engine)
         while len(executor._members) < 3:
             await asyncio.sleep(0.1)
-        await asyncio.gather(*(executor.run(p, 120.0) for p in parts(whole, "0-3", "4-6", "7-9", "10", "11", "12")))
+        await asyncio.gather(
+            *(executor.run(p, 120.0) for p in parts(whole, "0-3", "4-6", "7-9", "10", "11", "12"))
+        )
         alone = [msgspec.structs.replace(whole, attempt=n, exclusive=True) for n in (1, 2, 3, 4)]
         tasks = [asyncio.create_task(executor.run(probe, 120.0)) for probe in alone]
         seen = set()
@@ -177,12 +207,16 @@ def test_repeated_builds_have_a_gpu_each_and_those_of_a_cpu_engine_a_machine(tmp
             await asyncio.sleep(0.05)
         return {task.result().status for task in tasks}, executor.beside(whole), seen
 
-    ends, beside, seen = on(Cluster(cluster.url, tmp_path / "g", session="g"), lambda e: ask(e, f"{slow},gpus=1"))
+    ends, beside, seen = on(
+        Cluster(cluster.url, tmp_path / "g", session="g"), lambda e: ask(e, f"{slow},gpus=1")
+    )
     assert (ends, beside) == ({"ok"}, 2)
     both = (driver.gpu_id(0), driver.gpu_id(1))
     assert both in seen
     assert seen <= {(), both[:1], both[1:], both}, "one at a time on each"
-    ends, beside, seen = on(Cluster(cluster.url, tmp_path / "c", session="c"), lambda e: ask(e, slow))
+    ends, beside, seen = on(
+        Cluster(cluster.url, tmp_path / "c", session="c"), lambda e: ask(e, slow)
+    )
     assert (ends, beside) == ({"ok"}, 1)
     assert seen <= {(), (boot(),)}
 
@@ -235,14 +269,20 @@ def another_machine(folder: Path) -> dict[str, Any]:
 def another_version(folder: Path) -> dict[str, Any]:
     """A host on which another version of the engine is installed."""
     folder.mkdir()
-    (folder / "sitecustomize.py").write_text("import onnxruntime; onnxruntime.__version__ = '1.2.3'")
+    (folder / "sitecustomize.py").write_text(
+        "import onnxruntime; onnxruntime.__version__ = '1.2.3'"
+    )
     return {"PYTHONPATH": f"{folder}:{PACKAGES}"}
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores, to make a host that has one")
+@pytest.mark.skipif(
+    len(os.sched_getaffinity(0)) < 2, reason="needs two cores, to make a host that has one"
+)
 @pytest.mark.parametrize("odd_one", [another_machine, another_version])
-def test_verdicts_of_another_engine_are_not_mixed_in(tmp_path: Path, cluster, odd_one: Callable[[Path], Any]) -> None:
+def test_verdicts_of_another_engine_are_not_mixed_in(
+    tmp_path: Path, cluster, odd_one: Callable[[Path], Any]
+) -> None:
     """With threads=0 the number of cores is part of what an engine is."""
     engine = "onnxruntime:threads=0"
     cluster.add("a")
@@ -253,7 +293,9 @@ def test_verdicts_of_another_engine_are_not_mixed_in(tmp_path: Path, cluster, od
 
     async def ask(executor: Executor) -> tuple[set[str], str]:
         whole = await opened(executor, engine)
-        answers = await asyncio.gather(*(executor.run(p, 120.0) for p in parts(whole, "0-9", "3", "5-20", "7")))
+        answers = await asyncio.gather(
+            *(executor.run(p, 120.0) for p in parts(whole, "0-9", "3", "5-20", "7"))
+        )
         assert {m.status for m in answers} == {"ok"}
         assert cluster.fetched("a", "models/*.onnx") or cluster.fetched("b", "models/*.onnx")
         assert not cluster.fetched("odd", "models/*.onnx")
@@ -268,7 +310,10 @@ def test_verdicts_of_another_engine_are_not_mixed_in(tmp_path: Path, cluster, od
         return str(told.facts["fingerprint"])
 
     # A session that has measured on such a host goes on there.
-    assert on(Cluster(cluster.url, tmp_path / "t", session="t", prefer=lambda _: other), known) == other
+    assert (
+        on(Cluster(cluster.url, tmp_path / "t", session="t", prefer=lambda _: other), known)
+        == other
+    )
 
 
 def _folder(cluster, member: Any) -> str:
@@ -290,8 +335,14 @@ def test_a_note_about_a_host_that_is_left_out_names_both_versions(tmp_path: Path
 
     executor._facts[REFERENCE] = {"version": "1.31.1", "device": "EPYC"}
     missing = member("c")
-    missing.told[REFERENCE] = Measurement(status="unsupported", message="ONNX Runtime is not installed.")
-    others = [member("a", version="1.22.1", device="EPYC"), member("b", version="1.31.1", device="EPYC"), missing]
+    missing.told[REFERENCE] = Measurement(
+        status="unsupported", message="ONNX Runtime is not installed."
+    )
+    others = [
+        member("a", version="1.22.1", device="EPYC"),
+        member("b", version="1.31.1", device="EPYC"),
+        missing,
+    ]
     executor._left_out(REFERENCE, [*others, *others])
     for note, said in zip(
         notes,
@@ -333,14 +384,18 @@ def test_a_crash_costs_a_worker_of_ours_and_none_of_the_cluster(tmp_path: Path, 
         crash = await executor.run(whole, 60.0)
         return crash, await executor.run(msgspec.structs.replace(whole, engine=REFERENCE), 60.0)
 
-    crash, after = on(Cluster(cluster.url, tmp_path / "s", session="s", on_death=deaths.append), ask)
+    crash, after = on(
+        Cluster(cluster.url, tmp_path / "s", session="s", on_death=deaths.append), ask
+    )
     assert (crash.status, crash.signal, after.status) == ("crash", signal.SIGSEGV, "ok")
     assert [d.signal for d in deaths] == [signal.SIGSEGV]
     assert cluster.workers["a"].poll() is None
 
 
 @pytest.mark.slow
-def test_a_check_runs_where_the_same_script_is_and_nowhere_else(tmp_path: Path, cluster, monkeypatch) -> None:
+def test_a_check_runs_where_the_same_script_is_and_nowhere_else(
+    tmp_path: Path, cluster, monkeypatch
+) -> None:
     """The user's script is pinned by what it held when it was agreed to."""
     monkeypatch.setattr(ends, "_PATIENCE", 5.0)
     folder = tmp_path / "user"
@@ -353,7 +408,13 @@ def test_a_check_runs_where_the_same_script_is_and_nowhere_else(tmp_path: Path, 
     async def ask(executor: Executor) -> Measurement:
         whole = await opened(executor, REFERENCE)
         return await executor.run(
-            Check(model=whole.model, command="python3 check.py {model}", folder=str(folder), timeout=60.0), 60.0
+            Check(
+                model=whole.model,
+                command="python3 check.py {model}",
+                folder=str(folder),
+                timeout=60.0,
+            ),
+            60.0,
         )
 
     agreed = Consent(

@@ -7,12 +7,14 @@ import pytest
 
 pytest.importorskip("distributed", reason="needs Dask distributed: pip install '.[cluster]'")
 
-from engines.cluster import host as hosts
-from engines.consent import NOTHING
-from engines.probe import Inspect
+from narrowdown.engines.cluster import host as hosts
+from narrowdown.engines.consent import NOTHING
+from narrowdown.engines.probe import Inspect
 
 
-def test_a_withdrawn_question_is_not_begun_and_not_remembered_for_ever(tmp_path: Path, monkeypatch) -> None:
+def test_a_withdrawn_question_is_not_begun_and_not_remembered_for_ever(
+    tmp_path: Path, monkeypatch
+) -> None:
     host = hosts._Host(tmp_path, 1, 0, 0, NOTHING)
 
     async def body() -> list[int]:

@@ -1,24 +1,44 @@
-"""Which files a probe needs elsewhere, which names may travel, which of the user's own files are pinned."""
+"""Which files a probe needs elsewhere, which names may travel, which of the user's own files are
+pinned."""
 
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from engines.cluster.parcels import Packer, at_home, parcel_place, pin_files
-from engines.probe import Check, Describe, Import, Inspect, LoadInputs, Measure, Sanitize, Unroll
-from engines.store.content import Store, digest_file
-from engines.workers.operations import execute_probe
-from wizard.demo import MODELS
+from narrowdown.engines.cluster.parcels import Packer, at_home, parcel_place, pin_files
+from narrowdown.engines.probe import (
+    Check,
+    Describe,
+    Import,
+    Inspect,
+    LoadInputs,
+    Measure,
+    Sanitize,
+    Unroll,
+)
+from narrowdown.engines.store.content import Store, digest_file
+from narrowdown.engines.workers.operations import execute_probe
+from narrowdown.wizard.demo import MODELS
 
 
 def test_a_model_brings_its_weights_and_comes_last(tmp_path: Path) -> None:
     store, path = Store(tmp_path), MODELS / "shapes_cnn.onnx"
-    model = str(execute_probe(Import(path=str(path), digest=digest_file(path)), store, lambda _: None).facts["model"])
+    model = str(
+        execute_probe(
+            Import(path=str(path), digest=digest_file(path)), store, lambda _: None
+        ).facts["model"]
+    )
     made = execute_probe(LoadInputs(model=model), store, lambda _: None)
     inputs = str(made.facts["inputs"])
     needs = Packer(store).needed(
-        Measure(model=model, inputs=inputs, samples=("random:0",), engine="emulate", reference="onnxruntime")
+        Measure(
+            model=model,
+            inputs=inputs,
+            samples=("random:0",),
+            engine="emulate",
+            reference="onnxruntime",
+        )
     )
     assert list(needs) == [f"models/{model}.onnx", f"inputs/{inputs}/index.json"]
     assert [parcels[-1].name for parcels in needs.values()] == list(needs)
@@ -33,9 +53,15 @@ def test_a_model_brings_its_weights_and_comes_last(tmp_path: Path) -> None:
 
 def test_a_model_that_a_workaround_is_written_into_travels_too(tmp_path: Path) -> None:
     store, path = Store(tmp_path), MODELS / "shapes_cnn.onnx"
-    user = str(execute_probe(Import(path=str(path), digest=digest_file(path)), store, lambda _: None).facts["model"])
+    user = str(
+        execute_probe(
+            Import(path=str(path), digest=digest_file(path)), store, lambda _: None
+        ).facts["model"]
+    )
     clean = str(execute_probe(Sanitize(model=user), store, lambda _: None).facts["model"])
-    probe = Measure(model=clean, written=user, inputs="", samples=(), engine="emulate", reference="onnxruntime")
+    probe = Measure(
+        model=clean, written=user, inputs="", samples=(), engine="emulate", reference="onnxruntime"
+    )
     assert set(Packer(store).needed(probe)) == {f"models/{m}.onnx" for m in (user, clean)}
     assert user != clean
 
@@ -61,8 +87,18 @@ def test_no_name_leads_out_of_the_folder(tmp_path: Path, name: str) -> None:
 
 def test_what_reads_the_users_files_stays_at_home() -> None:
     opening = Unroll(model="m", inputs="i", samples=("real:0",), sample="real:0", reference="e")
-    home = (Import(path="/m", digest="d"), Sanitize(model="m"), LoadInputs(model="m"), Describe(model="m"), opening)
-    away = (Inspect(engine="e"), Describe(model="m", sample="real:0"), Check(model="m", command="true"))
+    home = (
+        Import(path="/m", digest="d"),
+        Sanitize(model="m"),
+        LoadInputs(model="m"),
+        Describe(model="m"),
+        opening,
+    )
+    away = (
+        Inspect(engine="e"),
+        Describe(model="m", sample="real:0"),
+        Check(model="m", command="true"),
+    )
     assert all(map(at_home, home))
     assert not any(map(at_home, away))
 
@@ -71,12 +107,20 @@ def test_scripts_and_libraries_are_pinned_by_what_they_hold(tmp_path: Path) -> N
     for name in ("check.py", "data.bin", "lib.so"):
         (tmp_path / name).write_text(name)
     check = Check(
-        model="m", command=f"python3 ./check.py --with=data.bin {{model}} {tmp_path}/none", folder=str(tmp_path)
+        model="m",
+        command=f"python3 ./check.py --with=data.bin {{model}} {tmp_path}/none",
+        folder=str(tmp_path),
     )
-    assert pin_files(check) == {str(tmp_path / n): digest_file(tmp_path / n) for n in ("check.py", "data.bin")}
+    assert pin_files(check) == {
+        str(tmp_path / n): digest_file(tmp_path / n) for n in ("check.py", "data.bin")
+    }
     library = tmp_path / "lib.so"
     measure = Measure(
-        model="m", inputs="i", samples=(), engine=f"onnxruntime:custom_ops={library}+/gone.so", reference="onnxruntime"
+        model="m",
+        inputs="i",
+        samples=(),
+        engine=f"onnxruntime:custom_ops={library}+/gone.so",
+        reference="onnxruntime",
     )
     assert pin_files(measure) == {str(library): digest_file(library)}
     script = tmp_path / "check.py"

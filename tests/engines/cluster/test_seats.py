@@ -3,7 +3,7 @@
 import asyncio
 import random
 
-from engines.cluster.seats import Turns
+from narrowdown.engines.cluster.seats import Turns
 
 
 def test_one_that_wants_to_be_alone_is_alone_and_nobody_is_forgotten() -> None:

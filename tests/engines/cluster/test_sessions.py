@@ -1,4 +1,5 @@
-"""Whole sessions on real clusters: whatever becomes of hosts, wires and the session's own machine, the result is the same."""
+"""Whole sessions on real clusters: whatever becomes of hosts, wires and the session's own machine,
+the result is the same."""
 
 import contextlib
 import itertools
@@ -13,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from wizard.demo import MODELS
+from narrowdown.wizard.demo import MODELS
 
 pytest.importorskip("distributed", reason="needs Dask distributed: pip install '.[cluster]'")
 
-from wizard.session.events import AnyEvent, NoteAdded, ProbeFinished, SessionOpened
-from wizard.session.journal import NAME, read
+from narrowdown.wizard.session.events import AnyEvent, NoteAdded, ProbeFinished, SessionOpened
+from narrowdown.wizard.session.journal import NAME, read
 
 SCRIPT = str(Path(sys.executable).with_name("narrowdown"))
 WORDS = (
@@ -40,7 +41,12 @@ def started(home: Path, *words: str) -> "subprocess.Popen[str]":
         "PYTHONSAFEPATH": "1",
     }
     return subprocess.Popen(
-        [SCRIPT, *words], env=surroundings, cwd=home, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [SCRIPT, *words],
+        env=surroundings,
+        cwd=home,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
 
 
@@ -87,7 +93,9 @@ def told(process: "subprocess.Popen[str]") -> None:
     assert process.returncode == 0, err
 
 
-def test_a_host_that_goes_down_and_one_that_comes_change_nothing(tmp_path: Path, cluster, alone: str) -> None:
+def test_a_host_that_goes_down_and_one_that_comes_change_nothing(
+    tmp_path: Path, cluster, alone: str
+) -> None:
     session = tmp_path / "s"
     cluster.add("a")
     cluster.add("b")
@@ -100,7 +108,9 @@ def test_a_host_that_goes_down_and_one_that_comes_change_nothing(tmp_path: Path,
     assert canonical(tmp_path / "m", session) == alone
     assert len(finished(session)) == len(set(finished(session)))
     again = ran(tmp_path / "m", "replay", str(session), "--executor", cluster.url)
-    assert again == ran(tmp_path / "m", "replay", str(session)), "hosts measure what this machine does"
+    assert again == ran(tmp_path / "m", "replay", str(session)), (
+        "hosts measure what this machine does"
+    )
     assert again.splitlines()[-1].endswith("as expected (--expect same)")
     assert not cluster.fetched("b", "*"), "a replay leaves nothing on a host"
 
@@ -119,7 +129,9 @@ def test_a_session_killed_here_is_resumed_elsewhere(tmp_path: Path, cluster, alo
     process.communicate()
     shutil.copytree(session, elsewhere, ignore=shutil.ignore_patterns("lock"))
     before = finished(elsewhere)
-    resumed = started(tmp_path / "m2", "resume", str(elsewhere), "--executor", cluster.url, "--display", "none")
+    resumed = started(
+        tmp_path / "m2", "resume", str(elsewhere), "--executor", cluster.url, "--display", "none"
+    )
     told(resumed)
     assert canonical(tmp_path / "m2", elsewhere) == alone
     after = finished(elsewhere)
@@ -127,7 +139,9 @@ def test_a_session_killed_here_is_resumed_elsewhere(tmp_path: Path, cluster, alo
     assert len(after) == len(set(after)), "nothing finished is measured twice"
 
 
-@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores, to make a host that has one")
+@pytest.mark.skipif(
+    len(os.sched_getaffinity(0)) < 2, reason="needs two cores, to make a host that has one"
+)
 def test_a_host_with_another_engine_is_named_and_left_out(tmp_path: Path, cluster) -> None:
     session = tmp_path / "s"
     cluster.add("a")
@@ -146,15 +160,20 @@ def test_a_host_with_another_engine_is_named_and_left_out(tmp_path: Path, cluste
 
 
 class Wire:
-    """A network namespace with one wire to this machine, which can be cut; ``number`` tells several from one another."""
+    """A network namespace with one wire to this machine, which can be cut; ``number`` tells several
+    from one another."""
 
     def __init__(self, number: int = 0) -> None:
         self.here, self.there = (f"10.213.77.{4 * number + end}" for end in (1, 2))
-        self.name, self._near, self._far = (f"{what}{number}" for what in ("narrowdown-test", "ndnear", "ndfar"))
+        self.name, self._near, self._far = (
+            f"{what}{number}" for what in ("narrowdown-test", "ndnear", "ndfar")
+        )
 
     def __enter__(self) -> "Wire":
         self._ip("netns", "add", self.name)
-        self._ip("link", "add", self._near, "type", "veth", "peer", "name", self._far, "netns", self.name)
+        self._ip(
+            "link", "add", self._near, "type", "veth", "peer", "name", self._far, "netns", self.name
+        )
         self._ip("addr", "add", f"{self.here}/30", "dev", self._near)
         self._ip("link", "set", self._near, "up")
         self._ip("-n", self.name, "addr", "add", f"{self.there}/30", "dev", self._far)
@@ -196,7 +215,9 @@ def lay() -> Iterator[Callable[[], Wire]]:
             try:
                 return laid.enter_context(Wire(next(numbers)))
             except subprocess.CalledProcessError as error:
-                pytest.skip(f"this machine makes no network namespaces: {error.stderr.decode().strip()}")
+                pytest.skip(
+                    f"this machine makes no network namespaces: {error.stderr.decode().strip()}"
+                )
 
         yield lay
 

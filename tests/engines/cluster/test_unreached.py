@@ -1,4 +1,5 @@
-"""Schedulers that are not there, are something else, or go away: a sentence each, on every display, and nobody left behind."""
+"""Schedulers that are not there, are something else, or go away: a sentence each, on every display,
+and nobody left behind."""
 
 import asyncio
 import contextlib
@@ -16,12 +17,12 @@ import pytest
 
 pytest.importorskip("distributed", reason="needs Dask distributed: pip install '.[cluster]'")
 
-from engines.cluster import executor as ends
-from engines.cluster.executor import Cluster, first_unencrypted
-from engines.workers.executor import ExecutorLost
-from wizard.runner import progress
-from wizard.session.events import NoteAdded
-from wizard.session.journal import NAME, read
+from narrowdown.engines.cluster import executor as ends
+from narrowdown.engines.cluster.executor import Cluster, first_unencrypted
+from narrowdown.engines.workers.executor import ExecutorLost
+from narrowdown.wizard.runner import progress
+from narrowdown.wizard.session.events import NoteAdded
+from narrowdown.wizard.session.journal import NAME, read
 
 from .test_sessions import SCRIPT, WORDS, finished, started
 
@@ -72,7 +73,10 @@ def test_what_is_no_scheduler_is_a_sentence_in_time(
         finally:
             await cluster.stop(hard=True)
 
-    with listening(reply) as port, pytest.raises(ExecutorLost, match=f"No cluster answers at {scheme}://.*{why}"):
+    with (
+        listening(reply) as port,
+        pytest.raises(ExecutorLost, match=f"No cluster answers at {scheme}://.*{why}"),
+    ):
         asyncio.run(asyncio.wait_for(ask(f"{scheme}://127.0.0.1:{port}"), 30))
 
 
@@ -88,13 +92,24 @@ def runners(folder: Path) -> list[int]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("interrupted", [False, True])
-def test_a_silent_port_ends_the_session_and_so_does_ctrl_c(tmp_path: Path, interrupted: bool) -> None:
+def test_a_silent_port_ends_the_session_and_so_does_ctrl_c(
+    tmp_path: Path, interrupted: bool
+) -> None:
     session = tmp_path / "s"
     with listening(b"") as port:
-        process = started(tmp_path / "m", *WORDS, "--session", str(session), "--executor", f"tcp://127.0.0.1:{port}")
+        process = started(
+            tmp_path / "m",
+            *WORDS,
+            "--session",
+            str(session),
+            "--executor",
+            f"tcp://127.0.0.1:{port}",
+        )
         if interrupted:
             end = time.monotonic() + 60
-            while "waiting for the scheduler" not in str((progress.read(session) or {}).get("text")):
+            while "waiting for the scheduler" not in str(
+                (progress.read(session) or {}).get("text")
+            ):
                 assert time.monotonic() < end
                 time.sleep(0.1)
             process.send_signal(signal.SIGINT)
@@ -126,7 +141,9 @@ def test_a_lost_scheduler_is_said_at_once_and_on_every_display(tmp_path: Path, c
         said = str((progress.read(session) or {}).get("text"))
         time.sleep(0.1)
     assert "Dask's workers end with their scheduler" in said
-    while not [e for e in read(session / NAME) if isinstance(e, NoteAdded) and "does not answer" in e.text]:
+    while not [
+        e for e in read(session / NAME) if isinstance(e, NoteAdded) and "does not answer" in e.text
+    ]:
         assert time.monotonic() < end + 60
         time.sleep(0.1)
     time.sleep(6.0)  # what is not a terminal gets a line of progress every five seconds
@@ -141,9 +158,11 @@ def test_a_lost_scheduler_is_said_at_once_and_on_every_display(tmp_path: Path, c
 
 @pytest.mark.slow
 def test_a_host_without_narrowdown_is_named(tmp_path: Path, cluster) -> None:
-    bare = tmp_path / "bare" / "engines"
+    bare = tmp_path / "bare" / "narrowdown"
     bare.mkdir(parents=True)
-    (bare / "__init__.py").write_text("raise ModuleNotFoundError(\"No module named 'engines'\", name='engines')")
+    (bare / "__init__.py").write_text(
+        "raise ModuleNotFoundError(\"No module named 'narrowdown'\", name='narrowdown')"
+    )
     cluster.add("bare", PYTHONPATH=str(bare.parent))
     cluster.ready()
     notes: list[str] = []
@@ -156,21 +175,31 @@ def test_a_host_without_narrowdown_is_named(tmp_path: Path, cluster) -> None:
             await executor.stop(hard=True)
 
     with pytest.raises(
-        ExecutorLost, match="has no worker that can take part: narrowdown is not installed on tcp://127"
+        ExecutorLost,
+        match="has no worker that can take part: narrowdown is not installed on tcp://127",
     ):
         asyncio.run(ask())
     cluster.add("whole")
     cluster.ready("whole")
     asyncio.run(ask())
-    assert [note for note in notes if note.startswith("A host is left out: narrowdown is not installed on tcp://127")]
+    assert [
+        note
+        for note in notes
+        if note.startswith("A host is left out: narrowdown is not installed on tcp://127")
+    ]
 
 
 def test_wires_to_other_machines_in_the_open_are_noticed() -> None:
     assert (
-        first_unencrypted(["tcp://127.0.0.1:8786", "tcp://127.0.1.1:1", "tcp://[::1]:4", "tcp://localhost:8786"]) == ""
+        first_unencrypted(
+            ["tcp://127.0.0.1:8786", "tcp://127.0.1.1:1", "tcp://[::1]:4", "tcp://localhost:8786"]
+        )
+        == ""
     )
     assert first_unencrypted(["tls://gpu-7:8786", "wss://10.0.0.1:443"]) == ""
-    assert first_unencrypted(["tcp://127.0.0.1:8786", "tcp://10.0.0.7:4711"]) == "tcp://10.0.0.7:4711"
+    assert (
+        first_unencrypted(["tcp://127.0.0.1:8786", "tcp://10.0.0.7:4711"]) == "tcp://10.0.0.7:4711"
+    )
     assert first_unencrypted(["ws://gpu-7:8786"]) == "ws://gpu-7:8786"
     assert first_unencrypted(["tcp://[2001:db8::1]:8786"]) == "tcp://[2001:db8::1]:8786"
 
@@ -196,12 +225,20 @@ def certificates(tmp_path: Path) -> dict[str, str]:
         pytest.skip("needs the program openssl, to make certificates")
     script = Path(__file__).parents[3] / "docs" / "cluster-tls.sh"
     made = tmp_path / "certificates"
-    subprocess.run(["sh", str(script), str(made), "2"], check=True, capture_output=True, timeout=120)
+    subprocess.run(
+        ["sh", str(script), str(made), "2"], check=True, capture_output=True, timeout=120
+    )
     assert {oct(path.stat().st_mode & 0o777) for path in made.iterdir()} == {"0o600"}
     shown = subprocess.run(
-        ["sh", "-c", f". '{made}/environment'; env"], check=True, capture_output=True, text=True, timeout=20
+        ["sh", "-c", f". '{made}/environment'; env"],
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=20,
     )
-    told = dict(line.split("=", 1) for line in shown.stdout.splitlines() if line.startswith("DASK_"))
+    told = dict(
+        line.split("=", 1) for line in shown.stdout.splitlines() if line.startswith("DASK_")
+    )
     assert len(told) == 8
     return told
 
@@ -223,17 +260,29 @@ def test_a_session_over_tls_by_the_recipe_is_the_same_as_here(
 
     def ran(*words: str, **more: str) -> "subprocess.CompletedProcess[str]":
         return subprocess.run(
-            [SCRIPT, *words], env={**surroundings, **more}, cwd=home, capture_output=True, text=True, timeout=400
+            [SCRIPT, *words],
+            env={**surroundings, **more},
+            cwd=home,
+            capture_output=True,
+            text=True,
+            timeout=400,
         )
 
-    there = ran(*WORDS, "--session", str(tmp_path / "there"), "--executor", cluster.url, **certificates)
+    there = ran(
+        *WORDS, "--session", str(tmp_path / "there"), "--executor", cluster.url, **certificates
+    )
     assert there.returncode == 0, there.stderr
-    assert not [e for e in read(tmp_path / "there" / NAME) if isinstance(e, NoteAdded) and "not encrypted" in e.text]
+    assert not [
+        e
+        for e in read(tmp_path / "there" / NAME)
+        if isinstance(e, NoteAdded) and "not encrypted" in e.text
+    ]
     assert ran(*WORDS, "--session", str(tmp_path / "here"), "--jobs", "1").returncode == 0
     shown = [ran("show", str(tmp_path / name), "--canonical").stdout for name in ("there", "here")]
     assert shown[0] == shown[1]
     assert re.search(r"\bcase\b", shown[0])
-    # Who has no certificate of the authority's is not let in, and neither is who speaks in the open.
+    # Who has no certificate of the authority's is not let in, and neither is who speaks in the
+    # open.
     plain = cluster.url.replace("tls://", "tcp://")
     for url in (cluster.url, plain):
         refused = ran(*WORDS, "--session", str(tmp_path / url[:3]), "--executor", url)

@@ -5,13 +5,13 @@ import math
 import numpy as np
 import pytest
 
-from engines.compare.answers import CHUNK, answer
-from engines.compare.criterion import ANSWERS, METRICS, Criterion, for_parts
-from engines.compare.judge import badness, limit, over
-from engines.compare.metrics import score
-from engines.compare.say import say_amount, say_limit, say_percent, wrong_by
-from engines.compare.tolerance import ANSWER_TOLERANCE
-from engines.probe import HUGE, Answer, Score
+from narrowdown.engines.compare.answers import CHUNK, answer
+from narrowdown.engines.compare.criterion import ANSWERS, METRICS, Criterion, for_parts
+from narrowdown.engines.compare.judge import badness, limit, over
+from narrowdown.engines.compare.metrics import score
+from narrowdown.engines.compare.say import say_amount, say_limit, say_percent, wrong_by
+from narrowdown.engines.compare.tolerance import ANSWER_TOLERANCE
+from narrowdown.engines.probe import HUGE, Answer, Score
 
 
 def of(actual: object, expected: object, dtype: type = np.float32) -> Answer:
@@ -22,7 +22,12 @@ def of(actual: object, expected: object, dtype: type = np.float32) -> Answer:
 
 def scored(actual: object, expected: object, dtype: type = np.float32) -> Score:
     a, b = np.asarray(actual, dtype), np.asarray(expected, dtype)
-    return Score(**{**{f: getattr(score("y", a, b), f) for f in Score.__struct_fields__}, "answer": answer(a, b)})
+    return Score(
+        **{
+            **{f: getattr(score("y", a, b), f) for f in Score.__struct_fields__},
+            "answer": answer(a, b),
+        }
+    )
 
 
 def test_values_and_the_worst_place() -> None:
@@ -87,7 +92,9 @@ def test_what_gives_no_answers() -> None:
     assert answer(np.zeros(3), np.zeros(2)) is None
     assert answer(np.array(["a"]), np.array(["b"])) is None
     assert answer(np.zeros(0), np.zeros(0)) is None
-    assert of(np.zeros((1, 2, 3, 4)), np.ones((1, 2, 3, 4))).rows == 0, "an image's last axis is its width"
+    assert of(np.zeros((1, 2, 3, 4)), np.ones((1, 2, 3, 4))).rows == 0, (
+        "an image's last axis is its width"
+    )
     assert of([1, 2], [2, 1], np.int64).rows == 0
 
 

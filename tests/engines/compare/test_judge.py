@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engines.compare.criterion import ANSWERS, METRICS, Criterion, Signature, Verdict
-from engines.compare.judge import (
+from narrowdown.engines.compare.criterion import ANSWERS, METRICS, Criterion, Signature, Verdict
+from narrowdown.engines.compare.judge import (
     badness,
     judge,
     judge_check,
@@ -18,8 +18,8 @@ from engines.compare.judge import (
     use_up,
     worst,
 )
-from engines.compare.say import say_amount, say_most, say_worst
-from engines.probe import HUGE, Measurement, SampleResult, Score
+from narrowdown.engines.compare.say import say_amount, say_most, say_worst
+from narrowdown.engines.probe import HUGE, Measurement, SampleResult, Score
 
 RULE = Criterion(tolerance=0.01)
 SIGNATURE = Signature(kind="accuracy", sample="real:0", outputs=("y",), errors={"y": 1.0})
@@ -30,7 +30,9 @@ def off(amount: float, name: str = "y", **rest: object) -> Score:
 
 
 def measured(own: float, effect: float | None = None, **rest: object) -> Measurement:
-    result = SampleResult("real:0", (off(own, "inner"),), effect=() if effect is None else (off(effect),), **rest)  # type: ignore[arg-type]
+    result = SampleResult(
+        "real:0", (off(own, "inner"),), effect=() if effect is None else (off(effect),), **rest
+    )  # type: ignore[arg-type]
     return Measurement(results=(result,))
 
 
@@ -56,27 +58,53 @@ def test_own_and_effect(own: float, effect: float | None, kind: str, reason: str
 
 def test_whole_numbers_say_in_how_many_places_they_are_wrong() -> None:
     code = Score("y", rel_l2=0.001, shape=(1, 168), exact=True, mismatched=1 / 168)
-    verdict = judge(Measurement(results=(SampleResult("real:0", (code,), effect=(code,)),)), RULE, SIGNATURE)
-    assert (verdict.kind, verdict.own, verdict.own_places, verdict.effect_places) == ("fail", 1.0, (1, 168), (1, 168))
-    assert say_worst([SampleResult("real:0", (off(0.5, "x"), code))], RULE) == "wrong in 1 of 168 values"
-    for plain in (off(0.5), Score("y", exact=True, equal=True), Score("y", exact=True, problem="shape")):
+    verdict = judge(
+        Measurement(results=(SampleResult("real:0", (code,), effect=(code,)),)), RULE, SIGNATURE
+    )
+    assert (verdict.kind, verdict.own, verdict.own_places, verdict.effect_places) == (
+        "fail",
+        1.0,
+        (1, 168),
+        (1, 168),
+    )
+    assert (
+        say_worst([SampleResult("real:0", (off(0.5, "x"), code))], RULE)
+        == "wrong in 1 of 168 values"
+    )
+    for plain in (
+        off(0.5),
+        Score("y", exact=True, equal=True),
+        Score("y", exact=True, problem="shape"),
+    ):
         assert places(plain, RULE) == (0, 0)
     assert places(code, Criterion(metric="max_abs")) == (0, 0)
 
 
 def test_effect_counts_on_the_failing_outputs_only() -> None:
-    m = Measurement(results=(SampleResult("real:0", (off(0.5, "inner"),), effect=(off(0.001), off(0.9, "other"))),))
+    m = Measurement(
+        results=(
+            SampleResult("real:0", (off(0.5, "inner"),), effect=(off(0.001), off(0.9, "other"))),
+        )
+    )
     assert judge(m, RULE, SIGNATURE).reason == "harmless"
 
 
 def test_a_broken_input_accuses_nobody() -> None:
-    assert judge(measured(0.5, 0.5, unrepresentable=("x",)), RULE, SIGNATURE).reason == "unrepresentable-input"
-    assert judge(measured(0.5, unrepresentable=("x",)), RULE, SIGNATURE).reason == "unrepresentable-input"
+    assert (
+        judge(measured(0.5, 0.5, unrepresentable=("x",)), RULE, SIGNATURE).reason
+        == "unrepresentable-input"
+    )
+    assert (
+        judge(measured(0.5, unrepresentable=("x",)), RULE, SIGNATURE).reason
+        == "unrepresentable-input"
+    )
     assert judge(measured(0.001, 0.001, unrepresentable=("x",)), RULE, SIGNATURE).passed
 
 
 def test_a_nonfinite_failure_needs_a_large_effect_not_an_endless_one() -> None:
-    endless = Signature(kind="accuracy", sample="real:0", outputs=("y",), errors={"y": HUGE}, nonfinite=True)
+    endless = Signature(
+        kind="accuracy", sample="real:0", outputs=("y",), errors={"y": HUGE}, nonfinite=True
+    )
     assert judge(measured(HUGE, 2.0), RULE, endless).failed
     assert judge(measured(HUGE, 0.5), RULE, endless).reason == "milder"
 
@@ -94,15 +122,21 @@ def test_a_shrunk_case_fails_where_any_run_of_its_own_outputs_does() -> None:
     def run(error: float, name: str = "cut") -> tuple[SampleResult, ...]:
         return (SampleResult("real:0", outputs=(Score(name=name, rel_l2=error),)),)
 
-    rule, own = Criterion(tolerance=0.01), Signature(kind="accuracy", sample="real:0", outputs=("cut",))
-    assert judge_shrunk(Measurement(results=run(0.0), runs=(run(0.5),)), rule, own) == Verdict("fail", own=0.5)
+    rule, own = (
+        Criterion(tolerance=0.01),
+        Signature(kind="accuracy", sample="real:0", outputs=("cut",)),
+    )
+    assert judge_shrunk(Measurement(results=run(0.0), runs=(run(0.5),)), rule, own) == Verdict(
+        "fail", own=0.5
+    )
     assert judge_shrunk(Measurement(results=run(0.0)), rule, own).passed
     assert judge_shrunk(Measurement(results=run(0.5, "other")), rule, own).passed
     assert judge_shrunk(Measurement(status="crash"), rule, own).kind == "unresolved"
 
 
 @pytest.mark.parametrize(
-    "status", ["crash", "timeout", "out-of-memory", "build-failed", "invalid-model", "reference-failed"]
+    "status",
+    ["crash", "timeout", "out-of-memory", "build-failed", "invalid-model", "reference-failed"],
 )
 def test_what_did_not_run_is_no_accuracy_failure(status: str) -> None:
     m = Measurement(status=status, message="why")  # type: ignore[arg-type]
@@ -115,13 +149,20 @@ def test_crash_and_build_failures_are_searched_by_their_status() -> None:
     assert judge(Measurement(status="crash"), RULE, crash).failed
     assert judge(measured(0.9), RULE, crash).passed
     assert judge(Measurement(status="build-failed"), RULE, crash).reason == "build-failed"
-    assert judge(Measurement(status="build-failed"), RULE, Signature(kind="build", sample="real:0")).failed
+    assert judge(
+        Measurement(status="build-failed"), RULE, Signature(kind="build", sample="real:0")
+    ).failed
 
 
 def test_invented_answers_become_their_verdict() -> None:
     for kind in ("pass", "fail"):
         m = Measurement(assumed=kind)
-        assert judge(m, RULE, SIGNATURE) == judge_whole(m, RULE) == judge_check(m, RULE) == Verdict(kind)
+        assert (
+            judge(m, RULE, SIGNATURE)
+            == judge_whole(m, RULE)
+            == judge_check(m, RULE)
+            == Verdict(kind)
+        )
 
 
 def test_nothing_compared_is_not_a_pass() -> None:
@@ -143,7 +184,9 @@ def test_nonfinite_missing_and_misshapen_are_worst_under_every_metric(metric: st
 
 
 @given(
-    st.sampled_from([m for m in METRICS if m not in ("elementwise", "sqnr_db", "cosine", *ANSWERS)]),
+    st.sampled_from(
+        [m for m in METRICS if m not in ("elementwise", "sqnr_db", "cosine", *ANSWERS)]
+    ),
     st.floats(0, 1e6),
     st.floats(0, 1e6),
 )
@@ -156,7 +199,9 @@ def test_plain_metrics_are_their_own_badness(metric: str, value: float, toleranc
 def test_sqnr_fails_below_its_tolerance(decibels: float, tolerance: float) -> None:
     rule = Criterion(metric="sqnr_db", tolerance=tolerance)
     if abs(decibels - tolerance) > 1e-6:
-        assert (badness(Score("y", sqnr_db=decibels), rule) > limit(rule, "y")) == (decibels < tolerance)
+        assert (badness(Score("y", sqnr_db=decibels), rule) > limit(rule, "y")) == (
+            decibels < tolerance
+        )
 
 
 def test_cosine() -> None:
@@ -165,8 +210,14 @@ def test_cosine() -> None:
     assert badness(Score("y", cosine=0.998), rule) < limit(rule, "y")
 
 
-@given(st.lists(st.tuples(st.floats(1e-9, 10), st.floats(1e-9, 10)), max_size=5), st.floats(0, 10), st.floats(0, 10))
-def test_elementwise_is_over_both_tolerances(front: list[tuple[float, float]], atol: float, rtol: float) -> None:
+@given(
+    st.lists(st.tuples(st.floats(1e-9, 10), st.floats(1e-9, 10)), max_size=5),
+    st.floats(0, 10),
+    st.floats(0, 10),
+)
+def test_elementwise_is_over_both_tolerances(
+    front: list[tuple[float, float]], atol: float, rtol: float
+) -> None:
     rule = Criterion(metric="elementwise", atol=atol, rtol=rtol)
     bad = badness(Score("y", front=tuple(front)), rule)
     if all(abs(a - atol) > 1e-9 and abs(r - rtol) > 1e-9 for a, r in front):
@@ -216,14 +267,19 @@ def test_the_worst_is_nonfinite_then_highest_then_first() -> None:
         ({"ignore_fail_codes": (2,), "fail_regex": ("bad",)}, 2, "bad", "pass"),
     ],
 )
-def test_checks_follow_polygraphys_rules(rule: dict[str, tuple[str, ...]], code: int, text: str, kind: str) -> None:
+def test_checks_follow_polygraphys_rules(
+    rule: dict[str, tuple[str, ...]], code: int, text: str, kind: str
+) -> None:
     m = Measurement(facts={"returncode": code, "stdout": text, "stderr": ""})
     assert judge_check(m, Criterion(**rule)).kind == kind  # type: ignore[arg-type]
 
 
 def test_a_pattern_that_decides_is_named() -> None:
     m = Measurement(facts={"returncode": 0, "stdout": "it exceeds", "stderr": ""})
-    assert "'exceeds' is in what it printed" in judge_check(m, Criterion(fail_regex=("NaN", "exceeds"))).detail
+    assert (
+        "'exceeds' is in what it printed"
+        in judge_check(m, Criterion(fail_regex=("NaN", "exceeds"))).detail
+    )
     assert "printed" not in judge_check(m, Criterion(fail_regex=("NaN",))).detail
 
 
@@ -257,7 +313,9 @@ def test_a_share_of_nearly_nothing(
     assert list_slight(results, rule) == ({"real:0"} if told else set())
 
 
-@pytest.mark.parametrize(("error", "close"), [(0.00991, True), (0.01, True), (0.0049, False), (0.02, False)])
+@pytest.mark.parametrize(
+    ("error", "close"), [(0.00991, True), (0.01, True), (0.0049, False), (0.02, False)]
+)
 def test_what_is_close_to_the_limit_is_called_close(error: float, close: bool) -> None:
     said = say_most(error, Criterion(tolerance=0.01))
     assert say_amount(error, "rel_l2") in said
@@ -272,11 +330,14 @@ def test_a_pattern_that_comes_to_no_end_tells_nothing(pattern: str) -> None:
     verdict = judge_check(printed, Criterion(fail_regex=(pattern,)))
     assert (verdict.kind, verdict.reason) == ("unresolved", "error")
     assert judge_check(printed, Criterion(fail_regex=(pattern, "a!"))).failed, "another one tells"
-    assert judge_check(printed, Criterion(fail_regex=(pattern,), fail_codes=(2,))).passed, "nobody asks for it"
+    assert judge_check(printed, Criterion(fail_regex=(pattern,), fail_codes=(2,))).passed, (
+        "nobody asks for it"
+    )
 
 
 @pytest.mark.parametrize(
-    ("pattern", "there"), [("a+!", True), ("A+!", False), ("(?i)A+!$", True), ("a{3}b|\\u00e9", True)]
+    ("pattern", "there"),
+    [("a+!", True), ("A+!", False), ("(?i)A+!$", True), ("a{3}b|\\u00e9", True)],
 )
 def test_patterns_that_may_take_long_are_searched_as_others(pattern: str, there: bool) -> None:
     printed = Measurement(facts={"returncode": 0, "stdout": "\u00e9 \udc80 aaa!"})

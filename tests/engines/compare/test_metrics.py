@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from engines.compare import metrics
-from engines.compare.metrics import score, score_rows
-from engines.probe import HUGE, SILENT_DB, Score
+from narrowdown.engines.compare import metrics
+from narrowdown.engines.compare.metrics import score, score_rows
+from narrowdown.engines.probe import HUGE, SILENT_DB, Score
 
 
 def test_every_metric_of_a_small_pair() -> None:
@@ -63,14 +63,19 @@ def test_a_journal_keeps_eight_digits_and_no_failure_is_rounded_away() -> None:
     s = score("y", actual, expected)
     apart = np.abs(actual.astype(np.float64) - expected)
     assert s.max_abs == pytest.approx(apart.max(), rel=1e-7)
-    assert s.front[0][0] >= apart.max(), "an absolute tolerance below the largest difference is still exceeded"
+    assert s.front[0][0] >= apart.max(), (
+        "an absolute tolerance below the largest difference is still exceeded"
+    )
     kept = [
-        v for v in msgspec.structs.astuple(msgspec.structs.replace(s, front=(), cosine=1.0)) if isinstance(v, float)
+        v
+        for v in msgspec.structs.astuple(msgspec.structs.replace(s, front=(), cosine=1.0))
+        if isinstance(v, float)
     ]
     kept += [v for pair in s.front for v in pair]
     assert all(v.is_integer() or v == float(f"{v:.8g}") for v in kept)
     assert 1 - s.cosine == pytest.approx(
-        1 - float(np.dot(actual, expected) / (np.linalg.norm(actual) * np.linalg.norm(expected))), abs=1e-6
+        1 - float(np.dot(actual, expected) / (np.linalg.norm(actual) * np.linalg.norm(expected))),
+        abs=1e-6,
     )
 
 
@@ -88,7 +93,9 @@ def test_no_infinity_reaches_the_journal() -> None:
         (np.zeros(0), np.zeros(0)),
     ]:
         s = score("y", *pair)
-        assert all(math.isfinite(v) for v in msgspec.to_builtins(s).values() if isinstance(v, float))
+        assert all(
+            math.isfinite(v) for v in msgspec.to_builtins(s).values() if isinstance(v, float)
+        )
         assert msgspec.json.decode(msgspec.json.encode(s), type=Score) == s
     assert score("y", one, zero).rel_l2 == HUGE
 
@@ -106,7 +113,9 @@ def test_no_infinity_reaches_the_journal() -> None:
         (np.array([2**53 + 1]), np.array([2**53]), 1.0),
     ],
 )
-def test_integers_are_compared_exactly_however_wide(actual: np.ndarray, expected: np.ndarray, apart: float) -> None:
+def test_integers_are_compared_exactly_however_wide(
+    actual: np.ndarray, expected: np.ndarray, apart: float
+) -> None:
     s = score("y", actual, expected)
     assert s.exact
     assert not s.equal
@@ -133,7 +142,8 @@ def test_ulp_counts_in_the_coarser_type() -> None:
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
 @pytest.mark.parametrize(
-    "apart", ["in their last digits", "one by far, of a magnitude just below a power of two", "zero"]
+    "apart",
+    ["in their last digits", "one by far, of a magnitude just below a power of two", "zero"],
 )
 def test_the_farthest_unit_in_the_last_place_is_found_among_many(dtype: type, apart: str) -> None:
     """Not each element is asked how many units it is off; the answer is that of asking each."""
@@ -148,7 +158,9 @@ def test_the_farthest_unit_in_the_last_place_is_found_among_many(dtype: type, ap
         actual[:2] = 1.5, 2.74
     off = np.abs(actual.astype(np.float64) - expected)
     digits, tiny = np.finfo(dtype).nmant, float(np.finfo(dtype).smallest_normal)
-    units = off / 2.0 ** (np.floor(np.log2(np.maximum(np.abs(expected.astype(np.float64)), tiny))) - digits)
+    units = off / 2.0 ** (
+        np.floor(np.log2(np.maximum(np.abs(expected.astype(np.float64)), tiny))) - digits
+    )
     assert score("y", actual, expected).ulp == pytest.approx(units.max(), rel=1e-7)
 
 
@@ -163,7 +175,8 @@ def test_elements_that_are_equal_count_in_the_cosine() -> None:
 
 
 @pytest.mark.parametrize(
-    "dtype", [ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2, np.float16, np.float64]
+    "dtype",
+    [ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2, np.float16, np.float64],
 )
 def test_narrow_floats(dtype: type) -> None:
     s = score("y", np.array([1.0, 2.0]).astype(dtype), np.array([1.0, 4.0]).astype(dtype))
@@ -192,8 +205,12 @@ floats = hnp.arrays(np.float32, st.integers(1, 60), elements=st.floats(-1e3, 1e3
 
 @settings(max_examples=60, deadline=None)
 @given(st.data(), floats)
-def test_scores_agree_with_numpy_whatever_the_chunks(data: st.DataObject, expected: np.ndarray) -> None:
-    actual = data.draw(hnp.arrays(np.float32, expected.shape, elements=st.floats(-1e3, 1e3, width=32)))
+def test_scores_agree_with_numpy_whatever_the_chunks(
+    data: st.DataObject, expected: np.ndarray
+) -> None:
+    actual = data.draw(
+        hnp.arrays(np.float32, expected.shape, elements=st.floats(-1e3, 1e3, width=32))
+    )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(metrics, "CHUNK", 7)
         s = score("y", actual, expected)
@@ -209,14 +226,22 @@ def test_scores_agree_with_numpy_whatever_the_chunks(data: st.DataObject, expect
 def test_the_front_answers_every_elementwise_question(
     data: st.DataObject, expected: np.ndarray, atol: float, rtol: float
 ) -> None:
-    actual = data.draw(hnp.arrays(np.float32, expected.shape, elements=st.floats(-1e3, 1e3, width=32)))
+    actual = data.draw(
+        hnp.arrays(np.float32, expected.shape, elements=st.floats(-1e3, 1e3, width=32))
+    )
     front = score("y", actual, expected).front
     apart = np.abs(actual.astype(np.float64) - expected)
-    relative = np.minimum(apart / np.where(expected == 0, metrics.TINY, np.abs(expected.astype(np.float64))), HUGE)
-    assert any(a > atol and r > rtol for a, r in front) == bool(((apart > atol) & (relative > rtol)).any())
+    relative = np.minimum(
+        apart / np.where(expected == 0, metrics.TINY, np.abs(expected.astype(np.float64))), HUGE
+    )
+    assert any(a > atol and r > rtol for a, r in front) == bool(
+        ((apart > atol) & (relative > rtol)).any()
+    )
 
 
-def test_a_long_front_is_rounded_outwards_and_fast_paths_agree(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_front_is_rounded_outwards_and_fast_paths_agree(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     rng = np.random.default_rng(0)
     apart = rng.random(20000) + 1e-3
     relative = 1 / apart * rng.random(20000)

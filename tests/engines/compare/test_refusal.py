@@ -1,20 +1,21 @@
-"""Is a part refused for the reason that the whole was? On messages as OpenVINO and TensorRT give them."""
+"""Is a part refused for the reason that the whole was? On messages as OpenVINO and TensorRT give
+them."""
 
 import pytest
 
-from engines.compare.criterion import Criterion, Signature
-from engines.compare.judge import judge
-from engines.compare.refusal import is_same, words
-from engines.probe import Measurement
+from narrowdown.engines.compare.criterion import Criterion, Signature
+from narrowdown.engines.compare.judge import judge
+from narrowdown.engines.compare.refusal import is_same, words
+from narrowdown.engines.probe import Measurement
 
 RESHAPE = (
     "OpenVINO could not compile the model: Unexpected: CPU plug-in doesn't support {} operation with dynamic rank. Operation "
     "name: {}."
 )
-PARSER = (
-    "TensorRT-RTX's parser refuses the model: node '{}' (ScatterND): scatterND with reduction is not supported; at {}."
+PARSER = "TensorRT-RTX's parser refuses the model: node '{}' (ScatterND): scatterND with reduction is not supported; at {}."
+INVALID = (
+    "TensorRT-RTX's parser refuses the model: node 'a' (ScatterND): invalid dimensions [1, 2]."
 )
-INVALID = "TensorRT-RTX's parser refuses the model: node 'a' (ScatterND): invalid dimensions [1, 2]."
 
 
 @pytest.mark.parametrize(
@@ -35,7 +36,12 @@ def test_less_names_and_numbers(whole: str, part: str, same: bool) -> None:
 
 
 def test_names_of_the_model_are_no_words_and_operators_are() -> None:
-    assert words("cannot build logits after Squeeze", {"logits"}) == ("after", "build", "cannot", "squeeze")
+    assert words("cannot build logits after Squeeze", {"logits"}) == (
+        "after",
+        "build",
+        "cannot",
+        "squeeze",
+    )
 
 
 @pytest.mark.parametrize(

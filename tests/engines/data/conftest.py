@@ -8,8 +8,8 @@ import onnx
 import pytest
 from onnx import helper, numpy_helper
 
-from engines.graph import load
-from engines.store.content import Store
+from narrowdown.engines.graph import load
+from narrowdown.engines.store.content import Store
 
 Dims = list[int | str | None]
 Make = Callable[..., load.StoredModel]
@@ -22,7 +22,8 @@ def store(tmp_path: Path) -> Store:
 
 @pytest.fixture
 def make(tmp_path: Path, store: Store) -> Make:
-    """A model of the given inputs {name: (element type, dims)}; each goes through Identity, or the given nodes make ``y``."""
+    """A model of the given inputs {name: (element type, dims)}; each goes through Identity, or the
+    given nodes make ``y``."""
 
     def build(
         inputs: dict[str, tuple[int, Dims]],

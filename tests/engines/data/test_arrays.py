@@ -8,8 +8,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from engines.array import Array
-from engines.data.arrays import widen_for_file, write_npy
+from narrowdown.engines.array import Array
+from narrowdown.engines.data.arrays import widen_for_file, write_npy
 
 
 @pytest.mark.parametrize(
@@ -25,7 +25,8 @@ from engines.data.arrays import widen_for_file, write_npy
     ids=["plain", "by columns", "scalar", "empty", "texts", "bfloat16"],
 )
 def test_what_is_written_is_what_numpy_writes(array: Array, tmp_path: Path) -> None:
-    """To the byte: inputs are named by the digests of their files, and sessions of before name some."""
+    """To the byte: inputs are named by the digests of their files, and sessions of before name
+    some."""
     array, buffer = widen_for_file(array), io.BytesIO()
     with (tmp_path / "a.npy").open("wb") as file:
         write_npy(file, array)
@@ -34,6 +35,9 @@ def test_what_is_written_is_what_numpy_writes(array: Array, tmp_path: Path) -> N
 
 
 def test_a_disk_that_takes_no_more_is_said_in_the_systems_words() -> None:
-    with pytest.raises(OSError, match="No space left") as told, Path("/dev/full").open("wb") as file:
+    with (
+        pytest.raises(OSError, match="No space left") as told,
+        Path("/dev/full").open("wb") as file,
+    ):
         write_npy(file, np.zeros(100_000))
     assert told.value.errno == errno.ENOSPC

@@ -14,17 +14,19 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hn
 from onnx import TensorProto
 
-from engines.data import draws, polygraphy, samples
-from engines.data.input_problem import InputProblem
-from engines.probe import LoadInputs
-from engines.store.content import Store
-from wizard.cli.arguments import parse
-from wizard.given import problem_from
+from narrowdown.engines.data import draws, polygraphy, samples
+from narrowdown.engines.data.input_problem import InputProblem
+from narrowdown.engines.probe import LoadInputs
+from narrowdown.engines.store.content import Store
+from narrowdown.wizard.cli.arguments import parse
+from narrowdown.wizard.given import problem_from
 
 comparator = pytest.importorskip("polygraphy.comparator")
 common = pytest.importorskip("polygraphy.common")
 tools = pytest.importorskip("polygraphy.tools")
-pytestmark = pytest.mark.filterwarnings("ignore:SelectableGroups:DeprecationWarning")  # its own affair
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:SelectableGroups:DeprecationWarning"
+)  # its own affair
 
 TYPES = ("f2", "f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "?")
 NUMBER = st.one_of(st.integers(-100, 100), st.floats(-1e4, 1e4))
@@ -85,7 +87,8 @@ def test_bounds_at_their_limits(dtype: str, bounds: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("dtype", "bounds"), [("u1", (0, 256)), ("i1", (-129, 0)), ("u4", (-1, 1)), ("f2", (1e5, 2e5)), ("?", (-1, 0))]
+    ("dtype", "bounds"),
+    [("u1", (0, 256)), ("i1", (-129, 0)), ("u4", (-1, 1)), ("f2", (1e5, 2e5)), ("?", (-1, 0))],
 )
 def test_bounds_that_the_type_cannot_hold(dtype: str, bounds: Any) -> None:
     with pytest.raises(InputProblem, match=r"The range \[.*\] for 'x' does not fit its type"):
@@ -96,14 +99,25 @@ def test_bfloat16_rounds_the_same_draw() -> None:
     """Polygraphy has no arrays of this type; the draw is that of every float."""
     wanted = draws.Wanted("x", np.dtype(ml_dtypes.bfloat16), (50,), (-2, 2))
     exact = theirs([wanted._replace(dtype=np.dtype(np.float64))], 3)["x"]
-    assert np.array_equal(dict(draws.draw_ranged([wanted], 3))["x"], exact.astype(ml_dtypes.bfloat16))
+    assert np.array_equal(
+        dict(draws.draw_ranged([wanted], 3))["x"], exact.astype(ml_dtypes.bfloat16)
+    )
 
 
 def test_the_same_options_give_the_same_inputs(
-    make: Any, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    make: Any,
+    store: Store,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """``polygraphy run`` and ``narrowdown`` on one model, with the very same words."""
-    kinds = {"x": TensorProto.FLOAT, "h": TensorProto.FLOAT16, "ids": TensorProto.INT64, "b": TensorProto.BOOL}
+    kinds = {
+        "x": TensorProto.FLOAT,
+        "h": TensorProto.FLOAT16,
+        "ids": TensorProto.INT64,
+        "b": TensorProto.BOOL,
+    }
     made = make({name: (kind, ["n", 3]) for name, kind in kinds.items()})
     path = tmp_path / "model.onnx"
     model = onnx.load(path)
@@ -112,13 +126,19 @@ def test_the_same_options_give_the_same_inputs(
     words = ["--seed", "11", "--val-range", "[-2,2]", "ids:[5,9]", "x:[0.25,1e3]"]
     words += ["--input-shapes", *(f"{name}:[4,3]" for name in kinds)]
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "argv", ["polygraphy", "run", str(path), "--onnxrt", *words, "--save-inputs", "in.json"])
+    monkeypatch.setattr(
+        sys,
+        "argv",
+        ["polygraphy", "run", str(path), "--onnxrt", *words, "--save-inputs", "in.json"],
+    )
     assert not tools.main(), capsys.readouterr()
     problem = problem_from(parse(["run", str(path), *words]))
     probe = LoadInputs(
         model=made.digest, seed=problem.seed, shapes=problem.input_shapes, ranges=problem.val_range
     )  # fmt: skip
-    facts = samples.load_inputs(msgspec.json.decode(msgspec.json.encode(probe), type=LoadInputs), made, store)
+    facts = samples.load_inputs(
+        msgspec.json.decode(msgspec.json.encode(probe), type=LoadInputs), made, store
+    )
     ours = samples.load_feed(store, facts["inputs"], "random:0")
     (theirs_,) = polygraphy.read_inputs(tmp_path / "in.json")
     assert set(ours) == set(theirs_) == set(kinds)
@@ -128,10 +148,13 @@ def test_the_same_options_give_the_same_inputs(
 
 
 def test_an_input_that_holds_a_shape(make: Any, store: Store) -> None:
-    """The shape given for it is its value, as there; where the numbers cannot mean that, they are its shape."""
+    """The shape given for it is its value, as there; where the numbers cannot mean that, they are
+    its shape."""
     model = make({"size": (TensorProto.INT64, [2]), "x": (TensorProto.FLOAT, ["n", 3])})
     facts = samples.load_inputs(
-        LoadInputs(model=model.digest, shapes={"size": (6, 8), "x": (5, 3)}, ranges={"": (0, 1)}), model, store
+        LoadInputs(model=model.digest, shapes={"size": (6, 8), "x": (5, 3)}, ranges={"": (0, 1)}),
+        model,
+        store,
     )
     feed = samples.load_feed(store, facts["inputs"], "random:0")
     assert feed["size"].tolist() == [6, 8]

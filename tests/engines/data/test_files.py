@@ -9,8 +9,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from engines.data import files
-from engines.data.input_problem import InputProblem
+from narrowdown.engines.data import files
+from narrowdown.engines.data.input_problem import InputProblem
 
 
 def script(folder: Path, text: str) -> Path:
@@ -54,7 +54,10 @@ def test_a_named_function_and_a_list(tmp_path: Path) -> None:
         ("def load_data():\n  return 1 / 0\n", r"line 2, stopped with ZeroDivisionError"),
         ("def load_data():\n  raise SystemExit(3)\n", r"line 2, stopped with SystemExit"),
         ("def load_data():\n  return int('x' + 1)\n", r"line 2, stopped with TypeError"),
-        ("def load_data():\n  yield [1, 2]\n", r"must yield dicts of arrays by input name, but feed 0 is of type list"),
+        (
+            "def load_data():\n  yield [1, 2]\n",
+            r"must yield dicts of arrays by input name, but feed 0 is of type list",
+        ),
         ("def load_data():\n  return []\n", r"gave no feed at all"),
         ("def load_data():\n  return None\n", r"returned nothing; let it yield dicts"),
         ("def load_data(path):\n  yield {}\n", r"must take no arguments"),
@@ -75,17 +78,22 @@ def test_a_loader_without_end_is_stopped(
     text = "def load_data():\n  while True: yield {'x': 1.0}\n"
     *feeds, last = files.read(str(script(tmp_path, text)), ["x"])
     assert [set(given.arrays) for given in feeds] == [{"x"}] * 5
-    assert last.warning == "load_data() in 'loader.py' gives more than 5 feeds: the first 5 are used."
+    assert (
+        last.warning == "load_data() in 'loader.py' gives more than 5 feeds: the first 5 are used."
+    )
 
 
-def test_a_loader_that_ends_at_the_bound_says_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_loader_that_ends_at_the_bound_says_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(files, "_MOST_FEEDS", 2)
     text = "def load_data():\n  return [{'x': 1.0}, {'x': 2.0}]\n"
     assert [given.warning for given in files.read(str(script(tmp_path, text)), ["x"])] == ["", ""]
 
 
 def test_a_script_runs_where_the_user_stood(tmp_path: Path) -> None:
-    """Every part of it: the module, the function and each step of a generator; and nothing else does."""
+    """Every part of it: the module, the function and each step of a generator; and nothing else
+    does."""
     here, before = tmp_path / "here", Path.cwd()
     here.mkdir()
     (here / "value.txt").write_text("3.5")
@@ -120,7 +128,9 @@ def test_files_that_are_not_what_they_say(tmp_path: Path) -> None:
     ):
         with pytest.raises(InputProblem, match=f"'{name}' {says}"):
             list(files.read(str(tmp_path / name), ["x"]))
-    with pytest.raises(InputProblem, match=r"not a kind of inputs file that can be read; give one of .json"):
+    with pytest.raises(
+        InputProblem, match=r"not a kind of inputs file that can be read; give one of .json"
+    ):
         list(files.read(str(tmp_path / "bad.txt"), ["x"]))
     with pytest.raises(InputProblem, match=r"There is no inputs file"):
         list(files.read(str(tmp_path / "none.npz"), ["x"]))
@@ -187,10 +197,18 @@ def test_a_folder_of_arrays_is_one_feed_by_their_names_and_else_one_each(tmp_pat
         (tmp_path / kind).mkdir()
         for name in names.split():
             np.save(tmp_path / kind / f"{name}.npy", np.ones(2))
-    named, numbered = (list(files.read(str(tmp_path / kind), ["x", "y"])) for kind in ("named", "numbered"))
+    named, numbered = (
+        list(files.read(str(tmp_path / kind), ["x", "y"])) for kind in ("named", "numbered")
+    )
     assert [list(g.arrays) for g in named] == [["x"], ["y"]]
-    assert [(g.source, list(g.arrays), g.alone) for g in numbered] == [("9.npy", [""], True), ("10.npy", [""], True)]
-    assert [list(g.arrays) for g in files.read(f"y={tmp_path / 'numbered'}", ["x", "y"])] == [["y"], ["y"]]
+    assert [(g.source, list(g.arrays), g.alone) for g in numbered] == [
+        ("9.npy", [""], True),
+        ("10.npy", [""], True),
+    ]
+    assert [list(g.arrays) for g in files.read(f"y={tmp_path / 'numbered'}", ["x", "y"])] == [
+        ["y"],
+        ["y"],
+    ]
 
 
 def test_a_folder_of_anything_else_says_what_it_holds_and_what_can_be_read(tmp_path: Path) -> None:

@@ -1,4 +1,5 @@
-"""Golden outputs of every kind of file that people have, each written by whoever really writes it where that can be had."""
+"""Golden outputs of every kind of file that people have, each written by whoever really writes it
+where that can be had."""
 
 import json
 from pathlib import Path
@@ -8,10 +9,10 @@ import onnx
 import pytest
 from onnx import numpy_helper
 
-from engines.backends.golden.engine import make
-from engines.data import golden, golden_files, polygraphy
-from engines.data.input_problem import InputProblem
-from engines.spec import parse
+from narrowdown.engines.backends.golden.engine import make
+from narrowdown.engines.data import golden, golden_files, polygraphy
+from narrowdown.engines.data.input_problem import InputProblem
+from narrowdown.engines.spec import parse
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3) / 7
 
@@ -31,7 +32,9 @@ def test_npz_is_one_sample_each(tmp_path: Path) -> None:
 
 
 def test_safetensors_are_one_sample_each(tmp_path: Path) -> None:
-    header = json.dumps({"y": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, X.nbytes]}}).encode()
+    header = json.dumps(
+        {"y": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, X.nbytes]}}
+    ).encode()
     for n in range(2):
         made = len(header).to_bytes(8, "little") + header + (X + n).tobytes()
         (tmp_path / f"out{n}.safetensors").write_bytes(made)
@@ -48,7 +51,10 @@ def test_npy_files_of_a_folder_are_one_sample(tmp_path: Path) -> None:
 
 def test_polygraphys_own_files(tmp_path: Path) -> None:
     polygraphy.write_outputs(tmp_path / "ours.json", [{"y": X}, {"y": X + 1}])
-    assert [s["y"].tolist() for s in golden.read([str(tmp_path / "ours.json")])] == [X.tolist(), (X + 1).tolist()]
+    assert [s["y"].tolist() for s in golden.read([str(tmp_path / "ours.json")])] == [
+        X.tolist(),
+        (X + 1).tolist(),
+    ]
     comparator = pytest.importorskip("polygraphy.comparator")
     results = comparator.RunResults()
     results.append(("torch", [comparator.IterationResult({"y": X}, runner_name="torch")]))

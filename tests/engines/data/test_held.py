@@ -1,4 +1,5 @@
-"""What is run or loaded is what was agreed to, byte for byte, whatever comes to lie in its place."""
+"""What is run or loaded is what was agreed to, byte for byte, whatever comes to lie in its
+place."""
 
 import py_compile
 import shutil
@@ -8,16 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from engines.consent import NOTHING, Consent
-from engines.data import files, held, postprocess
-from engines.data.input_problem import InputProblem
-from engines.probe import Check, Inspect, LoadInputs, Measure
-from engines.store.content import digest_file
-from engines.workers.operations import execute_probe
+from narrowdown.engines.consent import NOTHING, Consent
+from narrowdown.engines.data import files, held, postprocess
+from narrowdown.engines.data.input_problem import InputProblem
+from narrowdown.engines.probe import Check, Inspect, LoadInputs, Measure
+from narrowdown.engines.store.content import digest_file
+from narrowdown.engines.workers.operations import execute_probe
 
-LOADER = (
-    "import numpy as np\ndef load_data():\n    yield {'x': np.zeros((1, 2), np.float32)}\npostprocess_outputs = dict\n"
-)
+LOADER = "import numpy as np\ndef load_data():\n    yield {'x': np.zeros((1, 2), np.float32)}\npostprocess_outputs = dict\n"
 
 
 def consent(*paths: Path) -> Consent:
@@ -36,8 +35,8 @@ def script(tmp_path: Path) -> Path:
 
 
 def test_nothing_is_opened_without_consent(tmp_path: Path, script: Path) -> None:
-    from engines import backends
-    from engines.store.content import Store
+    from narrowdown.engines import backends
+    from narrowdown.engines.store.content import Store
 
     canary = tmp_path / "canary"
     evil(script, canary)
@@ -52,12 +51,19 @@ def test_nothing_is_opened_without_consent(tmp_path: Path, script: Path) -> None
         ):
             with pytest.raises(held.NotAgreed, match="nobody agreed"):
                 use()
-        measure = Measure(model="m", inputs="i", samples=(), engine="onnxruntime", reference="onnxruntime")
+        measure = Measure(
+            model="m", inputs="i", samples=(), engine="onnxruntime", reference="onnxruntime"
+        )
         for probe in (
             Check(model="m", command=f"python {script}"),
             LoadInputs(model="m", sources=(str(script),)),
             Inspect(engine=f"onnxruntime:custom_ops={script}"),
-            Measure(**{**{n: getattr(measure, n) for n in measure.__struct_fields__}, "postprocess": (str(script),)}),
+            Measure(
+                **{
+                    **{n: getattr(measure, n) for n in measure.__struct_fields__},
+                    "postprocess": (str(script),),
+                }
+            ),
         ):
             answer = execute_probe(probe, Store(tmp_path / "session"), lambda _: None)
             assert (answer.status, "nobody agreed" in answer.message) == ("refused", True), probe
@@ -98,12 +104,16 @@ def test_a_private_copy_is_what_was_agreed_to_whatever_happens_to_the_file(tmp_p
     assert copy.read_bytes() == b"one"
     assert copy.parent.stat().st_mode & 0o777 == 0o700
     assert (copy.parent / "libneeded.so.2").is_symlink(), "it may be looked for beside the library"
-    assert (copy.parents[1] / "package.libs").is_symlink(), "where a wheel has the libraries that it brings"
+    assert (copy.parents[1] / "package.libs").is_symlink(), (
+        "where a wheel has the libraries that it brings"
+    )
     held.forget()
     assert not copy.parents[1].exists()
 
 
-def test_a_neighbour_that_was_agreed_to_with_its_script_is_held_too(tmp_path: Path, script: Path) -> None:
+def test_a_neighbour_that_was_agreed_to_with_its_script_is_held_too(
+    tmp_path: Path, script: Path
+) -> None:
     neighbour, canary = tmp_path / "beside_this_test.py", tmp_path / "canary"
     neighbour.write_text("", encoding="utf-8")
     script.write_text(f"import beside_this_test\n{LOADER}", encoding="utf-8")
@@ -124,16 +134,25 @@ def test_compiled_python_beside_a_script_is_not_run(tmp_path: Path, script: Path
     cached = py_compile.compile(str(other), dfile=str(script), doraise=True)
     assert cached is not None
     (script.parent / "__pycache__").mkdir(exist_ok=True)
-    shutil.copyfile(cached, script.parent / "__pycache__" / Path(cached).name.replace("other", "loader"))
+    shutil.copyfile(
+        cached, script.parent / "__pycache__" / Path(cached).name.replace("other", "loader")
+    )
     with held.under(consent(script)):
         assert len(list(files.read(str(script), ["x"]))) == 1
     assert not canary.exists()
 
 
-def test_a_compiled_module_is_loaded_as_it_was_agreed_to_or_not_at_all(tmp_path: Path, script: Path) -> None:
-    """A ``.pyc`` without its text, and a library in place of a text: neither was digested, and each could be swapped."""
+def test_a_compiled_module_is_loaded_as_it_was_agreed_to_or_not_at_all(
+    tmp_path: Path, script: Path
+) -> None:
+    """A ``.pyc`` without its text, and a library in place of a text: neither was digested, and each
+    could be swapped."""
     canary, text = tmp_path / "canary", tmp_path / "text.py"
-    lone, library, neighbour = tmp_path / "lone_pyc.pyc", tmp_path / "lone_so.so", tmp_path / "lone_text.py"
+    lone, library, neighbour = (
+        tmp_path / "lone_pyc.pyc",
+        tmp_path / "lone_so.so",
+        tmp_path / "lone_text.py",
+    )
 
     def compiled(said: str) -> None:
         text.write_text(said, encoding="utf-8")
@@ -168,7 +187,7 @@ def test_a_compiled_module_is_loaded_as_it_was_agreed_to_or_not_at_all(tmp_path:
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
 def test_a_library_that_was_swapped_is_not_loaded(tmp_path: Path) -> None:
-    from engines import backends
+    from narrowdown.engines import backends
 
     library, canary, source = tmp_path / "ops.so", tmp_path / "canary", tmp_path / "ops.c"
     library.write_bytes(b"as it was")

@@ -1,4 +1,5 @@
-"""Feeds near the given ones: other than these, of the same types and shapes, within what is natural, the same each time."""
+"""Feeds near the given ones: other than these, of the same types and shapes, within what is
+natural, the same each time."""
 
 from pathlib import Path
 from typing import Any
@@ -7,9 +8,9 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
-from engines.data import near, samples
-from engines.probe import LoadInputs
-from engines.store.content import Store
+from narrowdown.engines.data import near, samples
+from narrowdown.engines.probe import LoadInputs
+from narrowdown.engines.store.content import Store
 
 FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
 
@@ -22,15 +23,23 @@ def loaded(model: Any, store: Store, *sources: Path | str, **rest: Any) -> dict[
 def made(
     model: Any, store: Store, base: str, count: int, **rest: Any
 ) -> tuple[dict[str, Any], list[dict[str, np.ndarray]]]:
-    facts = samples.load_inputs(LoadInputs(model.digest, base=base, near=count, **rest), model, store)
+    facts = samples.load_inputs(
+        LoadInputs(model.digest, base=base, near=count, **rest), model, store
+    )
     return facts, [samples.load_feed(store, facts["inputs"], s["id"]) for s in facts["samples"]]
 
 
 @pytest.fixture
 def sound(tmp_path: Path, make: Any, store: Store) -> Any:
-    """(model, inputs): a sound, its rate, a mask and a state, of which two samples agree in rate, mask and state."""
+    """(model, inputs): a sound, its rate, a mask and a state, of which two samples agree in rate,
+    mask and state."""
     model = make(
-        {"sound": (FLOAT, [1, 400]), "rate": (INT64, []), "mask": (FLOAT, [1, 400]), "state": (FLOAT, [2, 1, 8])},
+        {
+            "sound": (FLOAT, [1, 400]),
+            "rate": (INT64, []),
+            "mask": (FLOAT, [1, 400]),
+            "state": (FLOAT, [2, 1, 8]),
+        },
     )
     rng = np.random.default_rng(0)
     mask = np.concatenate([np.ones((1, 300), np.float32), np.zeros((1, 100), np.float32)], axis=1)
@@ -39,17 +48,25 @@ def sound(tmp_path: Path, make: Any, store: Store) -> Any:
             tmp_path / f"{name}.npz", sound=rng.uniform(-0.5, 0.5, (1, 400)).astype(np.float32), rate=np.int64(16000),
             mask=mask, state=np.zeros((2, 1, 8), np.float32),
         )  # fmt: skip
-    return model, loaded(model, store, tmp_path / "a.npz", tmp_path / "b.npz", random=False)["inputs"]
+    return model, loaded(model, store, tmp_path / "a.npz", tmp_path / "b.npz", random=False)[
+        "inputs"
+    ]
 
 
-def test_what_is_no_signal_stays_and_the_rest_moves_within_its_range(sound: Any, store: Store) -> None:
+def test_what_is_no_signal_stays_and_the_rest_moves_within_its_range(
+    sound: Any, store: Store
+) -> None:
     model, base = sound
     given = [samples.load_feed(store, base, f"real:{k}") for k in range(2)]
     facts, feeds = made(model, store, base, 28)
     assert [s["id"] for s in facts["samples"]] == [f"near:{k}" for k in range(28)]
-    assert {word for s in facts["samples"] for word in near.WAYS if word in s["source"]} == set(near.WAYS)
+    assert {word for s in facts["samples"] for word in near.WAYS if word in s["source"]} == set(
+        near.WAYS
+    )
     for feed in feeds:
-        assert {n: (a.dtype, a.shape) for n, a in feed.items()} == {n: (a.dtype, a.shape) for n, a in given[0].items()}
+        assert {n: (a.dtype, a.shape) for n, a in feed.items()} == {
+            n: (a.dtype, a.shape) for n, a in given[0].items()
+        }
         for name in ("rate", "mask", "state"):
             assert np.array_equal(feed[name], given[0][name])
         assert not any(np.array_equal(feed["sound"], g["sound"]) for g in given)
@@ -59,7 +76,9 @@ def test_what_is_no_signal_stays_and_the_rest_moves_within_its_range(sound: Any,
     assert min(feed["sound"].min() for feed in told) == -0.25, "as the user said"
 
 
-def test_the_same_question_makes_the_same_feeds_and_another_batch_makes_others(sound: Any, store: Store) -> None:
+def test_the_same_question_makes_the_same_feeds_and_another_batch_makes_others(
+    sound: Any, store: Store
+) -> None:
     model, base = sound
     first, again, other = (made(model, store, base, 5, start=start) for start in (0, 0, 5))
     assert first[0]["inputs"] == again[0]["inputs"] != other[0]["inputs"]
@@ -68,7 +87,9 @@ def test_the_same_question_makes_the_same_feeds_and_another_batch_makes_others(s
     assert made(model, store, base, 5, seed=2)[0]["inputs"] != first[0]["inputs"]
 
 
-def test_ids_are_only_exchanged_for_ids_that_were_seen(tmp_path: Path, make: Any, store: Store) -> None:
+def test_ids_are_only_exchanged_for_ids_that_were_seen(
+    tmp_path: Path, make: Any, store: Store
+) -> None:
     table = np.zeros((100, 4), np.float32)
     model = make(
         {"ids": (INT64, ["n", 32])}, [helper.make_node("Gather", ["table", "ids"], ["y"])], {"table": table},
@@ -78,7 +99,9 @@ def test_ids_are_only_exchanged_for_ids_that_were_seen(tmp_path: Path, make: Any
     np.savez(tmp_path / "in.npz", ids=ids)
     base = loaded(model, store, tmp_path / "in.npz", random=False)["inputs"]
     facts, feeds = made(model, store, base, 6)
-    assert all(s["rows"] == 4 for s in facts["samples"]), "rows stay rows, each varied in its own way"
+    assert all(s["rows"] == 4 for s in facts["samples"]), (
+        "rows stay rows, each varied in its own way"
+    )
     rows = np.concatenate([f["ids"] for f in feeds])
     assert set(np.unique(rows)) <= set(np.unique(ids))
     assert sum((row == given).all() for row in rows for given in ids) <= 1
@@ -88,7 +111,8 @@ def test_ids_are_only_exchanged_for_ids_that_were_seen(tmp_path: Path, make: Any
 
 
 def test_ids_that_are_fed_as_floats_stay_ids(tmp_path: Path, make: Any, store: Store) -> None:
-    """Between two of them is none, and beyond the table the model ends: Thai words of deepcut and oskut, by tf2onnx."""
+    """Between two of them is none, and beyond the table the model ends: Thai words of deepcut and
+    oskut, by tf2onnx."""
     table = np.zeros((100, 4), np.float32)
     nodes = [  # as tf2onnx counts rows from the end
         helper.make_node("Cast", ["ids"], ["whole"], to=INT64),

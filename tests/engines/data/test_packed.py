@@ -13,21 +13,24 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from engines.data import files, packed, polygraphy
-from engines.data.input_problem import InputProblem
+from narrowdown.engines.data import files, packed, polygraphy
+from narrowdown.engines.data.input_problem import InputProblem
 
 SIZE = 256 << 20
 
 
 @functools.cache
 def bomb() -> bytes:
-    """256 MiB of zeros in a quarter of a MiB. Not made where the tests are only read: six processes do."""
+    """256 MiB of zeros in a quarter of a MiB. Not made where the tests are only read: six processes
+    do."""
     made = io.BytesIO()
     with (
         zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive,
         archive.open("x.npy", "w", force_zip64=True) as entry,
     ):
-        np.lib.format.write_array_header_1_0(entry, {"descr": "|u1", "fortran_order": False, "shape": (SIZE,)})
+        np.lib.format.write_array_header_1_0(
+            entry, {"descr": "|u1", "fortran_order": False, "shape": (SIZE,)}
+        )
         for _ in range(SIZE >> 20):
             entry.write(bytes(1 << 20))
     assert len(made.getvalue()) < 1 << 20
@@ -44,14 +47,17 @@ def legacy(data: bytes) -> str:
 
 
 @pytest.mark.parametrize("form", ["npz", "json"])
-def test_a_bomb_is_refused_before_it_is_unpacked(form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bomb_is_refused_before_it_is_unpacked(
+    form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(packed, "most_bytes", lambda: SIZE - 1)
     path = tmp_path / f"in.{form}"
     path.write_bytes(bomb() if form == "npz" else legacy(bomb()).encode())
     tracemalloc.start()
     try:
         with pytest.raises(
-            InputProblem, match=r"unpacks to 0.3 GiB, more than half of this machine's memory; give the inputs as"
+            InputProblem,
+            match=r"unpacks to 0.3 GiB, more than half of this machine's memory; give the inputs as",
         ):
             polygraphy.read_inputs(path) if form == "json" else list(files.read(str(path), ["x"]))
         assert tracemalloc.get_traced_memory()[1] < 8 << 20
@@ -60,7 +66,9 @@ def test_a_bomb_is_refused_before_it_is_unpacked(form: str, tmp_path: Path, monk
 
 
 @pytest.mark.parametrize("form", ["npz", "json"])
-def test_a_bomb_that_understates_itself_gets_no_more_than_it_says(form: str, tmp_path: Path) -> None:
+def test_a_bomb_that_understates_itself_gets_no_more_than_it_says(
+    form: str, tmp_path: Path
+) -> None:
     lying = bomb().replace(struct.pack("<Q", SIZE + 128), struct.pack("<Q", 1000))
     directory = lying.rindex(b"PK\x01\x02")
     lying = lying[: directory + 24] + struct.pack("<I", 1000) + lying[directory + 28 :]

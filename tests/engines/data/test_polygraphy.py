@@ -1,4 +1,5 @@
-"""The codec in both directions against Polygraphy itself, and the older and newer forms that it reads."""
+"""The codec in both directions against Polygraphy itself, and the older and newer forms that it
+reads."""
 
 import base64
 import io
@@ -9,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from engines.data import polygraphy
-from engines.data.input_problem import InputProblem
+from narrowdown.engines.data import polygraphy
+from narrowdown.engines.data.input_problem import InputProblem
 
 their_json = pytest.importorskip("polygraphy.json")
 comparator = pytest.importorskip("polygraphy.comparator")
@@ -23,13 +24,20 @@ ARRAYS = {
     "half": np.array([1.0, np.nan, np.inf], np.float16),
     "truth": np.array([True, False]),
     "text": np.array(["", "naïve"]),
-    **{f"of {kind}": np.array([[0, 1, 100]], kind) for kind in ("i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", ">f4")},
+    **{
+        f"of {kind}": np.array([[0, 1, 100]], kind)
+        for kind in ("i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", ">f4")
+    },
 }
 
 
 def same(ours: dict[str, np.ndarray], theirs: dict[str, np.ndarray]) -> bool:
     def equal(a: np.ndarray, b: np.ndarray) -> bool:
-        return a.dtype == b.dtype and a.shape == b.shape and np.array_equal(a, b, equal_nan=a.dtype.kind == "f")
+        return (
+            a.dtype == b.dtype
+            and a.shape == b.shape
+            and np.array_equal(a, b, equal_nan=a.dtype.kind == "f")
+        )
 
     return ours.keys() == theirs.keys() and all(equal(ours[k], theirs[k]) for k in ours)
 
@@ -88,7 +96,16 @@ def test_a_folder_of_outputs_joins_each_runners_iterations(tmp_path: Path) -> No
 
 
 def legacy(payload: str) -> str:
-    return json.dumps([{"x": {"array": payload, "__polygraphy_encoded_ndarray": "polygraphy_serialized_json_type"}}])
+    return json.dumps(
+        [
+            {
+                "x": {
+                    "array": payload,
+                    "__polygraphy_encoded_ndarray": "polygraphy_serialized_json_type",
+                }
+            }
+        ]
+    )
 
 
 def test_legacy_markers_npz_and_latin_1_payloads(tmp_path: Path) -> None:
@@ -120,7 +137,9 @@ def test_legacy_outputs(tmp_path: Path) -> None:
     assert same(ours[1][1][0], dict(theirs["b"][0].items()))
     assert same(ours[0][1][0], ARRAYS)
     (tmp_path / "lazy.json").write_text(text.replace('"LazyArray"', '"LazyNumpyArray"'))
-    assert same(dict(comparator.RunResults.load(str(tmp_path / "lazy.json"))["a"][0].items()), ARRAYS)
+    assert same(
+        dict(comparator.RunResults.load(str(tmp_path / "lazy.json"))["a"][0].items()), ARRAYS
+    )
     assert same(polygraphy.read_outputs(tmp_path / "lazy.json")[0][1][0], ARRAYS)
 
 
@@ -148,7 +167,16 @@ def test_pickles_are_never_opened(tmp_path: Path) -> None:
     buffer = io.BytesIO()
     np.save(buffer, np.array([{"a": 1}], dtype=object), allow_pickle=True)
     (tmp_path / "bad.json").write_text(
-        json.dumps([{"x": {"array": base64.b64encode(buffer.getvalue()).decode(), "polygraphy_class": "ndarray"}}])
+        json.dumps(
+            [
+                {
+                    "x": {
+                        "array": base64.b64encode(buffer.getvalue()).decode(),
+                        "polygraphy_class": "ndarray",
+                    }
+                }
+            ]
+        )
     )
     with pytest.raises(InputProblem, match="damaged"):
         polygraphy.read_inputs(tmp_path / "bad.json")

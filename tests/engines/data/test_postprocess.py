@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from engines.data.postprocess import PostprocessProblem, apply_postprocess, top_indices
-from engines.sources import TopK, top_k
-from engines.store.content import digest_file
+from narrowdown.engines.data.postprocess import PostprocessProblem, apply_postprocess, top_indices
+from narrowdown.engines.sources import TopK, top_k
+from narrowdown.engines.store.content import digest_file
 
 Array = np.ndarray[Any, Any]
 Y: dict[str, Array] = {"y": np.float32([[0, 3, 1], [5, 4, 9]]), "z": np.int64([7])}
@@ -20,10 +20,14 @@ Y: dict[str, Array] = {"y": np.float32([[0, 3, 1], [5, 4, 9]]), "z": np.int64([7
 
 @pytest.fixture
 def scripted(tmp_path: Path):
-    def run(text: str, outputs: dict[str, Array] = Y, function: str = "", **rest: str) -> dict[str, Array]:
+    def run(
+        text: str, outputs: dict[str, Array] = Y, function: str = "", **rest: str
+    ) -> dict[str, Array]:
         path = tmp_path / "post.py"
         path.write_text(text)
-        return apply_postprocess((f"{path}:{function}" if function else str(path),), outputs, "emulate", **rest)
+        return apply_postprocess(
+            (f"{path}:{function}" if function else str(path),), outputs, "emulate", **rest
+        )
 
     return run
 
@@ -61,7 +65,9 @@ def test_the_largest_come_first(value: Array, k: int, data: st.DataObject) -> No
     for line, at in zip(np.moveaxis(value, axis, -1).reshape(-1, value.shape[axis]),
                         np.moveaxis(found, axis, -1).reshape(-1, found.shape[axis]), strict=True):  # fmt: skip
         numbers = [x.item() for x in line]
-        right = sorted(range(len(numbers)), key=lambda i: (numbers[i] != numbers[i], -numbers[i], i))
+        right = sorted(
+            range(len(numbers)), key=lambda i: (numbers[i] != numbers[i], -numbers[i], i)
+        )
         assert at.tolist() == right[:k]
 
 
@@ -103,17 +109,29 @@ def test_bf16_comes_as_float32(scripted) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("def postprocess_outputs(r):\n  return 1 / 0\n", r"script 'post.py', line 2, stopped with ZeroDivisionError"),
-        ("def postprocess_outputs(r):\n  raise SystemExit(3)\n", r"line 2, stopped with SystemExit"),
+        (
+            "def postprocess_outputs(r):\n  return 1 / 0\n",
+            r"script 'post.py', line 2, stopped with ZeroDivisionError",
+        ),
+        (
+            "def postprocess_outputs(r):\n  raise SystemExit(3)\n",
+            r"line 2, stopped with SystemExit",
+        ),
         ("def postprocess_outputs(:\n", r"script 'post.py', line 1, is not Python"),
         ("def postprocess_outputs(r): pass", r"returned nothing; let it return the outputs"),
         ("def postprocess_outputs(r): return [r['y']]", r"returned a value of type list"),
         ("def postprocess_outputs(r): return {}", r"returned no outputs"),
         ("def postprocess_outputs(r): return {'y': object()}", r"'y', which is not an array"),
-        ("def postprocess_outputs(r): return {'y': [[1], [1, 2]]}", r"cannot be turned into arrays"),
+        (
+            "def postprocess_outputs(r): return {'y': [[1], [1, 2]]}",
+            r"cannot be turned into arrays",
+        ),
         ("def postprocess_outputs(r): return {3: r['y']}", r"an output named 3"),
         ("def postprocess_outputs(): return {}", r"must take one argument"),
-        ("def postprocess(r): return r", r"has no function 'postprocess_outputs': did you mean postprocess\?"),
+        (
+            "def postprocess(r): return r",
+            r"has no function 'postprocess_outputs': did you mean postprocess\?",
+        ),
     ],
 )
 def test_nonsense_is_refused(scripted, text: str, said: str) -> None:

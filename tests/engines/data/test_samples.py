@@ -9,16 +9,23 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
-from engines.data import polygraphy, samples
-from engines.data.input_problem import InputProblem
-from engines.graph.load import StoredModel
-from engines.probe import LoadInputs
-from engines.store.content import Damaged, Store, digest_file
+from narrowdown.engines.data import polygraphy, samples
+from narrowdown.engines.data.input_problem import InputProblem
+from narrowdown.engines.graph.load import StoredModel
+from narrowdown.engines.probe import LoadInputs
+from narrowdown.engines.store.content import Damaged, Store, digest_file
 
-FLOAT, INT64, INT32, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.INT32, TensorProto.BOOL
+FLOAT, INT64, INT32, BOOL = (
+    TensorProto.FLOAT,
+    TensorProto.INT64,
+    TensorProto.INT32,
+    TensorProto.BOOL,
+)
 
 
-def given(model: StoredModel, store: Store, *sources: Path | str, random: bool = False, **rest: Any) -> dict[str, Any]:
+def given(
+    model: StoredModel, store: Store, *sources: Path | str, random: bool = False, **rest: Any
+) -> dict[str, Any]:
     probe = LoadInputs(model=model.digest, sources=tuple(map(str, sources)), random=random, **rest)
     return samples.load_inputs(probe, model, store)
 
@@ -34,7 +41,9 @@ X = np.arange(12, dtype=np.float32).reshape(3, 4)
 def test_npz_rows_and_slices(tmp_path: Path, make: Any, store: Store) -> None:
     model = make({"x": (FLOAT, ["n", 4]), "z": (INT64, ["n"])})
     facts = given(model, store, npz(tmp_path, x=X, z=np.arange(3)))
-    assert facts["samples"] == [{"id": "real:0", "source": "in.npz", "rows": 3, "shapes": {"x": (3, 4), "z": (3,)}}]
+    assert facts["samples"] == [
+        {"id": "real:0", "source": "in.npz", "rows": 3, "shapes": {"x": (3, 4), "z": (3,)}}
+    ]
     feed = samples.load_feed(store, facts["inputs"], "real:0")
     assert np.array_equal(feed["x"], X)
     assert feed["z"].tolist() == [0, 1, 2]
@@ -45,7 +54,10 @@ def test_npz_rows_and_slices(tmp_path: Path, make: Any, store: Store) -> None:
     assert samples.count_score_rows(store, facts["inputs"], "real:0/2") == 0
     with pytest.raises(ValueError, match="read-only"):
         feed["x"][0, 0] = 9
-    for sample, says in (("real:7", "no sample 'real:7'; they hold 'real:0'"), ("real:0/3", "no row 3")):
+    for sample, says in (
+        ("real:7", "no sample 'real:7'; they hold 'real:0'"),
+        ("real:0/3", "no row 3"),
+    ):
         with pytest.raises(InputProblem, match=says):
             samples.load_feed(store, facts["inputs"], sample)
 
@@ -63,7 +75,12 @@ def test_npz_rows_and_slices(tmp_path: Path, make: Any, store: Store) -> None:
 def test_when_rows_are_independent(
     tmp_path: Path, make: Any, store: Store, shapes: Any, outputs: Any, fed: int, scored: int
 ) -> None:
-    model = make({"x": (FLOAT, shapes)}, [helper.make_node("Cos", ["x"], ["y"])], None, {"y": (FLOAT, outputs)})
+    model = make(
+        {"x": (FLOAT, shapes)},
+        [helper.make_node("Cos", ["x"], ["y"])],
+        None,
+        {"y": (FLOAT, outputs)},
+    )
     facts = given(model, store, npz(tmp_path, x=X))
     assert facts["samples"][0].get("rows", 0) == fed
     assert samples.count_score_rows(store, facts["inputs"], "real:0") == scored
@@ -88,9 +105,17 @@ def test_several_files_are_several_feeds(tmp_path: Path, make: Any, store: Store
     polygraphy.write_inputs(tmp_path / "in.json", [{"x": X}, {"x": X[:2]}])
     facts = given(model, store, npz(tmp_path, x=X), tmp_path / "in.json", random=True)
     assert [s["id"] for s in facts["samples"]] == ["real:0", "real:1", "real:2", "random:0"]
-    assert [s["source"] for s in facts["samples"]] == ["in.npz", "in.json", "in.json", "random by role"]
+    assert [s["source"] for s in facts["samples"]] == [
+        "in.npz",
+        "in.json",
+        "in.json",
+        "random by role",
+    ]
     assert samples.load_feed(store, facts["inputs"], "real:2")["x"].shape == (2, 4)
-    assert samples.load_feed(store, facts["inputs"], "random:0")["x"].shape == (3, 4)  # as the first real feed
+    assert samples.load_feed(store, facts["inputs"], "random:0")["x"].shape == (
+        3,
+        4,
+    )  # as the first real feed
 
 
 def test_npy_per_input(tmp_path: Path, make: Any, store: Store) -> None:
@@ -101,7 +126,8 @@ def test_npy_per_input(tmp_path: Path, make: Any, store: Store) -> None:
     assert len(facts["samples"]) == 1
     assert samples.load_feed(store, facts["inputs"], "real:0")["z"].tolist() == [0, 1, 2]
     with pytest.raises(
-        InputProblem, match=r"'other.npy' holds one array, and it is not clear for which of the inputs 'x', 'z'"
+        InputProblem,
+        match=r"'other.npy' holds one array, and it is not clear for which of the inputs 'x', 'z'",
     ):
         given(model, store, tmp_path / "x.npy", tmp_path / "other.npy")
     with pytest.raises(InputProblem, match="lacks the input 'z'"):
@@ -110,11 +136,15 @@ def test_npy_per_input(tmp_path: Path, make: Any, store: Store) -> None:
 
 def test_any_npy_fits_a_model_with_one_input(tmp_path: Path, make: Any, store: Store) -> None:
     np.save(tmp_path / "other.npy", X)
-    facts = given(make({"x": (FLOAT, ["n", 4])}), store, tmp_path / "other.npy", tmp_path / "other.npy")
+    facts = given(
+        make({"x": (FLOAT, ["n", 4])}), store, tmp_path / "other.npy", tmp_path / "other.npy"
+    )
     assert len(facts["samples"]) == 2
 
 
-def test_one_array_serves_every_feed_and_odd_counts_are_refused(tmp_path: Path, make: Any, store: Store) -> None:
+def test_one_array_serves_every_feed_and_odd_counts_are_refused(
+    tmp_path: Path, make: Any, store: Store
+) -> None:
     model = make({"x": (FLOAT, ["n", 4]), "z": (INT64, ["n"])})
     np.save(tmp_path / "x.npy", X)
     np.save(tmp_path / "z.npy", np.arange(3))
@@ -127,11 +157,14 @@ def test_one_array_serves_every_feed_and_odd_counts_are_refused(tmp_path: Path, 
 def test_missing_extra_and_misspelt_names(tmp_path: Path, make: Any, store: Store) -> None:
     model = make({"input_ids": (INT64, ["n", 4])})
     with pytest.raises(
-        InputProblem, match=r"\(it has 'input_id'\)\. The model wants int64 \[n, 4\] there\. Did you mean 'input_id'\?"
+        InputProblem,
+        match=r"\(it has 'input_id'\)\. The model wants int64 \[n, 4\] there\. Did you mean 'input_id'\?",
     ):
         given(model, store, npz(tmp_path, input_id=X.astype(int)))
     facts = given(model, store, npz(tmp_path, input_ids=X.astype(int), a=X, b=X))
-    assert facts["warnings"] == ["'in.npz' also holds 'a', 'b', which the model does not have: ignored."]
+    assert facts["warnings"] == [
+        "'in.npz' also holds 'a', 'b', which the model does not have: ignored."
+    ]
 
 
 @pytest.mark.parametrize(
@@ -145,14 +178,18 @@ def test_missing_extra_and_misspelt_names(tmp_path: Path, make: Any, store: Stor
         (np.full((1, 4), 1e300), "do not fit into the model's float32"),
     ],
 )
-def test_what_does_not_fit_is_a_sentence(tmp_path: Path, make: Any, store: Store, array: np.ndarray, says: str) -> None:
+def test_what_does_not_fit_is_a_sentence(
+    tmp_path: Path, make: Any, store: Store, array: np.ndarray, says: str
+) -> None:
     with pytest.raises(InputProblem, match=says) as caught:
         given(make({"x": (FLOAT, ["n", 4])}), store, npz(tmp_path, x=array))
     assert str(caught.value).endswith(".")
     assert not any(store.inputs.iterdir())
 
 
-def test_sizes_that_share_a_name_and_differ_are_told_and_taken(tmp_path: Path, make: Any, store: Store) -> None:
+def test_sizes_that_share_a_name_and_differ_are_told_and_taken(
+    tmp_path: Path, make: Any, store: Store
+) -> None:
     """ONNX Runtime runs such a model: names of dimensions bind nothing there."""
     model = make({"x": (FLOAT, ["n", 4]), "z": (INT64, ["n"])})
     files = []
@@ -161,12 +198,16 @@ def test_sizes_that_share_a_name_and_differ_are_told_and_taken(tmp_path: Path, m
         np.savez(files[-1], x=X, z=np.arange(2))
     facts = given(model, store, *files)
     (told,) = facts["warnings"]
-    assert told.startswith("The model calls a dimension of 'x' and 'z' 'n', and it is 3 in 'x' and 2 in 'z' in ")
+    assert told.startswith(
+        "The model calls a dimension of 'x' and 'z' 'n', and it is 3 in 'x' and 2 in 'z' in "
+    )
     assert facts["samples"][0]["shapes"] == {"x": (3, 4), "z": (2,)}
 
 
 @pytest.mark.parametrize("unknown", [-1, "?", "-1", "None"])
-def test_sizes_that_say_nothing_are_open(tmp_path: Path, make: Any, store: Store, unknown: Any) -> None:
+def test_sizes_that_say_nothing_are_open(
+    tmp_path: Path, make: Any, store: Store, unknown: Any
+) -> None:
     """Paddle2ONNX: ``dim_value: -1``, or the same name for every size that it does not know."""
     model = make({"x": (FLOAT, [unknown, 3, unknown, unknown])})
     facts = given(model, store, npz(tmp_path, x=np.zeros((2, 3, 8, 5), np.float32)))
@@ -179,8 +220,15 @@ def test_sizes_that_say_nothing_are_open(tmp_path: Path, make: Any, store: Store
 
 
 def test_conversions_that_lose_nothing(tmp_path: Path, make: Any, store: Store) -> None:
-    model = make({"x": (FLOAT, [4]), "z": (INT32, [2]), "b": (BOOL, [2]), "h": (TensorProto.BFLOAT16, [2])})
-    arrays = {"x": np.arange(4), "z": np.array([1, -2]), "b": np.array([0, 1]), "h": np.array([1.0, 2.0], np.float32)}
+    model = make(
+        {"x": (FLOAT, [4]), "z": (INT32, [2]), "b": (BOOL, [2]), "h": (TensorProto.BFLOAT16, [2])}
+    )
+    arrays = {
+        "x": np.arange(4),
+        "z": np.array([1, -2]),
+        "b": np.array([0, 1]),
+        "h": np.array([1.0, 2.0], np.float32),
+    }
     facts = given(model, store, npz(tmp_path, **arrays))
     feed = samples.load_feed(store, facts["inputs"], "real:0")
     assert [feed[k].dtype.name for k in "xzbh"] == ["float32", "int32", "bool", "bfloat16"]
@@ -216,7 +264,10 @@ def test_bfloat16_as_numpy_saves_it(tmp_path: Path, make: Any, store: Store) -> 
 def test_strings_and_nonfinite_values(tmp_path: Path, make: Any, store: Store) -> None:
     model = make({"s": (TensorProto.STRING, [2]), "x": (FLOAT, [2])})
     facts = given(
-        model, store, npz(tmp_path, s=np.array(["a", "bcd"]), x=np.array([np.nan, 1], np.float32)), random=True
+        model,
+        store,
+        npz(tmp_path, s=np.array(["a", "bcd"]), x=np.array([np.nan, 1], np.float32)),
+        random=True,
     )
     assert samples.load_feed(store, facts["inputs"], "real:0")["s"].tolist() == ["a", "bcd"]
     assert samples.load_feed(store, facts["inputs"], "random:0")["s"].tolist() == ["a", "bcd"]
@@ -230,12 +281,16 @@ def test_scalars(tmp_path: Path, make: Any, store: Store) -> None:
 
 
 def test_large_arrays_are_mapped(tmp_path: Path, make: Any, store: Store) -> None:
-    facts = given(make({"x": (FLOAT, ["n", 4])}), store, npz(tmp_path, x=np.ones((70_000, 4), np.float32)))
+    facts = given(
+        make({"x": (FLOAT, ["n", 4])}), store, npz(tmp_path, x=np.ones((70_000, 4), np.float32))
+    )
     assert isinstance(samples.load_feed(store, facts["inputs"], "real:0")["x"], np.memmap)
     assert isinstance(samples.load_feed(store, facts["inputs"], "real:0/9")["x"], np.memmap)
 
 
-def test_changed_files_and_damaged_stores_are_noticed(tmp_path: Path, make: Any, store: Store) -> None:
+def test_changed_files_and_damaged_stores_are_noticed(
+    tmp_path: Path, make: Any, store: Store
+) -> None:
     model = make({"x": (FLOAT, ["n", 4])})
     file = npz(tmp_path, x=X)
     digest = digest_file(file)
@@ -250,7 +305,9 @@ def test_changed_files_and_damaged_stores_are_noticed(tmp_path: Path, make: Any,
         samples.load_feed(store, "0" * 64, "real:0")
 
 
-def test_inputs_that_name_a_file_elsewhere_are_not_read(tmp_path: Path, make: Any, store: Store) -> None:
+def test_inputs_that_name_a_file_elsewhere_are_not_read(
+    tmp_path: Path, make: Any, store: Store
+) -> None:
     facts = given(make({"x": (FLOAT, ["n", 4])}), store, npz(tmp_path, x=X))
     np.save(tmp_path / "secret.npy", X)
     text = (store.inputs / facts["inputs"] / "index.json").read_bytes()
@@ -265,12 +322,16 @@ def test_inputs_that_name_a_file_elsewhere_are_not_read(tmp_path: Path, make: An
 
 def test_random_shapes_ranges_and_wrong_names(make: Any, store: Store) -> None:
     model = make({"x": (FLOAT, ["n", 3]), "z": (INT64, ["n", "t"]), "sum": (FLOAT, ["t + 2", "n"])})
-    facts = given(model, store, random=True, shapes={"z": (5, 7)}, ranges={"x": (2.0, 3.0), "": (-4, -2)})
+    facts = given(
+        model, store, random=True, shapes={"z": (5, 7)}, ranges={"x": (2.0, 3.0), "": (-4, -2)}
+    )
     feed = samples.load_feed(store, facts["inputs"], "random:0")
     assert (feed["x"].shape, feed["z"].shape, feed["sum"].shape) == ((5, 3), (5, 7), (9, 5))
     assert 2 <= feed["x"].min() <= feed["x"].max() <= 3
     assert set(np.unique(feed["z"])) == {-4, -3, -2}
-    with pytest.raises(InputProblem, match=r"The shape \[5, 4\] given for 'x' does not fit the model's \[n, 3\]"):
+    with pytest.raises(
+        InputProblem, match=r"The shape \[5, 4\] given for 'x' does not fit the model's \[n, 3\]"
+    ):
         given(model, store, random=True, shapes={"x": (5, 4)})
     with pytest.raises(InputProblem, match=r"no input 'qq'. It has 'x', 'z' and 'sum'."):
         given(model, store, random=True, ranges={"qq": (0, 1)})
@@ -299,9 +360,12 @@ def test_random_values_of_one_input_do_not_depend_on_the_others(make: Any, store
 def test_what_a_model_is_quantized_to_is_told(
     make: Any, store: Store, holds: Any, rounds: Any, inside: bool, codes: str, rounded: str
 ) -> None:
-    """Of weights that are codes, and of values that are rounded to codes while it runs, if only in the body of an If."""
+    """Of weights that are codes, and of values that are rounded to codes while it runs, if only in
+    the body of an If."""
     nodes = [
-        helper.make_node("QuantizeLinear", ["f", "s", "zero"], ["w"]),  # of a weight: the same in every run
+        helper.make_node(
+            "QuantizeLinear", ["f", "s", "zero"], ["w"]
+        ),  # of a weight: the same in every run
         helper.make_node("DequantizeLinear", ["w", "s"], ["v"]),
         helper.make_node("Mul", ["x", "v"], ["m"]),
     ]
@@ -316,7 +380,11 @@ def test_what_a_model_is_quantized_to_is_told(
         nodes.append(helper.make_node("If", ["c"], ["y"], then_branch=body, else_branch=body))
     else:
         nodes += pair
-    weights = {"f": np.ones(4, np.float32), "zero": np.zeros((), holds), "z": np.zeros((), rounds or np.int8)}
+    weights = {
+        "f": np.ones(4, np.float32),
+        "zero": np.zeros((), holds),
+        "z": np.zeros((), rounds or np.int8),
+    }
     weights |= {"s": np.float32(0.5), "c": np.array(True)}
     model = make({"x": (FLOAT, [4])}, nodes, weights, {"y": (FLOAT, [4])})
     facts = given(model, store, random=True)
@@ -338,12 +406,16 @@ def test_images(tmp_path: Path, make: Any, store: Store) -> None:
     assert (feed[0, 0] == 1).all()
     assert not feed[0, 1:].any()
     grey = samples.load_feed(
-        store, given(make({"image": (FLOAT, [1, 1, 3, 4])}), store, tmp_path / "red.png")["inputs"], "real:0"
+        store,
+        given(make({"image": (FLOAT, [1, 1, 3, 4])}), store, tmp_path / "red.png")["inputs"],
+        "real:0",
     )["image"]
     assert grey.shape == (1, 1, 3, 4)
     assert np.allclose(grey, 76 / 255)
     nhwc = make({"image": (TensorProto.UINT8, [1, "h", "w", 3])})
-    feed = samples.load_feed(store, given(nhwc, store, tmp_path / "red.png")["inputs"], "real:0")["image"]
+    feed = samples.load_feed(store, given(nhwc, store, tmp_path / "red.png")["inputs"], "real:0")[
+        "image"
+    ]
     assert np.array_equal(feed[0], pixels)
     with pytest.raises(InputProblem, match="not clear for which"):
         given(make({"x": (FLOAT, [4])}), store, tmp_path / "red.png")
@@ -355,7 +427,7 @@ def test_images(tmp_path: Path, make: Any, store: Store) -> None:
 def test_sequences_cannot_be_fed(tmp_path: Path, store: Store) -> None:
     import onnx
 
-    from engines.graph import load
+    from narrowdown.engines.graph import load
 
     kind = helper.make_sequence_type_proto(helper.make_tensor_type_proto(FLOAT, [2]))
     graph = helper.make_graph(
@@ -364,13 +436,17 @@ def test_sequences_cannot_be_fed(tmp_path: Path, store: Store) -> None:
         [helper.make_value_info("s", kind)],
         [helper.make_tensor_value_info("y", INT64, [])],
     )
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), tmp_path / "s.onnx")
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), tmp_path / "s.onnx"
+    )
     model = load.load(store, load.import_model(tmp_path / "s.onnx", store).digest)
     with pytest.raises(InputProblem, match="'s' is no plain tensor"):
         given(model, store, random=True)
 
 
-def test_made_up_inputs_keep_what_real_ones_agree_on(tmp_path: Path, make: Any, store: Store) -> None:
+def test_made_up_inputs_keep_what_real_ones_agree_on(
+    tmp_path: Path, make: Any, store: Store
+) -> None:
     """A sampling rate chooses a branch: other values beside it are of use only with it."""
     model = make({"x": (FLOAT, [2, 4]), "sr": (INT64, []), "mode": (INT32, [2])})
     one = npz(tmp_path, "a.npz", x=X[:2], sr=np.int64(16000), mode=np.array([3, 9]))
@@ -385,7 +461,9 @@ def test_made_up_inputs_keep_what_real_ones_agree_on(tmp_path: Path, make: Any, 
 
     # of one sample only what is one value; of the same sample twice no more than that
     for sources in ((one,), (one, one)):
-        alone = samples.load_feed(store, given(model, store, *sources, random=True)["inputs"], "random:0")
+        alone = samples.load_feed(
+            store, given(model, store, *sources, random=True)["inputs"], "random:0"
+        )
         assert alone["sr"] == 16000
         assert alone["mode"].tolist() != [3, 9]
         assert not np.array_equal(alone["x"], X[:2])
@@ -394,11 +472,19 @@ def test_made_up_inputs_keep_what_real_ones_agree_on(tmp_path: Path, make: Any, 
     assert samples.load_feed(store, told["inputs"], "random:0")["sr"] == 7
     # of one number that differs the first
     third = npz(tmp_path, "c.npz", x=X[1:], sr=np.int64(8000), mode=np.array([3, 9]))
-    assert samples.load_feed(store, given(model, store, one, third, random=True)["inputs"], "random:0")["sr"] == 16000
+    assert (
+        samples.load_feed(
+            store, given(model, store, one, third, random=True)["inputs"], "random:0"
+        )["sr"]
+        == 16000
+    )
 
 
-def test_made_up_values_have_the_ranges_and_kinds_of_the_given_ones(tmp_path: Path, make: Any, store: Store) -> None:
-    """N(0, 1) for a grid of which all given values are -1 to 1, every token where texts have 50, a mask of its own."""
+def test_made_up_values_have_the_ranges_and_kinds_of_the_given_ones(
+    tmp_path: Path, make: Any, store: Store
+) -> None:
+    """N(0, 1) for a grid of which all given values are -1 to 1, every token where texts have 50, a
+    mask of its own."""
     shapes = {
         "grid": (FLOAT, ["n", 40]),
         "ids": (INT64, ["n", 40]),
@@ -406,7 +492,9 @@ def test_made_up_values_have_the_ranges_and_kinds_of_the_given_ones(tmp_path: Pa
         "loud": (FLOAT, ["n", 40]),
     }
     gather = helper.make_node("Gather", ["table", "ids"], ["y"])
-    model = make(shapes, [gather], {"table": np.zeros((9000, 2), np.float32)}, {"y": (FLOAT, ["n", 40, 2])})
+    model = make(
+        shapes, [gather], {"table": np.zeros((9000, 2), np.float32)}, {"y": (FLOAT, ["n", 40, 2])}
+    )
     rng = np.random.default_rng(0)
     mask = np.repeat([[1] * 30 + [0] * 10], 2, 0)
     files = [
@@ -420,7 +508,9 @@ def test_made_up_values_have_the_ranges_and_kinds_of_the_given_ones(tmp_path: Pa
         )
         for k in (1, 2)
     ]
-    facts = given(model, store, *files, random=True, ranges={"loud": (90, 99)}, shapes={"grid": (2, 40)})
+    facts = given(
+        model, store, *files, random=True, ranges={"loud": (90, 99)}, shapes={"grid": (2, 40)}
+    )
     made = samples.load_feed(store, facts["inputs"], "random:0")
     seen = [samples.load_feed(store, facts["inputs"], f"real:{k}") for k in range(2)]
     for name in ("grid", "ids"):
@@ -430,7 +520,9 @@ def test_made_up_values_have_the_ranges_and_kinds_of_the_given_ones(tmp_path: Pa
     assert made["loud"].min() >= 90, "what the user says of it counts"
 
 
-def test_a_number_that_the_model_compares_with_is_taken(tmp_path: Path, make: Any, store: Store) -> None:
+def test_a_number_that_the_model_compares_with_is_taken(
+    tmp_path: Path, make: Any, store: Store
+) -> None:
     nodes = [
         helper.make_node("Cast", ["sr"], ["wide"], to=INT64),
         helper.make_node("Equal", ["wide", "rate"], ["is"]),
@@ -458,11 +550,16 @@ def test_given_values_beyond_half_precision_are_found_and_the_largest_finite_one
     model = make({"x": (FLOAT, [4]), "n": (INT64, [4]), "small": (FLOAT, [4])})
     whole, small = np.int64([10**6, 0, 0, 0]), np.float32([1, np.inf, np.nan, 65504])
     rows = ([-90_000.0, np.nan, 2, 3], [70_000.0, np.inf, 2, 3], [1, 2, 3, 4])
-    files = [npz(tmp_path, f"{i}.npz", x=np.float32(row), n=whole, small=small) for i, row in enumerate(rows)]
+    files = [
+        npz(tmp_path, f"{i}.npz", x=np.float32(row), n=whole, small=small)
+        for i, row in enumerate(rows)
+    ]
     assert given(model, store, *files)["large"] == {"x": 90_000.0}
 
 
-def test_rows_are_none_where_they_were_seen_to_depend(tmp_path: Path, make: Any, store: Store) -> None:
+def test_rows_are_none_where_they_were_seen_to_depend(
+    tmp_path: Path, make: Any, store: Store
+) -> None:
     model = make({"x": (FLOAT, ["n", 4])})
     free = given(model, store, npz(tmp_path, x=X))
     assert free["batched"] == ["real:0"]
@@ -473,18 +570,23 @@ def test_rows_are_none_where_they_were_seen_to_depend(tmp_path: Path, make: Any,
 
 
 def test_a_length_is_that_of_the_text_and_no_width_of_pixels(make: Any, store: Store) -> None:
-    model = make({"ids": (INT64, [1, 5]), "lengths": (INT64, [1]), "image": (FLOAT, [1, 3, 32, 32])})
+    model = make(
+        {"ids": (INT64, [1, 5]), "lengths": (INT64, [1]), "image": (FLOAT, [1, 3, 32, 32])}
+    )
     feed = samples.load_feed(store, given(model, store, random=True)["inputs"], "random:0")
     assert feed["lengths"].tolist() == [5]
 
 
-def test_a_folder_of_json_names_the_file_that_lacks_an_input(tmp_path: Path, make: Any, store: Store) -> None:
+def test_a_folder_of_json_names_the_file_that_lacks_an_input(
+    tmp_path: Path, make: Any, store: Store
+) -> None:
     """It was said of the folder, in which other files have that input."""
     model = make({"x": (FLOAT, ["n", 4])})
     (tmp_path / "batch").mkdir()
     (tmp_path / "batch" / "config.json").write_text('{"a": 1}')
     np.savez(tmp_path / "batch" / "good.npz", x=X)
     with pytest.raises(
-        InputProblem, match=r"'config.json' lacks the input 'x' \(it has 'a'\).*Save the array under the name 'x'"
+        InputProblem,
+        match=r"'config.json' lacks the input 'x' \(it has 'a'\).*Save the array under the name 'x'",
     ):
         given(model, store, tmp_path / "batch")

@@ -5,12 +5,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from engines.consent import Consent
-from engines.data import held
-from engines.data.score import Sample, ScoreProblem, apply_score, hold_to_labels
-from engines.store.content import digest_file
+from narrowdown.engines.consent import Consent
+from narrowdown.engines.data import held
+from narrowdown.engines.data.score import Sample, ScoreProblem, apply_score, hold_to_labels
+from narrowdown.engines.store.content import digest_file
 
-OUTPUTS = {"logits": np.float32([[0.1, 0.9], [0.8, 0.2], [0.3, 0.7]]), "kept": np.float32([[1.0], [2.0], [3.0]])}
+OUTPUTS = {
+    "logits": np.float32([[0.1, 0.9], [0.8, 0.2], [0.3, 0.7]]),
+    "kept": np.float32([[1.0], [2.0], [3.0]]),
+}
 SAMPLE = Sample({"x": np.float32([1, 2])}, "real:1")
 
 
@@ -25,7 +28,9 @@ def test_labels_count_rows_sample_by_sample() -> None:
 
 
 @pytest.mark.parametrize(("name", "data"), [("l.txt", b"0 0 0\n1,0 0"), ("l.npy", None)])
-def test_labels_are_read_as_text_or_as_an_array(tmp_path: Path, name: str, data: bytes | None) -> None:
+def test_labels_are_read_as_text_or_as_an_array(
+    tmp_path: Path, name: str, data: bytes | None
+) -> None:
     file = tmp_path / name
     if data is None:
         np.save(file, np.int32([[0], [0], [0], [1], [0], [0]]))

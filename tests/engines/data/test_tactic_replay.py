@@ -1,4 +1,5 @@
-"""Tactic replay files against the real Polygraphy, which wants a ``tensorrt`` to name data types with: a stub stands in."""
+"""Tactic replay files against the real Polygraphy, which wants a ``tensorrt`` to name data types
+with: a stub stands in."""
 
 import ast
 import json
@@ -12,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engines.data.tactic_replay import (
+from narrowdown.engines.data.tactic_replay import (
     ReplayProblem,
     by_chance,
     canonical_algorithm,
@@ -22,7 +23,7 @@ from engines.data.tactic_replay import (
     rank_suspects,
     read_replay,
 )
-from wizard.cli import main
+from narrowdown.wizard.cli import main
 
 STUB = "import enum\n__version__ = '10.6.0'\nDataType = enum.Enum('DataType', 'FLOAT HALF INT8')\n"
 # Their own classes write a replay, and read ours.
@@ -46,7 +47,9 @@ def tensor(dtype: str = "HALF", *strides: int) -> dict[str, Any]:
 
 def choice(tactic: int, dtype: str = "HALF") -> str:
     inputs, outputs = [tensor(dtype, 4, 4, 2, 1)], [tensor(dtype, 4, 4, 2, 1), tensor("FLOAT")]
-    return canonical_algorithm({"implementation": 1, "tactic": tactic, "inputs": inputs, "outputs": outputs})
+    return canonical_algorithm(
+        {"implementation": 1, "tactic": tactic, "inputs": inputs, "outputs": outputs}
+    )
 
 
 @pytest.fixture
@@ -58,7 +61,9 @@ def with_stub(tmp_path: Path) -> dict[str, str]:
 
 
 def run(*words: str | Path, env: dict[str, str]) -> str:
-    done = subprocess.run([sys.executable, *map(str, words)], env=env, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, *map(str, words)], env=env, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -67,18 +72,37 @@ def test_each_reads_what_the_other_wrote(tmp_path: Path, with_stub: dict[str, st
     mine = {"conv": choice(2), "relu [b]": choice(-7, "INT8")}
     (tmp_path / "ours.json").write_bytes(encode_replay(mine))
     said = run("-c", THEIRS, tmp_path / "theirs.json", tmp_path / "ours.json", env=with_stub)
-    told = "\n".join(f"Layer: {layer}\n    Algorithm: {describe_algorithm(made)}" for layer, made in mine.items())
+    told = "\n".join(
+        f"Layer: {layer}\n    Algorithm: {describe_algorithm(made)}" for layer, made in mine.items()
+    )
     assert said.rstrip().endswith(told)
     theirs = read_replay(tmp_path / "theirs.json")
     half = tensor("HALF", 4, 4, 2, 1)
-    small = {"dtype": "DataType.INT8", "strides": [], "vectorized_dim": 1, "components_per_element": 32}
-    bare = {"dtype": "DataType.FLOAT", "strides": [1], "vectorized_dim": None, "components_per_element": None}
+    small = {
+        "dtype": "DataType.INT8",
+        "strides": [],
+        "vectorized_dim": 1,
+        "components_per_element": 32,
+    }
+    bare = {
+        "dtype": "DataType.FLOAT",
+        "strides": [1],
+        "vectorized_dim": None,
+        "components_per_element": None,
+    }
     assert {layer: json.loads(made) for layer, made in theirs.items()} == {
-        'node "of" [y]': {"implementation": -2147483616, "tactic": 0, "inputs": [half], "outputs": [half, small]},
+        'node "of" [y]': {
+            "implementation": -2147483616,
+            "tactic": 0,
+            "inputs": [half],
+            "outputs": [half, small],
+        },
         "none": {"implementation": 1, "tactic": -(2**62), "inputs": [], "outputs": [bare]},
     }
     (tmp_path / "again.json").write_bytes(encode_replay(theirs))
-    assert json.loads((tmp_path / "again.json").read_text()) == json.loads((tmp_path / "theirs.json").read_text())
+    assert json.loads((tmp_path / "again.json").read_text()) == json.loads(
+        (tmp_path / "theirs.json").read_text()
+    )
 
 
 def layers(said: str) -> dict[str, set[str]]:
@@ -86,13 +110,16 @@ def layers(said: str) -> dict[str, set[str]]:
     lines = [line.strip().removeprefix("[I] ") for line in said.splitlines()]
     named = [i for i, line in enumerate(lines) if line.startswith("Layer: ")]
     return {
-        lines[i].removeprefix("Layer: "): set(ast.literal_eval(lines[i + 1].removeprefix("Algorithms: ")))
+        lines[i].removeprefix("Layer: "): set(
+            ast.literal_eval(lines[i + 1].removeprefix("Algorithms: "))
+        )
         for i in named
     }
 
 
 def folders(root: Path) -> Path:
-    """Good and bad builds: one layer differs, one is new in a bad build, one is the same; one file is something else."""
+    """Good and bad builds: one layer differs, one is new in a bad build, one is the same; one file
+    is something else."""
     for name, replay in {
         "good/a": {"conv": choice(2), "relu": choice(4)},
         "good/b": {"conv": choice(3), "relu": choice(4)},
@@ -116,7 +143,11 @@ def test_diff_tactics_accuses_the_same(
     theirs = run(polygraphy, "inspect", "diff-tactics", "--dir", root, env=with_stub)
     assert main(["diff-tactics", "--dir", str(root)]) == 0
     ours = capsys.readouterr().out
-    for line in ("Loaded 2 good tactic replays.", "Loaded 3 bad tactic replays.", "Found potentially bad tactics:"):
+    for line in (
+        "Loaded 2 good tactic replays.",
+        "Loaded 3 bad tactic replays.",
+        "Found potentially bad tactics:",
+    ):
         assert line in ours
         assert f"[I] {line}" in theirs
     assert layers(ours) == layers(theirs)
@@ -131,7 +162,11 @@ def test_diff_tactics_of_single_files_and_without_a_difference(tmp_path: Path, c
     assert "Could not determine potentially bad tactics." in capsys.readouterr().out
     assert main([*words, str(root / "bad/c.json"), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert (found["good"], found["bad"], [s["layer"] for s in found["suspects"]]) == (1, 1, ["conv", "new"])
+    assert (found["good"], found["bad"], [s["layer"] for s in found["suspects"]]) == (
+        1,
+        1,
+        ["conv", "new"],
+    )
     assert main(["diff-tactics", "--dir", str(root / "nothing")]) == 2
     assert "good tactic replays" in capsys.readouterr().err
 

@@ -7,8 +7,8 @@ import numpy as np
 import onnx
 import pytest
 
-from engines.store.content import Store
-from wizard.demo import MODELS
+from narrowdown.engines.store.content import Store
+from narrowdown.wizard.demo import MODELS
 
 from .subjects import Subject, file_bytes, subject
 
@@ -25,7 +25,11 @@ def shared_store(tmp_path_factory: pytest.TempPathFactory) -> Store:
 
 @pytest.fixture(scope="session")
 def sort(shared_store: Store) -> Subject:
-    return subject(MODELS / "sort_tf_massive_m4.onnx", shared_store, np.load(MODELS / "sort_tf_massive_m4_in.npz"))
+    return subject(
+        MODELS / "sort_tf_massive_m4.onnx",
+        shared_store,
+        np.load(MODELS / "sort_tf_massive_m4_in.npz"),
+    )
 
 
 @pytest.fixture(scope="session")

@@ -11,16 +11,18 @@ import onnx
 import onnxruntime as ort
 from onnx import TensorProto, helper, numpy_helper
 
-from engines.graph import converted, external, load
-from engines.graph.cut import Cut, cut, feeds_of, outputs_of
-from engines.graph.ranges import decode
-from engines.probe import Candidate
-from engines.store.content import Store
+from narrowdown.engines.graph import converted, external, load
+from narrowdown.engines.graph.cut import Cut, cut, feeds_of, outputs_of
+from narrowdown.engines.graph.ranges import decode
+from narrowdown.engines.probe import Candidate
+from narrowdown.engines.store.content import Store
 
 WHOLE = Candidate()
 
 
-def run(model: onnx.ModelProto, feeds: Mapping[str, np.ndarray], weights_dir: str = "") -> dict[str, np.ndarray]:
+def run(
+    model: onnx.ModelProto, feeds: Mapping[str, np.ndarray], weights_dir: str = ""
+) -> dict[str, np.ndarray]:
     """On ONNX Runtime as the reference runs it: one thread, no optimization, no prepacking."""
     options = ort.SessionOptions()
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
@@ -29,8 +31,12 @@ def run(model: onnx.ModelProto, feeds: Mapping[str, np.ndarray], weights_dir: st
     options.add_session_config_entry("session.disable_prepacking", "1")
     if weights_dir:
         converted.write_files(external.initializers_with_bodies(model.graph), weights_dir)
-        options.add_session_config_entry("session.model_external_initializers_file_folder_path", weights_dir)
-    session = ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+        options.add_session_config_entry(
+            "session.model_external_initializers_file_folder_path", weights_dir
+        )
+    session = ort.InferenceSession(
+        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
     names = [o.name for o in session.get_outputs()]
     return dict(zip(names, session.run(names, dict(feeds)), strict=True))
 
@@ -61,11 +67,16 @@ class Subject:
         return {t: (v.dtype, v.shape) for t, v in self.values.items()}
 
     def cut(self, candidate: Candidate = WHOLE, marks: Sequence[int] = ()) -> Cut:
-        """By the rules of the operations layer: shape-like tensors become constants unless the candidate says otherwise."""
+        """By the rules of the operations layer: shape-like tensors become constants unless the
+        candidate says otherwise."""
         fed = feeds_of(self.index, candidate)
-        baked = self.index.shape_like if candidate.constants is None else decode(candidate.constants)
+        baked = (
+            self.index.shape_like if candidate.constants is None else decode(candidate.constants)
+        )
         constants = {t: self.values[t] for t in fed if t in baked}
-        return cut(self.model, candidate, constants, self.types, outputs_of(self.index, candidate), marks)
+        return cut(
+            self.model, candidate, constants, self.types, outputs_of(self.index, candidate), marks
+        )
 
     def fed(self, made: Cut) -> dict[str, np.ndarray]:
         return {name: self.values[t] for name, t in made.feeds.items()}
@@ -106,24 +117,33 @@ def graph(
     opset: int = 17,
     **frame: Any,
 ) -> onnx.ModelProto:
-    """A model; ``inputs`` maps names to (element type, shape); an output has a declared type where written ``name:elem_type``."""
+    """A model; ``inputs`` maps names to (element type, shape); an output has a declared type where
+    written ``name:elem_type``."""
     declared = []
     for text in outputs:
         name, _, kind = text.partition(":")
         declared.append(
-            helper.make_tensor_value_info(name, int(kind), None) if kind else onnx.ValueInfoProto(name=name)
+            helper.make_tensor_value_info(name, int(kind), None)
+            if kind
+            else onnx.ValueInfoProto(name=name)
         )
     made = helper.make_graph(
         list(nodes), "g", [helper.make_tensor_value_info(n, *what) for n, what in inputs.items()], declared,
         [numpy_helper.from_array(np.asarray(w), n) for n, w in weights.items()],
     )  # fmt: skip
     return helper.make_model(
-        made, opset_imports=[helper.make_opsetid("", opset)], ir_version=frame.pop("ir_version", 8), **frame
+        made,
+        opset_imports=[helper.make_opsetid("", opset)],
+        ir_version=frame.pop("ir_version", 8),
+        **frame,
     )
 
 
-def layer_norm(scale: float, rows: int = 8, width: int = 64) -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
-    """LayerNorm from primitives between two products; inner values grow with ``scale``, the function does not."""
+def layer_norm(
+    scale: float, rows: int = 8, width: int = 64
+) -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
+    """LayerNorm from primitives between two products; inner values grow with ``scale``, the
+    function does not."""
     rng = np.random.default_rng(3)
     n = helper.make_node
     nodes = [

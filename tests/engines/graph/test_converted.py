@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto
 
-from engines.graph import converted, external
-from engines.store.sound import weights_of
+from narrowdown.engines.graph import converted, external
+from narrowdown.engines.store.sound import weights_of
 
 HALF, BRAIN, DOUBLE = np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16), np.dtype(np.float64)
 FLOAT = np.dtype(np.float32)
@@ -49,7 +49,9 @@ def test_spans_are_cast_alone_or_with_their_block_and_come_again_without_their_f
         converted.convert_weight(tensor, *chain)
         wanted = converted.cast_along(values[offset : offset + size], chain).tobytes()
         assert converted.read(tensor, tmp_path).tobytes() == wanted
-        assert list((tmp_path / "weights").iterdir()) == [tmp_path / f"weights/{STEM}.bin"], "nobody asked for a file"
+        assert list((tmp_path / "weights").iterdir()) == [tmp_path / f"weights/{STEM}.bin"], (
+            "nobody asked for a file"
+        )
         converted.write_files([tensor], tmp_path)
         assert external.read(tensor, tmp_path).tobytes() == wanted
         location, start, length = external.external_span(tensor)
@@ -73,18 +75,29 @@ def test_only_what_is_asked_for_is_converted_and_small_weights_share_a_file(tmp_
         converted.convert_weight(tensor, HALF)
         converted.write_files([tensor], tmp_path)
     sizes = sorted(p.stat().st_size for p in (tmp_path / "weights").glob("*.*.bin"))
-    assert sizes == [block // 2 + 12, block + 12], "one block, and one weight that is larger than a block"
+    assert sizes == [block // 2 + 12, block + 12], (
+        "one block, and one weight that is larger than a block"
+    )
 
 
 @pytest.mark.parametrize(
-    "name", [f"weights/{STEM}.bin", "w.float32-int4.0-8.bin", "w.float32.0-8.bin", "w.float32-float16.0.bin", "x"]
+    "name",
+    [
+        f"weights/{STEM}.bin",
+        "w.float32-int4.0-8.bin",
+        "w.float32.0-8.bin",
+        "w.float32-float16.0.bin",
+        "x",
+    ],
 )
 def test_other_names_are_no_converted_weights(name: str) -> None:
     assert converted.made_of(name) is None
     assert converted.source_of(name) == name
 
 
-@pytest.mark.parametrize(("offset", "size"), [(0, 256), (40, 100), (200, 400)], ids=["a block", "within one", "across"])
+@pytest.mark.parametrize(
+    ("offset", "size"), [(0, 256), (40, 100), (200, 400)], ids=["a block", "within one", "across"]
+)
 def test_what_is_converted_twice_is_one_file_of_what_it_comes_down_to(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, offset: int, size: int
 ) -> None:
@@ -97,7 +110,9 @@ def test_what_is_converted_twice_is_one_file_of_what_it_comes_down_to(
     converted.convert_weight(by_steps, FLOAT)
     converted.convert_weight(at_once, HALF, FLOAT)
     assert by_steps == at_once
-    wanted = converted.cast_along(values[offset // 4 : (offset + size) // 4], (HALF, FLOAT)).tobytes()
+    wanted = converted.cast_along(
+        values[offset // 4 : (offset + size) // 4], (HALF, FLOAT)
+    ).tobytes()
     assert converted.read(by_steps, tmp_path).tobytes() == wanted
     location, start, length = external.external_span(by_steps)
     assert b"".join(converted.read_again(tmp_path, location, start, length)) == wanted

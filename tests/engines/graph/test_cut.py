@@ -11,12 +11,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
-from engines.graph import cut, load
-from engines.graph.model_problem import ModelProblem
-from engines.graph.ranges import encode
-from engines.probe import Candidate, Edit
-from engines.store.content import Store
-from wizard.demo import MODELS
+from narrowdown.engines.graph import cut, load
+from narrowdown.engines.graph.model_problem import ModelProblem
+from narrowdown.engines.graph.ranges import encode
+from narrowdown.engines.probe import Candidate, Edit
+from narrowdown.engines.store.content import Store
+from narrowdown.wizard.demo import MODELS
 
 from .subjects import Subject, graph, run, subject
 
@@ -30,12 +30,15 @@ _BINARY = ["Add", "Mul", "Sub", "Max"]
 
 @st.composite
 def models(draw: st.DrawFn) -> onnx.ModelProto:
-    """Random graphs over [3, WIDTH] tensors: arithmetic, products with a big weight, reshapes by computed shapes, splits,
-    branches with captures; with repeated and empty node names and outputs that nothing reads."""
+    """Random graphs over [3, WIDTH] tensors: arithmetic, products with a big weight, reshapes by
+    computed shapes, splits, branches with captures; with repeated and empty node names and outputs
+    that nothing reads."""
     nodes: list[onnx.NodeProto] = []
     rows = ["x", "x2"]
     for i in range(draw(st.integers(1, 12))):
-        kind = draw(st.sampled_from(["unary", "binary", "product", "reshape", "split", "if", "clip"]))
+        kind = draw(
+            st.sampled_from(["unary", "binary", "product", "reshape", "split", "if", "clip"])
+        )
         a, b = draw(st.sampled_from(rows)), draw(st.sampled_from(rows))
         name = draw(st.sampled_from(["", "same", f"n{i}"]))
         out = f"t{i}"
@@ -55,7 +58,9 @@ def models(draw: st.DrawFn) -> onnx.ModelProto:
                 n("Concat", [f"q{i}", f"p{i}"], [out], name, axis=1),
             ]
         else:
-            infos = [helper.make_tensor_value_info(o, FLOAT, [3, WIDTH]) for o in (f"th{i}", f"el{i}")]
+            infos = [
+                helper.make_tensor_value_info(o, FLOAT, [3, WIDTH]) for o in (f"th{i}", f"el{i}")
+            ]
             then = helper.make_graph([n("Add", [a, "w0"], [f"th{i}"])], "then", [], infos[:1])
             other = helper.make_graph([n("Mul", [b, a], [f"el{i}"])], "else", [], infos[1:])
             nodes += [
@@ -99,9 +104,13 @@ def test_any_candidate_reproduces_the_captured_values(
     candidate = Candidate(nodes=encode(ids), severed=encode(severed), constants=constants)
     one = case.check(candidate)
     assert sorted(i for i in one.node_ids if i >= 0) == sorted(ids)
-    assert [case.model.engine_names[i] for i in one.node_ids] == [node.name for node in one.model.graph.node]
+    assert [case.model.engine_names[i] for i in one.node_ids] == [
+        node.name for node in one.model.graph.node
+    ]
     again = case.cut(candidate)
-    assert again.model.SerializeToString(deterministic=True) == one.model.SerializeToString(deterministic=True)
+    assert again.model.SerializeToString(deterministic=True) == one.model.SerializeToString(
+        deterministic=True
+    )
 
 
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -111,7 +120,11 @@ def test_a_severed_reader_sees_the_fed_value_and_the_producer_still_runs(
 ) -> None:
     case = made(model, tmp_path_factory.mktemp("random"))
     index = case.index
-    read = [t.id for t in index.tensors if t.kind == "node" and t.dtype == "float32" and index.readers[t.id]]
+    read = [
+        t.id
+        for t in index.tensors
+        if t.kind == "node" and t.dtype == "float32" and index.readers[t.id]
+    ]
     if not read:
         return
     t = data.draw(st.sampled_from(read))
@@ -125,7 +138,9 @@ def test_a_severed_reader_sees_the_fed_value_and_the_producer_still_runs(
     got = run(one.model, case.fed(one) | {fed_name: other}, case.model.weights_dir)
     np.testing.assert_array_equal(got[index.tensors[t].name], case.values[t])
     alone = cut.cut(case.model, Candidate(nodes=str(reader), constants=""), {}, case.types, results)
-    expected = run(alone.model, case.fed(alone) | {index.tensors[t].name: other}, case.model.weights_dir)
+    expected = run(
+        alone.model, case.fed(alone) | {index.tensors[t].name: other}, case.model.weights_dir
+    )
     for name, value in expected.items():
         np.testing.assert_array_equal(got[name], value)
 
@@ -175,7 +190,9 @@ def test_outputs_rule(sort: Subject) -> None:
     )
 
 
-def test_outputs_that_are_inputs_or_weights_pass_through_an_identity(store: Store, tmp_path: Path) -> None:
+def test_outputs_that_are_inputs_or_weights_pass_through_an_identity(
+    store: Store, tmp_path: Path
+) -> None:
     model = graph(
         [n("Neg", ["x"], ["y"])],
         {"x": (FLOAT, [2])},
@@ -194,8 +211,14 @@ def test_outputs_that_are_inputs_or_weights_pass_through_an_identity(store: Stor
 
 
 def test_a_name_that_looks_like_ours_is_not_taken(store: Store, tmp_path: Path) -> None:
-    nodes = [n("Neg", ["x"], ["a"]), n("Abs", ["a"], ["a__fed"]), n("Add", ["a", "a__fed"], ["y"], "Neg#0")]
-    (tmp_path / "m.onnx").write_bytes(graph(nodes, {"x": (FLOAT, [2])}, [f"y:{FLOAT}"]).SerializeToString())
+    nodes = [
+        n("Neg", ["x"], ["a"]),
+        n("Abs", ["a"], ["a__fed"]),
+        n("Add", ["a", "a__fed"], ["y"], "Neg#0"),
+    ]
+    (tmp_path / "m.onnx").write_bytes(
+        graph(nodes, {"x": (FLOAT, [2])}, [f"y:{FLOAT}"]).SerializeToString()
+    )
     case = subject(tmp_path / "m.onnx", store, {"x": np.array([1, 2], np.float32)})
     one = case.check(Candidate(severed="1-2"))
     assert len(one.feeds) == 3
@@ -216,7 +239,10 @@ def test_severing_reaches_into_bodies(store: Store, tmp_path: Path) -> None:
     a = case.index.by_name["a"]
     case.check(Candidate(nodes="1"))
     one = cut.cut(case.model, Candidate(severed=str(a)), {}, case.types, case.index.outputs)
-    feeds = {name: np.array([10, 10], np.float32) if t == a else case.values[t] for name, t in one.feeds.items()}
+    feeds = {
+        name: np.array([10, 10], np.float32) if t == a else case.values[t]
+        for name, t in one.feeds.items()
+    }
     np.testing.assert_array_equal(run(one.model, feeds)["y"], [31, 32])
 
 
@@ -240,7 +266,9 @@ def test_marks_come_beside_the_outputs(sort: Subject) -> None:
 
 
 @pytest.mark.parametrize(("shape", "value"), [((8, 8), 2.0), ((700, 700), 0.0), ((700, 700), 1.5)])
-def test_fill_and_drop_edits(store: Store, tmp_path: Path, shape: tuple[int, int], value: float) -> None:
+def test_fill_and_drop_edits(
+    store: Store, tmp_path: Path, shape: tuple[int, int], value: float
+) -> None:
     nodes = [n("Gemm", ["x", "w"], ["y"], alpha=3.0)]
     model = graph(
         nodes,
@@ -269,7 +297,9 @@ def test_kept_rows_take_the_given_shapes(store: Store, tmp_path: Path) -> None:
     case = subject(tmp_path / "m.onnx", store, {"x": np.ones((8, 2), np.float32)})
     x = case.index.by_name["x"]
     candidate = Candidate(edits=(Edit("keep-rows", value=3),))
-    one = cut.cut(case.model, candidate, {}, {x: (np.dtype(np.float32), (3, 2))}, case.index.outputs)
+    one = cut.cut(
+        case.model, candidate, {}, {x: (np.dtype(np.float32), (3, 2))}, case.index.outputs
+    )
     assert run(one.model, {"x": np.ones((3, 2), np.float32)})["y"].shape == (3, 2)
 
 
@@ -306,7 +336,9 @@ def test_custom_domains_functions_and_metadata_come_along(store: Store, tmp_path
         "local", "Twice", ["a"], ["b"], [n("Add", ["a", "a"], ["b"])], [helper.make_opsetid("", 17)]
     )
     model = graph(
-        [n("Neg", ["x"], ["y"]), n("Twice", ["y"], ["z"], domain="local")], {"x": (FLOAT, [2])}, [f"z:{FLOAT}"]
+        [n("Neg", ["x"], ["y"]), n("Twice", ["y"], ["z"], domain="local")],
+        {"x": (FLOAT, [2])},
+        [f"z:{FLOAT}"],
     )
     model.opset_import.append(helper.make_opsetid("local", 1))
     model.functions.append(function)
@@ -323,7 +355,11 @@ def test_a_cut_of_a_heavy_model_copies_no_weights(store: Store, tmp_path: Path) 
     nodes = [n("MatMul", [f"t{i}", f"w{i}"], [f"t{i + 1}"], f"n{i}") for i in range(layers)]
     weights = {f"w{i}": rng.standard_normal((width, width), np.float32) / 32 for i in range(layers)}
     path = tmp_path / "m.onnx"
-    path.write_bytes(graph(nodes, {"t0": (FLOAT, ["n", width])}, [f"t{layers}:{FLOAT}"], weights).SerializeToString())
+    path.write_bytes(
+        graph(
+            nodes, {"t0": (FLOAT, ["n", width])}, [f"t{layers}:{FLOAT}"], weights
+        ).SerializeToString()
+    )
     case = subject(path, store, {"t0": rng.standard_normal((2, width), np.float32)})
     path.unlink()
     files = {p: p.stat().st_mtime_ns for p in store.root.rglob("*") if p.is_file()}
@@ -339,9 +375,13 @@ def test_a_cut_of_a_heavy_model_copies_no_weights(store: Store, tmp_path: Path) 
     assert np.median(times) < 0.05  # some 0.3 ms; the bound only says that no weight was touched
     case.check(Candidate(nodes="3-4"))
     assert {p: p.stat().st_mtime_ns for p in store.root.rglob("*") if p.is_file()} == files
-    (store.models / "cut.onnx").write_bytes(case.cut(Candidate(nodes="3-4")).model.SerializeToString())
+    (store.models / "cut.onnx").write_bytes(
+        case.cut(Candidate(nodes="3-4")).model.SerializeToString()
+    )
     onnx.checker.check_model(str(store.models / "cut.onnx"))
-    session = ort.InferenceSession(str(store.models / "cut.onnx"), providers=["CPUExecutionProvider"])
+    session = ort.InferenceSession(
+        str(store.models / "cut.onnx"), providers=["CPUExecutionProvider"]
+    )
     assert session.run(None, {"t3": np.ones((2, width), np.float32)})[0].shape == (2, width)
     loaded = onnx.load(store.models / "cut.onnx")
     np.testing.assert_array_equal(numpy_helper.to_array(loaded.graph.initializer[0]), weights["w3"])

@@ -1,4 +1,5 @@
-"""FP16 and BF16 storage: what fails in reality fails here, and the same nodes cure it. Typed models agree."""
+"""FP16 and BF16 storage: what fails in reality fails here, and the same nodes cure it. Typed models
+agree."""
 
 from pathlib import Path
 
@@ -11,15 +12,20 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
-from engines.graph import converted, emulate, external
-from engines.graph.emulate import NOTE, emulate_precision, round_values
-from engines.graph.model_problem import ModelProblem
-from engines.graph.typed import to_float64, to_precision
-from engines.store.content import Store
+from narrowdown.engines.graph import converted, emulate, external
+from narrowdown.engines.graph.emulate import NOTE, emulate_precision, round_values
+from narrowdown.engines.graph.model_problem import ModelProblem
+from narrowdown.engines.graph.typed import to_float64, to_precision
+from narrowdown.engines.store.content import Store
 
 from .subjects import Subject, graph, layer_norm, relative, run, subject
 
-FLOAT, HALF, INT64, BOOL = TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.INT64, TensorProto.BOOL
+FLOAT, HALF, INT64, BOOL = (
+    TensorProto.FLOAT,
+    TensorProto.FLOAT16,
+    TensorProto.INT64,
+    TensorProto.BOOL,
+)
 n = helper.make_node
 DTYPES = {"fp16": np.dtype(np.float16), "bf16": np.dtype(ml_dtypes.bfloat16)}
 TOLERANCE = {"fp16": 1e-2, "bf16": 5e-2}
@@ -36,7 +42,9 @@ def made(model: onnx.ModelProto, folder: Path, feeds: dict[str, np.ndarray]) -> 
 
 
 def emulated(case: Subject, precision: str, keep: list[int]) -> dict[str, np.ndarray]:
-    return run(emulate_precision(case.cut().model, precision, keep), case.feeds, case.model.weights_dir)
+    return run(
+        emulate_precision(case.cut().model, precision, keep), case.feeds, case.model.weights_dir
+    )
 
 
 def inside(model: onnx.ModelProto, folder: str) -> onnx.ModelProto:
@@ -57,12 +65,18 @@ def typed(case: Subject, precision: str, keep: list[int]) -> dict[str, np.ndarra
 
 
 def error(case: Subject, actual: dict[str, np.ndarray]) -> float:
-    return max(relative(actual[case.index.tensors[t].name], case.values[t]) for t in case.index.outputs)
+    return max(
+        relative(actual[case.index.tensors[t].name], case.values[t]) for t in case.index.outputs
+    )
 
 
 def layer_norms(case: Subject) -> list[int]:
     """Node ids of the LayerNorms of sort_tf_massive_m4, in order of depth."""
-    return [x.id for x in case.index.nodes if x.name.startswith("/l/") or "/l1/" in x.name or "/l2/" in x.name]
+    return [
+        x.id
+        for x in case.index.nodes
+        if x.name.startswith("/l/") or "/l1/" in x.name or "/l2/" in x.name
+    ]
 
 
 # -- what is known to fail
@@ -72,7 +86,9 @@ def test_the_sorter_is_wholly_wrong_in_fp16_and_its_norms_cure_it(sort: Subject)
     wrong = emulated(sort, "fp16", [])["logits"]
     expected = sort.values[sort.index.outputs[0]]
     assert np.isfinite(wrong).all()
-    assert np.abs(wrong - expected).max() == pytest.approx(18.46, abs=0.05)  # TensorRT on a GPU: 18.5
+    assert np.abs(wrong - expected).max() == pytest.approx(
+        18.46, abs=0.05
+    )  # TensorRT on a GPU: 18.5
     assert relative(wrong, expected) > 0.95
     norms = layer_norms(sort)
     assert len(norms) == 63
@@ -82,7 +98,8 @@ def test_the_sorter_is_wholly_wrong_in_fp16_and_its_norms_cure_it(sort: Subject)
 
 def test_magika_is_wrong_in_both_precisions_and_both_norms_cure_fp16(file_types: Subject) -> None:
     expected = file_types.values[file_types.index.outputs[0]]
-    # BF16 holds the sums but few digits: how wrong it is depends on the files, which are this machine's.
+    # BF16 holds the sums but few digits: how wrong it is depends on the files, which are this
+    # machine's.
     for precision, least in (("fp16", 0.5), ("bf16", 0.05)):
         wrong = emulated(file_types, precision, [])["target_label"]
         assert np.abs(wrong - expected).max() > least
@@ -104,11 +121,17 @@ def test_a_faultless_model_is_only_rounded(shapes: Subject) -> None:
 
 
 @pytest.mark.parametrize("precision", ["fp16", "bf16"])
-def test_every_output_and_weight_is_rounded_and_inputs_are_not(tmp_path: Path, precision: str) -> None:
+def test_every_output_and_weight_is_rounded_and_inputs_are_not(
+    tmp_path: Path, precision: str
+) -> None:
     nodes = [n("Add", ["x", "w"], ["a"]), n("Mul", ["a", "a"], ["y"])]
     w = np.linspace(0.1, 0.9, 600, dtype=np.float32).reshape(2, 300)
     x = np.linspace(3.1, 70000, 600, dtype=np.float32).reshape(2, 300)
-    case = made(graph(nodes, {"x": (FLOAT, [2, 300])}, [f"y:{FLOAT}", f"a:{FLOAT}"], {"w": w}), tmp_path, {"x": x})
+    case = made(
+        graph(nodes, {"x": (FLOAT, [2, 300])}, [f"y:{FLOAT}", f"a:{FLOAT}"], {"w": w}),
+        tmp_path,
+        {"x": x},
+    )
     got = emulated(case, precision, [])
     a = rounded(x + rounded(w, precision), precision)
     np.testing.assert_array_equal(got["a"], a)
@@ -125,7 +148,11 @@ def test_kept_nodes_exchange_exact_values_and_others_read_them_rounded(tmp_path:
         n("Sub", ["a", "w"], ["d"]),
     ]
     w, x = np.full(3, 0.1, np.float32), np.array([1.1, 2.2, 3.3], np.float32)
-    case = made(graph(nodes, {"x": (FLOAT, [3])}, [f"{o}:{FLOAT}" for o in "abcd"], {"w": w}), tmp_path, {"x": x})
+    case = made(
+        graph(nodes, {"x": (FLOAT, [3])}, [f"{o}:{FLOAT}" for o in "abcd"], {"w": w}),
+        tmp_path,
+        {"x": x},
+    )
     got = emulated(case, "fp16", [0, 1])
     np.testing.assert_array_equal(got["a"], x + w)
     np.testing.assert_array_equal(got["b"], x + w + w)
@@ -137,25 +164,33 @@ def test_weights_are_rounded_in_memory_or_into_one_second_file(tmp_path: Path) -
     w = np.random.default_rng(0).standard_normal((64, 64), np.float32)
     nodes = [n("MatMul", ["x", "w"], ["a"]), n("MatMul", ["a", "v"], ["y"])]
     case = made(
-        graph(nodes, {"x": (FLOAT, [1, 64])}, [f"y:{FLOAT}"], {"w": w, "v": w.T.copy()}), tmp_path, {"x": w[:1]}
+        graph(nodes, {"x": (FLOAT, [1, 64])}, [f"y:{FLOAT}"], {"w": w, "v": w.T.copy()}),
+        tmp_path,
+        {"x": w[:1]},
     )
     first = emulate_precision(case.cut().model, "fp16", [])
     source = external.external_span(case.model.initializers["w"])[0].split("/")[1]
     exact = {"w": w, "v": w.T}
     for tensor in first.graph.initializer:
-        np.testing.assert_array_equal(converted.read(tensor, case.model.weights_dir), rounded(exact[tensor.name]))
+        np.testing.assert_array_equal(
+            converted.read(tensor, case.model.weights_dir), rounded(exact[tensor.name])
+        )
     assert [p.name for p in case.store.weights.iterdir()] == [source]
 
     converted.write_files(first.graph.initializer, case.model.weights_dir)
     files = sorted(p.name for p in case.store.weights.iterdir())
-    assert files == sorted([source, source.replace(".bin", f".float32-float16-float32.0-{converted.BLOCK}.bin")])
+    assert files == sorted(
+        [source, source.replace(".bin", f".float32-float16-float32.0-{converted.BLOCK}.bin")]
+    )
     stamp = (case.store.weights / files[-1]).stat().st_mtime_ns
     second = emulate_precision(case.cut().model, "fp16", [0])
     converted.write_files(second.graph.initializer, case.model.weights_dir)
     assert sorted(p.name for p in case.store.weights.iterdir()) == files
     assert (case.store.weights / files[-1]).stat().st_mtime_ns == stamp
     for tensor in first.graph.initializer:
-        np.testing.assert_array_equal(external.read(tensor, case.model.weights_dir), rounded(exact[tensor.name]))
+        np.testing.assert_array_equal(
+            external.read(tensor, case.model.weights_dir), rounded(exact[tensor.name])
+        )
     kept = {t.name: external.external_span(t)[0] for t in second.graph.initializer}
     assert kept["w"].endswith(source)
     assert kept["v"].endswith(f".0-{converted.BLOCK}.bin")
@@ -175,7 +210,8 @@ MOVED: dict[str, tuple[list[str], dict[str, object]]] = {
 def test_what_is_only_moved_is_rounded_where_it_arrives(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, op: str
 ) -> None:
-    """A table of which rows are gathered is not rounded as a whole; the bits are those of one that is."""
+    """A table of which rows are gathered is not rounded as a whole; the bits are those of one that
+    is."""
     reads, attributes = MOVED[op]
     shape = (1, 1, 8, 8) if op == "Squeeze" else (1, 4, 8, 8)
     w = np.random.default_rng(0).standard_normal(shape, np.float32) * 1e4
@@ -184,9 +220,16 @@ def test_what_is_only_moved_is_rounded_where_it_arrives(
         "w": w, "many": np.array([2, 1, 1, 1]), "ids": np.array([0, 0]), "flat": np.array([-1]), "one": np.array([1]),
         "two": np.array([2]), "places": np.zeros(shape, np.int64), "pairs": np.array([[0, 2], [0, 1]]),
     }  # fmt: skip
-    nodes = [n(op, reads, ["a", "b"] if op == "Split" else ["a"], **attributes), n("Neg", ["a"], ["y"])]
+    nodes = [
+        n(op, reads, ["a", "b"] if op == "Split" else ["a"], **attributes),
+        n("Neg", ["a"], ["y"]),
+    ]
     shapes = {k: v for k, v in weights.items() if k in reads}
-    case = made(graph(nodes, {"x": (FLOAT, list(shape))}, [f"y:{FLOAT}", f"a:{FLOAT}"], shapes), tmp_path, {"x": w})
+    case = made(
+        graph(nodes, {"x": (FLOAT, list(shape))}, [f"y:{FLOAT}", f"a:{FLOAT}"], shapes),
+        tmp_path,
+        {"x": w},
+    )
     model = emulate_precision(case.cut().model, "fp16", [])
     (held,) = (t for t in model.graph.initializer if t.name == "w")
     assert not converted.is_converted(held)
@@ -234,23 +277,37 @@ def test_what_is_chosen_among_rounded_values_is_not_rounded_once_more(
         got = run(model, case.feeds, case.model.weights_dir)
         with monkeypatch.context() as patch:
             patch.setattr(emulate, "_CHOOSES", frozenset())
-            twice = run(emulate_precision(case.cut().model, precision, keep), case.feeds, case.model.weights_dir)
+            twice = run(
+                emulate_precision(case.cut().model, precision, keep),
+                case.feeds,
+                case.model.weights_dir,
+            )
         for name, value in twice.items():
             np.testing.assert_array_equal(got[name], value)
             np.testing.assert_array_equal(np.signbit(got[name]), np.signbit(value))
 
 
 @pytest.mark.parametrize(
-    ("kind", "casts"), [(BOOL, 1), (TensorProto.INT8, 1), (TensorProto.UINT8, 1), (TensorProto.INT32, 3)]
+    ("kind", "casts"),
+    [(BOOL, 1), (TensorProto.INT8, 1), (TensorProto.UINT8, 1), (TensorProto.INT32, 3)],
 )
 @pytest.mark.parametrize("precision", ["fp16", "bf16"])
 def test_a_cast_is_rounded_where_its_whole_numbers_may_be_too_large(
     tmp_path: Path, precision: str, kind: int, casts: int
 ) -> None:
     dtype = helper.tensor_dtype_to_np_dtype(kind)
-    whole = np.arange(257).astype(dtype) if kind != TensorProto.INT32 else np.array([257, 2049, 1 << 20, 70000], dtype)
+    whole = (
+        np.arange(257).astype(dtype)
+        if kind != TensorProto.INT32
+        else np.array([257, 2049, 1 << 20, 70000], dtype)
+    )
     case = made(
-        graph([n("Cast", ["x"], ["y"], to=FLOAT)], {"x": (kind, list(whole.shape))}, [f"y:{FLOAT}"], {}),
+        graph(
+            [n("Cast", ["x"], ["y"], to=FLOAT)],
+            {"x": (kind, list(whole.shape))},
+            [f"y:{FLOAT}"],
+            {},
+        ),
         tmp_path,
         {"x": whole},
     )
@@ -261,7 +318,8 @@ def test_a_cast_is_rounded_where_its_whole_numbers_may_be_too_large(
 
 
 def test_what_comes_exact_is_rounded_by_who_moves_it(tmp_path: Path) -> None:
-    """An input of the model, a weight that nothing computes with, and one of two that are joined."""
+    """An input of the model, a weight that nothing computes with, and one of two that are
+    joined."""
     x = np.linspace(0.1, 0.9, 6, dtype=np.float32).reshape(2, 3)
     nodes = [
         n("Neg", ["x"], ["a"]),
@@ -280,8 +338,14 @@ def test_what_comes_exact_is_rounded_by_who_moves_it(tmp_path: Path) -> None:
     np.testing.assert_array_equal(run(told, case.feeds, case.model.weights_dir)["a"], -x)
 
 
-def test_a_table_that_is_computed_with_too_is_rounded_and_one_whose_mover_is_kept_is_not(tmp_path: Path) -> None:
-    nodes = [n("Gather", ["w", "ids"], ["a"]), n("Gather", ["w", "ids"], ["b"]), n("Mul", ["w", "w"], ["c"])]
+def test_a_table_that_is_computed_with_too_is_rounded_and_one_whose_mover_is_kept_is_not(
+    tmp_path: Path,
+) -> None:
+    nodes = [
+        n("Gather", ["w", "ids"], ["a"]),
+        n("Gather", ["w", "ids"], ["b"]),
+        n("Mul", ["w", "w"], ["c"]),
+    ]
     w = np.linspace(0.1, 0.9, 600, dtype=np.float32).reshape(2, 300)
     weights = {"w": w, "ids": np.array([1])}
     case = made(graph(nodes, {}, [f"{o}:{FLOAT}" for o in "abc"], weights), tmp_path, {})
@@ -297,20 +361,31 @@ def test_float32_only_inputs_and_other_types_are_left_alone(tmp_path: Path) -> N
              n("Add", ["d", "pi"], ["e"])]  # fmt: skip
     x = np.arange(30, dtype=np.float32).reshape(1, 1, 1, 30)
     weights = {"scales": np.array([1, 1, 1, 1.1], np.float32), "pi": np.float64(np.pi)}
-    model = graph(nodes, {"x": (FLOAT, [1, 1, 1, 30])}, [f"y:{FLOAT}", f"h:{HALF}", f"e:{TensorProto.DOUBLE}"], weights)
+    model = graph(
+        nodes,
+        {"x": (FLOAT, [1, 1, 1, 30])},
+        [f"y:{FLOAT}", f"h:{HALF}", f"e:{TensorProto.DOUBLE}"],
+        weights,
+    )
     case = made(model, tmp_path, {"x": x})
     got = emulated(case, "fp16", [])
     assert got["y"].shape == (1, 1, 1, 33)  # 1.1 in FP16 is 1.0996: 32
     np.testing.assert_array_equal(got["e"], x + np.float64(np.pi))
     real = to_precision(case.cut().model, "fp16", [])
-    assert {w.name: w.data_type for w in real.graph.initializer} == {"scales": FLOAT, "pi": TensorProto.DOUBLE}
+    assert {w.name: w.data_type for w in real.graph.initializer} == {
+        "scales": FLOAT,
+        "pi": TensorProto.DOUBLE,
+    }
     assert run(real, case.feeds)["y"].shape == (1, 1, 1, 33)
 
 
 def control(kind: str) -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
-    """A branch or a loop that reads outer values and a weight of its own; a nested branch inside."""
+    """A branch or a loop that reads outer values and a weight of its own; a nested branch
+    inside."""
     info = helper.make_tensor_value_info
-    inner_then = helper.make_graph([n("Mul", ["p", "third"], ["it"])], "it", [], [info("it", FLOAT, [3])])
+    inner_then = helper.make_graph(
+        [n("Mul", ["p", "third"], ["it"])], "it", [], [info("it", FLOAT, [3])]
+    )
     inner_else = helper.make_graph([n("Neg", ["p"], ["ie"])], "ie", [], [info("ie", FLOAT, [3])])
     third = numpy_helper.from_array(np.float32(1 / 3), "third")
     if kind == "If":
@@ -318,7 +393,9 @@ def control(kind: str) -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
             [n("Add", ["a", "outer"], ["p"]), n("If", ["c"], ["q"], then_branch=inner_then, else_branch=inner_else)], "then", [],
             [info("q", FLOAT, [3])], [third],
         )  # fmt: skip
-        other = helper.make_graph([n("Sub", ["a", "x"], ["o"])], "else", [], [info("o", FLOAT, [3])])
+        other = helper.make_graph(
+            [n("Sub", ["a", "x"], ["o"])], "else", [], [info("o", FLOAT, [3])]
+        )
         node = n("If", ["c"], ["y"], "control", then_branch=body, else_branch=other)
     elif kind == "Loop":
         body = helper.make_graph(
@@ -345,13 +422,17 @@ def control(kind: str) -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
     outputs = [f"z:{FLOAT}"] + ([f"all:{FLOAT}"] if kind != "If" else [])
     model = graph(nodes, {"x": (FLOAT, [3]), "c": (BOOL, [])}, [], weights)
     for text in outputs:
-        model.graph.output.append(info(text.split(":")[0], FLOAT, [3] if text[0] == "z" else [None, 3]))
+        model.graph.output.append(
+            info(text.split(":")[0], FLOAT, [3] if text[0] == "z" else [None, 3])
+        )
     return model, {"x": np.array([1.1, 22.2, 333.3], np.float32), "c": np.array(True)}
 
 
 @pytest.mark.parametrize("kind", ["If", "Loop", "Scan"])
 @pytest.mark.parametrize("keep", [[], [0], [1], [0, 1], [2], [0, 1, 2]])
-def test_bodies_are_rounded_too_and_typed_agrees(tmp_path: Path, kind: str, keep: list[int]) -> None:
+def test_bodies_are_rounded_too_and_typed_agrees(
+    tmp_path: Path, kind: str, keep: list[int]
+) -> None:
     model, feeds = control(kind)
     case = made(model, tmp_path, feeds)
     got, real = emulated(case, "fp16", keep), typed(case, "fp16", keep)
@@ -398,7 +479,8 @@ def test_custom_and_model_local_operators_are_rounded_around(tmp_path: Path) -> 
 
 
 def test_a_function_of_another_opset_is_rounded_around(tmp_path: Path) -> None:
-    """Softmax has another default axis there, so that the function cannot stand in the model's opset."""
+    """Softmax has another default axis there, so that the function cannot stand in the model's
+    opset."""
     function = helper.make_function("local", "Third", ["a"], ["b"], [n("Softmax", ["a"], ["b"])],
                                     [helper.make_opsetid("", 11)])  # fmt: skip
     nodes = [n("Third", ["x"], ["t"], domain="local"), n("Add", ["t", "x"], ["y"])]
@@ -432,14 +514,18 @@ def test_what_cannot_be_emulated_is_one_sentence() -> None:
 def test_emulate_and_typed_agree_on_kept_sets_of_a_layer_norm(
     tmp_path_factory: pytest.TempPathFactory, keep: set[int], scale: float, precision: str
 ) -> None:
-    """At scales where a sum of squares neither overflows by accumulation alone (the ReferenceEvaluator adds up in FP16, emulation
-    in FP32) nor by a hair."""
+    """At scales where a sum of squares neither overflows by accumulation alone (the
+    ReferenceEvaluator adds up in FP16, emulation in FP32) nor by a hair."""
     model, feeds = layer_norm(scale)
     case = made(model, tmp_path_factory.mktemp("norm"), feeds)
-    one, other = error(case, emulated(case, precision, sorted(keep))), error(case, typed(case, precision, sorted(keep)))
+    one, other = (
+        error(case, emulated(case, precision, sorted(keep))),
+        error(case, typed(case, precision, sorted(keep))),
+    )
     assert (one > TOLERANCE[precision]) == (other > TOLERANCE[precision]), (one, other)
     if scale == 3000 and precision == "fp16":
-        # Pow, its mean and the sum with epsilon hold 9e6, and Sqrt reads it: all of them or nothing.
+        # Pow, its mean and the sum with epsilon hold 9e6, and Sqrt reads it: all of them or
+        # nothing.
         assert (one > 1e-2) == (not {3, 4, 5, 6} <= keep)
 
 
@@ -458,7 +544,10 @@ def test_emulate_and_typed_agree_on_kept_sets_of_the_sorter(sort: Subject) -> No
     ]
     verdicts = []
     for keep in sets:
-        one, other = error(sort, emulated(sort, "fp16", keep)), error(sort, typed(sort, "fp16", keep))
+        one, other = (
+            error(sort, emulated(sort, "fp16", keep)),
+            error(sort, typed(sort, "fp16", keep)),
+        )
         assert (one > 1e-2) == (other > 1e-2), (keep, one, other)
         verdicts.append(one > 1e-2)
     assert True in verdicts
@@ -471,9 +560,13 @@ def test_an_operator_of_another_domain_is_rounded_whatever_its_name() -> None:
         helper.make_node("Relu", ["x"], ["a"], name="first"),
         helper.make_node("Relu", ["a"], ["y"], name="own", domain="maker"),
     ]
-    shape = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [4]) for name in ("x", "y", "a")]
+    shape = [
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, [4]) for name in ("x", "y", "a")
+    ]
     graph = helper.make_graph(nodes, "g", shape[:1], shape[1:2], value_info=shape[2:])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17), helper.make_opsetid("maker", 1)])
+    model = helper.make_model(
+        graph, opset_imports=[helper.make_opsetid("", 17), helper.make_opsetid("maker", 1)]
+    )
     assert [n.op_type for n in emulate_precision(model, "fp16", (), stored=("x",)).graph.node] == [
         "Relu", "Relu", "Cast", "Cast",
     ]  # fmt: skip

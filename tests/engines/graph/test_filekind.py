@@ -1,4 +1,5 @@
-"""What a file is that was given as a model, from its first bytes; and that no bytes at all confuse it."""
+"""What a file is that was given as a model, from its first bytes; and that no bytes at all confuse
+it."""
 
 from pathlib import Path
 
@@ -7,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engines.graph import filekind
-from wizard.demo import MODELS
+from narrowdown.engines.graph import filekind
+from narrowdown.wizard.demo import MODELS
 
 PILLARS = MODELS / "pillars_add.onnx"
 
@@ -75,7 +76,9 @@ def scratch(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_any_bytes_are_answered(scratch: Path, data: bytes) -> None:
     scratch.write_bytes(data)
     said = filekind.explain_no_model(scratch)
-    assert said == "" or (said.startswith("'x.onnx' ") and said.endswith(".") and said.isprintable())
+    assert said == "" or (
+        said.startswith("'x.onnx' ") and said.endswith(".") and said.isprintable()
+    )
 
 
 @pytest.mark.parametrize("first", [b"PK\x03\x04", b"\x80\x02"])

@@ -1,4 +1,5 @@
-"""Calls of model-local functions become what is in them: the same bits, under names that say where each node stood."""
+"""Calls of model-local functions become what is in them: the same bits, under names that say where
+each node stood."""
 
 from pathlib import Path
 
@@ -8,8 +9,8 @@ import onnx.parser
 import onnxruntime as ort
 import pytest
 
-from engines.graph import functions, load
-from engines.store.content import Store
+from narrowdown.engines.graph import functions, load
+from narrowdown.engines.store.content import Store
 
 NESTED = """
 <ir_version: 8, opset_import: ["":17, "f":1]>
@@ -44,7 +45,9 @@ def both(text: str, feeds: dict[str, np.ndarray]) -> tuple[onnx.ModelProto, onnx
     if not inlined.functions:
         onnx.checker.check_model(inlined, full_check=True)
     before, after = (
-        ort.InferenceSession(m.SerializeToString(), providers=["CPUExecutionProvider"]).run(None, feeds)
+        ort.InferenceSession(m.SerializeToString(), providers=["CPUExecutionProvider"]).run(
+            None, feeds
+        )
         for m in (model, inlined)
     )
     for a, b in zip(before, after, strict=True):
@@ -57,7 +60,9 @@ def test_nested_calls_keep_their_names_and_their_bits(which: bool) -> None:
     x = np.random.default_rng(0).standard_normal((2, 3)).astype(np.float32)
     _, inlined = both(NESTED, {"x": x, "which": np.array(which)})
     named = [node.name for node in inlined.graph.node]
-    assert {"first/mul", "first/half/scale", "second/mul", "second/half/scale", "choice"} <= set(named)
+    assert {"first/mul", "first/half/scale", "second/mul", "second/half/scale", "choice"} <= set(
+        named
+    )
     assert len(set(named)) == len(named)
     then = inlined.graph.node[-1].attribute[0].g
     assert [node.name for node in then.node if node.op_type == "Mul"] == ["inside/scale"]
@@ -65,7 +70,8 @@ def test_nested_calls_keep_their_names_and_their_bits(which: bool) -> None:
 
 
 def test_a_value_that_a_function_hands_on_is_there_under_both_names() -> None:
-    """No engine takes such a call (ONNX Runtime finds no names for its outputs); what stands in its place is valid."""
+    """No engine takes such a call (ONNX Runtime finds no names for its outputs); what stands in its
+    place is valid."""
     model = onnx.parser.parse_model("""
     <ir_version: 8, opset_import: ["":17, "f":1]>
     g (float[3] x) => (float[3] a, float[3] b, float[3] c) { a, b, c = f.Two (x) }
@@ -100,14 +106,18 @@ def test_what_a_function_imports_the_model_imports() -> None:
 
 
 @pytest.mark.parametrize(("version", "left"), [(16, 0), (11, 1)])
-def test_a_function_of_another_opset_is_inlined_where_its_operators_are_the_same(version: int, left: int) -> None:
+def test_a_function_of_another_opset_is_inlined_where_its_operators_are_the_same(
+    version: int, left: int
+) -> None:
     text = f"""
     <ir_version: 8, opset_import: ["":17, "f":1]>
     g (float[2,3,4] x) => (float[2,3,4] y) {{ y = f.Soft (x) }}
     <domain: "f", opset_import: ["":{version}]>
     Soft (x) => (r) {{ r = Softmax (x) }}
     """
-    model, inlined = both(text, {"x": np.random.default_rng(0).standard_normal((2, 3, 4)).astype(np.float32)})
+    model, inlined = both(
+        text, {"x": np.random.default_rng(0).standard_normal((2, 3, 4)).astype(np.float32)}
+    )
     assert len(inlined.functions) == left
     assert bool(functions.inline(model)[1]) == bool(left)
 

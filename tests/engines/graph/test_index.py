@@ -2,7 +2,7 @@
 
 from onnx import TensorProto, helper
 
-from engines.graph.load import build_index
+from narrowdown.engines.graph.load import build_index
 
 
 def test_two_nodes_of_one_name_are_told_apart() -> None:
@@ -14,5 +14,7 @@ def test_two_nodes_of_one_name_are_told_apart() -> None:
         helper.make_node("Log", ["c"], ["y"]),
     ]
     x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in "xy")
-    model = helper.make_model(helper.make_graph(nodes, "g", [x], [y]), opset_imports=[helper.make_opsetid("", 18)])
+    model = helper.make_model(
+        helper.make_graph(nodes, "g", [x], [y]), opset_imports=[helper.make_opsetid("", 18)]
+    )
     assert build_index(model, "m").shown_names == ("first", "Abs:b", "Exp:c", "Log:y")

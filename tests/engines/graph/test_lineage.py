@@ -7,18 +7,24 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from engines.graph.lineage import trace
-from engines.graph.load import build_index
+from narrowdown.engines.graph.lineage import trace
+from narrowdown.engines.graph.load import build_index
 
 FLOAT = TensorProto.FLOAT
 
 
 def model() -> onnx.ModelProto:
     body = helper.make_graph(
-        [helper.make_node("Neg", ["a"], ["n"])], "then", [], [helper.make_tensor_value_info("n", FLOAT, None)]
+        [helper.make_node("Neg", ["a"], ["n"])],
+        "then",
+        [],
+        [helper.make_tensor_value_info("n", FLOAT, None)],
     )
     other = helper.make_graph(
-        [helper.make_node("Abs", ["a"], ["m"])], "else", [], [helper.make_tensor_value_info("m", FLOAT, None)]
+        [helper.make_node("Abs", ["a"], ["m"])],
+        "else",
+        [],
+        [helper.make_tensor_value_info("m", FLOAT, None)],
     )
     nodes = [
         helper.make_node("Add", ["x", "w"], ["a"], "add"),
@@ -108,7 +114,11 @@ def test_names_and_notes_change_nothing() -> None:
         for names in (node.input, node.output):
             names[:] = [{"left": "l", "d": "difference"}.get(name, name) for name in names]
     before, after = lineage(model()), lineage(made)
-    assert (after["l"], after["difference"], after["y"]) == (before["left"], before["d"], before["y"])
+    assert (after["l"], after["difference"], after["y"]) == (
+        before["left"],
+        before["d"],
+        before["y"],
+    )
 
 
 @pytest.mark.parametrize("inside", [False, True])

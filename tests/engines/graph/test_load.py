@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
-from engines.graph import external, load
-from engines.graph.model_problem import ModelProblem
-from engines.store.content import Damaged, Store
-from wizard.demo import MODELS
+from narrowdown.engines.graph import external, load
+from narrowdown.engines.graph.model_problem import ModelProblem
+from narrowdown.engines.store.content import Damaged, Store
+from narrowdown.wizard.demo import MODELS
 
 from .subjects import graph, run, subject
 
@@ -40,7 +40,9 @@ def put(model: onnx.ModelProto, path: Path, **options: object) -> Path:
     return path
 
 
-def imported(model: onnx.ModelProto, store: Store, tmp_path: Path) -> tuple[load.StoredModel, load.Imported]:
+def imported(
+    model: onnx.ModelProto, store: Store, tmp_path: Path
+) -> tuple[load.StoredModel, load.Imported]:
     done = load.import_model(put(model, tmp_path / "m.onnx"), store)
     return load.load(store, done.digest), done
 
@@ -56,7 +58,8 @@ def test_every_form_of_constant_becomes_a_weight(store: Store, tmp_path: Path) -
     model, done = imported(graph(nodes, {"x": (FLOAT, [4])}, [f"y:{FLOAT}"]), store, tmp_path)
     assert [node.op for node in model.index.nodes] == ["Add"]
     values = {
-        name: load.read_weight(model, model.index.by_name[name]) for name in ("t", "f", "fs", "i", "is", "s", "ss")
+        name: load.read_weight(model, model.index.by_name[name])
+        for name in ("t", "f", "fs", "i", "is", "s", "ss")
     }
     assert values["f"] == np.float32(2.5)
     assert values["f"].shape == ()
@@ -81,7 +84,9 @@ def test_sparse_constants_and_constant_outputs_stay_nodes(store: Store, tmp_path
         n("Constant", [], ["c"], value_float=1.0),
         n("Add", ["x", "t"], ["y"]),
     ]
-    model, _ = imported(graph(nodes, {"x": (FLOAT, [4])}, [f"y:{FLOAT}", f"c:{FLOAT}"]), store, tmp_path)
+    model, _ = imported(
+        graph(nodes, {"x": (FLOAT, [4])}, [f"y:{FLOAT}", f"c:{FLOAT}"]), store, tmp_path
+    )
     assert [node.op for node in model.index.nodes] == ["Constant", "Constant", "Add"]
 
 
@@ -93,7 +98,9 @@ def test_a_model_with_constants_computes_the_same(shapes: object) -> None:
 
 
 @pytest.mark.parametrize("together", [True, False])
-def test_external_data_gives_the_same_digest_as_inner_data(store: Store, tmp_path: Path, together: bool) -> None:
+def test_external_data_gives_the_same_digest_as_inner_data(
+    store: Store, tmp_path: Path, together: bool
+) -> None:
     (tmp_path / "a").mkdir()
     inside = load.import_model(put(product(), tmp_path / "in.onnx"), store).digest
     outside = put(
@@ -109,20 +116,28 @@ def test_external_data_gives_the_same_digest_as_inner_data(store: Store, tmp_pat
     assert load.import_model(put(listed, tmp_path / "listed.onnx"), store).digest == inside
 
 
-def test_the_stored_model_loads_by_path_and_its_name_is_its_digest(store: Store, tmp_path: Path) -> None:
+def test_the_stored_model_loads_by_path_and_its_name_is_its_digest(
+    store: Store, tmp_path: Path
+) -> None:
     model, done = imported(product(), store, tmp_path)
     assert hashlib.sha256(model.path.read_bytes()).hexdigest() == done.digest
     onnx.checker.check_model(str(model.path), full_check=True)
-    np.testing.assert_array_equal(numpy_helper.to_array(onnx.load(model.path).graph.initializer[0]), big(1))
+    np.testing.assert_array_equal(
+        numpy_helper.to_array(onnx.load(model.path).graph.initializer[0]), big(1)
+    )
     assert isinstance(load.read_weight(model, model.index.by_name["v"]), np.memmap)
     location, offset, length = external.external_span(model.initializers["v"])
     assert offset % external.ALIGN == 0
     assert length == 40 * 40 * 4
-    assert location == f"weights/{hashlib.sha256((store.models / location).read_bytes()).hexdigest()}.bin"
+    assert (
+        location
+        == f"weights/{hashlib.sha256((store.models / location).read_bytes()).hexdigest()}.bin"
+    )
 
 
 def test_a_sparse_weights_file_stays_sparse(store: Store, tmp_path: Path) -> None:
-    """What takes no room beside the user's model takes none in the session; the values are the same, the last bytes too."""
+    """What takes no room beside the user's model takes none in the session; the values are the
+    same, the last bytes too."""
     rows = 5 * external.CHUNK // 1024 + 3
     weights = [TensorProto(name=name, data_type=FLOAT, dims=[rows, 256]) for name in "vw"]
     for i, tensor in enumerate(weights):
@@ -146,7 +161,12 @@ def test_a_sparse_weights_file_stays_sparse(store: Store, tmp_path: Path) -> Non
 
 
 def test_small_external_tensors_come_inside(store: Store, tmp_path: Path) -> None:
-    model = graph([n("Add", ["x", "w"], ["y"])], {"x": (FLOAT, [3])}, [f"y:{FLOAT}"], {"w": np.ones(3, np.float32)})
+    model = graph(
+        [n("Add", ["x", "w"], ["y"])],
+        {"x": (FLOAT, [3])},
+        [f"y:{FLOAT}"],
+        {"w": np.ones(3, np.float32)},
+    )
     path = put(model, tmp_path / "m.onnx", save_as_external_data=True, size_threshold=0)
     stored = load.load(store, load.import_model(path, store).digest)
     assert not external.is_external(stored.initializers["w"])
@@ -164,7 +184,9 @@ def test_external_constants_of_bodies_come_along(store: Store, tmp_path: Path) -
     model = graph(nodes, {"x": (FLOAT, [40, 40]), "c": (BOOL, [])}, [f"y:{FLOAT}"])
     path = put(model, tmp_path / "m.onnx")
     inner = onnx.load(path)
-    onnx.external_data_helper.convert_model_to_external_data(inner, True, "w.bin", 0, convert_attribute=True)
+    onnx.external_data_helper.convert_model_to_external_data(
+        inner, True, "w.bin", 0, convert_attribute=True
+    )
     onnx.save_model(inner, str(tmp_path / "external.onnx"))
     for source in (path, tmp_path / "external.onnx"):
         made = subject(source, store, {"x": big(7), "c": np.array(True)})
@@ -199,7 +221,9 @@ def test_what_is_not_a_model_is_one_sentence(store: Store, tmp_path: Path) -> No
 
 
 @given(cut=st.integers(0, 1 << 30))
-def test_a_truncated_model_is_one_sentence(tmp_path_factory: pytest.TempPathFactory, cut: int) -> None:
+def test_a_truncated_model_is_one_sentence(
+    tmp_path_factory: pytest.TempPathFactory, cut: int
+) -> None:
     folder = tmp_path_factory.mktemp("cut")
     data = product().SerializeToString()
     path = folder / "m.onnx"
@@ -212,7 +236,13 @@ def test_a_truncated_model_is_one_sentence(tmp_path_factory: pytest.TempPathFact
 
 
 def test_broken_external_data_is_one_sentence(store: Store, tmp_path: Path) -> None:
-    path = put(product(), tmp_path / "m.onnx", save_as_external_data=True, location="w.bin", size_threshold=0)
+    path = put(
+        product(),
+        tmp_path / "m.onnx",
+        save_as_external_data=True,
+        location="w.bin",
+        size_threshold=0,
+    )
     whole = (tmp_path / "w.bin").read_bytes()
     (tmp_path / "w.bin").write_bytes(whole[:-1])
     breaks(path, store, "w.bin", "cut short")
@@ -246,15 +276,20 @@ def test_broken_external_data_is_one_sentence(store: Store, tmp_path: Path) -> N
 def test_no_link_out_of_the_folder_is_followed_wherever_the_weight_stands(
     store: Store, tmp_path: Path, place: str
 ) -> None:
-    """A file of the user's own that a stranger's link names would be copied into the session, and from there into the bundle."""
+    """A file of the user's own that a stranger's link names would be copied into the session, and
+    from there into the bundle."""
     (tmp_path / "in").mkdir()
     (tmp_path / "mine.bin").write_bytes(bytes(6400))
     (tmp_path / "in" / "w.bin").symlink_to(tmp_path / "mine.bin")
     weight = TensorProto(name="w", data_type=FLOAT, dims=[40, 40])
     external.make_external(weight, "w.bin", 0, 6400)
-    branch = helper.make_graph([n("Add", ["x", "w"], ["z"])], "b", [], [helper.make_empty_tensor_value_info("z")])
+    branch = helper.make_graph(
+        [n("Add", ["x", "w"], ["z"])], "b", [], [helper.make_empty_tensor_value_info("z")]
+    )
     branch.initializer.append(weight)
-    other = helper.make_graph([n("Identity", ["x"], ["z"])], "c", [], [helper.make_empty_tensor_value_info("z")])
+    other = helper.make_graph(
+        [n("Identity", ["x"], ["z"])], "c", [], [helper.make_empty_tensor_value_info("z")]
+    )
     chosen = n("If", ["c"], ["y"], then_branch=branch, else_branch=other)
     made = {
         "a branch": chosen,
@@ -264,7 +299,9 @@ def test_no_link_out_of_the_folder_is_followed_wherever_the_weight_stands(
     model = graph([made[place]], {"x": (FLOAT, [40, 40]), "c": (BOOL, [])}, ["y"])
     if place == "a branch in a function":
         opsets = [helper.make_opsetid("", 17)]
-        model.functions.append(helper.make_function("own", "F", ["x", "c"], ["y"], [chosen], opsets))
+        model.functions.append(
+            helper.make_function("own", "F", ["x", "c"], ["y"], [chosen], opsets)
+        )
         model.opset_import.append(helper.make_opsetid("own", 1))
     if place == "a sparse weight":
         values = TensorProto(name="w", data_type=FLOAT, dims=[1600])
@@ -280,22 +317,38 @@ def test_wrong_versions_and_broken_graphs_are_one_sentence(store: Store, tmp_pat
     model = product()
     model.opset_import[0].version = 999
     (tmp_path / "new.onnx").write_bytes(model.SerializeToString())
-    breaks(tmp_path / "new.onnx", store, "opset 999", f"the onnx {onnx.__version__} that is installed knows 1 to")
+    breaks(
+        tmp_path / "new.onnx",
+        store,
+        "opset 999",
+        f"the onnx {onnx.__version__} that is installed knows 1 to",
+    )
     model = product()
     model.opset_import.append(helper.make_opsetid("own", 1 << 56))
     (tmp_path / "own.onnx").write_bytes(model.SerializeToString())
-    breaks(tmp_path / "own.onnx", store, f"imports opset {1 << 56} of the domain 'own', and there is no such opset")
+    breaks(
+        tmp_path / "own.onnx",
+        store,
+        f"imports opset {1 << 56} of the domain 'own', and there is no such opset",
+    )
     model.opset_import[1].version = 1
     imports = [helper.make_opsetid("", 17), helper.make_opsetid("own", -1)]
     model.functions.append(
-        helper.make_function("own", "F", ["x"], ["y"], [helper.make_node("Neg", ["x"], ["y"])], imports)
+        helper.make_function(
+            "own", "F", ["x"], ["y"], [helper.make_node("Neg", ["x"], ["y"])], imports
+        )
     )
     (tmp_path / "function.onnx").write_bytes(model.SerializeToString())
     breaks(tmp_path / "function.onnx", store, "imports opset -1 of the domain 'own'")
     model = product()
     model.ir_version = 99
     (tmp_path / "ir.onnx").write_bytes(model.SerializeToString())
-    breaks(tmp_path / "ir.onnx", store, "IR version 99", f"the onnx {onnx.__version__} that is installed knows up to")
+    breaks(
+        tmp_path / "ir.onnx",
+        store,
+        "IR version 99",
+        f"the onnx {onnx.__version__} that is installed knows up to",
+    )
     del model.opset_import[:]
     (tmp_path / "no.onnx").write_bytes(model.SerializeToString())
     breaks(tmp_path / "no.onnx", store, "opset")
@@ -317,14 +370,18 @@ def test_wrong_versions_and_broken_graphs_are_one_sentence(store: Store, tmp_pat
     breaks(tmp_path / "cycle.onnx", store, "cycle")
 
 
-def test_unsorted_nodes_are_sorted_and_independent_ones_keep_their_order(store: Store, tmp_path: Path) -> None:
+def test_unsorted_nodes_are_sorted_and_independent_ones_keep_their_order(
+    store: Store, tmp_path: Path
+) -> None:
     nodes = [
         n("Neg", ["b"], ["c"], "3"),
         n("Abs", ["x"], ["a"], "1"),
         n("Relu", ["a"], ["b"], "2"),
         n("Sin", ["x"], ["d"], "4"),
     ]
-    model, done = imported(graph(nodes, {"x": (FLOAT, [2])}, [f"c:{FLOAT}", f"d:{FLOAT}"]), store, tmp_path)
+    model, done = imported(
+        graph(nodes, {"x": (FLOAT, [2])}, [f"c:{FLOAT}", f"d:{FLOAT}"]), store, tmp_path
+    )
     assert [node.name for node in model.index.nodes] == ["1", "2", "3", "4"]
     assert any("sorted" in note for note in done.notes)
 
@@ -340,14 +397,34 @@ def test_weights_listed_as_inputs_are_weights(store: Store, tmp_path: Path) -> N
 
 
 def test_names_metadata_and_versions_survive(store: Store, tmp_path: Path) -> None:
-    hostile = ["", "", "same", "same", "[/encoder]", "a\nb\t\x1b[31m", "'; rm -rf /", "名前🦊", "x" * 5000]
+    hostile = [
+        "",
+        "",
+        "same",
+        "same",
+        "[/encoder]",
+        "a\nb\t\x1b[31m",
+        "'; rm -rf /",
+        "名前🦊",
+        "x" * 5000,
+    ]
     nodes = [n("Neg", [f"t{i}"], [f"t{i + 1}"], name) for i, name in enumerate(hostile)]
-    model = graph(nodes, {"t0": (FLOAT, [2])}, [f"t9:{FLOAT}"], producer_name="me", producer_version="7", opset=15)
+    model = graph(
+        nodes,
+        {"t0": (FLOAT, [2])},
+        [f"t9:{FLOAT}"],
+        producer_name="me",
+        producer_version="7",
+        opset=15,
+    )
     helper.set_model_props(model, {"author": "someone", "": "empty"})
     stored, _ = imported(model, store, tmp_path)
     assert [node.name for node in stored.index.nodes] == hostile
     assert stored.proto.producer_name == "me"
-    assert {p.key: p.value for p in stored.proto.metadata_props} == {"author": "someone", "": "empty"}
+    assert {p.key: p.value for p in stored.proto.metadata_props} == {
+        "author": "someone",
+        "": "empty",
+    }
     assert [(o.domain, o.version) for o in stored.proto.opset_import] == [("", 15)]
     assert len(set(stored.engine_names)) == len(hostile)
     assert all(stored.engine_names)
@@ -380,7 +457,9 @@ def test_shape_like_follows_shapes_not_data(sort: object, shapes: object) -> Non
             target = index.tensors[node.inputs[1]]
             assert target.kind == "weight" or target.id in index.shape_like
     pads = shapes.index  # type: ignore[attr-defined]
-    assert {"/pad/Concat_output_0", "/pad/Cast_output_0"} <= {pads.tensors[t].name for t in pads.shape_like}
+    assert {"/pad/Concat_output_0", "/pad/Cast_output_0"} <= {
+        pads.tensors[t].name for t in pads.shape_like
+    }
 
 
 def test_shape_like_of_gather_depends_on_its_data(store: Store, tmp_path: Path) -> None:
@@ -395,18 +474,25 @@ def test_shape_like_of_gather_depends_on_its_data(store: Store, tmp_path: Path) 
     weights = {"table": big(1), "half": np.float32(0.5), "minus": np.array([-1]), "zero": np.int64(0), "w0": np.float32(0),
                "w1": np.float32(1)}  # fmt: skip
     inputs = {"ids": (TensorProto.INT32, [6]), "pick": (INT64, [1])}
-    model, _ = imported(graph(nodes, inputs, [f"y:{FLOAT}", f"z:{FLOAT}"], weights), store, tmp_path)
+    model, _ = imported(
+        graph(nodes, inputs, [f"y:{FLOAT}", f"z:{FLOAT}"], weights), store, tmp_path
+    )
     names = {model.index.tensors[t].name for t in model.index.shape_like}
     assert names == {"shape", "dim", "which", "size", "target"}
 
 
 def test_bodies_capture_and_their_sinks_count(store: Store, tmp_path: Path) -> None:
     inner = helper.make_graph(
-        [n("Reshape", ["x", "target"], ["t"])], "inner", [], [helper.make_tensor_value_info("t", FLOAT, None)]
+        [n("Reshape", ["x", "target"], ["t"])],
+        "inner",
+        [],
+        [helper.make_tensor_value_info("t", FLOAT, None)],
     )
     middle = helper.make_graph([n("If", ["c"], ["m"], then_branch=inner, else_branch=inner)], "middle", [],
                                [helper.make_tensor_value_info("m", FLOAT, None)])  # fmt: skip
-    plain = helper.make_graph([n("Neg", ["x"], ["e"])], "plain", [], [helper.make_tensor_value_info("e", FLOAT, None)])
+    plain = helper.make_graph(
+        [n("Neg", ["x"], ["e"])], "plain", [], [helper.make_tensor_value_info("e", FLOAT, None)]
+    )
     nodes = [
         n("Abs", ["given"], ["target"]),
         n("Not", ["b"], ["c"]),
@@ -445,16 +531,28 @@ def test_odd_weights_are_read_back(store: Store, tmp_path: Path) -> None:
         "nothing": np.zeros((0, 7), np.float32),
         "flags": np.arange(4000) % 2 == 0,
     }
-    model = graph([n("Neg", ["x"], ["y"])], {"x": (FLOAT, [2])}, [f"y:{FLOAT}"], weights, opset=21, ir_version=10)
+    model = graph(
+        [n("Neg", ["x"], ["y"])],
+        {"x": (FLOAT, [2])},
+        [f"y:{FLOAT}"],
+        weights,
+        opset=21,
+        ir_version=10,
+    )
     model.graph.initializer.append(packed)
     model.graph.sparse_initializer.append(sparse)
     stored, _ = imported(model, store, tmp_path)
-    got = {name: load.read_weight(stored, stored.index.by_name[name]) for name in (*weights, "nibbles", "sparse")}
+    got = {
+        name: load.read_weight(stored, stored.index.by_name[name])
+        for name in (*weights, "nibbles", "sparse")
+    }
     for name, expected in weights.items():
         assert got[name].dtype == expected.dtype
         assert got[name].shape == expected.shape
         np.testing.assert_array_equal(got[name], expected)
-    np.testing.assert_array_equal(got["nibbles"].astype(int).reshape(-1), np.arange(65 * 65) % 16 - 8)
+    np.testing.assert_array_equal(
+        got["nibbles"].astype(int).reshape(-1), np.arange(65 * 65) % 16 - 8
+    )
     np.testing.assert_array_equal(got["sparse"], flat)
     assert stored.index.tensors[stored.index.by_name["half"]].dtype == "bfloat16"
 
@@ -463,7 +561,9 @@ def test_a_damaged_store_is_one_sentence(store: Store, tmp_path: Path) -> None:
     digest = load.import_model(put(product(), tmp_path / "m.onnx"), store).digest
     path = store.models / f"{digest}.onnx"
     path.write_bytes(path.read_bytes()[:-1])
-    with pytest.raises(Damaged, match=rf"models/{digest}.onnx' is damaged: its bytes are not those"):
+    with pytest.raises(
+        Damaged, match=rf"models/{digest}.onnx' is damaged: its bytes are not those"
+    ):
         load.load(store, digest)
     with pytest.raises(Damaged, match=rf"models/{'0' * 64}.onnx' is gone"):
         load.load(store, "0" * 64)
@@ -474,14 +574,20 @@ def test_a_damaged_store_is_one_sentence(store: Store, tmp_path: Path) -> None:
 @pytest.mark.parametrize("hurt", ["cut", "gone"])
 def test_weights_that_are_cut_short_are_named(store: Store, tmp_path: Path, hurt: str) -> None:
     weights = {"w": np.ones((64, 64), np.float32)}
-    model = graph([n("MatMul", ["x", "w"], ["y"])], {"x": (FLOAT, [1, 64])}, [f"y:{FLOAT}"], weights)
+    model = graph(
+        [n("MatMul", ["x", "w"], ["y"])], {"x": (FLOAT, [1, 64])}, [f"y:{FLOAT}"], weights
+    )
     digest = load.import_model(put(model, tmp_path / "m.onnx"), store).digest
     (file,) = store.weights.iterdir()
     whole = file.read_bytes()
     file.unlink()
     if hurt == "cut":
         file.write_bytes(whole[:-4])
-    said = "is cut short: it ends at byte 16380, and 16384 belong in it" if hurt == "cut" else "is gone"
+    said = (
+        "is cut short: it ends at byte 16380, and 16384 belong in it"
+        if hurt == "cut"
+        else "is gone"
+    )
     with pytest.raises(Damaged, match=f"models/weights/{file.name}' {said}"):
         load.load(store, digest)
     load.import_model(tmp_path / "m.onnx", store)
@@ -489,18 +595,27 @@ def test_weights_that_are_cut_short_are_named(store: Store, tmp_path: Path, hurt
 
 
 @pytest.mark.parametrize("where", ["graph", "body", "function"])
-def test_what_was_compiled_elsewhere_is_never_loaded(store: Store, tmp_path: Path, where: str) -> None:
-    compiled = n("EPContext", ["x"], ["y"], "ctx", domain="com.microsoft", ep_cache_context="engine.plan")
+def test_what_was_compiled_elsewhere_is_never_loaded(
+    store: Store, tmp_path: Path, where: str
+) -> None:
+    compiled = n(
+        "EPContext", ["x"], ["y"], "ctx", domain="com.microsoft", ep_cache_context="engine.plan"
+    )
     model = graph([compiled], {"x": (FLOAT, [2])}, [f"y:{FLOAT}"])
     if where == "body":
-        inner = helper.make_graph([compiled], "b", [], [helper.make_tensor_value_info("y", FLOAT, [2])])
+        inner = helper.make_graph(
+            [compiled], "b", [], [helper.make_tensor_value_info("y", FLOAT, [2])]
+        )
         choice = n("If", ["c"], ["y"], "if", then_branch=inner, else_branch=inner)
         model = graph([choice], {"x": (FLOAT, [2]), "c": (TensorProto.BOOL, [])}, [f"y:{FLOAT}"])
     if where == "function":
         opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
         model.functions.append(helper.make_function("mine", "F", ["x"], ["y"], [compiled], opsets))
         model.graph.node[0].CopyFrom(n("F", ["x"], ["y"], "f", domain="mine"))
-    with pytest.raises(ModelProblem, match=r"compiled elsewhere \(the EPContext node 'ctx'\), which is never loaded"):
+    with pytest.raises(
+        ModelProblem,
+        match=r"compiled elsewhere \(the EPContext node 'ctx'\), which is never loaded",
+    ):
         load.import_model(put(model, tmp_path / "m.onnx"), store)
     data = model.SerializeToString()
     digest = hashlib.sha256(data).hexdigest()
@@ -510,9 +625,13 @@ def test_what_was_compiled_elsewhere_is_never_loaded(store: Store, tmp_path: Pat
         load.load(store, digest)
 
 
-def test_a_model_of_too_many_nodes_is_refused(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_of_too_many_nodes_is_refused(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(load, "MOST_NODES", 1)
-    with pytest.raises(ModelProblem, match=r"'m.onnx' has more than 1 nodes, and no more can be searched"):
+    with pytest.raises(
+        ModelProblem, match=r"'m.onnx' has more than 1 nodes, and no more can be searched"
+    ):
         load.import_model(put(product(), tmp_path / "m.onnx"), store)
 
 
@@ -535,17 +654,21 @@ def test_giant_names_become_shorter_everywhere(store: Store, tmp_path: Path) -> 
     )  # fmt: skip
     model.opset_import.append(helper.make_opsetid("mine", 1))
     inner = [n("Abs", [f"{long}p"], [f"{long}q"]), n("Exp", [f"{long}q"], [f"{long}r"])]
-    model.functions.append(helper.make_function("mine", "F", [f"{long}p"], [f"{long}r"], inner, opsets))
+    model.functions.append(
+        helper.make_function("mine", "F", [f"{long}p"], [f"{long}r"], inner, opsets)
+    )
     path = put(model, tmp_path / "m.onnx")
     imported = load.import_model(path, store)
-    assert any("8 names of more than 16,000 characters got a shorter one" in note for note in imported.notes), (
-        imported.notes
-    )
+    assert any(
+        "8 names of more than 16,000 characters got a shorter one" in note
+        for note in imported.notes
+    ), imported.notes
     stored = store.models / f"{imported.digest}.onnx"
     assert long not in stored.read_bytes().decode("latin-1")
     feeds = {"x": np.float32([1, -2]), "c": np.array(True)}
     (mine,), (theirs,) = (
-        ort.InferenceSession(str(p), providers=["CPUExecutionProvider"]).run(None, feeds) for p in (stored, path)
+        ort.InferenceSession(str(p), providers=["CPUExecutionProvider"]).run(None, feeds)
+        for p in (stored, path)
     )
     assert np.array_equal(mine, theirs)
 

@@ -3,8 +3,8 @@
 import onnx.parser
 import pytest
 
-from engines.graph.load import build_index
-from engines.graph.places import holds_places
+from narrowdown.engines.graph.load import build_index
+from narrowdown.engines.graph.places import holds_places
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,5 @@
-"""Q/DQ pairs: found whatever their form; all bypassed the model is the float one, none bypassed it is itself."""
+"""Q/DQ pairs: found whatever their form; all bypassed the model is the float one, none bypassed it
+is itself."""
 
 from pathlib import Path
 
@@ -9,12 +10,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
-from engines.data import originals
-from engines.graph import load
-from engines.graph.bypass import leave_float, make_float_twin
-from engines.graph.cut import Cut, cut
-from engines.graph.model_problem import ModelProblem
-from engines.graph.quantized import (
+from narrowdown.engines.data import originals
+from narrowdown.engines.graph import load
+from narrowdown.engines.graph.bypass import leave_float, make_float_twin
+from narrowdown.engines.graph.cut import Cut, cut
+from narrowdown.engines.graph.model_problem import ModelProblem
+from narrowdown.engines.graph.quantized import (
     can_stay_float,
     count_operators,
     find_layers,
@@ -23,9 +24,9 @@ from engines.graph.quantized import (
     is_quantized,
     nodes_on_codes,
 )
-from engines.probe import Candidate
-from engines.store.content import Store
-from wizard.demo import MODELS
+from narrowdown.engines.probe import Candidate
+from narrowdown.engines.store.content import Store
+from narrowdown.wizard.demo import MODELS
 
 from .quantizer import WIDTH, Quantizer, float_model
 from .subjects import run
@@ -55,8 +56,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @given(ops=OPS, data=st.data())
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_all_bypassed_is_the_float_model_and_none_is_the_model_itself(tmp_path_factory, ops, data) -> None:
+@settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+def test_all_bypassed_is_the_float_model_and_none_is_the_model_itself(
+    tmp_path_factory, ops, data
+) -> None:
     folder = tmp_path_factory.mktemp("q")
     floats = float_model(ops)
     quantized = Quantizer(floats, lambda answers: data.draw(st.sampled_from(answers))).run()
@@ -76,13 +81,15 @@ def test_all_bypassed_is_the_float_model_and_none_is_the_model_itself(tmp_path_f
     assert not left & {"QuantizeLinear", "DequantizeLinear"}
     assert leave_float(part, (), weights) is part
     by_codes = originals.find_float_weights(store, model, "onnxruntime:quantization=bypass")
-    assert np.array_equal(outputs(make_float_twin(part, by_codes), model), outputs(make_float_twin(part, {}), model)), (
-        "as the engine dequantizes"
-    )
+    assert np.array_equal(
+        outputs(make_float_twin(part, by_codes), model), outputs(make_float_twin(part, {}), model)
+    ), "as the engine dequantizes"
     kept = [layer.node for layer in found if data.draw(st.booleans())]
     mixed = leave_float(part, kept, weights)
     onnx.checker.check_model(inside(mixed.model, model), full_check=True)
-    assert [model.node_protos[i].name for i in mixed.node_ids] == [x.name for x in mixed.model.graph.node]
+    assert [model.node_protos[i].name for i in mixed.node_ids] == [
+        x.name for x in mixed.model.graph.node
+    ]
     again = leave_float(mixed, [mixed.node_ids.index(k) for k in kept], weights)
     assert again.model == mixed.model, "what is in float already stays as it is"
 
@@ -102,7 +109,9 @@ def test_without_the_original_weights_are_what_their_codes_are_worth(folder: Pat
     expected = X["x"]
     for name in ("w0", "w1"):
         value = next(numpy_helper.to_array(t) for t in floats.graph.initializer if t.name == name)
-        expected = expected @ (np.rint(value / 0.05).clip(-127, 127).astype(np.float32) * np.float32(0.05))
+        expected = expected @ (
+            np.rint(value / 0.05).clip(-127, 127).astype(np.float32) * np.float32(0.05)
+        )
     assert got == pytest.approx(expected, rel=1e-5, abs=1e-5)
 
 
@@ -119,7 +128,10 @@ def test_one_layer_in_float_leaves_the_shared_pair_to_the_others(folder: Path) -
     )  # fmt: skip
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     _, held, _ = stored(folder, model, "shared")
-    assert [held.index.nodes[layer.node].name for layer in find_layers(held.index)] == ["one", "other"]
+    assert [held.index.nodes[layer.node].name for layer in find_layers(held.index)] == [
+        "one",
+        "other",
+    ]
     assert [layer.around for layer in find_layers(held.index)] == [(0, 1, 2), (0, 1, 3)]
     got = outputs(leave_float(entire(held), [2], {}), held)
     pair = (np.rint(X["x"] / 0.5).clip(-9, 246) * 0.5).astype(np.float32)
@@ -145,12 +157,17 @@ def test_codes_from_outside_and_from_operators_cannot_be_left_in_float(folder: P
     _, held, _ = stored(folder, model, "opaque")
     index = held.index
     assert is_quantized(index)
-    assert [index.nodes[layer.node].name for layer in find_layers(index)] == ["fed-codes", "turned-codes"]
+    assert [index.nodes[layer.node].name for layer in find_layers(index)] == [
+        "fed-codes",
+        "turned-codes",
+    ]
     assert find_leavable_layers(index) == ()
     assert count_operators(index.nodes[i].op for i in nodes_on_codes(index)) == "1 MatMulInteger"
     assert find_pair_source(index, 0) == -1
     part = entire(held)
-    assert [x.op_type for x in make_float_twin(part, {}).model.graph.node].count("DequantizeLinear") == 2
+    assert [x.op_type for x in make_float_twin(part, {}).model.graph.node].count(
+        "DequantizeLinear"
+    ) == 2
 
 
 def test_pairs_that_change_the_float_type_are_bypassed_with_a_cast(folder: Path) -> None:
@@ -183,7 +200,10 @@ def test_weights_are_found_by_place_by_name_and_by_value(folder: Path) -> None:
         path = folder / f"{len(list(folder.iterdir()))}.onnx"
         onnx.save(changed, path)
         got = originals.find_float_weights(store, model, f"onnxruntime:model={path}")
-        return {name.rpartition("_w")[0]: numpy_helper.to_array(inline(t, store)) for name, t in got.items()}
+        return {
+            name.rpartition("_w")[0]: numpy_helper.to_array(inline(t, store))
+            for name, t in got.items()
+        }
 
     for name, value in found(floats).items():
         assert np.array_equal(value, want[name])
@@ -237,22 +257,34 @@ def test_what_is_no_original_is_said(folder: Path, quantized: bool, spec: str, s
     held = Quantizer(floats, lambda answers: answers[0]).run() if quantized else floats
     store, model, _ = stored(folder, held, "int")
     with pytest.raises(ModelProblem, match=said):
-        originals.restore_floats(store, model, entire(model), spec.format(float=folder / "float.onnx", other=other))
+        originals.restore_floats(
+            store, model, entire(model), spec.format(float=folder / "float.onnx", other=other)
+        )
 
 
 def test_a_spec_that_asks_for_nothing_changes_nothing(folder: Path) -> None:
-    store, model, _ = stored(folder, Quantizer(float_model(["Gemm"]), lambda answers: answers[0]).run(), "int")
+    store, model, _ = stored(
+        folder, Quantizer(float_model(["Gemm"]), lambda answers: answers[0]).run(), "int"
+    )
     part = entire(model)
     assert originals.restore_floats(store, model, part, "onnxruntime:optimization=all") is part
 
 
 @pytest.mark.parametrize("op", ["Relu", "Clip"])
-def test_an_activation_that_the_quantizer_folded_into_a_pair_is_there_in_the_float_twin(folder: Path, op: str) -> None:
-    """ONNX Runtime's own quantizer drops it: bypassed as it stood, the pair would hand negative values on."""
+def test_an_activation_that_the_quantizer_folded_into_a_pair_is_there_in_the_float_twin(
+    folder: Path, op: str
+) -> None:
+    """ONNX Runtime's own quantizer drops it: bypassed as it stood, the pair would hand negative
+    values on."""
     from onnxruntime.quantization import CalibrationDataReader, quantize_static
 
     rng = np.random.default_rng(1)
-    weights = {"w": rng.standard_normal((WIDTH, WIDTH)), "v": rng.standard_normal((WIDTH, WIDTH)), "low": 0, "high": 6}
+    weights = {
+        "w": rng.standard_normal((WIDTH, WIDTH)),
+        "v": rng.standard_normal((WIDTH, WIDTH)),
+        "low": 0,
+        "high": 6,
+    }
     nodes = [
         n("MatMul", ["x", "w"], ["a"], "/a"),
         n(op, ["a"] if op == "Relu" else ["a", "low", "high"], ["b"], "/b"),
@@ -280,8 +312,11 @@ def test_an_activation_that_the_quantizer_folded_into_a_pair_is_there_in_the_flo
     _, model, _ = stored(folder, quantized, "again")
     right = run(float_one, x, "")["y"]
     bypassed = run(make_float_twin(entire(model), {}).model, x, model.weights_dir)["y"]
-    layer = next(i for i, node in enumerate(entire(model).model.graph.node) if node.name.startswith("/y"))
+    layer = next(
+        i for i, node in enumerate(entire(model).model.graph.node) if node.name.startswith("/y")
+    )
     left = run(leave_float(entire(model), (layer,), {}).model, x, model.weights_dir)["y"]
-    # Weights are what their codes are worth, and the other layer is still quantized; without the activation it is off by half.
+    # Weights are what their codes are worth, and the other layer is still quantized; without the
+    # activation it is off by half.
     for one, allowed in ((bypassed, 0.05), (left, 0.1)):
         assert np.linalg.norm(one - right) < allowed * np.linalg.norm(right)

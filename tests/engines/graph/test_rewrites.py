@@ -1,4 +1,5 @@
-"""Rewrites compute the same: on models of ours, on ONNX's own node tests, and not where their precondition does not hold."""
+"""Rewrites compute the same: on models of ours, on ONNX's own node tests, and not where their
+precondition does not hold."""
 
 import sys
 from collections import Counter
@@ -13,16 +14,19 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx.backend.test.loader import load_model_tests
 from onnx.reference import ReferenceEvaluator
 
-from engines.graph import names, rewrites
-from engines.graph.rewrites import OTHER_OPSET, REWRITES, keep_apart, rewrite_model
-from engines.probe import APART, BARRIER, FIXED_SIZES, WRAPS
-from engines.search.rewrites import REWRITES as TOLD
+from narrowdown.engines.graph import names, rewrites
+from narrowdown.engines.graph.rewrites import OTHER_OPSET, REWRITES, keep_apart, rewrite_model
+from narrowdown.engines.probe import APART, BARRIER, FIXED_SIZES, WRAPS
+from narrowdown.engines.search.rewrites import REWRITES as TOLD
 
 Node = onnx.NodeProto
 
 
 def model(
-    nodes: list[Node], weights: dict[str, np.ndarray] | None = None, opset: int = 17, shape: tuple[int, ...] = (2, 3, 4)
+    nodes: list[Node],
+    weights: dict[str, np.ndarray] | None = None,
+    opset: int = 17,
+    shape: tuple[int, ...] = (2, 3, 4),
 ) -> onnx.ModelProto:
     graph = helper.make_graph(
         nodes,
@@ -35,7 +39,9 @@ def model(
 
 
 def node(op: str, inputs: str, outputs: str, **attributes: object) -> Node:
-    return helper.make_node(op, inputs.split(), outputs.split(), name=f"{op}>{outputs}", **attributes)
+    return helper.make_node(
+        op, inputs.split(), outputs.split(), name=f"{op}>{outputs}", **attributes
+    )
 
 
 def both(
@@ -45,7 +51,11 @@ def both(
     changed, done = rewrite_model(given, "", name, range(len(given.graph.node)))
     onnx.checker.check_model(onnx.shape_inference.infer_shapes(changed))
     outputs = [o.name for o in given.graph.output]
-    return ReferenceEvaluator(given).run(outputs, {"x": x}), ReferenceEvaluator(changed).run(outputs, {"x": x}), done
+    return (
+        ReferenceEvaluator(given).run(outputs, {"x": x}),
+        ReferenceEvaluator(changed).run(outputs, {"x": x}),
+        done,
+    )
 
 
 def branch(op: str, inputs: str) -> onnx.GraphProto:
@@ -80,11 +90,18 @@ GIVEN: dict[str, tuple[Callable[[], onnx.ModelProto], tuple[str, ...]]] = {
     ),
     "scale-norm": (norm, ("Pow>sq",)),
     "fit-mask": (
-        lambda: model([node("Add", "x m", "a"), node("Softmax", "a", "y")], {"m": np.float32([0, 0, -1e9, 0])}),
+        lambda: model(
+            [node("Add", "x m", "a"), node("Softmax", "a", "y")], {"m": np.float32([0, 0, -1e9, 0])}
+        ),
         ("Add>a",),
     ),
     "unfuse-reductions": (
-        lambda: model([node("ReduceL2", "x", "a", axes=[1]), node("ReduceLogSumExp", "a", "y", axes=[-1], keepdims=0)]),
+        lambda: model(
+            [
+                node("ReduceL2", "x", "a", axes=[1]),
+                node("ReduceLogSumExp", "a", "y", axes=[-1], keepdims=0),
+            ]
+        ),
         ("ReduceL2>a", "ReduceLogSumExp>y"),
     ),
     "unfuse-layernorm": (
@@ -101,7 +118,10 @@ GIVEN: dict[str, tuple[Callable[[], onnx.ModelProto], tuple[str, ...]]] = {
     "split-sums": (
         lambda: model(
             [node("Tile", "x times", "a"), node("MatMul", "a w", "y")],
-            {"times": np.int64([1, 1, 17]), "w": np.random.default_rng(5).normal(size=(68, 3)).astype(np.float32) / 8},
+            {
+                "times": np.int64([1, 1, 17]),
+                "w": np.random.default_rng(5).normal(size=(68, 3)).astype(np.float32) / 8,
+            },
         ),
         ("MatMul>y",),
     ),
@@ -141,7 +161,13 @@ GIVEN: dict[str, tuple[Callable[[], onnx.ModelProto], tuple[str, ...]]] = {
             [
                 node("ReduceSum", "x", "total", keepdims=0),
                 node("Greater", "total zero", "is"),
-                node("If", "is", "h", then_branch=branch("Add", "x x"), else_branch=branch("Neg", "x")),
+                node(
+                    "If",
+                    "is",
+                    "h",
+                    then_branch=branch("Add", "x x"),
+                    else_branch=branch("Neg", "x"),
+                ),
                 node("Transpose", "h", "y", perm=[0, 2, 1]),
             ],
             {"zero": np.float32(0)},
@@ -154,7 +180,8 @@ GIVEN: dict[str, tuple[Callable[[], onnx.ModelProto], tuple[str, ...]]] = {
     ),
     "explicit-pad": (
         lambda: model(
-            [node("AveragePool", "x", "y", kernel_shape=[2], pads=[0, 1], count_include_pad=1)], shape=(2, 3, 4)
+            [node("AveragePool", "x", "y", kernel_shape=[2], pads=[0, 1], count_include_pad=1)],
+            shape=(2, 3, 4),
         ),
         ("AveragePool>y",),
     ),
@@ -186,7 +213,9 @@ def test_it_computes_the_same(name: str) -> None:
         ("MaxPool", {"kernel_shape": [2, 4]}),
     ],
 )
-def test_padding_that_auto_pad_stands_for_is_stated(op: str, more: dict[str, object], mode: str) -> None:
+def test_padding_that_auto_pad_stands_for_is_stated(
+    op: str, more: dict[str, object], mode: str
+) -> None:
     inputs, weights = (
         ("x", {})
         if op == "MaxPool"
@@ -197,13 +226,16 @@ def test_padding_that_auto_pad_stands_for_is_stated(op: str, more: dict[str, obj
     assert done == (f"{op}>y",)
     assert "auto_pad" not in {a.name for a in changed.graph.node[0].attribute}
     x = np.random.default_rng(2).normal(size=(1, 2, 5, 6)).astype(np.float32)
-    before, after = (ort.InferenceSession(m.SerializeToString()).run(None, {"x": x})[0] for m in (given, changed))
+    before, after = (
+        ort.InferenceSession(m.SerializeToString()).run(None, {"x": x})[0] for m in (given, changed)
+    )
     np.testing.assert_array_equal(before, after)
 
 
 def test_padding_that_hangs_on_the_size_of_the_input_stays() -> None:
     given = model(
-        [node("MaxPool", "x", "y", auto_pad="SAME_UPPER", kernel_shape=[3, 3], strides=[2, 2])], shape=(1, 2, 5, 6)
+        [node("MaxPool", "x", "y", auto_pad="SAME_UPPER", kernel_shape=[3, 3], strides=[2, 2])],
+        shape=(1, 2, 5, 6),
     )
     assert rewrite_model(given, "", "explicit-pad", [0])[1] == ()
 
@@ -217,7 +249,8 @@ def test_open_sizes_are_fixed_and_fixed_ones_stay() -> None:
 
 
 def test_an_attention_of_halves_is_nearer_to_the_truth_in_fp32() -> None:
-    """Scores of some thousands: a half rounds them by up to 2, and its softmax goes wrong by so much."""
+    """Scores of some thousands: a half rounds them by up to 2, and its softmax goes wrong by so
+    much."""
     x = (
         np.random.default_rng(3)
         .normal(scale=25, size=(2, 3, 4))
@@ -228,11 +261,16 @@ def test_an_attention_of_halves_is_nearer_to_the_truth_in_fp32() -> None:
     given = GIVEN["widen-attention"][0]()
     given.graph.initializer[0].CopyFrom(numpy_helper.from_array(np.float16(1), "scale"))
     before, after, _ = both("widen-attention", given, x)
-    s = np.einsum("nij,nkj->nik", x.astype(np.float64), x.astype(np.float64)) + np.float64([0, 0, -100])
+    s = np.einsum("nij,nkj->nik", x.astype(np.float64), x.astype(np.float64)) + np.float64(
+        [0, 0, -100]
+    )
     p = np.exp(s - s.max(-1, keepdims=True))
     truth = (p / p.sum(-1, keepdims=True)) @ x
     assert np.abs(after[0] - truth).max() < 0.05
-    assert np.abs(after[0] - truth).max() < np.abs(before[0] - truth).max() or np.abs(before[0] - truth).max() < 0.02
+    assert (
+        np.abs(after[0] - truth).max() < np.abs(before[0] - truth).max()
+        or np.abs(before[0] - truth).max() < 0.02
+    )
     shared = GIVEN["widen-attention"][0]()
     shared.graph.output.append(helper.make_tensor_value_info("s", TensorProto.FLOAT16, None))
     assert rewrite_model(shared, "", "widen-attention", ())[1] == (), "scores that others read stay"
@@ -253,12 +291,18 @@ def test_a_function_is_taken_apart_where_it_is_accused() -> None:
     given = GIVEN["unfuse-functions"][0]()
     changed, done = rewrite_model(given, "", "unfuse-functions", (1,))
     assert done == ("HardSwish>b",)
-    assert {"Gelu", "Celu", "HardSigmoid", "Mul"} >= {n.op_type for n in changed.graph.node} >= {"Gelu", "Celu"}
+    assert (
+        {"Gelu", "Celu", "HardSigmoid", "Mul"}
+        >= {n.op_type for n in changed.graph.node}
+        >= {"Gelu", "Celu"}
+    )
     assert "HardSwish" not in {n.op_type for n in changed.graph.node}
 
 
 def test_an_opset_is_changed_only_of_a_model_that_is_all_onnx_s_own() -> None:
-    assert rewrite_model(GIVEN[OTHER_OPSET][0](), "", OTHER_OPSET, ())[0].opset_import[0].version == 21
+    assert (
+        rewrite_model(GIVEN[OTHER_OPSET][0](), "", OTHER_OPSET, ())[0].opset_import[0].version == 21
+    )
     late = model([node("Relu", "x", "y")], opset=21)
     assert rewrite_model(late, "", OTHER_OPSET, ())[0].opset_import[0].version == 20
     old = model([node("Softmax", "x", "y")], opset=11)
@@ -269,7 +313,8 @@ def test_an_opset_is_changed_only_of_a_model_that_is_all_onnx_s_own() -> None:
 
 
 def test_a_clamp_keeps_what_fp16_could_not_hold() -> None:
-    """e^20 and 500 squared are beyond 65,504; where that matters the reference moves too, and the step calls it inexact."""
+    """e^20 and 500 squared are beyond 65,504; where that matters the reference moves too, and the
+    step calls it inexact."""
     given = GIVEN["clamp-powers"][0]()
     x = np.full((2, 3, 4), 20, np.float32)
     before, after, _ = both("clamp-powers", given, x)
@@ -300,7 +345,8 @@ def test_a_norm_with_more_outputs_or_of_halves_stays() -> None:
 
 
 def test_what_another_norm_squares_is_left_alone() -> None:
-    """Where the square is read by others, too, or the quotient is of something else, scaling would change the answer."""
+    """Where the square is read by others, too, or the quotient is of something else, scaling would
+    change the answer."""
     shared = norm()
     shared.graph.output.append(helper.make_tensor_value_info("sq", TensorProto.FLOAT, None))
     assert rewrite_model(shared, "", "scale-norm", ())[1] == ()
@@ -353,7 +399,9 @@ def test_it_holds_on_onnx_s_own_node_tests(name: str, least: int) -> None:
             case.name.startswith("test_layer_norm") and "_expanded" not in case.name
         ):  # whose mean and deviation are asked for, too
             del case.model.graph.node[0].output[1:], case.model.graph.output[1:]
-        changed, done = rewrites.rewrite_model(case.model, "", name, range(len(case.model.graph.node)))
+        changed, done = rewrites.rewrite_model(
+            case.model, "", name, range(len(case.model.graph.node))
+        )
         if not done or "_expanded" in case.name or ReferenceEvaluator(changed).functions_:
             continue
         for given, wanted in case.data_sets:
@@ -367,7 +415,12 @@ def test_it_holds_on_onnx_s_own_node_tests(name: str, least: int) -> None:
 def test_a_barrier_adds_typed_outputs_and_changes_no_node() -> None:
     """Each once; what is an output already, and what nothing tells the type of, stays as it is."""
     made = model(
-        [node("Neg", "x", "a"), node("Shape", "a", "b"), node("Cast", "b", "c", to=1), node("Reshape", "c b", "y")]
+        [
+            node("Neg", "x", "a"),
+            node("Shape", "a", "b"),
+            node("Cast", "b", "c", to=1),
+            node("Reshape", "c b", "y"),
+        ]
     )
     before = made.SerializeToString(deterministic=True)
     changed, added = keep_apart(made, "", BARRIER, ["b", "a", "y", "b", "nobody"])
@@ -380,7 +433,8 @@ def test_a_barrier_adds_typed_outputs_and_changes_no_node() -> None:
 
 @pytest.mark.parametrize("form", WRAPS)
 def test_a_wrapped_tensor_is_handed_on_to_all_that_read_it(form: str) -> None:
-    """Nodes, the branches of an If, and the model's own outputs, which keep their names; what nobody reads or makes stays."""
+    """Nodes, the branches of an If, and the model's own outputs, which keep their names; what
+    nobody reads or makes stays."""
     branches = {"then_branch": branch("Neg", "a"), "else_branch": branch("Abs", "a")}
     nodes = [
         node("Cast", "x", "flag", to=TensorProto.BOOL), node("ReduceMax", "x", "top", keepdims=0),
@@ -394,28 +448,47 @@ def test_a_wrapped_tensor_is_handed_on_to_all_that_read_it(form: str) -> None:
     assert done == ("a", "top")
     onnx.checker.check_model(onnx.shape_inference.infer_shapes(changed), full_check=True)
     assert [o.name for o in changed.graph.output] == ["y", "a"]
-    assert not any("a" in (*n.input, *names.captures(n)) for n in changed.graph.node if n.name in {"If>b", "Add>y"})
+    assert not any(
+        "a" in (*n.input, *names.captures(n))
+        for n in changed.graph.node
+        if n.name in {"If>b", "Add>y"}
+    )
     for sign in (1, -1):
-        x = sign * np.array([np.nan, np.inf, -np.inf, -0.0, 1e-45, 7], np.float32).repeat(4).reshape(2, 3, 4)
+        x = sign * np.array([np.nan, np.inf, -np.inf, -0.0, 1e-45, 7], np.float32).repeat(
+            4
+        ).reshape(2, 3, 4)
         ours, theirs = (ReferenceEvaluator(m).run(None, {"x": x}) for m in (changed, made))
         assert [a.tobytes() for a in ours] == [a.tobytes() for a in theirs]
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_wrapped_everywhere_onnx_s_own_node_tests_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of every type and rank that an operator's definition has inside, zero dimensions among them."""
-    for pool in ("averagepool", "lppool", "maxpool"):  # of no such definition, and the most work to make tests of
+def test_wrapped_everywhere_onnx_s_own_node_tests_give_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of every type and rank that an operator's definition has inside, zero dimensions among
+    them."""
+    for pool in (
+        "averagepool",
+        "lppool",
+        "maxpool",
+    ):  # of no such definition, and the most work to make tests of
         monkeypatch.setitem(sys.modules, f"onnx.backend.test.case.node.{pool}", ModuleType(pool))
     tried = Counter[str]()
     for case in load_model_tests(kind="node"):
-        if "_expanded" not in case.name or "bernoulli" in case.name or len(case.model.graph.node) > 40:
+        if (
+            "_expanded" not in case.name
+            or "bernoulli" in case.name
+            or len(case.model.graph.node) > 40
+        ):
             continue  # the one draws numbers
         inner = [out for n in case.model.graph.node for out in n.output if out]
         tries = {form: keep_apart(case.model, "", form, inner) for form in WRAPS}
         wrapped = {form: changed for form, (changed, done) in tries.items() if done}
         if not wrapped:
             continue
-        given = dict(zip([i.name for i in case.model.graph.input], case.data_sets[0][0], strict=False))
+        given = dict(
+            zip([i.name for i in case.model.graph.input], case.data_sets[0][0], strict=False)
+        )
         try:
             wanted = ReferenceEvaluator(case.model).run(None, given)
         except Exception:  # an operator that the evaluator does not have

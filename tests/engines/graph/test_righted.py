@@ -5,7 +5,7 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engines.graph.righted import order_stages
+from narrowdown.engines.graph.righted import order_stages
 
 from ..steps.simulated import graph, random_graph
 

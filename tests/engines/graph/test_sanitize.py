@@ -7,11 +7,11 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from engines.graph import external, load
-from engines.graph import sanitize as module
-from engines.graph.model_problem import ModelProblem
-from engines.graph.sanitize import sanitize
-from engines.store.content import Store
+from narrowdown.engines.graph import external, load
+from narrowdown.engines.graph import sanitize as module
+from narrowdown.engines.graph.model_problem import ModelProblem
+from narrowdown.engines.graph.sanitize import sanitize
+from narrowdown.engines.store.content import Store
 
 from .subjects import Subject, graph, run, subject
 
@@ -19,7 +19,9 @@ FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
 n = helper.make_node
 
 
-def test_real_models_compute_the_same_with_fewer_nodes(sort: Subject, shapes: Subject, file_types: Subject) -> None:
+def test_real_models_compute_the_same_with_fewer_nodes(
+    sort: Subject, shapes: Subject, file_types: Subject
+) -> None:
     for case, fewer in ((sort, True), (shapes, True), (file_types, False)):
         done = sanitize(case.model, case.store)
         clean = load.load(case.store, done.digest)
@@ -34,7 +36,8 @@ def test_real_models_compute_the_same_with_fewer_nodes(sort: Subject, shapes: Su
 
 
 def heavy(folder: Path) -> Subject:
-    """A weight that folding leaves alone, one that it transposes, dead nodes, metadata, repeated names."""
+    """A weight that folding leaves alone, one that it transposes, dead nodes, metadata, repeated
+    names."""
     rng = np.random.default_rng(0)
     nodes = [
         n("Transpose", ["v"], ["vt"], "same", perm=[1, 0]), n("MatMul", ["x", "w"], ["a"], "same"),
@@ -46,7 +49,11 @@ def heavy(folder: Path) -> Subject:
         "w": rng.standard_normal((200, 300), np.float32), "v": rng.standard_normal((50, 300), np.float32), "one": np.float32(1),
     }  # fmt: skip
     model = graph(
-        nodes, {"x": (FLOAT, ["n", 200]), "unused": (FLOAT, [1])}, [f"y:{FLOAT}"], weights, producer_name="me"
+        nodes,
+        {"x": (FLOAT, ["n", 200]), "unused": (FLOAT, [1])},
+        [f"y:{FLOAT}"],
+        weights,
+        producer_name="me",
     )
     helper.set_model_props(model, {"author": "someone"})
     model.graph.node[6].doc_string = "the end"
@@ -59,7 +66,11 @@ def test_weights_are_shared_folded_ones_are_new_and_metadata_stays(tmp_path: Pat
     case = heavy(tmp_path)
     before = {p.name for p in case.store.weights.iterdir()}
     clean = load.load(case.store, sanitize(case.model, case.store).digest)
-    assert [node.op for node in clean.index.nodes if node.op != "Identity"] == ["MatMul", "MatMul", "Mul"]
+    assert [node.op for node in clean.index.nodes if node.op != "Identity"] == [
+        "MatMul",
+        "MatMul",
+        "Mul",
+    ]
     assert clean.proto.metadata_props[0].value == "someone"
     assert clean.proto.producer_name == "me"
     assert clean.proto.graph.node[-1].doc_string == "the end"
@@ -98,8 +109,17 @@ def test_a_failure_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_what_cannot_be_folded_stays(tmp_path: Path) -> None:
-    nodes = [n("Odd", ["w"], ["o"], domain="odd"), n("RandomNormal", [], ["r"], shape=[2]), n("Add", ["x", "r"], ["y"])]
-    model = graph(nodes, {"x": (FLOAT, [2])}, [f"y:{FLOAT}", f"o:{FLOAT}"], {"w": np.ones((40, 40), np.float32)})
+    nodes = [
+        n("Odd", ["w"], ["o"], domain="odd"),
+        n("RandomNormal", [], ["r"], shape=[2]),
+        n("Add", ["x", "r"], ["y"]),
+    ]
+    model = graph(
+        nodes,
+        {"x": (FLOAT, [2])},
+        [f"y:{FLOAT}", f"o:{FLOAT}"],
+        {"w": np.ones((40, 40), np.float32)},
+    )
     model.opset_import.append(helper.make_opsetid("odd", 1))
     (tmp_path / "m.onnx").write_bytes(model.SerializeToString())
     store = Store(tmp_path / "s")
@@ -110,10 +130,15 @@ def test_what_cannot_be_folded_stays(tmp_path: Path) -> None:
     assert clean.initializers["w"] == stored.initializers["w"]
 
 
-def test_folding_reads_no_more_weights_than_it_has_room_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of three weights that could be folded the two smallest fit; the third is not read and its node stays."""
+def test_folding_reads_no_more_weights_than_it_has_room_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of three weights that could be folded the two smallest fit; the third is not read and its
+    node stays."""
     monkeypatch.setattr(module, "_LARGEST", 3 * 40 * 40 * 4)
-    weights = {name: np.ones((rows * 40, 40), np.float32) for name, rows in (("u", 2), ("v", 1), ("w", 1))}
+    weights = {
+        name: np.ones((rows * 40, 40), np.float32) for name, rows in (("u", 2), ("v", 1), ("w", 1))
+    }
     nodes = [n("Neg", [name], [f"-{name}"]) for name in weights]
     nodes += [n("MatMul", [f"-{name}", "x"], [f"y{name}"]) for name in weights]
     model = graph(nodes, {"x": (FLOAT, [40, 1])}, [f"y{name}:{FLOAT}" for name in weights], weights)
@@ -121,7 +146,9 @@ def test_folding_reads_no_more_weights_than_it_has_room_for(tmp_path: Path, monk
     store = Store(tmp_path / "s")
     read: list[str] = []
     monkeypatch.setattr(
-        module.external, "read_bytes", lambda t, at, real=external.read_bytes: read.append(t.name) or real(t, at)
+        module.external,
+        "read_bytes",
+        lambda t, at, real=external.read_bytes: read.append(t.name) or real(t, at),
     )
     stored = load.load(store, load.import_model(tmp_path / "m.onnx", store).digest)
     clean = load.load(store, sanitize(stored, store).digest)
@@ -132,7 +159,12 @@ def test_folding_reads_no_more_weights_than_it_has_room_for(tmp_path: Path, monk
 
 def test_what_loses_nothing_is_the_model_itself(tmp_path: Path) -> None:
     # In another order than the library sorts, with no shape stated of what lies between.
-    nodes = [n("Relu", ["x"], ["a"]), n("Neg", ["x"], ["b"]), n("Mul", ["b", "w"], ["c"]), n("Add", ["a", "c"], ["y"])]
+    nodes = [
+        n("Relu", ["x"], ["a"]),
+        n("Neg", ["x"], ["b"]),
+        n("Mul", ["b", "w"], ["c"]),
+        n("Add", ["a", "c"], ["y"]),
+    ]
     store = Store(tmp_path / "session")
     for more, same in (([], True), ([n("Neg", ["a"], ["d"])], False)):
         path = tmp_path / f"{same}.onnx"

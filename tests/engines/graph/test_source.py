@@ -6,10 +6,10 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from engines.graph import sanitize
-from engines.graph.load import import_model, load
-from engines.graph.source import STACK, find_source
-from engines.store.content import Store
+from narrowdown.engines.graph import sanitize
+from narrowdown.engines.graph.load import import_model, load
+from narrowdown.engines.graph.source import STACK, find_source
+from narrowdown.engines.store.content import Store
 
 FRAMES = (
     'File "/home/somebody/project/train.py", line 9, in <module>\n    y = model(x)\n'
@@ -50,7 +50,10 @@ def test_it_survives_being_taken_in_and_cleaned_up(tmp_path: Path) -> None:
         [helper.make_tensor_value_info("x", TensorProto.FLOAT, [2])],
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, [2])],
     )
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10), tmp_path / "m.onnx")
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10),
+        tmp_path / "m.onnx",
+    )
     store = Store(tmp_path / "session")
     model = load(store, import_model(tmp_path / "m.onnx", store).digest)
     assert [n.source for n in model.index.nodes] == ["models/vit.py:212"]

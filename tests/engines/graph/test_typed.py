@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper, shape_inference
 from onnx.reference import ReferenceEvaluator
 
-from engines.graph import converted, external
-from engines.graph.emulate import PRECISIONS
-from engines.graph.typed import to_float64, to_precision
-from engines.store.content import Store
+from narrowdown.engines.graph import converted, external
+from narrowdown.engines.graph.emulate import PRECISIONS
+from narrowdown.engines.graph.typed import to_float64, to_precision
+from narrowdown.engines.store.content import Store
 
 from .subjects import Subject, graph, layer_norm, relative, run, subject
 from .test_cut import _FEEDS, models
@@ -28,7 +28,9 @@ def inferred(model: onnx.ModelProto) -> dict[str, int]:
     """Element types by ONNX's strict inference: raises where two types meet that may not."""
     full = shape_inference.infer_shapes(model, check_type=True, strict_mode=True)
     infos = (*full.graph.value_info, *full.graph.input, *full.graph.output)
-    return {i.name: i.type.tensor_type.elem_type for i in infos} | {t.name: t.data_type for t in full.graph.initializer}
+    return {i.name: i.type.tensor_type.elem_type for i in infos} | {
+        t.name: t.data_type for t in full.graph.initializer
+    }
 
 
 def casts(model: onnx.ModelProto) -> int:
@@ -46,8 +48,15 @@ def test_islands_exchange_their_own_type() -> None:
     assert {types[name] for name in ("y", "mean", "x__fp16")} == {HALF}
     assert casts(island) == 2 + 3  # y and mean go in, normal comes out
     assert casts(to_precision(model, "fp16", range(9))) == 0
-    assert [o.type.tensor_type.elem_type for o in (island.graph.input[0], island.graph.output[0])] == [FLOAT, FLOAT]
-    assert {t.name: t.data_type for t in island.graph.initializer} == {"w": HALF, "v": HALF, "two": FLOAT, "eps": FLOAT}
+    assert [
+        o.type.tensor_type.elem_type for o in (island.graph.input[0], island.graph.output[0])
+    ] == [FLOAT, FLOAT]
+    assert {t.name: t.data_type for t in island.graph.initializer} == {
+        "w": HALF,
+        "v": HALF,
+        "two": FLOAT,
+        "eps": FLOAT,
+    }
 
 
 def test_kept_outputs_need_no_cast_and_shared_weights_come_in_both_types() -> None:
@@ -80,7 +89,9 @@ def test_attributes_that_decide_types_are_converted(precision: str) -> None:
         n("Add", ["s3", "r0"], ["s4"]), n("Cast", ["s4"], ["y"], to=INT64), n("Add", ["y", "k"], ["final"]),
         n("CastLike", ["i", "s4"], ["like"]), n("Add", ["like", "s4"], ["w"]),
     ]  # fmt: skip
-    model = graph(nodes, {"i": (INT64, [2, 2])}, [], {"shape": np.array([2, 2])}, opset=20, ir_version=9)
+    model = graph(
+        nodes, {"i": (INT64, [2, 2])}, [], {"shape": np.array([2, 2])}, opset=20, ir_version=9
+    )
     model.graph.output.append(helper.make_tensor_value_info("final", INT64, [2, 2]))
     model.graph.output.append(helper.make_tensor_value_info("w", FLOAT, [2, 2]))
     made = to_float64(model) if precision == "fp64" else to_precision(model, precision, [])
@@ -95,7 +106,9 @@ def test_attributes_that_decide_types_are_converted(precision: str) -> None:
         assert types[name] == (FLOAT if precision == "bf16" else target)
     onnx.checker.check_model(made, full_check=True)
     final, w = ReferenceEvaluator(made).run(None, {"i": np.array([[1, 2], [3, 4]])})
-    np.testing.assert_array_equal(final, np.array([[4, 5], [6, 8]]) + 0 * final + np.array([[1, 0], [0, 0]]))
+    np.testing.assert_array_equal(
+        final, np.array([[4, 5], [6, 8]]) + 0 * final + np.array([[1, 0], [0, 0]])
+    )
     assert w.dtype == np.float32
     np.testing.assert_array_equal(w, [[4.5, 5.5], [7.5, 10.5]])
 
@@ -112,8 +125,14 @@ def test_operators_without_the_type_stay_with_casts(tmp_path: Path) -> None:
         "one": np.float32(1), "count": np.array([5]), "iou": np.array([0.5], np.float32), "scale": np.float32(0.003),
         "zero": np.uint8(3), "start": np.float32(0), "stop": np.float32(1), "step": np.float32(0.1),
     }  # fmt: skip
-    model = graph(nodes, {"boxes": (FLOAT, [1, 3, 4]), "scores": (FLOAT, [1, 1, 3])}, [], weights, opset=13)
-    for name, kind, shape in (("chosen", INT64, [None, 3]), ("y", FLOAT, [1, 1, 3]), ("r", FLOAT, [None])):
+    model = graph(
+        nodes, {"boxes": (FLOAT, [1, 3, 4]), "scores": (FLOAT, [1, 1, 3])}, [], weights, opset=13
+    )
+    for name, kind, shape in (
+        ("chosen", INT64, [None, 3]),
+        ("y", FLOAT, [1, 1, 3]),
+        ("r", FLOAT, [None]),
+    ):
         model.graph.output.append(helper.make_tensor_value_info(name, kind, shape))
     made = to_precision(model, "fp16", [])
     types = inferred(made)
@@ -142,11 +161,16 @@ def test_bf16_stays_out_of_operators_that_lack_it() -> None:
     assert types["c"] == FLOAT
     assert {t.name: t.data_type for t in made.graph.initializer} == {"w": FLOAT}
     x = np.random.default_rng(1).standard_normal((1, 1, 5, 5), np.float32)
-    assert relative(ReferenceEvaluator(made).run(None, {"x": x})[0], run(model, {"x": x})["y"]) < 5e-3
+    assert (
+        relative(ReferenceEvaluator(made).run(None, {"x": x})[0], run(model, {"x": x})["y"]) < 5e-3
+    )
 
 
 def test_layer_normalization_keeps_its_statistics_in_float32() -> None:
-    nodes = [n("LayerNormalization", ["x", "g"], ["y", "mean", "inverse"]), n("Mul", ["mean", "inverse"], ["z"])]
+    nodes = [
+        n("LayerNormalization", ["x", "g"], ["y", "mean", "inverse"]),
+        n("Mul", ["mean", "inverse"], ["z"]),
+    ]
     model = graph(nodes, {"x": (FLOAT, [2, 8])}, [], {"g": np.ones(8, np.float32)})
     for name, shape in (("y", [2, 8]), ("z", [2, 1])):
         model.graph.output.append(helper.make_tensor_value_info(name, FLOAT, shape))
@@ -169,7 +193,8 @@ def test_sequences_keep_their_own_type() -> None:
     onnx.checker.check_model(made, full_check=True)
     x = np.array([1.1, -2.2, 3.3], np.float32)
     np.testing.assert_array_equal(
-        ReferenceEvaluator(made).run(None, {"x": x})[0], np.abs(x.astype(np.float16)).astype(np.float32)
+        ReferenceEvaluator(made).run(None, {"x": x})[0],
+        np.abs(x.astype(np.float16)).astype(np.float32),
     )
 
 
@@ -187,8 +212,12 @@ def test_random_models_stay_valid_and_near(
     made = case.cut()
     for target in ("fp16", "fp64"):
         path = case.store.models / f"{target}.onnx"
-        typed = to_float64(made.model) if target == "fp64" else to_precision(made.model, target, keep)
-        converted.write_files(external.initializers_with_bodies(typed.graph), case.model.weights_dir)
+        typed = (
+            to_float64(made.model) if target == "fp64" else to_precision(made.model, target, keep)
+        )
+        converted.write_files(
+            external.initializers_with_bodies(typed.graph), case.model.weights_dir
+        )
         path.write_bytes(typed.SerializeToString())
         onnx.checker.check_model(str(path), full_check=True)
         with np.errstate(all="ignore"):
@@ -197,7 +226,9 @@ def test_random_models_stay_valid_and_near(
             expected = case.values[made.outputs[output.name]]
             assert value.dtype == np.float32
             if np.abs(expected).max() < 1e3:
-                np.testing.assert_allclose(value, expected, rtol=0.05, atol=0.05 if target == "fp16" else 1e-4)
+                np.testing.assert_allclose(
+                    value, expected, rtol=0.05, atol=0.05 if target == "fp16" else 1e-4
+                )
 
 
 def test_doubles_judge_the_reference(sort: Subject, shapes: Subject) -> None:
@@ -211,12 +242,20 @@ def test_doubles_judge_the_reference(sort: Subject, shapes: Subject) -> None:
         assert value.dtype == np.float32
         assert 0 < relative(value, case.values[case.index.outputs[0]]) < 1e-5
         own = {v.name for v in (*made.graph.input, *made.graph.output)}
-        own |= {node.output[0] for node in case.cut().model.graph.node if node.op_type == "Cast"}  # of integers
-        assert not any(t == FLOAT for name, t in inferred(onnx.load(path)).items() if name not in own)
+        own |= {
+            node.output[0] for node in case.cut().model.graph.node if node.op_type == "Cast"
+        }  # of integers
+        assert not any(
+            t == FLOAT for name, t in inferred(onnx.load(path)).items() if name not in own
+        )
 
 
 def test_a_half_model_is_judged_in_doubles() -> None:
-    nodes = [n("Mul", ["x", "w"], ["a"]), n("Cast", ["a"], ["b"], to=FLOAT), n("Add", ["b", "v"], ["y"])]
+    nodes = [
+        n("Mul", ["x", "w"], ["a"]),
+        n("Cast", ["a"], ["b"], to=FLOAT),
+        n("Add", ["b", "v"], ["y"]),
+    ]
     weights = {"w": np.array([0.1, 0.2], np.float16), "v": np.array([1e-3, 1e-4], np.float32)}
     model = graph(nodes, {"x": (HALF, [2])}, [], weights)
     model.graph.output.append(helper.make_tensor_value_info("y", FLOAT, [2]))
@@ -230,14 +269,17 @@ def test_a_half_model_is_judged_in_doubles() -> None:
 
 
 def test_the_models_own_casts_round_in_doubles_too() -> None:
-    """Rewritten, Cast(to=FLOAT16) of 1e5 would stay 1e5 in the judge, and the reference be off by infinity."""
+    """Rewritten, Cast(to=FLOAT16) of 1e5 would stay 1e5 in the judge, and the reference be off by
+    infinity."""
     nodes = [
         n("Cast", ["x"], ["h"], to=HALF), n("Mul", ["h", "h"], ["hh"]), n("Cast", ["hh"], ["wide"], to=FLOAT),
         n("Cast", ["x"], ["whole"], to=INT64), n("Cast", ["whole"], ["back"], to=FLOAT), n("Mul", ["back", "wide"], ["y"]),
     ]  # fmt: skip
     model = graph(nodes, {"x": (FLOAT, [3])}, [], {})
     for name in ("h", "back", "y"):
-        model.graph.output.append(helper.make_tensor_value_info(name, HALF if name == "h" else FLOAT, [3]))
+        model.graph.output.append(
+            helper.make_tensor_value_info(name, HALF if name == "h" else FLOAT, [3])
+        )
     made = to_float64(model)
     onnx.checker.check_model(made, full_check=True)
     types = inferred(made)

@@ -1,4 +1,5 @@
-"""Typed conversion of every float model of the ONNX backend test suite: it converts, it is valid, it runs."""
+"""Typed conversion of every float model of the ONNX backend test suite: it converts, it is valid,
+it runs."""
 
 import collections
 import importlib.util
@@ -17,8 +18,8 @@ import pytest
 from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 
-from engines.graph.typed import to_float64, to_precision
-from wizard.demo import MODELS
+from narrowdown.engines.graph.typed import to_float64, to_precision
+from narrowdown.wizard.demo import MODELS
 
 FLOAT, INT32 = TensorProto.FLOAT, TensorProto.INT32
 TESTS = Path(__file__).parents[2]
@@ -44,10 +45,14 @@ def test_casts_come_with_their_domain() -> None:
         [helper.make_node("Binarizer", ["x"], ["y"], domain="ai.onnx.ml", threshold=1.0)], "g",
         [helper.make_tensor_value_info("x", FLOAT, [3])], [helper.make_tensor_value_info("y", FLOAT, [3])],
     )  # fmt: skip
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("ai.onnx.ml", 3)], ir_version=8)
+    model = helper.make_model(
+        graph, opset_imports=[helper.make_opsetid("ai.onnx.ml", 3)], ir_version=8
+    )
     made = to_precision(model, "fp16", [])
     casts = [n for n in made.graph.node if n.op_type == "Cast"]
-    assert {o.domain for o in made.opset_import} == ({"", "ai.onnx.ml"} if casts else {"ai.onnx.ml"})
+    assert {o.domain for o in made.opset_import} == (
+        {"", "ai.onnx.ml"} if casts else {"ai.onnx.ml"}
+    )
     onnx.checker.check_model(made, full_check=True)
 
 
@@ -101,13 +106,16 @@ def said_by(worker: "subprocess.Popen[str]") -> Iterator[dict[str, Any]]:
 
 
 def campaign() -> dict[str, dict[str, str]]:
-    """name -> what -> verdict, of all models. A worker that dies or hangs costs the model that it was at, and another goes on."""
+    """name -> what -> verdict, of all models. A worker that dies or hangs costs the model that it
+    was at, and another goes on."""
     found: dict[str, dict[str, str]] = {}
     begin = 0
     while True:
         at, name = -1, ""
         with subprocess.Popen(
-            [sys.executable, "-W", "ignore", str(WORKER), str(begin)], stdout=subprocess.PIPE, text=True
+            [sys.executable, "-W", "ignore", str(WORKER), str(begin)],
+            stdout=subprocess.PIPE,
+            text=True,
         ) as worker:
             for line in said_by(worker):
                 if "begins" in line:
@@ -125,8 +133,9 @@ def campaign() -> dict[str, dict[str, str]]:
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_every_float_model_of_the_backend_suite() -> None:
-    """Some 1,400 models in three precisions, with no, half and all of their nodes kept; run by the reference evaluator and, in
-    FP16, by ONNX Runtime wherever these run the model itself. With all nodes kept the values are the model's own, bit by bit."""
+    """Some 1,400 models in three precisions, with no, half and all of their nodes kept; run by the
+    reference evaluator and, in FP16, by ONNX Runtime wherever these run the model itself. With all
+    nodes kept the values are the model's own, bit by bit."""
     found = campaign()
     counted: collections.Counter[str] = collections.Counter()
     wrong: list[tuple[str, str, str]] = []

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 from onnxruntime.capi import onnxruntime_pybind11_state as ort_errors
 
-from engines.graph import functions, names, unroll
+from narrowdown.engines.graph import functions, names, unroll
 
 FLOAT, INT64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
 SHAPE = [2, 3]
@@ -24,23 +24,32 @@ def run(model: onnx.ModelProto, feeds: Mapping[str, Any]) -> dict[str, Any]:
     options = ort.SessionOptions()
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.intra_op_num_threads, options.log_severity_level = 1, 4
-    session = ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    session = ort.InferenceSession(
+        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
     given = {i.name: feeds[i.name] for i in session.get_inputs()}
     return dict(zip([o.name for o in session.get_outputs()], session.run(None, given), strict=True))
 
 
 def fully_opened(model: onnx.ModelProto, feeds: Mapping[str, Any]) -> onnx.ModelProto:
     """Every body that can be opened, opened, by what ONNX Runtime says of how each ran."""
-    while places := [i for i in unroll.nodes_with_bodies(model.graph) if not unroll.why_closed(model, i)]:
+    while places := [
+        i for i in unroll.nodes_with_bodies(model.graph) if not unroll.why_closed(model, i)
+    ]:
         seen, watched = unroll.watch_nodes(model, places)
         given = {o.name for o in seen.graph.output}
         weights = {t.name: numpy_helper.to_array(t) for t in seen.graph.initializer}
-        wanted = [w.name for w in watched] + [o for i in places for o in model.graph.node[i].output if o]
+        wanted = [w.name for w in watched] + [
+            o for i in places for o in model.graph.node[i].output if o
+        ]
         for name in dict.fromkeys(wanted):
             if name not in given and name not in feeds and name not in weights:
                 seen.graph.output.add(name=name)
         values = {**weights, **feeds, **run(seen, feeds)}
-        runs = {w.position: unroll.how_it_ran(seen.graph.node[w.position], values[w.name], w.axis) for w in watched}
+        runs = {
+            w.position: unroll.how_it_ran(seen.graph.node[w.position], values[w.name], w.axis)
+            for w in watched
+        }
         model = unroll.open_nodes(model, runs, values)
     return model
 
@@ -60,7 +69,8 @@ def hold_alike(model: onnx.ModelProto, feeds: Mapping[str, Any]) -> onnx.ModelPr
 
 
 class Maker:
-    """Draws a graph: each value is float32 of ``SHAPE``. Names in bodies repeat from body to body, as exporters have them."""
+    """Draws a graph: each value is float32 of ``SHAPE``. Names in bodies repeat from body to body,
+    as exporters have them."""
 
     def __init__(self, draw: Any, opset: int) -> None:
         self.draw, self.opset, self.weights, self.made = draw, opset, 0, 0
@@ -72,21 +82,37 @@ class Maker:
     def values(self, count: int) -> list[str]:
         return [self.name("v") for _ in range(count)]
 
-    def block(self, known: list[str], depth: int, body: bool) -> tuple[list[onnx.NodeProto], list[str], list[Any]]:
+    def block(
+        self, known: list[str], depth: int, body: bool
+    ) -> tuple[list[onnx.NodeProto], list[str], list[Any]]:
         """(nodes, all values known after them, weights)."""
         nodes: list[onnx.NodeProto] = []
         weights = []
         known = list(known)
         for _ in range(self.draw(st.integers(1, 3))):
             kind = self.draw(
-                st.sampled_from(["one", "two", "weight", "constant", *(["If", "Loop", "Scan"] if depth else [])])
+                st.sampled_from(
+                    ["one", "two", "weight", "constant", *(["If", "Loop", "Scan"] if depth else [])]
+                )
             )
             pick = lambda: self.draw(st.sampled_from(known))  # noqa: E731
             out = self.name("v")
             if kind == "one":
-                nodes.append(node(self.draw(st.sampled_from(["Neg", "Tanh", "Abs", "Identity"])), [pick()], [out]))
+                nodes.append(
+                    node(
+                        self.draw(st.sampled_from(["Neg", "Tanh", "Abs", "Identity"])),
+                        [pick()],
+                        [out],
+                    )
+                )
             elif kind == "two":
-                nodes.append(node(self.draw(st.sampled_from(["Add", "Sub", "Mul", "Max"])), [pick(), pick()], [out]))
+                nodes.append(
+                    node(
+                        self.draw(st.sampled_from(["Add", "Sub", "Mul", "Max"])),
+                        [pick(), pick()],
+                        [out],
+                    )
+                )
             elif kind == "weight":
                 value = np.full(SHAPE, self.draw(st.sampled_from([0.5, -1.25, 3.0])), np.float32)
                 weights.append(numpy_helper.from_array(value, f"{out}w"))
@@ -105,10 +131,16 @@ class Maker:
             known.append(out)
         return nodes, known, weights
 
-    def graph(self, body: Any, inputs: list[Any], outputs: list[tuple[str, int, Any]]) -> onnx.GraphProto:
+    def graph(
+        self, body: Any, inputs: list[Any], outputs: list[tuple[str, int, Any]]
+    ) -> onnx.GraphProto:
         nodes, _, weights = body
         return helper.make_graph(
-            nodes, "b", inputs, [helper.make_tensor_value_info(n, t, s) for n, t, s in outputs], weights
+            nodes,
+            "b",
+            inputs,
+            [helper.make_tensor_value_info(n, t, s) for n, t, s in outputs],
+            weights,
         )
 
     def choice(self, known: list[str], depth: int, out: str) -> onnx.NodeProto:
@@ -156,7 +188,8 @@ class Maker:
     def scan(self, known: list[str], depth: int, out: str) -> list[onnx.NodeProto]:
         s, r = self.name("s"), self.name("r")
         axis, ahead, behind, to = (self.draw(st.sampled_from([0, 1])) for _ in range(4))
-        # the body works on rows: [3] along axis 0, [2] along axis 1; what is around it is read as it is
+        # the body works on rows: [3] along axis 0, [2] along axis 1; what is around it is read as
+        # it is
         width = SHAPE[1 - axis]
         s2, o = self.name("v"), self.name("v")
         nodes = [
@@ -198,8 +231,13 @@ def models(draw: Any) -> onnx.ModelProto:
         "zero2": np.zeros(2, np.float32), "zero3": np.zeros(3, np.float32), "first": np.int64([0]),
     }  # fmt: skip
     weights += [numpy_helper.from_array(np.asarray(v), k) for k, v in fixed.items()]
-    inputs = [helper.make_tensor_value_info("x", FLOAT, SHAPE), helper.make_tensor_value_info("given", BOOL, [])]
-    graph = helper.make_graph(nodes, "g", inputs, [helper.make_tensor_value_info("y", FLOAT, SHAPE)], weights)
+    inputs = [
+        helper.make_tensor_value_info("x", FLOAT, SHAPE),
+        helper.make_tensor_value_info("given", BOOL, []),
+    ]
+    graph = helper.make_graph(
+        nodes, "g", inputs, [helper.make_tensor_value_info("y", FLOAT, SHAPE)], weights
+    )
     for n, name in zip(graph.node, names.unique_nodes(graph.node), strict=True):
         n.name = name
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
@@ -221,7 +259,8 @@ def test_any_bodies_give_the_same_bits(model: onnx.ModelProto, given_condition: 
 
 
 def of_onnx(operator: str) -> dict[str, tuple[onnx.ModelProto, dict[str, Any]]]:
-    """The node tests that a module of onnx makes and that hold a body, by name, with what they are fed."""
+    """The node tests that a module of onnx makes and that hold a body, by name, with what they are
+    fed."""
     importlib.import_module(f"onnx.backend.test.case.node.{operator}")  # which makes them
     listed = importlib.import_module("onnx.backend.test.case.node")._NodeTestCases
     found = {}
@@ -235,20 +274,27 @@ def of_onnx(operator: str) -> dict[str, tuple[onnx.ModelProto, dict[str, Any]]]:
         functions.inline(model)
         feeds = dict(zip((i.name for i in model.graph.input), case.data_sets[0][0], strict=True))
         if unroll.nodes_with_bodies(model.graph) and all(
-            isinstance(v, np.ndarray | np.generic) and v.dtype.isbuiltin == 1 for v in feeds.values()
+            isinstance(v, np.ndarray | np.generic) and v.dtype.isbuiltin == 1
+            for v in feeds.values()
         ):
             found[case.name] = model, {k: np.asarray(v) for k, v in feeds.items()}
     return found
 
 
-@pytest.mark.parametrize(("operator", "least"), [("if_", 1), ("loop", 1), ("scan", 2), ("rangeop", 2)])
+@pytest.mark.parametrize(
+    ("operator", "least"), [("if_", 1), ("loop", 1), ("scan", 2), ("rangeop", 2)]
+)
 def test_models_of_onnx_itself_give_the_same_bits(operator: str, least: int) -> None:
     found = of_onnx(operator)
     held = 0
     for model, feeds in found.values():
         try:
             before = run(model, feeds)
-        except (ort_errors.NotImplemented, ort_errors.Fail, ort_errors.InvalidGraph):  # newer than this ONNX Runtime
+        except (
+            ort_errors.NotImplemented,
+            ort_errors.Fail,
+            ort_errors.InvalidGraph,
+        ):  # newer than this ONNX Runtime
             continue
         if any(unroll.why_closed(model, i) for i in unroll.nodes_with_bodies(model.graph)):
             continue

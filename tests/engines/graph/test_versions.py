@@ -7,8 +7,8 @@ import pytest
 from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 
-from engines.backends import ceiling
-from engines.graph import versions
+from narrowdown.engines.backends import ceiling
+from narrowdown.engines.graph import versions
 
 NEWEST = versions.newest_opset()
 ROW = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [4]) for name in ("x", "y")]
@@ -24,7 +24,9 @@ def opset_of(made: onnx.ModelProto) -> int:
 
 
 def test_operators_with_one_definition_are_restated_and_give_the_same() -> None:
-    made = model(helper.make_node("Neg", ["x"], ["h"]), helper.make_node("Relu", ["h"], ["y"]), opset=17)
+    made = model(
+        helper.make_node("Neg", ["x"], ["h"]), helper.make_node("Relu", ["h"], ["y"]), opset=17
+    )
     before = ReferenceEvaluator(made).run(None, {"x": np.arange(4, dtype=np.float32) - 2})
     assert versions.restate(made, 10, 14) == ""
     assert opset_of(made) == 14
@@ -34,11 +36,19 @@ def test_operators_with_one_definition_are_restated_and_give_the_same() -> None:
 
 @pytest.mark.parametrize("deep", [False, True], ids=["flat", "in a body"])
 def test_an_operator_that_was_defined_anew_stands_in_the_way(deep: bool) -> None:
-    relu = helper.make_node("Relu", ["x"], ["y"], name="anew")  # Relu has a definition of its own since opset 14
+    relu = helper.make_node(
+        "Relu", ["x"], ["y"], name="anew"
+    )  # Relu has a definition of its own since opset 14
     if deep:
         branch = helper.make_graph([relu], "b", [], ROW[1:])
-        yes = helper.make_node("Constant", [], ["yes"], value=helper.make_tensor("", TensorProto.BOOL, [], [True]))
-        made = model(yes, helper.make_node("If", ["yes"], ["y"], then_branch=branch, else_branch=branch), opset=17)
+        yes = helper.make_node(
+            "Constant", [], ["yes"], value=helper.make_tensor("", TensorProto.BOOL, [], [True])
+        )
+        made = model(
+            yes,
+            helper.make_node("If", ["yes"], ["y"], then_branch=branch, else_branch=branch),
+            opset=17,
+        )
     else:
         made = model(relu, opset=17)
     before = made.SerializeToString()
@@ -60,7 +70,9 @@ def test_functions_are_restated_and_looked_into() -> None:
         function = helper.make_function(
             "own", "F", ["x"], ["y"], [helper.make_node(op, ["x"], ["y"], name="inner")], opsets
         )
-        graph = helper.make_graph([helper.make_node("F", ["x"], ["y"], domain="own")], "g", ROW[:1], ROW[1:])
+        graph = helper.make_graph(
+            [helper.make_node("F", ["x"], ["y"], domain="own")], "g", ROW[:1], ROW[1:]
+        )
         imports = [*opsets, helper.make_opsetid("own", 1)]
         return helper.make_model(graph, opset_imports=imports, functions=[function], ir_version=10)
 
@@ -87,7 +99,9 @@ def test_the_ceiling_is_what_the_engine_takes() -> None:
     ort.InferenceSession(made.SerializeToString(), providers=["CPUExecutionProvider"])
     assert ceiling.onnxruntime(7, 11) == (7, 11)
     assert ceiling.onnxruntime(ir, opset) == (ir, opset)
-    for above in ([(ir + 1, opset)] if ir < versions.NEWEST_IR else []) + ([(ir, opset + 1)] if opset < NEWEST else []):
+    for above in ([(ir + 1, opset)] if ir < versions.NEWEST_IR else []) + (
+        [(ir, opset + 1)] if opset < NEWEST else []
+    ):
         made = model(helper.make_node("Neg", ["x"], ["y"]), opset=above[1], ir=above[0])
         with pytest.raises(Exception, match=r"opset|IR version"):
             ort.InferenceSession(made.SerializeToString(), providers=["CPUExecutionProvider"])

@@ -1,4 +1,5 @@
-"""Q/DQ nodes that are wrong in the file itself: each is named with what is wrong, and none that a quantizer makes."""
+"""Q/DQ nodes that are wrong in the file itself: each is named with what is wrong, and none that a
+quantizer makes."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -8,19 +9,19 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from engines.graph import load
-from engines.graph.quantized import LOOK_WRONG
-from engines.graph.wrong_pairs import say_wrong_pairs
-from engines.store.content import Store
-from wizard.demo import MODELS
+from narrowdown.engines.graph import load
+from narrowdown.engines.graph.quantized import LOOK_WRONG
+from narrowdown.engines.graph.wrong_pairs import say_wrong_pairs
+from narrowdown.engines.store.content import Store
+from narrowdown.wizard.demo import MODELS
 
 DQ = "(DequantizeLinear)"
 SCALE, ZERO = np.float32(0.02), np.uint8(7)
 
 
 def pair(**changed: object) -> onnx.ModelProto:
-    """x -> Q -> DQ -> y and a weight of stored codes; ``changed``: values of ``q_scale``, ``q_zero``, ``dq_scale``, ``dq_zero``,
-    ``w_scale``, ``w_zero``."""
+    """x -> Q -> DQ -> y and a weight of stored codes; ``changed``: values of ``q_scale``,
+    ``q_zero``, ``dq_scale``, ``dq_zero``, ``w_scale``, ``w_zero``."""
     codes = np.arange(-4, 4, dtype=np.int8).reshape(2, 4)
     values = {
         "q_scale": SCALE, "q_zero": ZERO, "dq_scale": SCALE, "dq_zero": ZERO, "w": codes, "w_scale": np.float32([0.5, 0.25]),
@@ -69,11 +70,15 @@ def bias_in_int32() -> onnx.ModelProto:
             "b": np.int32([[1, 2, 3, 4]]), "b_scale": np.float32(1e-4), "b_zero": np.int32(0),
         }.items()
     )  # fmt: skip
-    model.graph.node.insert(0, helper.make_node("DequantizeLinear", ["b", "b_scale", "b_zero"], ["bias"], "db"))
+    model.graph.node.insert(
+        0, helper.make_node("DequantizeLinear", ["b", "b_scale", "b_zero"], ["bias"], "db")
+    )
     return model
 
 
-@pytest.mark.parametrize("made", [pair, bias_in_int32, lambda: onnx.load(MODELS / "shapes_cnn.onnx")])
+@pytest.mark.parametrize(
+    "made", [pair, bias_in_int32, lambda: onnx.load(MODELS / "shapes_cnn.onnx")]
+)
 def test_what_a_quantizer_makes_is_not_accused(made: Callable[[], onnx.ModelProto]) -> None:
     assert say_wrong_pairs(made()) == ""
 
@@ -96,7 +101,11 @@ def test_whoever_reads_the_model_in_is_told(tmp_path: Path) -> None:
     warnings = load.import_model(tmp_path / "m.onnx", Store(tmp_path / "s")).warnings
     assert [warning.startswith(LOOK_WRONG) for warning in warnings] == [True]
     assert (
-        sum("more. Repair" in said for said in (say_wrong_pairs(many()), say_wrong_pairs(pair(q_scale=SCALE * 2)))) == 1
+        sum(
+            "more. Repair" in said
+            for said in (say_wrong_pairs(many()), say_wrong_pairs(pair(q_scale=SCALE * 2)))
+        )
+        == 1
     )
 
 

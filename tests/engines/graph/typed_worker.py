@@ -1,6 +1,8 @@
-"""One process of the typed campaign: converts the backend suite's float models from a given one on, and says what became of each.
+"""One process of the typed campaign: converts the backend suite's float models from a given one on,
+and says what became of each.
 
-A process of its own, because an engine may crash on a model that it should refuse. One JSON line before each model and one after.
+A process of its own, because an engine may crash on a model that it should refuse. One JSON line
+before each model and one after.
 """
 
 import copy
@@ -16,8 +18,8 @@ from onnx import TensorProto, numpy_helper
 from onnx.backend.test.case.node import collect_testcases
 from onnx.reference import ReferenceEvaluator
 
-from engines.graph.model_problem import ModelProblem
-from engines.graph.typed import to_float64, to_precision
+from narrowdown.engines.graph.model_problem import ModelProblem
+from narrowdown.engines.graph.typed import to_float64, to_precision
 
 FLOAT = TensorProto.FLOAT
 DRAWN = {
@@ -40,7 +42,10 @@ def cases() -> list[Any]:
     return [
         found[name]
         for name in sorted(found)
-        if any(i.type.tensor_type.elem_type == FLOAT for i in (*graphs[name].input, *graphs[name].output))
+        if any(
+            i.type.tensor_type.elem_type == FLOAT
+            for i in (*graphs[name].input, *graphs[name].output)
+        )
     ]
 
 
@@ -53,7 +58,9 @@ def runtime(model: onnx.ModelProto, feeds: dict[str, Any]) -> list[Any]:
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.intra_op_num_threads = 1
     options.log_severity_level = 4
-    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(
+        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
     # A copy: training-mode BatchNormalization updates what it is fed in place.
     return list(session.run(None, copy.deepcopy(feeds)))
 
@@ -84,17 +91,24 @@ def same(left: Any, right: Any) -> bool:
     if left is None or right is None:
         return left is right
     left, right = np.asarray(left), np.asarray(right)
-    return left.dtype == right.dtype and left.shape == right.shape and left.tobytes() == right.tobytes()
+    return (
+        left.dtype == right.dtype
+        and left.shape == right.shape
+        and left.tobytes() == right.tobytes()
+    )
 
 
 def judged(model: onnx.ModelProto, feeds: dict[str, Any]) -> dict[str, str]:
-    """What became of each conversion: ``ok``, ``refused: why``, ``no kernel: why``, or what went wrong where the model itself had
-    worked."""
+    """What became of each conversion: ``ok``, ``refused: why``, ``no kernel: why``, or what went
+    wrong where the model itself had worked."""
     verdicts: dict[str, str] = {}
     valid, why = attempt(lambda: onnx.checker.check_model(model, full_check=True) or [])
     if valid is None:
         return {"model": f"invalid itself: {why}"}
-    plain = {"reference": attempt(referee, model, feeds)[0], "onnxruntime": attempt(runtime, model, feeds)[0]}
+    plain = {
+        "reference": attempt(referee, model, feeds)[0],
+        "onnxruntime": attempt(runtime, model, feeds)[0],
+    }
     nodes = list(range(len(model.graph.node)))
     drawn = any(n.op_type in DRAWN for n in model.graph.node)
     kept = {"none": [], "half": nodes[::2], "all": nodes}
@@ -104,7 +118,8 @@ def judged(model: onnx.ModelProto, feeds: dict[str, Any]) -> dict[str, str]:
         if made is None:
             continue
         for engine, run in (("reference", referee), ("onnxruntime", runtime)):
-            # ONNX Runtime's CPU provider computes FP16 by casts of its own; it has next to nothing in BF16 and little in doubles.
+            # ONNX Runtime's CPU provider computes FP16 by casts of its own; it has next to nothing
+            # in BF16 and little in doubles.
             if plain[engine] is None or (engine == "onnxruntime" and precision != "fp16"):
                 continue
             got, why = attempt(run, made[0], feeds)

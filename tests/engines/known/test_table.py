@@ -1,4 +1,5 @@
-"""The table of known bugs: every file is an entry, shows what it says, and is mistaken for nothing else."""
+"""The table of known bugs: every file is an entry, shows what it says, and is mistaken for nothing
+else."""
 
 import re
 from pathlib import Path
@@ -8,16 +9,16 @@ import msgspec
 import onnx
 import pytest
 
-import wizard
-from engines.findings import Findings
-from engines.graph.construct import construct
-from engines.graph.index import GraphIndex
-from engines.graph.load import build_index
-from engines.known import table
-from engines.known.entry import Bug, Stated
-from engines.known.table import TableProblem, read_table
-from engines.known.variant import vary_declared
-from engines.search.lookalike import find_lookalike, list_lookalikes
+from narrowdown import wizard
+from narrowdown.engines.findings import Findings
+from narrowdown.engines.graph.construct import construct
+from narrowdown.engines.graph.index import GraphIndex
+from narrowdown.engines.graph.load import build_index
+from narrowdown.engines.known import table
+from narrowdown.engines.known.entry import Bug, Stated
+from narrowdown.engines.known.table import TableProblem, read_table
+from narrowdown.engines.known.variant import vary_declared
+from narrowdown.engines.search.lookalike import find_lookalike, list_lookalikes
 
 MODELS = sorted(p for p in Path(wizard.__file__).parent.rglob("*.onnx"))
 BUGS = read_table()
@@ -74,18 +75,23 @@ def test_a_trigger_names_valid_models_on_both_sides(bug: Bug) -> None:
 
 @pytest.mark.parametrize("bug", MADE, ids=lambda bug: bug.id)
 def test_what_a_trigger_calls_healthy_looks_like_no_bug(bug: Bug) -> None:
-    """But for what values alone make healthy: a graph does not hold these. What fires looks like it, or like its neighbour."""
+    """But for what values alone make healthy: a graph does not hold these. What fires looks like
+    it, or like its neighbour."""
 
     def looks_like(variant: dict[str, Stated], looked_for: list[Bug]) -> bool:
         assert bug.make is not None
         made = onnx.shape_inference.infer_shapes(construct(vary_declared(bug.make, variant)))
         index = build_index(made, "m")
-        return any(find_lookalike(index, range(len(index.nodes)), other.looks) for other in looked_for)
+        return any(
+            find_lookalike(index, range(len(index.nodes)), other.looks) for other in looked_for
+        )
 
     values = ("range", "values", "special")
     told = [v for v in bug.beside if any(key.rpartition(".")[2] not in values for key in v)]
     assert [v for v in told if looks_like(v, [bug])] == []
-    assert [v for v in bug.fires if not looks_like(v, [b for b in MADE if b.engine == bug.engine])] == []
+    assert [
+        v for v in bug.fires if not looks_like(v, [b for b in MADE if b.engine == bug.engine])
+    ] == []
 
 
 @pytest.mark.parametrize(
@@ -103,10 +109,14 @@ def test_what_a_trigger_calls_healthy_looks_like_no_bug(bug: Bug) -> None:
         ({}, False),
     ],
 )
-def test_which_padding_a_pool_of_onnxruntime_1_22_is_wrong_by(attributes: dict[str, Any], cut: bool) -> None:
+def test_which_padding_a_pool_of_onnxruntime_1_22_is_wrong_by(
+    attributes: dict[str, Any], cut: bool
+) -> None:
     """Each was run there, on 5 by 5 values with windows of 2 and 3."""
     bug = next(bug for bug in BUGS if bug.id == "ort-averagepool-end-pads")
-    pool = onnx.helper.make_node("AveragePool", ["x"], ["y"], kernel_shape=[2, 2], count_include_pad=1, **attributes)
+    pool = onnx.helper.make_node(
+        "AveragePool", ["x"], ["y"], kernel_shape=[2, 2], count_include_pad=1, **attributes
+    )
     image = onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [1, 1, 5, 5])
     result = onnx.helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, None)
     graph = onnx.helper.make_graph([pool], "g", [image], [result])
@@ -117,7 +127,9 @@ def test_which_padding_a_pool_of_onnxruntime_1_22_is_wrong_by(attributes: dict[s
 def test_a_release_of_ours_that_was_right_is_not_called_wrong() -> None:
     for bug in MADE:
         wrong = {
-            version for version, seen in bug.ran.items() if seen == ("wrong" if bug.fails == "wrong" else "refused")
+            version
+            for version, seen in bug.ran.items()
+            if seen == ("wrong" if bug.fails == "wrong" else "refused")
         }
         assert all(bug.affects(version) for version in wrong), bug.id
         assert bug.mended not in wrong, bug.id
@@ -133,7 +145,8 @@ def test_the_demo_models_look_like_what_they_have_and_nothing_else() -> None:
 
 
 def test_a_quotient_of_computed_integers_is_not_one_divided_by_them() -> None:
-    """A size divided and multiplied again, as speech models round lengths up: no constant is divided."""
+    """A size divided and multiplied again, as speech models round lengths up: no constant is
+    divided."""
     bug = next(bug for bug in MADE if bug.id == "ort-int-div-mul-fusion")
     assert bug.make is not None
     model = construct(bug.make)
@@ -161,7 +174,9 @@ def test_an_entry_is_the_same_once_a_journal_has_held_it() -> None:
         ("ov-reducesum-add", {"1.keepdims": 1}),
     ],
 )
-def test_what_is_of_another_shape_looks_like_something_else(name: str, beside: dict[str, Stated]) -> None:
+def test_what_is_of_another_shape_looks_like_something_else(
+    name: str, beside: dict[str, Stated]
+) -> None:
     bug = next(bug for bug in MADE if bug.id == name)
     assert bug.make is not None
     for made, found in ((bug.make, True), (vary_declared(bug.make, beside), False)):

@@ -1,4 +1,5 @@
-"""Declarations with something changed, what of them can be changed together, and the program that makes them."""
+"""Declarations with something changed, what of them can be changed together, and the program that
+makes them."""
 
 import json
 import runpy
@@ -11,31 +12,40 @@ import onnx
 import onnxruntime
 import pytest
 
-from engines.graph.construct import construct, draw_feed
-from engines.graph.model_problem import ModelProblem
-from engines.known.entry import Construction, MadeNode, MadeTensor
-from engines.known.generator import name_parameters, write_generator
-from engines.known.table import read_table
-from engines.known.varied import ABSENT, FEW, Factor, Level, Place, vary
-from engines.search.factors import list_factors
-from engines.views import EngineView, OptionView
-from engines.workers.stating import find_sizes, state_model
+from narrowdown.engines.graph.construct import construct, draw_feed
+from narrowdown.engines.graph.model_problem import ModelProblem
+from narrowdown.engines.known.entry import Construction, MadeNode, MadeTensor
+from narrowdown.engines.known.generator import name_parameters, write_generator
+from narrowdown.engines.known.table import read_table
+from narrowdown.engines.known.varied import ABSENT, FEW, Factor, Level, Place, vary
+from narrowdown.engines.search.factors import list_factors
+from narrowdown.engines.views import EngineView, OptionView
+from narrowdown.engines.workers.stating import find_sizes, state_model
 
-GEMM = next(bug.make for bug in read_table() if bug.id == "ort-gemm-identity-transpose" and bug.make)
+GEMM = next(
+    bug.make for bug in read_table() if bug.id == "ort-gemm-identity-transpose" and bug.make
+)
 POOL = next(bug.make for bug in read_table() if bug.id == "ort-pad-maxpool-fusion" and bug.make)
 REFERENCE = "onnxruntime:optimization=disabled"
 HEADS = Construction(
     opset=17,
     inputs={"x": MadeTensor("float32", (2, 5, 12))},
     weights={"to": MadeTensor("int64", (4,), values=[2, 5, 3, 4])},
-    nodes=(MadeNode("Reshape", ("x", "to"), ("h",)), MadeNode("Softmax", ("h",), ("y",), {"axis": -1})),
+    nodes=(
+        MadeNode("Reshape", ("x", "to"), ("h",)),
+        MadeNode("Softmax", ("h",), ("y",), {"axis": -1}),
+    ),
     outputs={"y": "float32"},
 )
-VIEW = EngineView(options=(OptionView("threads", 1), OptionView("precision", "f32", choices=("f32", "bf16"))))
+VIEW = EngineView(
+    options=(OptionView("threads", 1), OptionView("precision", "f32", choices=("f32", "bf16")))
+)
 
 
 def sizes(made: Construction) -> list[set[str]]:
-    return [{f"{p.of}{p.key}[{p.at}]*{p.times}" for p in tied} for tied in find_sizes(made, REFERENCE)]
+    return [
+        {f"{p.of}{p.key}[{p.at}]*{p.times}" for p in tied} for tied in find_sizes(made, REFERENCE)
+    ]
 
 
 def test_sizes_that_must_be_equal_are_tied_and_no_others() -> None:
@@ -88,7 +98,10 @@ def test_every_level_changes_the_case_and_what_is_no_model_says_so(made: Constru
 BLOCKS = Construction(
     opset=21,
     inputs={"x": MadeTensor("float32", (3, 64))},
-    weights={"b": MadeTensor("int8", (64, 8), (-8, 7)), "s": MadeTensor("float32", (2, 8), (0.01, 0.1))},
+    weights={
+        "b": MadeTensor("int8", (64, 8), (-8, 7)),
+        "s": MadeTensor("float32", (2, 8), (0.01, 0.1)),
+    },
     nodes=(
         MadeNode("DequantizeLinear", ("b", "s"), ("w",), {"axis": 0, "block_size": 32}),
         MadeNode("MatMul", ("x", "w"), ("y",)),
@@ -98,21 +111,26 @@ BLOCKS = Construction(
 
 
 def test_a_size_moves_along_with_the_attribute_that_states_it(tmp_path: Path) -> None:
-    """Blocks of 16 and of 64 need a weight of another size: changed alone, the attribute only makes a model that is none."""
+    """Blocks of 16 and of 64 need a weight of another size: changed alone, the attribute only makes
+    a model that is none."""
     every_one = every(BLOCKS)
     (block,) = (f for f in every_one if f.name == "DequantizeLinear block_size")
     assert block.base == 32
     assert {16, 64} <= set(block.levels)
     for level in (16, 64):
         assert vary(BLOCKS, block, level).weights["b"].shape == (2 * level, 8)
-    space = run_generator(BLOCKS, [f for f in every_one if f.kind == "size"], [[(block, 64)], []], tmp_path)
+    space = run_generator(
+        BLOCKS, [f for f in every_one if f.kind == "size"], [[(block, 64)], []], tmp_path
+    )
     model, feeds = space["make"](**space["FIRES"][1])
     assert feeds["x"].shape == (3, 128)
     assert [list(w.dims) for w in model.graph.initializer] == [[128, 8], [2, 8]]
 
 
 def test_what_the_model_leaves_open_stays_so_in_the_case_and_its_program(tmp_path: Path) -> None:
-    made = msgspec.structs.replace(HEADS, inputs={"x": MadeTensor("float32", (2, 5, 12), open=(0,))})
+    made = msgspec.structs.replace(
+        HEADS, inputs={"x": MadeTensor("float32", (2, 5, 12), open=(0,))}
+    )
     stated = state_model(construct(made), "", draw_feed(made, 1))
     assert stated.inputs["x"].open == (0,)
     sizes = next(f for f in every(stated) if f.kind == "open")
@@ -127,7 +145,10 @@ def test_of_a_number_the_other_sign_is_tried_first_and_of_a_count_the_sizes_it_m
     top = Construction(
         opset=17,
         inputs={"x": MadeTensor("float32", (1, 36))},
-        weights={"k": MadeTensor("int64", (1,), values=[12]), "s": MadeTensor("float32", (1,), values=[-0.03])},
+        weights={
+            "k": MadeTensor("int64", (1,), values=[12]),
+            "s": MadeTensor("float32", (1,), values=[-0.03]),
+        },
         nodes=(MadeNode("Mul", ("x", "s"), ("t",)), MadeNode("TopK", ("t", "k"), ("v", "at"))),
         outputs={"v": "float32", "at": "int64"},
     )
@@ -143,10 +164,14 @@ def test_of_a_number_the_other_sign_is_tried_first_and_of_a_count_the_sizes_it_m
 def test_levels_stay_within_what_a_machine_builds_at_once() -> None:
     made = msgspec.structs.replace(HEADS, inputs={"x": MadeTensor("float32", (600, 5, 12))})
     first = Factor("n", "size", 600, places=(Place("dim", "x", 0),))
-    rows = next(f for f in list_factors(made, [first.places], "onnxruntime", VIEW) if f.kind == "size")
+    rows = next(
+        f for f in list_factors(made, [first.places], "onnxruntime", VIEW) if f.kind == "size"
+    )
     assert max(map(int, rows.levels)) == 2400
     wide = msgspec.structs.replace(HEADS, inputs={"x": MadeTensor("float32", (600, 50, 12))})
-    rows = next(f for f in list_factors(wide, [first.places], "onnxruntime", VIEW) if f.kind == "size")
+    rows = next(
+        f for f in list_factors(wide, [first.places], "onnxruntime", VIEW) if f.kind == "size"
+    )
     assert max(map(int, rows.levels)) * 50 * 12 <= 1 << 20
 
 
@@ -160,22 +185,33 @@ def test_levels_stay_within_what_a_machine_builds_at_once() -> None:
         ("f16", "fp32", []),  # a hint that this processor cannot follow
     ],
 )
-def test_a_case_is_moved_to_wider_precisions_alone(asked: str, computes: str, levels: list[str]) -> None:
-    """In a narrower one it would fail of rounding and overflow, on processors that have it, and that would be called the bug."""
+def test_a_case_is_moved_to_wider_precisions_alone(
+    asked: str, computes: str, levels: list[str]
+) -> None:
+    """In a narrower one it would fail of rounding and overflow, on processors that have it, and
+    that would be called the bug."""
     options = (OptionView("precision", "default", choices=("default", "f32", "f16", "bf16")),)
-    listed = list_factors(GEMM, [], f"openvino:precision={asked}", EngineView(precision=computes, options=options))
+    listed = list_factors(
+        GEMM, [], f"openvino:precision={asked}", EngineView(precision=computes, options=options)
+    )
     assert [list(f.levels) for f in listed if f.key == "precision"] == ([levels] if levels else [])
 
 
-def test_of_large_numbers_small_ones_are_tried_too_and_of_small_ones_none_are_smaller_still() -> None:
+def test_of_large_numbers_small_ones_are_tried_too_and_of_small_ones_none_are_smaller_still() -> (
+    None
+):
     for most, has in ((2.0**36, True), (1.0, False)):
-        made = msgspec.structs.replace(GEMM, inputs={"a": MadeTensor("float32", (4, 4), (-most, most))})
+        made = msgspec.structs.replace(
+            GEMM, inputs={"a": MadeTensor("float32", (4, 4), (-most, most))}
+        )
         scale = next(f for f in every(made) if f.kind == "scale")
         assert (int(scale.base) - 30 in scale.levels) == has
 
 
 def test_a_size_of_a_case_with_values_repeats_them() -> None:
-    made = msgspec.structs.replace(GEMM, inputs={"a": MadeTensor("float32", (2, 2), values=[1, 2, 3, 4])})
+    made = msgspec.structs.replace(
+        GEMM, inputs={"a": MadeTensor("float32", (2, 2), values=[1, 2, 3, 4])}
+    )
     wider = Factor("n", "size", 2, places=(Place("dim", "a", 1),))
     assert vary(made, wider, 3).inputs["a"].values == [1, 2, 3, 4, 1, 2]
 
@@ -192,7 +228,9 @@ def test_a_case_read_back_is_the_case() -> None:
 
 def test_drawn_values_reach_both_ends_whatever_the_size() -> None:
     for many in (2, 3, 100):
-        made = msgspec.structs.replace(HEADS, inputs={"x": MadeTensor("float32", (many,), (-3.0, 2.0))})
+        made = msgspec.structs.replace(
+            HEADS, inputs={"x": MadeTensor("float32", (many,), (-3.0, 2.0))}
+        )
         value = draw_feed(made, 5)["x"]
         assert (value.min(), value.max()) == (-3.0, 2.0)
     one = msgspec.structs.replace(HEADS, inputs={"x": MadeTensor("float32", (1,), (-3.0, 2.0))})
@@ -215,7 +253,9 @@ def test_what_cannot_be_said_in_a_few_lines_is_refused() -> None:
 # -- the program
 
 
-def run_generator(made: Construction, factors: list[Factor], rows: list[list[tuple[Factor, Level]]], at: Path) -> Any:
+def run_generator(
+    made: Construction, factors: list[Factor], rows: list[list[tuple[Factor, Level]]], at: Path
+) -> Any:
     """The program's names. ``rows``: settings that fire, settings that pass."""
     text = write_generator(made, factors, *rows, title='A "case"', line="fires iff a >= 2\\n")
     path = at / "make_case.py"
@@ -233,18 +273,28 @@ def off(model: onnx.ModelProto, feeds: dict[str, np.ndarray]) -> float:
         options = onnxruntime.SessionOptions()
         options.graph_optimization_level = level
         options.intra_op_num_threads = 1
-        session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+        session = onnxruntime.InferenceSession(
+            model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+        )
         answers.append(session.run(None, feeds)[0])
     return float(np.abs(answers[0] - answers[1]).max())
 
 
 def test_the_program_makes_what_fires_and_what_passes(tmp_path: Path) -> None:
-    factors = [f for f in every(POOL) if f.kind == "size" or f.name in ("p", "Pad mode", "opset", "the type")]
+    factors = [
+        f
+        for f in every(POOL)
+        if f.kind == "size" or f.name in ("p", "Pad mode", "opset", "the type")
+    ]
     size = next(f for f in factors if f.name == "x.shape[2]")
     pads, mode = (next(f for f in factors if f.name == name) for name in ("p", "Pad mode"))
     none: Level = json.dumps([0] * 8)
-    made = msgspec.structs.replace(POOL, inputs={"x": MadeTensor("float32", (1, 1, 4, 4), (-2.0, -1.0))})
-    space = run_generator(made, factors, [[(size, 7), (mode, ABSENT)], [(pads, none), (mode, "edge")]], tmp_path)
+    made = msgspec.structs.replace(
+        POOL, inputs={"x": MadeTensor("float32", (1, 1, 4, 4), (-2.0, -1.0))}
+    )
+    space = run_generator(
+        made, factors, [[(size, 7), (mode, ABSENT)], [(pads, none), (mode, "edge")]], tmp_path
+    )
     assert [set(row) for row in space["FIRES"]] == [set(), {"x_shape_2"}, {"pad_mode"}]
     assert len(space["PASSES"]) == 2
     for row in space["FIRES"]:
@@ -259,7 +309,9 @@ def test_the_program_makes_what_fires_and_what_passes(tmp_path: Path) -> None:
 
 def test_the_program_keeps_out_what_it_has_no_parameter_for(tmp_path: Path) -> None:
     threads = Factor("threads", "option", "1", ("2",), key="threads")
-    space = run_generator(GEMM, [f for f in every(GEMM) if f.kind == "size"], [[(threads, "2")], []], tmp_path)
+    space = run_generator(
+        GEMM, [f for f in every(GEMM) if f.kind == "size"], [[(threads, "2")], []], tmp_path
+    )
     assert space["FIRES"] == [{}]
     model, feeds = space["make"](a_shape_0=6, a_shape_1=3)
     assert feeds["a"].shape == (6, 3)
@@ -273,7 +325,11 @@ def test_the_program_multiplies_what_is_a_product(tmp_path: Path) -> None:
 
 
 def test_parameters_have_names_that_python_takes_and_no_two_the_same() -> None:
-    odd = [Factor("/a/b.shape[0]", "size", 1), Factor("a b shape 0", "size", 1), Factor("1x", "size", 1)]
+    odd = [
+        Factor("/a/b.shape[0]", "size", 1),
+        Factor("a b shape 0", "size", 1),
+        Factor("1x", "size", 1),
+    ]
     names = list(name_parameters(odd).values())
     assert all(name.isidentifier() for name in names)
     assert len(set(names)) == 3

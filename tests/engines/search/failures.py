@@ -1,4 +1,5 @@
-"""The small constructions of known failures: each a model, inputs that show it, the engine that fails, what must be said of it.
+"""The small constructions of known failures: each a model, inputs that show it, the engine that
+fails, what must be said of it.
 
 The table of ``docs/causes.md`` is written from ``TABLE`` (``test_causes`` holds the two together).
 """
@@ -17,8 +18,9 @@ node = helper.make_node
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """``said``: what the evidence must hold, numbers included. ``nodes``: the case that must be left. ``cause`` is empty where
-    nothing may fail. ``check`` names another test, where this one does not run it."""
+    """``said``: what the evidence must hold, numbers included. ``nodes``: the case that must be
+    left. ``cause`` is empty where nothing may fail. ``check`` names another test, where this one
+    does not run it."""
 
     what: str
     engine: str
@@ -30,7 +32,8 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 def epsilon(value: float, *, fixed: bool = False) -> Callable[[Path, ModuleType], Made]:
-    """A norm over rows, one of which is constant: its variance is 0, and all that keeps it from 0/0 is the epsilon."""
+    """A norm over rows, one of which is constant: its variance is 0, and all that keeps it from 0/0
+    is the epsilon."""
 
     def build(folder: Path, tiny: ModuleType) -> Made:
         rows = 4 if fixed else "rows"
@@ -45,14 +48,21 @@ def epsilon(value: float, *, fixed: bool = False) -> Callable[[Path, ModuleType]
             node("Sqrt", ["safe"], ["deviation"]),
             node("Div", ["centred", "deviation"], ["y"]),
         ]
-        model = tiny.save(folder / "m.onnx", nodes, {"x": [rows, 16]}, {"y": [rows, 16]}, {"eps": np.float32(value)})
+        model = tiny.save(
+            folder / "m.onnx",
+            nodes,
+            {"x": [rows, 16]},
+            {"y": [rows, 16]},
+            {"eps": np.float32(value)},
+        )
         return model, tiny.feeds(folder / "in.npz", x=x)
 
     return build
 
 
 def mask(value: float, kept: int = 5) -> Callable[[Path, ModuleType], Made]:
-    """(1 - keep) x a large negative constant: 0 x -inf is NaN, also where all of the eight are kept."""
+    """(1 - keep) x a large negative constant: 0 x -inf is NaN, also where all of the eight are
+    kept."""
 
     def build(folder: Path, tiny: ModuleType) -> Made:
         keep = np.ones((2, 8), np.float32)
@@ -70,7 +80,9 @@ def mask(value: float, kept: int = 5) -> Callable[[Path, ModuleType], Made]:
             "w": tiny.weights(16, 8),
             "b": tiny.weights(8, seed=1),
         }
-        model = tiny.save(folder / "m.onnx", nodes, {"x": ["n", 16], "keep": ["n", 8]}, {"y": ["n", 8]}, constants)
+        model = tiny.save(
+            folder / "m.onnx", nodes, {"x": ["n", 16], "keep": ["n", 8]}, {"y": ["n", 8]}, constants
+        )
         return model, tiny.feeds(folder / "in.npz", x=tiny.weights(2, 16), keep=keep)
 
     return build
@@ -87,7 +99,9 @@ def positions(last: int) -> Callable[[Path, ModuleType], Made]:
         ]
         constants = {"half": np.float32(0.5), "w": tiny.weights(16)}
         model = tiny.save(folder / "m.onnx", nodes, {"p": [1, 16]}, {"y": [1, 16]}, constants)
-        return model, tiny.feeds(folder / "in.npz", p=np.arange(last - 15, last + 1, dtype=np.float32)[None])
+        return model, tiny.feeds(
+            folder / "in.npz", p=np.arange(last - 15, last + 1, dtype=np.float32)[None]
+        )
 
     return build
 
@@ -160,8 +174,12 @@ def scores(folder: Path, tiny: ModuleType) -> Made:
         node("MatMul", ["shares", "v"], ["y"]),
     ]
     constants = {"scale": np.float32(1e-5), "v": tiny.weights(8, 16)}
-    model = tiny.save(folder / "m.onnx", nodes, {"q": [8, 64], "k": [64, 8]}, {"y": [8, 16]}, constants)
-    return model, tiny.feeds(folder / "in.npz", q=400 * tiny.weights(8, 64), k=100 * tiny.weights(64, 8, seed=1))
+    model = tiny.save(
+        folder / "m.onnx", nodes, {"q": [8, 64], "k": [64, 8]}, {"y": [8, 16]}, constants
+    )
+    return model, tiny.feeds(
+        folder / "in.npz", q=400 * tiny.weights(8, 64), k=100 * tiny.weights(64, 8, seed=1)
+    )
 
 
 def bare_exp(folder: Path, tiny: ModuleType) -> Made:
@@ -213,7 +231,8 @@ def narrowed(folder: Path, tiny: ModuleType) -> Made:
 
 
 def gelu(folder: Path, tiny: ModuleType) -> Made:
-    """tanh-GELU, whose cube overflows beyond 40 and is absorbed, in front of a norm whose square is not."""
+    """tanh-GELU, whose cube overflows beyond 40 and is absorbed, in front of a norm whose square is
+    not."""
     nodes = [
         node("Pow", ["x", "three"], ["cube"]),
         node("Mul", ["cube", "share3"], ["term"]),
@@ -238,7 +257,8 @@ def gelu(folder: Path, tiny: ModuleType) -> Made:
 
 
 def absorbed(folder: Path, tiny: ModuleType) -> Made:
-    """A mask of the lowest float32, infinite in FP16, that softmax absorbs, in front of a sum of squares that overflows."""
+    """A mask of the lowest float32, infinite in FP16, that softmax absorbs, in front of a sum of
+    squares that overflows."""
     nodes = [
         node("MatMul", ["x", "w"], ["scores"]),
         node("Greater", ["seen", "zero"], ["keep"]),
@@ -254,7 +274,9 @@ def absorbed(folder: Path, tiny: ModuleType) -> Made:
         "w": tiny.weights(16, 8), "zero": np.float32(-0.5), "low": np.finfo(np.float32).min, "v": 400 * tiny.weights(8, 16),
         "axes": np.int64([1]),
     }  # fmt: skip
-    model = tiny.save(folder / "m.onnx", nodes, {"x": [2, 16], "seen": [2, 8]}, {"y": [2, 16]}, constants)
+    model = tiny.save(
+        folder / "m.onnx", nodes, {"x": [2, 16], "seen": [2, 8]}, {"y": [2, 16]}, constants
+    )
     return model, tiny.feeds(folder / "in.npz", x=tiny.weights(2, 16), seen=tiny.weights(2, 8))
 
 
@@ -263,7 +285,8 @@ def first_axis(folder: Path, tiny: ModuleType) -> Made:
 
 
 def running(folder: Path, tiny: ModuleType) -> Made:
-    """A running sum: every step of it is rounded, where the sum itself is kept in the storage type."""
+    """A running sum: every step of it is rounded, where the sum itself is kept in the storage
+    type."""
     nodes = [
         node("Abs", ["x"], ["steps"]),
         node("CumSum", ["steps", "axis"], ["run"]),
@@ -287,8 +310,8 @@ def long_sum(folder: Path, tiny: ModuleType) -> Made:
 
 
 def product(folder: Path, tiny: ModuleType) -> Made:
-    """Half of the weights are near 1 and half near -1: of values of 50 next to nothing is left. The weights are rounded, too, so
-    that feeding it exactly does not make it right."""
+    """Half of the weights are near 1 and half near -1: of values of 50 next to nothing is left. The
+    weights are rounded, too, so that feeding it exactly does not make it right."""
     signs = np.repeat(np.float32([1, -1]), 32)[:, None]
     weights = {"far": np.float32(50), "w": signs + tiny.weights(64, 16, scale=0.01)}
     nodes = [
@@ -302,8 +325,15 @@ def product(folder: Path, tiny: ModuleType) -> Made:
 
 def normalized(folder: Path, tiny: ModuleType) -> Made:
     """Values around 60 that differ by 1."""
-    weights = {"far": np.float32(60), "one": np.ones(64, np.float32), "zero": np.zeros(64, np.float32)}
-    nodes = [node("Add", ["x", "far"], ["high"]), node("LayerNormalization", ["high", "one", "zero"], ["y"])]
+    weights = {
+        "far": np.float32(60),
+        "one": np.ones(64, np.float32),
+        "zero": np.zeros(64, np.float32),
+    }
+    nodes = [
+        node("Add", ["x", "far"], ["high"]),
+        node("LayerNormalization", ["high", "one", "zero"], ["y"]),
+    ]
     model = tiny.save(folder / "m.onnx", nodes, {"x": [4, 64]}, {"y": [4, 64]}, weights)
     return model, tiny.feeds(folder / "in.npz", x=tiny.weights(4, 64))
 
@@ -316,14 +346,18 @@ def resized(folder: Path, tiny: ModuleType) -> Made:
         node("ReduceSum", ["big", "axes"], ["y"], keepdims=0),
     ]
     constants = {"factor": np.float32([1.1, 1.1]), "axes": np.int64([2, 3])}
-    # Two axes alone: made-up scales of a batch or of channels end ONNX Runtime's process on some processors.
-    model = tiny.save(folder / "m.onnx", nodes, {"x": [1, 1, 8, 8], "s": [2]}, {"y": [1, 1]}, constants, opset=18)
+    # Two axes alone: made-up scales of a batch or of channels end ONNX Runtime's process on some
+    # processors.
+    model = tiny.save(
+        folder / "m.onnx", nodes, {"x": [1, 1, 8, 8], "s": [2]}, {"y": [1, 1]}, constants, opset=18
+    )
     s = np.float32([50 / 8 / 1.1 + 1e-5, 50 / 8 / 1.1 + 1e-5])
     return model, tiny.feeds(folder / "in.npz", x=np.ones((1, 1, 8, 8), np.float32), s=s)
 
 
 def sampled(folder: Path, tiny: ModuleType) -> Made:
-    """The nearest of 2,048 points at places that are computed: rounded, they lie nearer to another one."""
+    """The nearest of 2,048 points at places that are computed: rounded, they lie nearer to another
+    one."""
     nodes = [
         node("Mul", ["p", "share"], ["where"]),
         node("GridSample", ["x", "where"], ["picked"], mode="nearest", align_corners=1),
@@ -331,7 +365,11 @@ def sampled(folder: Path, tiny: ModuleType) -> Made:
     ]
     constants = {"share": np.float32(1 / 2048), "two": np.float32(2)}
     model = tiny.save(
-        folder / "m.onnx", nodes, {"x": [1, 1, 1, 2048], "p": [1, 1, 64, 2]}, {"y": [1, 1, 1, 64]}, constants
+        folder / "m.onnx",
+        nodes,
+        {"x": [1, 1, 1, 2048], "p": [1, 1, 64, 2]},
+        {"y": [1, 1, 1, 64]},
+        constants,
     )
     p = np.zeros((1, 1, 64, 2), np.float32)
     p[..., 0] = np.random.default_rng(0).uniform(-2048, 2048, 64)
@@ -358,7 +396,12 @@ def divided(folder: Path, tiny: ModuleType) -> Made:
     ]
     constants = {"buckets": np.int64(97), "table": tiny.weights(97, 4)}
     model = tiny.save(
-        folder / "m.onnx", nodes, {"n": ["k"], "d": ["k"]}, {"y": ["k", 4]}, constants, dtype=TensorProto.INT64
+        folder / "m.onnx",
+        nodes,
+        {"n": ["k"], "d": ["k"]},
+        {"y": ["k", 4]},
+        constants,
+        dtype=TensorProto.INT64,
     )
     n, d = 3 * 2**24 + 3 * np.arange(1, 9, dtype=np.int64), np.full(8, 3, np.int64)
     return model, tiny.feeds(folder / "in.npz", n=n, d=d)
@@ -378,7 +421,8 @@ def log_sum(op: str) -> Callable[[Path, ModuleType], Made]:
 
 
 def variance(folder: Path, tiny: ModuleType) -> Made:
-    """A BatchNormalization whose channel 1 varied by 9.8e7 when it was trained: Paddle models have such."""
+    """A BatchNormalization whose channel 1 varied by 9.8e7 when it was trained: Paddle models have
+    such."""
     weights = {
         "scale": np.array([1, 9000, 1], np.float32),
         "bias": np.zeros(3, np.float32),
@@ -391,7 +435,9 @@ def variance(folder: Path, tiny: ModuleType) -> Made:
         node("ReduceSum", ["normed", "axes"], ["y"], keepdims=1),
     ]
     weights["axes"] = np.array([1], np.int64)
-    model = tiny.save(folder / "m.onnx", nodes, {"x": ["n", 3, 4, 4]}, {"y": ["n", 1, 4, 4]}, weights)
+    model = tiny.save(
+        folder / "m.onnx", nodes, {"x": ["n", 3, 4, 4]}, {"y": ["n", 1, 4, 4]}, weights
+    )
     x = np.abs(tiny.weights(2, 3, 4, 4)) + 0.1
     x[:, 1] *= 100
     return model, tiny.feeds(folder / "in.npz", x=x)
@@ -399,7 +445,11 @@ def variance(folder: Path, tiny: ModuleType) -> Made:
 
 def small(folder: Path, tiny: ModuleType) -> Made:
     """Values around 1e-6, scaled up again behind."""
-    nodes = [node("Tanh", ["x"], ["t"]), node("Mul", ["t", "tiny"], ["faint"]), node("Mul", ["faint", "large"], ["y"])]
+    nodes = [
+        node("Tanh", ["x"], ["t"]),
+        node("Mul", ["t", "tiny"], ["faint"]),
+        node("Mul", ["faint", "large"], ["y"]),
+    ]
     weights = {"tiny": np.float32(1e-3), "large": np.float32(6e4)}
     model = tiny.save(folder / "m.onnx", nodes, {"x": ["n", 16]}, {"y": ["n", 16]}, weights)
     return model, tiny.feeds(folder / "in.npz", x=1e-3 * tiny.weights(4, 16))
@@ -507,7 +557,9 @@ def rows() -> str:
     lines = ["| failure | engine | cause named | evidence | checked by |", "|---|---|---|---|---|"]
     for f in TABLE:
         said = f.said.replace("\\", "").replace("|", "/") or "passes, and nothing is accused"
-        lines.append(f"| {f.what} | `{f.engine}` | {f.cause or 'none'} | {_plain(said)} | `{f.check}` |")
+        lines.append(
+            f"| {f.what} | `{f.engine}` | {f.cause or 'none'} | {_plain(said)} | `{f.check}` |"
+        )
     return "\n".join(lines)
 
 

@@ -1,18 +1,21 @@
 """What a culprit takes along of the nodes that are like it, and how that is said."""
 
-from engines.findings import Case, Culprit
-from engines.graph import ranges
-from engines.probe import Candidate
-from engines.search.alike import Alike, say_kept_along, widen_culprit
-from engines.search.foretold import Place
-from engines.steps.confirm import culprit_folder, join_culprit
+from narrowdown.engines.findings import Case, Culprit
+from narrowdown.engines.graph import ranges
+from narrowdown.engines.probe import Candidate
+from narrowdown.engines.search.alike import Alike, say_kept_along, widen_culprit
+from narrowdown.engines.search.foretold import Place
+from narrowdown.engines.steps.confirm import culprit_folder, join_culprit
 
 from ..steps.simulated import graph
 
 
 def culprit(*nodes: int, cause: str = "overflow") -> Culprit:
     case = Case(
-        candidate=Candidate(), sample="real:0", nodes=tuple(f"n{n}" for n in nodes), node_ids=ranges.encode(nodes)
+        candidate=Candidate(),
+        sample="real:0",
+        nodes=tuple(f"n{n}" for n in nodes),
+        node_ids=ranges.encode(nodes),
     )
     return Culprit(case=case, cause=cause, evidence="It overflows.", keep=ranges.encode(nodes))
 
@@ -30,10 +33,13 @@ def test_what_is_alike_is_kept_also_where_the_culprit_widens_an_earlier_one() ->
 
 def test_one_node_and_several_are_spoken_of_in_the_right_number() -> None:
     one, two = Place(4, 1e6, (4,)), Place(5, 1e6, (5,))
-    assert "goes as far in the reference; alone it is right, so in FP32 it is tried" in say_kept_along(
-        Alike(silent=(one,))
+    assert (
+        "goes as far in the reference; alone it is right, so in FP32 it is tried"
+        in say_kept_along(Alike(silent=(one,)))
     )
-    assert "go as far in the reference; alone they are right" in say_kept_along(Alike(silent=(one, two)))
+    assert "go as far in the reference; alone they are right" in say_kept_along(
+        Alike(silent=(one, two))
+    )
     assert say_kept_along(Alike()) == ""
 
 

@@ -1,4 +1,5 @@
-"""The search for barriers under oracles that are honest, lie, or do not answer: what it claims was measured to cure."""
+"""The search for barriers under oracles that are honest, lie, or do not answer: what it claims was
+measured to cure."""
 
 import random
 from collections.abc import Callable
@@ -8,14 +9,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engines.asking import Note, StepContext
-from engines.compare.criterion import Criterion, Signature
-from engines.findings import Case, Culprit, Findings, Workaround
-from engines.graph import ranges
-from engines.graph.index import GraphIndex, Node, Tensor
-from engines.probe import APART, BARRIER, Candidate, Measure, Measurement, SampleInfo, SampleResult, Score
-from engines.search.barriers import AT_ONCE, BUDGET, Barriers, find_barriers, list_rings
-from engines.search.inquiry import Inquiry
+from narrowdown.engines.asking import Note, StepContext
+from narrowdown.engines.compare.criterion import Criterion, Signature
+from narrowdown.engines.findings import Case, Culprit, Findings, Workaround
+from narrowdown.engines.graph import ranges
+from narrowdown.engines.graph.index import GraphIndex, Node, Tensor
+from narrowdown.engines.probe import (
+    APART,
+    BARRIER,
+    Candidate,
+    Measure,
+    Measurement,
+    SampleInfo,
+    SampleResult,
+    Score,
+)
+from narrowdown.engines.search.barriers import AT_ONCE, BUDGET, Barriers, find_barriers, list_rings
+from narrowdown.engines.search.inquiry import Inquiry
 
 RIGHT, WRONG = 1e-4, 0.5
 Answer = Callable[[tuple[int, ...]], str]  # tensors that are outputs -> pass | fail | build-failed
@@ -47,7 +57,14 @@ def inquiry(nodes: int, *, samples: int = 1, size: int = 4, **known: object) -> 
     signature, criterion = findings.signature, findings.criterion
     assert signature is not None
     assert criterion is not None
-    return Inquiry(StepContext("engine", "judge", findings), findings, index, signature, criterion, index.outputs)
+    return Inquiry(
+        StepContext("engine", "judge", findings),
+        findings,
+        index,
+        signature,
+        criterion,
+        index.outputs,
+    )
 
 
 def accused(*nodes: int) -> tuple[Culprit, ...]:
@@ -57,7 +74,8 @@ def accused(*nodes: int) -> tuple[Culprit, ...]:
 def search(
     ask: Inquiry, answer: Answer, wrong_on: frozenset[str] = frozenset(), form: str = BARRIER
 ) -> tuple[Barriers, dict[tuple[int, ...], str]]:
-    """What is found, and every answer that was given; a set that cures stays wrong on ``wrong_on``."""
+    """What is found, and every answer that was given; a set that cures stays wrong on
+    ``wrong_on``."""
     feeds = tuple(s.id for s in ask.findings.samples)
     told: dict[tuple[int, ...], str] = {}
 
@@ -66,7 +84,8 @@ def search(
             return Measurement(status="build-failed", message="no")
         wrong = kind == "fail"
         rows = (
-            SampleResult(s, (Score("y", rel_l2=WRONG if wrong or s in wrong_on else RIGHT),)) for s in probe.samples
+            SampleResult(s, (Score("y", rel_l2=WRONG if wrong or s in wrong_on else RIGHT),))
+            for s in probe.samples
         )
         return Measurement(results=tuple(rows), facts={"rewritten": ["t"]})
 
@@ -91,8 +110,11 @@ def search(
 @settings(max_examples=60, deadline=None)
 @given(st.integers(2, 60), st.data())
 def test_of_what_is_joined_one_tensor_each_is_left(nodes: int, data: st.DataObject) -> None:
-    """Stretches of the graph are joined wrongly, and each comes right where any tensor within is an output."""
-    edges = data.draw(st.lists(st.integers(1, nodes), min_size=2, max_size=6, unique=True).map(sorted))
+    """Stretches of the graph are joined wrongly, and each comes right where any tensor within is an
+    output."""
+    edges = data.draw(
+        st.lists(st.integers(1, nodes), min_size=2, max_size=6, unique=True).map(sorted)
+    )
     joined = [range(a, b) for a, b in zip(edges[::2], edges[1::2], strict=False)]
     found, told = search(
         inquiry(nodes, hidden=True),
@@ -109,7 +131,9 @@ def test_of_what_is_joined_one_tensor_each_is_left(nodes: int, data: st.DataObje
 @given(st.integers(1, 80), st.integers())
 def test_what_it_claims_was_measured_whatever_the_answers_are(nodes: int, seed: int) -> None:
     chance = random.Random(seed)
-    kinds = chance.choices(("pass", "fail", "build-failed"), (chance.random(), chance.random(), 0.2), k=997)
+    kinds = chance.choices(
+        ("pass", "fail", "build-failed"), (chance.random(), chance.random(), 0.2), k=997
+    )
     found, told = search(inquiry(nodes, hidden=True), lambda ts: kinds[hash(ts) % 997])
     assert len(told) <= BUDGET
     assert not found.tensors or told[found.tensors] == "pass"
@@ -121,22 +145,30 @@ def test_what_it_claims_was_measured_whatever_the_answers_are(nodes: int, seed: 
 
 
 def test_the_search_ends_when_its_builds_are_spent() -> None:
-    """Two hundred tensors each of which is needed: what is left cures, and is not called minimal."""
+    """Two hundred tensors each of which is needed: what is left cures, and is not called
+    minimal."""
     every = frozenset(range(1, 200))
-    found, told = search(inquiry(200, hidden=True), lambda ts: "pass" if set(ts) >= every else "fail")
+    found, told = search(
+        inquiry(200, hidden=True), lambda ts: "pass" if set(ts) >= every else "fail"
+    )
     assert len(told) == BUDGET
     assert set(found.tensors) == every
     assert not found.minimal
 
 
 def test_the_likeliest_are_tried_first() -> None:
-    """Between the accused nodes; around them, as a case of one node has none between; all, where watching is known to cure."""
+    """Between the accused nodes; around them, as a case of one node has none between; all, where
+    watching is known to cure."""
     between = inquiry(9, culprits=accused(4, 5))
-    assert list_rings(between) == ((5,), (4, 5, 6), tuple(range(1, 9))), "a case that is called a fusion"
+    assert list_rings(between) == ((5,), (4, 5, 6), tuple(range(1, 9))), (
+        "a case that is called a fusion"
+    )
     assert list_rings(inquiry(9, culprits=accused(4)))[0] == (4, 5)
     assert list_rings(inquiry(9))[0] == tuple(range(1, 9)), "nobody is accused"
     other = (msgspec.structs.replace(accused(4, 5)[0], cause="overflow"),)
-    assert list_rings(inquiry(9, culprits=other)) == ((5,), (4, 5, 6)), "nothing says that watching cures"
+    assert list_rings(inquiry(9, culprits=other)) == ((5,), (4, 5, 6)), (
+        "nothing says that watching cures"
+    )
     assert search(between, lambda ts: "pass" if 5 in ts else "fail")[1] == {(5,): "pass"}
     for form in APART:
         before = Workaround(form, "engine", switched_off=("t7", "gone"))
@@ -152,7 +184,8 @@ def test_what_cannot_be_held_at_once_is_tried_in_parts() -> None:
 
 @pytest.mark.parametrize(("samples", "cured"), [(4, False), (8, True)])
 def test_samples_that_are_set_apart_do_not_steer_it(samples: int, cured: bool) -> None:
-    """Of eight samples every second is kept for the proof: that nothing cures those is not known to the search."""
+    """Of eight samples every second is kept for the proof: that nothing cures those is not known to
+    the search."""
     apart = frozenset(f"real:{i}" for i in range(1, samples, 2))
     found, _ = search(inquiry(5, samples=samples, hidden=True), lambda ts: "pass", apart)
     assert bool(found.tensors) == cured
@@ -162,7 +195,9 @@ def test_a_fault_that_comes_and_goes_is_looked_at_as_often_as_a_verdict_needs() 
     """In each of three fresh builds, and in the runs of each."""
     ask = inquiry(3, hidden=True, looks=7, builds=3)
     asked: list[Measure] = []
-    step = find_barriers(ask, ((1, 2),), Measurement(results=(SampleResult("real:0", (Score("y", rel_l2=WRONG),)),)))
+    step = find_barriers(
+        ask, ((1, 2),), Measurement(results=(SampleResult("real:0", (Score("y", rel_l2=WRONG),)),))
+    )
     sent = None
     while True:
         try:
@@ -175,7 +210,9 @@ def test_a_fault_that_comes_and_goes_is_looked_at_as_often_as_a_verdict_needs() 
             asked.append(probe)
             # The third build of whatever lacks tensor 2 fails.
             wrong = 2 not in ranges.decode(probe.rewrite_at) and probe.attempt == 2
-            sent = Measurement(results=(SampleResult("real:0", (Score("y", rel_l2=WRONG if wrong else RIGHT),)),))
+            sent = Measurement(
+                results=(SampleResult("real:0", (Score("y", rel_l2=WRONG if wrong else RIGHT),)),)
+            )
     assert found.tensors == (2,)
     assert {p.runs for p in asked} == {7}
     assert {p.attempt for p in asked if p.rewrite_at == "2"} == {0, 1, 2}

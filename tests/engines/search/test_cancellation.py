@@ -1,5 +1,5 @@
-"""A variance taken as a difference, on an engine that rounds whatever it is fed: fed exactly or as stored it is off alike, and
-only the size and the rounding of the operands can name the cause."""
+"""A variance taken as a difference, on an engine that rounds whatever it is fed: fed exactly or as
+stored it is off alike, and only the size and the rounding of the operands can name the cause."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -10,10 +10,10 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from engines.findings import Case, Findings
-from engines.probe import Score
-from engines.search.cause import name_cause
-from engines.search.evidence import Evidence, Inner
+from narrowdown.engines.findings import Case, Findings
+from narrowdown.engines.probe import Score
+from narrowdown.engines.search.cause import name_cause
+from narrowdown.engines.search.evidence import Evidence, Inner
 
 
 def variance(folder: Path, spread: float) -> tuple[Path, Path]:
@@ -23,11 +23,20 @@ def variance(folder: Path, spread: float) -> tuple[Path, Path]:
         ("ReduceMean", ["x"], "mean", {"axes": [1]}), ("Mul", ["mean", "mean"], "squared", {}),
         ("Sub", ["mean2", "squared"], "variance", {}), ("Mul", ["variance", "ten"], "y", {}),
     ]  # fmt: skip
-    nodes = [helper.make_node(op, reads, [out], name=f"/{op}_{out}", **rest) for op, reads, out, rest in steps]
-    x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, ["n", w]) for n, w in (("x", 64), ("y", 1)))
+    nodes = [
+        helper.make_node(op, reads, [out], name=f"/{op}_{out}", **rest)
+        for op, reads, out, rest in steps
+    ]
+    x, y = (
+        helper.make_tensor_value_info(n, TensorProto.FLOAT, ["n", w])
+        for n, w in (("x", 64), ("y", 1))
+    )
     ten = numpy_helper.from_array(np.array(10, np.float32), "ten")
     graph = helper.make_graph(nodes, "variance", [x], [y], [ten])
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), folder / "v.onnx")
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8),
+        folder / "v.onnx",
+    )
     rows = 0.8 + spread * np.random.default_rng(3).standard_normal((4, 64))
     np.savez(folder / "v.npz", x=rows.astype(np.float32))
     return folder / "v.onnx", folder / "v.npz"
@@ -56,7 +65,8 @@ def named(out: Score, *operands: Score) -> str:
 
 
 def test_what_rounding_cannot_explain_is_no_cancellation() -> None:
-    """Values up to 0.7, exact: FP16 rounds them by up to 0.00034. An error of that size is theirs; one of 0.05 is not."""
+    """Values up to 0.7, exact: FP16 rounds them by up to 0.00034. An error of that size is theirs;
+    one of 0.05 is not."""
     operands = (Score("a", absmax=0.7, equal=True), Score("b", absmax=0.69, equal=True))
     assert named(Score("y", absmax=0.05, max_abs=0.0005, rel_l2=0.02), *operands) == "cancellation"
     assert named(Score("y", absmax=0.05, max_abs=0.05, rel_l2=1.0), *operands) == "unknown"

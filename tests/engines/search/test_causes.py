@@ -1,4 +1,5 @@
-"""Every small construction of a known failure, from the comparison to the named cause, on real engines."""
+"""Every small construction of a known failure, from the comparison to the named cause, on real
+engines."""
 
 import importlib.util
 import math
@@ -10,14 +11,14 @@ from typing import Any
 
 import pytest
 
-import flows
-from engines.causes import KINDS
-from engines.compare.criterion import Signature
-from engines.findings import Case, Findings, Suspect, Workaround
-from engines.probe import HUGE, Candidate, Score
-from engines.search import cause, range_causes, rounding_causes
-from engines.search.cause import name_cause
-from engines.search.evidence import Cause, Evidence, Inner
+from narrowdown import flows
+from narrowdown.engines.causes import KINDS
+from narrowdown.engines.compare.criterion import Signature
+from narrowdown.engines.findings import Case, Findings, Suspect, Workaround
+from narrowdown.engines.probe import HUGE, Candidate, Score
+from narrowdown.engines.search import cause, range_causes, rounding_causes
+from narrowdown.engines.search.cause import name_cause
+from narrowdown.engines.search.evidence import Cause, Evidence, Inner
 
 Open = Callable[..., Any]
 ROOT = Path(__file__).parents[3]
@@ -49,7 +50,9 @@ def open_failure(open_model: Open, folder: Path, failure: Any) -> Any:
 
 
 @pytest.mark.parametrize("failure", MADE, ids=lambda f: f.what)
-def test_the_cause_is_named_with_the_numbers_that_show_it(open_model: Open, tmp_path: Path, failure: Any) -> None:
+def test_the_cause_is_named_with_the_numbers_that_show_it(
+    open_model: Open, tmp_path: Path, failure: Any
+) -> None:
     if failure.engine.startswith("openvino"):
         pytest.importorskip("openvino")
     s = open_failure(open_model, tmp_path, failure)
@@ -62,7 +65,9 @@ def test_the_cause_is_named_with_the_numbers_that_show_it(open_model: Open, tmp_
     extracted = s.step("extract").finish.outcome
     assert extracted.names == failure.nodes
     confirmed = s.step("confirm").finish.outcome
-    assert (confirmed.failures, confirmed.cause) == (confirmed.looks, failure.cause), confirmed.evidence
+    assert (confirmed.failures, confirmed.cause) == (confirmed.looks, failure.cause), (
+        confirmed.evidence
+    )
     assert re.search(failure.said, confirmed.evidence), confirmed.evidence
 
 
@@ -74,7 +79,9 @@ def test_a_bad_tensor_that_reaches_no_output_is_called_harmless(
     s = open_model(model, failures.FP16, (inputs,))
     done = s.step("layerwise").finish
     rows = {row["node"]: row for row in done.tables["tensors"]}
-    assert done.outcome.first_nonfinite == harmless.removeprefix("/"), "it is the first that looks bad"
+    assert done.outcome.first_nonfinite == harmless.removeprefix("/"), (
+        "it is the first that looks bad"
+    )
     assert (rows[harmless]["harmless"], rows[harmless]["effect"]) == (True, None)
     assert harmless not in [suspect.name for suspect in done.findings.suspects]
 
@@ -101,9 +108,9 @@ def test_the_document_holds_the_table() -> None:
     """Written by ``rows()``; what it names exists."""
     assert failures.rows() in (ROOT / "docs" / "causes.md").read_text()
     for failure in failures.TABLE:
-        assert list(ROOT.glob(failure.check if "/" in failure.check else f"tests/engines/*/{failure.check}")), (
-            failure.check
-        )
+        assert list(
+            ROOT.glob(failure.check if "/" in failure.check else f"tests/engines/*/{failure.check}")
+        ), failure.check
 
 
 def test_numbers_are_said_as_people_say_them() -> None:
@@ -138,16 +145,31 @@ def test_a_fusion_names_the_nodes_that_were_joined() -> None:
     case = Case(Candidate(), "real:0", nodes=("/pad", "/pool"), ops=("Pad", "MaxPool"), own=0.5)
     found = cause_of(Findings(), case, [], "float32", None, watched=0.0)
     assert (found.name, "/pad (Pad) and /pool (MaxPool)" in found.evidence) == ("fusion", True)
-    many = Case(Candidate(), "real:0", nodes=tuple(f"/n{i}" for i in range(12)), ops=("Add",) * 12, own=0.5)
-    assert "/n7 (Add) and 4 more" in cause_of(Findings(), many, [], "float32", None, watched=0.0).evidence
+    many = Case(
+        Candidate(), "real:0", nodes=tuple(f"/n{i}" for i in range(12)), ops=("Add",) * 12, own=0.5
+    )
+    assert (
+        "/n7 (Add) and 4 more"
+        in cause_of(Findings(), many, [], "float32", None, watched=0.0).evidence
+    )
 
 
 @pytest.mark.parametrize(("weight", "name"), [(1.02, "overflow"), (1e9, "mask-constant")])
-def test_no_mask_is_named_where_its_weights_were_measured_and_none_is_huge(weight: float, name: str) -> None:
-    """A norm's square of 2.7e8, kept in FP32: what watching cures is named from the same numbers as what it does not."""
-    cure = Workaround(kind="precision", engine="e", keep_names=("/square",), samples_ok=1, samples_n=1)
-    inner = [Inner("", "", Score("x", absmax=16500.0)), Inner("Mul", "/square", Score("s", absmax=2.7e8), ("x", "w"))]
-    found = cause_of(Findings(workaround=cure), CASE, inner, "float16", None, watched=1e-4, weights={"w": weight})
+def test_no_mask_is_named_where_its_weights_were_measured_and_none_is_huge(
+    weight: float, name: str
+) -> None:
+    """A norm's square of 2.7e8, kept in FP32: what watching cures is named from the same numbers as
+    what it does not."""
+    cure = Workaround(
+        kind="precision", engine="e", keep_names=("/square",), samples_ok=1, samples_n=1
+    )
+    inner = [
+        Inner("", "", Score("x", absmax=16500.0)),
+        Inner("Mul", "/square", Score("s", absmax=2.7e8), ("x", "w")),
+    ]
+    found = cause_of(
+        Findings(workaround=cure), CASE, inner, "float16", None, watched=1e-4, weights={"w": weight}
+    )
     assert found.name == name
 
 
@@ -164,14 +186,19 @@ def test_no_mask_is_named_where_its_weights_were_measured_and_none_is_huge(weigh
 def test_what_cures_in_fp32_and_overflows_in_the_reference_is_no_fusion(
     kept: tuple[str, ...], reached: float, first: float, name: str
 ) -> None:
-    """Weakly typed TensorRT computes such a node in FP32 where its value is read, or where it stands alone."""
+    """Weakly typed TensorRT computes such a node in FP32 where its value is read, or where it
+    stands alone."""
     case = Case(Candidate(), "real:0", nodes=("/up", "/down"), ops=("Conv", "Conv"), own=HUGE)
     inner = [
         Inner("", "", Score("x", absmax=first)),
         Inner("Conv", "/up", Score("u", absmax=reached), ("x", "w")),
         Inner("Conv", "/down", Score("d", absmax=1.0), ("u",)),
     ]
-    cure = Workaround(kind="precision", engine="e", keep_names=kept, samples_ok=1, samples_n=1) if kept else None
+    cure = (
+        Workaround(kind="precision", engine="e", keep_names=kept, samples_ok=1, samples_n=1)
+        if kept
+        else None
+    )
     found = cause_of(Findings(workaround=cure), case, inner, "float16", None, watched=1e-4)
     assert found.name == name
     if name == "overflow":
@@ -185,7 +212,9 @@ def test_what_an_engine_flushes_is_told_from_what_no_type_holds() -> None:
     said = cause_of(Findings(), CASE, [Inner("Mul", "/y", flushed, ())], "float16", None)
     assert (said.name, "still holds, as subnormals" in said.evidence) == ("underflow", True)
     gone = Score("y", vanished=3, vanished_max=1e-8, absmax=1e-8, rel_l2=1.0)
-    assert cause_of(Findings(), CASE, [Inner("Mul", "/y", gone, ())], "float16", None).name == ("epsilon-underflow")
+    assert cause_of(Findings(), CASE, [Inner("Mul", "/y", gone, ())], "float16", None).name == (
+        "epsilon-underflow"
+    )
     fed = Inner("", "", Score("x", vanished=3, vanished_max=1e-10, absmax=1e-10, rel_l2=1.0))
     root = Score("y", vanished=3, vanished_max=1e-5, absmax=1e-5, rel_l2=1.0)
     said = cause_of(Findings(), CASE, [fed, Inner("Sqrt", "/y", root, ("x",))], "float16", None)
@@ -193,16 +222,30 @@ def test_what_an_engine_flushes_is_told_from_what_no_type_holds() -> None:
         "epsilon-underflow",
         True,
     )
-    # 1e-4 is no value that the type lacks: who divides by it was told so, with the limit of 3e-8 beside it.
+    # 1e-4 is no value that the type lacks: who divides by it was told so, with the limit of 3e-8
+    # beside it.
     fed = Inner("", "", Score("v", vanished=1, vanished_max=1e-8, absmax=4.0, actual_absmax=4.0))
-    root = Inner("Sqrt", "/s", Score("s", vanished=1, vanished_max=1e-4, absmax=2.0, actual_absmax=2.0), ("v",))
+    root = Inner(
+        "Sqrt",
+        "/s",
+        Score("s", vanished=1, vanished_max=1e-4, absmax=2.0, actual_absmax=2.0),
+        ("v",),
+    )
     broken = Inner("Div", "/y", Score("y", new_nonfinite=1, absmax=3.0), ("x", "s"))
     said = cause_of(Findings(), CASE, [fed, root, broken], "float16", None)
-    assert (said.name, "made of v, up to 1e-08, and float16 makes 0 of" in said.evidence) == ("epsilon-underflow", True)
-    # A Max that hands on what a difference has lost gives 0 for the same values that it reads; a few of them below the type are
-    # no reason: of magika's LayerNorm_0 that was said, whose variance is lost to cancellation.
-    one = Score("y", vanished=32, vanished_max=2.1e-6, absmax=4e-4, actual_absmax=4e-4, rel_l2=0.004)
-    few = Inner("", "", Score("x", vanished=2, vanished_max=1.2e-8, absmax=4e-4, actual_absmax=4e-4), ())
+    assert (said.name, "made of v, up to 1e-08, and float16 makes 0 of" in said.evidence) == (
+        "epsilon-underflow",
+        True,
+    )
+    # A Max that hands on what a difference has lost gives 0 for the same values that it reads; a
+    # few of them below the type are no reason: of magika's LayerNorm_0 that was said, whose
+    # variance is lost to cancellation.
+    one = Score(
+        "y", vanished=32, vanished_max=2.1e-6, absmax=4e-4, actual_absmax=4e-4, rel_l2=0.004
+    )
+    few = Inner(
+        "", "", Score("x", vanished=2, vanished_max=1.2e-8, absmax=4e-4, actual_absmax=4e-4), ()
+    )
     for op in ("Max", "Sqrt"):
         said = cause_of(Findings(), CASE, [few, Inner(op, "/y", one, ("x",))], "float16", None)
         assert said.name != "epsilon-underflow", "other values come through"
@@ -237,7 +280,9 @@ def test_a_mask_is_told_from_a_product_that_is_as_large(
         ("Add", 1e9, "float16", False),  # a mask has a rule of its own
     ],
 )
-def test_a_weight_beyond_the_storage_type(op: str, reached: float, storage: str, named: bool) -> None:
+def test_a_weight_beyond_the_storage_type(
+    op: str, reached: float, storage: str, named: bool
+) -> None:
     inner = [Inner(op, "/y", Score("y", rel_l2=1.0, absmax=1.0, max_abs=1.0), ("x", "w"))]
     found = cause_of(Findings(), CASE, inner, storage, None, weights={"w": reached})
     assert (found.name == "weight-overflow") is named
@@ -256,7 +301,8 @@ def test_a_weight_beyond_the_storage_type(op: str, reached: float, storage: str,
 def test_of_a_row_that_is_another_one_it_is_said_which_rows_the_type_has(
     largest: float, storage: str, said: str
 ) -> None:
-    """A recommender's tables are read at Floor(hash * rows): "0.03 % wrong, it jumps" alone did not say why."""
+    """A recommender's tables are read at Floor(hash * rows): "0.03 % wrong, it jumps" alone did not
+    say why."""
     read = Score("t", rel_l2=3e-4, max_abs=6.0, absmax=largest)
     rows = Score("y", dtype="int64", exact=True, mismatched=0.8, rel_l2=3e-4, max_abs=6.0)
     inner = [Inner("Floor", "/f", read, ("x",)), Inner("Cast", "/c", rows, ("t",))]
@@ -274,14 +320,18 @@ def test_of_a_row_that_is_another_one_it_is_said_which_rows_the_type_has(
 )
 def test_what_is_huge_among_ordinary_factors_is_no_mask(op: str, least: float, name: str) -> None:
     inner = [Inner(op, "/y", Score("y", absmax=0.5, new_nonfinite=1), ("x", "w"))]
-    said = cause_of(Findings(), CASE, inner, "float16", None, weights={"w": 1e9}, least={"w": least})
+    said = cause_of(
+        Findings(), CASE, inner, "float16", None, weights={"w": 1e9}, least={"w": least}
+    )
     assert said.name == name
 
 
 def test_a_small_error_that_becomes_another_code_is_a_jump_and_no_cancellation() -> None:
     """A bias before it made that "the difference of nearly equal values"."""
     bias = Score("t", rel_l2=2e-4, max_abs=2e-4, absmax=0.8)
-    codes = Score("y", dtype="uint8", shape=(1, 168), exact=True, mismatched=1 / 168, rel_l2=6e-4, max_abs=1.0)
+    codes = Score(
+        "y", dtype="uint8", shape=(1, 168), exact=True, mismatched=1 / 168, rel_l2=6e-4, max_abs=1.0
+    )
     inner = [Inner("Add", "/bias", bias, ("x",)), Inner("QuantizeLinear", "/q", codes, ("t",))]
     case = Case(CASE.candidate, CASE.sample, own=1.0, needs_higher_inputs=True)
     found = cause_of(Findings(), case, inner, "float16", None)
@@ -290,9 +340,14 @@ def test_a_small_error_that_becomes_another_code_is_a_jump_and_no_cancellation()
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(("added", "name"), [(0.3, "cancellation"), (1.14e-3, "cancellation"), (1.9e-4, "unknown")])
-def test_what_rounding_its_inputs_does_to_any_node_explains_no_failure(added: float, name: str) -> None:
-    """Of a product wrong by 0.0193 % of rounded inputs it was said that it takes the difference of nearly equal values."""
+@pytest.mark.parametrize(
+    ("added", "name"), [(0.3, "cancellation"), (1.14e-3, "cancellation"), (1.9e-4, "unknown")]
+)
+def test_what_rounding_its_inputs_does_to_any_node_explains_no_failure(
+    added: float, name: str
+) -> None:
+    """Of a product wrong by 0.0193 % of rounded inputs it was said that it takes the difference of
+    nearly equal values."""
     suspect = Suspect(0, 0, "0", 1.0, 1.0, "/m", added=added, added_exact=0.0)
     product = Score("t", rel_l2=2e-4, max_abs=2e-4, absmax=0.8)
     inner = [Inner("MatMul", "/m", product, ("x",)), Inner("Add", "/a", product, ("t",))]
@@ -320,7 +375,9 @@ def test_what_rounding_its_inputs_does_to_any_node_explains_no_failure(added: fl
     ],
 )
 @pytest.mark.parametrize("accused", [False, True])
-def test_what_cancels_is_said_of_what_was_seen_to(op: str, off: float, name: str, said: str, accused: bool) -> None:
+def test_what_cancels_is_said_of_what_was_seen_to(
+    op: str, off: float, name: str, said: str, accused: bool
+) -> None:
     """A bias before an exponent made that "the difference of nearly equal values"."""
     case = Case(CASE.candidate, CASE.sample, own=off, needs_higher_inputs=not accused)
     suspect = Suspect(0, 0, "0", 1.0, 1.0, "/y", added=off, added_exact=0.0) if accused else None
@@ -333,15 +390,19 @@ def test_what_cancels_is_said_of_what_was_seen_to(op: str, off: float, name: str
 
 
 def test_what_a_part_reads_is_what_it_is_fed() -> None:
-    """MarbleNet in BF16, 29 nodes from the sound to the scores: "values up to 0.93, which are rounded by up to 0.025" of what
-    its last node reads, to which all the others have added."""
+    """MarbleNet in BF16, 29 nodes from the sound to the scores: "values up to 0.93, which are
+    rounded by up to 0.025" of what its last node reads, to which all the others have added."""
     case = Case(CASE.candidate, CASE.sample, own=0.06, needs_higher_inputs=True)
     fed, inside = (
         Score("x", rel_l2=1e-3, max_abs=0.0016, absmax=0.9),
         Score("t", rel_l2=0.03, max_abs=0.025, absmax=0.93),
     )
     made = Score("y", rel_l2=0.06, max_abs=0.02, absmax=0.4)
-    inner = [Inner("", "", fed), Inner("Exp", "/e", inside, ("x",)), Inner("Softmax", "/y", made, ("t",))]
+    inner = [
+        Inner("", "", fed),
+        Inner("Exp", "/e", inside, ("x",)),
+        Inner("Softmax", "/y", made, ("t",)),
+    ]
     found = cause_of(Findings(), case, inner, "bfloat16", None)
     assert found.name == "rounding"
     assert found.evidence.endswith("it reads values up to 0.9, which are rounded by up to 0.0016.")
@@ -354,14 +415,22 @@ def test_what_a_part_reads_is_what_it_is_fed() -> None:
         ("Gemm", 0.09, False, 0.1, "cancellation"),
         ("Gemm", 0.03, False, 0.1, "unknown"),  # the precision explains a third of it
         ("Gemm", None, False, 0.1, "unknown"),  # nobody knows what it explains
-        ("Gemm", None, True, 0.005, "unknown"),  # four times what rounding makes of terms that do not cancel: 0.0059
+        (
+            "Gemm",
+            None,
+            True,
+            0.005,
+            "unknown",
+        ),  # four times what rounding makes of terms that do not cancel: 0.0059
         ("ReduceSumSquare", None, True, 0.1, "unknown"),
     ],
 )
 def test_a_sum_cancels_where_rounding_alone_makes_more_of_it_than_of_its_terms(
     op: str, emulated: float | None, emulating: bool, off: float, name: str
 ) -> None:
-    findings = Findings(emulated=emulated, signature=Signature(kind="accuracy", sample="real:0", errors={"y": 0.1}))
+    findings = Findings(
+        emulated=emulated, signature=Signature(kind="accuracy", sample="real:0", errors={"y": 0.1})
+    )
     inner = [
         Inner("", "", Score("x", absmax=8.0)),
         Inner(op, "/y", Score("y", rel_l2=off, absmax=1.0), ("x",)),
@@ -380,7 +449,9 @@ def test_a_sum_cancels_where_rounding_alone_makes_more_of_it_than_of_its_terms(
         (9.0, 4.0, 0.04, ""),
     ],
 )
-def test_how_a_pair_does_not_fit_its_values(actual: float, off: float, step: float, said: str) -> None:
+def test_how_a_pair_does_not_fit_its_values(
+    actual: float, off: float, step: float, said: str
+) -> None:
     codes = Inner("", "", Score("q", equal=True))
     given = Score("d", absmax=9.42, actual_absmax=actual, max_abs=off, sqnr_db=3.0)
     inner = [codes, Inner("DequantizeLinear", "/d", given, ("q", "scale", "zero"))]
@@ -397,20 +468,30 @@ def test_against_the_same_pairs_nothing_is_lost_to_quantization() -> None:
         Inner("", "", Score("q", equal=True)),
         Inner("DequantizeLinear", "/d", given, ("q", "scale", "zero")),
     ]
-    names = [cause_of(Findings(), CASE, inner, "float16", None, against_float=b).name for b in (True, False)]
+    names = [
+        cause_of(Findings(), CASE, inner, "float16", None, against_float=b).name
+        for b in (True, False)
+    ]
     assert names == ["quantization", "unknown"]
 
 
 @pytest.mark.parametrize(
     ("off", "made", "name"),
     [
-        (6.8e-4, 6.8, "cancellation"),  # a policy's input that is its mean, over the root of 0 + 1e-8
+        (
+            6.8e-4,
+            6.8,
+            "cancellation",
+        ),  # a policy's input that is its mean, over the root of 0 + 1e-8
         (6.8e-4, 6.8e-3, "unknown"),  # as much larger as the values are
         (6.8e-2, 680.0, "unknown"),  # rounding does not move values of 3 so far
     ],
 )
-def test_what_rounding_left_of_a_difference_is_divided_by_nearly_nothing(off: float, made: float, name: str) -> None:
-    """The rest of the tensor is no difference of equal values, so that its own numbers do not show it."""
+def test_what_rounding_left_of_a_difference_is_divided_by_nearly_nothing(
+    off: float, made: float, name: str
+) -> None:
+    """The rest of the tensor is no difference of equal values, so that its own numbers do not show
+    it."""
     inner = [
         Inner("", "", Score("x", equal=True, absmax=2.2)),
         Inner("Sub", "/s", Score("d", max_abs=off, absmax=1.8, rel_l2=off / 1.8), ("x", "mean")),

@@ -6,14 +6,16 @@ from collections.abc import Callable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engines.asking import Sub
-from engines.compare.criterion import Verdict
-from engines.search.ddmin import ddmin
+from narrowdown.engines.asking import Sub
+from narrowdown.engines.compare.criterion import Verdict
+from narrowdown.engines.search.ddmin import ddmin
 
 Answer = Callable[[tuple[int, ...]], str]
 
 
-def run(items: tuple[int, ...], answer: Answer) -> tuple[tuple[int, ...], dict[tuple[int, ...], str], int]:
+def run(
+    items: tuple[int, ...], answer: Answer
+) -> tuple[tuple[int, ...], dict[tuple[int, ...], str], int]:
     """(result, answers, questions). Fails where the search does not end."""
     answers: dict[tuple[int, ...], str] = {}
     asked = 0
@@ -35,8 +37,11 @@ def run(items: tuple[int, ...], answer: Answer) -> tuple[tuple[int, ...], dict[t
 
 
 def random_answers(seed: int) -> Answer:
-    """pass, fail or unresolved by the hash of the set: neither monotone nor consistent, but repeatable."""
-    return lambda chosen: ("pass", "fail", "unresolved")[hashlib.sha256(repr((seed, chosen)).encode()).digest()[0] % 3]
+    """pass, fail or unresolved by the hash of the set: neither monotone nor consistent, but
+    repeatable."""
+    return lambda chosen: ("pass", "fail", "unresolved")[
+        hashlib.sha256(repr((seed, chosen)).encode()).digest()[0] % 3
+    ]
 
 
 @settings(max_examples=200, deadline=None)
@@ -54,7 +59,9 @@ def test_it_ends_with_a_measured_failure_that_is_1_minimal(count: int, seed: int
 @given(st.integers(1, 60), st.data())
 def test_what_is_needed_together_is_what_is_left(count: int, data: st.DataObject) -> None:
     needed = data.draw(st.sets(st.integers(0, count - 1), min_size=1, max_size=4))
-    result, _, _ = run(tuple(range(count)), lambda chosen: "fail" if needed <= set(chosen) else "pass")
+    result, _, _ = run(
+        tuple(range(count)), lambda chosen: "fail" if needed <= set(chosen) else "pass"
+    )
     assert set(result) == needed
 
 
@@ -62,7 +69,8 @@ def test_what_is_needed_together_is_what_is_left(count: int, data: st.DataObject
 def test_unresolved_never_counts_as_failing(count: int, data: st.DataObject) -> None:
     needed = data.draw(st.sets(st.integers(0, count - 1), min_size=1, max_size=3))
     result, answers, _ = run(
-        tuple(range(count)), lambda c: "fail" if needed <= set(c) and len(c) % 2 == count % 2 else "unresolved"
+        tuple(range(count)),
+        lambda c: "fail" if needed <= set(c) and len(c) % 2 == count % 2 else "unresolved",
     )
     assert needed <= set(result)
     assert len(result) == count or answers[result] == "fail"
@@ -80,9 +88,11 @@ def test_the_cost_of_one_culprit_among_many() -> None:
 
 
 def test_many_that_can_be_spared_in_a_row_are_spared_together() -> None:
-    """With 190 there hardly anything can be spared, without it all but 199: what was needed before is so no more."""
+    """With 190 there hardly anything can be spared, without it all but 199: what was needed before
+    is so no more."""
     result, _, asked = run(
-        tuple(range(200)), lambda c: "fail" if 199 in c and (190 not in c or len(c) > 193) else "pass"
+        tuple(range(200)),
+        lambda c: "fail" if 199 in c and (190 not in c or len(c) > 193) else "pass",
     )
     assert result == (199,)
     assert asked <= 2 + 4 + 8 + 16 + 32 + 20  # 120 where each is left out by itself

@@ -9,18 +9,29 @@ import numpy as np
 import pytest
 from onnx import helper
 
-from engines.asking import Described
-from engines.findings import Findings
-from engines.graph import ranges
-from engines.graph.index import GraphIndex, Node, Tensor
-from engines.probe import Candidate, Describe, Measure, Measurement, SampleInfo, SampleResult, Score
-from engines.search.foretold import foretell_places
-from engines.search.known import list_facts
+from narrowdown.engines.asking import Described
+from narrowdown.engines.findings import Findings
+from narrowdown.engines.graph import ranges
+from narrowdown.engines.graph.index import GraphIndex, Node, Tensor
+from narrowdown.engines.probe import (
+    Candidate,
+    Describe,
+    Measure,
+    Measurement,
+    SampleInfo,
+    SampleResult,
+    Score,
+)
+from narrowdown.engines.search.foretold import foretell_places
+from narrowdown.engines.search.known import list_facts
 
 
-def norms(tiny: Any, folder: Path, gains: list[float], sums: int = 0, loud: int = 0) -> tuple[Path, Path]:
-    """(model, inputs) of one layer norm a gain, side by side; from a gain of 300 on the square overflows in FP16, at 30 it
-    does not. The first ``sums`` of them sum the squares in place of their mean. ``loud``: a Tanh of a million beside them."""
+def norms(
+    tiny: Any, folder: Path, gains: list[float], sums: int = 0, loud: int = 0
+) -> tuple[Path, Path]:
+    """(model, inputs) of one layer norm a gain, side by side; from a gain of 300 on the square
+    overflows in FP16, at 30 it does not. The first ``sums`` of them sum the squares in place of
+    their mean. ``loud``: a Tanh of a million beside them."""
     node = helper.make_node
     nodes, constants = [], {"two": np.float32(2), "tiny": np.float32(1e-5), "one": np.array([1])}
     for k, gain in enumerate(gains):
@@ -33,7 +44,11 @@ def norms(tiny: Any, folder: Path, gains: list[float], sums: int = 0, loud: int 
             node("Div", [f"loud{k}", f"root{k}"], [f"unit{k}"], name=f"/n{k}/Div"),
         ]
     if loud:
-        constants |= {"million": np.float32(1e6), "hundred": np.float32(100), "hundreds": np.float32(400)}
+        constants |= {
+            "million": np.float32(1e6),
+            "hundred": np.float32(100),
+            "hundreds": np.float32(400),
+        }
         nodes += [
             node("Mul", ["hundred", "hundreds"], ["steady"], name="/loud/Steady"),
             node("Mul", ["x", "million"], ["loudest"], name="/loud/Mul"),
@@ -49,8 +64,12 @@ def norms(tiny: Any, folder: Path, gains: list[float], sums: int = 0, loud: int 
 
 def _reduce(k: int, *, summed: bool) -> Any:
     if summed:
-        return helper.make_node("ReduceSum", [f"square{k}", "one"], [f"mean{k}"], name=f"/n{k}/ReduceSum", keepdims=1)
-    return helper.make_node("ReduceMean", [f"square{k}"], [f"mean{k}"], name=f"/n{k}/ReduceMean", axes=[1], keepdims=1)
+        return helper.make_node(
+            "ReduceSum", [f"square{k}", "one"], [f"mean{k}"], name=f"/n{k}/ReduceSum", keepdims=1
+        )
+    return helper.make_node(
+        "ReduceMean", [f"square{k}"], [f"mean{k}"], name=f"/n{k}/ReduceMean", axes=[1], keepdims=1
+    )
 
 
 @pytest.fixture
@@ -68,19 +87,31 @@ def opened(open_model: Any, tiny: Any, tmp_path: Path) -> Any:
 
 
 def test_one_overflow_foretells_the_others(opened: Any) -> None:
-    """Three of four norms reach beyond 65,504; confirming the first names all three, each with a case and files."""
+    """Three of four norms reach beyond 65,504; confirming the first names all three, each with a
+    case and files."""
     s = opened([300, 30, 400, 500])
     done = s.step("confirm")
     outcome, found = done.finish.outcome, done.finish.findings
     assert (outcome.culprits, outcome.alike, outcome.patched_fails) == (3, 2, False)
-    assert sorted(c.case.nodes for c in found.culprits) == [("/n0/Pow",), ("/n2/Pow",), ("/n3/Pow",)]
-    assert [(c.cause, c.case.verified, c.also) for c in found.culprits] == [("overflow", "5/5", ())] * 3
+    assert sorted(c.case.nodes for c in found.culprits) == [
+        ("/n0/Pow",),
+        ("/n2/Pow",),
+        ("/n3/Pow",),
+    ]
+    assert [(c.cause, c.case.verified, c.also) for c in found.culprits] == [
+        ("overflow", "5/5", ())
+    ] * 3
     assert [c.dir for c in found.culprits] == ["case", "case/culprit-2", "case/culprit-3"]
     assert len({c.evidence for c in found.culprits}) == 3, "each says how far it goes itself"
     # What reads the square has to be kept with it: it is as far beyond.
     kept = {n for c in found.culprits for n in ranges.decode(c.keep)}
-    names = [node.name for node in s.ask(next(p for p in done.probes if isinstance(p, Describe))).index.nodes]
-    assert {names[n] for n in kept} >= {f"/n{k}/{op}" for k in (0, 2, 3) for op in ("Pow", "ReduceMean")}
+    names = [
+        node.name
+        for node in s.ask(next(p for p in done.probes if isinstance(p, Describe))).index.nodes
+    ]
+    assert {names[n] for n in kept} >= {
+        f"/n{k}/{op}" for k in (0, 2, 3) for op in ("Pow", "ReduceMean")
+    }
     assert not {names[n] for n in kept} & {"/n1/Pow", "/n1/ReduceMean"}
     files = [row["files"] for row in done.finish.tables["bundle"] if row["role"] == "alike"]
     assert len(files) == 2
@@ -90,7 +121,8 @@ def test_one_overflow_foretells_the_others(opened: Any) -> None:
 
 
 def test_what_stays_in_fp16_near_its_end_is_told(opened: Any) -> None:
-    """The squares of the second norm reach 24,000, those of the third 1,300: data twice as large breaks the second, too."""
+    """The squares of the second norm reach 24,000, those of the third 1,300: data twice as large
+    breaks the second, too."""
     s = opened([300, 130, 30])
     s.step("confirm")
     done = s.step("workaround")
@@ -98,14 +130,19 @@ def test_what_stays_in_fp16_near_its_end_is_told(opened: Any) -> None:
     assert (done.finish.outcome.holds, done.finish.outcome.close) == (True, 2)
     assert {each.node for each in cure.close} == {"/n1/Pow", "/n1/ReduceMean"}
     assert all(15_000 < each.reached < 25_000 for each in cure.close)
-    said = [fact for fact in list_facts(done.finish.findings, cure) if fact.text.startswith("Larger data may break it")]
+    said = [
+        fact
+        for fact in list_facts(done.finish.findings, cure)
+        if fact.text.startswith("Larger data may break it")
+    ]
     assert [fact.firm for fact in said] == [True]
     assert "/n1/Pow" in said[0].text
     assert "/n2/Pow" not in said[0].text
 
 
 def test_what_a_culprit_reads_is_told_before_what_is_larger(opened: Any) -> None:
-    """The first norm sums squares of 20,000 and fails there; those of the second reach 28,000, and nothing sums them."""
+    """The first norm sums squares of 20,000 and fails there; those of the second reach 28,000, and
+    nothing sums them."""
     s = opened([120, 140], sums=1)
     s.step("confirm")
     cure = s.step("workaround").finish.findings.workaround
@@ -118,7 +155,10 @@ def test_what_is_near_the_end_is_kept_where_that_is_asked_for(opened: Any) -> No
     s.step("confirm")
     fewest = s.step("precision").finish.outcome
     wider = s.step("precision", headroom=16.0).finish.outcome
-    assert set(wider.names.split(", ")) - set(fewest.names.split(", ")) == {"/n1/Pow", "/n1/ReduceMean"}
+    assert set(wider.names.split(", ")) - set(fewest.names.split(", ")) == {
+        "/n1/Pow",
+        "/n1/ReduceMean",
+    }
     assert wider.outcome == "found"
     assert not wider.minimal
     cure = s.step("workaround", headroom=16.0).finish
@@ -126,8 +166,8 @@ def test_what_is_near_the_end_is_kept_where_that_is_asked_for(opened: Any) -> No
 
 
 def test_what_is_kept_or_harmless_beyond_the_end_is_not_told(opened: Any) -> None:
-    """The second norm's square is kept, at 57,000; what a Tanh makes 1 of reaches a million, and is right as infinity; what is
-    40,000 whatever is fed stays so."""
+    """The second norm's square is kept, at 57,000; what a Tanh makes 1 of reaches a million, and is
+    right as infinity; what is 40,000 whatever is fed stays so."""
     s = opened([150, 200], sums=1, loud=1)
     s.step("confirm")
     cure = s.step("workaround").finish.findings.workaround
@@ -136,7 +176,8 @@ def test_what_is_kept_or_harmless_beyond_the_end_is_not_told(opened: Any) -> Non
 
 
 def test_a_node_that_is_right_alone_is_kept_along_and_no_culprit(opened: Any) -> None:
-    """TensorRT, weakly typed, computes a single Pow in FP32 and the same Pow among others in FP16."""
+    """TensorRT, weakly typed, computes a single Pow in FP32 and the same Pow among others in
+    FP16."""
     s = opened([300, 400])
     real = s.ask
     names: list[str] = []
@@ -149,14 +190,19 @@ def test_a_node_that_is_right_alone_is_kept_along_and_no_culprit(opened: Any) ->
         single = s.findings.case.node_ids if s.findings.case else ""
         if not alone or probe.candidate.nodes == single or m.status != "ok":
             return m
-        right = [msgspec.structs.replace(r, outputs=_right(r.outputs), effect=_right(r.effect)) for r in m.results]
+        right = [
+            msgspec.structs.replace(r, outputs=_right(r.outputs), effect=_right(r.effect))
+            for r in m.results
+        ]
         return msgspec.structs.replace(m, results=tuple(right), runs=())
 
     s.ask = kind
     done = s.step("confirm")
     outcome, found = done.finish.outcome, done.finish.findings
     (culprit,) = found.culprits
-    assert (outcome.alike, outcome.patched_fails) == (0, False), "with both in FP32 the model passes"
+    assert (outcome.alike, outcome.patched_fails) == (0, False), (
+        "with both in FP32 the model passes"
+    )
     assert len(culprit.also) == 1
     assert culprit.also[0] not in culprit.case.nodes
     assert culprit.also[0] in {names[n] for n in ranges.decode(culprit.keep)}
@@ -166,7 +212,9 @@ def test_a_node_that_is_right_alone_is_kept_along_and_no_culprit(opened: Any) ->
 
 def _right(scores: tuple[Score, ...]) -> tuple[Score, ...]:
     return tuple(
-        msgspec.structs.replace(s, max_abs=0.0, max_rel=0.0, rel_max=0.0, rel_l2=0.0, new_nonfinite=0, equal=True)
+        msgspec.structs.replace(
+            s, max_abs=0.0, max_rel=0.0, rel_max=0.0, rel_l2=0.0, new_nonfinite=0, equal=True
+        )
         for s in scores
     )
 
@@ -185,7 +233,11 @@ def test_a_reference_that_does_not_answer_foretells_nothing(opened: Any) -> None
 
     def dumb(probe: Any) -> Any:
         reads = isinstance(probe, Measure) and probe.engine == probe.reference and probe.marks
-        return Measurement(status="reference-failed", message="It did not run.") if reads else real(probe)
+        return (
+            Measurement(status="reference-failed", message="It did not run.")
+            if reads
+            else real(probe)
+        )
 
     s.ask = dumb
     outcome = s.step("confirm").finish.outcome
@@ -195,25 +247,36 @@ def test_a_reference_that_does_not_answer_foretells_nothing(opened: Any) -> None
 def test_a_search_for_precision_alone_begins_where_the_reference_says(
     open_model: Any, tiny: Any, tmp_path: Path
 ) -> None:
-    """No step has accused anybody: the first set that is tried is what the storage type cannot hold, and it is enough."""
+    """No step has accused anybody: the first set that is tried is what the storage type cannot
+    hold, and it is enough."""
     model, inputs = norms(tiny, tmp_path, [300, 30, 400, 500])
     s = open_model(model, "emulate:precision=fp16", (inputs,))
     done = s.step("precision")
     assert done.finish.outcome.outcome == "found"
     index = s.ask(next(p for p in done.probes if isinstance(p, Describe))).index
     names = {node.id: node.name for node in index.nodes}
-    tried = [{names[n] for n in ranges.decode(p.keep)} for p in done.probes if isinstance(p, Measure) and p.keep]
+    tried = [
+        {names[n] for n in ranges.decode(p.keep)}
+        for p in done.probes
+        if isinstance(p, Measure) and p.keep
+    ]
     first = next(t for t in tried if len(t) < len(names))
     assert first == {f"/n{k}/{op}" for k in (0, 2, 3) for op in ("Pow", "ReduceMean", "Sqrt")}
     assert {f"/n{k}/Pow" for k in (0, 2, 3)} <= set(done.finish.outcome.names.split(", ")) <= first
 
 
 def test_the_nodes_behind_a_culprit_of_several_nodes_are_kept_too(opened: Any) -> None:
-    """Two overflows in one case: what reads the second has to be kept as well, though only the first is named."""
+    """Two overflows in one case: what reads the second has to be kept as well, though only the
+    first is named."""
     s = opened([300, 400])
     case = s.findings.case
     index = s.ask(
-        Describe(model=s.findings.model, sample=s.findings.sample, inputs=s.findings.inputs, reference=s.reference)
+        Describe(
+            model=s.findings.model,
+            sample=s.findings.sample,
+            inputs=s.findings.inputs,
+            reference=s.reference,
+        )
     ).index
     both = [n.id for n in index.nodes if n.op == "Pow"]
     wider = msgspec.structs.replace(
@@ -230,17 +293,26 @@ def test_the_nodes_behind_a_culprit_of_several_nodes_are_kept_too(opened: Any) -
     assert not done.finish.outcome.patched_fails
 
 
-def test_what_the_engine_made_of_the_set_and_how_long_a_run_takes(open_model: Any, tiny: Any, tmp_path: Path) -> None:
-    """An engine that tells, as TensorRT does where nodes are typed weakly; and one whose times mean something."""
+def test_what_the_engine_made_of_the_set_and_how_long_a_run_takes(
+    open_model: Any, tiny: Any, tmp_path: Path
+) -> None:
+    """An engine that tells, as TensorRT does where nodes are typed weakly; and one whose times mean
+    something."""
     model, inputs = norms(tiny, tmp_path, [300, 30])
     s = open_model(model, "emulate:precision=fp16", (inputs,))
-    s.info = s.info | {"capabilities": s.info["capabilities"] | {"latency": {"present": True, "reason": ""}}}
+    s.info = s.info | {
+        "capabilities": s.info["capabilities"] | {"latency": {"present": True, "reason": ""}}
+    }
     real = s.ask
 
     def telling(probe: Any) -> Any:
         m = real(probe)
         kept = isinstance(probe, Measure) and probe.keep and probe.save
-        return msgspec.structs.replace(m, facts={"build": {"kept": {"/n0/Pow": "ignored"}}}) if kept else m
+        return (
+            msgspec.structs.replace(m, facts={"build": {"kept": {"/n0/Pow": "ignored"}}})
+            if kept
+            else m
+        )
 
     s.ask = telling
     done = s.step("precision")
@@ -248,7 +320,9 @@ def test_what_the_engine_made_of_the_set_and_how_long_a_run_takes(open_model: An
         "Read back from the engine: 1 (/n0/Pow): a layer of their own gives less all the same."
         in done.finish.outcome.message
     )
-    assert done.finish.findings.workaround.cost.startswith("3 of 11 nodes in FP32; a run takes about ")
+    assert done.finish.findings.workaround.cost.startswith(
+        "3 of 11 nodes in FP32; a run takes about "
+    )
 
 
 def test_a_suspect_that_is_right_alone_gives_way_to_what_the_reference_foretells(
@@ -260,10 +334,17 @@ def test_a_suspect_that_is_right_alone_gives_way_to_what_the_reference_foretells
     for name in ("compare", "layerwise"):
         s.step(name)
     index = s.ask(
-        Describe(model=s.findings.model, sample=s.findings.sample, inputs=s.findings.inputs, reference=s.reference)
+        Describe(
+            model=s.findings.model,
+            sample=s.findings.sample,
+            inputs=s.findings.inputs,
+            reference=s.reference,
+        )
     ).index
     innocent = next(n.id for n in index.nodes if n.name == "/n0/Sqrt")
-    wrong = msgspec.structs.replace(s.findings.suspects[0], node=innocent, nodes=str(innocent), name="/n0/Sqrt")
+    wrong = msgspec.structs.replace(
+        s.findings.suspects[0], node=innocent, nodes=str(innocent), name="/n0/Sqrt"
+    )
     s.findings = msgspec.structs.replace(s.findings, suspects=(wrong,))
     done = s.step("extract", most_growth=0)
     assert (done.finish.outcome.reproduced, done.finish.outcome.names) == (True, "/n1/Pow")
@@ -274,8 +355,11 @@ def test_a_suspect_that_is_right_alone_gives_way_to_what_the_reference_foretells
 
 
 @pytest.mark.parametrize(("below", "asked"), [(3.9, [0]), (4.1, [])], ids=["near", "not near"])
-def test_what_comes_within_a_quarter_of_the_largest_value_is_run_on_all_samples(below: float, asked: list[int]) -> None:
-    """The sample that the search works on stays within FP16, the other goes beyond: it is run where the first came near."""
+def test_what_comes_within_a_quarter_of_the_largest_value_is_run_on_all_samples(
+    below: float, asked: list[int]
+) -> None:
+    """The sample that the search works on stays within FP16, the other goes beyond: it is run where
+    the first came near."""
     nodes = tuple(Node(i, f"n{i}", "Mul", "", (i,), (i + 1,)) for i in range(3))
     tensors = tuple(Tensor(i, f"t{i}", "float32", "node", i - 1, (4,), 16) for i in range(4))
     ask: Any = SimpleNamespace(
@@ -285,7 +369,9 @@ def test_what_comes_within_a_quarter_of_the_largest_value_is_run_on_all_samples(
             model="m", inputs="i", samples=samples, engine=engine, reference=engine, marks=marks
         ),
     )  # fmt: skip
-    ask.findings = msgspec.structs.replace(ask.findings, samples=(SampleInfo("real:0", "a"), SampleInfo("real:1", "a")))
+    ask.findings = msgspec.structs.replace(
+        ask.findings, samples=(SampleInfo("real:0", "a"), SampleInfo("real:1", "a"))
+    )
     steps, answer, ran = foretell_places(ask), None, []
     while True:
         try:

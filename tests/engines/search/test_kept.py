@@ -5,24 +5,26 @@ from typing import Any
 import msgspec
 import pytest
 
-from engines.asking import StepRefused
-from engines.probe import Measurement, SampleResult
-from engines.search.inquiry import make_inquiry
-from engines.search.kept import list_keepable
-from engines.search.unseen import restrict
-from engines.search.written import Right
-from engines.views import view_engine
+from narrowdown.engines.asking import StepRefused
+from narrowdown.engines.probe import Measurement, SampleResult
+from narrowdown.engines.search.inquiry import make_inquiry
+from narrowdown.engines.search.kept import list_keepable
+from narrowdown.engines.search.unseen import restrict
+from narrowdown.engines.search.written import Right
+from narrowdown.engines.views import view_engine
 from tests.engines.steps.simulated import Simulated, graph
 
 
 def test_a_file_is_said_to_be_tried_on_what_the_set_was_first_made_on() -> None:
-    """Beside "made on 15 samples: right on 15" stood "right on 8 of 8" of the file: seven were taken in later."""
+    """Beside "made on 15 samples: right on 15" stood "right on 8 of 8" of the file: seven were
+    taken in later."""
     assert Right(8, 8, 40, 40).say() == "right on 8 of 8 it was first made on and 40 of 40 others"
     assert Right(0, 1).say() == "right on 0 of 1 it was first made on"
 
 
 @pytest.mark.parametrize(
-    ("told", "keepable"), [({}, 3), ({"present": True, "reason": ""}, 3), ({"present": False, "reason": "no."}, 0)]
+    ("told", "keepable"),
+    [({}, 3), ({"present": True, "reason": ""}, 3), ({"present": False, "reason": "no."}, 0)],
 )
 def test_an_engine_that_says_nothing_of_keeping_nodes_is_taken_to_keep_them(
     told: dict[str, Any], keepable: bool

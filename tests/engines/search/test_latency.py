@@ -2,8 +2,8 @@
 
 import pytest
 
-from engines.probe import Measurement
-from engines.search.latency import TIMED, seconds_of_run
+from narrowdown.engines.probe import Measurement
+from narrowdown.engines.search.latency import TIMED, seconds_of_run
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,14 @@
-"""How many questions are left is foretold from what a search has seen so far, and its notes say so."""
+"""How many questions are left is foretold from what a search has seen so far, and its notes say
+so."""
 
 import math
 import random
 
 import pytest
 
-from engines.compare.criterion import Verdict
-from engines.search.ddmin import ddmin
-from engines.search.pace import Pace, count_trim
+from narrowdown.engines.compare.criterion import Verdict
+from narrowdown.engines.search.ddmin import ddmin
+from narrowdown.engines.search.pace import Pace, count_trim
 
 
 def trim(items: int, needed: set[int]) -> list[int]:
@@ -39,12 +40,15 @@ def made_up(seed: int, searches: int) -> list[list[int]]:
 
 
 def test_while_parts_are_halved_more_may_follow() -> None:
-    """Nobody knows how many items will be needed until each is tried by itself; and a caller that says so is not overruled."""
+    """Nobody knows how many items will be needed until each is tried by itself; and a caller that
+    says so is not overruled."""
     told: dict[bool, list[tuple[int, bool]]] = {False: [], True: []}
     for before in told:
         pace = Pace(more=before)
 
-        def test(left: tuple[int, ...], pace: Pace = pace, said: list[tuple[int, bool]] = told[before]):  # type: ignore[no-untyped-def]
+        def test(
+            left: tuple[int, ...], pace: Pace = pace, said: list[tuple[int, bool]] = told[before]
+        ):  # type: ignore[no-untyped-def]
             said.append((len(left), pace.more))
             return Verdict("fail" if {3, 4} <= set(left) else "pass")
             yield
@@ -57,7 +61,9 @@ def test_while_parts_are_halved_more_may_follow() -> None:
 
 
 @pytest.mark.parametrize(("passed", "wanted"), [(0.1, 0.75), (0.25, 0.9), (0.5, 0.9)])
-def test_the_rest_of_a_search_is_foretold_within_a_factor_of_two(passed: float, wanted: float) -> None:
+def test_the_rest_of_a_search_is_foretold_within_a_factor_of_two(
+    passed: float, wanted: float
+) -> None:
     near = 0
     searches = made_up(7, 300)
     for told in searches:
@@ -67,12 +73,15 @@ def test_the_rest_of_a_search_is_foretold_within_a_factor_of_two(passed: float, 
 
 
 def test_the_last_sweep_counts_each_item() -> None:
-    """Eight items, each tried by itself, the first four of them needed: the other four, and nothing after them."""
+    """Eight items, each tried by itself, the first four of them needed: the other four, and nothing
+    after them."""
     assert count_trim(8, 8, 4, 4, single=True) == 4
     assert count_trim(8, 8, 4, 3, single=True) == 4 + 6, (
         "one could go, so those that stay are tried once more: about six"
     )
-    assert count_trim(8, 2, 0, 0, single=False) == 8, "two halves now, and a bisection of the one that stays or more"
+    assert count_trim(8, 2, 0, 0, single=False) == 8, (
+        "two halves now, and a bisection of the one that stays or more"
+    )
 
 
 def test_nothing_is_told_where_nobody_knows_what_follows() -> None:

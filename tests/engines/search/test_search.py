@@ -11,18 +11,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engines.asking import Note, StepContext
-from engines.compare.criterion import Criterion, Signature
-from engines.findings import Findings
-from engines.graph import ranges
-from engines.graph.index import GraphIndex, Node, Tensor
-from engines.probe import Candidate, Measure, Measurement, SampleResult, Score
-from engines.search.inquiry import Inquiry, open_inquiry
-from engines.search.pace import Pace
-from engines.search.search import Trials, find_around, minimise, prove_one_minimal
-from engines.search.settle import HEAVIEST_GOOD
-from engines.search.statistics import CONFIDENCE, looks_to_see
-from engines.search.whole import probe_whole
+from narrowdown.engines.asking import Note, StepContext
+from narrowdown.engines.compare.criterion import Criterion, Signature
+from narrowdown.engines.findings import Findings
+from narrowdown.engines.graph import ranges
+from narrowdown.engines.graph.index import GraphIndex, Node, Tensor
+from narrowdown.engines.probe import Candidate, Measure, Measurement, SampleResult, Score
+from narrowdown.engines.search.inquiry import Inquiry, open_inquiry
+from narrowdown.engines.search.pace import Pace
+from narrowdown.engines.search.search import Trials, find_around, minimise, prove_one_minimal
+from narrowdown.engines.search.settle import HEAVIEST_GOOD
+from narrowdown.engines.search.statistics import CONFIDENCE, looks_to_see
+from narrowdown.engines.search.whole import probe_whole
 
 from ..steps import simulated
 from ..steps.conftest import walk
@@ -31,10 +31,14 @@ Oracle = Callable[[frozenset[int]], Measurement]
 
 
 def graph(edges: list[tuple[int, ...]]) -> GraphIndex:
-    """Node i reads the outputs of ``edges[i]`` (nodes before it), or the input where that is empty."""
+    """Node i reads the outputs of ``edges[i]`` (nodes before it), or the input where that is
+    empty."""
     tensors = [Tensor(0, "x", "float32", "input", -1, (1, 4), 16)]
     tensors += [Tensor(i + 1, f"t{i}", "float32", "node", i, (1, 4), 16) for i in range(len(edges))]
-    nodes = [Node(i, f"n{i}", "Op", "", tuple(p + 1 for p in reads) or (0,), (i + 1,)) for i, reads in enumerate(edges)]
+    nodes = [
+        Node(i, f"n{i}", "Op", "", tuple(p + 1 for p in reads) or (0,), (i + 1,))
+        for i, reads in enumerate(edges)
+    ]
     read = {p for reads in edges for p in reads}
     outputs = tuple(i + 1 for i in range(len(edges)) if i not in read)
     return GraphIndex("m", tuple(nodes), tuple(tensors), (0,), outputs)
@@ -45,16 +49,24 @@ def chain(n: int) -> GraphIndex:
 
 
 def inquiry(index: GraphIndex) -> Inquiry:
-    signature = Signature(kind="accuracy", sample="real:0", outputs=("y",), errors={"y": 0.5}, tolerance=1e-2)
+    signature = Signature(
+        kind="accuracy", sample="real:0", outputs=("y",), errors={"y": 0.5}, tolerance=1e-2
+    )
     findings = Findings(
-        model="m", inputs="i", sample="real:0", criterion=Criterion(tolerance=1e-2), signature=signature
+        model="m",
+        inputs="i",
+        sample="real:0",
+        criterion=Criterion(tolerance=1e-2),
+        signature=signature,
     )
     ctx = StepContext(engine="e", reference="r", findings=findings)
     return Inquiry(ctx, findings, index, signature, Criterion(tolerance=1e-2), index.outputs)
 
 
 def scored(own: float, effect: float) -> Measurement:
-    result = SampleResult("real:0", outputs=(Score("t", rel_l2=own),), effect=(Score("y", rel_l2=effect),))
+    result = SampleResult(
+        "real:0", outputs=(Score("t", rel_l2=own),), effect=(Score("y", rel_l2=effect),)
+    )
     return Measurement(results=(result,))
 
 
@@ -64,10 +76,15 @@ REFUSED = Measurement(status="build-failed", message="no")
 
 
 @pytest.mark.parametrize(("inputs", "sample", "reference"), [("", "", ""), ("i", "real:0", "r")])
-def test_with_a_check_that_is_handed_no_inputs_no_reference_is_named(inputs: str, sample: str, reference: str) -> None:
-    """What is named is looked at before the first question: ONNX Runtime alone took a fifteenth of a small search."""
+def test_with_a_check_that_is_handed_no_inputs_no_reference_is_named(
+    inputs: str, sample: str, reference: str
+) -> None:
+    """What is named is looked at before the first question: ONNX Runtime alone took a fifteenth of
+    a small search."""
     signature = Signature(kind="check", sample=sample)
-    findings = Findings(model="m", inputs=inputs, sample=sample, criterion=Criterion(), signature=signature)
+    findings = Findings(
+        model="m", inputs=inputs, sample=sample, criterion=Criterion(), signature=signature
+    )
     ctx = StepContext(engine="e", reference="r", findings=findings, check="./check.sh")
     asking = Inquiry(ctx, findings, chain(3), signature, Criterion(), chain(3).outputs)
     describe = next(open_inquiry(ctx, findings))
@@ -75,8 +92,11 @@ def test_with_a_check_that_is_handed_no_inputs_no_reference_is_named(inputs: str
         assert probe.reference == reference
 
 
-def drive(generator: Generator[Any, Any, Any], index: GraphIndex, oracle: Oracle) -> tuple[Any, int]:
-    """Run a sub-generator against an oracle over node sets; returns its value and the number of probes."""
+def drive(
+    generator: Generator[Any, Any, Any], index: GraphIndex, oracle: Oracle
+) -> tuple[Any, int]:
+    """Run a sub-generator against an oracle over node sets; returns its value and the number of
+    probes."""
     probes, answer = 0, None
     while True:
         try:
@@ -94,7 +114,9 @@ def drive(generator: Generator[Any, Any, Any], index: GraphIndex, oracle: Oracle
         answer = oracle(frozenset(every if nodes == ranges.ALL else ranges.decode(nodes)))
 
 
-def search(index: GraphIndex, oracle: Oracle, cuts: bool = True) -> tuple[frozenset[int], bool, int, Trials]:
+def search(
+    index: GraphIndex, oracle: Oracle, cuts: bool = True
+) -> tuple[frozenset[int], bool, int, Trials]:
     trials = Trials(inquiry(index), known={}, measured={})
 
     def both() -> Generator[Any, Any, Any]:
@@ -125,7 +147,8 @@ def test_one_culprit_in_a_chain_costs_no_more_than_two_bisections(n: int, where:
 
 @pytest.mark.parametrize("culprits", [(97,), (40, 97, 200, 210), tuple(range(3, 300, 9))])
 def test_a_search_says_how_many_questions_are_left(culprits: tuple[int, ...]) -> None:
-    """While it bisects, the least that are; once it leaves out one part after another, about as many as come."""
+    """While it bisects, the least that are; once it leaves out one part after another, about as
+    many as come."""
     index, told = chain(300), []
     trials = Trials(inquiry(index), known={}, measured={}, pace=Pace(after=12))
 
@@ -143,7 +166,9 @@ def test_a_search_says_how_many_questions_are_left(culprits: tuple[int, ...]) ->
     _, probes = drive(overheard(), index, needs(*culprits))
     assert len(told) == probes
     left = [probes - i + 12 for i in range(probes)]
-    assert all(note.expected <= 1.5 * come for note, come in zip(told, left, strict=True) if note.more)
+    assert all(
+        note.expected <= 1.5 * come for note, come in zip(told, left, strict=True) if note.more
+    )
     sure = [(note.expected, come) for note, come in zip(told, left, strict=True) if not note.more]
     assert all(come / 2 <= expected <= 2 * come for expected, come in sure[len(sure) // 4 :])
     assert told[0].more
@@ -152,7 +177,8 @@ def test_a_search_says_how_many_questions_are_left(culprits: tuple[int, ...]) ->
 
 @pytest.mark.parametrize("most", [1, 2, 5, 9, 14])
 def test_a_search_that_is_ended_gives_the_smallest_part_that_failed(most: int) -> None:
-    """It asks no more than it may, and what it has is the smallest that was measured to fail by then."""
+    """It asks no more than it may, and what it has is the smallest that was measured to fail by
+    then."""
     index, whole = chain(300), frozenset(range(300))
     trials = Trials(inquiry(index), known={}, measured={}, most=most)
 
@@ -165,22 +191,30 @@ def test_a_search_that_is_ended_gives_the_smallest_part_that_failed(most: int) -
     assert trials.ended
     assert probes == trials.count == most
     assert trials.known[found].failed
-    assert len(found) == min(len(nodes) for nodes, verdict in trials.known.items() if verdict.failed)
+    assert len(found) == min(
+        len(nodes) for nodes, verdict in trials.known.items() if verdict.failed
+    )
 
 
 def test_two_distant_interacting_nodes_end_as_two_nodes() -> None:
     found, minimal, count, _ = search(chain(300), needs(40, 97))
     assert found == {40, 97}
     assert minimal
-    assert count - 1 <= 2 * math.ceil(math.log2(300)) + 1, "two bisections, and the two ends by themselves"
+    assert count - 1 <= 2 * math.ceil(math.log2(300)) + 1, (
+        "two bisections, and the two ends by themselves"
+    )
 
 
 @pytest.mark.parametrize(("culprits", "most"), [((40, 97, 200), 3), ((7, 40, 200, 290), 4)])
-def test_few_nodes_at_a_distance_cost_a_bisection_each(culprits: tuple[int, ...], most: int) -> None:
+def test_few_nodes_at_a_distance_cost_a_bisection_each(
+    culprits: tuple[int, ...], most: int
+) -> None:
     found, minimal, count, _ = search(chain(300), needs(*culprits))
     assert found == set(culprits)
     assert minimal
-    assert count - 1 <= most * math.ceil(math.log2(300)) + 2 * most  # each once by itself, then one by one
+    assert (
+        count - 1 <= most * math.ceil(math.log2(300)) + 2 * most
+    )  # each once by itself, then one by one
 
 
 def test_a_group_that_hangs_together_in_a_large_graph_costs_few_probes_and_little_time() -> None:
@@ -197,7 +231,9 @@ def test_a_group_that_hangs_together_in_a_large_graph_costs_few_probes_and_littl
 def test_any_planted_set_is_found_one_minimal(n: int, data: st.DataObject) -> None:
     seed = data.draw(st.integers(0, 2**16))
     rng = random.Random(seed)
-    index = graph([tuple(sorted(rng.sample(range(i), min(i, rng.randint(0, 3))))) for i in range(n)])
+    index = graph(
+        [tuple(sorted(rng.sample(range(i), min(i, rng.randint(0, 3))))) for i in range(n)]
+    )
     culprits = data.draw(st.sets(st.integers(0, n - 1), min_size=1, max_size=4))
     found, minimal, _, _ = search(index, needs(*culprits), cuts=data.draw(st.booleans()))
     assert found == culprits
@@ -206,8 +242,11 @@ def test_any_planted_set_is_found_one_minimal(n: int, data: st.DataObject) -> No
 
 @settings(max_examples=60, deadline=None)
 @given(st.integers(2, 40), st.integers(0, 2**16), st.floats(0, 0.6))
-def test_an_oracle_that_refuses_at_random_never_becomes_the_answer(n: int, seed: int, rate: float) -> None:
-    """Candidates that the engine cannot run, harmless and milder ones are neither pass nor fail; the result was seen to fail."""
+def test_an_oracle_that_refuses_at_random_never_becomes_the_answer(
+    n: int, seed: int, rate: float
+) -> None:
+    """Candidates that the engine cannot run, harmless and milder ones are neither pass nor fail;
+    the result was seen to fail."""
     rng = random.Random(seed)
     culprits = set(rng.sample(range(n), rng.randint(1, min(3, n))))
     answers: dict[frozenset[int], Measurement] = {frozenset(range(n)): FAIL}
@@ -216,7 +255,9 @@ def test_an_oracle_that_refuses_at_random_never_becomes_the_answer(n: int, seed:
         if nodes not in answers:
             truth = FAIL if culprits <= nodes else rng.choice([PASS, HARMLESS, MILDER, AMPLIFIED])
             answers[nodes] = (
-                rng.choice([REFUSED, Measurement(status="crash", signal=11)]) if rng.random() < rate else truth
+                rng.choice([REFUSED, Measurement(status="crash", signal=11)])
+                if rng.random() < rate
+                else truth
             )
         return answers[nodes]
 
@@ -276,7 +317,9 @@ def random_graph(n: int, rng: random.Random) -> GraphIndex:
     return graph([tuple(sorted(rng.sample(range(i), min(i, rng.randint(0, 3))))) for i in range(n)])
 
 
-def planted(kind: str, n: int, rng: random.Random, index: GraphIndex) -> Callable[[frozenset[int]], bool]:
+def planted(
+    kind: str, n: int, rng: random.Random, index: GraphIndex
+) -> Callable[[frozenset[int]], bool]:
     """Whether a node set fails. The whole graph always does."""
     some = sorted(rng.sample(range(n), min(n, 4)))
     match kind:
@@ -289,9 +332,13 @@ def planted(kind: str, n: int, rng: random.Random, index: GraphIndex) -> Callabl
         case "branch":  # a node with all that it depends on, two levels up
             near = {some[-1]}
             for _ in range(2):
-                near |= {index.tensors[t].producer for m in near for t in index.nodes[m].reads} - {-1}
+                near |= {index.tensors[t].producer for m in near for t in index.nodes[m].reads} - {
+                    -1
+                }
             return lambda nodes: near <= nodes
-        case "fused":  # any two of a group that stand together are fused, and only what is fused fails
+        case (
+            "fused"
+        ):  # any two of a group that stand together are fused, and only what is fused fails
             return lambda nodes: len(nodes.intersection(some)) >= min(2, len(some))
         case "order":  # what lies before the node decides: it fails with its whole prefix, or alone
             return lambda nodes: some[-1] in nodes and (len(nodes) == 1 or min(nodes) <= some[0])
@@ -311,7 +358,9 @@ def test_removing_any_node_of_the_result_makes_the_failure_vanish_or_change(
     index = random_graph(n, rng)
     fails = planted(kind, n, rng, index)
     other = rng.choice([PASS, HARMLESS, MILDER, AMPLIFIED])
-    found, minimal, count, trials = search(index, lambda nodes: FAIL if fails(nodes) else other, cuts=cuts)
+    found, minimal, count, trials = search(
+        index, lambda nodes: FAIL if fails(nodes) else other, cuts=cuts
+    )
     assert fails(found)
     assert minimal
     assert [node for node in found if len(found) > 1 and fails(found - {node})] == []
@@ -334,7 +383,8 @@ BROKEN = [
 def test_an_engine_that_breaks_on_most_candidates_costs_time_and_no_truth(
     kind: str, n: int, seed: int, rate: float
 ) -> None:
-    """Crash, timeout, refusal, memory, another failure: the answer is a set that was seen to fail, and the search ends."""
+    """Crash, timeout, refusal, memory, another failure: the answer is a set that was seen to fail,
+    and the search ends."""
     rng = random.Random(seed)
     index = random_graph(n, rng)
     fails = planted(kind, n, rng, index)
@@ -342,7 +392,9 @@ def test_an_engine_that_breaks_on_most_candidates_costs_time_and_no_truth(
 
     def oracle(nodes: frozenset[int]) -> Measurement:
         if nodes not in answers:
-            answers[nodes] = rng.choice(BROKEN) if rng.random() < rate else FAIL if fails(nodes) else PASS
+            answers[nodes] = (
+                rng.choice(BROKEN) if rng.random() < rate else FAIL if fails(nodes) else PASS
+            )
         return answers[nodes]
 
     found, minimal, count, trials = search(index, oracle)
@@ -356,9 +408,11 @@ def test_an_engine_that_breaks_on_most_candidates_costs_time_and_no_truth(
 
 @settings(max_examples=60, deadline=None)
 @given(st.integers(2, 40), st.integers(0, 2**16), st.floats(0.05, 0.9))
-def test_a_fault_that_comes_and_goes_is_looked_at_often_enough(n: int, seed: int, rate: float) -> None:
-    """With as many runs a verdict as its rate asks for, a probe misses the fault with a chance of 1 - CONFIDENCE squared at most;
-    what is found failed in a run, whatever was missed."""
+def test_a_fault_that_comes_and_goes_is_looked_at_often_enough(
+    n: int, seed: int, rate: float
+) -> None:
+    """With as many runs a verdict as its rate asks for, a probe misses the fault with a chance of 1
+    - CONFIDENCE squared at most; what is found failed in a run, whatever was missed."""
     rng = random.Random(seed)
     culprits = set(rng.sample(range(n), rng.randint(1, min(3, n))))
     looks = 2 * looks_to_see(rate)
@@ -387,7 +441,10 @@ def test_a_passing_neighbour_is_kept_as_a_model_unless_it_is_heavy(bytes_: int, 
     """Every node of a chain reads a weight of its own; the last one is wrong."""
     index = simulated.graph([(i - 1,) if i else () for i in range(12)])
     first = len(index.tensors)
-    weights = tuple(Tensor(first + i, f"w{i}", "float32", "weight", -1, (bytes_ // 4,), bytes_) for i in range(12))
+    weights = tuple(
+        Tensor(first + i, f"w{i}", "float32", "weight", -1, (bytes_ // 4,), bytes_)
+        for i in range(12)
+    )
     nodes = tuple(msgspec.structs.replace(n, inputs=(*n.inputs, first + n.id)) for n in index.nodes)
     index = msgspec.structs.replace(index, nodes=nodes, tensors=(*index.tensors, *weights))
     engine = simulated.Simulated.single(index, {11: 0.5})
@@ -402,11 +459,14 @@ def test_a_passing_neighbour_is_kept_as_a_model_unless_it_is_heavy(bytes_: int, 
 @settings(max_examples=60, deadline=None)
 @given(st.integers(60, 200), st.data())
 def test_what_takes_company_is_found_with_its_neighbours(n: int, data: st.DataObject) -> None:
-    """Each shows its fault only beside what it is joined with, up to three nodes on; the rest is never asked about."""
+    """Each shows its fault only beside what it is joined with, up to three nodes on; the rest is
+    never asked about."""
     places = data.draw(st.sets(st.integers(4, n - 5), min_size=1, max_size=3))
     company = {p + data.draw(st.sampled_from((-3, -2, -1, 1, 2, 3))) for p in places}
     trials = Trials(inquiry(chain(n)), known={}, measured={})
-    found, probes = drive(find_around(trials, frozenset(places)), trials.ask.index, needs(*places, *company))
+    found, probes = drive(
+        find_around(trials, frozenset(places)), trials.ask.index, needs(*places, *company)
+    )
     assert found is not None
     assert places | company <= found
     assert len(found) <= 7 * len(places)

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engines.compare.criterion import Criterion, tighten_criterion
-from engines.compare.judge import judge_whole
-from engines.graph import ranges
-from engines.probe import Measure, Measurement, SampleResult, Score
-from engines.search.inquiry import make_inquiry
-from engines.search.sets import KeptSets, NodeSet
+from narrowdown.engines.compare.criterion import Criterion, tighten_criterion
+from narrowdown.engines.compare.judge import judge_whole
+from narrowdown.engines.graph import ranges
+from narrowdown.engines.probe import Measure, Measurement, SampleResult, Score
+from narrowdown.engines.search.inquiry import make_inquiry
+from narrowdown.engines.search.sets import KeptSets, NodeSet
 from tests.engines.steps.simulated import RULE, Simulated, graph
 
 SAMPLES = ("real:0", "real:1", "real:2")
@@ -27,7 +27,9 @@ class Asked:
         self.engine = Simulated(index=graph([(), (0,), (1,)]), added=added, asked={}, hiding={})
         findings = self.engine.findings()
         assert findings.signature is not None
-        self.sets = KeptSets(make_inquiry(self.engine.context(), findings, self.engine.index, findings.signature))
+        self.sets = KeptSets(
+            make_inquiry(self.engine.context(), findings, self.engine.index, findings.signature)
+        )
         self.answer = answer or (lambda asked, probe: asked.engine(probe))
         self.probes: list[Measure] = []
 
@@ -82,12 +84,19 @@ def test_what_was_made_near_is_fed_from_its_own_inputs() -> None:
     asked = Asked()
     asked.sets.near["near:0"] = "others"
     asked.drive(asked.sets.measure((1,), ("real:0", "near:0", "real:1")))
-    assert [(p.inputs, p.samples) for p in asked.probes] == [("i", ("real:0", "real:1")), ("others", ("near:0",))]
+    assert [(p.inputs, p.samples) for p in asked.probes] == [
+        ("i", ("real:0", "real:1")),
+        ("others", ("near:0",)),
+    ]
 
 
 def test_what_could_not_be_built_once_more_to_be_kept_stays_known() -> None:
     def answer(asked: Asked, probe: Measure) -> Measurement:
-        return Measurement(status="build-failed", message="no room") if probe.save else asked.engine(probe)
+        return (
+            Measurement(status="build-failed", message="no room")
+            if probe.save
+            else asked.engine(probe)
+        )
 
     asked = Asked(answer)
     asked.drive(asked.sets.measure((1,), SAMPLES))
@@ -128,7 +137,9 @@ def test_what_is_fed_together_is_one_probe_and_where_it_fails_the_rest_is_not_ru
     asked.sets.near |= {"real:1": "others", "real:2": "others"}
     failing = {"real:0": 0, "real:1": 1, "real:2": 1}
     asked.answer = lambda asked, probe: asked.engine(
-        msgspec.structs.replace(probe, keep="" if any(failing[s] for s in probe.samples) else probe.keep)
+        msgspec.structs.replace(
+            probe, keep="" if any(failing[s] for s in probe.samples) else probe.keep
+        )
     )
     assert asked.drive(asked.sets.passes((1,), RULE, SAMPLES)).failed
     assert [p.samples for p in asked.probes] == [("real:0",), ("real:1", "real:2")]
@@ -161,7 +172,10 @@ def test_the_sample_that_failed_of_late_is_asked_first_though_another_failed_mor
 @settings(max_examples=100, deadline=None)
 @given(
     st.lists(
-        st.tuples(st.sets(st.integers(0, 5), min_size=1), st.sets(st.sampled_from(SAMPLES), min_size=1)), max_size=12
+        st.tuples(
+            st.sets(st.integers(0, 5), min_size=1), st.sets(st.sampled_from(SAMPLES), min_size=1)
+        ),
+        max_size=12,
     ),
     st.dictionaries(st.sampled_from(SAMPLES), st.sets(st.integers(0, 5)), min_size=3),
 )
@@ -173,10 +187,14 @@ def test_whatever_is_asked_first_a_set_passes_where_each_sample_does(
     def answer(asked: Asked, probe: Measure) -> Measurement:
         kept = set(ranges.decode(probe.keep))
         results = [
-            asked.engine(msgspec.structs.replace(probe, samples=(s,), keep="1" if needs[s] <= kept else ""))
+            asked.engine(
+                msgspec.structs.replace(probe, samples=(s,), keep="1" if needs[s] <= kept else "")
+            )
             for s in probe.samples
         ]
-        return msgspec.structs.replace(results[0], results=tuple(r for m in results for r in m.results))
+        return msgspec.structs.replace(
+            results[0], results=tuple(r for m in results for r in m.results)
+        )
 
     asked = Asked(answer)
     for keep, samples in questions:
@@ -189,8 +207,8 @@ def test_whatever_is_asked_first_a_set_passes_where_each_sample_does(
 
 node_sets = st.sets(st.integers(0, 3)).map(lambda nodes: tuple(sorted(nodes)))
 some = st.sets(st.sampled_from(SAMPLES), min_size=1).map(lambda samples: tuple(sorted(samples)))
-# What happens to a search: a set is measured (again, with ``save``, and then with another answer), other samples decide, or
-# values are nearly nothing beside others than before.
+# What happens to a search: a set is measured (again, with ``save``, and then with another answer),
+# other samples decide, or values are nearly nothing beside others than before.
 happens = st.one_of(
     st.tuples(st.just("measure"), node_sets, some, st.lists(st.sampled_from([0.0, 0.008, 0.015, 0.5]), min_size=3, max_size=3)),
     st.tuples(st.just("measure again"), node_sets, some, st.lists(st.sampled_from([0.0, 0.5]), min_size=3, max_size=3)),
@@ -205,7 +223,9 @@ def test_what_is_known_of_sets_is_as_judged_anew(events: list[Any]) -> None:
     errors: dict[str, float] = {}
 
     def answer(_asked: Asked, probe: Measure) -> Measurement:
-        rows = {s: Score("y", rel_l2=errors[s], max_abs=errors[s], absmax=1.0) for s in probe.samples}
+        rows = {
+            s: Score("y", rel_l2=errors[s], max_abs=errors[s], absmax=1.0) for s in probe.samples
+        }
         return Measurement(results=tuple(SampleResult(s, (row,)) for s, row in rows.items()))
 
     asked = Asked(answer)
@@ -213,7 +233,9 @@ def test_what_is_known_of_sets_is_as_judged_anew(events: list[Any]) -> None:
     rules = [RULE, tighten_criterion(RULE, 1.5), tighten_criterion(RULE, 0.5)]
 
     def verdicts(keep: NodeSet, rule: Criterion) -> dict[str, Any]:
-        return {s: judge_whole(sets.judged(m, rule), rule) for s, m in answers.get(keep, {}).items()}
+        return {
+            s: judge_whole(sets.judged(m, rule), rule) for s, m in answers.get(keep, {}).items()
+        }
 
     def short(keep: NodeSet, rule: Criterion, fed: Any = SAMPLES) -> set[str]:
         return {s for s, verdict in verdicts(keep, rule).items() if verdict.failed and s in fed}
@@ -227,16 +249,25 @@ def test_what_is_known_of_sets_is_as_judged_anew(events: list[Any]) -> None:
             keep, samples, of_samples = of
             errors.update(zip(SAMPLES, of_samples, strict=True))
             asked.probes.clear()
-            asked.drive(sets.measure(keep, samples, save="workaround" if what == "measure again" else ""))
+            asked.drive(
+                sets.measure(keep, samples, save="workaround" if what == "measure again" else "")
+            )
             for probe in asked.probes:
-                each = {s: answer(asked, msgspec.structs.replace(probe, samples=(s,))) for s in probe.samples}
+                each = {
+                    s: answer(asked, msgspec.structs.replace(probe, samples=(s,)))
+                    for s in probe.samples
+                }
                 answers.setdefault(keep, {}).update(each)
         for rule in rules:
             for keep in {(), (0, 1), (0, 1, 2), (0, 1, 2, 3), *answers}:
                 assert set(sets.list_short(keep, rule, SAMPLES)) == short(keep, rule)
                 assert sets.is_short(keep, rule) == bool(short(keep, rule))
-                above = [short(k, rule) for k in answers if len(k) > len(keep) and set(keep) <= set(k)]
+                above = [
+                    short(k, rule) for k in answers if len(k) > len(keep) and set(keep) <= set(k)
+                ]
                 assert set(sets.list_short_above(keep, rule)) == next(filter(None, above), set())
                 good = [s for s, verdict in verdicts(keep, rule).items() if verdict.passed]
                 without = {n: tuple(k for k in keep if k != n) for n in keep}
-                assert sets.list_needed(keep, rule) == {n for n, less in without.items() if short(less, rule, good)}
+                assert sets.list_needed(keep, rule) == {
+                    n for n, less in without.items() if short(less, rule, good)
+                }

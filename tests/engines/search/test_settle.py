@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from engines.findings import Findings
-from engines.search.settle import SHRINKS, SHRINKS_OF_MANY, foretell_settling
+from narrowdown.engines.findings import Findings
+from narrowdown.engines.search.settle import SHRINKS, SHRINKS_OF_MANY, foretell_settling
 
 
 @pytest.mark.parametrize(

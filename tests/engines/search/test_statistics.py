@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engines.search.statistics import (
+from narrowdown.engines.search.statistics import (
     WRONG,
     binomial_interval,
     count_independent,
@@ -53,20 +53,34 @@ def test_the_bounds_are_where_the_tails_are_a_fortieth(n: int, data: st.DataObje
 
 @given(st.integers(1, 400), st.data())
 def test_a_promise_is_broken_by_chance_once_in_twenty_times(n: int, data: st.DataObject) -> None:
-    """At the share that is promised at the least as many as were right, or more, are right in one of twenty tries."""
+    """At the share that is promised at the least as many as were right, or more, are right in one
+    of twenty tries."""
     right = data.draw(st.integers(1, n))
     least = least_share(right, n)
-    as_many = math.fsum(math.comb(n, i) * least**i * (1 - least) ** (n - i) for i in range(right, n + 1))
+    as_many = math.fsum(
+        math.comb(n, i) * least**i * (1 - least) ** (n - i) for i in range(right, n + 1)
+    )
     assert as_many == pytest.approx(0.05, abs=1e-6)
     assert binomial_interval(right, n)[0] < least < right / n
 
 
 @pytest.mark.parametrize(
     ("right", "tried", "most"),
-    [(8, 8, "32"), (32, 32, "9"), (31, 32, "14"), (47, 47, "7"), (1000, 1000, "0.3"), (0, 4, "100"), (0, 0, "100")],
+    [
+        (8, 8, "32"),
+        (32, 32, "9"),
+        (31, 32, "14"),
+        (47, 47, "7"),
+        (1000, 1000, "0.3"),
+        (0, 4, "100"),
+        (0, 0, "100"),
+    ],
 )
-def test_what_is_said_of_others_is_never_less_than_the_bound(right: int, tried: int, most: str) -> None:
-    """Of 8 of 8 the bound is 31.2 %: rounded up. 178 and 184 of 200 new samples were right where 31 of 32 were tried."""
+def test_what_is_said_of_others_is_never_less_than_the_bound(
+    right: int, tried: int, most: str
+) -> None:
+    """Of 8 of 8 the bound is 31.2 %: rounded up. 178 and 184 of 200 new samples were right where 31
+    of 32 were tried."""
     assert f"up to {most} % of others" in say_most_wrong(right, tried)
     assert float(most) >= 100 * (1 - least_share(right, tried)) - 1e-9
 
@@ -85,7 +99,14 @@ def test_enough_looks_and_not_more_than_enough(rate: float) -> None:
 
 @pytest.mark.parametrize(
     ("looks", "rate", "more"),
-    [(1, 0.1, 28), (28, 0.1, 1), (29, 0.01, 270), (100, 0.01, 199), (298, 0.01, 1), (300, 0.001, 2695)],
+    [
+        (1, 0.1, 28),
+        (28, 0.1, 1),
+        (29, 0.01, 270),
+        (100, 0.01, 199),
+        (298, 0.01, 1),
+        (300, 0.001, 2695),
+    ],
 )
 def test_how_many_more_looks_would_settle_it(looks: int, rate: float, more: int) -> None:
     assert looks_to_settle(looks) == (pytest.approx(rate), more)
@@ -115,28 +136,36 @@ def test_five_of_five_are_enough_to_say_that_it_always_fails_and_one_pass_is_too
 
 
 def test_what_fails_half_the_time_is_seldom_said_to_fail_always() -> None:
-    """Exactly, over every way that ten looks can go, each asked about on the way: within what is stated."""
+    """Exactly, over every way that ten looks can go, each asked about on the way: within what is
+    stated."""
 
     def wrongly(failures: int, looks: int, rate: float) -> float:
         if failures == looks and fails_always(failures, looks):
             return 1.0
         if looks == 10:
             return 0.0
-        return rate * wrongly(failures + 1, looks + 1, rate) + (1 - rate) * wrongly(failures, looks + 1, rate)
+        return rate * wrongly(failures + 1, looks + 1, rate) + (1 - rate) * wrongly(
+            failures, looks + 1, rate
+        )
 
     assert wrongly(0, 0, 0.5) <= WRONG
     assert wrongly(0, 0, 0.99) >= 1 - WRONG
 
 
 def test_values_that_go_alike_in_groups_say_less() -> None:
-    """Batches of a robot's movements: 64 rows say as much as 13 to 25, and a bound of 95 % from 32 of them held 93 % of the time,
-    with their worth 96 %."""
+    """Batches of a robot's movements: 64 rows say as much as 13 to 25, and a bound of 95 % from 32
+    of them held 93 % of the time, with their worth 96 %."""
     draw = random.Random(1)
     alone = [[draw.gauss(0, 1) for _ in range(8)] for _ in range(8)]
-    alike = [[middle + 0.1 * draw.gauss(0, 1) for _ in range(8)] for middle in (draw.gauss(0, 1) for _ in range(8))]
+    alike = [
+        [middle + 0.1 * draw.gauss(0, 1) for _ in range(8)]
+        for middle in (draw.gauss(0, 1) for _ in range(8))
+    ]
     assert count_independent(alone) == 64
     assert 8 <= count_independent(alike) <= 10
-    assert count_independent([[value] for group in alike for value in group]) == 64, "none stands in a group"
+    assert count_independent([[value] for group in alike for value in group]) == 64, (
+        "none stands in a group"
+    )
     assert count_independent(alike[:1]) == 8, "nothing tells"
     assert count_independent([]) == 0
     assert count_independent([[2.0] * 4] * 4) == 16, "all the same is no sign of groups"

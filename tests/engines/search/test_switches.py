@@ -1,4 +1,5 @@
-"""Optimizers and options as one space: which of them breaks the model, alone or only with another."""
+"""Optimizers and options as one space: which of them breaks the model, alone or only with
+another."""
 
 from typing import Any
 
@@ -7,23 +8,29 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engines import options
-from engines.backends import make
-from engines.backends.onnxruntime import DECLARATION
-from engines.compare.criterion import Signature
-from engines.probe import Measurement
-from engines.search.switches import list_switches
-from engines.spec import parse
-from engines.views import view_engine
+from narrowdown.engines import options
+from narrowdown.engines.backends import make
+from narrowdown.engines.backends.onnxruntime import DECLARATION
+from narrowdown.engines.compare.criterion import Signature
+from narrowdown.engines.probe import Measurement
+from narrowdown.engines.search.switches import list_switches
+from narrowdown.engines.spec import parse
+from narrowdown.engines.views import view_engine
 
 NAMES = ("DivMulFusion", "GeluFusionL1", "Pad_Fusion")
 ENGINE = "onnxruntime:execution=parallel,optimization=all,threads=4"
 DECLARED = [
     {"name": o.name, "default": o.default, "plain": o.plain} for o in DECLARATION.options
 ]  # fmt: skip
-INFO = {"optimizers": NAMES, "options": DECLARED, "capabilities": {"optimizers": {"present": True, "reason": ""}}}
+INFO = {
+    "optimizers": NAMES,
+    "options": DECLARED,
+    "capabilities": {"optimizers": {"present": True, "reason": ""}},
+}
 CAN = list_switches(ENGINE, view_engine(INFO))
-LOCKED = Signature(kind="accuracy", sample="real:0", outputs=("y",), errors={"y": 0.5}, tolerance=0.01)
+LOCKED = Signature(
+    kind="accuracy", sample="real:0", outputs=("y",), errors={"y": 0.5}, tolerance=0.01
+)
 
 
 def failing(answers: Any) -> Any:
@@ -33,9 +40,14 @@ def failing(answers: Any) -> Any:
 def on(engine: str) -> set[str]:
     """What is on in a spec, told without the code under test."""
     spec = parse(engine)
-    kept = {"threads=4": spec.get("threads") == "4", "execution=parallel": spec.get("execution") == "parallel"}
+    kept = {
+        "threads=4": spec.get("threads") == "4",
+        "execution=parallel": spec.get("execution") == "parallel",
+    }
     off = spec.get("disabled_optimizers").split("+")
-    return {name for name, there in kept.items() if there} | {name for name in NAMES if name not in off}
+    return {name for name, there in kept.items() if there} | {
+        name for name in NAMES if name not in off
+    }
 
 
 def test_what_can_be_switched() -> None:
@@ -47,9 +59,14 @@ def test_what_can_be_switched() -> None:
 
 
 def test_what_the_user_switched_off_is_no_switch_and_stays_off() -> None:
-    can = list_switches("onnxruntime:disabled_optimizers=GeluFusionL1,optimization=all,threads=1", view_engine(INFO))
+    can = list_switches(
+        "onnxruntime:disabled_optimizers=GeluFusionL1,optimization=all,threads=1", view_engine(INFO)
+    )
     assert can.names == {"DivMulFusion", "Pad_Fusion", "prepacking"}
-    assert parse(can.without({"DivMulFusion"})).get("disabled_optimizers") == "DivMulFusion+GeluFusionL1"
+    assert (
+        parse(can.without({"DivMulFusion"})).get("disabled_optimizers")
+        == "DivMulFusion+GeluFusionL1"
+    )
     assert parse(can.without(())).get("disabled_optimizers") == "GeluFusionL1"
 
 
@@ -82,7 +99,9 @@ def test_real_engines_say_their_switches() -> None:
 )
 def test_alone_or_together(answers: Any, walk: Any, guilty: set[str], kind: str) -> None:
     def answer(probe: Any) -> Measurement:
-        seen = on(probe.engine) | ({"prepacking"} if parse(probe.engine).get("prepacking") != "false" else set())
+        seen = on(probe.engine) | (
+            {"prepacking"} if parse(probe.engine).get("prepacking") != "false" else set()
+        )
         return answers.measured(("real:0", 0.5 if guilty <= seen else 0.0))
 
     done = walk("tactics", answers.context(failing(answers), engine=ENGINE, info=INFO), answer)
@@ -102,7 +121,9 @@ def test_options_are_searched_where_every_build_of_an_engine_that_chooses_kernel
     }
 
     def answer(probe: Any) -> Measurement:
-        return answers.measured(("real:0", 0.0 if parse(probe.engine).get("optimization_level") == "0" else 0.5))
+        return answers.measured(
+            ("real:0", 0.0 if parse(probe.engine).get("optimization_level") == "0" else 0.5)
+        )
 
     done = walk("tactics", answers.context(failing(answers), info=info), answer)
     assert done.finish.outcome.found

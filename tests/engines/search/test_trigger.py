@@ -1,4 +1,5 @@
-"""The search for what triggers a failure, against oracles that know the truth, flake, refuse or never answer."""
+"""The search for what triggers a failure, against oracles that know the truth, flake, refuse or
+never answer."""
 
 import itertools
 from collections.abc import Callable
@@ -7,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engines.asking import Note, Sub
-from engines.known.varied import Factor, Level
-from engines.search.trigger import Found, Outcome, find_trigger
+from narrowdown.engines.asking import Note, Sub
+from narrowdown.engines.known.varied import Factor, Level
+from narrowdown.engines.search.trigger import Found, Outcome, find_trigger
 
 HEADS = Factor("heads", "size", 4, (5, 1, 8, 3, 16, 2), ordered=True)
 K = Factor("k", "number", 12, (13, 11, 24, 6), ordered=True)
@@ -19,7 +20,9 @@ ALL = (HEADS, K, TYPE, MODE)
 Truth = Callable[[Factor | None, Level], Outcome]
 
 
-def search(truth: Truth, factors: tuple[Factor, ...] = ALL, budget: int = 150) -> tuple[Found, list[tuple[str, Level]]]:
+def search(
+    truth: Truth, factors: tuple[Factor, ...] = ALL, budget: int = 150
+) -> tuple[Found, list[tuple[str, Level]]]:
     """What is found, and what was asked."""
     asked: list[tuple[str, Level]] = []
 
@@ -38,7 +41,9 @@ def search(truth: Truth, factors: tuple[Factor, ...] = ALL, budget: int = 150) -
 
 
 def when(name: str, fires: Callable[[Level], object]) -> Truth:
-    return lambda factor, level: "passes" if factor and factor.name == name and not fires(level) else "fires"
+    return lambda factor, level: (
+        "passes" if factor and factor.name == name and not fires(level) else "fires"
+    )
 
 
 def test_every_level_is_tried_alone_and_a_bound_by_halving() -> None:
@@ -82,7 +87,12 @@ def test_the_budget_is_kept_and_what_is_no_model_takes_nothing_from_it() -> None
 
 
 @settings(max_examples=20, deadline=None)
-@given(st.lists(st.sampled_from(["fires", "passes", "refused", "hidden", "cannot tell", "invalid"]), min_size=1))
+@given(
+    st.lists(
+        st.sampled_from(["fires", "passes", "refused", "hidden", "cannot tell", "invalid"]),
+        min_size=1,
+    )
+)
 def test_whatever_the_answers_nothing_is_asked_twice_and_it_ends(answers: list[Outcome]) -> None:
     def truth() -> Truth:
         turn = itertools.chain(["fires"], itertools.cycle(answers))

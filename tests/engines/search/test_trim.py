@@ -1,4 +1,5 @@
-"""What a set can do without: by groups, then each item alone, under oracles that are neither monotone nor always answer."""
+"""What a set can do without: by groups, then each item alone, under oracles that are neither
+monotone nor always answer."""
 
 import hashlib
 import math
@@ -10,16 +11,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engines.compare.criterion import Verdict
-from engines.search.ddmin import ddmin
-from engines.search.pace import Pace
-from engines.search.trim import leave_out_each, leave_out_groups
+from narrowdown.engines.compare.criterion import Verdict
+from narrowdown.engines.search.ddmin import ddmin
+from narrowdown.engines.search.pace import Pace
+from narrowdown.engines.search.trim import leave_out_each, leave_out_groups
 
 Answer = Callable[[tuple[int, ...]], str]
-STILL, LESS, UNCLEAR = "fail", "pass", "unresolved"  # delta debugging's words: "fail" is what is looked for
+STILL, LESS, UNCLEAR = (
+    "fail",
+    "pass",
+    "unresolved",
+)  # delta debugging's words: "fail" is what is looked for
 
 
-def drive(search: Any, items: Sequence[int], answer: Answer) -> tuple[tuple[int, ...], dict[tuple[int, ...], str], int]:
+def drive(
+    search: Any, items: Sequence[int], answer: Answer
+) -> tuple[tuple[int, ...], dict[tuple[int, ...], str], int]:
     """(what is left, answers, questions that were new)"""
     answers: dict[tuple[int, ...], str] = {}
     asked = 0
@@ -52,12 +59,18 @@ def thorough() -> None:
 
 def random_answers(seed: int) -> Answer:
     """By the hash of the set: neither monotone nor consistent, but repeatable."""
-    return lambda chosen: (LESS, STILL, UNCLEAR)[hashlib.sha256(repr((seed, chosen)).encode()).digest()[0] % 3]
+    return lambda chosen: (LESS, STILL, UNCLEAR)[
+        hashlib.sha256(repr((seed, chosen)).encode()).digest()[0] % 3
+    ]
 
 
 @settings(max_examples=200, deadline=None)
-@given(st.integers(0, 24), st.integers(), st.sampled_from([leave_out_groups, leave_out_each, thorough]))
-def test_what_is_left_was_measured_to_do_whatever_the_answers_are(count: int, seed: int, search: Any) -> None:
+@given(
+    st.integers(0, 24), st.integers(), st.sampled_from([leave_out_groups, leave_out_each, thorough])
+)
+def test_what_is_left_was_measured_to_do_whatever_the_answers_are(
+    count: int, seed: int, search: Any
+) -> None:
     items = tuple(range(count))
     left, answers, _ = drive(search, items, random_answers(seed))
     assert left == items or answers[left] == STILL
@@ -66,9 +79,13 @@ def test_what_is_left_was_measured_to_do_whatever_the_answers_are(count: int, se
 
 
 @given(st.integers(1, 60), st.data(), st.sampled_from([leave_out_groups, thorough]))
-def test_what_is_needed_together_is_what_is_left(count: int, data: st.DataObject, search: Any) -> None:
+def test_what_is_needed_together_is_what_is_left(
+    count: int, data: st.DataObject, search: Any
+) -> None:
     needed = data.draw(st.sets(st.integers(0, count - 1), min_size=1, max_size=6))
-    left, _, _ = drive(search, range(count), lambda chosen: STILL if needed <= set(chosen) else LESS)
+    left, _, _ = drive(
+        search, range(count), lambda chosen: STILL if needed <= set(chosen) else LESS
+    )
     assert set(left) == needed
 
 
@@ -99,7 +116,9 @@ def test_what_never_answers_ends_soon() -> None:
 
 def test_what_was_needed_is_asked_about_again_once_something_went() -> None:
     """0 is needed for as long as 1 is there."""
-    left, _, _ = drive(leave_out_each, range(3), lambda c: STILL if 2 in c and (0 in c or 1 not in c) else LESS)
+    left, _, _ = drive(
+        leave_out_each, range(3), lambda c: STILL if 2 in c and (0 in c or 1 not in c) else LESS
+    )
     assert left == (2,)
 
 
@@ -131,7 +150,9 @@ def test_the_rest_of_a_search_is_foretold_within_a_factor_of_two(passed: float) 
             yield
 
         def both(n=n, test=test, pace=pace):  # type: ignore[no-untyped-def]
-            yield from leave_out_each((yield from leave_out_groups(range(n), test, pace)), test, pace)
+            yield from leave_out_each(
+                (yield from leave_out_groups(range(n), test, pace)), test, pace
+            )
 
         with pytest.raises(StopIteration):
             next(both())
@@ -144,8 +165,11 @@ def test_the_rest_of_a_search_is_foretold_within_a_factor_of_two(passed: float) 
 
 
 def test_a_long_list_all_of_which_is_needed_comes_to_its_end() -> None:
-    """What was seen so far fades, so that after some 360 that were needed nothing is left of the others."""
+    """What was seen so far fades, so that after some 360 that were needed nothing is left of the
+    others."""
     items = range(600)
-    found, _, asked = drive(leave_out_groups, items, lambda chosen: STILL if len(chosen) == len(items) else LESS)
+    found, _, asked = drive(
+        leave_out_groups, items, lambda chosen: STILL if len(chosen) == len(items) else LESS
+    )
     assert found == tuple(items)
     assert asked < 2 * len(items)

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engines.compare.criterion import Verdict
-from engines.search.ddmin import ddmin
-from engines.search.pace import Pace
-from engines.search.trim import leave_out_each
-from engines.search.weigh import Weighed, count_kept, find_prefix, weigh_groups
+from narrowdown.engines.compare.criterion import Verdict
+from narrowdown.engines.search.ddmin import ddmin
+from narrowdown.engines.search.pace import Pace
+from narrowdown.engines.search.trim import leave_out_each
+from narrowdown.engines.search.weigh import Weighed, count_kept, find_prefix, weigh_groups
 
 
 def answer(sub: Any) -> Any:
@@ -24,7 +24,9 @@ def answer(sub: Any) -> Any:
     raise AssertionError("it asked what nobody answers")
 
 
-def loads(weights: Mapping[int, float], asked: list[tuple[int, ...]]) -> Callable[[tuple[int, ...]], Any]:
+def loads(
+    weights: Mapping[int, float], asked: list[tuple[int, ...]]
+) -> Callable[[tuple[int, ...]], Any]:
     """What a group brings where each item brings so much, as the root of the sum of squares."""
 
     def load(group: tuple[int, ...]):  # type: ignore[no-untyped-def]
@@ -44,9 +46,13 @@ def weigh(items: int, weights: Mapping[int, float]) -> tuple[tuple[Weighed, ...]
 
 @settings(max_examples=100, deadline=None)
 @given(st.integers(1, 80), st.integers(0, 2**16))
-def test_whatever_they_bring_each_item_comes_once_and_the_questions_end(items: int, seed: int) -> None:
+def test_whatever_they_bring_each_item_comes_once_and_the_questions_end(
+    items: int, seed: int
+) -> None:
     rng = random.Random(seed)
-    groups, asked = weigh(items, {n: rng.choice([0.0, 1e300, rng.random()]) / 1e150 for n in range(items)})
+    groups, asked = weigh(
+        items, {n: rng.choice([0.0, 1e300, rng.random()]) / 1e150 for n in range(items)}
+    )
     assert sorted(n for g in groups for n in g.items) == list(range(items))
     assert asked <= items + 2
     assert [g.each for g in groups] == sorted((g.each for g in groups), reverse=True)
@@ -62,8 +68,9 @@ def test_heavy_items_stand_alone_and_first(items: int, data: st.DataObject) -> N
 
 
 def test_many_light_ones_in_front_do_not_use_up_what_is_allowed() -> None:
-    """Sixty items that are too much together, and two at the end that are heavier than any: delta debugging from the front leaves
-    out as many as it can before it comes to the others. Here the lightest go, of which most can."""
+    """Sixty items that are too much together, and two at the end that are heavier than any: delta
+    debugging from the front leaves out as many as it can before it comes to the others. Here the
+    lightest go, of which most can."""
     rng = random.Random(5)
     weights = {n: rng.uniform(0.02, 0.25) for n in range(60)} | {60: 0.9, 61: 0.9}
 
@@ -100,7 +107,8 @@ def test_a_half_that_brings_far_less_than_both_is_not_asked_about() -> None:
 
 @pytest.mark.parametrize("reach", [1, 4])
 def test_what_neighbours_stand_in_for_is_not_weighed_further(reach: int) -> None:
-    """As in an engine that fuses: a node is computed as those beside it are, where any of these is kept."""
+    """As in an engine that fuses: a node is computed as those beside it are, where any of these is
+    kept."""
     asked: list[tuple[int, ...]] = []
     spots = (30, 95, 160, 290)
 

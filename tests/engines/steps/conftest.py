@@ -1,4 +1,5 @@
-"""Drives step generators: by an oracle of invented answers, or by real workers' operations in this process."""
+"""Drives step generators: by an oracle of invented answers, or by real workers' operations in this
+process."""
 
 import importlib.util
 from collections.abc import Callable
@@ -8,17 +9,17 @@ from typing import Any
 import msgspec
 import pytest
 
-from engines.asking import Described, Note, StepContext
-from engines.consent import Consent, list_loaded
-from engines.data import held
-from engines.findings import Findings
-from engines.graph.index import GraphIndex
-from engines.probe import AnyProbe, Describe, Inspect, Measurement
-from engines.steps.base import Finish
-from engines.steps.registry import STEPS
-from engines.store.content import Store, digest_file
-from engines.views import view_engine, view_problem
-from wizard.demo import MODELS
+from narrowdown.engines.asking import Described, Note, StepContext
+from narrowdown.engines.consent import Consent, list_loaded
+from narrowdown.engines.data import held
+from narrowdown.engines.findings import Findings
+from narrowdown.engines.graph.index import GraphIndex
+from narrowdown.engines.probe import AnyProbe, Describe, Inspect, Measurement
+from narrowdown.engines.steps.base import Finish
+from narrowdown.engines.steps.registry import STEPS
+from narrowdown.engines.store.content import Store, digest_file
+from narrowdown.engines.views import view_engine, view_problem
+from narrowdown.wizard.demo import MODELS
 
 Oracle = Callable[[AnyProbe], Any]
 
@@ -73,7 +74,9 @@ def walk(name: str, ctx: StepContext, oracle: Oracle) -> Walk:
             asked = generator.send(answer)
         except StopIteration as end:
             finish = end.value
-            return Walk(msgspec.structs.replace(finish, tables=as_stored(finish.tables)), probes, notes)
+            return Walk(
+                msgspec.structs.replace(finish, tables=as_stored(finish.tables)), probes, notes
+            )
         if isinstance(asked, Note):
             notes.append(asked)
             answer = None
@@ -83,10 +86,13 @@ def walk(name: str, ctx: StepContext, oracle: Oracle) -> Walk:
 
 
 class Session:
-    """A session's measurements without a session: real engines, one process, answers kept by question."""
+    """A session's measurements without a session: real engines, one process, answers kept by
+    question."""
 
-    def __init__(self, root: Path, model: Path, engine: str, inputs: tuple[Path, ...] = (), **problem: Any) -> None:
-        from engines.workers import operations
+    def __init__(
+        self, root: Path, model: Path, engine: str, inputs: tuple[Path, ...] = (), **problem: Any
+    ) -> None:
+        from narrowdown.engines.workers import operations
 
         self._execute, self.store = operations.execute_probe, Store(root)
         self.known: dict[str, Any] = {}
@@ -141,7 +147,9 @@ def session(tmp_path: Path) -> Callable[..., Session]:
 def open_model(tmp_path: Path) -> Callable[..., Session]:
     """``open_model(path, engine, inputs)``: any model file."""
 
-    def open_any(model: Path, engine: str, inputs: tuple[Path, ...] = (), **problem: Any) -> Session:
+    def open_any(
+        model: Path, engine: str, inputs: tuple[Path, ...] = (), **problem: Any
+    ) -> Session:
         return Session(tmp_path / "session", model, engine, inputs, **problem)
 
     return open_any

@@ -1,4 +1,5 @@
-"""An engine made of numbers: errors that nodes add, carry and absorb along a graph; it may break, and faults may come and go."""
+"""An engine made of numbers: errors that nodes add, carry and absorb along a graph; it may break,
+and faults may come and go."""
 
 import hashlib
 import random
@@ -7,16 +8,24 @@ from typing import Any
 
 import msgspec
 
-from engines.asking import Described, StepContext
-from engines.compare.criterion import Criterion
-from engines.compare.judge import over
-from engines.findings import Findings
-from engines.graph import ranges
-from engines.graph.cut import node_ids, outputs_of, severed_of
-from engines.graph.index import GraphIndex, Node, Tensor
-from engines.probe import Describe, LoadInputs, Measure, Measurement, SampleInfo, SampleResult, Score
-from engines.search.whole import sign_failure
-from engines.views import view_engine
+from narrowdown.engines.asking import Described, StepContext
+from narrowdown.engines.compare.criterion import Criterion
+from narrowdown.engines.compare.judge import over
+from narrowdown.engines.findings import Findings
+from narrowdown.engines.graph import ranges
+from narrowdown.engines.graph.cut import node_ids, outputs_of, severed_of
+from narrowdown.engines.graph.index import GraphIndex, Node, Tensor
+from narrowdown.engines.probe import (
+    Describe,
+    LoadInputs,
+    Measure,
+    Measurement,
+    SampleInfo,
+    SampleResult,
+    Score,
+)
+from narrowdown.engines.search.whole import sign_failure
+from narrowdown.engines.views import view_engine
 
 RULE = Criterion(tolerance=0.01, precision="fp16")
 PRESENT = {"present": True, "reason": ""}
@@ -32,10 +41,14 @@ BROKEN = (
 
 
 def graph(edges: list[tuple[int, ...]]) -> GraphIndex:
-    """Node i reads the outputs of ``edges[i]`` (nodes before it), or the input where that is empty."""
+    """Node i reads the outputs of ``edges[i]`` (nodes before it), or the input where that is
+    empty."""
     tensors = [Tensor(0, "x", "float32", "input", -1, (1, 4), 16)]
     tensors += [Tensor(i + 1, f"t{i}", "float32", "node", i, (1, 4), 16) for i in range(len(edges))]
-    nodes = [Node(i, f"n{i}", "Op", "", tuple(p + 1 for p in reads) or (0,), (i + 1,)) for i, reads in enumerate(edges)]
+    nodes = [
+        Node(i, f"n{i}", "Op", "", tuple(p + 1 for p in reads) or (0,), (i + 1,))
+        for i, reads in enumerate(edges)
+    ]
     read = {p for reads in edges for p in reads}
     outputs = tuple(i + 1 for i in range(len(edges)) if i not in read)
     return GraphIndex("m", tuple(nodes), tuple(tensors), (0,), outputs)
@@ -48,22 +61,23 @@ def random_graph(n: int, rng: random.Random) -> GraphIndex:
 class Simulated(msgspec.Struct, kw_only=True):
     """Answers probes. Every number is a relative error.
 
-    ``added``   sample -> node -> what the node adds by itself, unless it is kept in higher precision.
-    ``gain``    node -> what it makes of the largest error that it reads (1 where it says nothing, 0 absorbs it).
-    ``broken``  how many of the questions break; always the same ones for the same ``seed``. The plain whole model never does.
-    ``rate``    how often a run shows what the nodes add; with ``builds`` above 1 each build shows it in all its runs or in none.
-    ``stubborn``  nodes whose error no precision cures, nor the reference in their place.
-    ``fragile``   nodes that give the largest error as soon as the engine itself gives them wrong values.
-    ``rounding``  of a tensor that is fed as it would be stored; of none fed exactly.
-    ``shy``       tensors whose watching cures everything.
-    ``rare``, ``every``  what nodes add on every so-manieth of the samples that are made near the given ones, beside what they add
+    ``added``   sample -> node -> what the node adds by itself, unless it is kept in higher
+    precision. ``gain``    node -> what it makes of the largest error that it reads (1 where it says
+    nothing, 0 absorbs it). ``broken``  how many of the questions break; always the same ones for
+    the same ``seed``. The plain whole model never does. ``rate``    how often a run shows what the
+    nodes add; with ``builds`` above 1 each build shows it in all its runs or in none. ``stubborn``
+    nodes whose error no precision cures, nor the reference in their place. ``fragile``   nodes that
+    give the largest error as soon as the engine itself gives them wrong values. ``rounding``  of a
+    tensor that is fed as it would be stored; of none fed exactly. ``shy``       tensors whose
+    watching cures everything. ``rare``, ``every``  what nodes add on every so-manieth of the
+    samples that are made near the given ones, beside what they add
                   on the given one that it is near.
-    ``spoiled``   sample -> (node, other, error): the one kept, the sample is wrong by so much, unless the other is, too.
-    ``misread``   samples that a workaround is wrong on once it is a file.
-    ``rows``, ``alone``  how many rows a feed has, and what part of its error among the others a row has alone.
-    ``seconds``   that a run takes.
-    ``keeps``     whether it can keep single nodes in higher precision.
-    ``unanswered``, ``missed``  the questions that broke, and those whose runs did not show a fault that was there.
+    ``spoiled``   sample -> (node, other, error): the one kept, the sample is wrong by so much,
+    unless the other is, too. ``misread``   samples that a workaround is wrong on once it is a file.
+    ``rows``, ``alone``  how many rows a feed has, and what part of its error among the others a row
+    has alone. ``seconds``   that a run takes. ``keeps``     whether it can keep single nodes in
+    higher precision. ``unanswered``, ``missed``  the questions that broke, and those whose runs did
+    not show a fault that was there.
     """
 
     index: GraphIndex
@@ -98,18 +112,27 @@ class Simulated(msgspec.Struct, kw_only=True):
         return cls(index=index, added={"real:0": added}, asked={}, hiding={}, **rest)
 
     def findings(self) -> Findings:
-        """After a comparison: the failure of the worst sample is locked; none where every sample passes."""
+        """After a comparison: the failure of the worst sample is locked; none where every sample
+        passes."""
         samples = tuple(SampleInfo(s, "in.npz", rows=self.rows) for s in self.added)
         ids = [row for s in self.added for row in self._list_rows(s)]
         results = [SampleResult(s, self._scores(self._whole(s), self.index.outputs)) for s in ids]
         failing = [r for r in results if any(over(score, RULE) for score in r.outputs)]
         found = Findings(
-            model="m", original="m", inputs="i", samples=samples, criterion=RULE, looks=self.looks, builds=self.builds
+            model="m",
+            original="m",
+            inputs="i",
+            samples=samples,
+            criterion=RULE,
+            looks=self.looks,
+            builds=self.builds,
         )
         if not failing:
             return found
         worst = max(failing, key=lambda r: max(score.rel_l2 for score in r.outputs))
-        return msgspec.structs.replace(found, signature=sign_failure(worst, RULE, worst.sample), sample=worst.sample)
+        return msgspec.structs.replace(
+            found, signature=sign_failure(worst, RULE, worst.sample), sample=worst.sample
+        )
 
     def context(self, **rest: Any) -> StepContext:
         able = {"mark": PRESENT, "keep": PRESENT} if self.keeps else {"mark": PRESENT}
@@ -138,11 +161,18 @@ class Simulated(msgspec.Struct, kw_only=True):
 
     def _answer(self, probe: Measure, question: str) -> Measurement:
         feeds = {s.partition("/")[0] for s in probe.samples}
-        assert all(self.made[s] == probe.inputs for s in feeds if s in self.made), "none of these inputs"
+        assert all(self.made[s] == probe.inputs for s in feeds if s in self.made), (
+            "none of these inputs"
+        )
         rng = random.Random(hashlib.sha256(f"{self.seed}{question}".encode()).digest())
         if probe.engine == "r":
             return Measurement(results=self._results(probe, False))
-        plain = probe.candidate.nodes == ranges.ALL and not probe.marks and not probe.keep and not probe.righted
+        plain = (
+            probe.candidate.nodes == ranges.ALL
+            and not probe.marks
+            and not probe.keep
+            and not probe.righted
+        )
         if not plain and rng.random() < self.broken:
             self.unanswered += 1
             return rng.choice(BROKEN)
@@ -155,7 +185,9 @@ class Simulated(msgspec.Struct, kw_only=True):
         runs = [wrong if hit else right for hit in shown]
         others = tuple(r for r in runs[1:] if r != runs[0])
         facts = {"runs": len(runs)}
-        return Measurement(results=runs[0], runs=others, varies=bool(others), facts=facts, run_seconds=self.seconds)
+        return Measurement(
+            results=runs[0], runs=others, varies=bool(others), facts=facts, run_seconds=self.seconds
+        )
 
     def _count(self, probe: Measure, *, hidden: bool) -> None:
         """A fault is missed where none of the builds that a verdict needs has shown it."""
@@ -164,7 +196,11 @@ class Simulated(msgspec.Struct, kw_only=True):
         self.missed += hidden and self.hiding[question] == self.builds
 
     def _list_rows(self, feed: str) -> tuple[str, ...]:
-        return tuple(f"{feed}/{k}" for k in range(self.rows)) if self.rows and "/" not in feed else (feed,)
+        return (
+            tuple(f"{feed}/{k}" for k in range(self.rows))
+            if self.rows and "/" not in feed
+            else (feed,)
+        )
 
     def _results(self, probe: Measure, wrong: bool) -> tuple[SampleResult, ...]:
         """One for each row of a whole feed."""
@@ -181,7 +217,9 @@ class Simulated(msgspec.Struct, kw_only=True):
         keep = frozenset(ranges.decode(probe.keep))
         righted = frozenset(ranges.decode(probe.righted))
         fed = self.rounding if probe.feed == "stored" else 0.0
-        errors = self._whole(sample, inside, severed, keep, righted, probe.written, fed) if wrong else {}
+        errors = (
+            self._whole(sample, inside, severed, keep, righted, probe.written, fed) if wrong else {}
+        )
         errors = {t: part * e for t, e in errors.items()}
         judged = outputs_of(index, candidate)
         effect: tuple[Score, ...] = ()
@@ -190,7 +228,10 @@ class Simulated(msgspec.Struct, kw_only=True):
             seen = ranges.decode(probe.effect_on) or index.outputs
             effect = self._scores(self._transplanted(given), seen)
         return SampleResult(
-            sample, self._scores(errors, judged), self._scores(errors, ranges.decode(probe.marks)), effect
+            sample,
+            self._scores(errors, judged),
+            self._scores(errors, ranges.decode(probe.marks)),
+            effect,
         )
 
     def _whole(
@@ -215,17 +256,28 @@ class Simulated(msgspec.Struct, kw_only=True):
                 continue
             made = [t for t in node.reads if self.index.tensors[t].kind == "node"]
             read = max([fed if t in severed else errors.get(t, fed) for t in made], default=0.0)
-            own = misread + (0.0 if node.id in exact else added.get(node.id, 0.0)) + by * (node.id == spoiled)
+            own = (
+                misread
+                + (0.0 if node.id in exact else added.get(node.id, 0.0))
+                + by * (node.id == spoiled)
+            )
             broken = node.id in self.fragile and read > RULE.tolerance
-            errors[node.outputs[0]] = 10.0 if broken else min(10.0, self.gain.get(node.id, 1.0) * read + own)
+            errors[node.outputs[0]] = (
+                10.0 if broken else min(10.0, self.gain.get(node.id, 1.0) * read + own)
+            )
         return errors
 
     def _added(self, sample: str) -> Mapping[int, float]:
         kind, _, number = sample.partition("/")[0].partition(":")
         if kind != "near":
-            return self.added.get(sample) or self.added.get(sample.partition("/")[0], next(iter(self.added.values())))
+            return self.added.get(sample) or self.added.get(
+                sample.partition("/")[0], next(iter(self.added.values()))
+            )
         given = list(self.added.values())
-        return {**given[int(number) % len(given)], **(self.rare if int(number) % self.every == 0 else {})}
+        return {
+            **given[int(number) % len(given)],
+            **(self.rare if int(number) % self.every == 0 else {}),
+        }
 
     def _transplanted(self, given: Mapping[int, float]) -> dict[int, float]:
         errors = dict(given)

@@ -1,5 +1,6 @@
-"""Any reference serves every step: what it gives at an inner tensor is fed to parts of the model in the model's own types. And
-healthy models, on which the judge was wrong once, have a healthy reference."""
+"""Any reference serves every step: what it gives at an inner tensor is fed to parts of the model in
+the model's own types. And healthy models, on which the judge was wrong once, have a healthy
+reference."""
 
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,9 @@ def model(tmp_path: Path) -> Path:
     ]  # fmt: skip
     inputs, outputs = ([helper.make_tensor_value_info(v, TensorProto.FLOAT, [2, 8])] for v in "xy")
     made = helper.make_model(
-        helper.make_graph(nodes, "g", inputs, outputs), opset_imports=[helper.make_opsetid("", 17)], ir_version=8
+        helper.make_graph(nodes, "g", inputs, outputs),
+        opset_imports=[helper.make_opsetid("", 17)],
+        ir_version=8,
     )
     onnx.save(made, tmp_path / "chain.onnx")
     np.savez(tmp_path / "in.npz", x=np.random.default_rng(1).normal(size=(2, 8)).astype(np.float32))
@@ -40,9 +43,11 @@ def test_doubles_as_the_reference_find_the_one_node(open_model: Any, model: Path
 
 @pytest.mark.parametrize("opset", [9, 11, 13])
 @pytest.mark.parametrize("reference", ["onnxruntime", "reference:precision=fp64"])
-def test_a_healthy_normalization(open_model: Any, tmp_path: Path, opset: int, reference: str) -> None:
-    """The judge took the momentum of BatchNormalization below opset 14 for training, and convicted ONNX Runtime; judged by it, as
-    it advised, three healthy nodes were accused."""
+def test_a_healthy_normalization(
+    open_model: Any, tmp_path: Path, opset: int, reference: str
+) -> None:
+    """The judge took the momentum of BatchNormalization below opset 14 for training, and convicted
+    ONNX Runtime; judged by it, as it advised, three healthy nodes were accused."""
     rng = np.random.default_rng(0)
     n, f = helper.make_node, lambda *shape: rng.normal(size=shape).astype(np.float32)
     nodes = [
@@ -53,10 +58,15 @@ def test_a_healthy_normalization(open_model: Any, tmp_path: Path, opset: int, re
     inputs = [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, 8, 8])]
     outputs = [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 4, 8, 8])]
     graph = helper.make_graph(
-        nodes, "g", inputs, outputs, [onnx.numpy_helper.from_array(a, k) for k, a in weights.items()]
+        nodes,
+        "g",
+        inputs,
+        outputs,
+        [onnx.numpy_helper.from_array(a, k) for k, a in weights.items()],
     )
     onnx.save(
-        helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8), tmp_path / "m.onnx"
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8),
+        tmp_path / "m.onnx",
     )
     session = open_model(tmp_path / "m.onnx", "onnxruntime:optimization=all")
     session.reference = reference
@@ -73,4 +83,7 @@ def test_a_healthy_cast(open_model: Any, model: Path) -> None:
     session = open_model(model, "onnxruntime:optimization=all", (model.parent / "in.npz",))
     outcome = session.step("compare", look_again={"most": 0}).finish.outcome
     assert outcome.verdict == "passes"
-    assert (outcome.reference_judge, outcome.reference_error < 1e-5) == ("reference:precision=fp64", True)
+    assert (outcome.reference_judge, outcome.reference_error < 1e-5) == (
+        "reference:precision=fp64",
+        True,
+    )

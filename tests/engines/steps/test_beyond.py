@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engines.findings import Case, Culprit, Findings, Unseen, Workaround
-from engines.graph import ranges
-from engines.probe import Candidate
-from engines.search.known import holds_accused, list_facts
-from engines.steps.registry import STEPS
-from wizard.flow.check import destination, recommend
-from wizard.flow.load import load
+from narrowdown.engines.findings import Case, Culprit, Findings, Unseen, Workaround
+from narrowdown.engines.graph import ranges
+from narrowdown.engines.probe import Candidate
+from narrowdown.engines.search.known import holds_accused, list_facts
+from narrowdown.engines.steps.registry import STEPS
+from narrowdown.wizard.flow.check import destination, recommend
+from narrowdown.wizard.flow.load import load
 
 from .conftest import walk
 from .simulated import RULE, Simulated, graph
@@ -26,10 +26,14 @@ CHAIN = [() if i == 0 else (i - 1,) for i in range(12)]
 
 
 def follow(
-    engine: Simulated, start: str = "layerwise", findings: Findings | None = None, *, returns: bool = True
+    engine: Simulated,
+    start: str = "layerwise",
+    findings: Findings | None = None,
+    *,
+    returns: bool = True,
 ) -> tuple[Findings, list[str]]:
-    """The findings at the end of the flow as it recommends, from ``start`` on, and the nodes on the way. ``returns``: as the step
-    workaround is told there."""
+    """The findings at the end of the flow as it recommends, from ``start`` on, and the nodes on the
+    way. ``returns``: as the step workaround is told there."""
     findings, node, route = findings or engine.findings(), start, []
     while node in FLOW.nodes:
         route.append(node)
@@ -50,7 +54,8 @@ def accused(findings: Findings) -> set[int]:
 
 
 def test_a_culprit_that_the_first_one_hides_is_named_too() -> None:
-    """What is made at 3 is lost in what is made at 8; right values put in after 8 would take it with them."""
+    """What is made at 3 is lost in what is made at 8; right values put in after 8 would take it
+    with them."""
     findings, route = follow(Simulated.single(graph(CHAIN), {3: 0.05, 8: 0.5}))
     assert accused(findings) == {3, 8}
     assert route.count("workaround") == 1, "known before anything was kept"
@@ -60,9 +65,14 @@ def test_a_culprit_that_the_first_one_hides_is_named_too() -> None:
     assert route[-1] in ("worked-around", "works")
 
 
-@pytest.mark.parametrize("added", [{3: 0.05, 8: 0.5}, {1: 0.05, 11: 0.5}, {2: 0.05, 6: 0.2, 9: 0.5}])
-def test_a_culprit_that_the_first_one_hides_is_named_on_engines_that_keep_no_nodes(added: dict[int, float]) -> None:
-    """ONNX Runtime, commands: what is accused is computed by the reference, from what the engine gives it."""
+@pytest.mark.parametrize(
+    "added", [{3: 0.05, 8: 0.5}, {1: 0.05, 11: 0.5}, {2: 0.05, 6: 0.2, 9: 0.5}]
+)
+def test_a_culprit_that_the_first_one_hides_is_named_on_engines_that_keep_no_nodes(
+    added: dict[int, float],
+) -> None:
+    """ONNX Runtime, commands: what is accused is computed by the reference, from what the engine
+    gives it."""
     engine = Simulated.single(graph(CHAIN), added, keeps=False)
     findings, route = follow(engine)
     assert accused(findings) == set(added)
@@ -108,7 +118,9 @@ def test_two_independent_culprits_are_named_where_the_first_search_stopped_at_on
 
 @settings(max_examples=25, deadline=None)
 @given(
-    st.dictionaries(st.integers(0, 11), st.sampled_from((0.05, 0.2, 0.5, 1.0)), min_size=2, max_size=3),
+    st.dictionaries(
+        st.integers(0, 11), st.sampled_from((0.05, 0.2, 0.5, 1.0)), min_size=2, max_size=3
+    ),
     st.integers(0, 2),
 )
 def test_nobody_innocent_is_accused_and_what_cures_is_accused_or_said_to_be_open(
@@ -120,7 +132,10 @@ def test_nobody_innocent_is_accused_and_what_cures_is_accused_or_said_to_be_open
     cure = findings.workaround
     assert cure is not None
     if set(added) - accused(findings) and cure.outside:
-        assert any(not f.firm and "outside of what is accused" in f.text for f in list_facts(findings, cure))
+        assert any(
+            not f.firm and "outside of what is accused" in f.text
+            for f in list_facts(findings, cure)
+        )
 
 
 def test_what_nobody_can_be_named_for_stays_open_and_is_not_looked_for_again() -> None:
@@ -141,8 +156,11 @@ def test_what_nobody_can_be_named_for_stays_open_and_is_not_looked_for_again() -
     [(5, 12, True), (6, 12, True), (7, 12, False), (9, 12, False), (6, 10, True), (7, 16, True)],
 )
 def test_what_is_left_in_most_of_the_model_accuses_nobody(nodes: int, of: int, named: bool) -> None:
-    """A tiny detector of speech in BF16: a second round found that 17 of its 24 nodes fail together, which names no part."""
-    engine = Simulated.single(graph([() if i == 0 else (i - 1,) for i in range(of)]), {0: 0.1, 9: 0.5})
+    """A tiny detector of speech in BF16: a second round found that 17 of its 24 nodes fail
+    together, which names no part."""
+    engine = Simulated.single(
+        graph([() if i == 0 else (i - 1,) for i in range(of)]), {0: 0.1, 9: 0.5}
+    )
     one = Culprit(Case(Candidate(), "real:0", ("n9",), "9"), "accumulation", keep="9")
     case = Case(
         Candidate(nodes=f"0-{nodes - 1}"), "real:0", tuple(f"n{i}" for i in range(nodes)), f"0-{nodes - 1}",
@@ -156,26 +174,34 @@ def test_what_is_left_in_most_of_the_model_accuses_nobody(nodes: int, of: int, n
     assert (f"most of the model ({nodes} of {of})" in done.outcome.message) == (not named)
     first = msgspec.structs.replace(found, culprits=())
     alone = walk("confirm", engine.context(findings=first), engine).finish
-    assert len(alone.findings.culprits) == 1, "where nothing is known yet, it is the smallest that there is"
+    assert len(alone.findings.culprits) == 1, (
+        "where nothing is known yet, it is the smallest that there is"
+    )
 
 
 def test_a_set_is_made_better_once_nobody_else_is_looked_for() -> None:
-    """One of two culprits is known: the set for it is told as it is, and what made samples need beside is looked for when the
-    other is known, too."""
+    """One of two culprits is known: the set for it is told as it is, and what made samples need
+    beside is looked for when the other is known, too."""
     engine = Simulated.single(graph(CHAIN), {1: 0.3, 9: 0.5}, rare={5: 0.5})
     culprit = Culprit(Case(Candidate(), "real:0", ("n9",), "9"), "accumulation")
     one = msgspec.structs.replace(engine.findings(), culprits=(culprit,))
-    first = walk("workaround", engine.context(findings=one, params={"returns": True}), engine).finish
+    first = walk(
+        "workaround", engine.context(findings=one, params={"returns": True}), engine
+    ).finish
     assert first.outcome.goes_on
     assert set(ranges.decode(first.findings.workaround.keep)) == {1, 9}
     assert not first.outcome.holds, "it was tried on others, and that they need more is said"
     assert first.findings.workaround.unseen.joined == 0
     assert not first.findings.workaround.curve, "it is drawn of the set that stays"
-    assert "Until that is known this set stays as it is" in first.outcome.message, "whoever takes it now is told"
+    assert "Until that is known this set stays as it is" in first.outcome.message, (
+        "whoever takes it now is told"
+    )
     alone = walk("workaround", engine.context(findings=one), engine).finish
     assert alone.outcome.joined, "a flow that does not come back gets all of it at once"
     again = msgspec.structs.replace(first.findings, culprits=(culprit,))
-    last = walk("workaround", engine.context(findings=again, params={"returns": True}), engine).finish
+    last = walk(
+        "workaround", engine.context(findings=again, params={"returns": True}), engine
+    ).finish
     assert not last.outcome.goes_on, "nobody else was found"
     assert set(ranges.decode(last.findings.workaround.keep)) == {1, 5, 9}
     assert last.findings.workaround.curve
@@ -187,16 +213,22 @@ def test_a_set_among_what_is_accused_is_made_better_at_once() -> None:
     engine = Simulated.single(graph(CHAIN), {8: 0.3, 9: 0.5}, rare={4: 0.5})
     culprit = Culprit(Case(Candidate(), "real:0", ("n9",), "9"), "accumulation")
     found = msgspec.structs.replace(engine.findings(), culprits=(culprit,))
-    done = walk("workaround", engine.context(findings=found, params={"returns": True}), engine).finish
+    done = walk(
+        "workaround", engine.context(findings=found, params={"returns": True}), engine
+    ).finish
     assert set(ranges.decode(done.findings.workaround.keep)) == {4, 8, 9}
 
 
 def test_what_was_verified_before_stays_while_a_set_waits_and_the_search_goes_on() -> None:
     engine = Simulated.single(graph(CHAIN), {1: 0.3, 9: 0.5}, rare={5: 0.5})
     culprit = Culprit(Case(Candidate(), "real:0", ("n9",), "9"), "accumulation")
-    known = msgspec.structs.replace(CURE, keep="7-9", keep_names=("n7", "n8", "n9"), unseen=Unseen(ok=8, n=8))
+    known = msgspec.structs.replace(
+        CURE, keep="7-9", keep_names=("n7", "n8", "n9"), unseen=Unseen(ok=8, n=8)
+    )
     found = msgspec.structs.replace(engine.findings(), culprits=(culprit,), workaround=known)
-    done = walk("workaround", engine.context(findings=found, params={"returns": True}), engine).finish
+    done = walk(
+        "workaround", engine.context(findings=found, params={"returns": True}), engine
+    ).finish
     assert done.findings.workaround.keep == "7-9"
     assert done.outcome.goes_on
     assert done.outcome.outside == "n1"
@@ -204,13 +236,16 @@ def test_what_was_verified_before_stays_while_a_set_waits_and_the_search_goes_on
 
 @settings(max_examples=40, deadline=None)
 @given(
-    st.dictionaries(st.integers(0, 11), st.sampled_from((0.05, 0.2, 0.5, 1.0)), min_size=2, max_size=3),
+    st.dictionaries(
+        st.integers(0, 11), st.sampled_from((0.05, 0.2, 0.5, 1.0)), min_size=2, max_size=3
+    ),
     st.dictionaries(st.integers(0, 11), st.sampled_from((0.006, 0.5)), max_size=2),
 )
 def test_a_flow_ends_with_the_same_set_whether_or_not_the_first_one_is_made_better(
     added: dict[int, float], rare: dict[int, float]
 ) -> None:
-    """One of several culprits is known. And no more is asked for it, but for the few builds that tell a set as it is."""
+    """One of several culprits is known. And no more is asked for it, but for the few builds that
+    tell a set as it is."""
     asked, found = [], []
     last = max(added)
     known = Culprit(Case(Candidate(), "real:0", (f"n{last}",), str(last)), "accumulation")
@@ -225,7 +260,13 @@ def test_a_flow_ends_with_the_same_set_whether_or_not_the_first_one_is_made_bett
 
 
 CURE = Workaround(
-    kind="precision", engine="e", keep="2,5", keep_names=("n2", "n5"), samples_ok=2, samples_n=2, outside=("n5",)
+    kind="precision",
+    engine="e",
+    keep="2,5",
+    keep_names=("n2", "n5"),
+    samples_ok=2,
+    samples_n=2,
+    outside=("n5",),
 )
 
 
@@ -239,7 +280,12 @@ CURE = Workaround(
             "nobody can be named. With what is accused alone 1 of 2",
             False,
         ),
-        ({"accused_ok": 1, "accused_n": 2}, {"sought": 1, "spread": True}, "spread over many layers", False),
+        (
+            {"accused_ok": 1, "accused_n": 2},
+            {"sought": 1, "spread": True},
+            "spread over many layers",
+            False,
+        ),
         ({}, {}, "something else is wrong there, too", False),
     ],
 )
@@ -266,7 +312,9 @@ def test_whether_all_that_is_accused_is_kept() -> None:
         assert holds_accused(Findings(culprits=culprits), CURE) is inside
     off = Workaround(kind="optimizer", engine="e", switched_off=("Pad_Fusion",))
     assert holds_accused(Findings(culprits=(blamed(2),)), off) is None
-    earlier = msgspec.structs.replace(blamed(2), case=msgspec.structs.replace(blamed(2).case, node_ids=""))
+    earlier = msgspec.structs.replace(
+        blamed(2), case=msgspec.structs.replace(blamed(2).case, node_ids="")
+    )
     assert holds_accused(Findings(culprits=(earlier,)), CURE) is None, (
         "a session that does not hold which nodes they are"
     )
@@ -291,7 +339,12 @@ def chain_of_rows(path: Path) -> Path:
         [onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, shape)],
         [onnx.helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, shape)],
     )  # fmt: skip
-    onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8), path)
+    onnx.save(
+        onnx.helper.make_model(
+            graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8
+        ),
+        path,
+    )
     return path
 
 
@@ -301,7 +354,8 @@ def chain_of_rows(path: Path) -> Path:
 def test_two_planted_faults_on_a_real_engine_that_keeps_no_nodes(
     open_model: Any, tmp_path: Path, late: str, early: str
 ) -> None:
-    """Right values put in after the later one, which is larger, would take what the earlier one made with them."""
+    """Right values put in after the later one, which is larger, would take what the earlier one
+    made with them."""
     inputs = tmp_path / "x.npz"
     np.savez(inputs, x=np.random.default_rng(0).standard_normal((2, 8)).astype(np.float32))
     fault = f"fake:fault=wrong,nodes={late},size=0.5,also={early}*0.05"
@@ -321,7 +375,8 @@ def test_two_planted_faults_on_a_real_engine_that_keeps_no_nodes(
 
 
 def test_what_no_precision_cures_is_fed_over_with_right_values() -> None:
-    """Its nodes in FP32 are wrong as before, so that nothing but the reference's values takes its error out of the model."""
+    """Its nodes in FP32 are wrong as before, so that nothing but the reference's values takes its
+    error out of the model."""
     chain = [() if i == 0 else (i - 1,) for i in range(12)]
     engine = Simulated.single(graph(chain), {7: 0.5}, stubborn=frozenset({7}))
     reduced = walk("reduce", engine.context(), engine).finish.findings

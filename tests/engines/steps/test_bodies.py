@@ -1,4 +1,5 @@
-"""The search inside of If, Loop and Scan: a culprit is named with its body and iteration, and has a minimal case of its own."""
+"""The search inside of If, Loop and Scan: a culprit is named with its body and iteration, and has a
+minimal case of its own."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -10,8 +11,8 @@ import onnx
 import onnx.parser
 import pytest
 
-from engines.graph.typed import Kept, to_precision, to_rounded
-from engines.workers import unrolling
+from narrowdown.engines.graph.typed import Kept, to_precision, to_rounded
+from narrowdown.engines.workers import unrolling
 
 Open = Callable[..., Any]
 FP16 = "emulate:precision=fp16"
@@ -111,9 +112,14 @@ def test_an_overflow_in_an_iteration_of_a_loop(opened: Any) -> None:
     assert s.step("layerwise").finish.outcome.culprit == "grow/body/iteration_5/square"
     assert s.step("extract").finish.outcome.names == "grow/body/iteration_5/square"
     reduced = s.step("reduce").finish
-    assert (reduced.outcome.names, reduced.outcome.minimal) == ("grow/body/iteration_5/square", True)
+    assert (reduced.outcome.names, reduced.outcome.minimal) == (
+        "grow/body/iteration_5/square",
+        True,
+    )
     assert reduced.findings.case.inputs == ("grow/body/iteration_5/s2",)
-    assert "Loop 'grow' runs 8 iterations: these nodes stand in their place." in " ".join(s.findings.notes)
+    assert "Loop 'grow' runs 8 iterations: these nodes stand in their place." in " ".join(
+        s.findings.notes
+    )
     assert s.findings.original != s.findings.model
     done = s.step("precision").finish
     cure = done.findings.workaround
@@ -166,10 +172,13 @@ def test_what_is_kept_is_written_into_the_body_and_branches_that_did_not_run_sta
     file = s.store.path(kept["files"]["worked-around.onnx"]).read_bytes()
     onnx.checker.check_model(onnx.load_from_string(file), full_check=True)
     ours, theirs = (
-        ort.InferenceSession(m, providers=["CPUExecutionProvider"]) for m in (file, str(tmp_path / "m.onnx"))
+        ort.InferenceSession(m, providers=["CPUExecutionProvider"])
+        for m in (file, str(tmp_path / "m.onnx"))
     )
     for given, allowed in ((fed, 1e-2), (other, 0.0)):
-        for a, b in zip(ours.run(None, given), theirs.run(None, given), strict=True) if given else ():
+        for a, b in (
+            zip(ours.run(None, given), theirs.run(None, given), strict=True) if given else ()
+        ):
             assert np.allclose(a, b, atol=0, rtol=allowed)
 
 
@@ -179,19 +188,26 @@ def test_what_a_kept_node_gives_out_of_a_branch_is_not_rounded_at_its_end() -> N
     inside = {0: {"then_branch": Kept(frozenset({1})), "else_branch": Kept()}}
     made = to_rounded(to_precision(onnx.parser.parse_model(BRANCHED), "fp16", (), inside))
     fed = {"x": rows(1.0001, 7.0001), "loud": np.array(True), "sharp": np.array(False)}
-    [y] = ort.InferenceSession(made.SerializeToString(), providers=["CPUExecutionProvider"]).run(None, fed)
+    [y] = ort.InferenceSession(made.SerializeToString(), providers=["CPUExecutionProvider"]).run(
+        None, fed
+    )
     assert np.array_equal(y, rows(2, 14) + fed["x"])
 
 
 def test_samples_that_take_another_branch_are_left_out_and_that_is_said(opened: Any) -> None:
     s = opened(
-        NESTED, {"x": rows(1, 7), "loud": False}, {"x": rows(1, 7), "loud": True}, {"x": rows(2, 8), "loud": True}
+        NESTED,
+        {"x": rows(1, 7), "loud": False},
+        {"x": rows(1, 7), "loud": True},
+        {"x": rows(2, 8), "loud": True},
     )
     reduced = s.step("reduce").finish
     assert reduced.outcome.names.startswith("outer/then_branch/")
     # 8 runs as many iterations as 7
     assert [x.id for x in s.findings.samples] == ["real:1", "real:2"]
-    assert "1 of 3 samples run in another way and are left out of the search." in " ".join(s.findings.notes)
+    assert "1 of 3 samples run in another way and are left out of the search." in " ".join(
+        s.findings.notes
+    )
 
 
 def test_a_fault_of_the_loop_itself_stays_one(opened: Any) -> None:
@@ -201,10 +217,14 @@ def test_a_fault_of_the_loop_itself_stays_one(opened: Any) -> None:
     reduced = s.step("reduce").finish.outcome
     assert reduced.names == "grow"
     assert "The graph inside its Loop is left whole." in reduced.message
-    assert "Then it passes, so that the fault may rest on the control flow itself" in " ".join(s.findings.notes)
+    assert "Then it passes, so that the fault may rest on the control flow itself" in " ".join(
+        s.findings.notes
+    )
 
 
-def test_a_loop_that_would_become_too_many_nodes_is_a_sentence(opened: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_loop_that_would_become_too_many_nodes_is_a_sentence(
+    opened: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(unrolling, "MOST", 30)
     s = opened(GROWING, {"x": rows(3, 5, 2, 4)})
     watched = s.step("layerwise").finish.outcome
@@ -224,7 +244,8 @@ def test_a_loop_that_draws_is_not_taken_apart(opened: Any) -> None:
     assert "'grow' draws random numbers in each iteration, and stays as it is." in s.findings.notes
 
 
-# An engine without control flow, which lies beside what it would take: the branch hangs on how large the input is.
+# An engine without control flow, which lies beside what it would take: the branch hangs on how
+# large the input is.
 CHOOSING = """
 <ir_version: 8, opset_import: ["":17]>
 g (float[1,4] x) => (float[1,4] y) {
@@ -240,16 +261,28 @@ g (float[1,4] x) => (float[1,4] y) {
 NO_IF = "fake:fault=invalid-model,at=build,ops=If"
 
 
-def test_an_engine_that_refuses_an_if_is_given_a_model_without_one_that_it_takes(opened: Any) -> None:
-    s = opened(CHOOSING, {"x": rows(3, 5, 2, 4)}, {"x": rows(7, 1, 1, 1)}, {"x": rows(0, 1, 0, 1)}, engine=NO_IF)
+def test_an_engine_that_refuses_an_if_is_given_a_model_without_one_that_it_takes(
+    opened: Any,
+) -> None:
+    s = opened(
+        CHOOSING,
+        {"x": rows(3, 5, 2, 4)},
+        {"x": rows(7, 1, 1, 1)},
+        {"x": rows(0, 1, 0, 1)},
+        engine=NO_IF,
+    )
     assert s.step("reduce").finish.outcome.names == "choice"
     [said] = [note for note in s.findings.notes if note.startswith("A way around")]
     # The third is small and takes the other branch.
     assert "It builds and is right on 2 of 3 samples (the others are decided otherwise)" in said
-    assert "and is so only while 'large' (Greater) gives true. 'choice' (If) is decided by 'large' (Greater)." in said
+    assert (
+        "and is so only while 'large' (Greater) gives true. 'choice' (If) is decided by 'large' (Greater)."
+        in said
+    )
 
 
-# As a voice detector's: the branch hangs on the sampling rate, an input that is the same wherever the model is used.
+# As a voice detector's: the branch hangs on the sampling rate, an input that is the same wherever
+# the model is used.
 RATED = CHOOSING.replace("float[1,4] x)", "float[1,4] x, int64 sr)").replace("(top, limit)", "(sr, limit)").replace(
     "top = ReduceMax <keepdims = 0> (x)", ""
 ).replace("<value_float: float = 2.0>", "<value: tensor = int64 {8000}>")  # fmt: skip
@@ -259,13 +292,26 @@ def rate(sr: int, *values: float) -> dict[str, Any]:
     return {"x": rows(*values), "sr": np.int64(sr)}
 
 
-def test_the_refused_if_is_worked_around_by_a_model_without_it_that_says_while_what_it_is_right(opened: Any) -> None:
-    s = opened(RATED, rate(16000, 1, 2, 3, 4), rate(16000, 5, 6, 7, 8), rate(8000, 1, 1, 1, 1), engine=NO_IF)
+def test_the_refused_if_is_worked_around_by_a_model_without_it_that_says_while_what_it_is_right(
+    opened: Any,
+) -> None:
+    s = opened(
+        RATED,
+        rate(16000, 1, 2, 3, 4),
+        rate(16000, 5, 6, 7, 8),
+        rate(8000, 1, 1, 1, 1),
+        engine=NO_IF,
+    )
     s.step("reduce")
     assert s.step("confirm").finish.outcome.fixable
     done = s.step("workaround").finish
     said = done.outcome
-    assert (said.kind, said.what, said.condition, said.holds) == ("control-flow", "choice", "'sr' is 16000", True)
+    assert (said.kind, said.what, said.condition, said.holds) == (
+        "control-flow",
+        "choice",
+        "'sr' is 16000",
+        True,
+    )
     # The second sample and those made near: those of 8,000 Hz are no matter of this model.
     assert (said.samples_ok, said.samples, said.elsewhere) == (1, 1, 1)
     assert said.unseen == said.unseen_ok > said.unseen_given == 1
@@ -308,17 +354,27 @@ def test_a_file_that_computes_something_else_by_the_reference_is_no_workaround(o
         if not (getattr(probe, "written", "") and probe.engine == s.reference):
             return answer
         [result, *others] = answer.results
-        worse = [msgspec.structs.replace(score, rel_l2=1.0, max_abs=1.0, equal=False) for score in result.outputs]
-        return msgspec.structs.replace(answer, results=(msgspec.structs.replace(result, outputs=tuple(worse)), *others))
+        worse = [
+            msgspec.structs.replace(score, rel_l2=1.0, max_abs=1.0, equal=False)
+            for score in result.outputs
+        ]
+        return msgspec.structs.replace(
+            answer, results=(msgspec.structs.replace(result, outputs=tuple(worse)), *others)
+        )
 
     s.ask = otherwise
     said = s.step("workaround").finish.outcome
     assert (said.holds, said.kind) == (False, "none")
 
 
-def test_where_nothing_can_run_it_the_file_is_held_to_the_model_by_the_reference(opened: Any) -> None:
+def test_where_nothing_can_run_it_the_file_is_held_to_the_model_by_the_reference(
+    opened: Any,
+) -> None:
     s = opened(RATED, rate(16000, 1, 2, 3, 4), engine=NO_IF)
-    s.info = {**s.info, "capabilities": {**s.info["capabilities"], "run": {"present": False, "reason": "no GPU"}}}
+    s.info = {
+        **s.info,
+        "capabilities": {**s.info["capabilities"], "run": {"present": False, "reason": "no GPU"}},
+    }
     s.step("reduce")
     done = s.step("workaround")
     assert done.finish.outcome.holds
@@ -334,6 +390,8 @@ def test_a_sample_that_takes_the_other_branch_is_no_sample_of_the_way_around(ope
 
 
 def test_a_model_that_is_refused_without_its_if_too_has_no_such_way_around(opened: Any) -> None:
-    s = opened(CHOOSING, {"x": rows(3, 5, 2, 4)}, engine="fake:fault=invalid-model,at=build,ops=Abs")
+    s = opened(
+        CHOOSING, {"x": rows(3, 5, 2, 4)}, engine="fake:fault=invalid-model,at=build,ops=Abs"
+    )
     s.step("reduce")
     assert not any(note.startswith("A way around") for note in s.findings.notes)

@@ -1,5 +1,5 @@
-"""tactics over builders that break, refuse, ignore what they are told, lie about what they chose, and fail by themselves: it
-ends, and what it says is true."""
+"""tactics over builders that break, refuse, ignore what they are told, lie about what they chose,
+and fail by themselves: it ends, and what it says is true."""
 
 import random
 from collections.abc import Iterable
@@ -10,14 +10,14 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from engines.asking import Note, StepContext
-from engines.compare.criterion import Criterion, Signature
-from engines.compare.judge import judge_whole
-from engines.data.tactic_replay import canonical_algorithm
-from engines.findings import Findings
-from engines.probe import Measure, Measurement, SampleInfo, SampleResult, Score
-from engines.steps.base import Finish
-from engines.steps.tactics import compare_builds
+from narrowdown.engines.asking import Note, StepContext
+from narrowdown.engines.compare.criterion import Criterion, Signature
+from narrowdown.engines.compare.judge import judge_whole
+from narrowdown.engines.data.tactic_replay import canonical_algorithm
+from narrowdown.engines.findings import Findings
+from narrowdown.engines.probe import Measure, Measurement, SampleInfo, SampleResult, Score
+from narrowdown.engines.steps.base import Finish
+from narrowdown.engines.steps.tactics import compare_builds
 
 from .simulated import BROKEN
 
@@ -26,9 +26,10 @@ RULE = Criterion(tolerance=0.01)
 
 
 class Builder:
-    """Chooses one of ``offered`` kernels for each layer, drawn by the question. Wrong where all pairs of one of ``guilty`` were
-    chosen, and by itself at ``noise``. ``broken``: how often there is no answer. ``refuses``: layers that it cannot force, and
-    says so; ``deaf``: that it does not, and says nothing; ``liar``: what it says it chose was drawn anew."""
+    """Chooses one of ``offered`` kernels for each layer, drawn by the question. Wrong where all
+    pairs of one of ``guilty`` were chosen, and by itself at ``noise``. ``broken``: how often there
+    is no answer. ``refuses``: layers that it cannot force, and says so; ``deaf``: that it does not,
+    and says nothing; ``liar``: what it says it chose was drawn anew."""
 
     def __init__(
         self, layers: int, offered: int, guilty: Iterable[Iterable[Pair]] = (), *, noise: float = 0.0, broken: float = 0.0,
@@ -58,17 +59,26 @@ class Builder:
             return rng.choice(BROKEN)
         made, refused = {}, []
         for layer in range(self.layers):
-            may = [k for k in range(self.offered) if written(k) not in probe.forbid.get(name(layer), ())]
+            may = [
+                k
+                for k in range(self.offered)
+                if written(k) not in probe.forbid.get(name(layer), ())
+            ]
             wanted = [k for k in may if written(k) == probe.force.get(name(layer))]
             if layer in self.deaf:
                 may, wanted = list(range(self.offered)), []
-            if layer in self.refuses and (name(layer) in probe.force or name(layer) in probe.forbid):
+            if layer in self.refuses and (
+                name(layer) in probe.force or name(layer) in probe.forbid
+            ):
                 refused.append(name(layer))
                 may, wanted = list(range(self.offered)), []
             made[layer] = rng.choice(wanted or may or list(range(self.offered)))
         wrong = rng.random() < self.noise or any(g <= set(made.items()) for g in self.guilty)
         said = {k: rng.randrange(self.offered) for k in made} if self.liar else made
-        build: dict[str, Any] = {"refused": refused, "choices": {name(k): written(v) for k, v in said.items()}}
+        build: dict[str, Any] = {
+            "refused": refused,
+            "choices": {name(k): written(v) for k, v in said.items()},
+        }
         score = Score("y", rel_l2=0.5 if wrong else 0.0, equal=not wrong)
         facts = {"build": {} if self.mute else build}
         return Measurement(results=(SampleResult(sample="real:0", outputs=(score,)),), facts=facts)
@@ -118,14 +128,24 @@ def true(builder: Builder, done: Finish[Any]) -> None:
 
 @st.composite
 def builders(draw: st.DrawFn, **rest: Any) -> Builder:
-    layers, offered, seed = draw(st.integers(1, 8)), draw(st.integers(2, 4)), draw(st.integers(0, 2**16))
+    layers, offered, seed = (
+        draw(st.integers(1, 8)),
+        draw(st.integers(2, 4)),
+        draw(st.integers(0, 2**16)),
+    )
     rng = random.Random(seed)
     together = draw(st.integers(1, 2))
     guilty = [
-        {(layer, rng.randrange(offered)) for layer in rng.sample(range(layers), min(together, layers))}
+        {
+            (layer, rng.randrange(offered))
+            for layer in rng.sample(range(layers), min(together, layers))
+        }
         for _ in range(draw(st.integers(1, 2)))
     ]
-    drawn = {key: draw(value) if isinstance(value, st.SearchStrategy) else value for key, value in rest.items()}
+    drawn = {
+        key: draw(value) if isinstance(value, st.SearchStrategy) else value
+        for key, value in rest.items()
+    }
     return Builder(layers, offered, guilty, seed=seed, **drawn)
 
 
@@ -151,17 +171,24 @@ def test_no_innocent_kernel_is_accused_where_builds_break(builder: Builder) -> N
 
 @settings(max_examples=100, deadline=None)
 @given(
-    builders(refuses=st.frozensets(st.integers(0, 7)), deaf=st.frozensets(st.integers(0, 7)), broken=st.floats(0, 0.5))
+    builders(
+        refuses=st.frozensets(st.integers(0, 7)),
+        deaf=st.frozensets(st.integers(0, 7)),
+        broken=st.floats(0, 0.5),
+    )
 )
-def test_no_innocent_kernel_is_accused_where_forcing_is_refused_or_ignored(builder: Builder) -> None:
+def test_no_innocent_kernel_is_accused_where_forcing_is_refused_or_ignored(
+    builder: Builder,
+) -> None:
     done, _ = step(builder)
     true(builder, done)
     assert accused(done) <= set().union(*builder.guilty)
 
 
 def test_a_build_that_passes_without_a_choice_it_shares_with_the_bad_one_accuses_no_other() -> None:
-    """Found by the test above: 2 does harm beside 4, which the good build chose, too, and which does as it likes. Without 3 the
-    forced build passed because 4 had gone, so 3 seemed to be needed."""
+    """Found by the test above: 2 does harm beside 4, which the good build chose, too, and which
+    does as it likes. Without 3 the forced build passed because 4 had gone, so 3 seemed to be
+    needed."""
     builder = Builder(5, 2, [{(4, 0), (2, 0)}], deaf=frozenset({4}), seed=30)
     done, _ = step(builder)
     true(builder, done)
@@ -170,7 +197,9 @@ def test_a_build_that_passes_without_a_choice_it_shares_with_the_bad_one_accuses
 
 @settings(max_examples=100, deadline=None)
 @given(builders(liar=True, broken=st.floats(0, 0.5)))
-def test_a_builder_that_lies_about_its_choices_ends_with_what_was_measured(builder: Builder) -> None:
+def test_a_builder_that_lies_about_its_choices_ends_with_what_was_measured(
+    builder: Builder,
+) -> None:
     done, _ = step(builder)
     true(builder, done)
 

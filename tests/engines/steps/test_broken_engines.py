@@ -1,5 +1,5 @@
-"""Every searching step over engines that crash, time out, refuse, slide to another failure, and fail now and then: it ends, and
-what it says is true."""
+"""Every searching step over engines that crash, time out, refuse, slide to another failure, and
+fail now and then: it ends, and what it says is true."""
 
 import random
 from typing import Any
@@ -9,15 +9,15 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from engines.compare.criterion import Signature
-from engines.compare.judge import judge_whole
-from engines.graph import ranges
-from engines.probe import Measure, Measurement
-from engines.search import alone as side_by_side
-from engines.search.looks import builds_to_see
-from engines.search.statistics import looks_to_see
-from engines.spec import parse
-from engines.steps.accuse import ALIKE
+from narrowdown.engines.compare.criterion import Signature
+from narrowdown.engines.compare.judge import judge_whole
+from narrowdown.engines.graph import ranges
+from narrowdown.engines.probe import Measure, Measurement
+from narrowdown.engines.search import alone as side_by_side
+from narrowdown.engines.search.looks import builds_to_see
+from narrowdown.engines.search.statistics import looks_to_see
+from narrowdown.engines.spec import parse
+from narrowdown.engines.steps.accuse import ALIKE
 
 from . import answers
 from .conftest import walk
@@ -27,8 +27,8 @@ sizes, seeds, rates = st.integers(2, 32), st.integers(0, 2**16), st.floats(0, 0.
 
 
 def planted(n: int, seed: int, culprits: int, **rest: Any) -> tuple[Simulated, set[int]]:
-    """(engine, culprits): some nodes add a large error, others a larger one that nothing lets through; all others add what a
-    right engine of that precision does."""
+    """(engine, culprits): some nodes add a large error, others a larger one that nothing lets
+    through; all others add what a right engine of that precision does."""
     rng = random.Random(seed)
     index = random_graph(n, rng)
     final = set(index.outputs)
@@ -45,11 +45,14 @@ def planted(n: int, seed: int, culprits: int, **rest: Any) -> tuple[Simulated, s
 
 
 def reaching(engine: Simulated, guilty: set[int]) -> set[int]:
-    """The culprits whose own error alone moves an output by a tenth of the failure, and beyond the tolerance."""
+    """The culprits whose own error alone moves an output by a tenth of the failure, and beyond the
+    tolerance."""
     whole = engine.findings().signature.error
     found = set()
     for node in guilty:
-        errors = engine._transplanted({engine.index.nodes[node].outputs[0]: engine.added["real:0"][node]})
+        errors = engine._transplanted(
+            {engine.index.nodes[node].outputs[0]: engine.added["real:0"][node]}
+        )
         worst = max(errors.get(t, 0.0) for t in engine.index.outputs)
         found |= {node} if worst > 0.01 and worst >= whole / 10 else set()
     return found
@@ -57,13 +60,17 @@ def reaching(engine: Simulated, guilty: set[int]) -> set[int]:
 
 @settings(max_examples=60, deadline=None)
 @given(sizes, seeds, st.integers(1, 3), st.integers(1, 6))
-def test_layerwise_ends_where_its_budget_does(n: int, seed: int, culprits: int, budget: int) -> None:
+def test_layerwise_ends_where_its_budget_does(
+    n: int, seed: int, culprits: int, budget: int
+) -> None:
     engine, guilty = planted(n, seed, min(culprits, n))
     assume(engine.findings().signature is not None and reaching(engine, guilty))
     whole = walk("layerwise", engine.context(), engine)
     asked = [note for note in whole.notes if note.best == 0]
     assert [note.tried for note in asked] == list(range(len(asked))), "each may be the last"
-    ended = walk("layerwise", msgspec.structs.replace(engine.context(), params={"budget": budget}), engine)
+    ended = walk(
+        "layerwise", msgspec.structs.replace(engine.context(), params={"budget": budget}), engine
+    )
     assert sum(note.best == 0 for note in ended.notes) == min(budget, len(asked))
     outcome, accused = ended.finish.outcome, {s.node for s in ended.finish.findings.suspects}
     assert accused <= {s.node for s in whole.finish.findings.suspects}
@@ -76,7 +83,9 @@ def test_layerwise_ends_where_its_budget_does(n: int, seed: int, culprits: int, 
 
 @settings(max_examples=100, deadline=None)
 @given(sizes, seeds, st.integers(1, 3))
-def test_layerwise_accuses_who_moves_the_outputs_and_nobody_else(n: int, seed: int, culprits: int) -> None:
+def test_layerwise_accuses_who_moves_the_outputs_and_nobody_else(
+    n: int, seed: int, culprits: int
+) -> None:
     engine, guilty = planted(n, seed, min(culprits, n))
     assume(engine.findings().signature is not None and reaching(engine, guilty))
     done = walk("layerwise", engine.context(), engine).finish
@@ -85,7 +94,9 @@ def test_layerwise_accuses_who_moves_the_outputs_and_nobody_else(n: int, seed: i
     assert set(accused) == reaching(engine, guilty)
     effects = [s.effect for s in done.findings.suspects]
     alike = [s.node for s in done.findings.suspects if ALIKE * s.effect >= max(effects)]
-    assert accused[: len(alike)] == sorted(alike), "the largest effects first, of those alike the first in the graph"
+    assert accused[: len(alike)] == sorted(alike), (
+        "the largest effects first, of those alike the first in the graph"
+    )
     assert effects[len(alike) :] == sorted(effects[len(alike) :], reverse=True)
 
 
@@ -107,7 +118,9 @@ def test_layerwise_on_an_engine_that_breaks_accuses_no_innocent(
 
 @settings(max_examples=60, deadline=None)
 @given(sizes, seeds, st.floats(0.05, 0.9))
-def test_layerwise_looks_often_enough_at_what_comes_and_goes(n: int, seed: int, rate: float) -> None:
+def test_layerwise_looks_often_enough_at_what_comes_and_goes(
+    n: int, seed: int, rate: float
+) -> None:
     engine, guilty = planted(n, seed, 1, rate=rate, looks=2 * looks_to_see(rate))
     assume(engine.findings().signature is not None)
     done = walk("layerwise", engine.context(), engine).finish
@@ -139,13 +152,18 @@ def test_a_quiet_culprit_before_a_node_that_amplifies_is_found(n: int, seed: int
 
 
 @pytest.mark.parametrize("most", [1, 5, 2_000])
-def test_no_build_runs_more_nodes_side_by_side_than_it_can_hold(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
-    """However many there are at a time, every node is looked at once alone and the same one is accused."""
+def test_no_build_runs_more_nodes_side_by_side_than_it_can_hold(
+    monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    """However many there are at a time, every node is looked at once alone and the same one is
+    accused."""
     monkeypatch.setattr(side_by_side, "ALONE", most)
     index = random_graph(23, random.Random(3))
     engine = Simulated.single(index, dict.fromkeys(range(23), 0.0003) | {11: 0.5})
     done = walk("layerwise", engine.context(), engine)
-    alone = [p for p in done.probes if isinstance(p, Measure) and p.candidate.outputs and not p.effect]
+    alone = [
+        p for p in done.probes if isinstance(p, Measure) and p.candidate.outputs and not p.effect
+    ]
     for feed in ("stored", "exact"):
         nodes = [ranges.decode(p.candidate.nodes) for p in alone if p.feed == feed]
         assert sorted(n for batch in nodes for n in batch) == list(range(23))
@@ -155,7 +173,9 @@ def test_no_build_runs_more_nodes_side_by_side_than_it_can_hold(monkeypatch: pyt
 
 @settings(max_examples=60, deadline=None)
 @given(st.integers(2, 32), seeds, st.integers(1, 200))
-def test_tensors_are_watched_in_batches_by_bytes_and_each_batch_is_checked(n: int, seed: int, limit: int) -> None:
+def test_tensors_are_watched_in_batches_by_bytes_and_each_batch_is_checked(
+    n: int, seed: int, limit: int
+) -> None:
     """Where watching one tensor cures the failure, only what was watched with it is left out."""
     rng = random.Random(seed)
     index = random_graph(n, rng)
@@ -170,7 +190,11 @@ def test_tensors_are_watched_in_batches_by_bytes_and_each_batch_is_checked(n: in
     for batch in watched:
         assert len(batch) == 1 or sum(index.tensors[t].bytes for t in batch) <= limit
     lost = next(set(batch) for batch in watched if shy in batch)
-    seen = {index.by_name[row["name"]] for row in done.finish.tables["tensors"] if row["error"] is not None}
+    seen = {
+        index.by_name[row["name"]]
+        for row in done.finish.tables["tensors"]
+        if row["error"] is not None
+    }
     assert seen == set(inner) - lost | (set(index.outputs) if len(watched) > 1 else set())
     assert done.finish.outcome.observer == ("reproduces" if len(watched) > 1 else "improves")
 
@@ -178,8 +202,8 @@ def test_tensors_are_watched_in_batches_by_bytes_and_each_batch_is_checked(n: in
 @settings(max_examples=60, deadline=None)
 @given(st.integers(2, 32), seeds)
 def test_where_no_error_carries_the_failure_true_values_are_injected(n: int, seed: int) -> None:
-    """What the culprit does to a right engine is a hundredth of the failure: the rest is made by nodes that only wrong values
-    break."""
+    """What the culprit does to a right engine is a hundredth of the failure: the rest is made by
+    nodes that only wrong values break."""
     rng = random.Random(seed)
     index = random_graph(n, rng)
     culprit = rng.randrange(n - 1)
@@ -190,24 +214,35 @@ def test_where_no_error_carries_the_failure_true_values_are_injected(n: int, see
     found = walk("layerwise", engine.context(), engine)
     assert [s.node for s in found.finish.findings.suspects] == [culprit]
     assert found.finish.findings.suspects[0].effect == 0.05
-    assert any(p.candidate.severed for p in found.probes if isinstance(p, Measure) and p.candidate.nodes == ranges.ALL)
-    first = next(i for i, note in enumerate(found.notes) if note.text.startswith("is the model right once"))
+    assert any(
+        p.candidate.severed
+        for p in found.probes
+        if isinstance(p, Measure) and p.candidate.nodes == ranges.ALL
+    )
+    first = next(
+        i for i, note in enumerate(found.notes) if note.text.startswith("is the model right once")
+    )
     assert all(n.more for n in found.notes[:first] if n.expected >= 0), (
         "until then nobody knows that no more would follow"
     )
 
 
 def test_what_amplifies_is_asked_about_with_what_made_its_inputs() -> None:
-    """A cancellation is wrong by all the rounding that leads to it: that of its inputs alone makes a fiftieth of it."""
+    """A cancellation is wrong by all the rounding that leads to it: that of its inputs alone makes
+    a fiftieth of it."""
     engine = Simulated.single(graph([(), (0,), (1,)]), {0: 0.0009}, gain={1: 1000.0}, rounding=2e-5)
     found = walk("layerwise", engine.context(), engine)
     assert [(s.node, s.nodes) for s in found.finish.findings.suspects] == [(1, "0-1")]
-    assert found.finish.findings.suspects[0].effect == pytest.approx(engine.findings().signature.error)
+    assert found.finish.findings.suspects[0].effect == pytest.approx(
+        engine.findings().signature.error
+    )
 
 
 @settings(max_examples=100, deadline=None)
 @given(sizes, seeds, st.integers(1, 3), rates)
-def test_extract_and_reduce_end_with_what_was_seen_to_fail(n: int, seed: int, culprits: int, broken: float) -> None:
+def test_extract_and_reduce_end_with_what_was_seen_to_fail(
+    n: int, seed: int, culprits: int, broken: float
+) -> None:
     engine, guilty = planted(n, seed, min(culprits, n), broken=broken)
     assume(engine.findings().signature is not None)
     findings = walk("layerwise", engine.context(), engine).finish.findings
@@ -232,12 +267,19 @@ def test_extract_and_reduce_end_with_what_was_seen_to_fail(n: int, seed: int, cu
 @settings(max_examples=80, deadline=None)
 @given(st.integers(1, 24), seeds, st.integers(1, 3), rates)
 @example(14, 482, 3, 0.234375)  # in the end what was made near the given ones cannot be run again
-@example(24, 48, 2, 0.25)  # the smaller set cures what was searched on, and its look at all samples has no answer
-def test_precision_keeps_what_every_sample_needs(n: int, seed: int, samples: int, broken: float) -> None:
+@example(
+    24, 48, 2, 0.25
+)  # the smaller set cures what was searched on, and its look at all samples has no answer
+def test_precision_keeps_what_every_sample_needs(
+    n: int, seed: int, samples: int, broken: float
+) -> None:
     """Each sample needs nodes of its own; what is kept is all of these, and each is needed."""
     rng = random.Random(seed)
     index = random_graph(n, rng)
-    added = {f"real:{i}": dict.fromkeys(rng.sample(range(n), min(n, rng.randint(0, 2))), 0.5) for i in range(samples)}
+    added = {
+        f"real:{i}": dict.fromkeys(rng.sample(range(n), min(n, rng.randint(0, 2))), 0.5)
+        for i in range(samples)
+    }
     needed = {node for of in added.values() for node in of}
     engine = Simulated(index=index, added=added, broken=broken, seed=seed, asked={}, hiding={})
     done = walk("precision", engine.context(), engine).finish
@@ -264,11 +306,15 @@ def test_precision_keeps_what_every_sample_needs(n: int, seed: int, samples: int
 
 @settings(max_examples=60, deadline=None)
 @given(st.integers(1, 24), seeds, st.floats(0.05, 0.9))
-def test_precision_looks_often_enough_at_what_comes_and_goes(n: int, seed: int, rate: float) -> None:
+def test_precision_looks_often_enough_at_what_comes_and_goes(
+    n: int, seed: int, rate: float
+) -> None:
     rng = random.Random(seed)
     index = random_graph(n, rng)
     needed = set(rng.sample(range(n), min(n, rng.randint(1, 2))))
-    engine = Simulated.single(index, dict.fromkeys(needed, 0.5), rate=rate, looks=2 * looks_to_see(rate), seed=seed)
+    engine = Simulated.single(
+        index, dict.fromkeys(needed, 0.5), rate=rate, looks=2 * looks_to_see(rate), seed=seed
+    )
     done = walk("precision", engine.context(), engine).finish
     if not engine.missed:
         kept = done.findings.workaround
@@ -282,7 +328,9 @@ def test_precision_is_exact_about_not_enough(n: int, seed: int) -> None:
     rng = random.Random(seed)
     index = random_graph(n, rng)
     wrong = rng.randrange(n)
-    engine = Simulated.single(index, {wrong: 0.5, rng.randrange(n): 0.4}, stubborn=frozenset({wrong}))
+    engine = Simulated.single(
+        index, {wrong: 0.5, rng.randrange(n): 0.4}, stubborn=frozenset({wrong})
+    )
     done = walk("precision", engine.context(), engine).finish
     assert done.outcome.outcome == "not-enough"
     assert "precision is not the cause" in done.outcome.message
@@ -291,7 +339,8 @@ def test_precision_is_exact_about_not_enough(n: int, seed: int) -> None:
 
 @pytest.mark.parametrize(("left", "most"), [(0.02, True), (0.2, False)])
 def test_precision_that_is_most_of_it_is_not_said_to_be_no_cause(left: float, most: bool) -> None:
-    """What no precision cures is a little over the tolerance, and 25 or 2.5 times as much is cured."""
+    """What no precision cures is a little over the tolerance, and 25 or 2.5 times as much is
+    cured."""
     index = random_graph(8, random.Random(1))
     engine = Simulated.single(index, {2: left, 5: 0.5}, stubborn=frozenset({2}))
     outcome = walk("precision", engine.context(), engine).finish.outcome
@@ -320,8 +369,11 @@ NAMES = ("Alpha", "Beta", "ConstantFolding", "Delta", "Epsilon", "Eta", "Theta",
     rates,
     st.one_of(st.just(1.0), st.floats(0.05, 0.9)),
 )
-def test_optimizers_are_accused_of_what_was_seen(harms: list[set[str]], seed: int, broken: float, rate: float) -> None:
-    """Any of ``harms`` being on breaks the model. Some builds do not answer, and what fails may fail now and then."""
+def test_optimizers_are_accused_of_what_was_seen(
+    harms: list[set[str]], seed: int, broken: float, rate: float
+) -> None:
+    """Any of ``harms`` being on breaks the model. Some builds do not answer, and what fails may
+    fail now and then."""
     looks = 1 if rate == 1 else 2 * looks_to_see(rate)
     seen: dict[frozenset[str], Measurement] = {}
     missed = 0
@@ -345,12 +397,17 @@ def test_optimizers_are_accused_of_what_was_seen(harms: list[set[str]], seed: in
 
     locked = msgspec.structs.replace(
         answers.READY,
-        signature=Signature(kind="accuracy", sample="real:0", outputs=("y",), errors={"y": 0.5}, tolerance=0.01),
+        signature=Signature(
+            kind="accuracy", sample="real:0", outputs=("y",), errors={"y": 0.5}, tolerance=0.01
+        ),
         sample="real:0",
         looks=looks,
     )
     context = answers.context(
-        locked, engine="onnxruntime", capabilities={"optimizers": answers.PRESENT}, info={"optimizers": NAMES}
+        locked,
+        engine="onnxruntime",
+        capabilities={"optimizers": answers.PRESENT},
+        info={"optimizers": NAMES},
     )
     outcome = walk("tactics", context, answer).finish.outcome
     verdicts = {on: judge_whole(m, RULE).kind for on, m in seen.items()}
@@ -360,7 +417,9 @@ def test_optimizers_are_accused_of_what_was_seen(harms: list[set[str]], seed: in
     every = frozenset(NAMES)
     if outcome.found:
         assert verdicts[every - guilty] == "pass", "off, it passes"
-        assert any(on <= guilty | enablers for on, kind in verdicts.items() if kind == "fail"), "on alone, it fails"
+        assert any(on <= guilty | enablers for on, kind in verdicts.items() if kind == "fail"), (
+            "on alone, it fails"
+        )
     elif guilty:
         assert not outcome.necessary
         assert verdicts[every - guilty] != "pass"
@@ -368,24 +427,32 @@ def test_optimizers_are_accused_of_what_was_seen(harms: list[set[str]], seed: in
     if not unanswered and not missed:
         assert outcome.found
         assert guilty <= set.union(*harms), "no innocent is accused"
-        assert all(harm & guilty for harm in harms), "switching these off cures it, whichever does the harm"
+        assert all(harm & guilty for harm in harms), (
+            "switching these off cures it, whichever does the harm"
+        )
     assert unanswered == 0 or f"{unanswered} did not answer" in outcome.message
 
 
 @settings(max_examples=100, deadline=None)
 @given(st.sets(st.sampled_from(NAMES), min_size=1, max_size=3), st.integers(2, 12))
-def test_a_search_among_switches_ends_where_its_budget_does_and_checks_what_it_has(harm: set[str], budget: int) -> None:
+def test_a_search_among_switches_ends_where_its_budget_does_and_checks_what_it_has(
+    harm: set[str], budget: int
+) -> None:
     asked: list[frozenset[str]] = []
 
     def answer(probe: Any) -> Measurement:
-        on = frozenset(NAMES) - set(filter(None, parse(probe.engine).get("disabled_optimizers").split("+")))
+        on = frozenset(NAMES) - set(
+            filter(None, parse(probe.engine).get("disabled_optimizers").split("+"))
+        )
         asked.append(on)
         return answers.measured(("real:0", 0.5 if harm <= on else 0.0))
 
     context = answers.context(
         msgspec.structs.replace(
             answers.READY,
-            signature=Signature(kind="accuracy", sample="real:0", outputs=("y",), errors={"y": 0.5}, tolerance=0.01),
+            signature=Signature(
+                kind="accuracy", sample="real:0", outputs=("y",), errors={"y": 0.5}, tolerance=0.01
+            ),
             sample="real:0",
         ),
         engine="onnxruntime",
@@ -404,7 +471,9 @@ def test_a_search_among_switches_ends_where_its_budget_does_and_checks_what_it_h
         "the last build may be the check of what was found"
     )
     assert outcome.found, "what was found was checked: off, it passes"
-    assert set(outcome.suspects.split(", ")) | set(filter(None, outcome.enablers.split(", "))) >= harm
+    assert (
+        set(outcome.suspects.split(", ")) | set(filter(None, outcome.enablers.split(", "))) >= harm
+    )
     assert ("not shown" in outcome.message) == outcome.stopped
     assert "not shown" not in searched.finish.outcome.message
     settles = [note.tried for note in searched.notes if note.best == 0 and note.tried > 0]
@@ -413,7 +482,9 @@ def test_a_search_among_switches_ends_where_its_budget_does_and_checks_what_it_h
 
 @settings(max_examples=60, deadline=None)
 @given(sizes, seeds, st.floats(0.05, 0.9))
-def test_what_comes_and_goes_is_reduced_and_confirmed_like_the_rest(n: int, seed: int, rate: float) -> None:
+def test_what_comes_and_goes_is_reduced_and_confirmed_like_the_rest(
+    n: int, seed: int, rate: float
+) -> None:
     engine, guilty = planted(n, seed, 1, rate=rate, looks=2 * looks_to_see(rate))
     assume(engine.findings().signature is not None)
     done = walk("reduce", engine.context(), engine).finish
@@ -424,15 +495,24 @@ def test_what_comes_and_goes_is_reduced_and_confirmed_like_the_rest(n: int, seed
     assert set(ranges.decode(case.node_ids)) >= guilty
     assert case.signature.errors, "the failure that was seen in some run"
     confirmed = walk("confirm", engine.context(findings=done.findings), engine).finish
-    assert (confirmed.outcome.cause, confirmed.outcome.confirmed or engine.missed > 0) == ("nondeterminism", True)
+    assert (confirmed.outcome.cause, confirmed.outcome.confirmed or engine.missed > 0) == (
+        "nondeterminism",
+        True,
+    )
     if not engine.missed:
         assert set(ranges.decode(case.node_ids)) == guilty
-        assert (case.minimal, case.verified, confirmed.outcome.patched_fails) == (True, "3/3", False)
+        assert (case.minimal, case.verified, confirmed.outcome.patched_fails) == (
+            True,
+            "3/3",
+            False,
+        )
 
 
 @settings(max_examples=60, deadline=None)
 @given(sizes, seeds, st.floats(0.2, 0.9))
-def test_where_builds_differ_each_verdict_takes_as_many_as_it_needs(n: int, seed: int, rate: float) -> None:
+def test_where_builds_differ_each_verdict_takes_as_many_as_it_needs(
+    n: int, seed: int, rate: float
+) -> None:
     engine, guilty = planted(n, seed, 1, rate=rate, builds=looks_to_see(rate) + 1)
     assume(engine.findings().signature is not None)
     watched = walk("layerwise", engine.context(), engine).finish
@@ -453,7 +533,8 @@ def test_where_builds_differ_each_verdict_takes_as_many_as_it_needs(n: int, seed
 
 
 @pytest.mark.parametrize(
-    ("failing", "answered", "builds"), [(5, 5, 1), (0, 5, 1), (4, 5, 2), (3, 5, 4), (1, 5, 14), (1, 100, 20), (0, 0, 1)]
+    ("failing", "answered", "builds"),
+    [(5, 5, 1), (0, 5, 1), (4, 5, 2), (3, 5, 4), (1, 5, 14), (1, 100, 20), (0, 0, 1)],
 )
 def test_how_many_builds_a_verdict_needs(failing: int, answered: int, builds: int) -> None:
     assert builds_to_see(failing, answered) == builds

@@ -1,4 +1,5 @@
-"""compare over invented answers: what is locked, when the reference is suspect, how long it looks again."""
+"""compare over invented answers: what is locked, when the reference is suspect, how long it looks
+again."""
 
 from typing import Any
 
@@ -6,23 +7,41 @@ import msgspec
 import numpy as np
 import pytest
 
-from engines.asking import Described, StepRefused
-from engines.compare.answers import answer
-from engines.compare.criterion import Criterion
-from engines.compare.metrics import score
-from engines.findings import Findings
-from engines.graph.quantized import LOOK_WRONG
-from engines.probe import HUGE, Answer, Check, Describe, Import, LoadInputs, Measure, Measurement, SampleResult, Score
-from engines.steps.compare import explain_error
-from engines.steps.compare_words import say_answers
+from narrowdown.engines.asking import Described, StepRefused
+from narrowdown.engines.compare.answers import answer
+from narrowdown.engines.compare.criterion import Criterion
+from narrowdown.engines.compare.metrics import score
+from narrowdown.engines.findings import Findings
+from narrowdown.engines.graph.quantized import LOOK_WRONG
+from narrowdown.engines.probe import (
+    HUGE,
+    Answer,
+    Check,
+    Describe,
+    Import,
+    LoadInputs,
+    Measure,
+    Measurement,
+    SampleResult,
+    Score,
+)
+from narrowdown.engines.steps.compare import explain_error
+from narrowdown.engines.steps.compare_words import say_answers
 
 from .simulated import graph
 
 
 def oracle(
-    answers: Any, whole: Any, *, alone: float = 0.6, emulated: float = 0.0, judged: float = 0.0, runs: Any = None
+    answers: Any,
+    whole: Any,
+    *,
+    alone: float = 0.6,
+    emulated: float = 0.0,
+    judged: float = 0.0,
+    runs: Any = None,
 ) -> Any:
-    """The engine gives ``whole`` on all feeds and ``alone`` on a row; the reference is ``judged`` off its judge."""
+    """The engine gives ``whole`` on all feeds and ``alone`` on a row; the reference is ``judged``
+    off its judge."""
 
     def answer(probe: Any) -> Measurement:
         opened = answers.opening(probe)
@@ -30,7 +49,9 @@ def oracle(
             return opened
         assert isinstance(probe, Measure)
         if probe.reference != "onnxruntime":
-            return answers.measured((probe.samples[0], judged if probe.engine == "onnxruntime" else 0.5))
+            return answers.measured(
+                (probe.samples[0], judged if probe.engine == "onnxruntime" else 0.5)
+            )
         if probe.engine.startswith("emulate"):
             return answers.measured((probe.samples[0], emulated))
         if probe.engine == "onnxruntime":
@@ -44,13 +65,21 @@ def oracle(
 
 def test_it_takes_the_model_in_and_locks_the_worst_row(answers: Any, walk: Any) -> None:
     whole = answers.measured(("real:0/0", 0.001), ("real:0/1", 0.5), ("real:0/2", 0.7))
-    problem = {"model": "/m.onnx", "inputs": ("/in.npz",), "digests": {"/m.onnx": "d", "/in.npz": "e"}}
+    problem = {
+        "model": "/m.onnx",
+        "inputs": ("/in.npz",),
+        "digests": {"/m.onnx": "d", "/in.npz": "e"},
+    }
     done = walk("compare", answers.context(Findings(), problem=problem), oracle(answers, whole))
     assert isinstance(done.probes[0], Import)
     assert isinstance(done.probes[1], LoadInputs)
     assert done.probes[1].source_digests == ("e",)
     found, outcome = done.finish.findings, done.finish.outcome
-    assert (found.sample, found.signature.sample, found.signature.errors) == ("real:0/2", "real:0/2", {"y": 0.6})
+    assert (found.sample, found.signature.sample, found.signature.errors) == (
+        "real:0/2",
+        "real:0/2",
+        {"y": 0.6},
+    )
     assert (outcome.verdict, outcome.samples, outcome.samples_failing) == ("fails", 3, 2)
     assert outcome.tolerance == 0.01
     assert "made-up values for 'x': an image." in found.notes
@@ -60,20 +89,30 @@ def test_it_takes_the_model_in_and_locks_the_worst_row(answers: Any, walk: Any) 
 def test_a_row_that_passes_alone_is_searched_in_its_batch(answers: Any, walk: Any) -> None:
     whole = answers.measured(("real:0/0", 0.001), ("real:0/1", 0.5))
     done = walk("compare", answers.context(), oracle(answers, whole, alone=0.001))
-    assert (done.finish.findings.sample, done.finish.findings.signature.sample) == ("real:0", "real:0/1")
+    assert (done.finish.findings.sample, done.finish.findings.signature.sample) == (
+        "real:0",
+        "real:0/1",
+    )
 
 
-def test_a_pass_says_on_how_many_samples_it_stands_and_what_that_leaves_open(answers: Any, walk: Any) -> None:
-    """A reader of captchas is right on its 8 samples in FP16, and on 182 of 200 others. Made-up ones are none of the user's."""
+def test_a_pass_says_on_how_many_samples_it_stands_and_what_that_leaves_open(
+    answers: Any, walk: Any
+) -> None:
+    """A reader of captchas is right on its 8 samples in FP16, and on 182 of 200 others. Made-up
+    ones are none of the user's."""
     whole = answers.measured(*((f"real:{i}", 0.006) for i in range(8)))
-    outcome = walk("compare", answers.context(), oracle(answers, whole, runs=lambda _: whole)).finish.outcome
+    outcome = walk(
+        "compare", answers.context(), oracle(answers, whole, runs=lambda _: whole)
+    ).finish.outcome
     assert (outcome.verdict, outcome.given, round(outcome.may_fail, 4)) == ("passes", 8, 0.3123)
     assert (
         "Tried on 8 samples of yours: up to 32 % of others like these may be wrong (95 % confidence)."
         in outcome.message
     )
     made_up = answers.measured(("random:0", 0.001))
-    outcome = walk("compare", answers.context(), oracle(answers, made_up, runs=lambda _: made_up)).finish.outcome
+    outcome = walk(
+        "compare", answers.context(), oracle(answers, made_up, runs=lambda _: made_up)
+    ).finish.outcome
     assert (outcome.given, outcome.may_fail) == (0, None)
     assert "may be wrong" not in outcome.message
     fails = answers.measured(("real:0", 0.5), ("real:1", 0.001))
@@ -83,20 +122,31 @@ def test_a_pass_says_on_how_many_samples_it_stands_and_what_that_leaves_open(ans
 
 def test_nonfinite_rows_come_first(answers: Any, walk: Any) -> None:
     broken = SampleResult("real:0/1", (Score("y", new_nonfinite=2, rel_l2=0.1),))
-    whole = Measurement(results=(answers.result("real:0/0", 5.0), broken, answers.result("real:0/2", 0.0)))
+    whole = Measurement(
+        results=(answers.result("real:0/0", 5.0), broken, answers.result("real:0/2", 0.0))
+    )
     done = walk("compare", answers.context(), oracle(answers, whole))
     signature = done.finish.findings.signature
-    assert (signature.sample, signature.nonfinite, signature.errors) == ("real:0/1", True, {"y": HUGE})
+    assert (signature.sample, signature.nonfinite, signature.errors) == (
+        "real:0/1",
+        True,
+        {"y": HUGE},
+    )
     assert done.finish.outcome.nonfinite
 
 
-def test_what_ought_to_be_nan_is_not_told_as_a_value_that_ought_to_be_finite(answers: Any, walk: Any) -> None:
-    """OpenVINO gives infinity for Exp of NaN. "Infinite or NaN where the reference is finite" was said, and there it is not."""
+def test_what_ought_to_be_nan_is_not_told_as_a_value_that_ought_to_be_finite(
+    answers: Any, walk: Any
+) -> None:
+    """OpenVINO gives infinity for Exp of NaN. "Infinite or NaN where the reference is finite" was
+    said, and there it is not."""
     for more, told in (
         (0, "y is something else where the reference is infinite or NaN on"),
         (1, "where the reference is finite"),
     ):
-        broken = SampleResult("real:0/1", (Score("y", lost_nonfinite=27, new_nonfinite=more, rel_l2=5e-8),))
+        broken = SampleResult(
+            "real:0/1", (Score("y", lost_nonfinite=27, new_nonfinite=more, rel_l2=5e-8),)
+        )
         done = walk("compare", answers.context(), oracle(answers, Measurement(results=(broken,))))
         assert done.finish.outcome.verdict == "fails"
         assert told in done.finish.outcome.message
@@ -109,12 +159,16 @@ def test_the_signature_names_only_the_outputs_that_fail(answers: Any, walk: Any)
     assert (signature.outputs, signature.error) == (("bad",), 0.4)
 
 
-@pytest.mark.parametrize(("emulated", "explanation"), [(0.5, "precision"), (0.06, "precision"), (0.001, "engine")])
+@pytest.mark.parametrize(
+    ("emulated", "explanation"), [(0.5, "precision"), (0.06, "precision"), (0.001, "engine")]
+)
 def test_what_a_faultless_engine_would_give_explains(
     answers: Any, walk: Any, emulated: float, explanation: str
 ) -> None:
     whole = answers.measured(("real:0", 0.5))
-    outcome = walk("compare", answers.context(), oracle(answers, whole, emulated=emulated)).finish.outcome
+    outcome = walk(
+        "compare", answers.context(), oracle(answers, whole, emulated=emulated)
+    ).finish.outcome
     assert (outcome.emulated_error, outcome.explanation) == (emulated, explanation)
 
 
@@ -135,16 +189,34 @@ def test_of_codes_who_is_over_the_tolerance_by_himself_is_at_fault(
     judged = oracle(answers, answers.measured(("real:0", 0.257), ("random:0", 0.2)), alone=0.257)
 
     def answer(probe: Any) -> Any:
-        if isinstance(probe, Measure) and probe.engine == "onnxruntime" and probe.reference == floats:
+        if (
+            isinstance(probe, Measure)
+            and probe.engine == "onnxruntime"
+            and probe.reference == floats
+        ):
             return answers.measured((probe.samples[0], literal))
-        if isinstance(probe, Measure) and probe.engine == "tensorrt" and probe.reference == "onnxruntime":
+        if (
+            isinstance(probe, Measure)
+            and probe.engine == "tensorrt"
+            and probe.reference == "onnxruntime"
+        ):
             return answers.measured((probe.samples[0], own))
-        return judged(msgspec.structs.replace(probe, reference="onnxruntime") if isinstance(probe, Measure) else probe)
+        return judged(
+            msgspec.structs.replace(probe, reference="onnxruntime")
+            if isinstance(probe, Measure)
+            else probe
+        )
 
     rule = Criterion(tolerance=0.1, precision="int8")
-    context = answers.context(msgspec.structs.replace(answers.READY, criterion=rule, codes="int8"), reference=floats)
+    context = answers.context(
+        msgspec.structs.replace(answers.READY, criterion=rule, codes="int8"), reference=floats
+    )
     outcome = walk("compare", context, answer).finish.outcome
-    assert (outcome.explanation, outcome.emulated_error, outcome.engine_error) == (explanation, literal, own)
+    assert (outcome.explanation, outcome.emulated_error, outcome.engine_error) == (
+        explanation,
+        literal,
+        own,
+    )
 
 
 def test_an_engine_that_keeps_higher_precision(answers: Any) -> None:
@@ -163,7 +235,11 @@ def test_a_reference_that_cannot_be_judged(answers: Any, walk: Any) -> None:
         return base(probe)
 
     outcome = walk("compare", answers.context(), answer).finish.outcome
-    assert (outcome.verdict, outcome.reference_judge, outcome.reference_error) == ("fails", "", None)
+    assert (outcome.verdict, outcome.reference_judge, outcome.reference_error) == (
+        "fails",
+        "",
+        None,
+    )
     why = "reference:precision=fp64 is too small. openvino:precision=f32 is too small."
     assert f"Nothing else checked the reference: {why}" in outcome.message
 
@@ -172,7 +248,8 @@ def test_a_reference_that_cannot_be_judged(answers: Any, walk: Any) -> None:
 def test_of_an_engine_that_fails_while_it_runs_it_is_said_that_the_reference_runs(
     answers: Any, walk: Any, runs: bool
 ) -> None:
-    """A voice of no frames in FP16: what was said was ONNX Runtime's "Invalid input shape: {0}" alone."""
+    """A voice of no frames in FP16: what was said was ONNX Runtime's "Invalid input shape: {0}"
+    alone."""
     base = oracle(answers, answers.measured(("real:0", 0.0)))
 
     def answer(probe: Any) -> Measurement:
@@ -180,12 +257,18 @@ def test_of_an_engine_that_fails_while_it_runs_it_is_said_that_the_reference_run
             return base(probe)
         return Measurement(status="error", message="Invalid input shape: {0}.")
 
-    coded = msgspec.structs.replace(answers.READY, criterion=msgspec.structs.replace(answers.RULE, precision="int8"))
+    coded = msgspec.structs.replace(
+        answers.READY, criterion=msgspec.structs.replace(answers.RULE, precision="int8")
+    )
     outcome = walk("compare", answers.context(coded), answer).finish.outcome
-    assert ("may be another one in FP16." in outcome.message) == runs, "of a quantized model on FP16, too"
+    assert ("may be another one in FP16." in outcome.message) == runs, (
+        "of a quantized model on FP16, too"
+    )
     assert outcome.verdict == "unresolved"
     assert outcome.message.startswith("Invalid input shape: {0}.")
-    assert ("The reference runs the same samples. A size that is computed" in outcome.message) == runs
+    assert (
+        "The reference runs the same samples. A size that is computed" in outcome.message
+    ) == runs
 
 
 def test_a_reference_that_moves(answers: Any, walk: Any) -> None:
@@ -225,7 +308,9 @@ def test_what_fails_in_a_later_run_is_told_by_that_run(answers: Any, walk: Any) 
     calm, bad = answers.measured(("real:0", 0.001)), answers.measured(("real:0", 0.9))
 
     def again(probe: Any) -> Measurement:
-        return msgspec.structs.replace(calm, runs=(bad.results,), varies=True, facts={"runs": probe.runs})
+        return msgspec.structs.replace(
+            calm, runs=(bad.results,), varies=True, facts={"runs": probe.runs}
+        )
 
     outcome = walk("compare", answers.context(), oracle(answers, calm, runs=again)).finish.outcome
     assert (outcome.verdict, outcome.looks, outcome.failures) == ("fails", 20, 1)
@@ -234,23 +319,33 @@ def test_what_fails_in_a_later_run_is_told_by_that_run(answers: Any, walk: Any) 
 
 
 @pytest.mark.parametrize(("seconds", "first"), [(4.0, 7), (60.0, 2)])
-def test_a_slow_model_is_not_run_twenty_times_unasked(answers: Any, walk: Any, seconds: float, first: int) -> None:
+def test_a_slow_model_is_not_run_twenty_times_unasked(
+    answers: Any, walk: Any, seconds: float, first: int
+) -> None:
     def answer(runs: int) -> Any:
         return answers.measured(("real:0", 0.001), run_seconds=seconds * runs)
 
-    done = walk("compare", answers.context(), oracle(answers, answer(1), runs=lambda probe: answer(probe.runs)))
+    done = walk(
+        "compare",
+        answers.context(),
+        oracle(answers, answer(1), runs=lambda probe: answer(probe.runs)),
+    )
     looks = [p.runs for p in done.probes if isinstance(p, Measure) and p.runs > 1]
     assert (looks, done.finish.outcome.looks) == ([first], first)
 
 
 def test_what_is_hardly_below_what_is_allowed_is_not_said_as_times(answers: Any, walk: Any) -> None:
     near = answers.measured(("real:0", 0.00997))
-    said = walk("compare", answers.context(), oracle(answers, near, runs=lambda _: near)).finish.outcome.message
+    said = walk(
+        "compare", answers.context(), oracle(answers, near, runs=lambda _: near)
+    ).finish.outcome.message
     assert "wrong by 0.997 %: just below what is allowed (1 %" in said
 
 
 @pytest.mark.parametrize("error", [0.001, 0.9])
-def test_what_the_engine_really_did_is_part_of_the_sentence(answers: Any, walk: Any, error: float) -> None:
+def test_what_the_engine_really_did_is_part_of_the_sentence(
+    answers: Any, walk: Any, error: float
+) -> None:
     note = "It computed in FP32: this CPU has no BF16 instructions."
     whole = answers.measured(("real:0", error))
     calm = oracle(answers, whole, runs=lambda _: whole)
@@ -269,11 +364,17 @@ def test_slow_runs_are_bounded_by_time(answers: Any, walk: Any) -> None:
     assert done.finish.outcome.looks == 30
 
 
-def test_an_intermittent_failure_is_locked_on_the_whole_feed_with_its_rate(answers: Any, walk: Any) -> None:
+def test_an_intermittent_failure_is_locked_on_the_whole_feed_with_its_rate(
+    answers: Any, walk: Any
+) -> None:
     def runs(probe: Any) -> Measurement:
         bad = (answers.result("real:0/0", 0.0), answers.result("real:0/1", 0.4))
         return answers.measured(
-            ("real:0/0", 0.0), ("real:0/1", 0.0), runs=(bad,), varies=True, facts={"runs": probe.runs}
+            ("real:0/0", 0.0),
+            ("real:0/1", 0.0),
+            runs=(bad,),
+            varies=True,
+            facts={"runs": probe.runs},
         )
 
     whole = answers.measured(("real:0/0", 0.0), ("real:0/1", 0.0))
@@ -288,14 +389,20 @@ def test_an_intermittent_failure_is_locked_on_the_whole_feed_with_its_rate(answe
 
 @pytest.mark.parametrize(
     ("status", "verdict", "kind"),
-    [("crash", "fails", "crash"), ("build-failed", "refused", "build"), ("unsupported", "refused", "build")],
+    [
+        ("crash", "fails", "crash"),
+        ("build-failed", "refused", "build"),
+        ("unsupported", "refused", "build"),
+    ],
 )
 def test_a_model_that_never_runs_fails_in_its_own_way(
     answers: Any, walk: Any, status: Any, verdict: str, kind: str
 ) -> None:
     def answer(probe: Any) -> Any:
         alone = isinstance(probe, Measure) and probe.engine == probe.reference
-        return answers.opening(probe) or (Measurement() if alone else Measurement(status=status, message="why"))
+        return answers.opening(probe) or (
+            Measurement() if alone else Measurement(status=status, message="why")
+        )
 
     done = walk("compare", answers.context(), answer)
     assert (done.finish.outcome.verdict, done.finish.findings.signature.kind) == (verdict, kind)
@@ -309,14 +416,18 @@ def test_a_model_that_never_runs_fails_in_its_own_way(
         ("no Frob", "The reference: no operator Frob"),
     ],
 )
-def test_what_the_reference_does_not_run_either_is_refused(answers: Any, walk: Any, words: str, theirs: str) -> None:
+def test_what_the_reference_does_not_run_either_is_refused(
+    answers: Any, walk: Any, words: str, theirs: str
+) -> None:
     def answer(probe: Any) -> Measurement:
         if isinstance(probe, Measure):
             alone = Measurement(status="unsupported", message=words)
             return (
                 alone
                 if probe.runs == 0
-                else Measurement(status="reference-failed", message="The reference: no operator Frob")
+                else Measurement(
+                    status="reference-failed", message="The reference: no operator Frob"
+                )
             )
         return answers.opening(probe)
 
@@ -327,13 +438,19 @@ def test_what_the_reference_does_not_run_either_is_refused(answers: Any, walk: A
 
 @pytest.mark.parametrize(
     ("status", "no_reference"),
-    [("reference-failed", True), ("invalid-model", True), ("error", True), ("timeout", False), ("ok", False)],
+    [
+        ("reference-failed", True),
+        ("invalid-model", True),
+        ("error", True),
+        ("timeout", False),
+        ("ok", False),
+    ],
 )
 def test_of_what_the_engine_refuses_the_reference_is_asked_too(
     answers: Any, walk: Any, status: Any, no_reference: bool
 ) -> None:
-    """An engine that is asked first, as one that only builds: the search for the part that it refuses began, could feed none,
-    and ended with other settings to try."""
+    """An engine that is asked first, as one that only builds: the search for the part that it
+    refuses began, could feed none, and ended with other settings to try."""
 
     def answer(probe: Any) -> Any:
         theirs = Measurement(status=status, message="The reference: int32 is no code.")
@@ -343,14 +460,22 @@ def test_of_what_the_engine_refuses_the_reference_is_asked_too(
         )
 
     outcome = walk("compare", answers.context(), answer).finish.outcome
-    assert (outcome.verdict, outcome.failure, outcome.no_reference) == ("refused", "build", no_reference)
+    assert (outcome.verdict, outcome.failure, outcome.no_reference) == (
+        "refused",
+        "build",
+        no_reference,
+    )
     assert outcome.message.startswith("No bias in int32.")
     assert ("The reference: int32 is no code." in outcome.message) is no_reference
 
 
-def test_golden_outputs_are_not_asked_whether_they_run_what_is_refused(answers: Any, walk: Any) -> None:
+def test_golden_outputs_are_not_asked_whether_they_run_what_is_refused(
+    answers: Any, walk: Any
+) -> None:
     def answer(probe: Any) -> Any:
-        return answers.opening(probe) or Measurement(status="invalid-model", message="No bias in int32.")
+        return answers.opening(probe) or Measurement(
+            status="invalid-model", message="No bias in int32."
+        )
 
     done = walk("compare", answers.context(reference="golden:files=/g.npz"), answer)
     assert (done.finish.outcome.verdict, done.finish.outcome.no_reference) == ("refused", False)
@@ -368,15 +493,21 @@ def test_what_only_the_reference_does_not_run_is_not_refused(answers: Any, walk:
 
 
 @pytest.mark.parametrize("status", ["reference-failed", "unsupported"])
-def test_what_looks_wrong_in_the_file_is_said_with_what_is_refused(answers: Any, walk: Any, status: Any) -> None:
+def test_what_looks_wrong_in_the_file_is_said_with_what_is_refused(
+    answers: Any, walk: Any, status: Any
+) -> None:
     wrong = f"{LOOK_WRONG}'q' has a scale of 0."
 
     def answer(probe: Any) -> Any:
         alone = isinstance(probe, Measure) and (probe.runs == 0 or probe.engine == probe.reference)
-        return answers.opening(probe) or (Measurement() if alone else Measurement(status=status, message="No."))
+        return answers.opening(probe) or (
+            Measurement() if alone else Measurement(status=status, message="No.")
+        )
 
     ctx = answers.context()
-    ctx = msgspec.structs.replace(ctx, findings=msgspec.structs.replace(ctx.findings, notes=(wrong,)))
+    ctx = msgspec.structs.replace(
+        ctx, findings=msgspec.structs.replace(ctx.findings, notes=(wrong,))
+    )
     try:
         said = walk("compare", ctx, answer).finish.outcome.message
     except StepRefused as refused:
@@ -385,12 +516,18 @@ def test_what_looks_wrong_in_the_file_is_said_with_what_is_refused(answers: Any,
 
 
 def test_a_timeout_settles_nothing(answers: Any, walk: Any) -> None:
-    done = walk("compare", answers.context(), lambda probe: Measurement(status="timeout", message="too slow"))
+    done = walk(
+        "compare",
+        answers.context(),
+        lambda probe: Measurement(status="timeout", message="too slow"),
+    )
     assert (done.finish.outcome.verdict, done.finish.findings.signature) == ("unresolved", None)
 
 
 @pytest.mark.parametrize("step", ["reduce", "precision", "tactics", "layerwise"])
-def test_a_step_alone_does_not_take_a_timeout_for_a_pass(answers: Any, walk: Any, step: str) -> None:
+def test_a_step_alone_does_not_take_a_timeout_for_a_pass(
+    answers: Any, walk: Any, step: str
+) -> None:
     late = Measurement(status="timeout", message="too slow")
     with pytest.raises(StepRefused, match="cannot be told: too slow") as caught:
         walk(
@@ -412,7 +549,9 @@ def test_a_crash_that_does_not_come_again_is_no_pass(answers: Any, walk: Any) ->
 
     outcome = walk("reduce", answers.context(), answer).finish.outcome
     assert outcome.verdict == "unresolved"
-    assert outcome.message.startswith("Nothing to reduce: the engine took its process down on the whole model once")
+    assert outcome.message.startswith(
+        "Nothing to reduce: the engine took its process down on the whole model once"
+    )
 
 
 def test_bad_inputs_end_the_step_with_their_sentence(answers: Any, walk: Any) -> None:
@@ -431,9 +570,13 @@ def test_an_external_check_judges_the_whole_model(
 ) -> None:
     def answer(probe: Any) -> Measurement:
         ends = 0 if getattr(probe, "control", "") else code
-        return answers.opening(probe) or Measurement(facts={"returncode": ends, "stdout": "", "stderr": ""})
+        return answers.opening(probe) or Measurement(
+            facts={"returncode": ends, "stdout": "", "stderr": ""}
+        )
 
-    context = answers.context(Findings(), check="python check.py {model}", problem={"model": "/m.onnx"})
+    context = answers.context(
+        Findings(), check="python check.py {model}", problem={"model": "/m.onnx"}
+    )
     done = walk("compare", context, answer)
     assert isinstance(done.probes[-1], Check)
     assert not any(isinstance(p, LoadInputs) for p in done.probes)  # the check needs none
@@ -443,7 +586,9 @@ def test_an_external_check_judges_the_whole_model(
 
 
 @pytest.mark.parametrize("passes", ["", "identity", "answers"])
-def test_a_check_that_fails_must_pass_one_of_the_controls(answers: Any, walk: Any, passes: str) -> None:
+def test_a_check_that_fails_must_pass_one_of_the_controls(
+    answers: Any, walk: Any, passes: str
+) -> None:
     """It is handed inputs, so there are two; the first that passes is enough."""
 
     def answer(probe: Any) -> Measurement:
@@ -462,7 +607,9 @@ def test_a_check_that_fails_must_pass_one_of_the_controls(answers: Any, walk: An
 def test_a_step_alone_is_refused_by_a_check_that_passes_nothing(answers: Any, walk: Any) -> None:
     never = Measurement(facts={"returncode": 1, "stdout": "", "stderr": ""})
     with pytest.raises(StepRefused, match="It printed nothing") as caught:
-        walk("reduce", answers.context(check="false"), lambda probe: answers.opening(probe) or never)
+        walk(
+            "reduce", answers.context(check="false"), lambda probe: answers.opening(probe) or never
+        )
     assert caught.value.code == 6
 
 
@@ -489,12 +636,16 @@ def test_what_passes_by_the_engine_s_own_choice_of_precision_is_said(
     assert ("It passes as the engine chose" in outcome.message) == told
 
 
-@pytest.mark.parametrize(("share", "off", "told"), [(0.5, 0.0, True), (0.5, 1e-5, False), (0.0, 0.0, False)])
+@pytest.mark.parametrize(
+    ("share", "off", "told"), [(0.5, 0.0, True), (0.5, 1e-5, False), (0.0, 0.0, False)]
+)
 def test_of_a_pass_with_other_answers_it_is_said_whether_the_optimizers_make_them(
     answers: Any, walk: Any, share: float, off: float, told: bool
 ) -> None:
     scores = (Score("logits", rel_l2=0.001, shape=(2, 10), answer=Answer(rows=2, top1=share)),)
-    whole = Measurement(results=tuple(SampleResult(s, scores) for s in ("real:0", "random:0")), run_seconds=60.0)
+    whole = Measurement(
+        results=tuple(SampleResult(s, scores) for s in ("real:0", "random:0")), run_seconds=60.0
+    )
     base, asked = oracle(answers, whole, runs=lambda _: whole), []
 
     def answer(probe: Any) -> Any:
@@ -503,7 +654,9 @@ def test_of_a_pass_with_other_answers_it_is_said_whether_the_optimizers_make_the
             return answers.measured(("real:0", off), ("random:0", 0.0))
         return base(probe)
 
-    context = answers.context(capabilities={"optimizers": answers.PRESENT}, info={"optimizers": ["A", "B"]})
+    context = answers.context(
+        capabilities={"optimizers": answers.PRESENT}, info={"optimizers": ["A", "B"]}
+    )
     outcome = walk("compare", context, answer).finish.outcome
     assert outcome.verdict == "passes"
     assert ("optimizers off" in outcome.message) == told
@@ -514,7 +667,8 @@ def test_of_a_pass_with_other_answers_it_is_said_whether_the_optimizers_make_the
 def test_only_of_a_quantized_model_it_is_said_that_the_reference_computes_its_codes(
     answers: Any, walk: Any, codes: str
 ) -> None:
-    """An engine that calibrates computes a float model in INT8, and the reference computes it in float."""
+    """An engine that calibrates computes a float model in INT8, and the reference computes it in
+    float."""
     whole = answers.measured(("real:0", 0.04))
     again = msgspec.structs.replace(whole, facts={"runs": 20}, run_seconds=60.0)
     base = oracle(answers, whole, runs=lambda _: again)
@@ -536,12 +690,16 @@ def test_only_of_a_quantized_model_it_is_said_that_the_reference_computes_its_co
     done = walk("compare", answers.context(Findings(), info={"precision": "int8"}), answer).finish
     assert done.outcome.verdict == "passes"
     assert "calibrate" not in done.outcome.message, "the codes are the reference's"
-    in_float = answers.context(Findings(), info={"precision": "int8"}, reference="onnxruntime:quantization=bypass")
+    in_float = answers.context(
+        Findings(), info={"precision": "int8"}, reference="onnxruntime:quantization=bypass"
+    )
     told = walk("compare", in_float, answer_in_float).finish.outcome
     assert told.verdict == "passes"
     assert ("What calibrated it counts for nothing" in told.message) == bool(codes)
     assert done.findings.criterion.precision == (codes or "int8")
-    assert ("The reference computes the same quantized model" in done.outcome.message) == bool(codes)
+    assert ("The reference computes the same quantized model" in done.outcome.message) == bool(
+        codes
+    )
 
 
 @pytest.mark.parametrize(
@@ -552,20 +710,36 @@ def test_only_of_a_quantized_model_it_is_said_that_the_reference_computes_its_co
             [3, 5, 5, 6],
             "50 % of its values differ, by at most 3, and whole numbers must be equal (--metric max_abs --tolerance 3 ",
         ),
-        ([3, 4, 5, 60], [3, 5, 5, 6], "50 % of its values differ, by at most 54, and whole numbers must be equal."),
+        (
+            [3, 4, 5, 60],
+            [3, 5, 5, 6],
+            "50 % of its values differ, by at most 54, and whole numbers must be equal.",
+        ),
         ([True, False], [True, True], "50 % of its values differ, and truth values must be equal."),
-        (["a", "b", "c", "d"], ["a", "b", "c", "e"], "25 % of its values differ, and texts must be equal."),
+        (
+            ["a", "b", "c", "d"],
+            ["a", "b", "c", "e"],
+            "25 % of its values differ, and texts must be equal.",
+        ),
     ],
 )
-def test_what_must_be_equal_is_not_told_as_a_ratio(answers: Any, walk: Any, ours: Any, theirs: Any, said: str) -> None:
+def test_what_must_be_equal_is_not_told_as_a_ratio(
+    answers: Any, walk: Any, ours: Any, theirs: Any, said: str
+) -> None:
     """By the ratio that they are judged by, one code beside another is wrong by 100 %."""
     apart = score("y", np.array(ours), np.array(theirs))
-    whole = Measurement(results=(SampleResult("real:0", (apart,)), SampleResult("real:1", (apart,))))
+    whole = Measurement(
+        results=(SampleResult("real:0", (apart,)), SampleResult("real:1", (apart,)))
+    )
     base = oracle(answers, whole)
 
     def answer(probe: Any) -> Any:
         told = base(probe)
-        if not isinstance(probe, Measure) or not told.results or told.results[0].outputs[0].rel_l2 != 0.6:
+        if (
+            not isinstance(probe, Measure)
+            or not told.results
+            or told.results[0].outputs[0].rel_l2 != 0.6
+        ):
             return told
         return Measurement(results=(SampleResult(probe.samples[0], (apart,)),))
 
@@ -585,7 +759,8 @@ def test_what_holds_nothing_that_the_metric_judges_is_told() -> None:
     logits, boxes = scored([[1.0, 2, 3]], [[1, 2, 4]]), scored([[0, 0, 2, 2]], [[1, 0, 3, 2]])
     same = msgspec.structs.replace(scored([[1.0, 2]], [[1, 2]]), name="same")
     rows = tuple(
-        SampleResult(f"real:{i}", (logits, msgspec.structs.replace(boxes, name="boxes"), same)) for i in range(2)
+        SampleResult(f"real:{i}", (logits, msgspec.structs.replace(boxes, name="boxes"), same))
+        for i in range(2)
     )
     (said,) = (s for s in say_answers(rows, Criterion(metric="iou")) if "rel_l2" in s)
     assert said.startswith(f"{logits.name} holds no masks of integers or boxes")
@@ -593,7 +768,9 @@ def test_what_holds_nothing_that_the_metric_judges_is_told() -> None:
     assert not any("rel_l2" in s for s in say_answers(rows, Criterion()))
 
 
-@pytest.mark.parametrize(("shape", "said"), [((4,), ""), ((1, 4), "probs gives another top-1 answer.")])
+@pytest.mark.parametrize(
+    ("shape", "said"), [((4,), ""), ((1, 4), "probs gives another top-1 answer.")]
+)
 def test_of_a_vector_no_answer_is_said(shape: tuple[int, ...], said: str) -> None:
     """``speech_probs[37]`` of a detector of speech: one score a moment, no classes."""
     ours, theirs = (np.asarray(v, np.float32).reshape(shape) for v in ([1, 2, 3, 0], [3, 2, 1, 0]))

@@ -1,5 +1,5 @@
-"""An emulation of the precision asked in place of an engine that times kernels: for a draft of the set to keep, and for a look at
-every layer. The engine has the last word."""
+"""An emulation of the precision asked in place of an engine that times kernels: for a draft of the
+set to keep, and for a look at every layer. The engine has the last word."""
 
 import functools
 import random
@@ -11,16 +11,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engines.asking import Sub
-from engines.compare.criterion import Criterion
-from engines.findings import Workaround
-from engines.graph import ranges
-from engines.probe import Measure, Measurement
-from engines.search import draft, polish
-from engines.search.draft import FORETOLD, Word
-from engines.search.fewest import TOLD, Fewest, PrecisionParams
-from engines.search.known import list_facts
-from engines.search.sets import NodeSet
+from narrowdown.engines.asking import Sub
+from narrowdown.engines.compare.criterion import Criterion
+from narrowdown.engines.findings import Workaround
+from narrowdown.engines.graph import ranges
+from narrowdown.engines.probe import Measure, Measurement
+from narrowdown.engines.search import draft, polish
+from narrowdown.engines.search.draft import FORETOLD, Word
+from narrowdown.engines.search.fewest import TOLD, Fewest, PrecisionParams
+from narrowdown.engines.search.known import list_facts
+from narrowdown.engines.search.sets import NodeSet
 
 from .conftest import Walk, walk
 from .simulated import BROKEN, Simulated, graph, random_graph
@@ -33,7 +33,8 @@ SLOW = 5.0
 
 
 class Timed(Simulated, kw_only=True):
-    """Each question to it takes a build of seconds; beside it an emulation, in which nodes add what ``emulated`` says."""
+    """Each question to it takes a build of seconds; beside it an emulation, in which nodes add what
+    ``emulated`` says."""
 
     emulated: Mapping[str, Mapping[int, float]] = {}
     takes: float = 0.01
@@ -48,7 +49,12 @@ class Timed(Simulated, kw_only=True):
     def _answer(self, probe: Measure, question: str) -> Measurement:
         if probe.engine.startswith("emulate:"):
             there = Simulated(
-                index=self.index, added=self.emulated, made=self.made, asked={}, hiding={}, rare=self.rare
+                index=self.index,
+                added=self.emulated,
+                made=self.made,
+                asked={},
+                hiding={},
+                rare=self.rare,
             )
             return msgspec.structs.replace(there(probe), build_seconds=self.takes)
         return msgspec.structs.replace(super()._answer(probe, question), build_seconds=SLOW)
@@ -57,7 +63,9 @@ class Timed(Simulated, kw_only=True):
 def timed(emulated: Mapping[int, float] | None = None, **rest: Any) -> Timed:
     added = {f"real:{i}": ROUNDING for i in range(4)}
     there = added if emulated is None else dict.fromkeys(added, emulated)
-    return Timed(index=graph(CHAIN), added=added, emulated=there, made={}, asked={}, hiding={}, **rest)
+    return Timed(
+        index=graph(CHAIN), added=added, emulated=there, made={}, asked={}, hiding={}, **rest
+    )
 
 
 def sets_built(done: Walk) -> set[str]:
@@ -88,13 +96,16 @@ def test_an_emulation_as_slow_as_the_engine_is_asked_once() -> None:
 
 
 def test_what_the_emulation_gets_wrong_is_found_on_the_engine() -> None:
-    """The engine is right at five nodes that the emulation accuses, and wrong at one that it does not know of."""
+    """The engine is right at five nodes that the emulation accuses, and wrong at one that it does
+    not know of."""
     wrongly = dict.fromkeys((18, 20, 22, 34, 36), 0.05)
     engine = timed({**{n: e for n, e in ROUNDING.items() if n != 25}, **wrongly})
     done = walk("precision", engine.context(), engine)
     assert done.finish.outcome.holds
     assert 25 in kept(done)
-    assert len(kept(done) & set(wrongly)) <= 1, "its word is looked at, and once it was wrong it is taken no more"
+    assert len(kept(done) & set(wrongly)) <= 1, (
+        "its word is looked at, and once it was wrong it is taken no more"
+    )
 
 
 def test_what_a_set_cannot_do_without_is_taken_from_an_emulation_whose_word_has_held() -> None:
@@ -109,7 +120,9 @@ def test_what_a_set_cannot_do_without_is_taken_from_an_emulation_whose_word_has_
     assert 0 < cure.foretold < len(needed), "some were left out on the engine, too"
     told = f"{len(ranges.decode(cure.keep)) - cure.foretold} on this engine, {cure.foretold} in an emulation of the precision"
     assert any(told in fact.text for fact in list_facts(findings, cure))
-    without = [s for s in sets_built(done) if len(set(ranges.decode(s)) & set(needed)) == len(needed) - 1]
+    without = [
+        s for s in sets_built(done) if len(set(ranges.decode(s)) & set(needed)) == len(needed) - 1
+    ]
     assert len(without) < len(needed) * 0.75
 
 
@@ -134,7 +147,8 @@ def test_one_word_in_two_is_looked_at_where_types_are_free() -> None:
 
 
 def test_what_failed_by_far_with_more_nodes_kept_is_not_built_with_fewer() -> None:
-    """The emulation knows of none of the nodes that are needed here, so that what is foretold is the engine's own word."""
+    """The emulation knows of none of the nodes that are needed here, so that what is foretold is
+    the engine's own word."""
     needed = dict.fromkeys(range(2, 16), 0.5)
     engine = timed(dict.fromkeys(range(20, 40), 0.1))
     engine = msgspec.structs.replace(engine, added=dict.fromkeys(engine.added, needed))
@@ -144,12 +158,16 @@ def test_what_failed_by_far_with_more_nodes_kept_is_not_built_with_fewer() -> No
     assert 0 < done.finish.outcome.foretold < len(needed)
 
 
-def test_what_a_set_was_tried_on_decides_before_it_is_trimmed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_set_was_tried_on_decides_before_it_is_trimmed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Where each set is run on all that decides, so that none is trimmed too far and anew."""
     decided: list[frozenset[str]] = []
     trim = polish.polish
 
-    def trimmed(search: Fewest, keep: NodeSet, likely: Sequence[int], less: NodeSet = ()) -> Sub[NodeSet]:
+    def trimmed(
+        search: Fewest, keep: NodeSet, likely: Sequence[int], less: NodeSet = ()
+    ) -> Sub[NodeSet]:
         decided.append(search.seen)
         return (yield from trim(search, keep, likely, less))
 
@@ -160,7 +178,8 @@ def test_what_a_set_was_tried_on_decides_before_it_is_trimmed(monkeypatch: pytes
 
 
 def test_everything_is_not_built_where_the_emulation_tells_what_it_cures() -> None:
-    """All in FP32, the kernels of the whole model are timed anew: minutes, where a set that is known to cure takes seconds."""
+    """All in FP32, the kernels of the whole model are timed anew: minutes, where a set that is
+    known to cure takes seconds."""
     engine = timed(rare={35: 0.5})
     known = Workaround("precision", "e", keep=ranges.encode(ROUNDING), samples_ok=4, samples_n=4)
     findings = msgspec.structs.replace(engine.findings(), workaround=known)
@@ -171,8 +190,11 @@ def test_everything_is_not_built_where_the_emulation_tells_what_it_cures() -> No
     assert ranges.encode(range(40)) not in built
 
 
-def test_what_the_longest_set_lacks_is_tried_where_it_does_not_do_and_larger_ones_are_refused() -> None:
-    """As basic_pitch on a machine with other kernels: what the emulation takes for light is what the engine is wrong at."""
+def test_what_the_longest_set_lacks_is_tried_where_it_does_not_do_and_larger_ones_are_refused() -> (
+    None
+):
+    """As basic_pitch on a machine with other kernels: what the emulation takes for light is what
+    the engine is wrong at."""
 
     class Refusing(Timed, kw_only=True):
         def _answer(self, probe: Measure, question: str) -> Measurement:
@@ -195,7 +217,9 @@ def test_an_engine_that_refuses_one_set_after_the_other_is_not_asked_about_all_o
         def _answer(self, probe: Measure, question: str) -> Measurement:
             answer = super()._answer(probe, question)
             count = len(ranges.decode(probe.keep))
-            return BROKEN[0] if probe.engine == "e" and 100 < count < len(self.index.nodes) else answer
+            return (
+                BROKEN[0] if probe.engine == "e" and 100 < count < len(self.index.nodes) else answer
+            )
 
     index = graph([() if i == 0 else (i - 1,) for i in range(160)])
     many = {f"real:{i}": dict.fromkeys(range(160), 0.02) for i in range(3)}
@@ -216,7 +240,13 @@ def test_whatever_the_emulation_says_what_is_kept_is_right_on_the_engine(n: int,
 
     added = {f"real:{i}": some() for i in range(3)}
     engine = Timed(
-        index=index, added=added, emulated={s: some() for s in added}, made={}, asked={}, hiding={}, rare=some()
+        index=index,
+        added=added,
+        emulated={s: some() for s in added},
+        made={},
+        asked={},
+        hiding={},
+        rare=some(),
     )
     if engine.findings().signature is None:
         return
@@ -225,7 +255,9 @@ def test_whatever_the_emulation_says_what_is_kept_is_right_on_the_engine(n: int,
     assert outcome.outcome == "whole" or outcome.samples_ok == outcome.samples
 
 
-def test_the_emulation_is_asked_so_much_and_no_more_and_only_of_what_the_engine_has_failed_on() -> None:
+def test_the_emulation_is_asked_so_much_and_no_more_and_only_of_what_the_engine_has_failed_on() -> (
+    None
+):
     many = dict.fromkeys(range(400), 0.004)
     added = {f"real:{i}": many for i in range(3)}
     index = graph([() if i == 0 else (i - 1,) for i in range(400)])
@@ -233,7 +265,9 @@ def test_the_emulation_is_asked_so_much_and_no_more_and_only_of_what_the_engine_
     done = walk("precision", engine.context(), engine)
     asked = [p for p in done.probes if isinstance(p, Measure) and p.engine.startswith("emulate:")]
     assert TOLD < len({p.keep for p in asked}) <= TOLD + FORETOLD + 2
-    failed = {s for p in done.probes if isinstance(p, Measure) and p.engine == "e" for s in p.samples}
+    failed = {
+        s for p in done.probes if isinstance(p, Measure) and p.engine == "e" for s in p.samples
+    }
     assert {s for p in asked for s in p.samples} <= failed
     assert done.finish.outcome.samples_ok == done.finish.outcome.samples
 
@@ -260,7 +294,11 @@ def test_the_emulation_is_looked_into_where_the_engine_bears_it_out() -> None:
     engine = single({17: 0.5}, {17: 0.4})
     done = walk("layerwise", engine.context(), engine)
     outcome = done.finish.outcome
-    assert (outcome.culprit, outcome.observer, outcome.emulated) == ("n17", "reproduces", "emulate:precision=fp16")
+    assert (outcome.culprit, outcome.observer, outcome.emulated) == (
+        "n17",
+        "reproduces",
+        "emulate:precision=fp16",
+    )
     assert looks_into_the_engine(done) == 0
     assert len(sets_built(done)) == 1, "with what is accused in FP32, once"
     assert "in an emulation of FP16" in outcome.message
@@ -298,14 +336,20 @@ def test_an_engine_that_builds_quickly_is_looked_into_itself() -> None:
     assert looks_into_the_engine(done) > 0
 
 
-def test_what_was_asked_for_one_order_leaves_the_next_as_many_questions(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_asked_for_one_order_leaves_the_next_as_many_questions(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Samples that join need nodes of their own, so the order is asked for once more."""
     # The first order takes most of that.
-    monkeypatch.setattr(draft, "PrecisionParams", functools.partial(PrecisionParams, budget=2 * TOLD))
+    monkeypatch.setattr(
+        draft, "PrecisionParams", functools.partial(PrecisionParams, budget=2 * TOLD)
+    )
     index = graph([() if i == 0 else (i - 1,) for i in range(400)])
     added = {"real:0": dict.fromkeys(range(0, 400, 4), 0.004)}
     rare = dict.fromkeys(range(1, 400, 8), 0.004)
-    engine = Timed(index=index, added=added, emulated=added, rare=rare, made={}, asked={}, hiding={})
+    engine = Timed(
+        index=index, added=added, emulated=added, rare=rare, made={}, asked={}, hiding={}
+    )
     asked: list[int] = []
     weigh = Fewest._weigh
 

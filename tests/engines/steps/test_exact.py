@@ -1,4 +1,5 @@
-"""Where layers in FP32 may compute in less, everything in FP32 need not be right: it is tried where they may not, too."""
+"""Where layers in FP32 may compute in less, everything in FP32 need not be right: it is tried where
+they may not, too."""
 
 import random
 from typing import Any
@@ -6,11 +7,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from engines.findings import Findings
-from engines.graph import ranges
-from engines.probe import Measure
-from engines.search.switches import find_exact
-from engines.views import view_engine
+from narrowdown.engines.findings import Findings
+from narrowdown.engines.graph import ranges
+from narrowdown.engines.probe import Measure
+from narrowdown.engines.search.switches import find_exact
+from narrowdown.engines.views import view_engine
 
 from .conftest import walk
 from .simulated import PRESENT, Simulated, random_graph
@@ -40,7 +41,9 @@ def walk_workaround(left: dict[str, float]) -> tuple[Any, list[str]]:
         return engines[probe.engine if given else GIVEN](probe)
 
     first = engines[GIVEN]
-    context = first.context(findings=msgspec.structs.replace(first.findings(), culprits=()), engine_info=INFO)
+    context = first.context(
+        findings=msgspec.structs.replace(first.findings(), culprits=()), engine_info=INFO
+    )
     return walk("workaround", context, answer).finish, asked
 
 

@@ -1,4 +1,5 @@
-"""Golden outputs as the reference: every computation is a place on a line, the golden outputs another, an error the distance."""
+"""Golden outputs as the reference: every computation is a place on a line, the golden outputs
+another, an error the distance."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -6,10 +7,10 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from engines.asking import Described, StepRefused
-from engines.findings import Findings
-from engines.graph.index import GraphIndex, Node, Tensor
-from engines.probe import Describe, LoadInputs, Measure, Measurement
+from narrowdown.engines.asking import Described, StepRefused
+from narrowdown.engines.findings import Findings
+from narrowdown.engines.graph.index import GraphIndex, Node, Tensor
+from narrowdown.engines.probe import Describe, LoadInputs, Measure, Measurement
 
 GOLDEN, ORT, F64, OV, TRT = (
     "golden:files=/g.npz",
@@ -32,14 +33,17 @@ INDEX = GraphIndex(
 
 
 def tried(answers: Any, walk: Any, places: Mapping[str, float | str], **recorded: Any) -> Any:
-    """compare with golden outputs at 0. ``places``: where each engine's output lies; a text is what keeps it from running."""
+    """compare with golden outputs at 0. ``places``: where each engine's output lies; a text is what
+    keeps it from running."""
     places = {GOLDEN: 0.0, **places}
 
     def answer(probe: Any) -> Any:
         if isinstance(probe, LoadInputs):
             assert not probe.random, "nothing was recorded of made-up inputs"
             samples = [{"id": "real:0", "source": "in.npz"}]
-            return Measurement(facts={"inputs": "i", "samples": samples, "guesses": [], "warnings": []})
+            return Measurement(
+                facts={"inputs": "i", "samples": samples, "guesses": [], "warnings": []}
+            )
         if isinstance(probe, Describe):
             return Described(INDEX, Measurement())
         opened = answers.opening(probe)
@@ -56,7 +60,8 @@ def tried(answers: Any, walk: Any, places: Mapping[str, float | str], **recorded
         if probe.reference != GOLDEN or not unlike:
             return got
         results = [
-            structs.replace(r, outputs=tuple(structs.replace(o, **unlike) for o in r.outputs)) for r in got.results
+            structs.replace(r, outputs=tuple(structs.replace(o, **unlike) for o in r.outputs))
+            for r in got.results
         ]
         return structs.replace(got, results=tuple(results))
 
@@ -64,7 +69,9 @@ def tried(answers: Any, walk: Any, places: Mapping[str, float | str], **recorded
     late = recorded.pop("late", ())
     shapes = recorded.pop("shapes", {"y": [1, 2]})
     info = {"recorded": {"samples": recorded.pop("samples", 1), "shapes": shapes}}
-    ctx = answers.context(Findings(), engine=TRT, reference=GOLDEN, reference_info=info, problem={"model": "m.onnx"})
+    ctx = answers.context(
+        Findings(), engine=TRT, reference=GOLDEN, reference_info=info, problem={"model": "m.onnx"}
+    )
     return walk("compare", ctx, answer)
 
 
@@ -74,7 +81,11 @@ def tried(answers: Any, walk: Any, places: Mapping[str, float | str], **recorded
         ({TRT: 0.001}, "passes", ""),
         ({TRT: 0.5, ORT: 0.001}, "fails", ORT),
         ({TRT: 0.5, ORT: "no", OV: 0.001}, "fails", OV),
-        ({TRT: 0.5, ORT: 0.9, OV: 0.001}, "fails", OV),  # one voice that is wrong convicts no export
+        (
+            {TRT: 0.5, ORT: 0.9, OV: 0.001},
+            "fails",
+            OV,
+        ),  # one voice that is wrong convicts no export
         ({TRT: 0.5, ORT: 0.5, OV: 0.5}, "export", ""),
         ({TRT: 0.5, ORT: 0.5, OV: "no", F64: "no"}, "export", ""),
         ({TRT: 0.9, ORT: 0.5, OV: 0.5}, "fails", ORT),  # both are at fault
@@ -83,14 +94,22 @@ def tried(answers: Any, walk: Any, places: Mapping[str, float | str], **recorded
         ({TRT: 0.0105, ORT: 0.008}, "unresolved", ""),  # between the two
     ],
 )
-def test_three_voices(answers: Any, walk: Any, places: Mapping[str, float | str], verdict: str, stands_in: str) -> None:
+def test_three_voices(
+    answers: Any, walk: Any, places: Mapping[str, float | str], verdict: str, stands_in: str
+) -> None:
     done = tried(answers, walk, places)
-    assert (done.finish.outcome.verdict, done.finish.outcome.reference_replaced) == (verdict, stands_in)
+    assert (done.finish.outcome.verdict, done.finish.outcome.reference_replaced) == (
+        verdict,
+        stands_in,
+    )
     assert done.finish.outcome.message
 
 
-def test_voices_whose_comparison_took_too_long_are_not_said_to_differ(answers: Any, walk: Any) -> None:
-    """Both differed from the golden outputs by 27.9 %, and "from each other": that look had been left out after its time."""
+def test_voices_whose_comparison_took_too_long_are_not_said_to_differ(
+    answers: Any, walk: Any
+) -> None:
+    """Both differed from the golden outputs by 27.9 %, and "from each other": that look had been
+    left out after its time."""
     done = tried(answers, walk, {TRT: 0.5, ORT: 0.5, OV: 0.5}, late=(OV, ORT))
     assert done.finish.outcome.verdict == "export"
     assert "computes the same" not in done.finish.outcome.message
@@ -121,7 +140,9 @@ def test_an_engine_that_was_not_measured_is_not_said_to_be_within_the_tolerance(
         ({"shapes": {"h": [1, 2]}}, "they hold no other tensor"),
     ],
 )
-def test_what_does_not_fit_is_refused_and_never_guessed(answers: Any, walk: Any, recorded: Any, says: str) -> None:
+def test_what_does_not_fit_is_refused_and_never_guessed(
+    answers: Any, walk: Any, recorded: Any, says: str
+) -> None:
     with pytest.raises(StepRefused) as refused:
         tried(answers, walk, {TRT: 0.5}, **recorded)
     assert refused.value.code == 2
@@ -129,11 +150,16 @@ def test_what_does_not_fit_is_refused_and_never_guessed(answers: Any, walk: Any,
 
 
 def test_an_output_that_is_known_by_its_place_fits(answers: Any, walk: Any) -> None:
-    assert tried(answers, walk, {TRT: 0.0}, shapes={"#0": [1, 2]}).finish.outcome.verdict == "passes"
+    assert (
+        tried(answers, walk, {TRT: 0.0}, shapes={"#0": [1, 2]}).finish.outcome.verdict == "passes"
+    )
 
 
-def test_golden_outputs_of_another_shape_are_refused_where_nobody_gives_theirs(answers: Any, walk: Any) -> None:
-    """One recorded row of two that are fed: it was called an export at fault, "infinite or NaN where the reference is finite"."""
+def test_golden_outputs_of_another_shape_are_refused_where_nobody_gives_theirs(
+    answers: Any, walk: Any
+) -> None:
+    """One recorded row of two that are fed: it was called an export at fault, "infinite or NaN
+    where the reference is finite"."""
     with pytest.raises(StepRefused) as refused:
         tried(answers, walk, {}, unlike={"problem": "shape"})
     assert refused.value.code == 2
@@ -149,9 +175,13 @@ def test_where_golden_outputs_alone_are_nan_is_said_as_it_is(answers: Any, walk:
     )
 
 
-def test_whole_numbers_that_nobody_gives_are_counted_and_the_doubt_is_said_once(answers: Any, walk: Any) -> None:
+def test_whole_numbers_that_nobody_gives_are_counted_and_the_doubt_is_said_once(
+    answers: Any, walk: Any
+) -> None:
     exact = {"exact": True, "dtype": "int64", "mismatched": 0.25, "max_abs": 1.0}
-    message = tried(answers, walk, {TRT: 0.5, ORT: 0.5, OV: -0.5}, unlike=exact).finish.outcome.message
+    message = tried(
+        answers, walk, {TRT: 0.5, ORT: 0.5, OV: -0.5}, unlike=exact
+    ).finish.outcome.message
     assert "25 % of its values differ, by at most 1" in message
     assert message.count("cannot be told") == 1
     assert "in float64 in FP32" not in message

@@ -2,13 +2,15 @@
 
 import pytest
 
-from engines.asking import StepRefused
-from engines.compare.criterion import Criterion
-from engines.probe import Measurement, SampleInfo
-from engines.steps import intake
-from engines.views import view_problem
+from narrowdown.engines.asking import StepRefused
+from narrowdown.engines.compare.criterion import Criterion
+from narrowdown.engines.probe import Measurement, SampleInfo
+from narrowdown.engines.steps import intake
+from narrowdown.engines.views import view_problem
 
-TIMEOUT = Measurement(status="timeout", message="The probe did not finish within 3 s and was stopped.")
+TIMEOUT = Measurement(
+    status="timeout", message="The probe did not finish within 3 s and was stopped."
+)
 
 
 @pytest.mark.parametrize(
@@ -17,9 +19,19 @@ TIMEOUT = Measurement(status="timeout", message="The probe did not finish within
         ("refused", ("/a/b.npz",), 2, "No."),
         ("error", ("/a/b.npz",), 4, "No."),
         ("timeout", ("/a/b.npz",), 4, "No."),
-        ("timeout", ("/a/b.npz", "/a/load.py"), 2, "The data loader 'load.py' gave no inputs in time. No. Mend it"),
+        (
+            "timeout",
+            ("/a/b.npz", "/a/load.py"),
+            2,
+            "The data loader 'load.py' gave no inputs in time. No. Mend it",
+        ),
         ("crash", ("/a/load.py:other",), 2, "The data loader 'load.py' took its process down. No."),
-        ("out-of-memory", ("/a/load.py", "/b/more.py"), 2, "The data loader 'load.py' or 'more.py' filled the memory."),
+        (
+            "out-of-memory",
+            ("/a/load.py", "/b/more.py"),
+            2,
+            "The data loader 'load.py' or 'more.py' filled the memory.",
+        ),
     ],
 )
 def test_inputs(status: str, sources: tuple[str, ...], code: int, said: str) -> None:
@@ -34,17 +46,22 @@ def test_a_model(status: str, code: int) -> None:
 
 
 def test_bounds_on_outputs_that_are_not_there() -> None:
-    intake.refuse_unknown_outputs(view_problem({"tolerance": {"": 1.0, "logits": 1.0}, "atol": {}}), ["logits"])
+    intake.refuse_unknown_outputs(
+        view_problem({"tolerance": {"": 1.0, "logits": 1.0}, "atol": {}}), ["logits"]
+    )
     intake.refuse_unknown_outputs(
         view_problem({"tolerance": {"any": 1.0}}), []
     )  # a journal of before says nothing of outputs
     with pytest.raises(
-        StepRefused, match=r"--rtol: the model has no output 'logit'. Did you mean 'logits'\? It has 'logits'\."
+        StepRefused,
+        match=r"--rtol: the model has no output 'logit'. Did you mean 'logits'\? It has 'logits'\.",
     ) as no:
         intake.refuse_unknown_outputs(view_problem({"rtol": {"logit": 1.0}}), ["logits"])
     assert no.value.code == 2
     with pytest.raises(StepRefused, match="and 4 more"):
-        intake.refuse_unknown_outputs(view_problem({"atol": {"zzz": 1.0}}), [f"o{n}" for n in range(10)])
+        intake.refuse_unknown_outputs(
+            view_problem({"atol": {"zzz": 1.0}}), [f"o{n}" for n in range(10)]
+        )
 
 
 def test_what_cannot_be_judged_at_all() -> None:
@@ -56,7 +73,9 @@ def test_what_cannot_be_judged_at_all() -> None:
         Measurement(assumed="fail"),
     ):
         intake.refuse_unmeasured(fine, [guessed])
-    ran = Measurement(status="reference-failed", message="The reference failed while it ran the model.")
+    ran = Measurement(
+        status="reference-failed", message="The reference failed while it ran the model."
+    )
     with pytest.raises(StepRefused, match="give them with --inputs") as no:
         intake.refuse_unmeasured(ran, [guessed])
     assert no.value.code == 4
@@ -66,12 +85,19 @@ def test_what_cannot_be_judged_at_all() -> None:
     )
     with pytest.raises(StepRefused) as no:
         intake.refuse_unmeasured(ran, [guessed], (shape, kind))
-    assert f"sizes with --input-shapes. {shape} Whether" in str(no.value), "the names that sizes are to be given for"
+    assert f"sizes with --input-shapes. {shape} Whether" in str(no.value), (
+        "the names that sizes are to be given for"
+    )
     for m, samples in (
         (ran, [guessed, real]),
         (Measurement(status="reference-failed", message="The model has opset 99."), [guessed]),
         (Measurement(status="refused", message="No."), [real]),
-        (Measurement(status="unsupported", message="Exec format error.", facts={"started": False}), []),
+        (
+            Measurement(
+                status="unsupported", message="Exec format error.", facts={"started": False}
+            ),
+            [],
+        ),
     ):
         with pytest.raises(StepRefused) as no:
             intake.refuse_unmeasured(m, samples)
@@ -94,7 +120,9 @@ def test_what_gave_no_answer_is_not_said_to_pass() -> None:
         (Measurement(status="timeout", message="It did not finish."), False, "It did not finish.$"),
         (Measurement(facts={"signal": 11}), True, "the check died of signal 11.$"),
     ):
-        with pytest.raises(StepRefused, match=f"^Whether the model fails cannot be told: .*{said}") as no:
+        with pytest.raises(
+            StepRefused, match=f"^Whether the model fails cannot be told: .*{said}"
+        ) as no:
             intake.refuse_unresolved(m, rule, check=check)
         assert no.value.code == 6
 
@@ -108,7 +136,9 @@ def test_what_gave_no_answer_is_not_said_to_pass() -> None:
         ("", "onnxruntime", 0),
     ],
 )
-def test_a_half_file_against_itself_is_told_of_its_original(stated: str, reference: str, told: int) -> None:
+def test_a_half_file_against_itself_is_told_of_its_original(
+    stated: str, reference: str, told: int
+) -> None:
     said = intake.say_half(stated, reference)
     assert len(said) == told
     assert all("FP16" in s and "--reference onnxruntime:model=ORIGINAL.onnx" in s for s in said)

@@ -1,4 +1,5 @@
-"""tactics on an engine that chooses kernels: a planted bad choice is found, proven by forcing, reduced and kept out."""
+"""tactics on an engine that chooses kernels: a planted bad choice is found, proven by forcing,
+reduced and kept out."""
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -8,25 +9,33 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from engines.asking import Sub
-from engines.compare.criterion import Verdict
-from engines.data.tactic_replay import canonical_algorithm
-from engines.search.kernels import Build, _find_guilty
+from narrowdown.engines.asking import Sub
+from narrowdown.engines.compare.criterion import Verdict
+from narrowdown.engines.data.tactic_replay import canonical_algorithm
+from narrowdown.engines.search.kernels import Build, _find_guilty
 
 BAD = canonical_algorithm({"implementation": 0, "tactic": 1, "inputs": [], "outputs": []})
 
 
 def _chain(path: Path, length: int = 6) -> Path:
-    nodes = [helper.make_node("Tanh", [f"t{i}"], [f"t{i + 1}"], name=f"layer{i}") for i in range(length)]
+    nodes = [
+        helper.make_node("Tanh", [f"t{i}"], [f"t{i + 1}"], name=f"layer{i}") for i in range(length)
+    ]
     ends = [helper.make_tensor_value_info(f"t{i}", TensorProto.FLOAT, [2, 3]) for i in (0, length)]
     graph = helper.make_graph(nodes, "chain", ends[:1], ends[1:])
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path
+    )
     return path
 
 
-def test_a_planted_tactic_is_found_and_proven_by_forcing(open_model: Callable[..., Any], tmp_path: Path) -> None:
+def test_a_planted_tactic_is_found_and_proven_by_forcing(
+    open_model: Callable[..., Any], tmp_path: Path
+) -> None:
     # With this seed the first build chooses the bad kernel, and of the next eight two do.
-    session = open_model(_chain(tmp_path / "chain.onnx"), "fake:fault=wrong,nodes=layer2,tactics=3,bad=1,seed=4")
+    session = open_model(
+        _chain(tmp_path / "chain.onnx"), "fake:fault=wrong,nodes=layer2,tactics=3,bad=1,seed=4"
+    )
     assert session.step("compare").finish.outcome.verdict == "fails"
     done = session.step("tactics", builds=8)
     outcome = done.finish.outcome
@@ -35,7 +44,9 @@ def test_a_planted_tactic_is_found_and_proven_by_forcing(open_model: Callable[..
     assert outcome.necessary
     assert outcome.sufficient
     assert session.findings.tactics == {
-        "layer2": canonical_algorithm({"implementation": 0, "tactic": 1, "inputs": [], "outputs": []})
+        "layer2": canonical_algorithm(
+            {"implementation": 0, "tactic": 1, "inputs": [], "outputs": []}
+        )
     }
     assert outcome.good >= 1
     assert outcome.bad >= 1
@@ -43,15 +54,22 @@ def test_a_planted_tactic_is_found_and_proven_by_forcing(open_model: Callable[..
     assert reduced.finish.findings.case.nodes == ("layer2",)
     confirmed = session.step("confirm")
     assert confirmed.finish.outcome.cause == "kernel"
-    assert confirmed.finish.outcome.failures == confirmed.finish.outcome.looks  # forced, it fails steadily
+    assert (
+        confirmed.finish.outcome.failures == confirmed.finish.outcome.looks
+    )  # forced, it fails steadily
     cured = session.step("workaround")
     assert cured.finish.outcome.holds
     assert cured.finish.findings.workaround.kind == "tactic"
     assert cured.finish.findings.workaround.switched_off == ("layer2",)
 
 
-def test_two_choices_that_meet_are_found_together(open_model: Callable[..., Any], tmp_path: Path) -> None:
-    session = open_model(_chain(tmp_path / "chain.onnx"), "fake:fault=wrong,nodes=layer1+layer4,tactics=2,bad=1,seed=4")
+def test_two_choices_that_meet_are_found_together(
+    open_model: Callable[..., Any], tmp_path: Path
+) -> None:
+    session = open_model(
+        _chain(tmp_path / "chain.onnx"),
+        "fake:fault=wrong,nodes=layer1+layer4,tactics=2,bad=1,seed=4",
+    )
     assert session.step("compare").finish.outcome.verdict == "fails"
     done = session.step("tactics", builds=10)
     assert done.finish.outcome.found, done.finish.outcome.message
@@ -59,7 +77,8 @@ def test_two_choices_that_meet_are_found_together(open_model: Callable[..., Any]
 
 
 def test_what_no_choice_decides_is_said_so(open_model: Callable[..., Any], tmp_path: Path) -> None:
-    """Every build fails, whatever it chooses: no good build, nothing to compare, and how many more might show one."""
+    """Every build fails, whatever it chooses: no good build, nothing to compare, and how many more
+    might show one."""
     session = open_model(_chain(tmp_path / "chain.onnx"), "fake:fault=wrong,tactics=1,bad=0")
     outcome = session.step("tactics", builds=4).finish.outcome
     assert not outcome.found
@@ -67,9 +86,14 @@ def test_what_no_choice_decides_is_said_so(open_model: Callable[..., Any], tmp_p
     assert "All 4 fresh builds fail" in outcome.message
 
 
-def test_a_fault_beside_the_choices_is_not_pinned_on_one(open_model: Callable[..., Any], tmp_path: Path) -> None:
-    """It comes and goes by itself: forcing a bad build's choices does not bring it back, so nobody is accused."""
-    session = open_model(_chain(tmp_path / "chain.onnx"), "fake:fault=wrong,rate=0.5,tactics=3,seed=5")
+def test_a_fault_beside_the_choices_is_not_pinned_on_one(
+    open_model: Callable[..., Any], tmp_path: Path
+) -> None:
+    """It comes and goes by itself: forcing a bad build's choices does not bring it back, so nobody
+    is accused."""
+    session = open_model(
+        _chain(tmp_path / "chain.onnx"), "fake:fault=wrong,rate=0.5,tactics=3,seed=5"
+    )
     assert session.step("compare").finish.outcome.verdict == "fails"
     done = session.step("tactics", builds=4)
     assert not done.finish.outcome.found
@@ -104,14 +128,22 @@ def test_what_breaks_two_good_builds_is_tried_in_the_third_too() -> None:
 def test_the_comparison_ends_by_its_budget_and_accuses_nobody_unproven(
     open_model: Callable[..., Any], tmp_path: Path
 ) -> None:
-    """Free builds and forced ones count; it ends once there is a good and a bad one, and says so."""
-    session = open_model(_chain(tmp_path / "chain.onnx"), "fake:fault=wrong,nodes=layer2,tactics=3,bad=1,seed=4")
+    """Free builds and forced ones count; it ends once there is a good and a bad one, and says
+    so."""
+    session = open_model(
+        _chain(tmp_path / "chain.onnx"), "fake:fault=wrong,nodes=layer2,tactics=3,bad=1,seed=4"
+    )
     session.step("compare")
     before = session.findings
     whole = session.step("tactics", builds=8)
-    builds, settles = whole.finish.outcome, [n.tried for n in whole.notes if n.best == 0 and n.tried > 0]
+    builds, settles = (
+        whole.finish.outcome,
+        [n.tried for n in whole.notes if n.best == 0 and n.tried > 0],
+    )
     all_of_them = settles[-1] + 1
-    assert settles == list(range(settles[0], all_of_them)), "it can be ended at each build from the first pair on"
+    assert settles == list(range(settles[0], all_of_them)), (
+        "it can be ended at each build from the first pair on"
+    )
     assert settles[0] < 8 < all_of_them
     for budget in (1, settles[0], 8, all_of_them - 1, all_of_them):
         session.findings = before
@@ -119,10 +151,15 @@ def test_the_comparison_ends_by_its_budget_and_accuses_nobody_unproven(
         asked = [n.tried for n in ended.notes if n.best == 0 and n.tried > 0]
         outcome = ended.finish.outcome
         assert outcome.stopped == (budget < all_of_them), budget
-        assert max([settles[0] - 1, *asked]) < max(budget, settles[0]), "no build beyond it, but for the first pair"
+        assert max([settles[0] - 1, *asked]) < max(budget, settles[0]), (
+            "no build beyond it, but for the first pair"
+        )
         assert outcome.found == (not outcome.stopped)
         assert bool(session.findings.tactics) == outcome.found
         if outcome.stopped:
-            assert "no tactic could be proven guilty: the comparison was ended after" in outcome.message
+            assert (
+                "no tactic could be proven guilty: the comparison was ended after"
+                in outcome.message
+            )
         else:
             assert outcome == builds

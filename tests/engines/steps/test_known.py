@@ -4,15 +4,15 @@ import msgspec
 import pytest
 from onnx import TensorProto, helper
 
-from engines.asking import Described, Note, StepContext
-from engines.compare.criterion import Criterion, Signature
-from engines.findings import Findings
-from engines.graph.construct import construct
-from engines.graph.load import build_index
-from engines.known.entry import Bug, Construction
-from engines.known.table import read_table
-from engines.known.variant import vary_declared
-from engines.probe import (
+from narrowdown.engines.asking import Described, Note, StepContext
+from narrowdown.engines.compare.criterion import Criterion, Signature
+from narrowdown.engines.findings import Findings
+from narrowdown.engines.graph.construct import construct
+from narrowdown.engines.graph.load import build_index
+from narrowdown.engines.known.entry import Bug, Construction
+from narrowdown.engines.known.table import read_table
+from narrowdown.engines.known.variant import vary_declared
+from narrowdown.engines.probe import (
     Construct,
     Describe,
     LoadInputs,
@@ -23,8 +23,8 @@ from engines.probe import (
     SampleResult,
     Score,
 )
-from engines.steps.known import SPEC, KnownOutcome
-from engines.views import Capability, EngineView
+from narrowdown.engines.steps.known import SPEC, KnownOutcome
+from narrowdown.engines.views import Capability, EngineView
 
 BUG = next(bug for bug in read_table() if bug.id == "ort-pad-maxpool-fusion")
 
@@ -32,7 +32,9 @@ BUG = next(bug for bug in read_table() if bug.id == "ort-pad-maxpool-fusion")
 def last(end: StopIteration) -> KnownOutcome:
     """The outcome, whose bug is in the findings."""
     finish = end.value
-    assert [like.bug for like in finish.findings.lookalikes] == [b for b in (finish.outcome.bug,) if b]
+    assert [like.bug for like in finish.findings.lookalikes] == [
+        b for b in (finish.outcome.bug,) if b
+    ]
     outcome: KnownOutcome = finish.outcome
     return outcome
 
@@ -41,8 +43,9 @@ def walk(
     *, shown: float, cured: float, fires: float = 1.0, beside: float = 0.0, version: str = "1.31.1", like: bool = True,
     bug: Bug = BUG, dying: int = 0, budget: int = 0, built: list[str] | None = None,
 ) -> KnownOutcome:  # fmt: skip
-    """What the step ends with where the construction is off by ``shown``, with what fires by ``fires``, ``beside`` it so, and the
-    model without the switch by ``cured``. ``dying``: so many variants that fire kill the engine."""
+    """What the step ends with where the construction is off by ``shown``, with what fires by
+    ``fires``, ``beside`` it so, and the model without the switch by ``cured``. ``dying``: so many
+    variants that fire kill the engine."""
     made = bug.make
     assert made is not None
     of = [(made, "made")]
@@ -68,11 +71,15 @@ def walk(
         signature=Signature("accuracy", "real:0", ("y",), {"y": 1.0}),
     )
     view = EngineView(
-        version=version, capabilities={"optimizers": Capability(True)}, optimizers=("Pad_Fusion", "ConstantFolding")
+        version=version,
+        capabilities={"optimizers": Capability(True)},
+        optimizers=("Pad_Fusion", "ConstantFolding"),
     )
     params = {"budget": budget} if budget else {}
     step = SPEC.run(
-        StepContext("onnxruntime", "onnxruntime:optimization=off", findings, params=params, engine_info=view)
+        StepContext(
+            "onnxruntime", "onnxruntime:optimization=off", findings, params=params, engine_info=view
+        )
     )
     answer: Measurement | Described | None = None
     while True:
@@ -91,13 +98,18 @@ def walk(
                 answer = Measurement(facts={"bugs": msgspec.to_builtins(fit)})
             case Construct():
                 declared = msgspec.json.decode(asked.declared, type=Construction)
-                answer = Measurement(facts={"model": next(name for made, name in of if made == declared)})
+                answer = Measurement(
+                    facts={"model": next(name for made, name in of if made == declared)}
+                )
             case LoadInputs():
                 assert asked.model in errors
                 answer = Measurement(facts={"inputs": "drawn"})
             case Measure():
                 assert (asked.model in errors) == (asked.reference == "reference")
-                assert asked.model in errors or asked.engine == "onnxruntime:disabled_optimizers=Pad_Fusion"
+                assert (
+                    asked.model in errors
+                    or asked.engine == "onnxruntime:disabled_optimizers=Pad_Fusion"
+                )
                 error = errors.get(asked.model, cured)
                 if built is not None:
                     built.append(asked.model)
@@ -131,7 +143,12 @@ def test_it_is_called_known_where_it_shows_here_and_its_switch_cures(
     ("fires", "beside", "verdict", "said"),
     [
         (1.0, 0.0, "known", "Its small model fires in 5 of 5 variants, not in 4 of 4 beside it."),
-        (0.0, 0.0, "looks-like", "not when the table says so: with x.shape = [2, 1, 4, 4] it passes"),
+        (
+            0.0,
+            0.0,
+            "looks-like",
+            "not when the table says so: with x.shape = [2, 1, 4, 4] it passes",
+        ),
         (1.0, 1.0, "looks-like", "with Pad mode = edge it fails, too"),
         (
             -1.0,
@@ -169,7 +186,8 @@ def test_what_looks_like_nothing_is_told_so_and_nothing_is_run() -> None:
 
 
 def test_a_budget_ends_it_and_what_was_not_tried_is_said() -> None:
-    """Each construction counts; one that is ended before its trigger was held to is not called known."""
+    """Each construction counts; one that is ended before its trigger was held to is not called
+    known."""
     every = 1 + len(BUG.fires) + len(BUG.beside)
     for budget in range(1, every + 2):
         built: list[str] = []

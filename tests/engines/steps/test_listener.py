@@ -1,4 +1,5 @@
-"""layerwise where made outputs hide the failure or cannot be built, and the engine has a listener: that is tried next."""
+"""layerwise where made outputs hide the failure or cannot be built, and the engine has a listener:
+that is tried next."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -9,14 +10,18 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from engines.probe import Measure, Measurement
+from narrowdown.engines.probe import Measure, Measurement
 
 
 def chain(path: Path, length: int = 4) -> Path:
-    nodes = [helper.make_node("Tanh", [f"t{i}"], [f"t{i + 1}"], name=f"layer{i}") for i in range(length)]
+    nodes = [
+        helper.make_node("Tanh", [f"t{i}"], [f"t{i + 1}"], name=f"layer{i}") for i in range(length)
+    ]
     ends = [helper.make_tensor_value_info(f"t{i}", TensorProto.FLOAT, [2, 3]) for i in (0, length)]
     graph = helper.make_graph(nodes, "chain", ends[:1], ends[1:])
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path
+    )
     return path
 
 
@@ -25,7 +30,8 @@ SEEN = "fake:fault=wrong,nodes=layer2,marks=keep"
 
 
 def listening(session: Any, outputs: str) -> Any:
-    """The fake engine with a listener. ``outputs``: what becomes of tensors that are made outputs (cured | build-failed)."""
+    """The fake engine with a listener. ``outputs``: what becomes of tensors that are made outputs
+    (cured | build-failed)."""
     asked, info = session.ask, session.info
     able = {**info["capabilities"], "debug-tensors": {"present": True}, "layers": {"present": True}}
     session.info = {**info, "capabilities": able}
@@ -35,7 +41,10 @@ def listening(session: Any, outputs: str) -> Any:
         if isinstance(probe, Measure) and probe.marks:
             ways.append("debug" if "observe=debug" in probe.engine else "outputs")
             if ways[-1] == "outputs" and outputs == "build-failed":
-                return Measurement(status="build-failed", message="Could not find any implementation for node layer2.")
+                return Measurement(
+                    status="build-failed",
+                    message="Could not find any implementation for node layer2.",
+                )
             engine = SEEN if ways[-1] == "debug" else CURED
             return asked(msgspec.structs.replace(probe, engine=engine))
         m = asked(probe)
@@ -49,7 +58,9 @@ def listening(session: Any, outputs: str) -> Any:
 
 
 @pytest.mark.parametrize("outputs", ["cured", "build-failed"])
-def test_what_outputs_hide_a_listener_sees(open_model: Callable[..., Any], tmp_path: Path, outputs: str) -> None:
+def test_what_outputs_hide_a_listener_sees(
+    open_model: Callable[..., Any], tmp_path: Path, outputs: str
+) -> None:
     session = open_model(chain(tmp_path / "chain.onnx"), CURED)
     ways = listening(session, outputs)
     done = session.step("layerwise").finish
@@ -68,14 +79,18 @@ def test_what_outputs_hide_a_listener_sees(open_model: Callable[..., Any], tmp_p
     }  # fmt: skip
 
 
-def test_without_a_listener_the_failure_stays_hidden(open_model: Callable[..., Any], tmp_path: Path) -> None:
+def test_without_a_listener_the_failure_stays_hidden(
+    open_model: Callable[..., Any], tmp_path: Path
+) -> None:
     session = open_model(chain(tmp_path / "chain.onnx"), CURED)
     outcome = session.step("layerwise").finish.outcome
     assert outcome.observer == "improves"
     assert outcome.group == ""
 
 
-def test_a_listener_that_is_told_nothing_is_no_way_to_watch(open_model: Callable[..., Any], tmp_path: Path) -> None:
+def test_a_listener_that_is_told_nothing_is_no_way_to_watch(
+    open_model: Callable[..., Any], tmp_path: Path
+) -> None:
     """Its run fails like the model, and shows no tensor: that is not to have watched."""
     session = open_model(chain(tmp_path / "chain.onnx"), SEEN)
     asked = session.ask
@@ -84,7 +99,9 @@ def test_a_listener_that_is_told_nothing_is_no_way_to_watch(open_model: Callable
         m = asked(probe)
         if not isinstance(probe, Measure) or not probe.marks:
             return m
-        return msgspec.structs.replace(m, results=tuple(msgspec.structs.replace(r, marks=()) for r in m.results))
+        return msgspec.structs.replace(
+            m, results=tuple(msgspec.structs.replace(r, marks=()) for r in m.results)
+        )
 
     session.ask = deaf
     outcome = session.step("layerwise").finish.outcome
@@ -93,7 +110,9 @@ def test_a_listener_that_is_told_nothing_is_no_way_to_watch(open_model: Callable
     assert outcome.skipped == 3
 
 
-@pytest.mark.parametrize(("engine", "deaths"), [(CURED, 1), ("fake:fault=wrong,nodes=layer2,observe=debug", 4)])
+@pytest.mark.parametrize(
+    ("engine", "deaths"), [(CURED, 1), ("fake:fault=wrong,nodes=layer2,observe=debug", 4)]
+)
 def test_a_listener_that_kills_the_worker_is_given_up(
     open_model: Callable[..., Any], tmp_path: Path, engine: str, deaths: int
 ) -> None:
@@ -107,7 +126,8 @@ def test_a_listener_that_kills_the_worker_is_given_up(
             if probe.marks:
                 died.append(probe)
                 return Measurement(
-                    status="crash", message="The worker process died of signal 6 (SIGABRT) while building."
+                    status="crash",
+                    message="The worker process died of signal 6 (SIGABRT) while building.",
                 )
             probe = msgspec.structs.replace(probe, engine=CURED)
         return asked(probe)

@@ -1,4 +1,5 @@
-"""Failures that hide when they are watched, that no single node makes, and that only a hint for the whole model cures."""
+"""Failures that hide when they are watched, that no single node makes, and that only a hint for the
+whole model cures."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -11,22 +12,34 @@ import onnx
 import pytest
 from onnx import helper
 
-from engines.asking import Described, Note
-from engines.compare.criterion import Signature, Verdict
-from engines.findings import Case, Culprit
-from engines.graph import ranges
-from engines.graph.index import GraphIndex, Node, Tensor
-from engines.probe import BARRIER, HUGE, Candidate, Describe, LoadInputs, Measure, Measurement, SampleResult, Score
-from engines.search.cured import measure_cured
-from engines.search.inquiry import Inquiry
-from engines.search.unseen import WANTED
-from engines.steps.accuse import PARTS, is_spread, measure_shares
-from engines.steps.layerwise import _first_nonfinite
+from narrowdown.engines.asking import Described, Note
+from narrowdown.engines.compare.criterion import Signature, Verdict
+from narrowdown.engines.findings import Case, Culprit
+from narrowdown.engines.graph import ranges
+from narrowdown.engines.graph.index import GraphIndex, Node, Tensor
+from narrowdown.engines.probe import (
+    BARRIER,
+    HUGE,
+    Candidate,
+    Describe,
+    LoadInputs,
+    Measure,
+    Measurement,
+    SampleResult,
+    Score,
+)
+from narrowdown.engines.search.cured import measure_cured
+from narrowdown.engines.search.inquiry import Inquiry
+from narrowdown.engines.search.unseen import WANTED
+from narrowdown.engines.steps.accuse import PARTS, is_spread, measure_shares
+from narrowdown.engines.steps.layerwise import _first_nonfinite
 
 from .simulated import graph
 
 Open = Callable[..., Any]
-LOCKED = Signature(kind="accuracy", sample="real:0", outputs=("y",), errors={"y": 0.5}, tolerance=0.01)
+LOCKED = Signature(
+    kind="accuracy", sample="real:0", outputs=("y",), errors={"y": 0.5}, tolerance=0.01
+)
 
 
 # -- marking cures it
@@ -36,7 +49,8 @@ LOCKED = Signature(kind="accuracy", sample="real:0", outputs=("y",), errors={"y"
 def test_what_watching_cures_is_reduced_and_called_a_fusion(
     open_model: Open, tiny: Any, tmp_path: Path, marks: str
 ) -> None:
-    """The fault needs two neighbours; with ``cure`` it is gone as soon as any tensor is observed."""
+    """The fault needs two neighbours; with ``cure`` it is gone as soon as any tensor is
+    observed."""
     model, inputs = tiny.parts(tmp_path, 3)
     engine = f"fake:fault=wrong,size=0.5,nodes=/scaled1+/gate1,marks={marks}"
     s = open_model(model, engine, (inputs,))
@@ -48,16 +62,24 @@ def test_what_watching_cures_is_reduced_and_called_a_fusion(
     assert (confirmed.confirmed, confirmed.patched_fails) == (True, False)
     assert (confirmed.cause == "fusion") == (marks == "cure")
     if marks == "cure":
-        assert "With its inner tensors watched the case is wrong by 0 % instead of 50 %" in confirmed.evidence
+        assert (
+            "With its inner tensors watched the case is wrong by 0 % instead of 50 %"
+            in confirmed.evidence
+        )
 
 
 def joined(open_model: Open, tiny: Any, folder: Path, more: str = "") -> Any:
-    """A session whose engine joins two neighbours wrongly, unless what is between them is an output of the model."""
+    """A session whose engine joins two neighbours wrongly, unless what is between them is an output
+    of the model."""
     model, inputs = tiny.parts(folder, 3)
-    return open_model(model, f"fake:fault=wrong,size=0.5,nodes=/scaled1+/gate1,marks=split{more}", (inputs,))
+    return open_model(
+        model, f"fake:fault=wrong,size=0.5,nodes=/scaled1+/gate1,marks=split{more}", (inputs,)
+    )
 
 
-def test_what_watching_cures_is_cured_by_the_one_output_between(open_model: Open, tiny: Any, tmp_path: Path) -> None:
+def test_what_watching_cures_is_cured_by_the_one_output_between(
+    open_model: Open, tiny: Any, tmp_path: Path
+) -> None:
     s = joined(open_model, tiny, tmp_path)
     for step in ("layerwise", "reduce", "confirm"):
         s.step(step)
@@ -78,14 +100,20 @@ def test_what_watching_cures_is_cured_by_the_one_output_between(open_model: Open
 def test_where_an_output_does_not_part_them_nodes_that_change_nothing_do(
     open_model: Open, tiny: Any, tmp_path: Path
 ) -> None:
-    """An engine that joins across an output and not across another node: the model's outputs stay as they are."""
+    """An engine that joins across an output and not across another node: the model's outputs stay
+    as they are."""
     model, inputs = tiny.parts(tmp_path, 3)
     s = open_model(model, "fake:fault=wrong,size=0.5,nodes=/scaled1+/gate1,marks=parted", (inputs,))
     s.step("layerwise")
     s.findings = msgspec.structs.replace(s.findings, hidden=True)
     done = s.step("workaround").finish
     told, cure = done.outcome, done.findings.workaround
-    assert (told.holds, told.kind, told.what, told.minimal) == (True, "wrap-reshape", "scaled1", True)
+    assert (told.holds, told.kind, told.what, told.minimal) == (
+        True,
+        "wrap-reshape",
+        "scaled1",
+        True,
+    )
     assert (told.samples_ok, told.unseen_ok, told.unseen_failing) == (told.samples, WANTED, WANTED)
     assert (cure.switched_off, cure.in_file) == (("scaled1",), True)
     assert "laid flat and brought back to shape" in told.message
@@ -98,8 +126,11 @@ def test_where_an_output_does_not_part_them_nodes_that_change_nothing_do(
     assert [n.op_type for n in written.graph.node].count("Reshape") == 2
 
 
-def test_without_a_case_the_output_that_cures_is_found_among_all(open_model: Open, tiny: Any, tmp_path: Path) -> None:
-    """Nothing smaller fails, as a part that is cut out is not joined: what watching has shown is enough."""
+def test_without_a_case_the_output_that_cures_is_found_among_all(
+    open_model: Open, tiny: Any, tmp_path: Path
+) -> None:
+    """Nothing smaller fails, as a part that is cut out is not joined: what watching has shown is
+    enough."""
     s = joined(open_model, tiny, tmp_path)
     assert s.step("layerwise").finish.outcome.observer == "improves"
     stop = s.step("double-check").finish.outcome
@@ -131,7 +162,9 @@ def test_a_listener_that_cures_is_no_barrier(open_model: Open, tiny: Any, tmp_pa
 # -- nobody makes it alone
 
 
-def test_an_error_that_many_layers_share_is_called_spread(open_model: Open, tiny: Any, tmp_path: Path) -> None:
+def test_an_error_that_many_layers_share_is_called_spread(
+    open_model: Open, tiny: Any, tmp_path: Path
+) -> None:
     model, inputs = tiny.drift(tmp_path)
     s = open_model(model, "emulate:precision=bf16", (inputs,))
     done = s.step("layerwise")
@@ -147,18 +180,26 @@ def test_an_error_that_many_layers_share_is_called_spread(open_model: Open, tiny
     assert len(outcome.profile.split(",")) == 60
 
     # Beside a culprit that was named before it is what is left.
-    s.findings = msgspec.structs.replace(found, culprits=(Culprit(Case(Candidate("0"), "real:0"), "overflow"),))
-    assert s.step("layerwise").finish.outcome.message.startswith("What is left of the error is spread over many layers")
+    s.findings = msgspec.structs.replace(
+        found, culprits=(Culprit(Case(Candidate("0"), "real:0"), "overflow"),)
+    )
+    assert s.step("layerwise").finish.outcome.message.startswith(
+        "What is left of the error is spread over many layers"
+    )
 
 
-def test_one_real_culprit_among_many_small_errors_is_named(open_model: Open, tiny: Any, tmp_path: Path) -> None:
+def test_one_real_culprit_among_many_small_errors_is_named(
+    open_model: Open, tiny: Any, tmp_path: Path
+) -> None:
     model, inputs = tiny.drift(tmp_path, culprit=30)
     s = open_model(model, "emulate:precision=bf16", (inputs,))
     watched = s.step("layerwise").finish
     outcome = watched.outcome
     assert (outcome.spread, outcome.culprit, outcome.largest_part) == (False, "/norm/Unshift", None)
     rows = {row["node"]: row for row in watched.tables["tensors"]}
-    assert all(row["inherited"] is not None and row["added"] is not None for row in rows.values()), "of every tensor"
+    assert all(
+        row["inherited"] is not None and row["added"] is not None for row in rows.values()
+    ), "of every tensor"
     difference = rows["/norm/Unshift"]
     assert difference["added"] > 100 * difference["added_exact"], (
         "right fed exactly, wrong fed as stored: it amplifies rounding"
@@ -191,7 +232,8 @@ def test_when_shares_of_a_failure_mean_that_itis_spread(shares: list[float], spr
 def test_a_part_has_its_share_of_a_failure_and_of_ten_times_the_reference_at_most(
     error: float, effect: float, share: float
 ) -> None:
-    """How far beyond that an error is depends on the values: it is shared by parts that bring four times the reference each."""
+    """How far beyond that an error is depends on the values: it is shared by parts that bring four
+    times the reference each."""
     ask: Any = SimpleNamespace(
         signature=Signature(kind="accuracy", sample="real:0", errors={"y": error}),
         everything=tuple(range(2 * PARTS)),
@@ -219,15 +261,18 @@ def _finish(sub: Any) -> Any:
 INDEX = GraphIndex(
     "m",
     tuple(Node(i, f"n{i}", "Mul", "", (i,), (i + 1,)) for i in range(3)),
-    tuple(Tensor(i, "xaby"[i], "float32", "node" if i else "input", i - 1, (3, 2), 24) for i in range(4)),
+    tuple(
+        Tensor(i, "xaby"[i], "float32", "node" if i else "input", i - 1, (3, 2), 24)
+        for i in range(4)
+    ),
     (0,),
     (3,),
 )
 
 
 def hinted(answers: Any, *, casts: float, hint: float) -> Any:
-    """The engine is off by ``casts`` with nodes kept in FP32 by casts, by ``hint`` with its precision hint at f32; by 0.1 % more
-    on samples that are made near the given one."""
+    """The engine is off by ``casts`` with nodes kept in FP32 by casts, by ``hint`` with its
+    precision hint at f32; by 0.1 % more on samples that are made near the given one."""
 
     def answer(probe: Any) -> Any:
         if isinstance(probe, Describe):
@@ -237,7 +282,9 @@ def hinted(answers: Any, *, casts: float, hint: float) -> Any:
             return Measurement(facts={"inputs": "near", "samples": made})
         assert isinstance(probe, Measure)
         error = casts if probe.keep else hint if "precision=f32" in probe.engine else 0.5
-        return answers.measured(*((sample, error + (probe.inputs == "near") / 1000) for sample in probe.samples))
+        return answers.measured(
+            *((sample, error + (probe.inputs == "near") / 1000) for sample in probe.samples)
+        )
 
     return answer
 
@@ -251,7 +298,12 @@ def hinted(answers: Any, *, casts: float, hint: float) -> Any:
             True,
             "do not cure it: with the 2 nodes of the case kept in FP32 by casts it is still wrong by 40 %.",
         ),
-        (0.001, 0.0, True, "cure it too: with the 2 nodes of the case kept in FP32 by casts it is wrong by 0.1 %."),
+        (
+            0.001,
+            0.0,
+            True,
+            "cure it too: with the 2 nodes of the case kept in FP32 by casts it is wrong by 0.1 %.",
+        ),
         (0.4, 0.3, False, "do not cure it"),
     ],
 )
@@ -261,9 +313,16 @@ def test_a_hint_is_tried_beside_casts_in_the_model(
     part = Candidate(nodes="0-1")
     case = Case(part, "real:0", nodes=("n0", "n1"), node_ids="0-1", ops=("Mul", "Mul"))
     findings = msgspec.structs.replace(
-        answers.READY, signature=LOCKED, sample="real:0", culprits=(Culprit(case=case, cause="fusion", keep="0-1"),)
+        answers.READY,
+        signature=LOCKED,
+        sample="real:0",
+        culprits=(Culprit(case=case, cause="fusion", keep="0-1"),),
     )
-    capabilities = {"precision-hint": answers.PRESENT, "casts": answers.PRESENT, "keep": answers.ABSENT}
+    capabilities = {
+        "precision-hint": answers.PRESENT,
+        "casts": answers.PRESENT,
+        "keep": answers.ABSENT,
+    }
     context = answers.context(findings, engine="openvino:precision=bf16", capabilities=capabilities)
     done = walk("workaround", context, hinted(answers, casts=casts, hint=hint))
     outcome = done.finish.outcome
@@ -275,14 +334,22 @@ def test_a_hint_is_tried_beside_casts_in_the_model(
     assert [p.keep for p in done.probes if isinstance(p, Measure) and p.keep] == ["0-1"]
     assert (done.finish.findings.workaround.tried if holds else outcome.tried) == outcome.tried
     assert (outcome.unseen_ok, outcome.unseen) == ((WANTED, WANTED) if holds else (0, 0))
-    assert not holds or outcome.error == pytest.approx(hint + 0.001), "the worst of all that was tried"
+    assert not holds or outcome.error == pytest.approx(hint + 0.001), (
+        "the worst of all that was tried"
+    )
 
 
 def test_a_case_of_one_node_is_not_the_1_nodes(answers: Any, walk: Any) -> None:
     case = Case(Candidate(nodes="1"), "real:0", nodes=("n1",), node_ids="1", ops=("Mul",))
     culprits = (Culprit(case=case, cause="unknown"),)
-    findings = msgspec.structs.replace(answers.READY, signature=LOCKED, sample="real:0", culprits=culprits)
-    capabilities = {"precision-hint": answers.PRESENT, "casts": answers.PRESENT, "keep": answers.ABSENT}
+    findings = msgspec.structs.replace(
+        answers.READY, signature=LOCKED, sample="real:0", culprits=culprits
+    )
+    capabilities = {
+        "precision-hint": answers.PRESENT,
+        "casts": answers.PRESENT,
+        "keep": answers.ABSENT,
+    }
     context = answers.context(findings, engine="openvino:precision=bf16", capabilities=capabilities)
     tried = walk("workaround", context, hinted(answers, casts=0.4, hint=0.0)).finish.outcome.tried
     assert "with the node of the case kept in FP32" in tried
@@ -300,13 +367,17 @@ def test_an_engine_that_heeds_casts_is_not_asked(answers: Any, walk: Any) -> Non
 # -- the next round
 
 
-@pytest.mark.parametrize(("alone", "sample", "error"), [(0.3, "real:0/2", 0.3), (0.001, "real:0", 0.2)])
+@pytest.mark.parametrize(
+    ("alone", "sample", "error"), [(0.3, "real:0/2", 0.3), (0.001, "real:0", 0.2)]
+)
 def test_the_next_round_searches_on_what_really_fails_when_fed(
     answers: Any, alone: float, sample: str, error: float
 ) -> None:
     """A row that fails in its batch only is searched in its batch."""
     findings = msgspec.structs.replace(
-        answers.READY, signature=msgspec.structs.replace(LOCKED, sample="real:0/1"), sample="real:0/1"
+        answers.READY,
+        signature=msgspec.structs.replace(LOCKED, sample="real:0/1"),
+        sample="real:0/1",
     )
     ask = Inquiry(answers.context(findings), findings, INDEX, LOCKED, answers.RULE, (3,))
     generator, answer = measure_cured(ask, findings, (1,), ()), None
@@ -325,12 +396,19 @@ def test_the_next_round_searches_on_what_really_fails_when_fed(
                 else answers.measured(("real:0/0", 0.0), ("real:0/1", 0.001), ("real:0/2", 0.2))
             )
     assert (still, worst) == (True, 0.2)
-    assert (after.sample, after.round_signature.sample, after.round_signature.error) == (sample, "real:0/2", error)
+    assert (after.sample, after.round_signature.sample, after.round_signature.error) == (
+        sample,
+        "real:0/2",
+        error,
+    )
 
 
 @pytest.mark.parametrize("off", [0.001, 0.05])
-def test_no_further_culprit_is_accused_of_what_is_wrong_on_nearly_nothing(answers: Any, off: float) -> None:
-    """1.55 % of 1.3, where others are 589: half of the nodes were accused of that once the first culprit was cured."""
+def test_no_further_culprit_is_accused_of_what_is_wrong_on_nearly_nothing(
+    answers: Any, off: float
+) -> None:
+    """1.55 % of 1.3, where others are 589: half of the nodes were accused of that once the first
+    culprit was cured."""
     findings = msgspec.structs.replace(answers.READY, signature=LOCKED, sample="real:0")
     ask = Inquiry(answers.context(findings), findings, INDEX, LOCKED, answers.RULE, (3,))
     slight = Score("y", rel_l2=0.0155, max_abs=0.02, absmax=1.3)
@@ -339,17 +417,24 @@ def test_no_further_culprit_is_accused_of_what_is_wrong_on_nearly_nothing(answer
     assert isinstance(next(generator), Note)
     next(generator)
     with pytest.raises(StopIteration) as end:
-        generator.send(Measurement(results=(SampleResult("real:0", (slight,)), SampleResult("real:1", (others,)))))
+        generator.send(
+            Measurement(
+                results=(SampleResult("real:0", (slight,)), SampleResult("real:1", (others,)))
+            )
+        )
     after, worst, still = end.value.value
     assert (worst, still) == (off, off > answers.RULE.tolerance)
     assert (after.sample == "real:1") == still, "the next round searches on what counts"
 
 
-@pytest.mark.parametrize(("first", "moved", "still"), [(HUGE, 0.2, False), (HUGE, 0.001, True), (0.5, 0.2, True)])
+@pytest.mark.parametrize(
+    ("first", "moved", "still"), [(HUGE, 0.2, False), (HUGE, 0.001, True), (0.5, 0.2, True)]
+)
 def test_what_rounding_moves_as_far_is_no_further_culprit(
     answers: Any, first: float, moved: float, still: bool
 ) -> None:
-    """Of what is infinite nobody asks whether rounding makes it: a detector's sorted boxes were left, and two TopK accused."""
+    """Of what is infinite nobody asks whether rounding makes it: a detector's sorted boxes were
+    left, and two TopK accused."""
     signature = msgspec.structs.replace(LOCKED, errors={"y": first})
     findings = msgspec.structs.replace(answers.READY, signature=signature, sample="real:0")
     ask = Inquiry(answers.context(findings), findings, INDEX, signature, answers.RULE, (3,))
@@ -362,7 +447,11 @@ def test_what_rounding_moves_as_far_is_no_further_culprit(
             break
         nudge = isinstance(asked, Measure) and bool(asked.nudge)
         nudged = nudged or nudge
-        answer = None if isinstance(asked, Note) else answers.measured(("real:0", moved if nudge else 0.3))
+        answer = (
+            None
+            if isinstance(asked, Note)
+            else answers.measured(("real:0", moved if nudge else 0.3))
+        )
     assert found[1:] == (0.3, still)
     assert nudged == (first == HUGE), "what was asked about is not asked about again"
 
@@ -371,7 +460,8 @@ def test_what_rounding_moves_as_far_is_no_further_culprit(
 
 
 def channels(folder: Path, tiny: Any) -> tuple[Path, Path]:
-    """Eight channels divided by their deviation; one of them hardly moves, and only there does the epsilon matter."""
+    """Eight channels divided by their deviation; one of them hardly moves, and only there does the
+    epsilon matter."""
     node = helper.make_node
     nodes = [
         node("Conv", ["x", "w"], ["mixed"], kernel_shape=[1]),
@@ -396,7 +486,8 @@ def channels(folder: Path, tiny: Any) -> tuple[Path, Path]:
 def test_an_epsilon_that_a_converter_changed_is_found_before_the_first_bad_tensor(
     open_model: Open, tiny: Any, tmp_path: Path
 ) -> None:
-    """The sum with another epsilon is right to a millionth and passes alone; its root is the first tensor that is bad."""
+    """The sum with another epsilon is right to a millionth and passes alone; its root is the first
+    tensor that is bad."""
     model, inputs = channels(tmp_path, tiny)
     s = open_model(model, "fake:fault=shifted,size=1e-6,nodes=/safe", (inputs,))
     assert s.step("compare").finish.outcome.verdict == "fails"
@@ -405,7 +496,10 @@ def test_an_epsilon_that_a_converter_changed_is_found_before_the_first_bad_tenso
     assert watched.finish.outcome.first_bad == "deviation"
     assert rows["/safe"]["added"] < 1e-5, "a tenth of what is allowed"
     assert watched.finish.outcome.culprit == "/safe"
-    assert "adds a small error, which grows on its way to the outputs" in watched.finish.outcome.message
+    assert (
+        "adds a small error, which grows on its way to the outputs"
+        in watched.finish.outcome.message
+    )
     extracted = s.step("extract").finish.outcome
     assert (extracted.reproduced, extracted.names) == (True, "/safe, /deviation")
     assert extracted.grown > 0
@@ -414,26 +508,41 @@ def test_an_epsilon_that_a_converter_changed_is_found_before_the_first_bad_tenso
     confirmed = s.step("confirm").finish.outcome
     assert (confirmed.failures, confirmed.cause, confirmed.patched_fails) == (5, "kernel", False)
     assert " alone explains an error of" in confirmed.evidence
-    assert "It begins at /safe (Add): from equal inputs it is wrong by up to 1e-06" in confirmed.evidence
+    assert (
+        "It begins at /safe (Add): from equal inputs it is wrong by up to 1e-06"
+        in confirmed.evidence
+    )
 
 
 @pytest.mark.parametrize("root", [True, False])
 def test_one_value_that_vanishes_among_others_is_one_fault(
     open_model: Open, tiny: Any, tmp_path: Path, root: bool
 ) -> None:
-    """One silent row in a batch: its epsilon cannot be fed to who reads it either, so that is no second culprit."""
+    """One silent row in a batch: its epsilon cannot be fed to who reads it either, so that is no
+    second culprit."""
     node = helper.make_node
-    behind = [node("Sqrt", ["v"], ["s"]), node("Div", ["x", "s"], ["y"])] if root else [node("Div", ["x", "v"], ["y"])]
+    behind = (
+        [node("Sqrt", ["v"], ["s"]), node("Div", ["x", "s"], ["y"])]
+        if root
+        else [node("Div", ["x", "v"], ["y"])]
+    )
     nodes = [
         node("Mul", ["x", "x"], ["sq"]),
         node("ReduceSum", ["sq", "axes"], ["sum"]),
         node("Add", ["sum", "e"], ["v"]),
     ]
     constants = {"axes": np.int64([1]), "e": np.float32(1e-8)}
-    model = tiny.save(tmp_path / "m.onnx", [*nodes, *behind], {"x": [4, 8]}, {"y": [4, 8]}, constants)
+    model = tiny.save(
+        tmp_path / "m.onnx", [*nodes, *behind], {"x": [4, 8]}, {"y": [4, 8]}, constants
+    )
     x = tiny.weights(4, 8)
     x[2] = 0
-    s = open_model(model, "emulate:precision=fp16", (tiny.feeds(tmp_path / "in.npz", x=x),), tolerance={"": 0.01})
+    s = open_model(
+        model,
+        "emulate:precision=fp16",
+        (tiny.feeds(tmp_path / "in.npz", x=x),),
+        tolerance={"": 0.01},
+    )
     assert s.step("compare").finish.outcome.verdict == "fails"
     s.step("layerwise")
     assert s.step("extract").finish.outcome.names == "/v"
@@ -445,15 +554,22 @@ def test_one_value_that_vanishes_among_others_is_one_fault(
 def test_a_culprit_that_makes_the_outputs_is_cured_by_patching_them(
     open_model: Open, tiny: Any, tmp_path: Path
 ) -> None:
-    """Nothing reads what it gives; fed with reference values its outputs are right, and there is no other culprit."""
+    """Nothing reads what it gives; fed with reference values its outputs are right, and there is no
+    other culprit."""
     model, inputs = tiny.parts(tmp_path, 3)
     s = open_model(model, "fake:fault=wrong,size=0.5,nodes=/y", (inputs,))
     assert s.step("extract").finish.outcome.names == "/y"
     confirmed = s.step("confirm").finish.outcome
-    assert (confirmed.confirmed, confirmed.patched_fails, confirmed.patched_error) == (True, False, 0.0)
+    assert (confirmed.confirmed, confirmed.patched_fails, confirmed.patched_error) == (
+        True,
+        False,
+        0.0,
+    )
 
 
-def test_another_culprit_beside_patched_outputs_is_found(open_model: Open, tiny: Any, tmp_path: Path) -> None:
+def test_another_culprit_beside_patched_outputs_is_found(
+    open_model: Open, tiny: Any, tmp_path: Path
+) -> None:
     """Each of two outputs is a difference that BF16 does not survive."""
     node = helper.make_node
     nodes = [
@@ -462,7 +578,9 @@ def test_another_culprit_beside_patched_outputs_is_found(open_model: Open, tiny:
     ]  # fmt: skip
     constants = {"large": np.float32(320), "larger": np.float32(3072)}
     shape = [2, 8]
-    model = tiny.save(tmp_path / "m.onnx", nodes, {"x": shape, "z": shape}, {"a": shape, "b": shape}, constants)
+    model = tiny.save(
+        tmp_path / "m.onnx", nodes, {"x": shape, "z": shape}, {"a": shape, "b": shape}, constants
+    )
     inputs = tiny.feeds(tmp_path / "in.npz", x=tiny.weights(2, 8), z=tiny.weights(2, 8, seed=1))
     s = open_model(model, "emulate:precision=bf16", (inputs,))
     found = []
@@ -482,9 +600,14 @@ def test_another_culprit_beside_patched_outputs_is_found(open_model: Open, tiny:
 def test_a_fault_that_some_builds_have_is_reduced_to_its_nodes(
     open_model: Open, tiny: Any, tmp_path: Path, seed: int
 ) -> None:
-    """Half of the builds are right: each verdict takes as many as show the fault with 95 % confidence."""
+    """Half of the builds are right: each verdict takes as many as show the fault with 95 %
+    confidence."""
     model, inputs = tiny.parts(tmp_path, 3)
-    s = open_model(model, f"fake:fault=wrong,size=0.5,nodes=/scaled1+/gate1,rate=0.6,per=build,seed={seed}", (inputs,))
+    s = open_model(
+        model,
+        f"fake:fault=wrong,size=0.5,nodes=/scaled1+/gate1,rate=0.6,per=build,seed={seed}",
+        (inputs,),
+    )
     assert s.step("compare").finish.outcome.verdict == "fails"
     repeated = s.step("repeat", builds=10).finish
     assert repeated.outcome.behaviour == "rebuilds-differ"
@@ -497,7 +620,8 @@ def test_a_fault_that_some_builds_have_is_reduced_to_its_nodes(
 
 
 def test_an_output_that_no_node_makes_accuses_no_node() -> None:
-    """A constant that the precision cannot hold, or an input handed on: the last node of the model has nothing to do with it."""
+    """A constant that the precision cannot hold, or an input handed on: the last node of the model
+    has nothing to do with it."""
     broken = Score("x", new_nonfinite=1)
     assert _first_nonfinite(graph([(), (0,)]), {0: broken}) == []
     assert _first_nonfinite(graph([(), (0,)]), {1: broken, 2: broken}) == [1]

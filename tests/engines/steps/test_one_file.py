@@ -7,16 +7,16 @@ from pathlib import Path
 import msgspec
 import pytest
 
-import wizard
-from engines.findings import Findings
-from engines.steps import surroundings
-from engines.steps.registry import STEPS
-from engines.steps.surroundings import PREPARED
+from narrowdown import wizard
+from narrowdown.engines.findings import Findings
+from narrowdown.engines.steps import surroundings
+from narrowdown.engines.steps.registry import STEPS
+from narrowdown.engines.steps.surroundings import PREPARED
 
 ROOT = Path(str(wizard.__path__[0])).parent  # the checkout, or where the wheel is installed
 
-# Names that are also words for something else. These count only where they can only mean the step: beside ``.step``, ``.use`` or
-# ``STEPS``, or in a list with another step's.
+# Names that are also words for something else. These count only where they can only mean the step:
+# beside ``.step``, ``.use`` or ``STEPS``, or in a list with another step's.
 HOMONYMS = {
     "inputs": "what a model is fed: a field of the problem, of probes, of findings",
     "precision": "an option and a fact of engines; a kind of workaround",
@@ -33,9 +33,18 @@ HOMONYMS = {
 # (file, name) -> why it has to say it.
 ALLOWED = {
     ("engines/probe.py", "sanitize"): "the tag of the probe of that name in every journal",
-    ("wizard/report/gather.py", "sanitize"): "a question's id in the shipped flows, in sessions that there are",
-    ("wizard/report/gather.py", "nondeterminism"): "a question's id in the shipped flows, in sessions that there are",
-    ("wizard/report/gather.py", "tactics"): "a question's id in the shipped flows, in sessions that there are",
+    (
+        "wizard/report/gather.py",
+        "sanitize",
+    ): "a question's id in the shipped flows, in sessions that there are",
+    (
+        "wizard/report/gather.py",
+        "nondeterminism",
+    ): "a question's id in the shipped flows, in sessions that there are",
+    (
+        "wizard/report/gather.py",
+        "tactics",
+    ): "a question's id in the shipped flows, in sessions that there are",
 }
 
 
@@ -53,14 +62,18 @@ def _as_steps(node: ast.AST) -> Iterator[str]:
     """Homonyms that are steps here."""
     if isinstance(node, ast.Tuple | ast.List | ast.Set | ast.Dict):
         parts = node.keys if isinstance(node, ast.Dict) else node.elts
-        held = {c.value for part in parts if part for c in ast.walk(part) if isinstance(c, ast.Constant)} & STEPS.keys()
+        held = {
+            c.value for part in parts if part for c in ast.walk(part) if isinstance(c, ast.Constant)
+        } & STEPS.keys()
         if len(held) > 1 and not held <= HOMONYMS.keys():
             yield from held
     if isinstance(node, ast.Compare | ast.Subscript | ast.Call | ast.Match):
         told = {n.attr for n in ast.walk(node) if isinstance(n, ast.Attribute)}
         told |= {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
         if isinstance(node, ast.Compare | ast.Subscript) and told & {"step", "use", "STEPS"}:
-            yield from (c.value for c in ast.walk(node) if isinstance(c, ast.Constant) and c.value in STEPS)
+            yield from (
+                c.value for c in ast.walk(node) if isinstance(c, ast.Constant) and c.value in STEPS
+            )
 
 
 def test_no_step_is_named_outside_of_its_file() -> None:
@@ -91,7 +104,8 @@ def test_what_counts_as_naming_one(text: str, counted: set[str]) -> None:
 
 @pytest.mark.parametrize("name", STEPS)
 def test_what_is_declared_is_there(name: str) -> None:
-    """Every field that a SPEC names exists; every model that it makes has an end where none is made."""
+    """Every field that a SPEC names exists; every model that it makes has an end where none is
+    made."""
     spec = STEPS[name]
     fields = spec.outcome.__struct_fields__
     assert set(spec.labels) <= set(fields)

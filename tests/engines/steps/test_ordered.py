@@ -1,4 +1,5 @@
-"""Where a part is right alone because the engine may take a wider type: it is shown where the precision is an order."""
+"""Where a part is right alone because the engine may take a wider type: it is shown where the
+precision is an order."""
 
 import random
 from typing import Any
@@ -8,21 +9,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engines import discovery
-from engines.asking import StepContext
-from engines.findings import Workaround
-from engines.graph import ranges
-from engines.probe import Measure, Measurement, Score
-from engines.search.ordered import order_precision
-from engines.search.settle import SHRINK_DEAR, shrinks_for
-from engines.search.twin import DEAR
-from engines.views import view_engine
+from narrowdown.engines import discovery
+from narrowdown.engines.asking import StepContext
+from narrowdown.engines.findings import Workaround
+from narrowdown.engines.graph import ranges
+from narrowdown.engines.probe import Measure, Measurement, Score
+from narrowdown.engines.search.ordered import order_precision
+from narrowdown.engines.search.settle import SHRINK_DEAR, shrinks_for
+from narrowdown.engines.search.twin import DEAR
+from narrowdown.engines.views import view_engine
 
 from .conftest import walk
 from .simulated import PRESENT, Simulated, random_graph
 
 GIVEN, ORDERED = "e", "e:typing=strong"
-OPTIONS = [{"name": "typing", "default": "auto", "ordered": "strong"}, {"name": "level", "twin": "1"}]
+OPTIONS = [
+    {"name": "typing", "default": "auto", "ordered": "strong"},
+    {"name": "level", "twin": "1"},
+]
 INFO = view_engine(
     {
         "precision": "fp16", "storage": "float16", "options": OPTIONS,
@@ -33,8 +37,9 @@ BEYOND = 100_000.0
 
 
 class Weak:
-    """An engine that is right on parts of fewer than ``company`` nodes, and one with its precision as an order, which is right on
-    those of fewer than ``ordered``. The nodes at fault reach ``BEYOND``."""
+    """An engine that is right on parts of fewer than ``company`` nodes, and one with its precision
+    as an order, which is right on those of fewer than ``ordered``. The nodes at fault reach
+    ``BEYOND``."""
 
     def __init__(self, engine: Simulated, company: int, ordered: int = 1) -> None:
         self.engine = engine
@@ -60,13 +65,24 @@ class Weak:
 
     def context(self, **changes: Any) -> StepContext:
         cure = Workaround(
-            kind="precision", engine=GIVEN, keep=ranges.encode(self.guilty), samples_ok=1, samples_n=1, error=0.0
+            kind="precision",
+            engine=GIVEN,
+            keep=ranges.encode(self.guilty),
+            samples_ok=1,
+            samples_n=1,
+            error=0.0,
         )
-        findings = msgspec.structs.replace(self.engine.findings(), workaround=cure, dear=DEAR, **changes)
+        findings = msgspec.structs.replace(
+            self.engine.findings(), workaround=cure, dear=DEAR, **changes
+        )
         return self.engine.context(findings=findings, engine_info=INFO)
 
     def parts(self, engine: str) -> list[str]:
-        return [p.candidate.nodes for p in self.asked if p.engine == engine and p.candidate.nodes != ranges.ALL]
+        return [
+            p.candidate.nodes
+            for p in self.asked
+            if p.engine == engine and p.candidate.nodes != ranges.ALL
+        ]
 
 
 def _each(m: Measurement, change: Any) -> Measurement:
@@ -74,7 +90,9 @@ def _each(m: Measurement, change: Any) -> Measurement:
         return tuple(change(s) for s in scores)
 
     results = [
-        msgspec.structs.replace(r, outputs=changed(r.outputs), marks=changed(r.marks), effect=changed(r.effect))
+        msgspec.structs.replace(
+            r, outputs=changed(r.outputs), marks=changed(r.marks), effect=changed(r.effect)
+        )
         for r in m.results
     ]
     return msgspec.structs.replace(m, results=tuple(results))
@@ -91,7 +109,9 @@ sizes, seeds = st.integers(6, 40), st.integers(0, 2**16)
 
 @settings(max_examples=60, deadline=None)
 @given(sizes, seeds, st.integers(1, 3))
-def test_what_is_right_alone_as_given_is_a_case_where_the_precision_is_an_order(n: int, seed: int, many: int) -> None:
+def test_what_is_right_alone_as_given_is_a_case_where_the_precision_is_an_order(
+    n: int, seed: int, many: int
+) -> None:
     weak = Weak(planted(n, seed, many), company=n)
     found = walk("extract", weak.context(), weak).finish
     case = found.findings.case
@@ -101,9 +121,15 @@ def test_what_is_right_alone_as_given_is_a_case_where_the_precision_is_an_order(
     assert ranges.decode(case.node_ids)[0] in weak.guilty
     assert case.verified == "3/3"
     assert "typing=strong, where the precision is an order" in found.outcome.message
-    assert weak.parts(GIVEN) == weak.parts(ORDERED)[:1], "as given it is asked once, alone, and no twin is looked for"
+    assert weak.parts(GIVEN) == weak.parts(ORDERED)[:1], (
+        "as given it is asked once, alone, and no twin is looked for"
+    )
     assert (found.findings.dear, found.findings.twin) == (DEAR, "")
-    assert shrinks_for(found.findings) == SHRINK_DEAR < shrinks_for(msgspec.structs.replace(found.findings, dear=0.0))
+    assert (
+        shrinks_for(found.findings)
+        == SHRINK_DEAR
+        < shrinks_for(msgspec.structs.replace(found.findings, dear=0.0))
+    )
     assert all(p.engine == ORDERED for p in found.decisive["case"])
 
     weak.asked.clear()
@@ -113,7 +139,9 @@ def test_what_is_right_alone_as_given_is_a_case_where_the_precision_is_an_order(
     assert end.outcome.failures == end.outcome.looks == 5
     assert {p.engine for p in weak.asked} == {ORDERED}
     assert culprit.case.engine == ORDERED
-    assert ranges.decode(culprit.keep) == tuple(sorted(weak.guilty)), "what was seen to cure the model as given"
+    assert ranges.decode(culprit.keep) == tuple(sorted(weak.guilty)), (
+        "what was seen to cure the model as given"
+    )
     assert "typing=strong, where the precision is an order" in culprit.evidence
     assert {p.engine for p in end.decisive["case"]} == {ORDERED}
     assert {p.engine for p in end.decisive["whole"]} == {GIVEN}
@@ -167,12 +195,18 @@ def test_what_was_not_seen_to_cure_the_model_is_not_shown_otherwise() -> None:
         ("tensorrt:precision=fp16,typing=strong", ""),
     ],
 )
-def test_which_option_makes_an_order_of_it_is_the_declaration_s_to_say(given_spec: str, there: str) -> None:
+def test_which_option_makes_an_order_of_it_is_the_declaration_s_to_say(
+    given_spec: str, there: str
+) -> None:
     info = view_engine({"options": msgspec.to_builtins(discovery.ours()["tensorrt"].options)})
-    ctx = StepContext(engine=given_spec, reference="r", findings=planted(6, 1).findings(), engine_info=info)
+    ctx = StepContext(
+        engine=given_spec, reference="r", findings=planted(6, 1).findings(), engine_info=info
+    )
     assert order_precision(ctx) == there
     old = {"strongly-typed": {"present": False, "reason": "TensorRT 8 has none."}}
     too_old = view_engine({"options": msgspec.to_builtins(info.options), "capabilities": old})
     assert order_precision(msgspec.structs.replace(ctx, engine_info=too_old)) == ""
     plain = view_engine({"options": msgspec.to_builtins(discovery.ours()["onnxruntime"].options)})
-    assert order_precision(msgspec.structs.replace(ctx, engine="onnxruntime", engine_info=plain)) == ""
+    assert (
+        order_precision(msgspec.structs.replace(ctx, engine="onnxruntime", engine_info=plain)) == ""
+    )

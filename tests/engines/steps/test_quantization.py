@@ -1,4 +1,5 @@
-"""Quantized models: the layers that lose the most are ranked, the fewest to leave in float found, on real engines."""
+"""Quantized models: the layers that lose the most are ranked, the fewest to leave in float found,
+on real engines."""
 
 import re
 from collections.abc import Callable
@@ -12,14 +13,14 @@ import onnxruntime as ort
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from engines.asking import StepRefused
-from engines.demos.scaled_apart import READERS, WRITERS, quantize, scale_apart
-from engines.findings import Findings
-from engines.graph import ranges
-from engines.probe import Measure
-from engines.spec import of_the_same, unquantized
-from engines.steps.registry import STEPS
-from wizard.demo import MODELS
+from narrowdown.engines.asking import StepRefused
+from narrowdown.engines.demos.scaled_apart import READERS, WRITERS, quantize, scale_apart
+from narrowdown.engines.findings import Findings
+from narrowdown.engines.graph import ranges
+from narrowdown.engines.probe import Measure
+from narrowdown.engines.spec import of_the_same, unquantized
+from narrowdown.engines.steps.registry import STEPS
+from narrowdown.wizard.demo import MODELS
 
 from .conftest import Session
 
@@ -30,12 +31,17 @@ n = helper.make_node
 
 
 class Apart:
-    """The float network with channels scaled apart, what per-tensor INT8 makes of it, and two of its inputs."""
+    """The float network with channels scaled apart, what per-tensor INT8 makes of it, and two of
+    its inputs."""
 
     def __init__(self, folder: Path) -> None:
         with np.load(MODELS / "shapes_cnn_in.npz") as archive:
             self.feeds = {name: archive[name] for name in archive.files}
-        self.floats, self.quantized, self.inputs = folder / "float.onnx", folder / "int8.onnx", folder / "in.npz"
+        self.floats, self.quantized, self.inputs = (
+            folder / "float.onnx",
+            folder / "int8.onnx",
+            folder / "in.npz",
+        )
         self.model = scale_apart(onnx.load(MODELS / "shapes_cnn.onnx"))
         onnx.save(self.model, self.floats)
         onnx.save(quantize(self.model, self.feeds), self.quantized)
@@ -48,13 +54,17 @@ class Apart:
 
 
 class Tiny:
-    """Four products in a row; the channels between the second and the third are scaled apart, the last has float weights."""
+    """Four products in a row; the channels between the second and the third are scaled apart, the
+    last has float weights."""
 
     def __init__(self, folder: Path) -> None:
         rng = np.random.default_rng(3)
         apart = np.geomspace(1, 1000, 16).astype(np.float32)
         shapes = {"first": (8, 8), "writer": (8, 16), "reader": (16, 4), "last": (4, 4)}
-        weights = {f"w-{name}": rng.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
+        weights = {
+            f"w-{name}": rng.standard_normal(shape).astype(np.float32)
+            for name, shape in shapes.items()
+        }
         weights["w-writer"] *= apart
         weights["w-reader"] /= apart[:, None]
         names = ["x", "a", "b", "c", "y"]
@@ -64,9 +74,15 @@ class Tiny:
             [helper.make_tensor_value_info("y", TensorProto.FLOAT, [6, 4])],
             [numpy_helper.from_array(v, k) for k, v in weights.items()],
         )  # fmt: skip
-        self.model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+        self.model = helper.make_model(
+            graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8
+        )
         self.feeds = {"x": rng.standard_normal((6, 8)).astype(np.float32)}
-        self.floats, self.quantized, self.inputs = folder / "float.onnx", folder / "int8.onnx", folder / "in.npz"
+        self.floats, self.quantized, self.inputs = (
+            folder / "float.onnx",
+            folder / "int8.onnx",
+            folder / "in.npz",
+        )
         onnx.save(self.model, self.floats)
         onnx.save(self.made(), self.quantized)
         np.savez(self.inputs, **self.feeds)
@@ -88,7 +104,8 @@ def apart(tmp_path_factory: pytest.TempPathFactory) -> Apart:
 def network(apart: Apart, tmp_path_factory: pytest.TempPathFactory) -> Any:
     """(session, walk) of the step on the network: one run for all that look at it."""
     session = against(
-        Session(tmp_path_factory.mktemp("network"), apart.quantized, ORT, (apart.inputs,)), apart.reference
+        Session(tmp_path_factory.mktemp("network"), apart.quantized, ORT, (apart.inputs,)),
+        apart.reference,
     )
     return session, session.step("quantization", most_effects=18)
 
@@ -108,28 +125,37 @@ def against(session: Any, reference: str) -> Any:
     return session
 
 
-def logits(model: Path | onnx.ModelProto, feeds: dict[str, np.ndarray], level: str = "ORT_ENABLE_ALL") -> np.ndarray:
+def logits(
+    model: Path | onnx.ModelProto, feeds: dict[str, np.ndarray], level: str = "ORT_ENABLE_ALL"
+) -> np.ndarray:
     options = ort.SessionOptions()
     options.graph_optimization_level = getattr(ort.GraphOptimizationLevel, level)
     options.log_severity_level, options.intra_op_num_threads = 4, 1
     held = model.SerializeToString() if isinstance(model, onnx.ModelProto) else str(model)
-    return ort.InferenceSession(held, options, providers=["CPUExecutionProvider"]).run(None, feeds)[0]
+    return ort.InferenceSession(held, options, providers=["CPUExecutionProvider"]).run(None, feeds)[
+        0
+    ]
 
 
 def worst_row(actual: np.ndarray, expected: np.ndarray) -> float:
-    return float((np.linalg.norm(actual - expected, axis=1) / np.linalg.norm(expected, axis=1)).max())
+    return float(
+        (np.linalg.norm(actual - expected, axis=1) / np.linalg.norm(expected, axis=1)).max()
+    )
 
 
 # -- convolutions with a normalization of their own, as Paddle and Keras export them
 
 
-@pytest.mark.parametrize("original", [True, False], ids=["against the float model", "pairs bypassed"])
+@pytest.mark.parametrize(
+    "original", [True, False], ids=["against the float model", "pairs bypassed"]
+)
 @pytest.mark.parametrize("opset", [11, 13])
 def test_a_normalization_whose_numbers_are_codes_is_right_in_float(
     open_model: Any, tmp_path: Path, opset: int, original: bool
 ) -> None:
-    """Small variances beside large ones are 0 as codes, so that INT8 is wrong there; with all layers in float it is right again.
-    "Even with all layers in float the error is 1e+300", it was told of such models."""
+    """Small variances beside large ones are 0 as codes, so that INT8 is wrong there; with all
+    layers in float it is right again. "Even with all layers in float the error is 1e+300", it was
+    told of such models."""
     rng = np.random.default_rng(5)
     variance = np.geomspace(1e-6, 4, 8).astype(np.float32)
     weights = {
@@ -152,7 +178,8 @@ def test_a_normalization_whose_numbers_are_codes_is_right_in_float(
     feeds = {"x": rng.standard_normal((1, 3, 8, 8)).astype(np.float32)}
     onnx.save(made, tmp_path / "float.onnx")
     pairs = quantize(made, feeds)
-    # The quantizer leaves this operator out: its variance gets a pair by hand, of the scale that its largest one asks for.
+    # The quantizer leaves this operator out: its variance gets a pair by hand, of the scale that
+    # its largest one asks for.
     codes = np.round(variance / (4 / 255)).astype(np.uint8)
     pairs.graph.initializer.extend(
         [numpy_helper.from_array(codes, "v-codes"), numpy_helper.from_array(np.float32(4 / 255), "v-scale"),
@@ -160,7 +187,9 @@ def test_a_normalization_whose_numbers_are_codes_is_right_in_float(
     )  # fmt: skip
     norm = next(k for k in pairs.graph.node if k.op_type == "BatchNormalization")
     norm.input[4] = "v-float"
-    pairs.graph.node.insert(0, n("DequantizeLinear", ["v-codes", "v-scale", "v-zero"], ["v-float"], "v-pair"))
+    pairs.graph.node.insert(
+        0, n("DequantizeLinear", ["v-codes", "v-scale", "v-zero"], ["v-float"], "v-pair")
+    )
     onnx.save(pairs, tmp_path / "int8.onnx")
     np.savez(tmp_path / "in.npz", **feeds)
     session = open_model(tmp_path / "int8.onnx", ORT, (tmp_path / "in.npz",))
@@ -196,12 +225,15 @@ def test_the_model_is_made_alike_each_time(apart: Apart) -> None:
 # -- the step
 
 
-def test_the_spoiled_layers_are_ranked_first_and_found(apart: Apart, network: Any, tmp_path: Path) -> None:
+def test_the_spoiled_layers_are_ranked_first_and_found(
+    apart: Apart, network: Any, tmp_path: Path
+) -> None:
     opened, walk = network
     outcome, rows = walk.finish.outcome, walk.finish.tables["layers"]
     assert outcome.outcome == "found"
     assert outcome.weights == "original"
-    # The spoiled layers, and what inputs near the given ones need, which the scales were not made for.
+    # The spoiled layers, and what inputs near the given ones need, which the scales were not made
+    # for.
     assert {name.strip() for name in outcome.names.split(",")} >= SPOILED
     assert (outcome.samples_ok, outcome.minimal) == (outcome.samples, True)
     assert outcome.error * outcome.margin == pytest.approx(outcome.tolerance)
@@ -210,29 +242,44 @@ def test_the_spoiled_layers_are_ranked_first_and_found(apart: Apart, network: An
     assert {r["layer"] for r in sorted(rows, key=lambda r: -(r["effect"] or 0))[:5]} == SPOILED
     assert {r["layer"] for r in rows if r["left_in_float"]} == set(outcome.names.split(", "))
     readers = [r for r in rows if r["layer"] in READERS]
-    assert all(r["weights_db"] < 10 < 20 < r["inputs_db"] and r["scales"] == "per-tensor" for r in readers)
+    assert all(
+        r["weights_db"] < 10 < 20 < r["inputs_db"] and r["scales"] == "per-tensor" for r in readers
+    )
     keep = set(ranges.decode(walk.finish.findings.workaround.keep))
 
-    # The saved model is what it says: valid, quantized elsewhere, right on every input, by another program.
+    # The saved model is what it says: valid, quantized elsewhere, right on every input, by another
+    # program.
     saved = tmp_path / "mixed.onnx"
-    saved.write_bytes(opened.store.get(walk.finish.tables["bundle"][0]["files"]["worked-around.onnx"]))
+    saved.write_bytes(
+        opened.store.get(walk.finish.tables["bundle"][0]["files"]["worked-around.onnx"])
+    )
     onnx.checker.check_model(saved, full_check=True)
     expected = logits(apart.floats, apart.few, "ORT_DISABLE_ALL")
     assert (
         worst_row(logits(saved, apart.few), expected) <= outcome.error * 1.001
     )  # the worst over all that it was made on
     model = onnx.load(saved)
-    made_by_pairs = {node.output[0] for node in model.graph.node if node.op_type == "DequantizeLinear"}
+    made_by_pairs = {
+        node.output[0] for node in model.graph.node if node.op_type == "DequantizeLinear"
+    }
     in_float = {
-        x.name for x in model.graph.node if x.op_type != "QuantizeLinear" and not made_by_pairs.intersection(x.input)
+        x.name
+        for x in model.graph.node
+        if x.op_type != "QuantizeLinear" and not made_by_pairs.intersection(x.input)
     }
     more = len(set(outcome.names.split(", ")) - SPOILED)
     assert in_float >= SPOILED
     assert (
-        sum(node.op_type == "Conv" for node in model.graph.node if made_by_pairs.intersection(node.input)) >= 12 - more
+        sum(
+            node.op_type == "Conv"
+            for node in model.graph.node
+            if made_by_pairs.intersection(node.input)
+        )
+        >= 12 - more
     )
 
-    # With any one of the spoiled ones quantized again, some sample fails; the others are needed by samples near these.
+    # With any one of the spoiled ones quantized again, some sample fails; the others are needed by
+    # samples near these.
     named = dict(zip(sorted(keep), outcome.names.split(", "), strict=True))
     for layer in (n for n in keep if named[n] in SPOILED):
         probe = Measure(
@@ -243,14 +290,19 @@ def test_the_spoiled_layers_are_ranked_first_and_found(apart: Apart, network: An
             reference=apart.reference,
             keep=ranges.encode(keep - {layer}),
         )
-        assert max(s.rel_l2 for r in opened.ask(probe).results for s in r.outputs) > outcome.tolerance
+        assert (
+            max(s.rel_l2 for r in opened.ask(probe).results for s in r.outputs) > outcome.tolerance
+        )
 
 
 def test_sqnr_is_that_of_the_layer_alone(apart: Apart, network: Any) -> None:
-    """One layer by hand: its float inputs through its own pairs, its own codes of the weights, against its float output."""
+    """One layer by hand: its float inputs through its own pairs, its own codes of the weights,
+    against its float output."""
     opened, walk = network
     rows = {r["layer"]: r for r in walk.finish.tables["layers"]}
-    assert all(row["cumulative_db"] is not None for row in rows.values()), "of inner layers, too, which are watched"
+    assert all(row["cumulative_db"] is not None for row in rows.values()), (
+        "of inner layers, too, which are watched"
+    )
     model = onnx.load(apart.quantized)
     held = {t.name: numpy_helper.to_array(t) for t in model.graph.initializer}
     makers = {o: node for node in model.graph.node for o in node.output}
@@ -279,7 +331,9 @@ def test_sqnr_is_that_of_the_layer_alone(apart: Apart, network: Any) -> None:
         assert rows[name]["sqnr_db"] == pytest.approx(by_hand, abs=0.2)
 
 
-def test_without_the_float_model_the_pairs_are_bypassed_and_it_is_said(tiny: Tiny, open_model: Any) -> None:
+def test_without_the_float_model_the_pairs_are_bypassed_and_it_is_said(
+    tiny: Tiny, open_model: Any
+) -> None:
     session = open_model(tiny.quantized, ORT, (tiny.inputs,))
     walk = session.step("quantization")
     outcome = walk.finish.outcome
@@ -288,7 +342,9 @@ def test_without_the_float_model_the_pairs_are_bypassed_and_it_is_said(tiny: Tin
     assert "reader" in outcome.names
     assert "first" not in outcome.names
     assert any("stored as codes" in note for note in walk.finish.findings.notes)
-    weighted = [r["weights_db"] for r in walk.finish.tables["layers"] if r["weights_db"] is not None]
+    weighted = [
+        r["weights_db"] for r in walk.finish.tables["layers"] if r["weights_db"] is not None
+    ]
     assert set(weighted) == {999.0}, "what rounding the weights cost cannot be seen"
 
 
@@ -311,9 +367,16 @@ def test_without_the_float_model_the_pairs_are_bypassed_and_it_is_said(tiny: Tin
     ids=["8 bits", "per channel", "symmetric", "pairs on weights, one for each reader", "16 bits", "4 bits"],
 )  # fmt: skip
 def test_every_form_of_pair(
-    tiny: Tiny, open_model: Any, tmp_path: Path, settings: dict[str, Any], codes: str, scales: str, found: set[str]
+    tiny: Tiny,
+    open_model: Any,
+    tmp_path: Path,
+    settings: dict[str, Any],
+    codes: str,
+    scales: str,
+    found: set[str],
 ) -> None:
-    """Per channel every weight fills its codes, and products with U8 saturate on a processor without VNNI: so seven bits."""
+    """Per channel every weight fills its codes, and products with U8 saturate on a processor
+    without VNNI: so seven bits."""
     from onnxruntime.quantization import QuantType
 
     chosen = {k: getattr(QuantType, v) if isinstance(v, str) else v for k, v in settings.items()}
@@ -350,7 +413,9 @@ def test_operators_that_compute_on_codes_are_left_whole_in_one_sentence(
     watched = session.step("layerwise").finish.outcome
     assert watched.observer == "cannot-run"
     assert "only its outputs can be compared" in watched.message
-    session = against(open_model(tmp_path / "q.onnx", ORT, (tiny.inputs,)), "onnxruntime:quantization=bypass")
+    session = against(
+        open_model(tmp_path / "q.onnx", ORT, (tiny.inputs,)), "onnxruntime:quantization=bypass"
+    )
     with pytest.raises(StepRefused, match="no float counterpart inside; give the float model"):
         session.step("compare")
 
@@ -370,10 +435,14 @@ def test_a_checker_cannot_rank_layers(opened: Any) -> None:
 # -- the other steps on a quantized model
 
 
-def test_compare_tells_the_quantization_from_the_engine(tiny: Tiny, opened: Any, open_model: Any) -> None:
+def test_compare_tells_the_quantization_from_the_engine(
+    tiny: Tiny, opened: Any, open_model: Any
+) -> None:
     outcome = opened.step("compare").finish.outcome
     assert (outcome.verdict, outcome.tolerance, outcome.precision) == ("fails", 0.1, "int8")
-    assert outcome.explanation == "precision", "literal codes are as far off: the engine computes what the model says"
+    assert outcome.explanation == "precision", (
+        "literal codes are as far off: the engine computes what the model says"
+    )
     assert outcome.emulated_error == pytest.approx(outcome.error, rel=0.2)
     assert outcome.reference_judge.startswith("reference:model=")
     assert outcome.reference_error < 1e-5
@@ -383,9 +452,12 @@ def test_compare_tells_the_quantization_from_the_engine(tiny: Tiny, opened: Any,
     assert "--flow quantization" in same.message
 
 
-def test_weights_that_are_codes_allow_an_engine_nothing(tiny: Tiny, open_model: Any, tmp_path: Path) -> None:
-    """All pairs of activations bypassed, the weights are codes alone: nothing is rounded while it runs, unless the engine does so
-    unasked (ONNX Runtime 1.31.1 does: wrong by 50 %). What the codes may cost against the float model is another question."""
+def test_weights_that_are_codes_allow_an_engine_nothing(
+    tiny: Tiny, open_model: Any, tmp_path: Path
+) -> None:
+    """All pairs of activations bypassed, the weights are codes alone: nothing is rounded while it
+    runs, unless the engine does so unasked (ONNX Runtime 1.31.1 does: wrong by 50 %). What the
+    codes may cost against the float model is another question."""
     model, path = tiny.made(), tmp_path / "weights.onnx"
     made = {node.output[0]: node for node in model.graph.node}
     for node in model.graph.node:
@@ -393,7 +465,11 @@ def test_weights_that_are_codes_allow_an_engine_nothing(tiny: Tiny, open_model: 
         for i, reads in pairs:
             if reads is not None and reads.op_type == "DequantizeLinear" and reads.input[0] in made:
                 node.input[i] = made[reads.input[0]].input[0]
-    live = [node for node in model.graph.node if node.op_type == "MatMul" or node.input[0] not in {*made, "x"}]
+    live = [
+        node
+        for node in model.graph.node
+        if node.op_type == "MatMul" or node.input[0] not in {*made, "x"}
+    ]
     del model.graph.node[:]
     model.graph.node.extend(live)
     onnx.save(model, path)
@@ -411,7 +487,9 @@ def test_layerwise_accuses_a_pair_and_no_layer(opened: Any) -> None:
     outcome, rows = walk.finish.outcome, walk.finish.tables["tensors"]
     assert (outcome.observer, outcome.culprit_op) == ("reproduces", "DequantizeLinear")
     assert outcome.effect > 0.1
-    assert max(r["added"] for r in rows if r["op"] == "MatMul") < 1e-3, "a float layer adds nothing to what it is fed"
+    assert max(r["added"] for r in rows if r["op"] == "MatMul") < 1e-3, (
+        "a float layer adds nothing to what it is fed"
+    )
     assert max(r["added"] for r in rows if r["op"] == "QuantizeLinear") == 0.0, (
         "codes of the same values are the same codes"
     )
@@ -432,10 +510,15 @@ def test_the_case_is_named_and_the_workaround_leaves_layers_in_float(opened: Any
     assert confirmed.cause == "quantization"
     assert "SQNR of" in confirmed.evidence
     outcome = opened.step("workaround").finish.outcome
-    assert (outcome.samples_ok == outcome.samples, outcome.kind, outcome.minimal) == (True, "precision", True)
+    assert (outcome.samples_ok == outcome.samples, outcome.kind, outcome.minimal) == (
+        True,
+        "precision",
+        True,
+    )
     assert {"writer", "reader"} <= set(outcome.names.split(", "))
     assert re.fullmatch(
-        r"[23] of 4 quantized layers in float; a run takes about [\d.]+ ms, before [\d.]+ ms", outcome.cost
+        r"[23] of 4 quantized layers in float; a run takes about [\d.]+ ms, before [\d.]+ ms",
+        outcome.cost,
     )
     kept = opened.step("precision").finish.outcome
     assert (kept.outcome, kept.names) == ("found", outcome.names)
@@ -443,7 +526,8 @@ def test_the_case_is_named_and_the_workaround_leaves_layers_in_float(opened: Any
 
 @pytest.fixture(scope="module")
 def narrow(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, Path]:
-    """(model, float model, inputs): three products, well quantized but for one scale, measured on values ten times too small."""
+    """(model, float model, inputs): three products, well quantized but for one scale, measured on
+    values ten times too small."""
     folder, rng = tmp_path_factory.mktemp("narrow"), np.random.default_rng(5)
     names = ["x", "a", "b", "y"]
     weights = {f"w{i}": rng.standard_normal((8, 8)).astype(np.float32) for i in range(3)}
@@ -455,7 +539,9 @@ def narrow(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, Path]:
     )  # fmt: skip
     floats = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     feeds = {"x": rng.standard_normal((6, 8)).astype(np.float32)}
-    model = quantize(floats, {"x": 1.5 * feeds["x"]})  # what is made near them is within its ranges, too
+    model = quantize(
+        floats, {"x": 1.5 * feeds["x"]}
+    )  # what is made near them is within its ranges, too
     scale = next(t for t in model.graph.initializer if t.name == "b_scale")
     scale.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(scale) / 10, scale.name))
     places = folder / "int8.onnx", folder / "float.onnx", folder / "in.npz"
@@ -465,8 +551,11 @@ def narrow(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, Path]:
     return places
 
 
-def test_a_pair_of_a_wrong_scale_is_the_only_culprit(narrow: tuple[Path, Path, Path], open_model: Any) -> None:
-    """Its share is what its codes have lost: computed exactly from these, the model would fail as before."""
+def test_a_pair_of_a_wrong_scale_is_the_only_culprit(
+    narrow: tuple[Path, Path, Path], open_model: Any
+) -> None:
+    """Its share is what its codes have lost: computed exactly from these, the model would fail as
+    before."""
     session = against(open_model(narrow[0], ORT, (narrow[2],)), f"onnxruntime:model={narrow[1]}")
     for name in ("layerwise", "extract"):
         session.step(name)
@@ -477,7 +566,9 @@ def test_a_pair_of_a_wrong_scale_is_the_only_culprit(narrow: tuple[Path, Path, P
     kept = session.step("workaround").finish.outcome
     assert (kept.names, kept.holds) == ("m2", True), "the layer that reads it"
     assert "not among them" not in kept.message, "the pair is cured with the layer"
-    assert session.step("quantization").finish.outcome.worst == "m2", "in the model as it is, not as it was cured"
+    assert session.step("quantization").finish.outcome.worst == "m2", (
+        "in the model as it is, not as it was cured"
+    )
 
 
 def test_cleaning_up_keeps_the_pairs(opened: Any) -> None:
@@ -487,7 +578,9 @@ def test_cleaning_up_keeps_the_pairs(opened: Any) -> None:
 
     outcome = opened.step("sanitize").finish.outcome
     assert outcome.verdict == "fails", "folding a stored weight would hide what its rounding cost"
-    assert pairs(opened.store.models / f"{opened.findings.model}.onnx") == pairs(Path(opened.problem["model"]))
+    assert pairs(opened.store.models / f"{opened.findings.model}.onnx") == pairs(
+        Path(opened.problem["model"])
+    )
 
 
 # -- a second real engine
@@ -495,7 +588,9 @@ def test_cleaning_up_keeps_the_pairs(opened: Any) -> None:
 
 @pytest.mark.slow
 def test_another_engine_finds_the_same_layers(tiny: Tiny, open_model: Any) -> None:
-    session = against(open_model(tiny.quantized, "openvino:precision=f32", (tiny.inputs,)), tiny.reference)
+    session = against(
+        open_model(tiny.quantized, "openvino:precision=f32", (tiny.inputs,)), tiny.reference
+    )
     walk = session.step("quantization")
     outcome, rows = walk.finish.outcome, {r["layer"]: r for r in walk.finish.tables["layers"]}
     assert outcome.outcome == "found"
@@ -508,14 +603,17 @@ def test_another_engine_finds_the_same_layers(tiny: Tiny, open_model: Any) -> No
 
 @pytest.mark.slow
 @pytest.mark.parametrize("engine", [ORT, "openvino:precision=f32"])
-def test_every_step_on_the_whole_network(apart: Apart, open_model: Any, tmp_path: Path, engine: str) -> None:
+def test_every_step_on_the_whole_network(
+    apart: Apart, open_model: Any, tmp_path: Path, engine: str
+) -> None:
     np.savez(tmp_path / "all.npz", **apart.feeds)
     session = against(open_model(apart.quantized, engine, (tmp_path / "all.npz",)), apart.reference)
     for name in ("compare", "sanitize", "layerwise", "reduce"):
         session.step(name)
     assert session.findings.case is not None
     assert session.step("confirm").finish.outcome.cause == "quantization"
-    # Each searches from another start, and no smaller set was found below either: the spoiled layers are in both, and both hold.
+    # Each searches from another start, and no smaller set was found below either: the spoiled
+    # layers are in both, and both hold.
     for name in ("workaround", "quantization"):
         outcome = session.step(name).finish.outcome
         assert outcome.holds
@@ -537,8 +635,11 @@ def test_which_specs_ask_for_the_float_model(spec: str, asked: bool, alike: str)
     assert of_the_same("reference:precision=fp64", spec) == alike
 
 
-def test_fp16_of_a_quantized_model_is_rounding_and_no_quantization(open_model: Any, tmp_path: Path) -> None:
-    """Held to the same pair, which costs both sides the same: what FP16 does to values of 2e-7 was called quantization."""
+def test_fp16_of_a_quantized_model_is_rounding_and_no_quantization(
+    open_model: Any, tmp_path: Path
+) -> None:
+    """Held to the same pair, which costs both sides the same: what FP16 does to values of 2e-7 was
+    called quantization."""
     graph = helper.make_graph(
         [n("QuantizeLinear", ["x", "s", "z"], ["q"]), n("DequantizeLinear", ["q", "s", "z"], ["d"], name="worth"),
          n("Mul", ["d", "k"], ["y"])], "g",
@@ -547,7 +648,10 @@ def test_fp16_of_a_quantized_model_is_rounding_and_no_quantization(open_model: A
         [numpy_helper.from_array(np.array(v), k)
          for k, v in {"s": np.float32(2e-9), "z": np.int8(0), "k": np.float32(1e3)}.items()],
     )  # fmt: skip
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)], ir_version=9), tmp_path / "m.onnx")
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)], ir_version=9),
+        tmp_path / "m.onnx",
+    )
     np.savez(tmp_path / "in.npz", x=np.linspace(-2e-7, 2e-7, 32, dtype=np.float32)[None])
     session = open_model(tmp_path / "m.onnx", "emulate:precision=fp16", (tmp_path / "in.npz",))
     for name in ("compare", "layerwise", "extract"):

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from engines.findings import Case, Culprit, Findings
-from engines.probe import Candidate
-from engines.search.kept import Kept, _say_names, _say_obeyed, _say_without
+from narrowdown.engines.findings import Case, Culprit, Findings
+from narrowdown.engines.probe import Candidate
+from narrowdown.engines.search.kept import Kept, _say_names, _say_obeyed, _say_without
 
 from .simulated import graph
 
@@ -17,7 +17,10 @@ from .simulated import graph
     [
         ({}, ""),
         ({"a": "applied", "b": "unknown"}, ""),
-        ({"a": "ignored"}, " Read back from the engine: 1 (a): a layer of their own gives less all the same."),
+        (
+            {"a": "ignored"},
+            " Read back from the engine: 1 (a): a layer of their own gives less all the same.",
+        ),
         (
             {"a": "fused", "b": "fused", "c": "fused", "d": "fused", "e": "widened"},
             " Read back from the engine: 4 (a, b, c, ...): they are inside of a layer of several nodes that gives less; "
@@ -30,7 +33,9 @@ def test_what_the_engine_made_of_the_wish_is_said(became: dict[str, str], said: 
 
 
 @pytest.mark.parametrize(("keep", "told"), [((2, 3), ""), ((4, 5), " qk is not among them: ")])
-def test_a_cure_that_leaves_the_culprit_as_it_was_is_said_to_rest_on_a_fusion(keep: tuple[int, ...], told: str) -> None:
+def test_a_cure_that_leaves_the_culprit_as_it_was_is_said_to_rest_on_a_fusion(
+    keep: tuple[int, ...], told: str
+) -> None:
     case = Case(candidate=Candidate(), sample="real:0", nodes=("qk",), node_ids="3")
     for rebuilds in (True, False):
         ctx = SimpleNamespace(can={"rebuild": rebuilds}.get)

@@ -1,4 +1,5 @@
-"""What the reference foretells is tried first on engines whose fresh builds are dear: cause and workaround, then a case."""
+"""What the reference foretells is tried first on engines whose fresh builds are dear: cause and
+workaround, then a case."""
 
 import math
 import random
@@ -12,11 +13,11 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from engines.compare.criterion import Signature
-from engines.findings import Case, Culprit, Findings, Workaround
-from engines.graph.ranges import decode, encode
-from engines.probe import Candidate, Measure, Score
-from engines.search.remedy import can_remedy
+from narrowdown.engines.compare.criterion import Signature
+from narrowdown.engines.findings import Case, Culprit, Findings, Workaround
+from narrowdown.engines.graph.ranges import decode, encode
+from narrowdown.engines.probe import Candidate, Measure, Score
+from narrowdown.engines.search.remedy import can_remedy
 from tests.gpu import models
 
 from .answers import PRESENT, context
@@ -32,7 +33,10 @@ def rebuilds(open_model: Callable[..., Session]) -> Callable[..., Session]:
 
     def opened(model: tuple[Path, Path]) -> Session:
         s = open_model(model[0], FP16, (model[1],))
-        s.info = {**s.info, "capabilities": {**s.info["capabilities"], "rebuild": {"present": True, "reason": ""}}}
+        s.info = {
+            **s.info,
+            "capabilities": {**s.info["capabilities"], "rebuild": {"present": True, "reason": ""}},
+        }
         s.step("compare")
         return s
 
@@ -67,18 +71,24 @@ def whole_builds(done: Any) -> list[Measure]:
     return [p for p in done.probes if isinstance(p, Measure) and p.engine == FP16]
 
 
-def test_an_overflow_that_fp32_cures_is_settled_by_one_build(tmp_path: Path, rebuilds: Callable[..., Session]) -> None:
+def test_an_overflow_that_fp32_cures_is_settled_by_one_build(
+    tmp_path: Path, rebuilds: Callable[..., Session]
+) -> None:
     s = rebuilds(models.layernorm(tmp_path))
     done = s.step("repeat")
     outcome, found = done.finish.outcome, done.finish.findings.workaround
     assert (outcome.behaviour, outcome.cured, outcome.foretold) == ("steady", True, 1)
     assert outcome.names == "block0/Pow_square"
     assert outcome.cured_error < 0.01
-    assert re.search(r"samples pass \(wrong by [\d.]+ % at most\)", outcome.message), "a share, as everywhere"
+    assert re.search(r"samples pass \(wrong by [\d.]+ % at most\)", outcome.message), (
+        "a share, as everywhere"
+    )
     built = whole_builds(done)
     assert [p.attempt for p in built] == [0], "one build, none of them afresh"
     assert built[0].keep
-    assert [n.kept for n in done.notes if n.kept] == [outcome.keep], "what such a build takes is told by how many"
+    assert [n.kept for n in done.notes if n.kept] == [outcome.keep], (
+        "what such a build takes is told by how many"
+    )
     assert found.samples_ok == found.samples_n == 8
     assert len(found.keep_names) == outcome.keep < 23
     assert not found.minimal, "a smaller one may be found"
@@ -95,7 +105,9 @@ def test_the_case_is_cut_around_what_was_foretold_and_the_model_is_not_asked_aga
     confirmed = s.step("confirm")
     assert confirmed.finish.outcome.cause == "overflow"
     assert not confirmed.finish.outcome.patched_fails
-    assert not any(p.candidate.severed for p in whole_builds(confirmed)), "nothing is left to look for"
+    assert not any(p.candidate.severed for p in whole_builds(confirmed)), (
+        "nothing is left to look for"
+    )
     assert s.findings.culprits[0].keep == keep
     kept = s.step("workaround").finish
     assert kept.outcome.holds
@@ -112,10 +124,12 @@ def test_where_nothing_goes_beyond_the_type_fresh_builds_are_asked(
     assert done.finish.findings.workaround is None
 
 
-def test_two_causes_are_not_taken_for_one(tmp_path: Path, rebuilds: Callable[..., Session], monkeypatch: Any) -> None:
+def test_two_causes_are_not_taken_for_one(
+    tmp_path: Path, rebuilds: Callable[..., Session], monkeypatch: Any
+) -> None:
     """What is foretold is wrong, and FP32 there does not cure the rest."""
     s = rebuilds(models.layernorm(tmp_path))
-    from engines.search import remedy
+    from narrowdown.engines.search import remedy
 
     monkeypatch.setattr(remedy, "foretell_places", _elsewhere)
     done = s.step("repeat")
@@ -125,7 +139,7 @@ def test_two_causes_are_not_taken_for_one(tmp_path: Path, rebuilds: Callable[...
 
 
 def _elsewhere(ask: Any, op: str = "") -> Any:
-    from engines.search.foretold import Place
+    from narrowdown.engines.search.foretold import Place
 
     return (Place(21, 1e6, (21,)),)
     yield
@@ -133,13 +147,17 @@ def _elsewhere(ask: Any, op: str = "") -> Any:
 
 @settings(max_examples=40, deadline=None)
 @given(st.integers(4, 40), st.integers(0, 2**16))
-def test_where_what_is_foretold_hides_alone_the_search_leaves_out_any_nodes(n: int, seed: int) -> None:
+def test_where_what_is_foretold_hides_alone_the_search_leaves_out_any_nodes(
+    n: int, seed: int
+) -> None:
     """The smallest part is the same, though no beginning or end of the model is looked for."""
     rng = random.Random(seed)
     index, guilty = random_graph(n, rng), rng.randrange(n)
     engine = Simulated.single(index, {guilty: 0.5}, seed=seed)
     assume(engine.findings().signature is not None)
-    cure = Workaround(kind="precision", engine="e", keep=encode((guilty,)), samples_ok=1, samples_n=1)
+    cure = Workaround(
+        kind="precision", engine="e", keep=encode((guilty,)), samples_ok=1, samples_n=1
+    )
     told = msgspec.structs.replace(engine.findings(), workaround=cure)
     done = walk("reduce", engine.context(findings=told), engine)
     assert done.finish.findings.case.node_ids == encode((guilty,))
@@ -163,7 +181,9 @@ def test_a_place_that_is_right_alone_is_left_to_a_search_of_the_whole_model(
         if isinstance(probe, Measure) and probe.engine == FP16 and probe.candidate.nodes != "*":
             right = tuple(
                 msgspec.structs.replace(
-                    r, outputs=tuple(Score(x.name) for x in r.outputs), effect=tuple(Score(x.name) for x in r.effect)
+                    r,
+                    outputs=tuple(Score(x.name) for x in r.outputs),
+                    effect=tuple(Score(x.name) for x in r.effect),
                 )
                 for r in m.results
             )
@@ -173,7 +193,11 @@ def test_a_place_that_is_right_alone_is_left_to_a_search_of_the_whole_model(
     done = walk("extract", s.context(), hiding)
     assert not done.finish.outcome.reproduced
     assert "a search of the whole model finds" in done.finish.outcome.reason
-    cut = [p.candidate.nodes for p in done.probes if isinstance(p, Measure) and p.candidate.nodes != "*"]
+    cut = [
+        p.candidate.nodes
+        for p in done.probes
+        if isinstance(p, Measure) and p.candidate.nodes != "*"
+    ]
     assert len(cut) == 1, "reduce takes its neighbours in, around all that is foretold"
     assert done.finish.findings.workaround is not None, "what was verified stands"
 
@@ -181,7 +205,8 @@ def test_a_place_that_is_right_alone_is_left_to_a_search_of_the_whole_model(
 def test_what_is_right_once_it_is_watched_is_told_by_the_reference(
     tmp_path: Path, rebuilds: Callable[..., Session]
 ) -> None:
-    """As weakly typed TensorRT does it: in FP32 where the node stands alone or its value is read, else in FP16."""
+    """As weakly typed TensorRT does it: in FP32 where the node stands alone or its value is read,
+    else in FP16."""
     s = rebuilds(models.layernorm(tmp_path))
     s.step("repeat")
     answered = s.ask
@@ -204,19 +229,30 @@ def test_what_is_right_once_it_is_watched_is_told_by_the_reference(
 
     found = walk("reduce", s.context(), wider).finish
     assert found.outcome.nodes_after > 1
-    told = walk("confirm", msgspec.structs.replace(s.context(), findings=found.findings), wider).finish.outcome
+    told = walk(
+        "confirm", msgspec.structs.replace(s.context(), findings=found.findings), wider
+    ).finish.outcome
     assert (told.failures, told.cause) == (told.looks, "overflow")
     assert "reaches 46,272,304 in the reference" in told.evidence
 
 
-def test_what_was_foretold_for_all_samples_is_trimmed_again_for_more_of_them_not_searched_anew() -> None:
-    """Of what was foretold the hardest sample needs two nodes, and another one two more: these are looked for among what was left
-    out, not in the whole model. Seen on a transformer on TensorRT: 20 of 220 nodes were foretold, 16 did for one row."""
+def test_what_was_foretold_for_all_samples_is_trimmed_again_for_more_of_them_not_searched_anew() -> (
+    None
+):
+    """Of what was foretold the hardest sample needs two nodes, and another one two more: these are
+    looked for among what was left out, not in the whole model. Seen on a transformer on TensorRT:
+    20 of 220 nodes were foretold, 16 did for one row."""
     foretold = (20, 41, 77, 130)
     added = {"real:0": dict.fromkeys(foretold[:2], 0.9), "real:1": dict.fromkeys(foretold, 0.1)}
-    engine = Simulated(index=graph([(i - 1,) if i else () for i in range(200)]), added=added, asked={}, hiding={})
-    cure = Workaround(kind="precision", engine="e", keep=encode(foretold), samples_ok=2, samples_n=2, error=0.0)
-    culprit = Culprit(Case(Candidate(), "real:0", ("n20",), "20"), "overflow", keep=encode(foretold))
+    engine = Simulated(
+        index=graph([(i - 1,) if i else () for i in range(200)]), added=added, asked={}, hiding={}
+    )
+    cure = Workaround(
+        kind="precision", engine="e", keep=encode(foretold), samples_ok=2, samples_n=2, error=0.0
+    )
+    culprit = Culprit(
+        Case(Candidate(), "real:0", ("n20",), "20"), "overflow", keep=encode(foretold)
+    )
     found = msgspec.structs.replace(engine.findings(), workaround=cure, culprits=(culprit,))
     done = walk("workaround", engine.context(findings=found), engine)
     assert decode(done.finish.findings.workaround.keep) == foretold

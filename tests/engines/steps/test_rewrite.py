@@ -1,4 +1,5 @@
-"""rewrite, over worlds that a fake oracle makes up: what it claims was measured, and it ends where it is told to."""
+"""rewrite, over worlds that a fake oracle makes up: what it claims was measured, and it ends where
+it is told to."""
 
 import random
 from typing import Any
@@ -7,16 +8,30 @@ import msgspec
 import pytest
 from onnx import TensorProto, helper
 
-from engines.asking import Described, Note, StepContext
-from engines.compare.criterion import Criterion, Signature
-from engines.findings import Findings, Workaround
-from engines.graph.index import GraphIndex
-from engines.graph.load import build_index
-from engines.probe import Describe, LoadInputs, Measure, Measurement, SampleInfo, SampleResult, Score
-from engines.search.rewrites import list_rewrites
-from engines.steps.base import Finish
-from engines.steps.rewrite import SPEC, RewriteOutcome, RewriteRow, TriedRewrite, name_first
-from engines.views import Capability, EngineView
+from narrowdown.engines.asking import Described, Note, StepContext
+from narrowdown.engines.compare.criterion import Criterion, Signature
+from narrowdown.engines.findings import Findings, Workaround
+from narrowdown.engines.graph.index import GraphIndex
+from narrowdown.engines.graph.load import build_index
+from narrowdown.engines.probe import (
+    Describe,
+    LoadInputs,
+    Measure,
+    Measurement,
+    SampleInfo,
+    SampleResult,
+    Score,
+)
+from narrowdown.engines.search.rewrites import list_rewrites
+from narrowdown.engines.steps.base import Finish
+from narrowdown.engines.steps.rewrite import (
+    SPEC,
+    RewriteOutcome,
+    RewriteRow,
+    TriedRewrite,
+    name_first,
+)
+from narrowdown.engines.views import Capability, EngineView
 
 TOLERANCE = 0.01
 RIGHT, NEAR, WRONG = 1e-4, 2e-4, 0.5  # ``NEAR``: where it is right on a made sample
@@ -24,8 +39,8 @@ OPTIMIZERS = ("Fold", "Fuse")
 
 
 class Told(msgspec.Struct, frozen=True):
-    """What the world holds of one rewrite: whether it finds something, moves the reference, cures in each of two builds, holds on
-    samples made near, and cures with the optimizers off."""
+    """What the world holds of one rewrite: whether it finds something, moves the reference, cures
+    in each of two builds, holds on samples made near, and cures with the optimizers off."""
 
     finds: bool = True
     exact: bool = True
@@ -47,7 +62,10 @@ def index() -> GraphIndex:
     nodes = [helper.make_node(op, [f"t{i}"], [f"t{i + 1}"], name=op) for i, op in enumerate(ops)]
     value = helper.make_tensor_value_info
     graph = helper.make_graph(
-        nodes, "g", [value("t0", TensorProto.FLOAT, [1])], [value(f"t{len(nodes)}", TensorProto.FLOAT, [1])]
+        nodes,
+        "g",
+        [value("t0", TensorProto.FLOAT, [1])],
+        [value(f"t{len(nodes)}", TensorProto.FLOAT, [1])],
     )
     return build_index(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), "m")
 
@@ -63,7 +81,8 @@ GRAPH = index()
 def walk(
     world: World, budget: int = 0, before: Workaround | None = None
 ) -> tuple[Finish[RewriteOutcome], list[Measure]]:
-    """The step's end in this world, and what it asked of the engine. ``before``: the workaround that is known."""
+    """The step's end in this world, and what it asked of the engine. ``before``: the workaround
+    that is known."""
     findings = Findings(
         model="m",
         inputs="i",
@@ -75,7 +94,9 @@ def walk(
         workaround=before,
     )
     can = {"optimizers": Capability(world.optimizers), "latency": Capability(False)}
-    view = EngineView(storage="float16", capabilities=can, optimizers=OPTIMIZERS if world.optimizers else ())
+    view = EngineView(
+        storage="float16", capabilities=can, optimizers=OPTIMIZERS if world.optimizers else ()
+    )
     ctx = StepContext("engine", "judge", findings, {"budget": budget}, engine_info=view)
     step = SPEC.run(ctx)
     asked: list[Measure] = []
@@ -91,7 +112,9 @@ def walk(
             case Describe():
                 answer = Described(GRAPH, Measurement())
             case LoadInputs():
-                answer = Measurement(facts={"inputs": "near", "samples": [{"id": "near:0", "source": "made"}]})
+                answer = Measurement(
+                    facts={"inputs": "near", "samples": [{"id": "near:0", "source": "made"}]}
+                )
             case Measure():
                 asked.append(probe)
                 answer = measure(world, probe)
@@ -112,16 +135,21 @@ def measure(world: World, probe: Measure) -> Measurement:
         return Measurement(status="build-failed", message="The engine refuses it.")
     right = told.off if off else told.holds if probe.inputs == "near" else told.cures[probe.attempt]
     m = measured(probe, wrong=not right, facts=facts)
-    return msgspec.structs.replace(m, artifacts={"engine.onnx": probe.rewrite} if probe.save else {})
+    return msgspec.structs.replace(
+        m, artifacts={"engine.onnx": probe.rewrite} if probe.save else {}
+    )
 
 
 def measured(probe: Measure, *, wrong: bool, facts: dict[str, Any] | None = None) -> Measurement:
     score = Score("y", rel_l2=WRONG if wrong else NEAR if probe.inputs == "near" else RIGHT)
-    return Measurement(results=tuple(SampleResult(s, (score,)) for s in probe.samples), facts=facts or {})
+    return Measurement(
+        results=tuple(SampleResult(s, (score,)) for s in probe.samples), facts=facts or {}
+    )
 
 
 def expected(told: Told, world: World) -> str:
-    """The verdict on one rewrite, from what is promised of it (docs/rewrite.md), not from how the step does it."""
+    """The verdict on one rewrite, from what is promised of it (docs/rewrite.md), not from how the
+    step does it."""
     if not told.finds:
         return "nothing to do"
     if not told.exact:
@@ -138,7 +166,10 @@ def made_up(chance: random.Random) -> World:
         return chance.random() < share
 
     return World(
-        {n: Told(yes(), yes(0.8), (yes(), yes()), yes(), yes(), "ok" if yes(0.9) else "refused") for n in NAMES},
+        {
+            n: Told(yes(), yes(0.8), (yes(), yes()), yes(), yes(), "ok" if yes(0.9) else "refused")
+            for n in NAMES
+        },
         plain_off_fails=yes(),
         optimizers=yes(),
     )
@@ -159,8 +190,12 @@ def test_what_it_says_of_each_was_measured(seed: int) -> None:
     assert outcome.rewrite in cures or not cures
     workaround = finish.findings.workaround
     assert (workaround is not None and workaround.holds) == bool(cures)
-    assert workaround is None or workaround.error == finish.outcome.error == NEAR, "the worst of all that was tried"
-    for name in cures:  # two builds of it, one on the reference, one elsewhere: nothing is claimed unasked
+    assert workaround is None or workaround.error == finish.outcome.error == NEAR, (
+        "the worst of all that was tried"
+    )
+    for (
+        name
+    ) in cures:  # two builds of it, one on the reference, one elsewhere: nothing is claimed unasked
         mine = [p for p in asked if p.rewrite == name]
         assert {(p.engine, p.inputs, p.attempt) for p in mine} >= {
             ("judge", "i", 0), ("engine", "i", 0), ("engine", "i", 1), ("engine", "near", 0),
@@ -178,7 +213,13 @@ def test_it_ends_where_its_budget_does(budget: int) -> None:
 
 @pytest.mark.parametrize(
     ("seconds", "named"),
-    [((1.0, 0.95, 0.93), 0), ((1.0, 0.8, 0.75), 1), ((1.0, 0.8, 0.5), 2), ((None, 0.5), 0), ((1.0, None), 0)],
+    [
+        ((1.0, 0.95, 0.93), 0),
+        ((1.0, 0.8, 0.75), 1),
+        ((1.0, 0.8, 0.5), 2),
+        ((None, 0.5), 0),
+        ((1.0, None), 0),
+    ],
 )
 def test_of_those_that_cure_another_is_named_first_only_where_it_is_clearly_faster(
     seconds: tuple[float | None, ...], named: int
@@ -191,7 +232,9 @@ def test_of_those_that_cure_another_is_named_first_only_where_it_is_clearly_fast
 
 
 @pytest.mark.parametrize(("ok", "role"), [(2, "rewrite"), (1, "workaround")])
-def test_a_rewrite_beside_a_workaround_that_holds_is_not_handed_over_in_its_place(ok: int, role: str) -> None:
+def test_a_rewrite_beside_a_workaround_that_holds_is_not_handed_over_in_its_place(
+    ok: int, role: str
+) -> None:
     known = Workaround("precision", "engine", keep="0", samples_ok=ok, samples_n=2, error=RIGHT)
     finish, _ = walk(World({n: Told() for n in NAMES}), before=known)
     assert finish.outcome.verdict == "cures"

@@ -1,29 +1,41 @@
-"""score, with a fake oracle: every workaround is weighed once, nothing is better than what was measured, a budget ends it."""
+"""score, with a fake oracle: every workaround is weighed once, nothing is better than what was
+measured, a budget ends it."""
 
 from typing import Any
 
 import pytest
 from onnx import TensorProto, helper
 
-from engines.asking import Described, Note, StepContext
-from engines.compare.criterion import Criterion, Signature
-from engines.findings import Findings, Point, Workaround
-from engines.graph.load import build_index
-from engines.probe import Describe, Measure, Measurement, SampleInfo, SampleResult, Score
-from engines.steps.base import Finish
-from engines.steps.score import SPEC, ScoreOutcome, Tried
-from engines.views import Capability, EngineView, ProblemView
+from narrowdown.engines.asking import Described, Note, StepContext
+from narrowdown.engines.compare.criterion import Criterion, Signature
+from narrowdown.engines.findings import Findings, Point, Workaround
+from narrowdown.engines.graph.load import build_index
+from narrowdown.engines.probe import Describe, Measure, Measurement, SampleInfo, SampleResult, Score
+from narrowdown.engines.steps.base import Finish
+from narrowdown.engines.steps.score import SPEC, ScoreOutcome, Tried
+from narrowdown.engines.views import Capability, EngineView, ProblemView
 
 VALUE = helper.make_tensor_value_info
-NODES = [helper.make_node(op, [a], [b]) for op, a, b in (("Identity", "x", "a"), ("Neg", "a", "b"), ("Abs", "b", "y"))]
-INNER = helper.make_graph(NODES, "g", [VALUE("x", TensorProto.FLOAT, [1])], [VALUE("y", TensorProto.FLOAT, [1])])
+NODES = [
+    helper.make_node(op, [a], [b])
+    for op, a, b in (("Identity", "x", "a"), ("Neg", "a", "b"), ("Abs", "b", "y"))
+]
+INNER = helper.make_graph(
+    NODES, "g", [VALUE("x", TensorProto.FLOAT, [1])], [VALUE("y", TensorProto.FLOAT, [1])]
+)
 GRAPH = build_index(helper.make_model(INNER, opset_imports=[helper.make_opsetid("", 17)]), "m")
 CURE = Workaround(
     "precision", "engine", keep="0-1", samples_ok=1, samples_n=1,
     curve=(Point(1, 0.5, keep="0"), Point(2, 0.001, chosen=True, keep="0-1"), Point(3, 0.0)),
 )  # fmt: skip
 # What is measured by how the model runs: (error, score).
-WORLD = {"": (0.5, 0.4), "0": (0.4, 0.6), "0-1": (0.001, 0.9), "drop-identity": (0.002, 0.9), "barrier": (0.5, 0.4)}
+WORLD = {
+    "": (0.5, 0.4),
+    "0": (0.4, 0.6),
+    "0-1": (0.001, 0.9),
+    "drop-identity": (0.002, 0.9),
+    "barrier": (0.5, 0.4),
+}
 
 
 World = dict[str, tuple[float, float | None]]
@@ -75,7 +87,9 @@ def measure(probe: Measure, world: World) -> Measurement:
         # The second sample is of one row, the first of three; of the reference 0.9 and 1.
         told["scores"] = {"real:0": [score, 0.9], "real:1": [score, 1.0]}
     results = tuple(SampleResult(s, (Score("y", rel_l2=error),)) for s in probe.samples)
-    return Measurement(results=results, facts=told, run_seconds=0.002 * probe.runs * (2 if probe.keep else 1))
+    return Measurement(
+        results=results, facts=told, run_seconds=0.002 * probe.runs * (2 if probe.keep else 1)
+    )
 
 
 def test_each_is_weighed_and_the_best_that_passes_is_named() -> None:
@@ -89,14 +103,19 @@ def test_each_is_weighed_and_the_best_that_passes_is_named() -> None:
         "rewrite drop-identity",
         "rewrite barrier",
     ]
-    assert rows["the reference"].score == pytest.approx((3 * 0.9 + 1.0) / 4), "each sample counts by its rows"
+    assert rows["the reference"].score == pytest.approx((3 * 0.9 + 1.0) / 4), (
+        "each sample counts by its rows"
+    )
     assert {name for name, row in rows.items() if row.passes} == {
         "the reference",
         "2 nodes in FP32",
         "rewrite drop-identity",
     }
     assert rows["2 nodes in FP32"].chosen
-    assert (rows["2 nodes in FP32"].seconds, rows["as it is"].seconds) == (pytest.approx(0.004), pytest.approx(0.002))
+    assert (rows["2 nodes in FP32"].seconds, rows["as it is"].seconds) == (
+        pytest.approx(0.004),
+        pytest.approx(0.002),
+    )
     told = finish.outcome
     assert (told.verdict, told.best, told.best_score, told.passing, told.cured) == (
         "lower",
@@ -110,7 +129,9 @@ def test_each_is_weighed_and_the_best_that_passes_is_named() -> None:
 
 
 def test_a_better_score_goes_before_a_faster_run() -> None:
-    assert walk(world={**WORLD, "0-1": (0.001, 0.95)})[0].outcome.best == "2 nodes in FP32", "slower, and better"
+    assert walk(world={**WORLD, "0-1": (0.001, 0.95)})[0].outcome.best == "2 nodes in FP32", (
+        "slower, and better"
+    )
 
 
 def test_without_a_score_costs_alone_are_told() -> None:
@@ -125,7 +146,9 @@ def test_a_score_that_is_no_number_is_the_worst_and_of_the_reference_says_nothin
     assert (finish.outcome.verdict, finish.outcome.engine) == ("lower", None)
     assert "no finite number with the fault" in finish.outcome.message
     assert walk(world=dict.fromkeys(WORLD, (0.5, 0.925)))[0].outcome.verdict == "same"
-    assert "None of 4 workarounds" in walk(world=dict.fromkeys(WORLD, (0.5, 0.925)))[0].outcome.message
+    assert (
+        "None of 4 workarounds" in walk(world=dict.fromkeys(WORLD, (0.5, 0.925)))[0].outcome.message
+    )
 
 
 def test_outputs_that_cure_are_weighed_once_as_the_rewrite_that_they_are() -> None:
@@ -143,6 +166,12 @@ def test_it_ends_where_its_budget_does(budget: int) -> None:
 
 
 def test_a_switch_is_weighed_as_what_it_is() -> None:
-    cure = Workaround("optimizer", "engine:disabled_optimizers=Fuse", switched_off=("Fuse",), samples_ok=1, samples_n=1)
+    cure = Workaround(
+        "optimizer",
+        "engine:disabled_optimizers=Fuse",
+        switched_off=("Fuse",),
+        samples_ok=1,
+        samples_n=1,
+    )
     rows = [row for row in walk(cure=cure)[0].tables["scores"] if isinstance(row, Tried)]
     assert [(r.what, r.kind, r.chosen) for r in rows[2:3]] == [("Fuse (optimizer)", "switch", True)]

@@ -10,10 +10,10 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from engines.asking import Described
-from engines.graph.ranges import decode
-from engines.probe import Measure, Measurement
-from engines.search.settle import SHRINK_DEAR
+from narrowdown.engines.asking import Described
+from narrowdown.engines.graph.ranges import decode
+from narrowdown.engines.probe import Measure, Measurement
+from narrowdown.engines.search.settle import SHRINK_DEAR
 
 from .conftest import walk
 
@@ -21,7 +21,8 @@ Open = Callable[..., Any]
 
 
 def loud(folder: Path, tiny: Any, rows: int | str = 4) -> tuple[Path, Path]:
-    """A product that overflows in FP16, on the third row only, whatever its weights and its factor are exactly."""
+    """A product that overflows in FP16, on the third row only, whatever its weights and its factor
+    are exactly."""
     nodes = [
         helper.make_node("Relu", ["x"], ["kept"]),
         helper.make_node("Gemm", ["kept", "w", "b"], ["product"], alpha=2.0, transB=1),
@@ -29,14 +30,20 @@ def loud(folder: Path, tiny: Any, rows: int | str = 4) -> tuple[Path, Path]:
         helper.make_node("Mul", ["product", "small"], ["less"]),
         helper.make_node("Add", ["less", "share"], ["y"]),
     ]
-    constants = {"w": 200 + tiny.weights(16, 16), "b": tiny.weights(16, seed=1), "small": np.float32(1e-5)}
+    constants = {
+        "w": 200 + tiny.weights(16, 16),
+        "b": tiny.weights(16, seed=1),
+        "small": np.float32(1e-5),
+    }
     model = tiny.save(folder / "loud.onnx", nodes, {"x": [rows, 16]}, {"y": [rows, 16]}, constants)
     x = np.full((4, 16), 0.5, np.float32)
     x[2] = 100 + np.arange(16)
     return model, tiny.feeds(folder / "loud.npz", x=x)
 
 
-def test_dims_inputs_weights_and_attributes_are_simplified(open_model: Open, tiny: Any, tmp_path: Path) -> None:
+def test_dims_inputs_weights_and_attributes_are_simplified(
+    open_model: Open, tiny: Any, tmp_path: Path
+) -> None:
     model, inputs = loud(tmp_path, tiny)
     s = open_model(model, "emulate:precision=fp16", (inputs,))
     assert s.step("compare").finish.outcome.verdict == "fails"
@@ -45,7 +52,9 @@ def test_dims_inputs_weights_and_attributes_are_simplified(open_model: Open, tin
     assert (case.ops, case.minimal, case.verified) == (("Gemm",), True, "3/3")
     edits = {(e.kind, e.attribute): e for e in case.candidate.edits}
     rows = edits["keep-rows", ""]
-    assert (rows.value, rows.start) == (1, 2), "of a batch that is fixed, the row that fails is kept"
+    assert (rows.value, rows.start) == (1, 2), (
+        "of a batch that is fixed, the row that fails is kept"
+    )
     index = next(d.index for d in s.known.values() if isinstance(d, Described))
     filled = {index.tensors[e.tensor].name for e in case.candidate.edits if e.kind == "fill"}
     assert filled >= {"kept", "w"}, "what is fed, and the weights"
@@ -73,11 +82,19 @@ def test_on_a_cheap_twin_a_case_is_made_simpler_for_one_build_of_the_engine_as_g
         if not isinstance(probe, Measure):
             return answered(probe)
         asked.append(probe)
-        m = answered(msgspec.structs.replace(probe, engine=GIVEN) if probe.engine == TWIN else probe)
-        return m if alike or probe.engine == TWIN or not probe.candidate.edits else Measurement(status="error")
+        m = answered(
+            msgspec.structs.replace(probe, engine=GIVEN) if probe.engine == TWIN else probe
+        )
+        return (
+            m
+            if alike or probe.engine == TWIN or not probe.candidate.edits
+            else Measurement(status="error")
+        )
 
     findings = msgspec.structs.replace(s.context().findings, twin=TWIN)
-    case = walk("reduce", msgspec.structs.replace(s.context(), findings=findings), both).finish.findings.case
+    case = walk(
+        "reduce", msgspec.structs.replace(s.context(), findings=findings), both
+    ).finish.findings.case
     assert (case.ops, case.verified) == (("Gemm",), "3/3")
     assert bool(case.candidate.edits) == alike
     simpler = [p for p in asked if p.candidate.edits and not p.attempt]
@@ -99,13 +116,21 @@ def test_where_the_twin_was_no_help_few_edits_are_tried_on_the_engine_as_given(
     def both(probe: Any) -> Any:
         if not isinstance(probe, Measure):
             return answered(probe)
-        m = answered(msgspec.structs.replace(probe, engine=GIVEN) if probe.engine == TWIN else probe)
+        m = answered(
+            msgspec.structs.replace(probe, engine=GIVEN) if probe.engine == TWIN else probe
+        )
         edited.extend([probe] if probe.candidate.edits and not probe.attempt else [])
-        alone = probe.engine == GIVEN and probe.candidate.nodes != "*" and len(decode(probe.candidate.nodes)) == 1
+        alone = (
+            probe.engine == GIVEN
+            and probe.candidate.nodes != "*"
+            and len(decode(probe.candidate.nodes)) == 1
+        )
         return Measurement(status="error") if alone else m
 
     findings = msgspec.structs.replace(s.context().findings, twin=TWIN)
-    case = walk("reduce", msgspec.structs.replace(s.context(), findings=findings), both).finish.findings.case
+    case = walk(
+        "reduce", msgspec.structs.replace(s.context(), findings=findings), both
+    ).finish.findings.case
     assert len(case.nodes) > 1
     assert {p.engine for p in edited} == {GIVEN}
     assert len(edited) == SHRINK_DEAR
@@ -113,21 +138,40 @@ def test_where_the_twin_was_no_help_few_edits_are_tried_on_the_engine_as_given(
 
 def saved(s: Any, done: Any) -> onnx.ModelProto:
     """The model of the case as it was kept."""
-    return onnx.load_from_string(s.store.get(done.finish.tables["bundle"][0]["files"]["model.onnx"]))
+    return onnx.load_from_string(
+        s.store.get(done.finish.tables["bundle"][0]["files"]["model.onnx"])
+    )
 
 
 @pytest.mark.parametrize("where", ["inside", "outside"])
-def test_large_weights_become_small_ones(open_model: Open, tiny: Any, tmp_path: Path, where: str) -> None:
-    """Every product of this layer overflows: one channel in and one out are enough, wherever its weights lie."""
+def test_large_weights_become_small_ones(
+    open_model: Open, tiny: Any, tmp_path: Path, where: str
+) -> None:
+    """Every product of this layer overflows: one channel in and one out are enough, wherever its
+    weights lie."""
     nodes = [
         helper.make_node("Relu", ["x"], ["kept"]),
-        helper.make_node("Conv", ["kept", "w", "b"], ["loud"], kernel_shape=[3, 3], pads=[1, 1, 1, 1]),
+        helper.make_node(
+            "Conv", ["kept", "w", "b"], ["loud"], kernel_shape=[3, 3], pads=[1, 1, 1, 1]
+        ),
         helper.make_node("Mul", ["loud", "small"], ["y"]),
     ]
-    constants = {"w": 900 + tiny.weights(48, 40, 3, 3), "b": tiny.weights(48), "small": np.float32(1e-6)}
-    model = tiny.save(tmp_path / "m.onnx", nodes, {"x": [2, 40, 8, 8]}, {"y": [2, 48, 8, 8]}, constants)
+    constants = {
+        "w": 900 + tiny.weights(48, 40, 3, 3),
+        "b": tiny.weights(48),
+        "small": np.float32(1e-6),
+    }
+    model = tiny.save(
+        tmp_path / "m.onnx", nodes, {"x": [2, 40, 8, 8]}, {"y": [2, 48, 8, 8]}, constants
+    )
     if where == "outside":
-        onnx.save(onnx.load(model), model, save_as_external_data=True, location="w.bin", size_threshold=1024)
+        onnx.save(
+            onnx.load(model),
+            model,
+            save_as_external_data=True,
+            location="w.bin",
+            size_threshold=1024,
+        )
     inputs = tiny.feeds(tmp_path / "in.npz", x=100 + np.abs(tiny.weights(2, 40, 8, 8)))
     s = open_model(model, "emulate:precision=fp16", (inputs,))
     assert s.step("compare").finish.outcome.verdict == "fails"
@@ -141,7 +185,9 @@ def test_large_weights_become_small_ones(open_model: Open, tiny: Any, tmp_path: 
     assert (again.failures, again.cause) == (again.looks, "overflow")
 
 
-def test_a_weight_that_the_failure_needs_keeps_its_rows(open_model: Open, tiny: Any, tmp_path: Path) -> None:
+def test_a_weight_that_the_failure_needs_keeps_its_rows(
+    open_model: Open, tiny: Any, tmp_path: Path
+) -> None:
     """Only the sum of many terms overflows."""
     nodes = [
         helper.make_node("MatMul", ["x", "w"], ["sum"], name="sum"),
@@ -150,16 +196,22 @@ def test_a_weight_that_the_failure_needs_keeps_its_rows(open_model: Open, tiny: 
     constants = {"w": np.full((64, 32), 100, np.float32), "small": np.float32(1e-6)}
     model = tiny.save(tmp_path / "m.onnx", nodes, {"x": [4, 64]}, {"y": [4, 32]}, constants)
     s = open_model(
-        model, "emulate:precision=fp16", (tiny.feeds(tmp_path / "in.npz", x=np.full((4, 64), 20, np.float32)),)
+        model,
+        "emulate:precision=fp16",
+        (tiny.feeds(tmp_path / "in.npz", x=np.full((4, 64), 20, np.float32)),),
     )
     done = s.step("reduce")
     small = saved(s, done)
     (w,) = small.graph.initializer
-    assert tuple(w.dims) == (64, 1), "64 terms of 2,000 pass what FP16 holds, 32 do not; one column is enough"
+    assert tuple(w.dims) == (64, 1), (
+        "64 terms of 2,000 pass what FP16 holds, 32 do not; one column is enough"
+    )
     assert done.finish.outcome.verified == "3/3"
 
 
-def test_a_shrink_that_changes_the_failure_is_not_taken(open_model: Open, tiny: Any, tmp_path: Path) -> None:
+def test_a_shrink_that_changes_the_failure_is_not_taken(
+    open_model: Open, tiny: Any, tmp_path: Path
+) -> None:
     """A difference of nearly equal numbers needs these numbers."""
     nodes = [
         helper.make_node("Add", ["x", "large"], ["shifted"]),
@@ -177,8 +229,11 @@ def test_a_shrink_that_changes_the_failure_is_not_taken(open_model: Open, tiny: 
     assert case.verified == "3/3"
 
 
-def test_what_only_makes_a_constant_is_left_out(open_model: Open, tiny: Any, tmp_path: Path) -> None:
-    """The engine folds the 1 and fuses what divides it; fed with the 1 as an input it fuses nothing and is right."""
+def test_what_only_makes_a_constant_is_left_out(
+    open_model: Open, tiny: Any, tmp_path: Path
+) -> None:
+    """The engine folds the 1 and fuses what divides it; fed with the 1 as an input it fuses nothing
+    and is right."""
     nodes = [
         helper.make_node("Sub", ["three", "two"], ["one"], name="one"),
         helper.make_node("Div", ["one", "x"], ["share"], name="share"),
@@ -188,9 +243,16 @@ def test_what_only_makes_a_constant_is_left_out(open_model: Open, tiny: Any, tmp
     ]
     constants = {"three": np.array([3], np.int32), "two": np.array([2], np.int32)}
     model = tiny.save(
-        tmp_path / "m.onnx", nodes, {"x": ["n"], "w": ["n"]}, {"y": ["n"]}, constants, dtype=TensorProto.INT32
+        tmp_path / "m.onnx",
+        nodes,
+        {"x": ["n"], "w": ["n"]},
+        {"y": ["n"]},
+        constants,
+        dtype=TensorProto.INT32,
     )
-    inputs = tiny.feeds(tmp_path / "in.npz", x=np.arange(2, 10, dtype=np.int32), w=np.full(8, 100, np.int32))
+    inputs = tiny.feeds(
+        tmp_path / "in.npz", x=np.arange(2, 10, dtype=np.int32), w=np.full(8, 100, np.int32)
+    )
     s = open_model(model, "onnxruntime:optimization=all", (inputs,))
     assert s.step("compare").finish.outcome.verdict == "fails"
     done = s.step("reduce")
@@ -205,12 +267,16 @@ def test_what_only_makes_a_constant_is_left_out(open_model: Open, tiny: Any, tmp
 def test_a_crowd_of_small_errors_is_not_accused_where_one_node_is_most_of_it(
     open_model: Open, tmp_path: Path, kind: str
 ) -> None:
-    """Each of the layers before it is wrong by its rounding, and six of them by more than the tolerance: halving ended there."""
+    """Each of the layers before it is wrong by its rounding, and six of them by more than the
+    tolerance: halving ended there."""
     rng = np.random.default_rng(3)
     text, held = [], {}
     last = "x"
     for i in range(24):
-        held |= {f"k{i}": rng.uniform(1, 1.9, (1, 16, 1, 1)), f"b{i}": rng.uniform(-0.2, 0.2, (1, 16, 1, 1))}
+        held |= {
+            f"k{i}": rng.uniform(1, 1.9, (1, 16, 1, 1)),
+            f"b{i}": rng.uniform(-0.2, 0.2, (1, 16, 1, 1)),
+        }
         text.append(f"m{i} = Mul ({last}, k{i}) a{i} = Add (m{i}, b{i}) t{i} = Tanh (a{i})")
         last = f"t{i}"
     weights = rng.normal(0, 1, (16, 16, 3, 3))
@@ -220,14 +286,19 @@ def test_a_crowd_of_small_errors_is_not_accused_where_one_node_is_most_of_it(
     else:
         held["n"] = np.full((1, 1, 1, 1), -0.97)
         text.append(f"turned = Mul ({last}, n) [less] y = Add ({last}, turned)")
-    graph = (
-        f'<ir_version: 9, opset_import: ["":17]> g (float[1,16,8,8] x) => (float[1,16,8,8] y) {{ {" ".join(text)} }}'
-    )
+    graph = f'<ir_version: 9, opset_import: ["":17]> g (float[1,16,8,8] x) => (float[1,16,8,8] y) {{ {" ".join(text)} }}'
     model = onnx.parser.parse_model(graph)
-    model.graph.initializer.extend(onnx.numpy_helper.from_array(v.astype(np.float32), k) for k, v in held.items())
+    model.graph.initializer.extend(
+        onnx.numpy_helper.from_array(v.astype(np.float32), k) for k, v in held.items()
+    )
     onnx.save(model, tmp_path / "m.onnx")
     np.savez(tmp_path / "in.npz", x=rng.uniform(0.2, 1, (1, 16, 8, 8)).astype(np.float32))
     allowed = 2e-4 if kind == "conv" else 4e-4
-    s = open_model(tmp_path / "m.onnx", "emulate:precision=fp16", (tmp_path / "in.npz",), tolerance={"": allowed})
+    s = open_model(
+        tmp_path / "m.onnx",
+        "emulate:precision=fp16",
+        (tmp_path / "in.npz",),
+        tolerance={"": allowed},
+    )
     s.step("compare")
     assert s.step("reduce").finish.outcome.names == kind

@@ -1,4 +1,5 @@
-"""layerwise and reduce on what models are made of: each is taken apart, or left whole with a sentence that says so."""
+"""layerwise and reduce on what models are made of: each is taken apart, or left whole with a
+sentence that says so."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -9,7 +10,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from engines.graph import ranges
+from narrowdown.engines.graph import ranges
 
 Open = Callable[..., Any]
 FP16 = "emulate:precision=fp16"
@@ -36,18 +37,25 @@ def model(
     functions: Sequence[onnx.FunctionProto] = (),
 ) -> onnx.ModelProto:
     def infos(declared: Mapping[str, Any]) -> list[onnx.ValueInfoProto]:
-        return [helper.make_tensor_value_info(n, kind, shape) for n, (kind, shape) in declared.items()]
+        return [
+            helper.make_tensor_value_info(n, kind, shape) for n, (kind, shape) in declared.items()
+        ]
 
     graph = helper.make_graph(
         list(nodes), "g", infos(inputs or {"x": (FLOAT, [2, 16])}), infos(outputs or {"y": (FLOAT, [2, 16])}),
         [numpy_helper.from_array(np.asarray(w), n) for n, w in (weights or {}).items()],
     )  # fmt: skip
     return helper.make_model(
-        graph, opset_imports=[helper.make_opsetid(d, v) for d, v in opsets], ir_version=8, functions=list(functions)
+        graph,
+        opset_imports=[helper.make_opsetid(d, v) for d, v in opsets],
+        ir_version=8,
+        functions=list(functions),
     )
 
 
-def body(name: str, nodes: Sequence[onnx.NodeProto], inputs: Sequence[Any], outputs: Sequence[Any]) -> onnx.GraphProto:
+def body(
+    name: str, nodes: Sequence[onnx.NodeProto], inputs: Sequence[Any], outputs: Sequence[Any]
+) -> onnx.GraphProto:
     def infos(declared: Sequence[Any]) -> list[onnx.ValueInfoProto]:
         return [helper.make_tensor_value_info(n, kind, shape) for n, kind, shape in declared]
 
@@ -58,7 +66,12 @@ ROW = [2, 16]
 
 
 def branch() -> onnx.ModelProto:
-    then = body("then", [node("Mul", ["x", "x"], ["inner"]), node("Sqrt", ["inner"], ["t"])], [], [("t", FLOAT, ROW)])
+    then = body(
+        "then",
+        [node("Mul", ["x", "x"], ["inner"]), node("Sqrt", ["inner"], ["t"])],
+        [],
+        [("t", FLOAT, ROW)],
+    )
     other = body("other", [node("Identity", ["x"], ["e"])], [], [("e", FLOAT, ROW)])
     return model(
         [
@@ -104,7 +117,14 @@ def scan() -> onnx.ModelProto:
     )
     return model(
         [
-            node("Scan", ["zero", "x"], ["total", "scanned"], name="culprit", body=inner, num_scan_inputs=1),
+            node(
+                "Scan",
+                ["zero", "x"],
+                ["total", "scanned"],
+                name="culprit",
+                body=inner,
+                num_scan_inputs=1,
+            ),
             node("Add", ["scanned", "total"], ["y"], name="last"),
         ],
         weights={"zero": np.zeros(16, np.float32)},
@@ -256,7 +276,14 @@ def other_domain() -> onnx.ModelProto:
     return model(
         [
             node("Abs", ["x"], ["size"], name="size"),
-            node("FusedMatMul", ["size", "size"], ["squares"], name="culprit", domain="com.microsoft", transB=1),
+            node(
+                "FusedMatMul",
+                ["size", "size"],
+                ["squares"],
+                name="culprit",
+                domain="com.microsoft",
+                transB=1,
+            ),
             node("Sqrt", ["squares"], ["y"], name="last"),
         ],
         outputs={"y": (FLOAT, [2, 2])},
@@ -297,7 +324,9 @@ STRUCTURES: dict[str, tuple[Callable[[], onnx.ModelProto], str, int]] = {
 
 
 @pytest.mark.parametrize("what", STRUCTURES)
-def test_every_structure_is_watched_and_reduced(open_model: Open, tmp_path: Path, what: str) -> None:
+def test_every_structure_is_watched_and_reduced(
+    open_model: Open, tmp_path: Path, what: str
+) -> None:
     build, culprit, skipped = STRUCTURES[what]
     path, made = tmp_path / "m.onnx", build()
     onnx.save(made, path)
@@ -306,18 +335,25 @@ def test_every_structure_is_watched_and_reduced(open_model: Open, tmp_path: Path
     s = open_model(path, FP16, (tmp_path / "in.npz",))
     assert s.step("compare").finish.outcome.verdict == "fails"
     watched = s.step("layerwise").finish.outcome
-    assert (watched.observer, watched.culprit, watched.skipped) == ("reproduces", culprit, skipped), watched.message
+    assert (watched.observer, watched.culprit, watched.skipped) == (
+        "reproduces",
+        culprit,
+        skipped,
+    ), watched.message
     extracted = s.step("extract").finish.outcome
     assert extracted.names == culprit, extracted.message
     reduced = s.step("reduce").finish.outcome
-    assert (reduced.names, reduced.minimal, reduced.verified) == (culprit, True, "3/3"), reduced.message
+    assert (reduced.names, reduced.minimal, reduced.verified) == (culprit, True, "3/3"), (
+        reduced.message
+    )
     assert "left whole" not in watched.message
     assert "left whole" not in reduced.message
     assert (f"{skipped} tensors hold no numbers" in watched.message) == bool(skipped)
 
 
 def test_weights_that_lie_outside_stay_there(open_model: Open, tmp_path: Path) -> None:
-    """A part of a model with external data points at the same file; nothing is copied for a probe."""
+    """A part of a model with external data points at the same file; nothing is copied for a
+    probe."""
     rng = np.random.default_rng(0)
     big = rng.standard_normal((16, 4096)).astype(np.float32)
     made = model(
@@ -344,7 +380,8 @@ def test_weights_that_lie_outside_stay_there(open_model: Open, tmp_path: Path) -
 
 @pytest.mark.slow
 def test_a_model_of_more_than_two_gigabytes(open_model: Open, tmp_path: Path) -> None:
-    """Its weights lie outside, as a message cannot hold them; a search writes no second copy of them, and the case is small."""
+    """Its weights lie outside, as a message cannot hold them; a search writes no second copy of
+    them, and the case is small."""
     rows, columns = 9_000_000, 60
     table = tmp_path / "table.bin"
     with table.open("wb") as file:  # zeros take no space on the disk
@@ -361,7 +398,11 @@ def test_a_model_of_more_than_two_gigabytes(open_model: Open, tmp_path: Path) ->
     )
     weight = made.graph.initializer.add(name="table", data_type=FLOAT, dims=[rows, columns])
     weight.data_location = TensorProto.EXTERNAL
-    for key, value in (("location", "table.bin"), ("offset", "0"), ("length", str(4 * rows * columns))):
+    for key, value in (
+        ("location", "table.bin"),
+        ("offset", "0"),
+        ("length", str(4 * rows * columns)),
+    ):
         entry = weight.external_data.add()
         entry.key, entry.value = key, value
     path = tmp_path / "m.onnx"
@@ -373,7 +414,11 @@ def test_a_model_of_more_than_two_gigabytes(open_model: Open, tmp_path: Path) ->
     before = {p.name for p in (tmp_path / "session").rglob("*.bin")}
     assert s.step("layerwise").finish.outcome.culprit == "culprit"
     reduced = s.step("reduce").finish
-    assert (reduced.outcome.names, reduced.outcome.minimal, reduced.outcome.verified) == ("culprit", True, "3/3")
+    assert (reduced.outcome.names, reduced.outcome.minimal, reduced.outcome.verified) == (
+        "culprit",
+        True,
+        "3/3",
+    )
     assert {p.name for p in (tmp_path / "session").rglob("*.bin")} == before
     assert len(s.store.get(reduced.tables["bundle"][0]["files"]["model.onnx"])) < 10_000
 
@@ -381,7 +426,8 @@ def test_a_model_of_more_than_two_gigabytes(open_model: Open, tmp_path: Path) ->
 def test_what_the_engine_refuses_is_told_though_the_reference_cannot_run_it_either(
     open_model: Callable[..., Any], tmp_path: Path
 ) -> None:
-    """FP4 weights, which ONNX Runtime does not compute, for an engine that only builds here: its words are the thing to tell."""
+    """FP4 weights, which ONNX Runtime does not compute, for an engine that only builds here: its
+    words are the thing to tell."""
     nodes = [
         onnx.helper.make_node("DequantizeLinear", ["w", "s"], ["f"], "dq", axis=0, block_size=16),
         onnx.helper.make_node("MatMul", ["x", "f"], ["y"], "product"),
@@ -392,10 +438,15 @@ def test_what_the_engine_refuses_is_told_though_the_reference_cannot_run_it_eith
     ]
     ends = [onnx.helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, [4, 16]) for n in "xy"]
     graph = onnx.helper.make_graph(nodes, "g", ends[:1], ends[1:], weights)
-    made = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 23)], ir_version=11)
+    made = onnx.helper.make_model(
+        graph, opset_imports=[onnx.helper.make_opsetid("", 23)], ir_version=11
+    )
     onnx.save(made, tmp_path / "fp4.onnx")
     s = open_model(tmp_path / "fp4.onnx", "fake:fault=invalid-model,at=build,ops=MatMul")
-    s.info = {**s.info, "capabilities": {**s.info["capabilities"], "run": {"present": False, "reason": "no GPU"}}}
+    s.info = {
+        **s.info,
+        "capabilities": {**s.info["capabilities"], "run": {"present": False, "reason": "no GPU"}},
+    }
     said = s.step("compare").finish.outcome
     assert (said.verdict, said.failure) == ("refused", "build")
     assert "was told to end with invalid-model" in said.message
@@ -409,25 +460,38 @@ def open_layer_of_codes(open_model: Open, folder: Path) -> Any:
         node("MatMul", ["turned", "weights"], ["sums"], name="culprit"),
         node("Mul", ["sums", "small"], ["y"], name="last"),
     ]
-    weights = {"codes": np.full((16, 16), 100, np.int8), "scale": np.float32(1.5), "small": np.float32(1e-5)}
+    weights = {
+        "codes": np.full((16, 16), 100, np.int8),
+        "scale": np.float32(1.5),
+        "small": np.float32(1e-5),
+    }
     onnx.save(model(nodes, weights=weights), folder / "codes.onnx")
     np.savez(folder / "x.npz", x=X)
     return open_model(folder / "codes.onnx", FP16, inputs=[folder / "x.npz"])
 
 
-def test_weights_stored_as_codes_stay_weights_of_the_layer_that_is_cut_out(open_model: Open, tmp_path: Path) -> None:
-    """Fed with them, an engine computes the layer otherwise, and what was rounded on the way in looks like its fault."""
+def test_weights_stored_as_codes_stay_weights_of_the_layer_that_is_cut_out(
+    open_model: Open, tmp_path: Path
+) -> None:
+    """Fed with them, an engine computes the layer otherwise, and what was rounded on the way in
+    looks like its fault."""
     s = open_layer_of_codes(open_model, tmp_path)
     for name in ("compare", "sanitize", "layerwise"):
         s.step(name)
     cut = s.step("extract").finish
     assert (cut.outcome.names, cut.findings.case.inputs) == ("culprit", ("turned",))
     stored = onnx.load_from_string(s.store.get(cut.tables["bundle"][0]["files"]["model.onnx"]))
-    assert ([i.name for i in stored.graph.input], stored.graph.initializer[0].name) == (["turned"], "weights")
+    assert ([i.name for i in stored.graph.input], stored.graph.initializer[0].name) == (
+        ["turned"],
+        "weights",
+    )
 
 
-def test_no_search_cuts_a_layer_off_from_weights_that_are_stored_as_codes(open_model: Open, tmp_path: Path) -> None:
-    """From its first cut on: pulsevad_int8 on OpenVINO takes 56 probes in place of 72, and nothing else any more."""
+def test_no_search_cuts_a_layer_off_from_weights_that_are_stored_as_codes(
+    open_model: Open, tmp_path: Path
+) -> None:
+    """From its first cut on: pulsevad_int8 on OpenVINO takes 56 probes in place of 72, and nothing
+    else any more."""
     s = open_layer_of_codes(open_model, tmp_path)
     s.step("compare")
     done = s.step("reduce")

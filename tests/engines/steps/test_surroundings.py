@@ -5,14 +5,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from engines.findings import Findings
-from engines.probe import Candidate, Check, Measure, key
-from engines.steps.base import Finish
-from engines.steps.registry import STEPS
-from engines.steps.surroundings import surround_step
+from narrowdown.engines.findings import Findings
+from narrowdown.engines.probe import Candidate, Check, Measure, key
+from narrowdown.engines.steps.base import Finish
+from narrowdown.engines.steps.registry import STEPS
+from narrowdown.engines.steps.surroundings import surround_step
 
 PART = Candidate(nodes="0-3")
-WHOLE = Measure(model="m", inputs="i", samples=("real:0",), engine="emulate", reference="onnxruntime")
+WHOLE = Measure(
+    model="m", inputs="i", samples=("real:0",), engine="emulate", reference="onnxruntime"
+)
 PRINTS = {"emulate": "a", "onnxruntime": "b"}
 
 
@@ -44,9 +46,15 @@ def asked(answers: Any, probe: Any, **problem: Any) -> Any:
 )
 def test_what_compares_the_models_outputs_is_told(answers: Any, probe: Any, told: bool) -> None:
     script = "/s/post.py"
-    sent = asked(answers, probe, postprocess=[f"{script}:f"], folder="/w", digests={script: "abc", "/m": "d"})
+    sent = asked(
+        answers, probe, postprocess=[f"{script}:f"], folder="/w", digests={script: "abc", "/m": "d"}
+    )
     if told:
-        assert (sent.postprocess, sent.postprocess_digest, sent.folder) == ((f"{script}:f",), "abc", "/w")
+        assert (sent.postprocess, sent.postprocess_digest, sent.folder) == (
+            (f"{script}:f",),
+            "abc",
+            "/w",
+        )
     else:
         assert getattr(sent, "postprocess", ()) == ()
 

@@ -1,4 +1,5 @@
-"""The reference on trial: every computation is a place on a line, and an error the distance between two of them."""
+"""The reference on trial: every computation is a place on a line, and an error the distance between
+two of them."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -6,9 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from engines.options import families
-from engines.probe import HUGE, Measure, Measurement, SampleInfo, SampleResult, Score
-from engines.search import voices
+from narrowdown.engines.options import families
+from narrowdown.engines.probe import HUGE, Measure, Measurement, SampleInfo, SampleResult, Score
+from narrowdown.engines.search import voices
 
 ORT, F64, OV, TRT = "onnxruntime", "reference:precision=fp64", "openvino:precision=f32", "tensorrt"
 ALL, OFF = "onnxruntime:optimization=all", "onnxruntime:disabled_optimizers=Fusion,optimization=all"
@@ -16,20 +17,28 @@ OWN = "reference:operators=onnx,precision=fp64"  # ONNX's own operators, which a
 LIMIT = 0.01  # of answers.RULE
 
 
-def world(answers: Any, places: Mapping[str, float | str], *, moved: float = 0.0, seconds: float = 0.01) -> Any:
-    """``places``: where each engine's output lies; a text is what keeps it from running. ``moved``: by the last place."""
+def world(
+    answers: Any, places: Mapping[str, float | str], *, moved: float = 0.0, seconds: float = 0.01
+) -> Any:
+    """``places``: where each engine's output lies; a text is what keeps it from running. ``moved``:
+    by the last place."""
 
     def answer(probe: Any) -> Measurement:
         opened = answers.opening(probe)
         if opened is not None:
             return opened
         assert isinstance(probe, Measure)
-        engine, reference = ({OWN: places.get(F64, 0.0), **places}.get(s, 0.0) for s in (probe.engine, probe.reference))
+        engine, reference = (
+            {OWN: places.get(F64, 0.0), **places}.get(s, 0.0)
+            for s in (probe.engine, probe.reference)
+        )
         if isinstance(reference, str):
             return Measurement(status="reference-failed", message=reference)
         if isinstance(engine, str):
             return Measurement(status="unsupported", message=engine)
-        apart = HUGE if HUGE in (engine, reference) and engine != reference else abs(engine - reference)
+        apart = (
+            HUGE if HUGE in (engine, reference) and engine != reference else abs(engine - reference)
+        )
         if probe.nudge:
             apart = moved
         return answers.measured(*((s, apart) for s in probe.samples), run_seconds=seconds)
@@ -37,8 +46,11 @@ def world(answers: Any, places: Mapping[str, float | str], *, moved: float = 0.0
     return answer
 
 
-def tried(answers: Any, walk: Any, places: Mapping[str, float | str], engine: str = TRT, **how: Any) -> Any:
-    """With optimizers off ``onnxruntime:optimization=all`` gives what the reference gives, unless ``places`` says otherwise."""
+def tried(
+    answers: Any, walk: Any, places: Mapping[str, float | str], engine: str = TRT, **how: Any
+) -> Any:
+    """With optimizers off ``onnxruntime:optimization=all`` gives what the reference gives, unless
+    ``places`` says otherwise."""
     switched = {"optimizers": ["Fusion"]} if engine == ALL else {}
     capabilities = {"optimizers": answers.PRESENT} if engine == ALL else {}
     context = answers.context(engine=engine, capabilities=capabilities, info=switched)
@@ -50,14 +62,19 @@ def tried(answers: Any, walk: Any, places: Mapping[str, float | str], engine: st
 
 def test_two_that_agree_convict_the_reference_of_a_right_engine(answers: Any, walk: Any) -> None:
     outcome = tried(answers, walk, {TRT: 0.0, F64: 0.0, OV: 0.0005, ORT: 0.9}).finish.outcome
-    assert (outcome.verdict, outcome.reference_error, outcome.reference_judge) == ("reference", 0.9, F64)
+    assert (outcome.verdict, outcome.reference_error, outcome.reference_judge) == (
+        "reference",
+        0.9,
+        F64,
+    )
     both = "Narrowdown's evaluator in float64 (ONNX's own operators give the same) and OpenVINO agree against it"
     assert both in outcome.message
     assert "--reference" not in outcome.message, "the advice leads nowhere that was not measured"
 
 
 def test_one_alone_convicts_nobody_and_is_named(answers: Any, walk: Any) -> None:
-    """A judge that is wrong itself: healthy nodes are accused by nobody, and a true failure is searched all the same."""
+    """A judge that is wrong itself: healthy nodes are accused by nobody, and a true failure is
+    searched all the same."""
     outcome = tried(answers, walk, {TRT: 0.5, F64: -0.9, OV: "not here."}).finish.outcome
     assert outcome.verdict == "fails"
     assert "alone differs from the reference (90 % apart)" in outcome.message
@@ -68,7 +85,9 @@ def test_one_alone_convicts_nobody_and_is_named(answers: Any, walk: Any) -> None
 def test_who_speaks_already_is_not_proposed_as_a_third(answers: Any, walk: Any) -> None:
     """'python -m pip install openvino' was said with OpenVINO under test."""
     for engine, proposed in ((TRT, True), ("openvino", False)):
-        outcome = tried(answers, walk, {engine: 0.9, F64: 0.9001, OV: "not here."}, engine).finish.outcome
+        outcome = tried(
+            answers, walk, {engine: 0.9, F64: 0.9001, OV: "not here."}, engine
+        ).finish.outcome
         assert outcome.verdict == "reference"
         assert "Ask a third" in outcome.message
         assert ("pip install openvino" in outcome.message) == proposed
@@ -79,18 +98,26 @@ def test_who_speaks_already_is_not_proposed_as_a_third(answers: Any, walk: Any) 
 
 def test_a_judge_that_two_agree_against_is_left_out(answers: Any, walk: Any) -> None:
     outcome = tried(answers, walk, {TRT: 0.5, F64: -0.9, OV: 0.0001}).finish.outcome
-    assert (outcome.verdict, outcome.reference_judge, outcome.reference_error) == ("fails", OV, 0.0001)
+    assert (outcome.verdict, outcome.reference_judge, outcome.reference_error) == (
+        "fails",
+        OV,
+        0.0001,
+    )
     left_out = "Narrowdown's evaluator in float64 is wrong by 90 % where the reference and OpenVINO agree: left out."
     assert left_out in outcome.message
 
 
 def test_a_tie_is_a_tie(answers: Any, walk: Any) -> None:
-    """0.0313 against 0.0313 convicted once; and following the advice then accused three healthy nodes."""
+    """0.0313 against 0.0313 convicted once; and following the advice then accused three healthy
+    nodes."""
     done = tried(answers, walk, {TRT: 0.0626, F64: 0.0313, OV: "not here."})
     assert done.finish.outcome.verdict == "fails", "one voice halfway between two is nobody's"
     done = tried(answers, walk, {TRT: 0.0626, F64: 0.0313, OV: 0.0939})
     assert done.finish.outcome.verdict == "unresolved"
-    assert "no two of them agree: the output is determined no better than that" in done.finish.outcome.message
+    assert (
+        "no two of them agree: the output is determined no better than that"
+        in done.finish.outcome.message
+    )
     assert "9.39 %" in done.finish.outcome.message
     assert done.finish.outcome.message.startswith(
         "y is wrong by 6.26 % on sample 0, and whose fault that is cannot be told."
@@ -99,7 +126,10 @@ def test_a_tie_is_a_tie(answers: Any, walk: Any) -> None:
 
 @pytest.mark.parametrize(("apart", "verdict"), [(0.0029, "reference"), (0.0031, "unresolved")])
 def test_clearly_means_ten_times(answers: Any, walk: Any, apart: float, verdict: str) -> None:
-    assert tried(answers, walk, {ORT: 0.03, F64: 0.0, OV: -apart, TRT: 0.0}).finish.outcome.verdict == verdict
+    assert (
+        tried(answers, walk, {ORT: 0.03, F64: 0.0, OV: -apart, TRT: 0.0}).finish.outcome.verdict
+        == verdict
+    )
 
 
 def test_a_failure_far_beyond_the_doubt_is_searched(answers: Any, walk: Any) -> None:
@@ -111,20 +141,31 @@ def test_a_failure_far_beyond_the_doubt_is_searched(answers: Any, walk: Any) -> 
 
 
 @pytest.mark.parametrize(("off", "verdict"), [(0.59, "unresolved"), (0.61, "fails")])
-def test_far_beyond_the_doubt_means_ten_times(answers: Any, walk: Any, off: float, verdict: str) -> None:
+def test_far_beyond_the_doubt_means_ten_times(
+    answers: Any, walk: Any, off: float, verdict: str
+) -> None:
     """The others differ by up to 0.06."""
     assert tried(answers, walk, {TRT: off, F64: 0.03, OV: -0.03}).finish.outcome.verdict == verdict
 
 
 @pytest.mark.parametrize(
-    ("own", "verdict"), [(0.9001, "reference"), ("no such operator.", "reference"), (-0.9, "unresolved")]
+    ("own", "verdict"),
+    [(0.9001, "reference"), ("no such operator.", "reference"), (-0.9, "unresolved")],
 )
-def test_an_engine_on_the_judges_side_makes_two(answers: Any, walk: Any, own: float | str, verdict: str) -> None:
-    """An engine that fails has no vote by itself. ONNX's own operators are most of the judge, and may only take its word away."""
-    outcome = tried(answers, walk, {TRT: 0.9, F64: 0.9001, OWN: own, OV: "not here."}).finish.outcome
+def test_an_engine_on_the_judges_side_makes_two(
+    answers: Any, walk: Any, own: float | str, verdict: str
+) -> None:
+    """An engine that fails has no vote by itself. ONNX's own operators are most of the judge, and
+    may only take its word away."""
+    outcome = tried(
+        answers, walk, {TRT: 0.9, F64: 0.9001, OWN: own, OV: "not here."}
+    ).finish.outcome
     assert outcome.verdict == verdict
     assert f"--engine {ORT} --reference {TRT}." in outcome.message
-    assert "the engine under test is on the side of Narrowdown's evaluator in float64" in outcome.message
+    assert (
+        "the engine under test is on the side of Narrowdown's evaluator in float64"
+        in outcome.message
+    )
     assert "openvino" in outcome.message, "what would settle it"
 
 
@@ -139,9 +180,14 @@ def test_operators_of_ours_that_onnx_has_otherwise_are_left_out_where_it_agrees_
 ) -> None:
     """A Resize of ours took another element than the standard says, and the engine with it."""
     outcome = tried(answers, walk, {TRT: 0.9, F64: 0.9, OWN: 0.0, OV: "not here."}).finish.outcome
-    assert (outcome.verdict, outcome.reference_judge, outcome.reference_error) == ("fails", OWN, 0.0)
+    assert (outcome.verdict, outcome.reference_judge, outcome.reference_error) == (
+        "fails",
+        OWN,
+        0.0,
+    )
     assert (
-        "Narrowdown's evaluator in float64 is wrong by 90 % where the reference and ONNX's evaluator" in outcome.message
+        "Narrowdown's evaluator in float64 is wrong by 90 % where the reference and ONNX's evaluator"
+        in outcome.message
     )
 
 
@@ -159,7 +205,8 @@ def test_operators_of_ours_that_onnx_has_otherwise_are_left_out_where_it_agrees_
 def test_a_pass_against_code_of_its_own_needs_a_judge(
     answers: Any, walk: Any, judge: float, own: float | str, moved: float, verdict: str
 ) -> None:
-    """Attention of ONNX Runtime 1.27.0: engine and reference share the kernel, and were right by one another."""
+    """Attention of ONNX Runtime 1.27.0: engine and reference share the kernel, and were right by
+    one another."""
     done = tried(answers, walk, {F64: judge, OWN: own, OV: "not here."}, ALL, moved=moved)
     assert done.finish.outcome.verdict == verdict
     assert ("shares code with it" in done.finish.outcome.message) == (verdict == "unresolved")
@@ -183,7 +230,9 @@ def test_engines_of_a_family_never_vote_on_one_another() -> None:
         ("onnxruntime:provider=openvino", ORT, {F64}), (TRT, OV, {F64, ORT}),
     ],
 )  # fmt: skip
-def test_who_is_asked(answers: Any, walk: Any, engine: str, reference: str, asked: set[str]) -> None:
+def test_who_is_asked(
+    answers: Any, walk: Any, engine: str, reference: str, asked: set[str]
+) -> None:
     context = msgspec.structs.replace(answers.context(engine=engine), reference=reference)
     places = {F64: -0.9, OV: -0.9, ORT: -0.9, engine: 0.5, reference: 0.0}
     done = walk("compare", context, world(answers, places))
@@ -192,7 +241,8 @@ def test_who_is_asked(answers: Any, walk: Any, engine: str, reference: str, aske
 
 
 def test_an_engine_is_not_its_own_judge(answers: Any, walk: Any) -> None:
-    """OpenVINO under test on a model that float64 does not take: it ended 13 once, 'the engine by 0', whatever it did wrong."""
+    """OpenVINO under test on a model that float64 does not take: it ended 13 once, 'the engine by
+    0', whatever it did wrong."""
     outcome = tried(answers, walk, {OV: 0.9, F64: "no such operator."}, engine=OV).finish.outcome
     assert (outcome.verdict, outcome.reference_judge) == ("fails", "")
     assert "Nothing else checked the reference: no such operator." in outcome.message
@@ -246,18 +296,26 @@ def test_a_reference_that_is_a_little_off_moves_no_pass(answers: Any, walk: Any)
 
 
 @pytest.mark.parametrize(("moved", "verdict"), [(0.2, "noise"), (0.16, "fails"), (0.0, "fails")])
-def test_what_the_last_place_moves_as_much_is_no_failure(answers: Any, walk: Any, moved: float, verdict: str) -> None:
+def test_what_the_last_place_moves_as_much_is_no_failure(
+    answers: Any, walk: Any, moved: float, verdict: str
+) -> None:
     done = tried(answers, walk, {TRT: 0.5}, moved=moved)
     assert done.finish.outcome.verdict == verdict
     if verdict == "noise":
         assert done.finish.outcome.moved_error == 0.2
-        assert "one unit in the last place of the inputs moves it by 20 %" in done.finish.outcome.message
+        assert (
+            "one unit in the last place of the inputs moves it by 20 %"
+            in done.finish.outcome.message
+        )
         assert "no node is at fault" in done.finish.outcome.message
 
 
 @pytest.mark.parametrize(("moved", "verdict"), [(0.0101, "noise"), (0.0099, "fails")])
-def test_noise_within_the_tolerance_excuses_nobody(answers: Any, walk: Any, moved: float, verdict: str) -> None:
-    """A segmentation of a quantized decoder, 1.19 % off where 0.9 % is allowed: the last place moves it by 0.455 %."""
+def test_noise_within_the_tolerance_excuses_nobody(
+    answers: Any, walk: Any, moved: float, verdict: str
+) -> None:
+    """A segmentation of a quantized decoder, 1.19 % off where 0.9 % is allowed: the last place
+    moves it by 0.455 %."""
     assert tried(answers, walk, {TRT: 0.02}, moved=moved).finish.outcome.verdict == verdict
 
 
@@ -268,7 +326,10 @@ def test_noise_within_the_tolerance_excuses_nobody(answers: Any, walk: Any, move
 def test_what_optimizers_alone_do_is_noise_only_as_far_as_it_was_seen(
     answers: Any, walk: Any, moved: float, off: float, verdict: str
 ) -> None:
-    assert tried(answers, walk, {ALL: 0.5, OFF: off}, ALL, moved=moved).finish.outcome.verdict == verdict
+    assert (
+        tried(answers, walk, {ALL: 0.5, OFF: off}, ALL, moved=moved).finish.outcome.verdict
+        == verdict
+    )
 
 
 @pytest.mark.parametrize(
@@ -292,8 +353,11 @@ def test_infinity_is_never_noise(answers: Any, walk: Any) -> None:
 
 
 @pytest.mark.parametrize(("moved", "against"), [(0.577, ""), (0.17, ""), (0.16, F64), (0.0, F64)])
-def test_what_rounding_moves_as_far_convicts_no_reference(answers: Any, walk: Any, moved: float, against: str) -> None:
-    """A detector of ISBNs with an overflow in front: two engines agree on the order of boxes that tie, and it has another."""
+def test_what_rounding_moves_as_far_convicts_no_reference(
+    answers: Any, walk: Any, moved: float, against: str
+) -> None:
+    """A detector of ISBNs with an overflow in front: two engines agree on the order of boxes that
+    tie, and it has another."""
     done = tried(answers, walk, {TRT: HUGE, ORT: 0.5, F64: 0.0, OV: 0.0001}, moved=moved)
     outcome, replaced = done.finish.outcome, done.finish.findings.replaced
     assert outcome.verdict == "fails"
@@ -310,18 +374,22 @@ def test_a_pass_asks_nothing_of_the_last_place(answers: Any, walk: Any) -> None:
 
 
 def test_noise_comes_before_who_is_right(answers: Any, walk: Any) -> None:
-    """PaddleOCR's detector on a picture without text: an output of at most 5.7e-7, which one unit in the last place moves by
+    """PaddleOCR's detector on a picture without text: an output of at most 5.7e-7, which one unit
+    in the last place moves by
     5.6 %, and on which two engines agree against ONNX Runtime."""
     done = tried(answers, walk, {TRT: 0.067, F64: 0.053, OV: 0.053001}, moved=0.056)
     assert done.finish.outcome.verdict == "noise"
-    assert not [p for p in done.probes if isinstance(p, Measure) and p.reference != ORT], "nobody is asked"
+    assert not [p for p in done.probes if isinstance(p, Measure) and p.reference != ORT], (
+        "nobody is asked"
+    )
 
 
 @pytest.mark.parametrize(("seconds", "verdict"), [(0.03, "noise"), (3.0, "fails")])
 def test_outputs_in_steps_are_nudged_more_often_where_that_is_cheap(
     answers: Any, walk: Any, seconds: float, verdict: str
 ) -> None:
-    """hey_jarvis: its scores of 5e-6 stand in steps, which one draw in six moves, by as much as the optimizers do."""
+    """hey_jarvis: its scores of 5e-6 stand in steps, which one draw in six moves, by as much as the
+    optimizers do."""
     base = world(answers, {TRT: 0.006, F64: 0.0, OV: 0.0}, seconds=seconds)
 
     def answer(probe: Any) -> Measurement:
@@ -332,7 +400,10 @@ def test_outputs_in_steps_are_nudged_more_often_where_that_is_cheap(
 
     rule = msgspec.structs.replace(answers.RULE, tolerance=1e-4)
     findings = msgspec.structs.replace(answers.READY, criterion=rule)
-    assert walk("compare", answers.context(findings, engine=TRT), answer).finish.outcome.verdict == verdict
+    assert (
+        walk("compare", answers.context(findings, engine=TRT), answer).finish.outcome.verdict
+        == verdict
+    )
 
 
 @pytest.mark.parametrize(
@@ -347,16 +418,21 @@ def test_outputs_in_steps_are_nudged_more_often_where_that_is_cheap(
 def test_of_codes_all_samples_that_fail_are_drawn_more_often(
     answers: Any, walk: Any, precision: str, reference: str, verdict: str
 ) -> None:
-    """A quantized ViT: most draws move no code, and the tenth moves one of another sample than the worst."""
+    """A quantized ViT: most draws move no code, and the tenth moves one of another sample than the
+    worst."""
 
     def answer(probe: Any) -> Measurement:
         opened = answers.opening(probe)
         if opened is not None:
             return opened
         if not probe.nudge:
-            return answers.measured(*((s, {TRT: 0.4, reference: 0.0}.get(probe.engine, 0.0)) for s in probe.samples))
+            return answers.measured(
+                *((s, {TRT: 0.4, reference: 0.0}.get(probe.engine, 0.0)) for s in probe.samples)
+            )
         found = probe.nudge == "weights" and probe.attempt == 10
-        return answers.measured(*((s, 0.45 if found and s == "real:1" else 1e-7) for s in probe.samples))
+        return answers.measured(
+            *((s, 0.45 if found and s == "real:1" else 1e-7) for s in probe.samples)
+        )
 
     samples = (SampleInfo("real:0", "in.npz"), SampleInfo("real:1", "in.npz"))
     rule = msgspec.structs.replace(answers.RULE, precision=precision)
@@ -375,11 +451,18 @@ def test_noise_on_one_sample_hides_no_failure_on_another(answers: Any, walk: Any
             return answers.measured(*((s, 0.9 if s == "real:0" else 0.0) for s in probe.samples))
         return base(probe)
 
-    samples = (SampleInfo("real:0", "in.npz"), SampleInfo("real:1", "in.npz"), SampleInfo("real:2", "in.npz"))
+    samples = (
+        SampleInfo("real:0", "in.npz"),
+        SampleInfo("real:1", "in.npz"),
+        SampleInfo("real:2", "in.npz"),
+    )
     findings = msgspec.structs.replace(answers.READY, samples=samples)
     done = walk("compare", answers.context(findings, engine=TRT), answer)
     assert done.finish.outcome.verdict == "fails"
-    assert (done.finish.findings.sample, done.finish.findings.signature.sample) == ("real:1", "real:1")
+    assert (done.finish.findings.sample, done.finish.findings.signature.sample) == (
+        "real:1",
+        "real:1",
+    )
 
 
 def test_every_output_that_fails_must_be_noise(answers: Any, walk: Any) -> None:
@@ -401,7 +484,8 @@ def test_every_output_that_fails_must_be_noise(answers: Any, walk: Any) -> None:
 def test_rounding_of_another_output_excuses_no_reference(
     answers: Any, walk: Any, y: float, z: float, replaced: bool
 ) -> None:
-    """The reference is wrong at y, where two agree against it; ``y`` and ``z`` are what the last place moves."""
+    """The reference is wrong at y, where two agree against it; ``y`` and ``z`` are what the last
+    place moves."""
     places = {TRT: HUGE, ORT: 0.5}
 
     def answer(probe: Any) -> Measurement:
@@ -409,10 +493,15 @@ def test_rounding_of_another_output_excuses_no_reference(
         if opened is not None:
             return opened
         engine, reference = (places.get(s, 0.0) for s in (probe.engine, probe.reference))
-        off = HUGE if HUGE in (engine, reference) and engine != reference else abs(engine - reference)
+        off = (
+            HUGE if HUGE in (engine, reference) and engine != reference else abs(engine - reference)
+        )
         first, second = (y, z) if probe.nudge else (off, 0.0)
         return Measurement(
-            results=(SampleResult("real:0", (Score("y", rel_l2=first), Score("z", rel_l2=second))),), run_seconds=0.01
+            results=(
+                SampleResult("real:0", (Score("y", rel_l2=first), Score("z", rel_l2=second))),
+            ),
+            run_seconds=0.01,
         )
 
     findings = walk("compare", answers.context(engine=TRT), answer).finish.findings

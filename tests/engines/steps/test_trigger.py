@@ -1,21 +1,32 @@
-"""trigger: what counts as an answer, what is claimed of it, and what an engine that lies, flakes, crashes or refuses leads to."""
+"""trigger: what counts as an answer, what is claimed of it, and what an engine that lies, flakes,
+crashes or refuses leads to."""
 
 from collections.abc import Callable
 
 import msgspec
 import pytest
 
-from engines.asking import Note, StepContext
-from engines.compare.criterion import Criterion, Signature
-from engines.findings import Case, Findings
-from engines.known.entry import Construction
-from engines.known.table import read_table
-from engines.known.varied import Factor, Level, Place
-from engines.probe import HUGE, Candidate, Construct, Measure, Measurement, SampleInfo, SampleResult, Score, State
-from engines.search.trigger import Found, Outcome, Row
-from engines.steps.base import Finish
-from engines.steps.trigger import SPEC, TriggerOutcome, read_declared, say_factor
-from engines.views import EngineView, OptionView
+from narrowdown.engines.asking import Note, StepContext
+from narrowdown.engines.compare.criterion import Criterion, Signature
+from narrowdown.engines.findings import Case, Findings
+from narrowdown.engines.known.entry import Construction
+from narrowdown.engines.known.table import read_table
+from narrowdown.engines.known.varied import Factor, Level, Place
+from narrowdown.engines.probe import (
+    HUGE,
+    Candidate,
+    Construct,
+    Measure,
+    Measurement,
+    SampleInfo,
+    SampleResult,
+    Score,
+    State,
+)
+from narrowdown.engines.search.trigger import Found, Outcome, Row
+from narrowdown.engines.steps.base import Finish
+from narrowdown.engines.steps.trigger import SPEC, TriggerOutcome, read_declared, say_factor
+from narrowdown.engines.views import EngineView, OptionView
 
 BUG = next(bug for bug in read_table() if bug.id == "ort-gemm-identity-transpose")
 REFERENCE = "onnxruntime:optimization=disabled"
@@ -39,7 +50,8 @@ def walk(
     case: Case | None = None,
     **params: object,
 ) -> tuple[Finish[TriggerOutcome], list[object]]:
-    """The step's end, and what it asked. ``engine``: what it answers to a case, by its spec and the attempt."""
+    """The step's end, and what it asked. ``engine``: what it answers to a case, by its spec and the
+    attempt."""
     assert BUG.make is not None
     findings = Findings(
         model="m",
@@ -51,7 +63,9 @@ def walk(
         case=case,
     )
     view = EngineView(options=(OptionView("threads", 1, plain="1"),), version="1.23.2")
-    step = SPEC.run(StepContext("onnxruntime", REFERENCE, findings, engine_info=view, params=params))
+    step = SPEC.run(
+        StepContext("onnxruntime", REFERENCE, findings, engine_info=view, params=params)
+    )
     made: dict[str, Construction] = {}
     asked: list[object] = []
     answer: Measurement | None = None
@@ -68,12 +82,17 @@ def walk(
         match probe:
             case State():
                 answer = Measurement(
-                    facts={"declared": msgspec.to_builtins(BUG.make), "sizes": msgspec.to_builtins(SIZES)}
+                    facts={
+                        "declared": msgspec.to_builtins(BUG.make),
+                        "sizes": msgspec.to_builtins(SIZES),
+                    }
                 )
             case Construct():
                 name = f"case {len(made)}"
                 made[name] = msgspec.json.decode(probe.declared, type=Construction)
-                answer = Measurement(facts={"model": name, "inputs": "drawn", "samples": ["real:0"]})
+                answer = Measurement(
+                    facts={"model": name, "inputs": "drawn", "samples": ["real:0"]}
+                )
             case Measure(engine="onnxruntime:optimization=disabled"):
                 assert (probe.reference, probe.nudge) == ("reference", "inputs")
                 answer = judge(made[probe.model])
@@ -83,12 +102,17 @@ def walk(
 
 
 def square(made: Construction, *_: object) -> Measurement:
-    """The bug: wrong where the matrix is square and nothing is moved; refused where it is not square."""
+    """The bug: wrong where the matrix is square and nothing is moved; refused where it is not
+    square."""
     moved = made.nodes[0].attributes.get("perm") != [0, 1]
-    rows, inner = made.inputs["a"].shape[-2:] if "a" in made.inputs else made.weights["a"].shape[-2:]
+    rows, inner = (
+        made.inputs["a"].shape[-2:] if "a" in made.inputs else made.weights["a"].shape[-2:]
+    )
     if moved or len(made.inputs.get("a", made.weights.get("a")).shape) > 2:  # type: ignore[union-attr]
         return scored(1e-7)
-    return scored(0.9) if rows == inner else Measurement(status="error", message="dimension mismatch")
+    return (
+        scored(0.9) if rows == inner else Measurement(status="error", message="dimension mismatch")
+    )
 
 
 def test_each_factor_that_matters_is_told_with_what_was_tried_on_both_sides() -> None:
@@ -176,11 +200,18 @@ def test_an_engine_that_changes_its_mind_is_told_of() -> None:
     finish, asked = walk(engine)
     assert finish.outcome.verdict == "unsteady"
     assert not finish.outcome.condition
-    assert sum(isinstance(p, Measure) and p.attempt == 1 and p.engine.startswith("onnxruntime") for p in asked) <= 8
+    assert (
+        sum(
+            isinstance(p, Measure) and p.attempt == 1 and p.engine.startswith("onnxruntime")
+            for p in asked
+        )
+        <= 8
+    )
 
 
 def test_a_neighbour_that_comes_out_otherwise_in_another_build_is_told_of() -> None:
-    """The case fails each time; what passed beside it, too, once it is built once more: then nothing is told apart."""
+    """The case fails each time; what passed beside it, too, once it is built once more: then
+    nothing is told apart."""
     again: list[Construction] = []
 
     def engine(made: Construction, spec: str, attempt: int) -> Measurement:
@@ -252,7 +283,11 @@ def test_the_budget_is_kept() -> None:
     finish, asked = walk(square, budget=9)
     assert finish.outcome.spent
     engine = [
-        p for p in asked if isinstance(p, Measure) and p.engine.startswith("onnxruntime") and p.reference == REFERENCE
+        p
+        for p in asked
+        if isinstance(p, Measure)
+        and p.engine.startswith("onnxruntime")
+        and p.reference == REFERENCE
     ]
     assert len(engine) <= 1 + 9 + 4
 

@@ -1,4 +1,5 @@
-"""Searches that ask a cheap twin of the engine: what they end with fails on the engine as given, whatever the twin says."""
+"""Searches that ask a cheap twin of the engine: what they end with fails on the engine as given,
+whatever the twin says."""
 
 import random
 from typing import Any
@@ -8,16 +9,23 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from engines import discovery
-from engines.asking import Note, StepContext
-from engines.compare.criterion import Criterion, Signature
-from engines.findings import Findings, Workaround
-from engines.graph import ranges
-from engines.probe import Measure, Measurement, SampleResult, Score
-from engines.search.cost import Size
-from engines.search.twin import CHEAPER, DEAR, fails_alike, find_twin, list_twins, note_dear
-from engines.steps.registry import STEPS
-from engines.views import view_engine
+from narrowdown.engines import discovery
+from narrowdown.engines.asking import Note, StepContext
+from narrowdown.engines.compare.criterion import Criterion, Signature
+from narrowdown.engines.findings import Findings, Workaround
+from narrowdown.engines.graph import ranges
+from narrowdown.engines.probe import Measure, Measurement, SampleResult, Score
+from narrowdown.engines.search.cost import Size
+from narrowdown.engines.search.twin import (
+    CHEAPER,
+    DEAR,
+    fails_alike,
+    find_twin,
+    list_twins,
+    note_dear,
+)
+from narrowdown.engines.steps.registry import STEPS
+from narrowdown.engines.views import view_engine
 
 from .conftest import walk
 from .simulated import Simulated, random_graph
@@ -54,7 +62,9 @@ sizes, seeds = st.integers(4, 40), st.integers(0, 2**16)
 
 @settings(max_examples=60, deadline=None)
 @given(sizes, seeds, st.sampled_from(["reduce", "extract"]))
-def test_a_twin_that_fails_alike_is_asked_in_place_of_the_engine(n: int, seed: int, step: str) -> None:
+def test_a_twin_that_fails_alike_is_asked_in_place_of_the_engine(
+    n: int, seed: int, step: str
+) -> None:
     engine, guilty = planted(n, seed)
     assume(engine.findings().signature is not None)
     two, alone = Two(engine, engine), Two(engine, engine)
@@ -91,12 +101,15 @@ def test_a_twin_with_another_fault_never_decides(n: int, seed: int, other: int, 
     if step == "reduce":
         assert case is not None
     if case is not None:
-        assert case.node_ids == ranges.encode((guilty,)), "only what fails on the engine as given is a case"
+        assert case.node_ids == ranges.encode((guilty,)), (
+            "only what fails on the engine as given is a case"
+        )
 
 
 @pytest.mark.parametrize("step", ["layerwise", "extract", "reduce"])
 def test_a_twin_is_looked_for_once_by_the_first_search_that_cuts(step: str) -> None:
-    """And not by compare, repeat or what else comes before: on a CNN it took 109 s, and the cure was foretold."""
+    """And not by compare, repeat or what else comes before: on a CNN it took 109 s, and the cure
+    was foretold."""
     engine, _ = planted(12, 3)
     two = Two(engine, engine)
     ctx = two.context(twin="")
@@ -112,8 +125,15 @@ def test_a_twin_is_looked_for_once_by_the_first_search_that_cuts(step: str) -> N
     assert (again.twin, again.dear, two.asked[TWIN]) == ("", DEAR, before)
 
 
-def sought(findings: Findings, there: Measurement, given: Measurement, options: Any = OPTIONS) -> Findings:
-    ctx = StepContext(engine=GIVEN, reference="r", findings=findings, engine_info=view_engine({"options": options}))
+def sought(
+    findings: Findings, there: Measurement, given: Measurement, options: Any = OPTIONS
+) -> Findings:
+    ctx = StepContext(
+        engine=GIVEN,
+        reference="r",
+        findings=findings,
+        engine_info=view_engine({"options": options}),
+    )
     generator = find_twin(ctx, note_dear(ctx, findings, given))
     try:
         while True:
@@ -156,13 +176,16 @@ def test_a_twin_is_one_that_was_seen_to_fail_alike_and_to_be_faster(
 def test_which_option_may_make_a_twin_is_the_declaration_s_to_say() -> None:
     options = msgspec.to_builtins(discovery.ours()["tensorrt"].options)
     level = "tensorrt:optimization_level={},precision=fp16"
-    assert list_twins("tensorrt:precision=fp16", view_engine({"options": options})) == (level.format(1),)
+    assert list_twins("tensorrt:precision=fp16", view_engine({"options": options})) == (
+        level.format(1),
+    )
     assert list_twins(level.format(5), view_engine({"options": options})) == (level.format(1),)
     assert list_twins(level.format(1), view_engine({"options": options})) == ()
     assert list_twins(level.format(0), view_engine({"options": options})) == ()
     assert (
         list_twins(
-            "onnxruntime", view_engine({"options": msgspec.to_builtins(discovery.ours()["onnxruntime"].options)})
+            "onnxruntime",
+            view_engine({"options": msgspec.to_builtins(discovery.ours()["onnxruntime"].options)}),
         )
         == ()
     )
@@ -170,17 +193,24 @@ def test_which_option_may_make_a_twin_is_the_declaration_s_to_say() -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_what_takes_more_company_as_given_is_grown_from_what_it_took_on_the_twin(seed: int) -> None:
-    """Smaller parts, which passed on the twin, are not built as given: 2 to 10 nodes of a CNN took 27 s (an H100)."""
+    """Smaller parts, which passed on the twin, are not built as given: 2 to 10 nodes of a CNN took
+    27 s (an H100)."""
     rng = random.Random(seed)
     index = random_graph(60, rng)
-    guilty = next(n for n in range(20, 60) if len(index.ring(index.ring({n}))) > len(index.ring({n})) > 2)
+    guilty = next(
+        n for n in range(20, 60) if len(index.ring(index.ring({n}))) > len(index.ring({n})) > 2
+    )
     engine = Simulated.single(index, {guilty: 0.5})
     takes = {TWIN: index.ring({guilty}), GIVEN: index.ring(index.ring({guilty}))}
     asked = dict[str, list[set[int]]]({TWIN: [], GIVEN: []})
 
     def answered(probe: Any) -> Any:
         m = engine(probe)
-        if not isinstance(probe, Measure) or probe.engine not in takes or probe.candidate.nodes == ranges.ALL:
+        if (
+            not isinstance(probe, Measure)
+            or probe.engine not in takes
+            or probe.candidate.nodes == ranges.ALL
+        ):
             return m
         nodes = set(ranges.decode(probe.candidate.nodes))
         asked[probe.engine].append(nodes)
@@ -188,13 +218,17 @@ def test_what_takes_more_company_as_given_is_grown_from_what_it_took_on_the_twin
             return m
         right = tuple(
             msgspec.structs.replace(
-                r, outputs=tuple(Score(s.name) for s in r.outputs), effect=tuple(Score(s.name) for s in r.effect)
+                r,
+                outputs=tuple(Score(s.name) for s in r.outputs),
+                effect=tuple(Score(s.name) for s in r.effect),
             )
             for r in m.results
         )
         return msgspec.structs.replace(m, results=right)
 
-    cure = Workaround(kind="precision", engine=GIVEN, keep=ranges.encode((guilty,)), samples_ok=1, samples_n=1)
+    cure = Workaround(
+        kind="precision", engine=GIVEN, keep=ranges.encode((guilty,)), samples_ok=1, samples_n=1
+    )
     findings = msgspec.structs.replace(engine.findings(), twin=TWIN, workaround=cure)
     case = walk("reduce", engine.context(findings=findings), answered).finish.findings.case
     assert case is not None
@@ -208,8 +242,13 @@ def test_what_takes_more_company_as_given_is_grown_from_what_it_took_on_the_twin
     ("errors", "alike"),
     [({"y": 0.5}, True), ({"y": 0.5, "z": 0.5}, False), ({"z": 0.5}, False), ({"y": 0.1}, False)],
 )
-def test_the_same_failure_is_of_the_same_outputs_by_as_much(errors: dict[str, float], alike: bool) -> None:
+def test_the_same_failure_is_of_the_same_outputs_by_as_much(
+    errors: dict[str, float], alike: bool
+) -> None:
     locked = Signature(kind="accuracy", sample="real:0", outputs=("y",), errors={"y": 0.5})
     outputs = tuple(Score(name, rel_l2=errors.get(name, 0.0)) for name in ("y", "z"))
     there = Measurement(results=(SampleResult("real:0", outputs),))
-    assert fails_alike(Findings(signature=locked, sample="real:0"), Criterion(tolerance=0.01), there) is alike
+    assert (
+        fails_alike(Findings(signature=locked, sample="real:0"), Criterion(tolerance=0.01), there)
+        is alike
+    )

@@ -1,4 +1,5 @@
-"""The workaround step: the fewest switches that cure, as many runs as the rate asks for, and what stood before is not lost."""
+"""The workaround step: the fewest switches that cure, as many runs as the rate asks for, and what
+stood before is not lost."""
 
 from typing import Any
 
@@ -7,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engines.findings import Workaround
-from engines.graph import ranges
-from engines.probe import Measure, Measurement
-from engines.search.looks import LOOKS, count_looks
-from engines.spec import parse
-from engines.views import view_engine
+from narrowdown.engines.findings import Workaround
+from narrowdown.engines.graph import ranges
+from narrowdown.engines.probe import Measure, Measurement
+from narrowdown.engines.search.looks import LOOKS, count_looks
+from narrowdown.engines.spec import parse
+from narrowdown.engines.views import view_engine
 
 from .answers import PRESENT, context, measured, opening
 from .conftest import walk
@@ -23,7 +24,8 @@ INFO = {"capabilities": {"optimizers": PRESENT}, "optimizers": ["Breaks", "Other
 
 
 def fused(probe: Any) -> Any:
-    """Wrong where both of two optimizers are on: microsoft/onnxruntime#32228, where one prepares what the other breaks."""
+    """Wrong where both of two optimizers are on: microsoft/onnxruntime#32228, where one prepares
+    what the other breaks."""
     if (m := opening(probe)) is not None:
         return m
     if not isinstance(probe, Measure):
@@ -34,8 +36,8 @@ def fused(probe: Any) -> Any:
 
 
 def switched(**rest: Any) -> Any:
-    from engines.asking import Described
-    from engines.probe import Describe
+    from narrowdown.engines.asking import Described
+    from narrowdown.engines.probe import Describe
 
     from .answers import READY
     from .simulated import RULE
@@ -43,7 +45,12 @@ def switched(**rest: Any) -> Any:
     index = graph(CHAIN)
     signed = Simulated.single(index, {2: 0.5}).findings().signature
     found = msgspec.structs.replace(
-        READY, signature=signed, sample="real:0", criterion=RULE, optimizers=("Breaks", "Prepares"), **rest
+        READY,
+        signature=signed,
+        sample="real:0",
+        criterion=RULE,
+        optimizers=("Breaks", "Prepares"),
+        **rest,
     )
     ctx = msgspec.structs.replace(context(found, engine="ort"), engine_info=view_engine(INFO))
 
@@ -59,16 +66,23 @@ def test_of_two_switches_that_break_it_together_one_is_switched_off() -> None:
     assert cure.holds
     assert len(cure.switched_off) == 1
     assert set(cure.switched_off) < {"Breaks", "Prepares"}
-    assert done.finish.findings.optimizers == ("Breaks", "Prepares"), "those that cause it are still named"
+    assert done.finish.findings.optimizers == ("Breaks", "Prepares"), (
+        "those that cause it are still named"
+    )
     assert parse(cure.engine).get("disabled_optimizers") == cure.switched_off[0]
 
 
 @pytest.mark.parametrize(("looks", "runs"), [(1, 1), (5, 15), (200, 300)])
-def test_a_switch_is_tried_in_as_many_runs_as_the_rate_of_failure_asks_for(looks: int, runs: int) -> None:
-    """What fails once in so many looks is looked at three times as often in each build with the switch off, alone."""
+def test_a_switch_is_tried_in_as_many_runs_as_the_rate_of_failure_asks_for(
+    looks: int, runs: int
+) -> None:
+    """What fails once in so many looks is looked at three times as often in each build with the
+    switch off, alone."""
     done = switched(looks=looks)
     cure = done.finish.findings.workaround
-    tried = [p for p in done.probes if isinstance(p, Measure) and p.engine == cure.engine and p.attempt]
+    tried = [
+        p for p in done.probes if isinstance(p, Measure) and p.engine == cure.engine and p.attempt
+    ]
     assert tried
     assert {p.runs for p in tried} == {runs}
     assert {p.exclusive for p in tried} == {runs > 1}
@@ -81,7 +95,9 @@ def test_a_switch_is_tried_in_as_many_runs_as_the_rate_of_failure_asks_for(looks
 def test_what_was_verified_before_is_not_overwritten_by_nothing() -> None:
     """Everything kept does not cure it here, and what repeat has verified stands."""
     engine = Simulated.single(graph(CHAIN), {2: 0.5}, stubborn=frozenset({2}))
-    known = Workaround(kind="precision", engine="e", keep="2", keep_names=("n2",), samples_ok=1, samples_n=1)
+    known = Workaround(
+        kind="precision", engine="e", keep="2", keep_names=("n2",), samples_ok=1, samples_n=1
+    )
     findings = msgspec.structs.replace(engine.findings(), workaround=known)
     done = walk("workaround", engine.context(findings=findings), engine).finish
     assert done.findings.workaround == known
@@ -91,14 +107,17 @@ def test_what_was_verified_before_is_not_overwritten_by_nothing() -> None:
 
 def test_a_smaller_set_takes_the_place_of_what_was_foretold() -> None:
     engine = Simulated.single(graph(CHAIN), {2: 0.5})
-    known = Workaround(kind="precision", engine="e", keep="1-4", keep_names=("n1", "n2"), samples_ok=1, samples_n=1)
+    known = Workaround(
+        kind="precision", engine="e", keep="1-4", keep_names=("n1", "n2"), samples_ok=1, samples_n=1
+    )
     findings = msgspec.structs.replace(engine.findings(), workaround=known)
     done = walk("workaround", engine.context(findings=findings), engine).finish
     assert done.findings.workaround.keep == "2"
 
 
 def test_threads_are_looked_at_as_often_as_the_rate_of_failure_asks_for() -> None:
-    """A race that one run in three shows: alone, the step counts first, and each verdict then takes many runs."""
+    """A race that one run in three shows: alone, the step counts first, and each verdict then takes
+    many runs."""
     engine = Simulated.single(graph(CHAIN), {2: 0.5}, rate=0.3, seed=3)
     locked = msgspec.structs.replace(engine.findings(), looks=1)
     for name, varies in (("e:threads=4", True), ("e:threads=1", False)):
@@ -124,7 +143,8 @@ def drive(sub: Any, oracle: Any) -> tuple[Any, list[Measure]]:
 @settings(max_examples=30, deadline=None)
 @given(st.integers(0, 10**6), st.sampled_from((0.15, 0.3, 0.6)))
 def test_a_set_that_races_are_merely_hidden_by_is_not_kept(seed: int, rate: float) -> None:
-    """Alone and with four threads: what is kept cures the node that fails in a part of the runs, however lucky the first were."""
+    """Alone and with four threads: what is kept cures the node that fails in a part of the runs,
+    however lucky the first were."""
     engine = Simulated.single(graph(CHAIN), {2: 0.5}, rate=rate, seed=seed)
     locked = msgspec.structs.replace(engine.findings(), looks=1)
     ctx = msgspec.structs.replace(engine.context(findings=locked), engine="e:threads=4")
@@ -135,7 +155,8 @@ def test_a_set_that_races_are_merely_hidden_by_is_not_kept(seed: int, rate: floa
 
 
 def test_a_set_that_fails_when_it_is_run_more_often_is_searched_for_again() -> None:
-    """The first twenty runs all failed, so a verdict was one run: one of another node that fails once in four was missed."""
+    """The first twenty runs all failed, so a verdict was one run: one of another node that fails
+    once in four was missed."""
     engine = Simulated.single(graph(CHAIN), {2: 0.5})
 
     def raced(probe: Any) -> Any:
@@ -143,7 +164,11 @@ def test_a_set_that_fails_when_it_is_run_more_often_is_searched_for_again() -> N
         if not isinstance(probe, Measure) or probe.engine == "r" or 4 in ranges.decode(probe.keep):
             return m
         bad = engine(msgspec.structs.replace(probe, keep="", runs=1)).results
-        return m if probe.runs < 4 else msgspec.structs.replace(m, runs=(bad,), varies=True, facts={"runs": probe.runs})
+        return (
+            m
+            if probe.runs < 4
+            else msgspec.structs.replace(m, runs=(bad,), varies=True, facts={"runs": probe.runs})
+        )
 
     ctx = msgspec.structs.replace(engine.context(), engine="e:threads=4")
     done = walk("precision", ctx, raced)

@@ -8,7 +8,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from engines.asking import StepRefused
+from narrowdown.engines.asking import StepRefused
 
 ORT = "onnxruntime:optimization=all"
 
@@ -24,7 +24,14 @@ def model(tmp_path: Path) -> Path:
         n("ReduceMean", ["tall"], ["a"], axes=[1, 2], keepdims=0),
         n("ReduceMean", ["broad"], ["b"], axes=[1, 2], keepdims=0), n("Add", ["a", "b"], ["out"]),
     ]  # fmt: skip
-    whole = {"zero": [0], "one": [1], "two": [2], "three": [3], "blocks": [1, -1, 32], "tiles": [1, -1, 16]}
+    whole = {
+        "zero": [0],
+        "one": [1],
+        "two": [2],
+        "three": [3],
+        "blocks": [1, -1, 32],
+        "tiles": [1, -1, 16],
+    }
     weights = [numpy_helper.from_array(np.array(v, np.int64), k) for k, v in whole.items()]
     weights.append(numpy_helper.from_array(np.ones((1, 1, 3, 3), np.float32), "w"))
     image = helper.make_tensor_value_info("image", TensorProto.FLOAT, [1, 1, "height", "width"])
@@ -42,7 +49,9 @@ def model(tmp_path: Path) -> Path:
     ("size", "named", "fits"),
     [((96, 40), "3", "2"), ((50, 48), "2", "3"), ((96, 48), "", "23"), ((50, 40), "23", "")],
 )
-def test_the_axis_is_named(open_model: Any, model: Path, size: tuple[int, int], named: str, fits: str) -> None:
+def test_the_axis_is_named(
+    open_model: Any, model: Path, size: tuple[int, int], named: str, fits: str
+) -> None:
     given = model.with_name("given.npz")
     np.savez(given, image=np.ones((1, 1, *size), np.float32))
     session = open_model(model, ORT, (given,))

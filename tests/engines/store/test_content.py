@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from engines.graph import external
-from engines.store import content
-from engines.store.content import atomic, write_atomically, write_pieces
-from engines.store.sound import Sealed
+from narrowdown.engines.graph import external
+from narrowdown.engines.store import content
+from narrowdown.engines.store.content import atomic, write_atomically, write_pieces
+from narrowdown.engines.store.sound import Sealed
 
 
 def test_a_file_appears_whole_or_not_at_all(tmp_path: Path) -> None:
@@ -53,8 +53,12 @@ class Sizes(io.BytesIO):
 
 
 @pytest.mark.parametrize("length", [0, 1, 256 << 10, (256 << 10) + 1, 3 << 20])
-@pytest.mark.parametrize("write", [write_pieces, lambda file, data: Sealed(file).write(data), external.write_sparse])
-def test_what_is_large_is_written_a_little_at_a_time(write: Callable[..., Any], length: int) -> None:
+@pytest.mark.parametrize(
+    "write", [write_pieces, lambda file, data: Sealed(file).write(data), external.write_sparse]
+)
+def test_what_is_large_is_written_a_little_at_a_time(
+    write: Callable[..., Any], length: int
+) -> None:
     """Pieces of 1 MiB and more take Linux several times as long."""
     file, data = Sizes(), bytes(range(256)) * (length // 256) + bytes(length % 256)
     write(file, data)
@@ -63,6 +67,8 @@ def test_what_is_large_is_written_a_little_at_a_time(write: Callable[..., Any], 
 
 
 def test_a_file_is_written_so_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(content, "write_pieces", lambda file, data: file.write(b"pieces of " + data))
+    monkeypatch.setattr(
+        content, "write_pieces", lambda file, data: file.write(b"pieces of " + data)
+    )
     write_atomically(tmp_path / "f", "it")
     assert (tmp_path / "f").read_text() == "pieces of it"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from engines.store import copying
+from narrowdown.engines.store import copying
 
 
 def written(path: Path, spans: dict[int, bytes], size: int) -> Path:
@@ -30,7 +30,11 @@ def written(path: Path, spans: dict[int, bytes], size: int) -> Path:
     ],
 )
 def test_holes_stay_holes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spans: dict[int, bytes], size: int, in_kernel: bool
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    spans: dict[int, bytes],
+    size: int,
+    in_kernel: bool,
 ) -> None:
     if not in_kernel:
 
@@ -58,7 +62,9 @@ def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
         copying.tree(tmp_path / "from", tmp_path / "to")
 
 
-def test_a_folder_is_copied_up_to_the_first_file_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_is_copied_up_to_the_first_file_that_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "from" / "inner").mkdir(parents=True)
     for name in ("a", "b", "inner/c"):
         (tmp_path / "from" / name).write_bytes(b"x")

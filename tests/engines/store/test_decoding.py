@@ -1,4 +1,5 @@
-"""JSON that somebody else may have written: what cannot be read, or not be reckoned with, is one kind of error."""
+"""JSON that somebody else may have written: what cannot be read, or not be reckoned with, is one
+kind of error."""
 
 import json
 from typing import Any
@@ -8,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engines.store import decoding
-from engines.store.decoding import decode
+from narrowdown.engines.store import decoding
+from narrowdown.engines.store.decoding import decode
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-(1 << 70), 1 << 70) | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -25,7 +26,11 @@ class Row(msgspec.Struct):
 
 def whole_numbers(value: Any) -> list[int]:
     if isinstance(value, list | dict):
-        return [n for inner in (value.values() if isinstance(value, dict) else value) for n in whole_numbers(inner)]
+        return [
+            n
+            for inner in (value.values() if isinstance(value, dict) else value)
+            for n in whole_numbers(inner)
+        ]
     return [value] if isinstance(value, int) else []
 
 
@@ -50,7 +55,12 @@ def test_a_number_that_64_bits_do_not_hold_is_refused(number: int, text: str) ->
 
 
 def test_digits_in_a_text_or_behind_a_point_are_no_whole_number() -> None:
-    facts = {"most": 2**64 - 1, "least": -(2**63), "text": "9" * 400, "share": 0.1234567890123456789}
+    facts = {
+        "most": 2**64 - 1,
+        "least": -(2**63),
+        "text": "9" * 400,
+        "share": 0.1234567890123456789,
+    }
     assert decode(msgspec.json.encode(Row(facts=facts)), Row).facts == facts
 
 
@@ -66,7 +76,9 @@ def test_numbers_are_looked_at_where_one_is_long(monkeypatch: pytest.MonkeyPatch
     assert asked
 
 
-@pytest.mark.parametrize("text", ["", "{", '{"facts": {"a": ' + "[" * 5000, "9" * 5000, '"\\ud83d"'])
+@pytest.mark.parametrize(
+    "text", ["", "{", '{"facts": {"a": ' + "[" * 5000, "9" * 5000, '"\\ud83d"']
+)
 def test_what_is_no_json_or_too_deep_is_a_value_error(text: str) -> None:
     for kind in (Row, Any):
         with pytest.raises(ValueError, match=r"\w"):

@@ -1,4 +1,5 @@
-"""Files that are none, and files without an end, are refused at once by the function that opens them."""
+"""Files that are none, and files without an end, are refused at once by the function that opens
+them."""
 
 import contextlib
 import errno
@@ -13,13 +14,22 @@ from typing import Any
 
 import pytest
 
-from engines.store import regular
+from narrowdown.engines.store import regular
 
 SPECIAL: dict[str, tuple[Callable[[Path], object], str]] = {
     "a pipe": (os.mkfifo, "it is a pipe, and what comes out of one can be read only once"),
-    "a link to a device": (lambda path: path.symlink_to("/dev/zero"), "it is a device and no file; name a file"),
-    "a link to a full device": (lambda path: path.symlink_to("/dev/full"), "it is a device and no file; name a file"),
-    "a socket": (lambda path: socket.socket(socket.AF_UNIX).bind(str(path)), "it is a socket and no file"),
+    "a link to a device": (
+        lambda path: path.symlink_to("/dev/zero"),
+        "it is a device and no file; name a file",
+    ),
+    "a link to a full device": (
+        lambda path: path.symlink_to("/dev/full"),
+        "it is a device and no file; name a file",
+    ),
+    "a socket": (
+        lambda path: socket.socket(socket.AF_UNIX).bind(str(path)),
+        "it is a socket and no file",
+    ),
     "a folder": (lambda path: path.mkdir(), "it is a folder"),
     "a terabyte of nothing": (
         lambda path: (path.touch(), os.truncate(path, 1 << 40)),
@@ -30,7 +40,9 @@ SPECIAL: dict[str, tuple[Callable[[Path], object], str]] = {
 
 @pytest.mark.timeout(20)
 @pytest.mark.parametrize("kind", SPECIAL)
-def test_what_is_no_regular_file(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_no_regular_file(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)  # a socket's path is short
     make, said = SPECIAL[kind]
     path = Path("x")
@@ -40,16 +52,22 @@ def test_what_is_no_regular_file(kind: str, tmp_path: Path, monkeypatch: pytest.
             opening(path)
         assert (refused.value.strerror or "").startswith(said)
         assert refused.value.filename == "x"
-    assert regular.fault(path) == ("" if kind == "a folder" else (refused.value.strerror or "").removeprefix("it "))
+    assert regular.fault(path) == (
+        "" if kind == "a folder" else (refused.value.strerror or "").removeprefix("it ")
+    )
 
 
 @pytest.mark.timeout(20)
-def test_a_pipe_that_takes_a_files_place_in_between(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pipe_that_takes_a_files_place_in_between(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path, file = tmp_path / "pipe", tmp_path / "file"
     os.mkfifo(path)
     file.write_bytes(b"1")
     there = file.stat()
-    monkeypatch.setattr(regular.Path, "stat", lambda *_, **__: there)  # what was looked at was a file
+    monkeypatch.setattr(
+        regular.Path, "stat", lambda *_, **__: there
+    )  # what was looked at was a file
     before = len(list(Path("/proc/self/fd").iterdir()))
     with pytest.raises(regular.Unfit):
         regular.opened(path)
@@ -86,7 +104,8 @@ def test_a_ctrl_c_at_any_moment_comes_out_and_leaves_nothing_open(tmp_path: Path
         except KeyboardInterrupt:
             moments += 1
             gc.collect()
-            # Where the Ctrl-C comes as the opener hands over what it has opened nobody owns that: one is left.
+            # Where the Ctrl-C comes as the opener hands over what it has opened nobody owns that:
+            # one is left.
             assert count_open() <= before + 1
             continue
         break
@@ -112,7 +131,9 @@ def interrupted_at(moment: int) -> Iterator[None]:
             raise KeyboardInterrupt
         return trace
 
-    sys._getframe().f_trace_opcodes = True  # Python 3.12 looks for this as tracing begins, and at no later frame
+    sys._getframe().f_trace_opcodes = (
+        True  # Python 3.12 looks for this as tracing begins, and at no later frame
+    )
     sys.settrace(trace)
     try:
         yield

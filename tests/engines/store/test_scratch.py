@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from engines.store.scratch import scratch
+from narrowdown.engines.store.scratch import scratch
 
 
-def test_without_locks_there_is_a_folder_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_locks_there_is_a_folder_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refused(*_: object) -> None:
         raise OSError(errno.ENOLCK, "No locks available")
 

@@ -6,12 +6,20 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from engines.graph import ranges
-from engines.graph.index import GraphIndex
-from engines.probe import AnyProbe, Candidate, Describe, Import, LoadInputs, Measure, Measurement
-from engines.store.content import Store, digest_file
-from engines.workers.operations import execute_probe
-from wizard.demo import MODELS
+from narrowdown.engines.graph import ranges
+from narrowdown.engines.graph.index import GraphIndex
+from narrowdown.engines.probe import (
+    AnyProbe,
+    Candidate,
+    Describe,
+    Import,
+    LoadInputs,
+    Measure,
+    Measurement,
+)
+from narrowdown.engines.store.content import Store, digest_file
+from narrowdown.engines.workers.operations import execute_probe
+from narrowdown.wizard.demo import MODELS
 
 
 class Session:
@@ -31,8 +39,12 @@ class Session:
         )
         self.inputs = str(made.facts["inputs"])
         self.samples = made.facts["samples"]
-        described = self.ok(Describe(model=self.model, sample="real:0", inputs=self.inputs, reference="onnxruntime"))
-        self.index = msgspec.json.decode(self.store.get(described.artifacts["index"]), type=GraphIndex)
+        described = self.ok(
+            Describe(model=self.model, sample="real:0", inputs=self.inputs, reference="onnxruntime")
+        )
+        self.index = msgspec.json.decode(
+            self.store.get(described.artifacts["index"]), type=GraphIndex
+        )
 
     def run(self, probe: AnyProbe) -> Measurement:
         return execute_probe(probe, self.store, lambda _: None)
@@ -42,7 +54,9 @@ class Session:
         assert measurement.status == "ok", measurement.message
         return measurement
 
-    def measure(self, engine: str, candidate: Candidate | None = None, **fields: object) -> Measurement:
+    def measure(
+        self, engine: str, candidate: Candidate | None = None, **fields: object
+    ) -> Measurement:
         return self.ok(self.probe(engine, candidate, **fields))
 
     def probe(self, engine: str, candidate: Candidate | None = None, **fields: object) -> Measure:
@@ -71,7 +85,9 @@ def opened(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Session]
     def get(name: str) -> Session:
         if name not in made:
             made[name] = Session(
-                tmp_path_factory.mktemp(name, numbered=True), MODELS / f"{name}.onnx", MODELS / f"{name}_in.npz"
+                tmp_path_factory.mktemp(name, numbered=True),
+                MODELS / f"{name}.onnx",
+                MODELS / f"{name}_in.npz",
             )
         return made[name]
 

@@ -1,4 +1,5 @@
-"""A stand-in for NVIDIA's driver: a shared library that lists GPUs as libcuda.so.1 does, with this machine's own memory."""
+"""A stand-in for NVIDIA's driver: a shared library that lists GPUs as libcuda.so.1 does, with this
+machine's own memory."""
 
 import shutil
 import subprocess
@@ -46,11 +47,14 @@ def compiler() -> str | None:
 
 
 def build(folder: Path, gpus: Sequence[tuple[str, int]], broken: int = 0) -> Path:
-    """Make libcuda.so.1 in the folder; the folder, for LD_LIBRARY_PATH. ``gpus``: (name, major compute capability), at most 16;
-    ``broken``: what cuInit answers. Needs a C compiler."""
+    """Make libcuda.so.1 in the folder; the folder, for LD_LIBRARY_PATH. ``gpus``: (name, major
+    compute capability), at most 16; ``broken``: what cuInit answers. Needs a C compiler."""
     names = ", ".join(f'"{name}"' for name, _ in gpus) or '""'
     majors = ", ".join(str(major) for _, major in gpus) or "0"
     source = folder / "driver.c"
     source.write_text(_SOURCE % (names, majors, broken))
-    subprocess.run([str(compiler()), "-shared", "-fPIC", "-o", str(folder / "libcuda.so.1"), str(source)], check=True)
+    subprocess.run(
+        [str(compiler()), "-shared", "-fPIC", "-o", str(folder / "libcuda.so.1"), str(source)],
+        check=True,
+    )
     return folder

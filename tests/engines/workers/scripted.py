@@ -1,10 +1,12 @@
-"""A worker that does what an Inspect or Measure probe's ``engine`` says: the pool's rules are tested against it in milliseconds.
+"""A worker that does what an Inspect or Measure probe's ``engine`` says: the pool's rules are
+tested against it in milliseconds.
 
-``sleep=S`` answers after S seconds; ``die=N`` kills itself with signal N; ``exit=N``; ``garbage``; ``hang``; ``busy=S``: leaves a
-mark in the session folder for S seconds, ``busy=FILE``: until there is such a file; ``die-if-busy``: dies if there is a mark;
-``meet=N``: waits until so many have come here; ``map=KIB``: fills a file through memory; ``eat=MIB``; ``env=NAME``; ``gpus=N``:
-says that the engine takes so many; ``tell=NAME``: that an environment variable is its fingerprint; ``idle-death``: answers,
-then dies.
+``sleep=S`` answers after S seconds; ``die=N`` kills itself with signal N; ``exit=N``; ``garbage``;
+``hang``; ``busy=S``: leaves a mark in the session folder for S seconds, ``busy=FILE``: until there
+is such a file; ``die-if-busy``: dies if there is a mark; ``meet=N``: waits until so many have come
+here; ``map=KIB``: fills a file through memory; ``eat=MIB``; ``env=NAME``; ``gpus=N``: says that the
+engine takes so many; ``tell=NAME``: that an environment variable is its fingerprint;
+``idle-death``: answers, then dies.
 """
 
 import mmap
@@ -16,8 +18,8 @@ from pathlib import Path
 
 import msgspec
 
-from engines.probe import Inspect, Measure, Measurement
-from engines.workers.protocol import Done, Hello, Progress, Work
+from narrowdown.engines.probe import Inspect, Measure, Measurement
+from narrowdown.engines.workers.protocol import Done, Hello, Progress, Work
 
 
 def say(message: object) -> None:

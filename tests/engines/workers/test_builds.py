@@ -3,9 +3,9 @@
 import pytest
 from onnx import helper
 
-from engines.backends.base import EngineFault
-from engines.backends.builds import Kept, serve, weigh_built
-from engines.workers import captures
+from narrowdown.engines.backends.base import EngineFault
+from narrowdown.engines.backends.builds import Kept, serve, weigh_built
+from narrowdown.engines.workers import captures
 
 
 @pytest.fixture
@@ -36,9 +36,14 @@ def test_a_heavy_one_stays_while_it_is_asked_and_goes_before_the_next(closed: li
     kept.clear()
 
 
-def test_what_is_heavy_goes_all_over_the_process_as_soon_as_another_engine_is_asked(closed: list[str]) -> None:
-    """The reference may take as much memory before anything is made for the engine; what is light may be asked again."""
-    weights: Kept[str] = Kept(9, closed.append, {"heavy": 1 << 50, "light": 1}.__getitem__, heaviest=1 << 60)
+def test_what_is_heavy_goes_all_over_the_process_as_soon_as_another_engine_is_asked(
+    closed: list[str],
+) -> None:
+    """The reference may take as much memory before anything is made for the engine; what is light
+    may be asked again."""
+    weights: Kept[str] = Kept(
+        9, closed.append, {"heavy": 1 << 50, "light": 1}.__getitem__, heaviest=1 << 60
+    )
     serve("one")
     fill(weights, "heavy")
     serve("one")
@@ -51,7 +56,9 @@ def test_what_is_heavy_goes_all_over_the_process_as_soon_as_another_engine_is_as
 
 
 @pytest.mark.parametrize("problem", [MemoryError(), EngineFault("out-of-memory", "none left")])
-def test_want_of_memory_lets_everything_go_and_tries_once_more(closed: list[str], problem: Exception) -> None:
+def test_want_of_memory_lets_everything_go_and_tries_once_more(
+    closed: list[str], problem: Exception
+) -> None:
     here: Kept[str] = Kept(3, closed.append)
     elsewhere: Kept[str] = Kept(3, closed.append)
     fill(here, "a")
@@ -84,9 +91,13 @@ def test_the_numbers_in_classical_nodes_have_a_weight_and_make_the_reference_go(
     closed: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     numbers = [1.0] * 1000
-    trees = helper.make_node("TreeEnsembleRegressor", ["x"], ["y"], domain="ai.onnx.ml", nodes_values=numbers)
+    trees = helper.make_node(
+        "TreeEnsembleRegressor", ["x"], ["y"], domain="ai.onnx.ml", nodes_values=numbers
+    )
     plain = helper.make_node("Constant", [], ["y"], value_floats=numbers)
-    models = {n.op_type: helper.make_model(helper.make_graph([n], "g", [], [])) for n in (trees, plain)}
+    models = {
+        n.op_type: helper.make_model(helper.make_graph([n], "g", [], [])) for n in (trees, plain)
+    }
     assert weigh_built(models["TreeEnsembleRegressor"]) > 9 * 4 * len(numbers)
     assert weigh_built(models["Constant"]) == 0
     warm: Kept[str] = Kept(3, closed.append)

@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from onnx import helper
 
-from engines.backends.base import EngineFault
-from engines.graph import load
-from engines.probe import Describe
-from engines.workers import captures
-from engines.workers.captures import ReferenceFailed
-from wizard.demo import MODELS
+from narrowdown.engines.backends.base import EngineFault
+from narrowdown.engines.graph import load
+from narrowdown.engines.probe import Describe
+from narrowdown.engines.workers import captures
+from narrowdown.engines.workers.captures import ReferenceFailed
+from narrowdown.wizard.demo import MODELS
 
 REFERENCE = "onnxruntime"
 
@@ -48,7 +48,9 @@ def fresh(tmp_path, session_of):
 
 @given(
     hnp.arrays(
-        st.sampled_from([np.float32, np.float16, np.float64, np.int64, np.uint8, np.bool_, np.int32]),
+        st.sampled_from(
+            [np.float32, np.float16, np.float64, np.int64, np.uint8, np.bool_, np.int32]
+        ),
         hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=4),
     )
 )
@@ -82,7 +84,9 @@ def test_the_first_of_a_folder_makes_it_and_one_that_fails_leaves_nothing(
 ) -> None:
     captures.write_array(tmp_path / "new/er/1.npy", np.arange(3))
     assert [path.name for path in (tmp_path / "new/er").iterdir()] == ["1.npy"]
-    monkeypatch.setattr(captures.Sealed, "seal", lambda _: (_ for _ in ()).throw(OSError("no room")))
+    monkeypatch.setattr(
+        captures.Sealed, "seal", lambda _: (_ for _ in ()).throw(OSError("no room"))
+    )
     with pytest.raises(OSError, match="no room"):
         captures.write_array(tmp_path / "new/er/2.npy", np.arange(3))
     assert [path.name for path in (tmp_path / "new/er").iterdir()] == ["1.npy"]
@@ -126,7 +130,9 @@ def test_a_small_array_that_was_written_again_is_read_again(tmp_path: Path) -> N
 def test_describe_captures_every_tensor_once(fresh, monkeypatch: pytest.MonkeyPatch) -> None:
     inner = [t.id for t in fresh.index.tensors if t.kind == "node"]
     assert {f.stem for f in files(fresh)} == named(fresh, inner)
-    monkeypatch.setattr(captures._Captures, "_run_model", lambda *_: pytest.fail("the reference ran once more"))
+    monkeypatch.setattr(
+        captures._Captures, "_run_model", lambda *_: pytest.fail("the reference ran once more")
+    )
     assert len(get(fresh, inner, "real:0")) == len(inner)
 
 
@@ -134,7 +140,11 @@ def test_describe_tells_the_shapes_of_the_run(fresh) -> None:
     values = get(fresh, [t.id for t in fresh.index.tensors if t.kind != "weight"], "real:0")
     for t, value in values.items():
         tensor = fresh.index.tensors[t]
-        assert (tensor.dtype, tensor.shape, tensor.bytes) == (value.dtype.name, value.shape, value.nbytes)
+        assert (tensor.dtype, tensor.shape, tensor.bytes) == (
+            value.dtype.name,
+            value.shape,
+            value.nbytes,
+        )
 
 
 def test_what_was_evicted_is_made_again_the_same(fresh) -> None:
@@ -153,11 +163,17 @@ def test_rows_and_feeds_are_kept_apart(fresh) -> None:
     np.testing.assert_allclose(whole[3:4], row, rtol=1e-4, atol=1e-5)
 
 
-def test_for_an_inner_tensor_no_more_is_computed_than_leads_to_it(fresh, monkeypatch: pytest.MonkeyPatch) -> None:
-    inner = [t.id for t in fresh.index.tensors if t.kind == "node" and t.id not in fresh.index.outputs]
+def test_for_an_inner_tensor_no_more_is_computed_than_leads_to_it(
+    fresh, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inner = [
+        t.id for t in fresh.index.tensors if t.kind == "node" and t.id not in fresh.index.outputs
+    ]
     before = get(fresh, inner)
     real, built = captures.build, []
-    monkeypatch.setattr(captures, "build", lambda engine, request: built.append(request) or real(engine, request))
+    monkeypatch.setattr(
+        captures, "build", lambda engine, request: built.append(request) or real(engine, request)
+    )
     monkeypatch.setattr(captures._Captures, "find_cheap", lambda *_: [])
     for t in (inner[0], inner[len(inner) // 2]):
         for file in files(fresh):
@@ -173,7 +189,10 @@ def test_where_a_run_takes_long_what_is_light_is_kept_of_the_first(
     fresh, monkeypatch, told: bool, refused: bool
 ) -> None:
     """What cannot be marked is left out, and so is what is only guessed to be light."""
-    last, inner = fresh.index.outputs[0], [t for t in fresh.index.tensors if t.kind == "node" and t.floating]
+    last, inner = (
+        fresh.index.outputs[0],
+        [t for t in fresh.index.tensors if t.kind == "node" and t.floating],
+    )
     known = get(fresh, [t.id for t in inner])
     for file in files(fresh):
         file.unlink()
@@ -197,14 +216,19 @@ def test_where_a_run_takes_long_what_is_light_is_kept_of_the_first(
     assert get(fresh, [last])[last].tobytes() == known[last].tobytes()
     kept = light[1:] if told and not refused else []
     assert {f.stem for f in files(fresh)} == named(fresh, [last, *kept])
-    monkeypatch.setattr(captures._Captures, "_run_model", lambda *_, **how: pytest.fail("it was run once more"))
+    monkeypatch.setattr(
+        captures._Captures, "_run_model", lambda *_, **how: pytest.fail("it was run once more")
+    )
     for t in kept:
         assert get(fresh, [t])[t].tobytes() == known[t].tobytes()
 
 
 def test_another_reference_has_captures_of_its_own(fresh) -> None:
     last = fresh.index.outputs[0]
-    one, other = get(fresh, [last])[last], get(fresh, [last], reference="fake:fault=wrong,size=1")[last]
+    one, other = (
+        get(fresh, [last])[last],
+        get(fresh, [last], reference="fake:fault=wrong,size=1")[last],
+    )
     assert not np.array_equal(one, other)
     assert np.array_equal(get(fresh, [last])[last], one)
 
@@ -248,7 +272,9 @@ def draw(model: onnx.ModelProto) -> None:
     model.graph.output.append(onnx.ValueInfoProto(name="noise"))
 
 
-def test_a_model_and_its_cleaned_self_share_what_is_computed_alike(fresh, tmp_path: Path, monkeypatch) -> None:
+def test_a_model_and_its_cleaned_self_share_what_is_computed_alike(
+    fresh, tmp_path: Path, monkeypatch
+) -> None:
     inner = [t.id for t in fresh.index.tensors if t.kind == "node"]
     cleaned = edited(fresh, tmp_path, rename)
     assert cleaned.model != fresh.model
@@ -256,7 +282,9 @@ def test_a_model_and_its_cleaned_self_share_what_is_computed_alike(fresh, tmp_pa
     before = files(fresh)
     by_name = {t.name: t.id for t in cleaned.index.tensors}
     same = [by_name[fresh.index.tensors[t].name] for t in inner]
-    monkeypatch.setattr(captures._Captures, "_run_model", lambda *_: pytest.fail("it was run once more"))
+    monkeypatch.setattr(
+        captures._Captures, "_run_model", lambda *_: pytest.fail("it was run once more")
+    )
     shared = get(cleaned, same)
     assert files(fresh) == before
     for here, there in zip(inner, same, strict=True):
@@ -296,13 +324,18 @@ def test_the_budget_holds_and_never_fails(fresh, monkeypatch, limit: int) -> Non
 
 
 def test_a_disk_that_is_nearly_full_is_left_to_the_others(fresh, monkeypatch) -> None:
-    """What finds no room is given and not kept; the journal and the models need the rest of the disk."""
+    """What finds no room is given and not kept; the journal and the models need the rest of the
+    disk."""
     inner = [t.id for t in fresh.index.tensors if t.kind == "node"]
     kept = {file.name for file in files(fresh)}
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(total=1 << 40, free=100 << 20))
+    monkeypatch.setattr(
+        shutil, "disk_usage", lambda _: SimpleNamespace(total=1 << 40, free=100 << 20)
+    )
     assert len(get(fresh, inner, "real:0/1")) == len(inner)
     assert {file.name for file in files(fresh)} == kept
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(total=1 << 40, free=1 << 30))
+    monkeypatch.setattr(
+        shutil, "disk_usage", lambda _: SimpleNamespace(total=1 << 40, free=1 << 30)
+    )
     get(fresh, inner, "real:0/1")
     assert sum(file.parent.name.startswith("real_0_1") for file in files(fresh)) == len(inner)
 
@@ -351,21 +384,34 @@ def test_a_model_of_large_tensors_is_captured_in_batches(fresh, monkeypatch) -> 
 
     monkeypatch.setattr(captures._Captures, "_run_model", spy)
     assert (
-        fresh.run(Describe(model=fresh.model, sample="real:0", inputs=fresh.inputs, reference=REFERENCE)).status == "ok"
+        fresh.run(
+            Describe(model=fresh.model, sample="real:0", inputs=fresh.inputs, reference=REFERENCE)
+        ).status
+        == "ok"
     )
     assert len(batches) > 3
     assert max(batches) <= 2 * largest  # the sizes of some are a guess before the first run
     assert {f.stem for f in files(fresh)} == named(fresh, inner)
 
 
-def test_a_model_of_many_nodes_is_built_few_times_for_its_values(tmp_path: Path, session_of, monkeypatch) -> None:
+def test_a_model_of_many_nodes_is_built_few_times_for_its_values(
+    tmp_path: Path, session_of, monkeypatch
+) -> None:
     """ONNX Runtime gives all of them at once; how others take thousands of outputs is not known."""
     monkeypatch.setattr(captures, "_MOST_ELSEWHERE", 100)
     count = 200
-    nodes = [helper.make_node("Neg", [f"t{i}" if i else "x"], [f"t{i + 1}"]) for i in range(count + 1)]
-    ends = [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [2]) for name in ("x", f"t{count + 1}")]
+    nodes = [
+        helper.make_node("Neg", [f"t{i}" if i else "x"], [f"t{i + 1}"]) for i in range(count + 1)
+    ]
+    ends = [
+        helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [2])
+        for name in ("x", f"t{count + 1}")
+    ]
     graph = helper.make_graph(nodes, "g", ends[:1], ends[1:])
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "m.onnx")
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8),
+        tmp_path / "m.onnx",
+    )
     np.savez(tmp_path / "in.npz", x=np.ones(2, np.float32))
     marked, known = [], captures._Captures._run_model
     monkeypatch.setattr(
@@ -376,19 +422,24 @@ def test_a_model_of_many_nodes_is_built_few_times_for_its_values(tmp_path: Path,
     session = session_of(tmp_path / "s", tmp_path / "m.onnx", tmp_path / "in.npz")
     assert marked == [0, count]
     marked.clear()
-    session.ok(Describe(model=session.model, sample="real:0", inputs=session.inputs, reference="reference"))
+    session.ok(
+        Describe(model=session.model, sample="real:0", inputs=session.inputs, reference="reference")
+    )
     assert marked == [0, count // 2, count // 2]
 
 
 def test_sizes_that_are_only_guessed_from_open_dimensions_do_not_make_a_run_of_each_tensor(
     tmp_path, session_of, monkeypatch
 ) -> None:
-    """Three open dimensions, the largest of them 256: 64 MiB a tensor by that, and 64 KiB in truth. A PaddleOCR model took
-    hundreds of runs where five do."""
+    """Three open dimensions, the largest of them 256: 64 MiB a tensor by that, and 64 KiB in truth.
+    A PaddleOCR model took hundreds of runs where five do."""
     nodes = [helper.make_node("Relu", [f"t{i}"], [f"t{i + 1}"]) for i in range(30)]
     ends = [helper.make_tensor_value_info(name, 1, ["a", "b", "c"]) for name in ("t0", "t30")]
     graph = helper.make_graph(nodes, "g", ends[:1], ends[1:])
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "m.onnx")
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8),
+        tmp_path / "m.onnx",
+    )
     np.savez(tmp_path / "in.npz", t0=np.ones((1, 64, 256), np.float32))
     session = session_of(tmp_path / "s", tmp_path / "m.onnx", tmp_path / "in.npz")
     shutil.rmtree(session.store.captures, ignore_errors=True)
@@ -401,15 +452,20 @@ def test_sizes_that_are_only_guessed_from_open_dimensions_do_not_make_a_run_of_e
         return real(self, marks, **how)
 
     monkeypatch.setattr(captures._Captures, "_run_model", spy)
-    probe = Describe(model=session.model, sample="real:0", inputs=session.inputs, reference=REFERENCE)
+    probe = Describe(
+        model=session.model, sample="real:0", inputs=session.inputs, reference=REFERENCE
+    )
     assert session.run(probe).status == "ok"
     assert sum(runs) == 29
     assert len(runs) == 3  # the outputs alone, then what fits into one run and the rest
 
 
 @pytest.mark.parametrize("small", [True, False])
-def test_what_is_not_asked_for_is_captured_only_where_it_takes_little(fresh, monkeypatch, small: bool) -> None:
-    """A file takes a block on the disk, however few its bytes: many tiny tensors are not made unasked."""
+def test_what_is_not_asked_for_is_captured_only_where_it_takes_little(
+    fresh, monkeypatch, small: bool
+) -> None:
+    """A file takes a block on the disk, however few its bytes: many tiny tensors are not made
+    unasked."""
     model = load.load(fresh.store, fresh.model)
     made = [t for t in model.index.tensors if t.kind == "node"]
     monkeypatch.setattr(captures, "_BLOCK", 0 if small else captures._AHEAD_BYTES // len(made) * 2)

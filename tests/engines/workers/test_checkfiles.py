@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from engines.consent import Consent
-from engines.data import held
-from engines.probe import Check, Measurement
-from engines.store.content import digest_file
-from engines.workers.operations import execute_probe
+from narrowdown.engines.consent import Consent
+from narrowdown.engines.data import held
+from narrowdown.engines.probe import Check, Measurement
+from narrowdown.engines.store.content import digest_file
+from narrowdown.engines.workers.operations import execute_probe
 
 
 def checked(session, command: str, user: Path, *covered: Path) -> Measurement:
@@ -26,7 +26,9 @@ def checked(session, command: str, user: Path, *covered: Path) -> Measurement:
 def _asked(session, command: str, user: Path, agreed: Consent) -> Measurement:
     with held.under(agreed):
         return execute_probe(
-            Check(model=session.model, command=command, folder=str(user)), session.store, lambda _: None
+            Check(model=session.model, command=command, folder=str(user)),
+            session.store,
+            lambda _: None,
         )
 
 
@@ -39,15 +41,21 @@ def write(folder: Path, name: str, text: str) -> Path:
 
 @pytest.fixture(autouse=True)
 def unsafe_path(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Python finds modules beside a script, as it does for users; the suite beside a wheel says otherwise for itself."""
+    """Python finds modules beside a script, as it does for users; the suite beside a wheel says
+    otherwise for itself."""
     monkeypatch.delenv("PYTHONSAFEPATH", raising=False)
 
 
-@pytest.mark.parametrize("command", ["{python} {user}/check.py", "{python} -m check", "sh -c '{python} check.py'"])
+@pytest.mark.parametrize(
+    "command", ["{python} {user}/check.py", "{python} -m check", "sh -c '{python} check.py'"]
+)
 def test_a_check_that_was_swapped_is_not_started(opened, tmp_path: Path, command: str) -> None:
     canary, script = tmp_path / "canary", write(tmp_path / "user", "check.py", "")
     ask = checked(
-        opened("shapes_cnn"), command.format(python=sys.executable, user=script.parent), script.parent, script
+        opened("shapes_cnn"),
+        command.format(python=sys.executable, user=script.parent),
+        script.parent,
+        script,
     )
     assert ask().facts["returncode"] == 0
     script.write_text(f"open({str(canary)!r}, 'w').close()", encoding="utf-8")
@@ -60,23 +68,40 @@ def test_a_check_that_was_swapped_is_not_started(opened, tmp_path: Path, command
 def test_a_neighbour_is_found_and_held(opened, tmp_path: Path, command: str) -> None:
     user = tmp_path / "user"
     script = write(
-        user, "check.py", "import pack.part, loose\nprint(pack.part.WORD, loose.WORD, open('data.txt').read())"
+        user,
+        "check.py",
+        "import pack.part, loose\nprint(pack.part.WORD, loose.WORD, open('data.txt').read())",
     )
     part = write(user, "pack/part.py", "from pack import more\nWORD = more.WORD")
     init, more = write(user, "pack/__init__.py", ""), write(user, "pack/more.py", "WORD = 'packed'")
-    write(user, "loose.py", "WORD = 'loose'")  # not among what was told to be covered: found through a link
+    write(
+        user, "loose.py", "WORD = 'loose'"
+    )  # not among what was told to be covered: found through a link
     write(user, "data.txt", "data")
-    ask = checked(opened("shapes_cnn"), command.format(python=sys.executable, user=user), user, script, part, init)
+    ask = checked(
+        opened("shapes_cnn"),
+        command.format(python=sys.executable, user=user),
+        user,
+        script,
+        part,
+        init,
+    )
     answer = ask()
     assert answer.facts["stdout"].strip() == "packed loose data", answer.facts["stderr"]
-    assert not [word for word in answer.facts["command"] if "held-" in word], "named as the user named it"
+    assert not [word for word in answer.facts["command"] if "held-" in word], (
+        "named as the user named it"
+    )
     assert more.exists()
     part.write_text("WORD = 'swapped'", encoding="utf-8")
     assert ask().facts["changed"] == str(part)
 
 
-def test_a_script_elsewhere_runs_from_a_private_copy_with_its_neighbours(opened, tmp_path: Path) -> None:
-    script = write(tmp_path / "tools", "check.py", "import beside, sys\nprint(beside.WORD, sys.path[0])")
+def test_a_script_elsewhere_runs_from_a_private_copy_with_its_neighbours(
+    opened, tmp_path: Path
+) -> None:
+    script = write(
+        tmp_path / "tools", "check.py", "import beside, sys\nprint(beside.WORD, sys.path[0])"
+    )
     write(tmp_path / "tools", "beside.py", "WORD = 'beside'")
     (tmp_path / "user").mkdir()
     ask = checked(opened("shapes_cnn"), f"{sys.executable} {script}", tmp_path / "user", script)
@@ -86,9 +111,13 @@ def test_a_script_elsewhere_runs_from_a_private_copy_with_its_neighbours(opened,
     assert not Path(place).exists(), "it goes with the check"
 
 
-def test_a_script_that_keeps_something_beside_itself_runs_where_it_lies(opened, tmp_path: Path) -> None:
+def test_a_script_that_keeps_something_beside_itself_runs_where_it_lies(
+    opened, tmp_path: Path
+) -> None:
     script = write(
-        tmp_path / "user", "check.py", "import pathlib\npathlib.Path(__file__).with_name('seen').write_text('kept')"
+        tmp_path / "user",
+        "check.py",
+        "import pathlib\npathlib.Path(__file__).with_name('seen').write_text('kept')",
     )
     ask = checked(opened("shapes_cnn"), f"{sys.executable} {script}", script.parent, script)
     assert ask().status == "ok"
@@ -112,11 +141,16 @@ def test_compiled_python_of_the_users_is_not_shown(opened, tmp_path: Path) -> No
 
 @pytest.mark.parametrize("asks", ["", "__file__\n"])
 @pytest.mark.parametrize("name", ["helper.so", "helper/__init__.py"])
-def test_no_compiled_module_is_taken_in_place_of_a_text(opened, tmp_path: Path, asks: str, name: str) -> None:
-    """Put beside the text once that was agreed to: Python takes a library, and a package, before it."""
+def test_no_compiled_module_is_taken_in_place_of_a_text(
+    opened, tmp_path: Path, asks: str, name: str
+) -> None:
+    """Put beside the text once that was agreed to: Python takes a library, and a package, before
+    it."""
     script = write(tmp_path / "user", "check.py", f"{asks}import helper\nprint(helper.WORD)")
     helper = write(tmp_path / "user", "helper.py", "WORD = 'text'")
-    ask = checked(opened("shapes_cnn"), f"{sys.executable} -B check.py", script.parent, script, helper)
+    ask = checked(
+        opened("shapes_cnn"), f"{sys.executable} -B check.py", script.parent, script, helper
+    )
     write(tmp_path / "user", name, "WORD = 'other'")
     answer = ask()
     if asks and name == "helper.so":

@@ -8,9 +8,9 @@ import onnx
 import onnx.parser
 import pytest
 
-from engines.graph import load
-from engines.store.content import Store
-from engines.workers import deciders
+from narrowdown.engines.graph import load
+from narrowdown.engines.store.content import Store
+from narrowdown.engines.workers import deciders
 
 IF = """
 <ir_version: 8, opset_import: ["":17]>
@@ -49,8 +49,12 @@ def rests_on(tmp_path: Path, text: str, ran: int = 1, **values: object) -> Seque
     onnx.save(onnx.parser.parse_model(text), tmp_path / "m.onnx")
     store = Store(tmp_path / "session")
     model = load.load(store, load.import_model(tmp_path / "m.onnx", store).digest)
-    position = next(i for i, n in enumerate(model.proto.graph.node) if n.op_type in ("If", "Loop", "Scan"))
-    return deciders.say_what_it_rests_on(model, position, ran, lambda name: np.asarray(values[name]))
+    position = next(
+        i for i, n in enumerate(model.proto.graph.node) if n.op_type in ("If", "Loop", "Scan")
+    )
+    return deciders.say_what_it_rests_on(
+        model, position, ran, lambda name: np.asarray(values[name])
+    )
 
 
 @pytest.mark.parametrize(
@@ -84,7 +88,9 @@ def rests_on(tmp_path: Path, text: str, ran: int = 1, **values: object) -> Seque
         (X, "w = Constant <value: tensor = bool {1}> ()", {}, []),
     ],
 )  # fmt: skip
-def test_an_if(tmp_path: Path, given: str, make: str, values: dict[str, object], said: list[str]) -> None:
+def test_an_if(
+    tmp_path: Path, given: str, make: str, values: dict[str, object], said: list[str]
+) -> None:
     assert rests_on(tmp_path, IF.replace("GIVEN", given).replace("MAKE", make), **values) == said
 
 
@@ -94,7 +100,9 @@ def test_a_loop_that_counts_rests_on_its_count(tmp_path: Path) -> None:
 
 def test_a_loop_that_ends_by_what_it_computes_is_told_by_how_often_it_ran(tmp_path: Path) -> None:
     ends = "m = ReduceMax <keepdims = 0> (s)\nl = Constant <value_float = 2.0> ()\nc2 = Less (m, l)"
-    assert rests_on(tmp_path, LOOP.replace("ENDS", ends), 3, n=9) == ["the Loop 'steps' runs 3 iterations"]
+    assert rests_on(tmp_path, LOOP.replace("ENDS", ends), 3, n=9) == [
+        "the Loop 'steps' runs 3 iterations"
+    ]
 
 
 def test_a_scan_rests_on_the_shape_of_what_it_walks(tmp_path: Path) -> None:

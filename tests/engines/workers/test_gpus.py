@@ -4,12 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from engines.workers.gpus import Gpu, group_alike, list_gpus
+from narrowdown.engines.workers.gpus import Gpu, group_alike, list_gpus
 
 from . import driver
 
 H200, T4 = ("NVIDIA H200", 9), ("Tesla T4", 7)
-needs_a_compiler = pytest.mark.skipif(driver.compiler() is None, reason="makes its driver with a C compiler")
+needs_a_compiler = pytest.mark.skipif(
+    driver.compiler() is None, reason="makes its driver with a C compiler"
+)
 
 
 @needs_a_compiler
@@ -27,7 +29,9 @@ def test_every_gpu_is_listed_by_an_id_that_holds_in_any_order(tmp_path: Path, mo
 @needs_a_compiler
 def test_a_mig_slice_is_called_as_cuda_calls_it(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    monkeypatch.setenv("LD_LIBRARY_PATH", str(driver.build(tmp_path, [("NVIDIA H200 MIG 1g.18gb", 9)])))
+    monkeypatch.setenv(
+        "LD_LIBRARY_PATH", str(driver.build(tmp_path, [("NVIDIA H200 MIG 1g.18gb", 9)]))
+    )
     assert list_gpus()[0].id == driver.gpu_id(0).replace("GPU-", "MIG-")
 
 

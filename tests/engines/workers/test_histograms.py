@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from engines.compare.values import BINS, COLUMNS, ROWS
-from engines.probe import HUGE
-from engines.workers.histograms import summarize_values
+from narrowdown.engines.compare.values import BINS, COLUMNS, ROWS
+from narrowdown.engines.probe import HUGE
+from narrowdown.engines.workers.histograms import summarize_values
 
 
 def test_what_is_where() -> None:
@@ -46,7 +46,12 @@ def test_any_kind_of_array(right: np.ndarray, wrong: np.ndarray, grid: tuple) ->
 def test_any_magnitude_has_its_bins(scale: float) -> None:
     spread = np.array([-1.0, -1.0, 0.0, 1.0]) * scale
     (found,) = summarize_values({"y": spread}, {"y": np.full(4, -scale)})
-    assert (found.expected[0], found.expected[BINS // 2], found.expected[-1], sum(found.expected)) == (2, 1, 1, 4)
+    assert (
+        found.expected[0],
+        found.expected[BINS // 2],
+        found.expected[-1],
+        sum(found.expected),
+    ) == (2, 1, 1, 4)
     assert (found.actual[0], sum(found.actual)) == (4, 4)
     near = np.array([scale, np.nextafter(scale, 0.0)])
     (found,) = summarize_values({"y": near}, {"y": near[:1].repeat(2)})
@@ -57,7 +62,12 @@ def test_any_magnitude_has_its_bins(scale: float) -> None:
 
 def test_what_cannot_be_pictured_is_left_out() -> None:
     text, none = np.array(["a"]), np.zeros((0, 3))
-    assert summarize_values({"t": text, "n": none, "s": np.zeros(2)}, {"t": text, "n": none, "s": np.zeros(3)}) == ()
+    assert (
+        summarize_values(
+            {"t": text, "n": none, "s": np.zeros(2)}, {"t": text, "n": none, "s": np.zeros(3)}
+        )
+        == ()
+    )
 
 
 def test_what_is_not_finite_is_told_apart() -> None:
@@ -69,9 +79,18 @@ def test_what_is_not_finite_is_told_apart() -> None:
     (found,) = summarize_values({"y": right}, {"y": wrong})
     assert found.kinds == ("ini", "..r"), "axes of 1 are no axes"
     assert found.grid == ((HUGE, HUGE, HUGE), (0.0, 0.0, HUGE))
-    assert (found.expected_nan, found.actual_nan, found.expected_nonfinite, found.actual_nonfinite) == (1, 1, 1, 3)
-    (other,) = summarize_values({"y": np.array([np.nan, np.inf, np.nan])}, {"y": np.array([np.nan, np.nan, np.inf])})
-    assert other.kinds == (".nr",), "where the reference is not finite either, the engine lost nothing"
+    assert (
+        found.expected_nan,
+        found.actual_nan,
+        found.expected_nonfinite,
+        found.actual_nonfinite,
+    ) == (1, 1, 1, 3)
+    (other,) = summarize_values(
+        {"y": np.array([np.nan, np.inf, np.nan])}, {"y": np.array([np.nan, np.nan, np.inf])}
+    )
+    assert other.kinds == (".nr",), (
+        "where the reference is not finite either, the engine lost nothing"
+    )
 
 
 def test_a_large_tile_tells_the_worst_in_it() -> None:

@@ -14,17 +14,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
-from engines.backends.base import EngineFault
-from engines.backends.builds import build, clear_all
-from engines.backends.emulate import engine as emulate
-from engines.backends.onnxruntime.engine import Session
-from engines.compare.criterion import Criterion, Signature
-from engines.compare.judge import judge
-from engines.demos import magika_inputs
-from engines.graph import load, ranges
-from engines.probe import Candidate, Edit, Measurement
-from engines.workers import captures, measure, part
-from wizard.demo import MODELS
+from narrowdown.engines.backends.base import EngineFault
+from narrowdown.engines.backends.builds import build, clear_all
+from narrowdown.engines.backends.emulate import engine as emulate
+from narrowdown.engines.backends.onnxruntime.engine import Session
+from narrowdown.engines.compare.criterion import Criterion, Signature
+from narrowdown.engines.compare.judge import judge
+from narrowdown.engines.demos import magika_inputs
+from narrowdown.engines.graph import load, ranges
+from narrowdown.engines.probe import Candidate, Edit, Measurement
+from narrowdown.engines.workers import captures, measure, part
+from narrowdown.wizard.demo import MODELS
 
 EMULATE = "emulate:precision=fp16"
 EXACT = "onnxruntime"  # the reference itself as engine under test: every part of it must be exactly right
@@ -65,10 +65,14 @@ def small(tmp_path, session_of):
 
 
 def test_no_probe_of_an_emulation_writes_weights(small) -> None:
-    """The session has the user's own; rounded ones, also those of a file with a workaround, are made in memory."""
+    """The session has the user's own; rounded ones, also those of a file with a workaround, are
+    made in memory."""
     rng = np.random.default_rng(0)
     w = {name: rng.standard_normal((64, 64), np.float32) for name in ("v", "w")}
-    nodes = [helper.make_node("MatMul", ["x", "v"], ["a"]), helper.make_node("MatMul", ["a", "w"], ["y"])]
+    nodes = [
+        helper.make_node("MatMul", ["x", "v"], ["a"]),
+        helper.make_node("MatMul", ["a", "w"], ["y"]),
+    ]
     session = small(nodes, {"x": w["v"][:1]}, {"y": (1, 64)}, w)
     exact, whole, part = (
         only(session.measure(engine, candidate))
@@ -87,15 +91,20 @@ def test_no_probe_of_an_emulation_writes_weights(small) -> None:
 
 @pytest.fixture
 def all_transplanted(monkeypatch):
-    """Also what is right to the bit is put into the reference run, which shows nothing but is to be exact."""
+    """Also what is right to the bit is put into the reference run, which shows nothing but is to be
+    exact."""
     monkeypatch.setattr(measure, "_same_bits", lambda *_: False)
 
 
 @pytest.mark.parametrize("name", ["sort_tf_massive_m4", "shapes_cnn"])
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(data=st.data())
 @pytest.mark.usefixtures("all_transplanted")
-def test_any_part_run_on_the_reference_gives_the_captured_values(opened, name: str, data: st.DataObject) -> None:
+def test_any_part_run_on_the_reference_gives_the_captured_values(
+    opened, name: str, data: st.DataObject
+) -> None:
     session = opened(name)
     count = len(session.index.nodes)
     nodes = data.draw(st.sets(st.integers(0, count - 1), min_size=1, max_size=25))
@@ -105,7 +114,9 @@ def test_any_part_run_on_the_reference_gives_the_captured_values(opened, name: s
     result = only(session.run(session.probe(EXACT, candidate, samples=("real:0/3",), effect=True)))
     assert result.outputs
     assert all(s.equal for s in result.outputs)
-    assert [s.name for s in result.effect] == [session.index.tensors[t].name for t in session.index.outputs]
+    assert [s.name for s in result.effect] == [
+        session.index.tensors[t].name for t in session.index.outputs
+    ]
     assert all(s.equal for s in result.effect)
     assert not result.rounded
 
@@ -117,7 +128,10 @@ def test_a_cut_anywhere_through_the_graph_is_exact(opened) -> None:
     for middle in range(10, count, 31):
         for nodes in (range(middle), range(middle, count)):
             m = session.measure(EXACT, session.nodes(*nodes), samples=("real:0/0",), effect=True)
-            assert all(s.equal for s in (*m.results[0].outputs, *m.results[0].effect)), (middle, nodes)
+            assert all(s.equal for s in (*m.results[0].outputs, *m.results[0].effect)), (
+                middle,
+                nodes,
+            )
             assert m.nodes == len(nodes)
 
 
@@ -125,19 +139,32 @@ def test_a_cut_anywhere_through_the_graph_is_exact(opened) -> None:
 
 
 @pytest.mark.parametrize(("engine", "runs"), [(EXACT, 0), (EMULATE, 1)])
-def test_no_effect_is_sought_of_a_part_that_is_right_to_the_bit(opened, monkeypatch, engine: str, runs: int) -> None:
+def test_no_effect_is_sought_of_a_part_that_is_right_to_the_bit(
+    opened, monkeypatch, engine: str, runs: int
+) -> None:
     session, sought = opened("sort_tf_massive_m4"), []
     real = measure._Measuring._run_downstream
-    monkeypatch.setattr(measure._Measuring, "_run_downstream", lambda *a: sought.append(a) or real(*a))
-    result = only(session.measure(engine, session.nodes(session.by_op("Pow")[0]), samples=("real:0/0",), effect=True))
-    assert [s.name for s in result.effect] == [session.index.tensors[t].name for t in session.index.outputs]
+    monkeypatch.setattr(
+        measure._Measuring, "_run_downstream", lambda *a: sought.append(a) or real(*a)
+    )
+    result = only(
+        session.measure(
+            engine, session.nodes(session.by_op("Pow")[0]), samples=("real:0/0",), effect=True
+        )
+    )
+    assert [s.name for s in result.effect] == [
+        session.index.tensors[t].name for t in session.index.outputs
+    ]
     assert all(s.equal for s in result.effect) == (not runs)
     assert len(sought) == runs
 
 
 @pytest.mark.parametrize("drawing", [False, True])
-def test_the_same_bits_are_put_into_the_reference_run_once(opened, monkeypatch, drawing: bool) -> None:
-    """Fresh builds of a case that fails steadily give the same bits. What draws random numbers is run again."""
+def test_the_same_bits_are_put_into_the_reference_run_once(
+    opened, monkeypatch, drawing: bool
+) -> None:
+    """Fresh builds of a case that fails steadily give the same bits. What draws random numbers is
+    run again."""
     session, run = opened("sort_tf_massive_m4"), []
     measure._transplants.clear()
     real = measure._slices.get
@@ -147,7 +174,9 @@ def test_the_same_bits_are_put_into_the_reference_run_once(opened, monkeypatch, 
     asked = [(pow_, 0, 0), (pow_, 1, 0), (other, 0, 0), (pow_, 0, 1), (pow_, 2, 0)]
     answers = [
         only(
-            session.measure(EMULATE, session.nodes(n), samples=(f"real:0/{row}",), effect=True, attempt=attempt)
+            session.measure(
+                EMULATE, session.nodes(n), samples=(f"real:0/{row}",), effect=True, attempt=attempt
+            )
         ).effect
         for n, attempt, row in asked
     ]
@@ -180,7 +209,9 @@ def test_an_error_that_nothing_downstream_sees_is_harmless(small) -> None:
     result = only(m)
     assert result.outputs[0].new_nonfinite > 0
     assert result.effect[0].rel_l2 < 1e-3
-    verdict = judge(m, Criterion(tolerance=1e-2), Signature("accuracy", "real:0", ("y",), {"y": 1.0}))
+    verdict = judge(
+        m, Criterion(tolerance=1e-2), Signature("accuracy", "real:0", ("y",), {"y": 1.0})
+    )
     assert (verdict.kind, verdict.reason) == ("unresolved", "harmless")
 
 
@@ -188,11 +219,15 @@ def test_most_nodes_of_the_transformer_do_no_harm(opened) -> None:
     session = opened("sort_tf_massive_m4")
     innocent = session.by_op("MatMul")[:4] + session.by_op("Softmax")[:2] + session.by_op("Add")[:4]
     for n in innocent:
-        result = only(session.measure(EMULATE, session.nodes(n), samples=("real:0/0",), effect=True))
+        result = only(
+            session.measure(EMULATE, session.nodes(n), samples=("real:0/0",), effect=True)
+        )
         assert all(s.rel_l2 < 2e-2 for s in result.effect), session.index.nodes[n].name
 
 
-def test_the_effect_of_several_outputs_goes_through_all_of_them_and_past_their_own_producers(small) -> None:
+def test_the_effect_of_several_outputs_goes_through_all_of_them_and_past_their_own_producers(
+    small,
+) -> None:
     # Split makes two tensors; one is transplanted, the other is still the reference's.
     x = np.arange(1, 9, dtype=np.float32).reshape(1, 8)
     nodes = [
@@ -205,13 +240,24 @@ def test_the_effect_of_several_outputs_goes_through_all_of_them_and_past_their_o
     by_name = session.index.by_name
     left = Candidate(nodes="1", outputs=ranges.encode([by_name["left"]]))
     result = only(session.measure("fake:fault=wrong,ops=Split,size=1", left, effect=True))
-    # Every float result of the faulty node is doubled, only ``left`` is looked at: y doubles, z stays.
+    # Every float result of the faulty node is doubled, only ``left`` is looked at: y doubles, z
+    # stays.
     assert result.outputs[0].rel_l2 == pytest.approx(1.0)
     assert {s.name: s.rel_l2 for s in result.effect} == {"y": pytest.approx(1.0), "z": 0.0}
-    both = only(session.measure("fake:fault=wrong,ops=Split,size=1", Candidate(nodes="1"), effect=True))
-    assert {s.name: round(s.rel_l2, 3) for s in both.effect} == {"y": 3.0, "z": pytest.approx(0.9, abs=0.2)}
+    both = only(
+        session.measure("fake:fault=wrong,ops=Split,size=1", Candidate(nodes="1"), effect=True)
+    )
+    assert {s.name: round(s.rel_l2, 3) for s in both.effect} == {
+        "y": 3.0,
+        "z": pytest.approx(0.9, abs=0.2),
+    }
     watched = only(
-        session.measure("fake:fault=wrong,ops=Split,size=1", left, effect=True, effect_on=ranges.encode([by_name["z"]]))
+        session.measure(
+            "fake:fault=wrong,ops=Split,size=1",
+            left,
+            effect=True,
+            effect_on=ranges.encode([by_name["z"]]),
+        )
     )
     assert [(s.name, s.equal) for s in watched.effect] == [("z", True)]
 
@@ -238,7 +284,9 @@ def cancellation(small):
     nodes = [
         helper.make_node("ReduceMean", ["x"], ["mean"], "mean", axes=[2], keepdims=1),
         helper.make_node("Mul", ["x", "x"], ["square"], "square"),
-        helper.make_node("ReduceMean", ["square"], ["mean_square"], "mean_square", axes=[2], keepdims=1),
+        helper.make_node(
+            "ReduceMean", ["square"], ["mean_square"], "mean_square", axes=[2], keepdims=1
+        ),
         helper.make_node("Mul", ["mean", "mean"], ["square_mean"], "square_mean"),
         helper.make_node("Sub", ["mean_square", "square_mean"], ["y"], "variance"),
     ]
@@ -285,7 +333,9 @@ def test_a_value_that_the_precision_cannot_hold_is_said(small) -> None:
     assert only(session.measure(EMULATE, session.nodes(1), feed="exact")).unrepresentable == ()
 
 
-def test_an_engine_is_told_whether_it_builds_the_whole_or_a_part(small, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_engine_is_told_whether_it_builds_the_whole_or_a_part(
+    small, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What a whole model must have, Q/DQ nodes for INT8 say, a part of it need not."""
     session = cancellation(small)
     told: list[bool] = []
@@ -306,10 +356,16 @@ def test_an_engine_is_told_whether_it_builds_the_whole_or_a_part(small, monkeypa
 
 
 @pytest.mark.parametrize("needs", [False, True])
-def test_a_cut_leaves_open_what_the_model_does_unless_the_engine_needs_it(small, monkeypatch, needs: bool) -> None:
-    """OpenVINO's ConvTranspose is wrong for an open batch alone: with the size that was seen each part of it was right."""
+def test_a_cut_leaves_open_what_the_model_does_unless_the_engine_needs_it(
+    small, monkeypatch, needs: bool
+) -> None:
+    """OpenVINO's ConvTranspose is wrong for an open batch alone: with the size that was seen each
+    part of it was right."""
     shapes = {"x": ("n", 3)}
-    nodes = [helper.make_node("Relu", ["x"], ["a"]), helper.make_node("Neg" if needs else "Abs", ["a"], ["y"])]
+    nodes = [
+        helper.make_node("Relu", ["x"], ["a"]),
+        helper.make_node("Neg" if needs else "Abs", ["a"], ["y"]),
+    ]
     session = small(nodes, {"x": np.ones((2, 3), np.float32)}, {"y": ("n", 3)}, shapes=shapes)
     asked = []
 
@@ -329,20 +385,30 @@ def test_keeping_every_node_makes_the_emulation_exact(opened) -> None:
     session = opened("sort_tf_massive_m4")
     m = session.measure(EMULATE, keep="*", samples=("real:0/0",))
     assert m.results[0].outputs[0].equal
-    norms = [n.id for n in session.index.nodes if any(part in n.name for part in ("/l1/", "/l2/", "/l/"))]
+    norms = [
+        n.id for n in session.index.nodes if any(part in n.name for part in ("/l1/", "/l2/", "/l/"))
+    ]
     better = session.measure(EMULATE, keep=ranges.encode(norms), samples=("real:0/0",))
     assert better.results[0].outputs[0].rel_l2 < 1e-2
     assert session.measure(EMULATE, samples=("real:0/0",)).results[0].outputs[0].rel_l2 > 0.9
 
 
-def test_everything_kept_is_what_the_reference_gave_and_is_not_run(opened, small, monkeypatch) -> None:
+def test_everything_kept_is_what_the_reference_gave_and_is_not_run(
+    opened, small, monkeypatch
+) -> None:
     session = opened("shapes_cnn")
     real, builds = measure._Measuring._build, []
-    monkeypatch.setattr(measure._Measuring, "_build", lambda self, *rest: builds.append(self.keep) or real(self, *rest))
+    monkeypatch.setattr(
+        measure._Measuring,
+        "_build",
+        lambda self, *rest: builds.append(self.keep) or real(self, *rest),
+    )
     whole, plain = (session.measure(EMULATE, keep=keep, samples=("real:0",)) for keep in ("*", ""))
     assert builds == [frozenset()]
     assert all(s.equal for r in whole.results for s in r.outputs)
-    assert [(r.sample, len(r.outputs)) for r in whole.results] == [(r.sample, len(r.outputs)) for r in plain.results]
+    assert [(r.sample, len(r.outputs)) for r in whole.results] == [
+        (r.sample, len(r.outputs)) for r in plain.results
+    ]
     assert whole.nodes == plain.nodes
     everything = len(session.index.nodes)
     session.measure(EMULATE, keep="*", samples=("real:0/0",), attempt=1)
@@ -353,9 +419,15 @@ def test_everything_kept_is_what_the_reference_gave_and_is_not_run(opened, small
 
 
 @pytest.mark.parametrize("other", ["draws", "quantized"])
-def test_everything_kept_is_run_where_it_may_give_something_else(small, monkeypatch, other: str) -> None:
-    """Random numbers are others in each run; pairs of a quantized model may go with the layers that are kept."""
-    draws = [helper.make_node("RandomNormalLike", ["x"], ["r"], "r"), helper.make_node("Add", ["x", "r"], ["y"], "y")]
+def test_everything_kept_is_run_where_it_may_give_something_else(
+    small, monkeypatch, other: str
+) -> None:
+    """Random numbers are others in each run; pairs of a quantized model may go with the layers that
+    are kept."""
+    draws = [
+        helper.make_node("RandomNormalLike", ["x"], ["r"], "r"),
+        helper.make_node("Add", ["x", "r"], ["y"], "y"),
+    ]
     pair = [
         helper.make_node("QuantizeLinear", ["x", "scale"], ["q"], "q"),
         helper.make_node("DequantizeLinear", ["q", "scale"], ["d"], "d"),
@@ -365,7 +437,11 @@ def test_everything_kept_is_run_where_it_may_give_something_else(small, monkeypa
     weights = {} if other == "draws" else {"scale": np.array(0.5, np.float32)}
     session = small(draws if other == "draws" else pair, {"x": x}, {"y": (2, 3)}, weights)
     real, builds = measure._Measuring._build, []
-    monkeypatch.setattr(measure._Measuring, "_build", lambda self, *rest: builds.append(self.keep) or real(self, *rest))
+    monkeypatch.setattr(
+        measure._Measuring,
+        "_build",
+        lambda self, *rest: builds.append(self.keep) or real(self, *rest),
+    )
     session.measure(EMULATE, keep="*")
     assert len(builds) == 1
 
@@ -377,15 +453,21 @@ def test_a_culprit_patched_with_reference_values_is_cut_off(opened) -> None:
     means = [t for n in session.by_op("Sqrt") for t in session.index.nodes[n].inputs]
     assert len(roots) == 7
     patched = only(
-        session.measure(EMULATE, Candidate(severed=ranges.encode(roots)), samples=("real:0/0",), effect=True)
+        session.measure(
+            EMULATE, Candidate(severed=ranges.encode(roots)), samples=("real:0/0",), effect=True
+        )
     )
     assert patched.outputs[0].rel_l2 < 1e-2
     assert patched.effect[0].rel_l2 == patched.outputs[0].rel_l2
     assert patched.unrepresentable == ()
-    early = only(session.measure(EMULATE, Candidate(severed=ranges.encode(means)), samples=("real:0/0",)))
+    early = only(
+        session.measure(EMULATE, Candidate(severed=ranges.encode(means)), samples=("real:0/0",))
+    )
     assert early.unrepresentable == ("/l/Add_output_0",)
     assert early.outputs[0].rel_l2 > 0.1
-    one = only(session.measure(EMULATE, Candidate(severed=ranges.encode(roots[:1])), samples=("real:0/0",)))
+    one = only(
+        session.measure(EMULATE, Candidate(severed=ranges.encode(roots[:1])), samples=("real:0/0",))
+    )
     assert one.outputs[0].rel_l2 > 0.5
 
 
@@ -418,7 +500,9 @@ def test_a_part_whose_rows_cannot_be_told_apart_gives_one_result(small) -> None:
 
 def test_what_is_inside_the_reference_is_seen_without_running_it_again(opened, monkeypatch) -> None:
     session = opened("shapes_cnn")
-    inner = [t for t in session.index.tensors if t.kind == "node" and t.id not in session.index.outputs]
+    inner = [
+        t for t in session.index.tensors if t.kind == "node" and t.id not in session.index.outputs
+    ]
     seen = session.measure(EMULATE, keep="*", marks="*", samples=("real:0/0",))
     monkeypatch.setattr(measure._Measuring, "_build", lambda *_: pytest.fail("built again"))
     m = session.measure(EXACT, marks="*", samples=("real:0/0",))
@@ -430,7 +514,9 @@ def test_what_is_inside_the_reference_is_seen_without_running_it_again(opened, m
 def test_the_reference_answers_rows_as_they_are_once(opened, monkeypatch) -> None:
     session, ran = opened("shapes_cnn"), []
     real = Session.run
-    monkeypatch.setattr(Session, "run", lambda self, *a, **k: ran.append(self) or real(self, *a, **k))
+    monkeypatch.setattr(
+        Session, "run", lambda self, *a, **k: ran.append(self) or real(self, *a, **k)
+    )
     m = session.measure(EXACT, vary="repeated")
     assert len(ran) == 1
     assert max(s.rel_l2 for r in m.results for s in r.outputs) < 1e-5
@@ -439,7 +525,9 @@ def test_the_reference_answers_rows_as_they_are_once(opened, monkeypatch) -> Non
 def test_marks_are_compared_beside_the_outputs(opened) -> None:
     session = opened("shapes_cnn")
     m = session.measure(EMULATE, keep="*", marks="*", samples=("real:0/0",))
-    assert len(m.results[0].marks) == len([t for t in session.index.tensors if t.kind == "node"]) - 1
+    assert (
+        len(m.results[0].marks) == len([t for t in session.index.tensors if t.kind == "node"]) - 1
+    )
     assert all(s.equal for s in m.results[0].marks)
 
 
@@ -464,16 +552,22 @@ def test_samples_of_one_shape_share_a_build(opened) -> None:
 
 
 def test_constants_belong_to_their_sample(small) -> None:
-    """An index list that depends on the data is baked in; another sample must not get the first one's."""
+    """An index list that depends on the data is baked in; another sample must not get the first
+    one's."""
     x = np.array([[3, 1, 2, 0], [0, 1, 2, 3]], np.float32)
     nodes = [
         helper.make_node("TopK", ["x", "k"], ["values", "indices"], "topk", axis=1),
         helper.make_node("GatherElements", ["x", "indices"], ["y"], "gather", axis=1),
     ]
-    session = small(nodes, {"x": x}, {"y": ("n", 2)}, {"k": np.array([2], np.int64)}, {"x": ("n", 4)})
+    session = small(
+        nodes, {"x": x}, {"y": ("n", 2)}, {"k": np.array([2], np.int64)}, {"x": ("n", 4)}
+    )
     for constants in (None, ranges.encode([session.index.by_name["indices"]]), ""):
         m = session.measure(
-            EXACT, Candidate(nodes="1", constants=constants), samples=("real:0/0", "real:0/1"), effect=True
+            EXACT,
+            Candidate(nodes="1", constants=constants),
+            samples=("real:0/0", "real:0/1"),
+            effect=True,
         )
         assert all(s.equal for r in m.results for s in (*r.outputs, *r.effect))
 
@@ -486,7 +580,10 @@ def test_an_edited_part_is_its_own_reference(small) -> None:
     tensors = session.index.by_name
     fewer = Candidate(
         nodes="4",
-        edits=tuple(Edit("keep-rows", tensor=tensors[n], axis=1, value=2) for n in ("mean_square", "square_mean")),
+        edits=tuple(
+            Edit("keep-rows", tensor=tensors[n], axis=1, value=2)
+            for n in ("mean_square", "square_mean")
+        ),
     )
     result = session.measure(EXACT, fewer, effect=True).results[0]
     assert result.outputs[0].shape == (1, 2, 1)
@@ -503,17 +600,29 @@ def test_an_edited_part_is_its_own_reference(small) -> None:
 
 @pytest.mark.parametrize("name", ["sort_tf_massive_m4", "shapes_cnn", "pillars_add"])
 def test_what_is_saved_can_be_looked_at(opened, name: str) -> None:
-    """Netron shows names, and the type and shape of what runs between the nodes: all are in the file."""
+    """Netron shows names, and the type and shape of what runs between the nodes: all are in the
+    file."""
     session = opened(name)
     original = onnx.load(MODELS / f"{name}.onnx")
     named = {node.output[0]: node for node in original.graph.node}
-    m = session.measure(EXACT, Candidate(), samples=("real:0" if name == "pillars_add" else "real:0/3",), save="case")
+    m = session.measure(
+        EXACT,
+        Candidate(),
+        samples=("real:0" if name == "pillars_add" else "real:0/3",),
+        save="case",
+    )
     model = onnx.load_from_string(session.store.get(m.artifacts["model.onnx"]))
     onnx.checker.check_model(model, full_check=True)
     for node in model.graph.node:
         of = named[node.output[0]]
-        assert (node.name, node.op_type, list(node.input)) == (of.name or node.name, of.op_type, list(of.input))
-    made = {t for node in model.graph.node for t in node.output if t} - {o.name for o in model.graph.output}
+        assert (node.name, node.op_type, list(node.input)) == (
+            of.name or node.name,
+            of.op_type,
+            list(of.input),
+        )
+    made = {t for node in model.graph.node for t in node.output if t} - {
+        o.name for o in model.graph.output
+    }
     told = {i.name: i.type.tensor_type for i in model.graph.value_info}
     assert set(told) == made
     assert all(kind.elem_type and kind.HasField("shape") for kind in told.values())
@@ -525,13 +634,20 @@ def test_what_is_saved_can_be_looked_at(opened, name: str) -> None:
 def test_of_the_neighbour_that_passes_the_model_alone_is_kept(opened) -> None:
     session = opened("shapes_cnn")
     part = session.nodes(session.by_op("Conv")[0])
-    case, good = (session.measure(EXACT, part, samples=("real:0/3",), save=save).artifacts for save in ("case", "good"))
+    case, good = (
+        session.measure(EXACT, part, samples=("real:0/3",), save=save).artifacts
+        for save in ("case", "good")
+    )
     assert good == {"model.onnx": case["model.onnx"]}
     assert "inputs.npz" in case
 
 
 def test_a_run_that_is_held_up_does_not_count_as_the_time_of_a_run(small, monkeypatch) -> None:
-    session = small([helper.make_node("Mul", ["x", "x"], ["y"])], {"x": np.ones((1, 3), np.float32)}, {"y": (1, 3)})
+    session = small(
+        [helper.make_node("Mul", ["x", "x"], ["y"])],
+        {"x": np.ones((1, 3), np.float32)},
+        {"y": (1, 3)},
+    )
     calls, true = [], measure.feeds_by_name
 
     def held_up(*given):
@@ -551,8 +667,18 @@ def test_what_is_saved_runs_again_without_us(opened) -> None:
     n = session.by_op("Pow")[0]
     m = session.measure(EMULATE, session.nodes(n, n + 1), samples=("real:0/0",), save="case")
     files = {name: session.store.get(digest) for name, digest in m.artifacts.items()}
-    assert set(files) == {"model.onnx", "engine.onnx", "inputs.npz", "expected.npz", "actual.npz", "values.json"}
-    arrays = {name: dict(np.load(io.BytesIO(files[f"{name}.npz"]))) for name in ("inputs", "expected", "actual")}
+    assert set(files) == {
+        "model.onnx",
+        "engine.onnx",
+        "inputs.npz",
+        "expected.npz",
+        "actual.npz",
+        "values.json",
+    }
+    arrays = {
+        name: dict(np.load(io.BytesIO(files[f"{name}.npz"])))
+        for name in ("inputs", "expected", "actual")
+    }
     for name, wanted in (("engine.onnx", "actual"), ("model.onnx", "expected")):
         model = onnx.load_from_string(files[name])
         assert not any(t.external_data for t in model.graph.initializer)
@@ -592,7 +718,9 @@ def test_equal_arrays_are_one_artifact(opened) -> None:
         ("onnxruntime", "nonsense", "reference-failed", "nonsense"),
     ],
 )
-def test_every_failure_is_a_status_and_a_sentence(small, engine: str, reference: str, status: str, words: str) -> None:
+def test_every_failure_is_a_status_and_a_sentence(
+    small, engine: str, reference: str, status: str, words: str
+) -> None:
     session = cancellation(small)
     m = session.run(session.probe(engine, reference=reference))
     assert m.status == status, m.message
@@ -610,7 +738,9 @@ def test_captures_come_from_the_whole_model_not_from_the_part(opened) -> None:
     session = opened("shapes_cnn")
     model = load.load(session.store, session.model)
     last = session.index.outputs[0]
-    value = captures.capture_values(session.store, model, [last], "real:0", session.inputs, "onnxruntime")[last]
+    value = captures.capture_values(
+        session.store, model, [last], "real:0", session.inputs, "onnxruntime"
+    )[last]
     image = np.load(MODELS / "shapes_cnn_in.npz")["image"]
     options = ort.SessionOptions()
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
@@ -630,7 +760,10 @@ def signature(session) -> Signature:
 def magika(tmp_path_factory, session_of):
     package = pytest.importorskip("magika")
     root = tmp_path_factory.mktemp("magika")
-    np.savez(root / "in.npz", bytes=np.stack([magika_inputs.features(c) for c in magika_inputs.WRITTEN.values()]))
+    np.savez(
+        root / "in.npz",
+        bytes=np.stack([magika_inputs.features(c) for c in magika_inputs.WRITTEN.values()]),
+    )
     model = Path(package.__file__).parent / "models" / "standard_v3_3" / "model.onnx"
     return session_of(root / "session", model, root / "in.npz")
 
@@ -644,7 +777,11 @@ def test_magikas_sum_of_squares_is_guilty_and_its_gelu_is_not(magika) -> None:
     assert sum(e > 0.9 for e in rows) >= 6
 
     def alone(ending: str):
-        return only(magika.measure(EMULATE, magika.nodes(named(magika, ending)), samples=("real:0/9",), effect=True))
+        return only(
+            magika.measure(
+                EMULATE, magika.nodes(named(magika, ending)), samples=("real:0/9",), effect=True
+            )
+        )
 
     guilty = alone("LayerNorm_1/Sum_1")
     assert guilty.outputs[0].new_nonfinite == 1
@@ -667,7 +804,9 @@ def test_any_part_of_magika_run_on_the_reference_is_exact(magika) -> None:
     count = len(magika.index.nodes)
     for start in range(0, count, 9):
         inside = range(start, min(count, start + 14))
-        result = only(magika.measure(EXACT, magika.nodes(*inside), samples=("real:0/4",), effect=True))
+        result = only(
+            magika.measure(EXACT, magika.nodes(*inside), samples=("real:0/4",), effect=True)
+        )
         assert all(s.equal for s in (*result.outputs, *result.effect)), start
 
 
@@ -683,7 +822,9 @@ def two_outputs(small):
 
 def test_the_whole_model_is_scored_after_the_script(small, tmp_path) -> None:
     session = two_outputs(small)
-    (tmp_path / "post.py").write_text("def postprocess_outputs(r):\n    return {'sum': r['y'] + r['z'], 'y': r['y']}\n")
+    (tmp_path / "post.py").write_text(
+        "def postprocess_outputs(r):\n    return {'sum': r['y'] + r['z'], 'y': r['y']}\n"
+    )
     raw = session.ok(session.probe(EMULATE)).results[0]
     assert not any(s.equal for s in raw.outputs)
     probe = session.probe(EMULATE, postprocess=(str(tmp_path / "post.py"),))
@@ -694,21 +835,29 @@ def test_the_whole_model_is_scored_after_the_script(small, tmp_path) -> None:
 
 def test_of_a_part_only_the_effect_is_postprocessed(small, tmp_path) -> None:
     session = two_outputs(small)
-    (tmp_path / "post.py").write_text("def postprocess_outputs(r):\n    return {'sum': r['y'] + r['z']}\n")
+    (tmp_path / "post.py").write_text(
+        "def postprocess_outputs(r):\n    return {'sum': r['y'] + r['z']}\n"
+    )
     post = (str(tmp_path / "post.py"),)
     mul = session.nodes(*session.by_op("Mul"))
     plain = session.ok(session.probe(EMULATE, mul, effect=True)).results[0]
     watched = ranges.encode([session.index.by_name["y"]])
-    made = session.ok(session.probe(EMULATE, mul, effect=True, effect_on=watched, postprocess=post)).results[0]
+    made = session.ok(
+        session.probe(EMULATE, mul, effect=True, effect_on=watched, postprocess=post)
+    ).results[0]
     assert made.outputs == plain.outputs
     assert [s.name for s in plain.effect] == ["y", "z"]
-    assert [(s.name, s.equal) for s in made.effect] == [("sum", True)], "the script is given all outputs"
+    assert [(s.name, s.equal) for s in made.effect] == [("sum", True)], (
+        "the script is given all outputs"
+    )
 
 
 def test_rows_are_told_apart_by_what_is_compared(small) -> None:
     session = two_outputs(small)
     m = session.run(session.probe(EMULATE, postprocess=("top-1",)))
-    assert [r.sample for r in m.results] == [r.sample for r in session.run(session.probe(EMULATE)).results]
+    assert [r.sample for r in m.results] == [
+        r.sample for r in session.run(session.probe(EMULATE)).results
+    ]
     flat = session.run(session.probe(EMULATE, postprocess=("top-1,axis=0",)))
     assert [r.sample for r in flat.results] == ["real:0"]
     assert flat.results[0].outputs[0].shape == (1, 8)

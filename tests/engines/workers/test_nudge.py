@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from onnx import helper, numpy_helper
 
-from engines.workers.nudge import nudge_array, nudged_feeds, nudged_weights
+from narrowdown.engines.workers.nudge import nudge_array, nudged_feeds, nudged_weights
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float16, np.float64, ml_dtypes.bfloat16])
@@ -27,7 +27,8 @@ def test_a_draw_is_the_same_again_and_another_is_another() -> None:
 
 
 def test_what_is_exact_stays() -> None:
-    """Pixels, counts and ids: a Cast may turn them into an index. Zeros, infinity and NaN have no last place to speak of."""
+    """Pixels, counts and ids: a Cast may turn them into an index. Zeros, infinity and NaN have no
+    last place to speak of."""
     pixels = np.arange(256, dtype=np.float32)
     assert nudge_array(pixels, 1) is pixels
     ids = np.arange(5)

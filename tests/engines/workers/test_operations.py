@@ -9,11 +9,20 @@ import numpy as np
 import onnx
 import pytest
 
-from engines.graph import ranges
-from engines.probe import Candidate, Check, Describe, Edit, Import, Inspect, LoadInputs, Sanitize
-from engines.store.content import Store
-from engines.workers.operations import execute_probe
-from wizard.demo import MODELS
+from narrowdown.engines.graph import ranges
+from narrowdown.engines.probe import (
+    Candidate,
+    Check,
+    Describe,
+    Edit,
+    Import,
+    Inspect,
+    LoadInputs,
+    Sanitize,
+)
+from narrowdown.engines.store.content import Store
+from narrowdown.engines.workers.operations import execute_probe
+from narrowdown.wizard.demo import MODELS
 
 
 def run(probe, root: Path):
@@ -34,9 +43,15 @@ def test_inspect_tells_what_an_engine_is(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("engine", "status"),
-    [("openvino:device=NPU.7", "unsupported"), ("emulate:precison=fp16", "refused"), ("", "refused")],
+    [
+        ("openvino:device=NPU.7", "unsupported"),
+        ("emulate:precison=fp16", "refused"),
+        ("", "refused"),
+    ],
 )
-def test_inspect_of_what_is_not_there_is_a_sentence(tmp_path: Path, engine: str, status: str) -> None:
+def test_inspect_of_what_is_not_there_is_a_sentence(
+    tmp_path: Path, engine: str, status: str
+) -> None:
     m = run(Inspect(engine=engine), tmp_path)
     assert m.status == status
     assert m.message.endswith((".", ")", "]")) or " " in m.message
@@ -107,7 +122,12 @@ print("right", len(names))
 sys.exit(7)
 """
     n = session.by_op("Pow")[2]
-    for candidate in (Candidate(), session.nodes(n), session.nodes(*range(n, n + 40)), session.nodes(*range(n))):
+    for candidate in (
+        Candidate(),
+        session.nodes(n),
+        session.nodes(*range(n, n + 40)),
+        session.nodes(*range(n)),
+    ):
         m = check(session, python(code, "{model}", "{inputs}", "{expected}"), candidate)
         assert m.status == "ok", m.message
         assert m.facts["returncode"] == 7, m.facts["stderr"]
@@ -117,8 +137,11 @@ sys.exit(7)
 
 @pytest.mark.parametrize("model", ["sort_tf_massive_m4", "shapes_cnn"])
 @pytest.mark.parametrize("control", ["identity", "answers"])
-def test_a_control_is_a_model_that_is_right_whatever_runs_it(opened, model: str, control: str) -> None:
-    """Real runs, real comparison: of the same inputs; its outputs are what the checker is told to expect."""
+def test_a_control_is_a_model_that_is_right_whatever_runs_it(
+    opened, model: str, control: str
+) -> None:
+    """Real runs, real comparison: of the same inputs; its outputs are what the checker is told to
+    expect."""
     session = opened(model)
     code = """
 import sys, onnx, numpy as np, onnxruntime as ort
@@ -188,10 +211,13 @@ def test_how_a_checker_ends(opened, command: str, status: str, fact) -> None:
 
 
 @pytest.mark.parametrize(("kills", "status"), [(0, "ok"), (1, "out-of-memory")])
-def test_a_shell_whose_program_is_killed_for_memory_is_no_verdict(opened, monkeypatch, kills: int, status: str) -> None:
-    """The shell ends with 137, which counts as a failure of the model; the kernel's count says whose doing it was."""
+def test_a_shell_whose_program_is_killed_for_memory_is_no_verdict(
+    opened, monkeypatch, kills: int, status: str
+) -> None:
+    """The shell ends with 137, which counts as a failure of the model; the kernel's count says
+    whose doing it was."""
     counted = iter([0, kills])
-    monkeypatch.setattr("engines.store.memory.kernel_kills", lambda: next(counted))
+    monkeypatch.setattr("narrowdown.engines.store.memory.kernel_kills", lambda: next(counted))
     m = check(opened("shapes_cnn"), "sh -c 'sh -c \"kill -9 \\$\\$\"; exit $?' checker")
     assert (m.status, m.facts.get("returncode", 137)) == (status, 137)
 
@@ -209,7 +235,11 @@ def test_much_output_is_bounded_and_kept_beside(opened) -> None:
 def test_what_a_checker_leaves_is_kept_when_it_was_named(opened) -> None:
     session = opened("shapes_cnn")
     code = "open('found.txt', 'w').write('here'); open('other.txt', 'w').write('no')"
-    m = check(session, python(code), artifacts=("found.txt", "missing.txt", "../../session.json", "/etc/hostname"))
+    m = check(
+        session,
+        python(code),
+        artifacts=("found.txt", "missing.txt", "../../session.json", "/etc/hostname"),
+    )
     assert set(m.artifacts) == {"found.txt"}
     assert session.store.get(m.artifacts["found.txt"]) == b"here"
 
@@ -256,13 +286,20 @@ def test_a_checker_finds_the_model_under_polygraphys_name(opened) -> None:
     assert m.facts["command"][-1] != "model.onnx"
 
 
-def test_large_weights_are_copied_only_for_who_looks_for_that_name(opened, monkeypatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("engines.workers.artifact_files._COPY", 0)
+def test_large_weights_are_copied_only_for_who_looks_for_that_name(
+    opened, monkeypatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("narrowdown.engines.workers.artifact_files._COPY", 0)
     session = opened("shapes_cnn")
-    m = check(session, python("import os, sys, onnx; onnx.load(sys.argv[1]); print(os.listdir())", "{model}"))
+    m = check(
+        session,
+        python("import os, sys, onnx; onnx.load(sys.argv[1]); print(os.listdir())", "{model}"),
+    )
     assert (m.facts["returncode"], m.facts["stdout"].strip()) == (0, "[]")
     (tmp_path / "look.py").write_text(LOADS.format(model="polygraphy_debug.onnx"))
-    named = check(session, f"{shlex.quote(sys.executable)} {shlex.quote(str(tmp_path / 'look.py'))}")
+    named = check(
+        session, f"{shlex.quote(sys.executable)} {shlex.quote(str(tmp_path / 'look.py'))}"
+    )
     assert named.facts["returncode"] == 0, named.facts["stderr"]
     assert named.facts["stdout"].strip() == "['model.onnx', 'polygraphy_debug.onnx', 'weights.bin']"
     kept = check(session, python("print()", "{model}"), artifacts=("model.onnx", "weights.bin"))
@@ -298,7 +335,7 @@ def test_a_checker_does_not_see_the_session_that_it_works_for(opened) -> None:
 
 
 def test_a_folder_too_full_to_be_shown_is_said(opened, monkeypatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("engines.checker.command._MOST_LINKS", 2)
+    monkeypatch.setattr("narrowdown.engines.checker.command._MOST_LINKS", 2)
     session = opened("shapes_cnn")
     for i in range(3):
         (tmp_path / f"{i}.txt").touch()

@@ -1,4 +1,5 @@
-"""What a part is fed comes from the sample that was asked for, and is read once while a search goes round a few of them."""
+"""What a part is fed comes from the sample that was asked for, and is read once while a search goes
+round a few of them."""
 
 import itertools
 from pathlib import Path
@@ -6,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from engines.data import samples
-from engines.workers import part
+from narrowdown.engines.data import samples
+from narrowdown.engines.workers import part
 
 
 @pytest.fixture(autouse=True)
@@ -25,16 +26,24 @@ def test_each_sample_is_read_once_and_none_is_taken_for_another(
         return {"x": np.full(3, len(read), np.float32)}
 
     monkeypatch.setattr(samples, "load_feed", load_feed)
-    asked = list(itertools.product((tmp_path / "a", tmp_path / "b"), ("i", "j"), ("real:0", "real:0/1", "real:1")))
+    asked = list(
+        itertools.product(
+            (tmp_path / "a", tmp_path / "b"), ("i", "j"), ("real:0", "real:0/1", "real:1")
+        )
+    )
     first = [part._load_sample(*each)["x"][0] for each in asked]
     again = [part._load_sample(*each)["x"][0] for each in reversed(asked)]
     assert first == again[::-1] == list(range(1, 13))
     assert read == asked
 
 
-def test_what_is_heavy_goes_before_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_heavy_goes_before_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A row is a part of its feed, which stays in memory with it."""
-    monkeypatch.setattr(samples, "load_feed", lambda *_: {"x": np.zeros((40, 1 << 18), np.float32)[:1]})
+    monkeypatch.setattr(
+        samples, "load_feed", lambda *_: {"x": np.zeros((40, 1 << 18), np.float32)[:1]}
+    )
     for row in range(3):
         part._load_sample(tmp_path, "i", f"real:0/{row}")
         assert len(part._samples) == 1

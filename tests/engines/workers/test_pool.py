@@ -16,15 +16,15 @@ from typing import Any
 import msgspec
 import pytest
 
-import engines
-from engines import installed
-from engines.probe import Inspect, Measure, Measurement
-from engines.workers.pool import Death, Pool
+from narrowdown import engines
+from narrowdown.engines import installed
+from narrowdown.engines.probe import Inspect, Measure, Measurement
+from narrowdown.engines.workers.pool import Death, Pool
 
 from ...patience import allow
 
 SCRIPTED = Path(__file__).with_name("scripted.py")
-PACKAGES = str(Path(engines.__file__).parent.parent)
+PACKAGES = str(Path(engines.__file__).parents[2])
 
 
 def use(root: Path, slots: int, work: Callable[[Pool], Awaitable[Any]], **options: Any) -> Any:
@@ -73,7 +73,9 @@ def test_numpy_has_one_thread_in_a_worker_whatever_the_user_gives_it(
         return Path(f"/proc/{pool.snapshot()[0].pid}/environ").read_bytes()
 
     given = use(tmp_path, 1, work).split(b"\0")
-    assert [line for line in given if line.startswith(b"OPENBLAS_NUM_THREADS=")] == [b"OPENBLAS_NUM_THREADS=1"]
+    assert [line for line in given if line.startswith(b"OPENBLAS_NUM_THREADS=")] == [
+        b"OPENBLAS_NUM_THREADS=1"
+    ]
 
 
 def test_one_warm_worker_answers_probe_after_probe(tmp_path: Path) -> None:
@@ -105,7 +107,9 @@ def test_slots_work_side_by_side(tmp_path: Path) -> None:
         ("say=building,die=11", signal.SIGSEGV, "while building"),
     ],
 )
-def test_a_death_is_a_crash_and_the_pool_lives_on(tmp_path: Path, order: str, number: int, words: str) -> None:
+def test_a_death_is_a_crash_and_the_pool_lives_on(
+    tmp_path: Path, order: str, number: int, words: str
+) -> None:
     deaths: list[Death] = []
 
     async def work(pool: Pool) -> tuple[Measurement, Measurement]:
@@ -118,11 +122,14 @@ def test_a_death_is_a_crash_and_the_pool_lives_on(tmp_path: Path, order: str, nu
     assert [(d.worker, d.signal, d.probe) for d in deaths] == [(1, number, ask(order))]
 
 
-@pytest.mark.parametrize(("order", "status"), [("exit=3", "fault"), ("garbage", "fault"), ("die=11", "crash")])
+@pytest.mark.parametrize(
+    ("order", "status"), [("exit=3", "fault"), ("garbage", "fault"), ("die=11", "crash")]
+)
 def test_a_worker_of_another_program_than_ours_answers_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, order: str, status: str
 ) -> None:
-    """It was begun after an update: it may read other messages, or lack what it needs. A signal is the engine's own."""
+    """It was begun after an update: it may read other messages, or lack what it needs. A signal is
+    the engine's own."""
     monkeypatch.setattr(installed, "say_change", lambda _: "It was changed.")
 
     async def work(pool: Pool) -> Measurement:
@@ -150,12 +157,16 @@ def test_an_extra_check_that_takes_too_long_is_left_out_and_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its step gave it a time of its own, other than the one that every probe has."""
-    monkeypatch.setattr("engines.workers.pool._BUSY", 1.0)
+    monkeypatch.setattr("narrowdown.engines.workers.pool._BUSY", 1.0)
     deaths: list[Death] = []
 
     async def work(pool: Pool) -> tuple[Measurement, Measurement]:
-        extra = Measure(model="m", inputs="i", samples=("s",), engine="hang", reference="r", timeout=1.0)
-        return await pool.run(extra, timeout=60.0), await pool.run(msgspec.structs.replace(extra, timeout=0.3), 0.3)
+        extra = Measure(
+            model="m", inputs="i", samples=("s",), engine="hang", reference="r", timeout=1.0
+        )
+        return await pool.run(extra, timeout=60.0), await pool.run(
+            msgspec.structs.replace(extra, timeout=0.3), 0.3
+        )
 
     extra, usual = use(tmp_path, 1, work, on_death=deaths.append)
     assert (extra.status, extra.message) == (
@@ -163,14 +174,19 @@ def test_an_extra_check_that_takes_too_long_is_left_out_and_says_so(
         "An extra check took longer than 1 s and was left out; --timeout gives it more.",
     )
     assert (usual.status, "did not finish within" in usual.message) == ("timeout", True)
-    assert [(death.extra, death.detail) for death in deaths] == [(True, extra.message), (False, usual.message)]
+    assert [(death.extra, death.detail) for death in deaths] == [
+        (True, extra.message),
+        (False, usual.message),
+    ]
 
 
 def test_an_extra_check_is_not_left_out_for_what_others_take(tmp_path: Path) -> None:
     """One that waits for the processor has not taken its time yet."""
 
     async def work(pool: Pool) -> Measurement:
-        waits = Measure(model="m", inputs="i", samples=("s",), engine="sleep=1.5", reference="r", timeout=1.0)
+        waits = Measure(
+            model="m", inputs="i", samples=("s",), engine="sleep=1.5", reference="r", timeout=1.0
+        )
         return await pool.run(waits, timeout=60.0)
 
     assert use(tmp_path, 1, work).status == "ok"
@@ -227,7 +243,9 @@ def test_a_crash_that_comes_again_alone_is_reported_once(tmp_path: Path) -> None
     deaths: list[Death] = []
 
     async def work(pool: Pool) -> list[Measurement]:
-        return await asyncio.gather(pool.run(ask("meet=2,sleep=0.4")), pool.run(ask("meet=2,die=11")))
+        return await asyncio.gather(
+            pool.run(ask("meet=2,sleep=0.4")), pool.run(ask("meet=2,die=11"))
+        )
 
     answers = use(tmp_path, 2, work, on_death=deaths.append)
     assert [m.status for m in answers] == ["ok", "crash"]
@@ -247,7 +265,9 @@ def test_a_crash_alone_is_not_tried_again(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 @pytest.mark.parametrize("times", [1, 2])
-def test_a_worker_killed_from_outside_costs_one_try(tmp_path: Path, number: signal.Signals, times: int) -> None:
+def test_a_worker_killed_from_outside_costs_one_try(
+    tmp_path: Path, number: signal.Signals, times: int
+) -> None:
     """No engine sends itself these signals: twice in the same probe, nothing is said of it."""
     deaths: list[Death] = []
 
@@ -346,7 +366,9 @@ def test_a_watchdog_that_somebody_has_stopped_holds_nobody_up(tmp_path: Path) ->
 
     async def work(pool: Pool) -> bool:
         await pool.run(ask("sleep=0"))
-        (dog,) = (p for p in children() if b"watchdog.py" in Path(f"/proc/{p}/cmdline").read_bytes())
+        (dog,) = (
+            p for p in children() if b"watchdog.py" in Path(f"/proc/{p}/cmdline").read_bytes()
+        )
         os.kill(dog, signal.SIGSTOP)
         ended, _ = await asyncio.wait([asyncio.create_task(pool.stop())], timeout=allow(10))
         with contextlib.suppress(ProcessLookupError):
@@ -391,7 +413,9 @@ def test_a_worker_that_cannot_start_says_its_last_words(tmp_path: Path) -> None:
     assert "no libengine.so here" in answer.message
 
 
-def test_a_worker_that_dies_of_a_full_disk_says_nothing_of_the_candidate(small_disk: Callable[[int], Path]) -> None:
+def test_a_worker_that_dies_of_a_full_disk_says_nothing_of_the_candidate(
+    small_disk: Callable[[int], Path],
+) -> None:
     """SIGBUS, of a file that cannot grow: the engine's own where there is room."""
     root = small_disk(400)
 
@@ -401,7 +425,10 @@ def test_a_worker_that_dies_of_a_full_disk_says_nothing_of_the_candidate(small_d
     answer = use(root, 1, work)
     assert (answer.status, answer.signal) == ("fault", signal.SIGBUS)
     assert f"The disk of '{root}' is full: " in answer.message
-    assert f" of 400 KiB at '{root}' are free, too little for what was to be written. Make room there" in answer.message
+    assert (
+        f" of 400 KiB at '{root}' are free, too little for what was to be written. Make room there"
+        in answer.message
+    )
     small_disk(4000)
     assert use(root, 1, work).status == "ok"
     (root / "mapped").unlink()
@@ -427,7 +454,9 @@ def test_no_file_descriptors_are_no_answer(tmp_path: Path) -> None:
     async def work(pool: Pool) -> tuple[Measurement, Measurement]:
         limits = resource.getrlimit(resource.RLIMIT_NOFILE)
         taken = {int(path.name) for path in Path("/proc/self/fd").iterdir()}
-        free = [number for number in range(len(taken) + 3) if number not in taken]  # earlier tests may have left gaps
+        free = [
+            number for number in range(len(taken) + 3) if number not in taken
+        ]  # earlier tests may have left gaps
         resource.setrlimit(resource.RLIMIT_NOFILE, (free[2], limits[1]))
         try:
             none = await pool.run(ask("sleep=0"))
@@ -452,13 +481,13 @@ def test_no_file_descriptors_are_no_answer(tmp_path: Path) -> None:
 def test_a_worker_killed_for_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, held: int, free: int, status: str
 ) -> None:
-    """The kernel's own count, what the worker held and what is free after its death (of 64 GiB) are told here: whether a probe
-    has had room enough decides whose memory it was."""
+    """The kernel's own count, what the worker held and what is free after its death (of 64 GiB) are
+    told here: whether a probe has had room enough decides whose memory it was."""
     counted = iter([0, *[1] * 20])
-    monkeypatch.setattr("engines.store.memory.kernel_kills", lambda: next(counted))
-    monkeypatch.setattr("engines.store.memory.machine", lambda: 64 << 30)
-    monkeypatch.setattr("engines.store.memory.room", lambda: free << 30)
-    monkeypatch.setattr("engines.store.memory.own", lambda _: held << 30)
+    monkeypatch.setattr("narrowdown.engines.store.memory.kernel_kills", lambda: next(counted))
+    monkeypatch.setattr("narrowdown.engines.store.memory.machine", lambda: 64 << 30)
+    monkeypatch.setattr("narrowdown.engines.store.memory.room", lambda: free << 30)
+    monkeypatch.setattr("narrowdown.engines.store.memory.own", lambda _: held << 30)
 
     async def work(pool: Pool) -> Measurement:
         return await pool.run(ask("die=9"))
@@ -542,7 +571,9 @@ def test_slots_share_out_the_gpus_and_the_idle_one_is_taken_first(tmp_path: Path
     async def work(pool: Pool) -> tuple[list[Measurement], list[Measurement], list[int]]:
         asks = [pool.run(ask("env=CUDA_VISIBLE_DEVICES,sleep=0.3")) for _ in range(2)]
         two = await asyncio.gather(*asks)
-        four = await asyncio.gather(*(pool.run(ask("env=CUDA_VISIBLE_DEVICES,sleep=0.3")) for _ in range(4)))
+        four = await asyncio.gather(
+            *(pool.run(ask("env=CUDA_VISIBLE_DEVICES,sleep=0.3")) for _ in range(4))
+        )
         return two, four, [slot.device for slot in pool.snapshot()]
 
     two, four, devices = use(tmp_path, 4, work, gpus=GPUS)
@@ -552,7 +583,9 @@ def test_slots_share_out_the_gpus_and_the_idle_one_is_taken_first(tmp_path: Path
 
 
 @pytest.mark.parametrize(("slots", "gpus"), [(1, GPUS), (2, GPUS[:1]), (2, ())])
-def test_one_slot_or_one_gpu_is_left_as_it_is(tmp_path: Path, slots: int, gpus: tuple[str, ...], monkeypatch) -> None:
+def test_one_slot_or_one_gpu_is_left_as_it_is(
+    tmp_path: Path, slots: int, gpus: tuple[str, ...], monkeypatch
+) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "as it was")
 
     async def work(pool: Pool) -> tuple[Measurement, int, int]:
@@ -568,14 +601,20 @@ def spans(answers: list[Measurement]) -> list[tuple[float, float]]:
 
 
 def test_an_exclusive_probe_of_a_gpu_engine_has_one_gpu_to_itself(tmp_path: Path) -> None:
-    """Two at a time on two GPUs; what needs none of them alone waits for a GPU that is not reserved."""
+    """Two at a time on two GPUs; what needs none of them alone waits for a GPU that is not
+    reserved."""
     order = "env=CUDA_VISIBLE_DEVICES,sleep=0.4,gpus=1"
 
     async def work(pool: Pool) -> tuple[list[Measurement], list[Measurement], int]:
         await met(pool, order)
-        alone = [asyncio.create_task(pool.run(ask(order, exclusive=True, attempt=n))) for n in range(3)]
+        alone = [
+            asyncio.create_task(pool.run(ask(order, exclusive=True, attempt=n))) for n in range(3)
+        ]
         await asyncio.sleep(0)
-        shared = [asyncio.create_task(pool.run(ask("env=CUDA_VISIBLE_DEVICES,sleep=0.1"))) for _ in range(2)]
+        shared = [
+            asyncio.create_task(pool.run(ask("env=CUDA_VISIBLE_DEVICES,sleep=0.1")))
+            for _ in range(2)
+        ]
         return await asyncio.gather(*alone), await asyncio.gather(*shared), pool.beside(ask(order))
 
     alone, shared, beside = use(tmp_path, 4, work, gpus=GPUS)
@@ -586,13 +625,22 @@ def test_an_exclusive_probe_of_a_gpu_engine_has_one_gpu_to_itself(tmp_path: Path
     for one in alone:
         for other in (*alone, *shared):
             if other is not one and other.facts["env"] == one.facts["env"]:
-                assert other.facts["begun"] >= one.facts["ended"] or other.facts["ended"] <= one.facts["begun"]
+                assert (
+                    other.facts["begun"] >= one.facts["ended"]
+                    or other.facts["ended"] <= one.facts["begun"]
+                )
 
 
-def test_an_exclusive_probe_of_another_engine_has_the_machine_to_itself_also_with_gpus(tmp_path: Path) -> None:
+def test_an_exclusive_probe_of_another_engine_has_the_machine_to_itself_also_with_gpus(
+    tmp_path: Path,
+) -> None:
     async def work(pool: Pool) -> list[Measurement]:
         await met(pool, "gpus=1,sleep=0.2")
-        asks = [pool.run(ask("gpus=1,sleep=0.2")), pool.run(ask("sleep=0.2", exclusive=True)), pool.run(ask("sleep=0"))]
+        asks = [
+            pool.run(ask("gpus=1,sleep=0.2")),
+            pool.run(ask("sleep=0.2", exclusive=True)),
+            pool.run(ask("sleep=0")),
+        ]
         return await asyncio.gather(*asks)
 
     first, alone, last = use(tmp_path, 4, work, gpus=GPUS)
@@ -609,7 +657,9 @@ async def met(pool: Pool, *orders: str) -> None:
         await asyncio.sleep(0.02)
 
 
-def test_a_crash_on_a_gpu_of_its_own_is_counted_and_one_among_others_is_tried_again_alone(tmp_path: Path) -> None:
+def test_a_crash_on_a_gpu_of_its_own_is_counted_and_one_among_others_is_tried_again_alone(
+    tmp_path: Path,
+) -> None:
     """What crashes now and then is asked for alone to be counted: another try would hide it."""
     busy, order = "gpus=1,busy=1", "gpus=1,die-if-busy"
 
@@ -618,7 +668,9 @@ def test_a_crash_on_a_gpu_of_its_own_is_counted_and_one_among_others_is_tried_ag
         beside = asyncio.create_task(pool.run(ask(busy)))
         while not list(tmp_path.glob("busy-*")):
             await asyncio.sleep(0.02)
-        alone, shared = await asyncio.gather(pool.run(ask(order, exclusive=True)), pool.run(ask(order)))
+        alone, shared = await asyncio.gather(
+            pool.run(ask(order, exclusive=True)), pool.run(ask(order))
+        )
         await beside
         return alone, shared
 
@@ -635,7 +687,9 @@ def test_a_gpu_on_which_the_engine_is_another_one_is_not_used(tmp_path: Path) ->
         answers = await asyncio.gather(*(pool.run(ask(order)) for _ in range(4)))
         return answers, pool.gpus, pool.beside(ask(order))
 
-    answers, known, beside = use(tmp_path, 4, work, gpus=("GPU-a", "GPU-b", "GPU-c"), tell=said.append)
+    answers, known, beside = use(
+        tmp_path, 4, work, gpus=("GPU-a", "GPU-b", "GPU-c"), tell=said.append
+    )
     assert {m.facts["env"] for m in answers} == {"GPU-a"}
     assert (known, beside) == (1, 1)
     assert len(said) == 2
@@ -643,7 +697,8 @@ def test_a_gpu_on_which_the_engine_is_another_one_is_not_used(tmp_path: Path) ->
 
 
 def test_one_gpu_is_left_whatever_two_engines_say(tmp_path: Path) -> None:
-    """Each is met on another GPU and is another one on the one of its fellow: probes are still answered."""
+    """Each is met on another GPU and is another one on the one of its fellow: probes are still
+    answered."""
     orders = [f"gpus=1,tell=CUDA_VISIBLE_DEVICES,sleep=0.{n}" for n in (1, 2)]
 
     async def work(pool: Pool) -> tuple[Measurement, int]:
@@ -671,10 +726,14 @@ def test_no_file_descriptor_is_left_behind(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("seed", "gpus"), [(2, GPUS), *(pytest.param(seed, (), marks=pytest.mark.slow) for seed in (0, 1, 3, 4))]
+    ("seed", "gpus"),
+    [(2, GPUS), *(pytest.param(seed, (), marks=pytest.mark.slow) for seed in (0, 1, 3, 4))],
 )
-def test_whatever_happens_every_probe_is_answered_once(tmp_path: Path, seed: int, gpus: tuple[str, ...]) -> None:
-    """Random probes that sleep, crash, hang and are cancelled, some exclusive, on three slots; also on two GPUs."""
+def test_whatever_happens_every_probe_is_answered_once(
+    tmp_path: Path, seed: int, gpus: tuple[str, ...]
+) -> None:
+    """Random probes that sleep, crash, hang and are cancelled, some exclusive, on three slots; also
+    on two GPUs."""
     draw = random.Random(seed)
     deaths: list[Death] = []
 
@@ -699,7 +758,9 @@ def test_whatever_happens_every_probe_is_answered_once(tmp_path: Path, seed: int
         if draw.random() < 0.2:
             await asyncio.sleep(draw.random() * 0.3)
             task.cancel()
-            return probe, (await asyncio.gather(task, return_exceptions=True))[0] if task.done() else None
+            return probe, (await asyncio.gather(task, return_exceptions=True))[
+                0
+            ] if task.done() else None
         return probe, await task
 
     async def work(pool: Pool) -> list[tuple[Inspect, Measurement | None]]:
@@ -721,7 +782,9 @@ def test_whatever_happens_every_probe_is_answered_once(tmp_path: Path, seed: int
             assert apart or (gpus and one["env"] != other["env"])
 
 
-def test_a_probe_goes_where_its_engine_has_built_before_where_its_model_is_loaded(tmp_path: Path) -> None:
+def test_a_probe_goes_where_its_engine_has_built_before_where_its_model_is_loaded(
+    tmp_path: Path,
+) -> None:
     def measure(model: str, engine: str) -> Measure:
         return Measure(model=model, inputs="i", samples=("s",), engine=engine, reference="r")
 
@@ -737,8 +800,10 @@ def test_a_probe_goes_where_its_engine_has_built_before_where_its_model_is_loade
 
 def test_the_pool_loads_nothing_heavy() -> None:
     code = (
-        f"import sys; sys.path.insert(0, {PACKAGES!r}); import engines.workers.pool; "
-        "print([m for m in ('numpy', 'onnx', 'onnxruntime', 'engines.backends') if m in sys.modules])"
+        f"import sys; sys.path.insert(0, {PACKAGES!r}); import narrowdown.engines.workers.pool; "
+        "print([m for m in ('numpy', 'onnx', 'onnxruntime', 'narrowdown.engines.backends') if m in sys.modules])"
     )
-    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True
+    )
     assert done.stdout.strip() == "[]"

@@ -1,5 +1,5 @@
-"""Nodes computed by the reference from what the engine gives them: whatever part is run and whatever is watched of it, all is as
-on an engine on which these nodes are right."""
+"""Nodes computed by the reference from what the engine gives them: whatever part is run and
+whatever is watched of it, all is as on an engine on which these nodes are right."""
 
 import random
 from pathlib import Path
@@ -9,8 +9,8 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from engines.graph import ranges
-from engines.probe import Candidate, Measurement
+from narrowdown.engines.graph import ranges
+from narrowdown.engines.probe import Candidate, Measurement
 
 SIZE = 9
 
@@ -26,16 +26,28 @@ def dag(path: Path) -> Path:
         for name, inputs in reads.items()
     ]
     shape = [3, 4]
-    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name in ("x", "f", "i")]
+    values = [
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name in ("x", "f", "i")
+    ]
     graph = helper.make_graph(nodes, "dag", values[:1], values[1:])
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
-    np.savez(path.with_suffix(".npz"), x=np.random.default_rng(0).standard_normal(shape).astype(np.float32))
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path
+    )
+    np.savez(
+        path.with_suffix(".npz"),
+        x=np.random.default_rng(0).standard_normal(shape).astype(np.float32),
+    )
     return path
 
 
 def errors(m: Measurement) -> dict[str, float]:
     kinds = ("outputs", "marks", "effect")
-    return {f"{r.sample} {kind} {s.name}": s.rel_l2 for r in m.results for kind in kinds for s in getattr(r, kind)}
+    return {
+        f"{r.sample} {kind} {s.name}": s.rel_l2
+        for r in m.results
+        for kind in kinds
+        for s in getattr(r, kind)
+    }
 
 
 def test_a_righted_node_is_right_wherever_one_looks(session_of, tmp_path: Path) -> None:

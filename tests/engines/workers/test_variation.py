@@ -1,4 +1,5 @@
-"""One question in two ways, on functions in place of engines: right ones agree with themselves, each fault shows."""
+"""One question in two ways, on functions in place of engines: right ones agree with themselves,
+each fault shows."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -6,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engines.workers.variation import vary_way
+from narrowdown.engines.workers.variation import vary_way
 
 Array = np.ndarray[Any, Any]
 ROWS = np.arange(12, dtype=np.float32).reshape(4, 3)

@@ -1,4 +1,5 @@
-"""Real workers, as the pool starts them: where they come from, what they leave in logs, how they die."""
+"""Real workers, as the pool starts them: where they come from, what they leave in logs, how they
+die."""
 
 import asyncio
 import os
@@ -12,17 +13,17 @@ from typing import Any
 
 import pytest
 
-import engines
-from engines.probe import Check, Inspect, LoadInputs, Measure, Measurement
-from engines.workers.pool import Pool
+from narrowdown import engines
+from narrowdown.engines.probe import Check, Inspect, LoadInputs, Measure, Measurement
+from narrowdown.engines.workers.pool import Pool
 
-PACKAGES = str(Path(engines.__file__).parent.parent)
+PACKAGES = str(Path(engines.__file__).parents[2])
 
 OWNER = """
 import asyncio, sys, time
 sys.path.insert(0, {packages!r})
 from pathlib import Path
-from engines.workers.pool import Pool
+from narrowdown.engines.workers.pool import Pool
 
 async def main():
     pool = Pool(Path(sys.argv[1]), 2)
@@ -58,7 +59,9 @@ def alive(pid: int) -> bool:
 @pytest.mark.parametrize("frozen", [False, True])
 def test_workers_die_within_a_second_of_a_killed_owner(tmp_path: Path, frozen: bool) -> None:
     owner = subprocess.Popen(
-        [sys.executable, "-c", OWNER.format(packages=PACKAGES), str(tmp_path)], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", OWNER.format(packages=PACKAGES), str(tmp_path)],
+        stdout=subprocess.PIPE,
+        text=True,
     )
     assert owner.stdout is not None
     pids = [int(p) for p in owner.stdout.readline().split()]
@@ -75,10 +78,14 @@ def test_workers_die_within_a_second_of_a_killed_owner(tmp_path: Path, frozen: b
     assert not any(map(alive, pids))
 
 
-def test_a_folder_of_the_user_is_not_taken_for_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_of_the_user_is_not_taken_for_ours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for folder in (tmp_path, tmp_path / "path"):
-        (folder / "engines").mkdir(parents=True)
-        (folder / "engines" / "__init__.py").write_text("raise RuntimeError('the wrong engines')\n")
+        (folder / "narrowdown").mkdir(parents=True)
+        (folder / "narrowdown" / "__init__.py").write_text(
+            "raise RuntimeError('the wrong package')\n"
+        )
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "path"))
 
@@ -108,7 +115,9 @@ def test_a_native_crash_leaves_its_trace_in_the_probes_log(opened: Any) -> None:
     session = opened("shapes_cnn")
 
     async def work(pool: Pool) -> tuple[Measurement, Measurement]:
-        return await pool.run(measure(session, "fake:fault=crash")), await pool.run(measure(session, "onnxruntime"))
+        return await pool.run(measure(session, "fake:fault=crash")), await pool.run(
+            measure(session, "onnxruntime")
+        )
 
     crash, after = use(session.root, work)
     assert (crash.status, crash.signal) == ("crash", signal.SIGSEGV)
@@ -148,13 +157,18 @@ def test_an_engine_that_eats_memory_is_stopped_before_the_machine_is(opened: Any
 
     answer = use(session.root, work, memory=1 << 29)
     assert answer.status == "out-of-memory"
-    assert "of memory and was stopped" in answer.message, "not by itself, where there is no more to be had"
+    assert "of memory and was stopped" in answer.message, (
+        "not by itself, where there is no more to be had"
+    )
 
 
 @pytest.mark.parametrize(
     ("body", "status"),
     [
-        ("[ctypes.CDLL(None).write(fd, b'free(): corrupted\\n', 18) for fd in range(3, 30)]", "crash"),
+        (
+            "[ctypes.CDLL(None).write(fd, b'free(): corrupted\\n', 18) for fd in range(3, 30)]",
+            "crash",
+        ),
         ("sys.exit(3)", "error|refused"),
         ("raise KeyboardInterrupt", "error|refused"),
         ("os._exit(0)", "crash"),
@@ -165,7 +179,9 @@ def test_a_users_script_cannot_break_the_pool(opened: Any, body: str, status: st
     session = opened("shapes_cnn")
 
     async def work(pool: Pool) -> tuple[Measurement, Measurement]:
-        return await pool.run(script(session, body)), await pool.run(measure(session, "onnxruntime"))
+        return await pool.run(script(session, body)), await pool.run(
+            measure(session, "onnxruntime")
+        )
 
     answer, after = use(session.root, work)
     assert answer.status in status.split("|"), answer
@@ -174,9 +190,7 @@ def test_a_users_script_cannot_break_the_pool(opened: Any, body: str, status: st
 
 def test_noise_goes_to_the_log_and_not_to_the_protocol(opened: Any) -> None:
     session = opened("shapes_cnn")
-    noise = (
-        "print('from python'); ctypes.CDLL(None).puts(b'from C'); os.write(1, b'{}\\n'); os.write(2, b'to stderr\\n')"
-    )
+    noise = "print('from python'); ctypes.CDLL(None).puts(b'from C'); os.write(1, b'{}\\n'); os.write(2, b'to stderr\\n')"
 
     async def work(pool: Pool) -> Measurement:
         return await pool.run(script(session, noise), log="logs/noise.log")
@@ -224,9 +238,9 @@ CHECKING = """
 import asyncio, sys
 sys.path.insert(0, {packages!r})
 from pathlib import Path
-from engines.consent import Consent
-from engines.probe import Check
-from engines.workers.pool import Pool
+from narrowdown.engines.consent import Consent
+from narrowdown.engines.probe import Check
+from narrowdown.engines.workers.pool import Pool
 
 async def main():
     pool = Pool(Path(sys.argv[1]), 1, consent=Consent(check=sys.argv[3]))
@@ -241,7 +255,9 @@ asyncio.run(main())
 
 
 @pytest.mark.parametrize("killed", ["worker", "owner", "all"])
-def test_a_daemon_that_hides_ends_whatever_is_killed(opened: Any, tmp_path: Path, killed: str) -> None:
+def test_a_daemon_that_hides_ends_whatever_is_killed(
+    opened: Any, tmp_path: Path, killed: str
+) -> None:
     """The worker alone, the process that owns the pool, or these and the watchdog at one time."""
     session, place = opened("shapes_cnn"), tmp_path / "daemon"
     (tmp_path / "hides.py").write_text(HIDES)
@@ -258,7 +274,9 @@ def test_a_daemon_that_hides_ends_whatever_is_killed(opened: Any, tmp_path: Path
         daemon = int(place.read_text())
         assert alive(daemon)
         place.unlink()
-        victims = {"worker": [worker], "owner": [owner.pid], "all": [owner.pid, dog, worker]}[killed]
+        victims = {"worker": [worker], "owner": [owner.pid], "all": [owner.pid, dog, worker]}[
+            killed
+        ]
         for pid in victims:
             os.kill(pid, signal.SIGSTOP)  # none of them may do anything about the others' end
         for pid in victims:
@@ -276,10 +294,14 @@ def test_a_checker_whose_keeper_is_killed_is_asked_again(opened: Any, tmp_path: 
     """That somebody killed it says nothing about the model."""
     session, marks = opened("shapes_cnn"), tmp_path / "marks"
     checks = tmp_path / "checks.sh"
-    checks.write_text(f"echo $PPID $$ >> {marks}; [ $(wc -l < {marks}) = 2 ] || sleep 600; exit 7\n")
+    checks.write_text(
+        f"echo $PPID $$ >> {marks}; [ $(wc -l < {marks}) = 2 ] || sleep 600; exit 7\n"
+    )
 
     async def work(pool: Pool) -> Measurement:
-        task = asyncio.create_task(pool.run(Check(model=session.model, command=f"sh {checks} {{model}}")))
+        task = asyncio.create_task(
+            pool.run(Check(model=session.model, command=f"sh {checks} {{model}}"))
+        )
         while not marks.exists() or not marks.read_text().endswith("\n"):
             await asyncio.sleep(0.01)
         os.kill(int(marks.read_text().split()[0]), signal.SIGKILL)
@@ -302,7 +324,9 @@ def test_a_checker_that_is_killed_each_time_is_told_of_with_what_does_that(opene
     assert "limit of memory" in answer.message
 
 
-def test_a_checker_gets_what_the_pool_was_told_to_hand_on(opened: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_checker_gets_what_the_pool_was_told_to_hand_on(
+    opened: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     session = opened("shapes_cnn")
     for name in ("HF_TOKEN", "WANDB_API_KEY", "KUBECONFIG"):
         monkeypatch.setenv(name, f"planted {name};")
@@ -312,7 +336,11 @@ def test_a_checker_gets_what_the_pool_was_told_to_hand_on(opened: Any, monkeypat
         return await pool.run(Check(model=session.model, command=command))
 
     answer = use(session.root, work, handed=("HF_TOKEN",))
-    assert answer.facts["stdout"].count("planted") == answer.facts["stdout"].count("planted HF_TOKEN;") == 1
+    assert (
+        answer.facts["stdout"].count("planted")
+        == answer.facts["stdout"].count("planted HF_TOKEN;")
+        == 1
+    )
     assert answer.facts["missed"] == ["KUBECONFIG"]
 
 
@@ -330,7 +358,10 @@ def test_a_warm_worker_keeps_what_it_built(opened: Any) -> None:
 
 def test_answers_do_not_depend_on_the_number_of_slots(opened: Any) -> None:
     session = opened("sort_tf_massive_m4")
-    probes = [session.probe("emulate:precision=fp16", session.nodes(n), effect=True) for n in session.by_op("Pow")]
+    probes = [
+        session.probe("emulate:precision=fp16", session.nodes(n), effect=True)
+        for n in session.by_op("Pow")
+    ]
 
     async def work(pool: Pool) -> list[Measurement]:
         return await asyncio.gather(*(pool.run(p) for p in probes))

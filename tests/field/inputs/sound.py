@@ -1,4 +1,5 @@
-"""Speech-like and music-like sound, made from a seed: what a recogniser meets, without a recording of anybody."""
+"""Speech-like and music-like sound, made from a seed: what a recogniser meets, without a recording
+of anybody."""
 
 import numpy as np
 
@@ -16,7 +17,8 @@ _VOWELS = (
 
 
 def speech(seconds: float, rate: int, seed: int) -> Wave:
-    """float32 [seconds * rate] within -1..1: syllables of vowels and hisses with pauses between them, over a faint noise."""
+    """float32 [seconds * rate] within -1..1: syllables of vowels and hisses with pauses between
+    them, over a faint noise."""
     random = np.random.default_rng(seed)
     length = round(seconds * rate)
     sound = random.normal(0, random.uniform(0.0005, 0.004), length)
@@ -27,9 +29,15 @@ def speech(seconds: float, rate: int, seed: int) -> Wave:
             at += size  # a pause
             continue
         voiced = random.random() < 0.8
-        source = _pulses(size, rate, pitch * random.uniform(0.9, 1.15)) if voiced else random.normal(0, 0.3, size)
+        source = (
+            _pulses(size, rate, pitch * random.uniform(0.9, 1.15))
+            if voiced
+            else random.normal(0, 0.3, size)
+        )
         peaks = _VOWELS[random.integers(len(_VOWELS))] if voiced else (3800, 5200, 6600)
-        sound[at : at + size] += _shaped(source, rate, peaks) * np.hanning(size) * random.uniform(0.1, 0.6)
+        sound[at : at + size] += (
+            _shaped(source, rate, peaks) * np.hanning(size) * random.uniform(0.1, 0.6)
+        )
         at += size
     return np.clip(sound, -1, 1).astype(np.float32)
 
@@ -46,7 +54,10 @@ def music(seconds: float, rate: int, seed: int) -> Wave:
         for overtone in range(1, 7):
             if pitch * overtone < rate / 2:
                 sound[at:] += (
-                    0.3 / overtone * np.exp(-time * (2 + overtone)) * np.sin(2 * np.pi * pitch * overtone * time)
+                    0.3
+                    / overtone
+                    * np.exp(-time * (2 + overtone))
+                    * np.sin(2 * np.pi * pitch * overtone * time)
                 )
     return np.clip(sound * 0.7, -1, 1).astype(np.float32)
 
@@ -54,7 +65,9 @@ def music(seconds: float, rate: int, seed: int) -> Wave:
 def mel(sound: Wave, rate: int, size: int, hop: int, bands: int) -> np.ndarray:
     """float32 [frames, bands]: power in bands spaced as hearing is, in dB."""
     power = spectrum(sound, size, hop)
-    edges = 700 * (10 ** (np.linspace(0, 2595 * np.log10(1 + rate / 2 / 700), bands + 2) / 2595) - 1)
+    edges = 700 * (
+        10 ** (np.linspace(0, 2595 * np.log10(1 + rate / 2 / 700), bands + 2) / 2595) - 1
+    )
     at = np.linspace(0, rate / 2, power.shape[1])
     up = (at[None] - edges[:-2, None]) / (edges[1:-1] - edges[:-2])[:, None]
     down = (edges[2:, None] - at[None]) / (edges[2:] - edges[1:-1])[:, None]
@@ -69,12 +82,16 @@ def spectrum(sound: Wave, size: int, hop: int) -> np.ndarray:
 
 
 def _pulses(size: int, rate: int, pitch: float) -> np.ndarray:
-    phase = np.cumsum(np.full(size, pitch / rate) * (1 + 0.02 * np.sin(np.arange(size) / rate * 2 * np.pi * 5)))
+    phase = np.cumsum(
+        np.full(size, pitch / rate) * (1 + 0.02 * np.sin(np.arange(size) / rate * 2 * np.pi * 5))
+    )
     return np.diff(np.floor(phase), prepend=0.0) * 8 - 8 * pitch / rate
 
 
 def _shaped(source: np.ndarray, rate: int, peaks: tuple[int, ...]) -> np.ndarray:
     at = np.fft.rfftfreq(source.size, 1 / rate)
-    shape = sum(1 / (1 + ((at - peak) / (60 + 0.08 * peak)) ** 2) / (1 + i) for i, peak in enumerate(peaks))
+    shape = sum(
+        1 / (1 + ((at - peak) / (60 + 0.08 * peak)) ** 2) / (1 + i) for i, peak in enumerate(peaks)
+    )
     shaped = np.fft.irfft(np.fft.rfft(source) * shape, source.size)
     return shaped / max(1e-9, float(np.abs(shaped).max()))

@@ -12,7 +12,9 @@ def word(random: np.random.Generator) -> str:
     """Two to four syllables, or a number."""
     if random.random() < 0.15:
         return str(int(random.integers(0, 10000)))
-    return "".join(_PARTS[int(i)] for i in random.integers(0, len(_PARTS), int(random.integers(1, 5)))).capitalize()
+    return "".join(
+        _PARTS[int(i)] for i in random.integers(0, len(_PARTS), int(random.integers(1, 5)))
+    ).capitalize()
 
 
 def sentence(random: np.random.Generator, words: int) -> str:
@@ -21,7 +23,8 @@ def sentence(random: np.random.Generator, words: int) -> str:
 
 
 def code(seed: int, size: int) -> bytes:
-    """About ``size`` bytes of a file: Python, C, JSON, shell, HTML, CSV, plain text or bytes of no kind, in turn."""
+    """About ``size`` bytes of a file: Python, C, JSON, shell, HTML, CSV, plain text or bytes of no
+    kind, in turn."""
     random = np.random.default_rng(seed)
     kind = seed % 8
     if kind == 7:

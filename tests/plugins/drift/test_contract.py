@@ -1,4 +1,4 @@
-from engines.contract import EngineContract
+from narrowdown.engines.contract import EngineContract
 
 
 class TestDrift(EngineContract):

@@ -13,7 +13,9 @@ class Tanh(OpRun):
     def _run(self, x: np.ndarray) -> tuple[np.ndarray]:
         if x.dtype != np.float16:
             return (np.tanh(x),)
-        power = np.exp(2 * x)  # beyond 5.5 no half holds it, and infinity over infinity is no number
+        power = np.exp(
+            2 * x
+        )  # beyond 5.5 no half holds it, and infinity over infinity is no number
         return ((power - 1) / (power + 1),)
 
 

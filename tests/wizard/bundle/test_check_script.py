@@ -1,4 +1,5 @@
-"""The check that travels with a case: a script of its own, run as a stranger would, against real engines."""
+"""The check that travels with a case: a script of its own, run as a stranger would, against real
+engines."""
 
 import ast
 import os
@@ -14,10 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
-from engines.compare.criterion import Criterion, Signature
-from engines.findings import Case, Culprit
-from engines.probe import Candidate
-from wizard.bundle.check_script import Asked, ascii_only, script
+from narrowdown.engines.compare.criterion import Criterion, Signature
+from narrowdown.engines.findings import Case, Culprit
+from narrowdown.engines.probe import Candidate
+from narrowdown.wizard.bundle.check_script import Asked, ascii_only, script
 
 from ...e2e.copies import run_check
 
@@ -27,7 +28,15 @@ NAME = "out'\"\n\x1b[0mé"
 def culprit(kind="accuracy", outputs=("y",)) -> Culprit:
     signature = Signature(kind=kind, sample="real:0", outputs=outputs)
     return Culprit(
-        Case(Candidate(), "real:0", nodes=("Square",), outputs=outputs, verified="3/3", signature=signature), "overflow"
+        Case(
+            Candidate(),
+            "real:0",
+            nodes=("Square",),
+            outputs=outputs,
+            verified="3/3",
+            signature=signature,
+        ),
+        "overflow",
     )
 
 
@@ -44,16 +53,22 @@ def model(path: Path, *, half: bool, output: str = "y") -> None:
     x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [4])
     y = helper.make_tensor_value_info(output, TensorProto.FLOAT, [4])
     graph = helper.make_graph(nodes, "square", [x], [y])
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=10), path)
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=10), path
+    )
 
 
-def case(folder: Path, asked: Asked, *, half: bool = True, of: Culprit | None = None, output: str = "y") -> Path:
+def case(
+    folder: Path, asked: Asked, *, half: bool = True, of: Culprit | None = None, output: str = "y"
+) -> Path:
     x = np.array([1, 2, 3, 300], np.float32)
     model(folder / "model.onnx", half=False, output=output)
     model(folder / "engine.onnx", half=half, output=output)
     np.savez(folder / "inputs.npz", x=x)
     np.savez(folder / "expected.npz", **{output: x * x})
-    (folder / "check.py").write_text(script(of or culprit(outputs=(output,)), asked), encoding="utf-8")
+    (folder / "check.py").write_text(
+        script(of or culprit(outputs=(output,)), asked), encoding="utf-8"
+    )
     return folder
 
 
@@ -73,7 +88,9 @@ def asked(engine="emulate:precision=fp16", **rest) -> Asked:
 @pytest.mark.parametrize(
     "engine", ["emulate:precision=fp16", "reference:precision=fp16", "onnxruntime:optimization=all"]
 )
-def test_it_fails_while_the_fault_lasts_and_passes_once_it_is_gone(tmp_path: Path, engine: str) -> None:
+def test_it_fails_while_the_fault_lasts_and_passes_once_it_is_gone(
+    tmp_path: Path, engine: str
+) -> None:
     case(tmp_path, asked(engine))
     still = run(tmp_path)
     assert still.returncode == 1, still.stdout + still.stderr
@@ -102,7 +119,9 @@ def test_it_names_what_is_missing_and_says_what_to_do(tmp_path: Path, gone: str)
     (tmp_path / gone).unlink()
     told = run(tmp_path)
     assert told.returncode == 2
-    where = f"{gone} should lie beside check.py in {tmp_path}; copy the whole folder of the case again"
+    where = (
+        f"{gone} should lie beside check.py in {tmp_path}; copy the whole folder of the case again"
+    )
     assert told.stdout.splitlines() == [f"cannot tell: {where}"]
 
 
@@ -115,12 +134,17 @@ def test_a_file_that_cannot_be_read_is_not_the_engine_s(tmp_path: Path) -> None:
 
 
 def test_weights_that_are_missing_are_no_fault_of_the_engine(tmp_path: Path) -> None:
-    """A case that does not build is still there where the engine refuses it, which it does for want of the weights, too."""
+    """A case that does not build is still there where the engine refuses it, which it does for want
+    of the weights, too."""
     case(tmp_path, asked(), of=culprit("build"))
     built = onnx.load(tmp_path / "engine.onnx")
-    built.graph.initializer.append(onnx.numpy_helper.from_array(np.zeros((64, 64), np.float32), "w"))
+    built.graph.initializer.append(
+        onnx.numpy_helper.from_array(np.zeros((64, 64), np.float32), "w")
+    )
     built.graph.node.append(helper.make_node("Identity", ["w"], ["unused"]))
-    onnx.save(built, tmp_path / "engine.onnx", save_as_external_data=True, location="engine.weights.bin")
+    onnx.save(
+        built, tmp_path / "engine.onnx", save_as_external_data=True, location="engine.weights.bin"
+    )
     assert run(tmp_path).returncode == 0
     (tmp_path / "engine.weights.bin").unlink()
     told = run(tmp_path)
@@ -132,10 +156,14 @@ def test_it_cannot_tell_without_its_packages(tmp_path: Path) -> None:
     case(tmp_path, asked())
     shadow = tmp_path / "shadow"
     shadow.mkdir()
-    (shadow / "onnxruntime.py").write_text("raise ModuleNotFoundError('gone', name='onnxruntime')\n")
+    (shadow / "onnxruntime.py").write_text(
+        "raise ModuleNotFoundError('gone', name='onnxruntime')\n"
+    )
     told = run(tmp_path, PYTHONPATH=str(shadow))
     assert told.returncode == 2
-    assert "onnxruntime is not installed; check.py needs: pip install numpy onnxruntime" in told.stdout
+    assert (
+        "onnxruntime is not installed; check.py needs: pip install numpy onnxruntime" in told.stdout
+    )
 
 
 def test_an_engine_that_it_does_not_know(tmp_path: Path) -> None:
@@ -170,12 +198,16 @@ def test_a_crash_is_looked_at_in_a_process_of_its_own(tmp_path: Path) -> None:
     assert run(tmp_path).returncode == 0
     killer = tmp_path / "killer"
     killer.mkdir()
-    (killer / "onnxruntime.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)\n")
+    (killer / "onnxruntime.py").write_text(
+        "import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)\n"
+    )
     told = run(tmp_path, PYTHONPATH=str(killer))
     assert told.returncode == 1
     assert "died of signal 11" in told.stdout
     (killer / "onnxruntime.py").rename(tmp_path / "onnxruntime.py")
-    told = subprocess.run([sys.executable, "-P", tmp_path / "check.py"], capture_output=True, text=True)
+    told = subprocess.run(
+        [sys.executable, "-P", tmp_path / "check.py"], capture_output=True, text=True
+    )
     assert told.returncode == 0, "started without the modules beside it, so is what it starts"
 
 
@@ -195,7 +227,11 @@ def test_an_external_checker(tmp_path: Path, rules: dict, code: int) -> None:
     checker = tmp_path / "checker.sh"
     checker.write_text('#!/bin/sh\ntest -f "$1" || exit 99\necho "difference exceeds"\nexit 7\n')
     checker.chmod(0o755)
-    case(tmp_path, asked(check=f"{checker} {{model}}", criterion=Criterion(**rules)), of=culprit("check"))
+    case(
+        tmp_path,
+        asked(check=f"{checker} {{model}}", criterion=Criterion(**rules)),
+        of=culprit("check"),
+    )
     told = run(tmp_path)
     assert told.returncode == code, told.stdout + told.stderr
 
@@ -211,7 +247,9 @@ def test_names_that_hold_anything(tmp_path: Path) -> None:
 def test_outputs_that_only_a_postprocess_script_names(tmp_path: Path) -> None:
     """The case is the whole model, its failure that of an output which the model does not have."""
     signed = culprit(outputs=("score",))
-    whole = msgspec.structs.replace(signed, case=msgspec.structs.replace(signed.case, outputs=("y",)))
+    whole = msgspec.structs.replace(
+        signed, case=msgspec.structs.replace(signed.case, outputs=("y",))
+    )
     done = run(case(tmp_path, asked(), of=whole))
     assert done.returncode == 1, done.stdout + done.stderr
     assert "'y'" in done.stdout
@@ -238,13 +276,28 @@ def test_any_value_survives_the_way_into_the_script(values: dict[str, str]) -> N
 
 
 @pytest.mark.parametrize(
-    "metric", ["rel_l2", "rel_max", "max_abs", "max_rel", "cosine", "sqnr_db", "ulp", "mismatched", "elementwise"]
+    "metric",
+    [
+        "rel_l2",
+        "rel_max",
+        "max_abs",
+        "max_rel",
+        "cosine",
+        "sqnr_db",
+        "ulp",
+        "mismatched",
+        "elementwise",
+    ],
 )
 def test_every_metric_tells_right_from_wrong(tmp_path: Path, metric: str) -> None:
     tolerance = {"sqnr_db": 40.0, "ulp": 4.0}.get(metric, 1e-3)
-    folder = case(tmp_path, asked(criterion=Criterion(metric=metric, tolerance=tolerance)), half=False)
+    folder = case(
+        tmp_path, asked(criterion=Criterion(metric=metric, tolerance=tolerance)), half=False
+    )
     assert run(folder).returncode == 0
-    np.savez(folder / "expected.npz", y=np.array([1, -4, 9, -45000], np.float32))  # every difference is finite
+    np.savez(
+        folder / "expected.npz", y=np.array([1, -4, 9, -45000], np.float32)
+    )  # every difference is finite
     told = run(folder)
     assert told.returncode == 1, told.stdout + told.stderr
     assert "inf" not in told.stdout
@@ -323,18 +376,23 @@ class Builder:
 
 
 def tensorrt_case(folder: Path, spec: str) -> Path:
-    """A case of a TensorRT build, checked by the stand-in, under the name of the one that needs no GPU."""
+    """A case of a TensorRT build, checked by the stand-in, under the name of the one that needs no
+    GPU."""
     (folder / "tensorrt_rtx").mkdir()
     (folder / "tensorrt_rtx" / "__init__.py").write_text(TENSORRT)
     case(folder, asked(spec), of=culprit(kind="build"))
     check = folder / "check.py"
     text = check.read_text(encoding="utf-8")
-    check.write_text(text.replace("'package': 'tensorrt'", "'package': 'tensorrt_rtx'"), encoding="utf-8")
+    check.write_text(
+        text.replace("'package': 'tensorrt'", "'package': 'tensorrt_rtx'"), encoding="utf-8"
+    )
     return folder
 
 
 @pytest.mark.parametrize(("pairs", "flags"), [(False, []), (True, ["INT8"])])
-def test_a_part_that_quantizes_nothing_is_built_without_the_flag(tmp_path: Path, pairs: bool, flags: list[str]) -> None:
+def test_a_part_that_quantizes_nothing_is_built_without_the_flag(
+    tmp_path: Path, pairs: bool, flags: list[str]
+) -> None:
     folder = tensorrt_case(tmp_path, "tensorrt:precision=int8,typing=weak")
     if pairs:
         (folder / "engine.onnx").write_bytes(b"DequantizeLinear")
@@ -344,7 +402,9 @@ def test_a_part_that_quantizes_nothing_is_built_without_the_flag(tmp_path: Path,
 
 
 def test_a_calibration_cache_is_asked_for_and_used(tmp_path: Path) -> None:
-    folder = tensorrt_case(tmp_path, "tensorrt:precision=int8,typing=weak,calibration=/elsewhere/model.cache")
+    folder = tensorrt_case(
+        tmp_path, "tensorrt:precision=int8,typing=weak,calibration=/elsewhere/model.cache"
+    )
     ran = run(folder, PYTHONPATH=str(folder))
     assert "put it beside this file as calibration.cache" in ran.stdout + ran.stderr
     (folder / "calibration.cache").write_bytes(b"TRT-100600-EntropyCalibration2\nx: 3c")
@@ -353,15 +413,24 @@ def test_a_calibration_cache_is_asked_for_and_used(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_measured_does_not_pass(tmp_path: Path) -> None:
-    """Doubles of 1e200: their norms are infinite, and infinite over infinite is NaN, which is under no limit."""
+    """Doubles of 1e200: their norms are infinite, and infinite over infinite is NaN, which is under
+    no limit."""
     nodes = [
         helper.make_node("Cast", ["x"], ["wide"], to=TensorProto.DOUBLE),
         helper.make_node("Mul", ["wide", "much"], ["y"], name="Square"),
     ]
-    ends = [helper.make_tensor_value_info("x", 1, [4]), helper.make_tensor_value_info("y", TensorProto.DOUBLE, [4])]
-    graph = helper.make_graph(nodes, "g", ends[:1], ends[1:], [helper.make_tensor("much", 11, [], [1e200])])
+    ends = [
+        helper.make_tensor_value_info("x", 1, [4]),
+        helper.make_tensor_value_info("y", TensorProto.DOUBLE, [4]),
+    ]
+    graph = helper.make_graph(
+        nodes, "g", ends[:1], ends[1:], [helper.make_tensor("much", 11, [], [1e200])]
+    )
     for name in ("model.onnx", "engine.onnx"):
-        onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=10), tmp_path / name)
+        onnx.save(
+            helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=10),
+            tmp_path / name,
+        )
     x = np.array([1, 2, 3, 4], np.float32)
     np.savez(tmp_path / "inputs.npz", x=x)
     np.savez(tmp_path / "expected.npz", y=3e200 * x.astype(np.float64))

@@ -16,28 +16,34 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from engines import discovery
-from engines.compare.criterion import Criterion, Signature
-from engines.declaration import TRACKER
-from engines.findings import Case, Culprit, Findings, Lookalike, Workaround
-from engines.probe import Candidate, Inspect, Measurement
-from engines.store.content import Store
-from wizard.bundle.case import write_case
-from wizard.bundle.check_script import Asked, say_needs
-from wizard.bundle.export import NothingToExport, export, hand_on
-from wizard.bundle.issue import issue, readme
-from wizard.bundle.models import _write_files, find_model, find_sound, place_scripts, write_worked_around
-from wizard.problem import Problem
-from wizard.report.canonical import canonical
-from wizard.report.cured import files_of
-from wizard.report.document import to_json
-from wizard.report.html import to_html
-from wizard.report.markdown import to_markdown
-from wizard.report.portable import handed_on, traces
-from wizard.report.read import read
-from wizard.report.summary import summary
-from wizard.session import folder as folders
-from wizard.session.events import (
+from narrowdown.engines import discovery
+from narrowdown.engines.compare.criterion import Criterion, Signature
+from narrowdown.engines.declaration import TRACKER
+from narrowdown.engines.findings import Case, Culprit, Findings, Lookalike, Workaround
+from narrowdown.engines.probe import Candidate, Inspect, Measurement
+from narrowdown.engines.store.content import Store
+from narrowdown.wizard.bundle.case import write_case
+from narrowdown.wizard.bundle.check_script import Asked, say_needs
+from narrowdown.wizard.bundle.export import NothingToExport, export, hand_on
+from narrowdown.wizard.bundle.issue import issue, readme
+from narrowdown.wizard.bundle.models import (
+    _write_files,
+    find_model,
+    find_sound,
+    place_scripts,
+    write_worked_around,
+)
+from narrowdown.wizard.problem import Problem
+from narrowdown.wizard.report.canonical import canonical
+from narrowdown.wizard.report.cured import files_of
+from narrowdown.wizard.report.document import to_json
+from narrowdown.wizard.report.html import to_html
+from narrowdown.wizard.report.markdown import to_markdown
+from narrowdown.wizard.report.portable import handed_on, traces
+from narrowdown.wizard.report.read import read
+from narrowdown.wizard.report.summary import summary
+from narrowdown.wizard.session import folder as folders
+from narrowdown.wizard.session.events import (
     Offered,
     ProbeFinished,
     ProbeStarted,
@@ -48,8 +54,8 @@ from wizard.session.events import (
     StepFinished,
     StepStarted,
 )
-from wizard.session.journal import Journal
-from wizard.session.problems import SessionProblem, of_system
+from narrowdown.wizard.session.journal import Journal
+from narrowdown.wizard.session.problems import SessionProblem, of_system
 
 from ...e2e.copies import run_check
 
@@ -83,14 +89,18 @@ def model(path: Path, *, half: bool) -> Path:
         nodes.append(helper.make_node("Cast", ["h"], ["y"], to=TensorProto.FLOAT))
     x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, [2]) for n in "xy")
     made = helper.make_model(
-        helper.make_graph(nodes, "g", [x], [y]), opset_imports=[helper.make_opsetid("", 17)], ir_version=10
+        helper.make_graph(nodes, "g", [x], [y]),
+        opset_imports=[helper.make_opsetid("", 17)],
+        ir_version=10,
     )
     onnx.save(made, path)
     return path
 
 
 def culprit(number: int) -> Culprit:
-    signature = Signature(kind="accuracy", sample="real:0/3", outputs=("y",), errors={"y": 1e300}, nonfinite=True)
+    signature = Signature(
+        kind="accuracy", sample="real:0/3", outputs=("y",), errors={"y": 1e300}, nonfinite=True
+    )
     case = Case(
         Candidate(str(number)),
         "real:0/3",
@@ -113,7 +123,9 @@ def culprit(number: int) -> Culprit:
 @pytest.fixture
 def session(tmp_path: Path) -> Path:
     """A finished session with two culprits, the first with a passing neighbour."""
-    problem = Problem(model=str(tmp_path / "m.onnx"), engine=ENGINE, inputs=(str(tmp_path / "in.npz"),))
+    problem = Problem(
+        model=str(tmp_path / "m.onnx"), engine=ENGINE, inputs=(str(tmp_path / "in.npz"),)
+    )
     root = folders.create(problem, FLOW, folder=tmp_path / "session")
     store = Store(root)
 
@@ -135,7 +147,9 @@ def session(tmp_path: Path) -> Path:
     ]
     tables = [store.put(msgspec.json.encode(r)) for r in rows]
     tensors = store.put(
-        msgspec.json.encode([{"name": "s", "op": "Mul", "error": 0.5}, {"name": "u", "op": "Add", "error": None}])
+        msgspec.json.encode(
+            [{"name": "s", "op": "Mul", "error": 0.5}, {"name": "u", "op": "Add", "error": None}]
+        )
     )
     findings = Findings(
         criterion=Criterion(tolerance=1e-2),
@@ -161,10 +175,22 @@ def session(tmp_path: Path) -> Path:
         ProbeStarted(key="i", run=1, probe=Inspect(engine=ENGINE)),
         ProbeFinished(key="i", run=1, measurement=Measurement(facts=info)),
         StepStarted(
-            run=1, node="reproduce", visit=1, step="compare", step_version=1, engine=ENGINE, reference="onnxruntime"
+            run=1,
+            node="reproduce",
+            visit=1,
+            step="compare",
+            step_version=1,
+            engine=ENGINE,
+            reference="onnxruntime",
         ),
         StepFinished(
-            run=1, node="reproduce", outcome=reproduced, findings={}, tables={"tensors": tensors}, seconds=2.0, probes=3
+            run=1,
+            node="reproduce",
+            outcome=reproduced,
+            findings={},
+            tables={"tensors": tensors},
+            seconds=2.0,
+            probes=3,
         ),
         QuestionAsked(
             node="reproduce",
@@ -184,7 +210,11 @@ def session(tmp_path: Path) -> Path:
             recommended="report",
         ),
         QuestionAnswered(
-            node="minimal-case", visit=2, answer="report", by="person", note=f"to the kernel team, see {root}/logs"
+            node="minimal-case",
+            visit=2,
+            answer="report",
+            by="person",
+            note=f"to the kernel team, see {root}/logs",
         ),
         SessionClosed(end="found"),
     ]:
@@ -197,7 +227,14 @@ def confirmed(run: int, table: str, findings: Findings, number: int) -> list:
     findings = msgspec.structs.replace(findings, case=culprit(number).case)
     outcome = {"nodes_before": 95, "nodes": 1, "confirmed": True}
     return [
-        StepStarted(run=run, node="minimal-case", visit=run - 1, step="confirm", step_version=1, engine=ENGINE),
+        StepStarted(
+            run=run,
+            node="minimal-case",
+            visit=run - 1,
+            step="confirm",
+            step_version=1,
+            engine=ENGINE,
+        ),
         StepFinished(
             run=run,
             node="minimal-case",
@@ -238,7 +275,9 @@ def test_the_bundle(session: Path, tmp_path: Path) -> None:
         "workaround.md",
         "culprit-2",
     }
-    assert not (case / "culprit-2/good.onnx").exists(), "the second culprit had no passing neighbour"
+    assert not (case / "culprit-2/good.onnx").exists(), (
+        "the second culprit had no passing neighbour"
+    )
     assert check(case).returncode == 1
     assert check(case / "culprit-2").returncode == 1
     feeds = json.loads((case / "inputs.json").read_text())
@@ -268,7 +307,9 @@ def test_what_two_culprits_folders_tell_alike_lies_on_the_disk_once(
 
     monkeypatch.setattr(Path, "hardlink_to", refused)
     other = export(read(session), tmp_path / "other")
-    assert all((other / "culprit-2" / name).read_bytes() == (other / name).read_bytes() for name in shared)
+    assert all(
+        (other / "culprit-2" / name).read_bytes() == (other / name).read_bytes() for name in shared
+    )
 
 
 def test_a_session_and_its_own_bundle_hold_one_report(session: Path) -> None:
@@ -279,7 +320,8 @@ def test_a_session_and_its_own_bundle_hold_one_report(session: Path) -> None:
 
 
 def test_the_model_with_the_workaround_is_written_once(session: Path, tmp_path: Path) -> None:
-    """In the session's folder; its bundle has the same file, as long as there is nothing in it that is not for others' eyes."""
+    """In the session's folder; its bundle has the same file, as long as there is nothing in it that
+    is not for others' eyes."""
     reading, written = read(session), model(session / "worked-around.onnx", half=True)
     (session / "worked-around.weights.bin").write_bytes(b"weights")
     assert hand_on(reading, handed_on(reading), str(written)) == str(session / "case")
@@ -295,7 +337,9 @@ def test_the_model_with_the_workaround_is_written_once(session: Path, tmp_path: 
 
 
 def test_what_a_killed_command_left_of_the_model_goes(session: Path) -> None:
-    left = [session / f".worked-around.{ending}.77-0a1b2c3d.tmp" for ending in ("onnx", "weights.bin")]
+    left = [
+        session / f".worked-around.{ending}.77-0a1b2c3d.tmp" for ending in ("onnx", "weights.bin")
+    ]
     others = [session / ".progress.json.tmp", session / "worked-around.onnx"]
     for path in (*left, *others):
         path.write_bytes(b"half")
@@ -303,14 +347,18 @@ def test_what_a_killed_command_left_of_the_model_goes(session: Path) -> None:
     assert [path.exists() for path in (*left, *others)] == [False, False, True, True]
 
 
-def test_a_bug_report_has_the_fields_of_the_trackers_template(session: Path, tmp_path: Path) -> None:
+def test_a_bug_report_has_the_fields_of_the_trackers_template(
+    session: Path, tmp_path: Path
+) -> None:
     case = export(read(session), tmp_path / "case")
     for place in (case, case / "culprit-2"):
         text = (place / "issue.md").read_text()
         prose = re.sub(r"```sh.*?```", "", text, flags=re.DOTALL)
         headings = re.findall(r"^(?:#+ (.+)|\*\*(.+?)\*\*: .+)$", prose, re.MULTILINE)
         wanted = OURS_DECLARED[ENGINE.partition(":")[0]].tracker or TRACKER
-        assert [a or b for a, b in headings][1:] == [heading.lstrip("# ") for heading, _ in wanted.fields]
+        assert [a or b for a, b in headings][1:] == [
+            heading.lstrip("# ") for heading, _ in wanted.fields
+        ]
         assert wanted.url in text
         assert "python check.py" in text.partition("```sh")[2]
         assert str(session) not in text
@@ -332,12 +380,17 @@ def test_a_bug_report_has_the_fields_of_the_trackers_template(session: Path, tmp
         ("somebodys", "1.0", "", "check.py needs numpy and the engine's own package"),
     ],
 )
-def test_a_case_says_how_to_install_what_its_check_needs(engine: str, version: str, check: str, said: str) -> None:
-    """Whoever gets it has the folder alone, and does not know what "the engine's own package" is called."""
+def test_a_case_says_how_to_install_what_its_check_needs(
+    engine: str, version: str, check: str, said: str
+) -> None:
+    """Whoever gets it has the folder alone, and does not know what "the engine's own package" is
+    called."""
     assert say_needs(Asked(engine, engine, Criterion(), check=check, version=version)) == said
 
 
-def test_a_bug_report_begins_with_what_goes_wrong_and_with_what_is_known_of_it(session: Path) -> None:
+def test_a_bug_report_begins_with_what_goes_wrong_and_with_what_is_known_of_it(
+    session: Path,
+) -> None:
     report = read(session).report()
     culprit = msgspec.structs.replace(report.culprits[0], ops=("Pad", "MaxPool"), cause="optimizer")
     asked = Asked("onnxruntime:optimization=all", "onnxruntime", Criterion(), version="1.31.1")
@@ -350,19 +403,27 @@ def test_a_bug_report_begins_with_what_goes_wrong_and_with_what_is_known_of_it(s
     assert "# Pad + MaxPool gives wrong results with ONNX Runtime 1.31.1 (optimizer)" in lines(
         "optimizer", asked.engine
     )
-    assert "# Pad + MaxPool is refused by ONNX Runtime 1.31.1 (build failure)" in lines("build-failure", asked.engine)
-    assert "# Pad + MaxPool gives wrong results in FP16 (overflow)" in lines("overflow", "emulate:precision=fp16")
+    assert "# Pad + MaxPool is refused by ONNX Runtime 1.31.1 (build failure)" in lines(
+        "build-failure", asked.engine
+    )
+    assert "# Pad + MaxPool gives wrong results in FP16 (overflow)" in lines(
+        "overflow", "emulate:precision=fp16"
+    )
     rounds = " (ONNX Runtime, with every value rounded to FP16). "
     assert rounds in "\n".join(lines("overflow", "emulate:precision=fp16"))
     assert "(ONNX Runtime with" not in "\n".join(lines("optimizer", asked.engine))
-    known = Lookalike("b", "who/what#18136", "Zeros are lost.", mended="1.32.0", nodes=culprit.nodes[:1])
+    known = Lookalike(
+        "b", "who/what#18136", "Zeros are lost.", mended="1.32.0", nodes=culprit.nodes[:1]
+    )
     other = Lookalike("c", "who/what#99", "Of another culprit.", nodes=("elsewhere",))
     text = "\n".join(lines("optimizer", asked.engine, known, other))
     assert "It looks like a known bug, who/what\\#18136: Zeros are lost." in text
     assert "#99" not in text
 
 
-@pytest.mark.parametrize("name", [name for name, declared in OURS_DECLARED.items() if declared.tracker])
+@pytest.mark.parametrize(
+    "name", [name for name, declared in OURS_DECLARED.items() if declared.tracker]
+)
 def test_every_field_of_a_tracker_is_one_that_is_filled(session: Path, name: str) -> None:
     report = read(session).report()
     asked = Asked(engine=name, found_with=name, criterion=Criterion(), version="1.2")
@@ -374,9 +435,19 @@ def test_every_field_of_a_tracker_is_one_that_is_filled(session: Path, name: str
 @pytest.mark.parametrize(
     ("metric", "tolerance", "allowed", "said"),
     [
-        ("rel_l2", 0.1, "rel_l2 0.1", "An output may be wrong by 10 %: the length of the error over"),
+        (
+            "rel_l2",
+            0.1,
+            "rel_l2 0.1",
+            "An output may be wrong by 10 %: the length of the error over",
+        ),
         ("max_abs", 0.25, "max_abs 0.25", "No value of an output may be wrong by more than 0.25"),
-        ("elementwise", 1.0, "atol 0.001, rtol 1e-05", "atol + rtol times the expected value: atol 0.001, rtol 1e-05."),
+        (
+            "elementwise",
+            1.0,
+            "atol 0.001, rtol 1e-05",
+            "atol + rtol times the expected value: atol 0.001, rtol 1e-05.",
+        ),
         ("sqnr_db", 40.0, "sqnr_db 40 dB at least", "Allowed is sqnr_db 40 dB at least."),
     ],
 )
@@ -390,11 +461,16 @@ def test_a_bug_report_says_in_words_what_is_allowed(
 
 
 def test_a_bug_report_names_the_reference_that_stands_in(session: Path) -> None:
-    """Recorded outputs compute nothing, so what a part of a model is expected to give is another engine's."""
+    """Recorded outputs compute nothing, so what a part of a model is expected to give is another
+    engine's."""
     report = msgspec.structs.replace(
         read(session).report(),
         reference="golden:files=out.npz",
-        reference_replaced={"from": "golden:files=out.npz", "to": "openvino:precision=f32", "why": ""},
+        reference_replaced={
+            "from": "golden:files=out.npz",
+            "to": "openvino:precision=f32",
+            "why": "",
+        },
     )
     asked = Asked(engine=ENGINE, found_with=ENGINE, criterion=Criterion())
     text = issue(report, report.culprits[0], asked, "#!/bin/sh\npython check.py\n")
@@ -403,24 +479,31 @@ def test_a_bug_report_names_the_reference_that_stands_in(session: Path) -> None:
 
 
 def test_a_part_whose_inputs_were_rounded_is_not_said_to_be_right_elsewhere(session: Path) -> None:
-    """From these the reference gives the same wrong values: whoever is sent the case would find no fault in the engine."""
+    """From these the reference gives the same wrong values: whoever is sent the case would find no
+    fault in the engine."""
     report = read(session).report()
     asked = Asked(engine=ENGINE, found_with=ENGINE, criterion=Criterion())
     rounded = msgspec.structs.replace(report.culprits[0], needs_higher_inputs=True)
     assert "from exact inputs" in issue(report, rounded, asked, "")
     assert "Nothing gives that from rounded ones" in readme(rounded, asked)
     assert len(readme(rounded, asked).splitlines()) == 12
-    assert "exact inputs" not in issue(report, report.culprits[0], asked, "") + readme(report.culprits[0], asked)
+    assert "exact inputs" not in issue(report, report.culprits[0], asked, "") + readme(
+        report.culprits[0], asked
+    )
 
 
 def test_a_neighbour_too_heavy_to_be_kept_is_spoken_of(tmp_path: Path) -> None:
-    """And the weights of a case that lie beside its model come along under the name that the model knows."""
+    """And the weights of a case that lie beside its model come along under the name that the model
+    knows."""
     weights = tmp_path / "w"
     weights.write_bytes(b"weights")
     passing = msgspec.structs.replace(culprit(1).case, good=Candidate(nodes="0-151"))
     asked = Asked(engine=ENGINE, found_with=ENGINE, criterion=Criterion(tolerance=1e-2))
     write_case(
-        tmp_path / "case", msgspec.structs.replace(culprit(1), case=passing), {"model.weights.bin": weights}, asked
+        tmp_path / "case",
+        msgspec.structs.replace(culprit(1), case=passing),
+        {"model.weights.bin": weights},
+        asked,
     )
     assert (tmp_path / "case/model.weights.bin").read_bytes() == b"weights"
     assert "152 nodes: 0-151" in (tmp_path / "case/good.txt").read_text()
@@ -430,19 +513,25 @@ def test_a_neighbour_too_heavy_to_be_kept_is_spoken_of(tmp_path: Path) -> None:
 def test_a_case_whose_files_were_not_kept_says_so(
     weights, session: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("wizard.bundle.export.case_files", lambda *_: [{}, {}])
+    monkeypatch.setattr("narrowdown.wizard.bundle.export.case_files", lambda *_: [{}, {}])
     case = export(read(session), tmp_path / "case", weights)
     for folder in (case, case / "culprit-2"):
         for name in ("report.md", "README.txt"):
-            assert "The model of this case could not be kept when it was found" in (folder / name).read_text(), name
+            assert (
+                "The model of this case could not be kept when it was found"
+                in (folder / name).read_text()
+            ), name
         assert "model.onnx is the failing part" not in (folder / "README.txt").read_text()
         told = check(folder)
         assert (told.returncode, told.stdout.startswith("cannot tell")) == (2, True)
 
 
 @pytest.mark.parametrize("left", [None, b""])
-def test_a_case_whose_list_of_files_is_gone_is_no_bundle(session: Path, tmp_path: Path, left: bytes | None) -> None:
-    """A session that came without some of its artifacts: the bundle had neither model nor inputs, and nothing was said."""
+def test_a_case_whose_list_of_files_is_gone_is_no_bundle(
+    session: Path, tmp_path: Path, left: bytes | None
+) -> None:
+    """A session that came without some of its artifacts: the bundle had neither model nor inputs,
+    and nothing was said."""
     digest = next(v.tables["bundle"] for v in read(session).state.route if "bundle" in v.tables)
     path = Store(session).path(digest)
     path.unlink()
@@ -464,7 +553,9 @@ def test_export_replaces_a_bundle_and_nothing_else(session: Path, tmp_path: Path
     with pytest.raises(SessionProblem, match="holds no bundle"):
         export(read(session), other)
     assert (other / "precious").read_text() == "x"
-    assert not [p for p in tmp_path.iterdir() if p.name.startswith(".")], "no scratch folder is left"
+    assert not [p for p in tmp_path.iterdir() if p.name.startswith(".")], (
+        "no scratch folder is left"
+    )
 
 
 def test_export_to_a_zip(session: Path, tmp_path: Path) -> None:
@@ -474,7 +565,9 @@ def test_export_to_a_zip(session: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["case", "case.zip"])
-def test_a_full_disk_is_the_targets(session: Path, small_disk: Callable[[int], Path], name: str) -> None:
+def test_a_full_disk_is_the_targets(
+    session: Path, small_disk: Callable[[int], Path], name: str
+) -> None:
     target = small_disk(16) / name
     with pytest.raises(OSError, match="No space left") as refused:
         export(read(session), target)
@@ -494,9 +587,15 @@ def test_a_gone_artifact_is_one_sentence(session: Path, tmp_path: Path) -> None:
 
 
 def test_a_damaged_artifact_is_one_sentence(session: Path, tmp_path: Path) -> None:
-    path = next(p for p in Store(session).artifacts.rglob("*") if p.is_file() and p.read_bytes().startswith(b"\x08"))
+    path = next(
+        p
+        for p in Store(session).artifacts.rglob("*")
+        if p.is_file() and p.read_bytes().startswith(b"\x08")
+    )
     path.write_bytes(path.read_bytes()[:-1])
-    with pytest.raises(SessionProblem, match=rf"model.onnx, '{path}', is damaged|engine.onnx, '{path}', is damaged"):
+    with pytest.raises(
+        SessionProblem, match=rf"model.onnx, '{path}', is damaged|engine.onnx, '{path}', is damaged"
+    ):
         export(read(session), tmp_path / "case")
     assert not (tmp_path / "case").exists()
 
@@ -538,7 +637,8 @@ def test_canonical_knows_no_clock(session: Path) -> None:
     later = msgspec.structs.replace(
         reading.state,
         route=tuple(
-            msgspec.structs.replace(v, seconds=99.0, started=5.0, run=v.run + 7, builds=44) for v in reading.state.route
+            msgspec.structs.replace(v, seconds=99.0, started=5.0, run=v.run + 7, builds=44)
+            for v in reading.state.route
         ),
         id="other",
     )
@@ -549,13 +649,18 @@ def test_canonical_knows_no_clock(session: Path) -> None:
     assert "end: found (minimal-case)" in text
 
 
-def test_canonical_prints_no_more_of_a_giant_answer_than_tells_it_from_others(session: Path) -> None:
+def test_canonical_prints_no_more_of_a_giant_answer_than_tells_it_from_others(
+    session: Path,
+) -> None:
     """An answer of a megabyte whose characters become escapes was eight megabytes."""
     reading = read(session)
 
     def told(answer: str) -> str:
         first = msgspec.structs.replace(reading.state.route[0], answer=answer)
-        return canonical(msgspec.structs.replace(reading.state, route=(first, *reading.state.route[1:])), reading.flow)
+        return canonical(
+            msgspec.structs.replace(reading.state, route=(first, *reading.state.route[1:])),
+            reading.flow,
+        )
 
     giant = "a" + "\x1b" * 1_000_000 + "b"
     assert len(told(giant)) < len(told("a")) + 10_000
@@ -566,8 +671,8 @@ def test_canonical_prints_no_more_of_a_giant_answer_than_tells_it_from_others(se
 def test_a_user_who_is_called_like_a_word_of_ours_takes_it_from_no_report(
     session: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """'node' is the user of a common container image: every field of that name became 'someone', and export and report ended with
-    a failure of the program's own."""
+    """'node' is the user of a common container image: every field of that name became 'someone',
+    and export and report ended with a failure of the program's own."""
     monkeypatch.setenv("USER", "node")
     monkeypatch.setenv("HOSTNAME", "nobody")
     monkeypatch.setenv("LOGNAME", "jovyan")
@@ -586,7 +691,8 @@ class Killed(BaseException):
 def test_who_is_killed_while_a_bundle_takes_its_place_leaves_a_whole_one_or_none(
     session: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The earlier one was removed file by file, and what was left of it stayed under the bundle's name."""
+    """The earlier one was removed file by file, and what was left of it stayed under the bundle's
+    name."""
     target = export(read(session), tmp_path / "bundle")
     before = {path.relative_to(target) for path in target.rglob("*")}
 
@@ -610,47 +716,75 @@ def test_who_is_killed_while_a_bundle_takes_its_place_leaves_a_whole_one_or_none
         left = many
         with pytest.raises(Killed):  # at the latest as what is left of the earlier one goes
             export(read(session), target)
-        assert not target.exists() or {path.relative_to(target) for path in target.rglob("*")} == before
+        assert (
+            not target.exists()
+            or {path.relative_to(target) for path in target.rglob("*")} == before
+        )
 
 
 @pytest.mark.parametrize("named", ["../../elsewhere", "a" * 63, ""])
-def test_a_strangers_table_names_no_model_outside_of_its_session(session: Path, tmp_path: Path, named: str) -> None:
+def test_a_strangers_table_names_no_model_outside_of_its_session(
+    session: Path, tmp_path: Path, named: str
+) -> None:
     (tmp_path / "elsewhere.onnx").write_bytes(b"mine")
-    with pytest.raises(SessionProblem, match=r"is no digest of a file. Somebody has changed this session"):
+    with pytest.raises(
+        SessionProblem, match=r"is no digest of a file. Somebody has changed this session"
+    ):
         find_model(Store(session), named)
-    with pytest.raises(SessionProblem, match=r"is no digest of a file. Somebody has changed this session"):
+    with pytest.raises(
+        SessionProblem, match=r"is no digest of a file. Somebody has changed this session"
+    ):
         find_sound(Store(session), {"model.onnx": named})
 
 
 def test_a_model_that_is_gone_or_damaged_is_named(session: Path) -> None:
     store = Store(session)
     store.models.mkdir(exist_ok=True)
-    with pytest.raises(SessionProblem, match="for the model is gone; copy the whole session folder"):
+    with pytest.raises(
+        SessionProblem, match="for the model is gone; copy the whole session folder"
+    ):
         find_model(store, "a" * 64)
     store.model_path("a" * 64).write_bytes(b"other bytes")
-    with pytest.raises(SessionProblem, match="is damaged: its bytes are not those that were written"):
+    with pytest.raises(
+        SessionProblem, match="is damaged: its bytes are not those that were written"
+    ):
         find_model(store, "a" * 64)
 
 
-@pytest.mark.parametrize("files", [None, [], "x", 3, {"model.onnx": 3, "engine.onnx": None, "inputs.npz": ["x"]}])
+@pytest.mark.parametrize(
+    "files", [None, [], "x", 3, {"model.onnx": 3, "engine.onnx": None, "inputs.npz": ["x"]}]
+)
 def test_what_a_stranger_wrote_in_place_of_a_tables_files_is_none(files: object) -> None:
     """An export or an end ended with a failure of the program's own."""
     assert files_of({"role": "case", "files": files}) == {}
-    assert files_of({"role": "case", "files": {"good.onnx": "ab", "model.onnx": files}}).get("good.onnx") == "ab"
+    assert (
+        files_of({"role": "case", "files": {"good.onnx": "ab", "model.onnx": files}}).get(
+            "good.onnx"
+        )
+        == "ab"
+    )
 
 
-def test_a_workaround_whose_files_a_stranger_has_named_otherwise_is_one_sentence(session: Path, tmp_path: Path) -> None:
+def test_a_workaround_whose_files_a_stranger_has_named_otherwise_is_one_sentence(
+    session: Path, tmp_path: Path
+) -> None:
     reading = read(session)
     for digest in ("\u202ex", "../../x", "a" * 64):
-        with pytest.raises(SessionProblem, match=r"worked-around.onnx is gone|is no digest of a file. Somebody"):
-            _write_files(reading, tmp_path / "worked-around.onnx", {"engine.onnx": digest}, "engine", {})
+        with pytest.raises(
+            SessionProblem, match=r"worked-around.onnx is gone|is no digest of a file. Somebody"
+        ):
+            _write_files(
+                reading, tmp_path / "worked-around.onnx", {"engine.onnx": digest}, "engine", {}
+            )
     assert not (tmp_path / "worked-around.onnx").exists()
 
 
 def test_a_program_of_a_session_says_whose_text_it_is(tmp_path: Path) -> None:
     rows = [{"name": "make_case.py", "text": '"""A case."""\n'}]
     state = SimpleNamespace(route=[SimpleNamespace(tables={"generator": "digest"})])
-    place_scripts(SimpleNamespace(state=state, table=lambda digest: rows if digest else []), tmp_path)
+    place_scripts(
+        SimpleNamespace(state=state, table=lambda digest: rows if digest else []), tmp_path
+    )
     first, _, text = (tmp_path / "make_case.py").read_text().partition("\n")
     assert first.startswith("#")
     assert "before you run it" in first

@@ -1,4 +1,5 @@
-"""Names and commands that hold anything, in the programs of a bundle: held literally, obeyed by nobody."""
+"""Names and commands that hold anything, in the programs of a bundle: held literally, obeyed by
+nobody."""
 
 import ast
 import re
@@ -14,16 +15,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engines.backends.tensorrt.outside import keep_in_fp32
-from engines.compare.criterion import Criterion, Signature
-from engines.declaration import Found
-from engines.findings import Case, Culprit
-from engines.probe import Candidate
-from engines.spec import parse
-from wizard.bundle.case import write_case
-from wizard.bundle.check_script import Asked, engine_part, list_judging_values, script
-from wizard.report.portable import Traces
-from wizard.words import visible
+from narrowdown.engines.backends.tensorrt.outside import keep_in_fp32
+from narrowdown.engines.compare.criterion import Criterion, Signature
+from narrowdown.engines.declaration import Found
+from narrowdown.engines.findings import Case, Culprit
+from narrowdown.engines.probe import Candidate
+from narrowdown.engines.spec import parse
+from narrowdown.wizard.bundle.case import write_case
+from narrowdown.wizard.bundle.check_script import Asked, engine_part, list_judging_values, script
+from narrowdown.wizard.report.portable import Traces
+from narrowdown.wizard.words import visible
 
 from ...patience import allow
 
@@ -35,12 +36,20 @@ ENDS = (
 )  # fmt: skip
 TEXT = st.lists(st.sampled_from(ENDS) | st.text(max_size=6), min_size=1, max_size=5).map("".join)
 NAMES = st.lists(TEXT, min_size=1, max_size=3, unique=True).map(tuple)
-# A command's words cannot hold a NUL: the system takes none. An option that ends in a backslash is refused.
-FILE = TEXT.map(lambda t: re.sub(r"[,=+\0]", "", t).strip()).filter(lambda t: bool(t) and not t.endswith("\\"))
+# A command's words cannot hold a NUL: the system takes none. An option that ends in a backslash is
+# refused.
+FILE = TEXT.map(lambda t: re.sub(r"[,=+\0]", "", t).strip()).filter(
+    lambda t: bool(t) and not t.endswith("\\")
+)
 ENGINE = st.builds(
     "{}={}".format,
     st.sampled_from(
-        ["tensorrt:plugins", "tensorrt:precision=int8,calibration", "onnxruntime:custom_ops", "strange:option"]
+        [
+            "tensorrt:plugins",
+            "tensorrt:precision=int8,calibration",
+            "onnxruntime:custom_ops",
+            "strange:option",
+        ]
     ),
     FILE,
 )
@@ -54,7 +63,11 @@ def culprit(nodes: Sequence[str], inputs: Sequence[str], outputs: Sequence[str])
     return Culprit(case, "overflow")
 
 
-def asked(command: Sequence[str] = (), patterns: Sequence[str] = (), engine: str = "emulate:precision=fp16") -> Asked:
+def asked(
+    command: Sequence[str] = (),
+    patterns: Sequence[str] = (),
+    engine: str = "emulate:precision=fp16",
+) -> Asked:
     return Asked(
         engine=engine,
         found_with="onnxruntime 1.31 on CPU",
@@ -66,28 +79,43 @@ def asked(command: Sequence[str] = (), patterns: Sequence[str] = (), engine: str
 
 @settings(max_examples=60)
 @given(NAMES, NAMES, NAMES, st.just(()) | COMMAND, NAMES)
-def test_check_py_compiles_and_holds_the_very_values(nodes, inputs, outputs, command, patterns) -> None:
+def test_check_py_compiles_and_holds_the_very_values(
+    nodes, inputs, outputs, command, patterns
+) -> None:
     about, how = culprit(nodes, inputs, outputs), asked(command, patterns)
     text = script(about, how)
     tree = ast.parse(text)
     compile(tree, "check.py", "exec")
     told: dict[str, Any] = {}
     for node in tree.body:
-        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id != "HERE":
+        if (
+            isinstance(node, ast.Assign)
+            and isinstance(node.targets[0], ast.Name)
+            and node.targets[0].id != "HERE"
+        ):
             told[node.targets[0].id] = ast.literal_eval(node.value)
     values = dict(list_judging_values(about, how, engine_part(how)[0]))
     assert {name: told[name] for name in values} == values
-    assert told["CASE"] == visible(told["CASE"]), "it is printed in the terminal of whoever is sent the case"
+    assert told["CASE"] == visible(told["CASE"]), (
+        "it is printed in the terminal of whoever is sent the case"
+    )
     assert text.isascii()
-    statements = [type(node) for node in ast.parse(script(culprit("n", "i", "o"), asked(command and ["c"]))).body]
+    statements = [
+        type(node)
+        for node in ast.parse(script(culprit("n", "i", "o"), asked(command and ["c"]))).body
+    ]
     assert [type(node) for node in tree.body] == statements, "no statement came in with a value"
 
 
 @settings(max_examples=60)
 @given(NAMES.filter(any))
 def test_keep_fp32_compiles_and_holds_the_very_names(names) -> None:
-    tree = ast.parse(keep_in_fp32(Found(parse("tensorrt:precision=fp16"), {"precision": "fp16"}), names))
-    made = next(n.value for n in tree.body if isinstance(n, ast.Assign) and n.targets[0].id == "NODES")  # type: ignore[attr-defined]
+    tree = ast.parse(
+        keep_in_fp32(Found(parse("tensorrt:precision=fp16"), {"precision": "fp16"}), names)
+    )
+    made = next(
+        n.value for n in tree.body if isinstance(n, ast.Assign) and n.targets[0].id == "NODES"
+    )  # type: ignore[attr-defined]
     assert ast.literal_eval(made) == {name for name in names if name}
 
 
@@ -108,12 +136,23 @@ def test_commands_sh_is_sound_and_runs_nothing_of_a_name(
 ) -> None:
     """Each line of it is run, the checker's own line aside, whose program is the user's."""
     place = tmp_path_factory.mktemp("case")
-    write_case(place, culprit(("n",), inputs, outputs), {}, asked(("checker", *command) if command else (), (), engine))
+    write_case(
+        place,
+        culprit(("n",), inputs, outputs),
+        {},
+        asked(("checker", *command) if command else (), (), engine),
+    )
     shell = shutil.which("sh") or "/bin/sh"
-    assert subprocess.run([shell, "-n", "commands.sh"], cwd=place, capture_output=True).returncode == 0
+    assert (
+        subprocess.run([shell, "-n", "commands.sh"], cwd=place, capture_output=True).returncode == 0
+    )
     before = sorted(place.iterdir())
     ran = subprocess.run(
-        [shell, "commands.sh"], cwd=place, env={"PATH": str(tools)}, capture_output=True, timeout=allow(30)
+        [shell, "commands.sh"],
+        cwd=place,
+        env={"PATH": str(tools)},
+        capture_output=True,
+        timeout=allow(30),
     )
     assert sorted(place.iterdir()) == before, ran.stderr
     shutil.rmtree(place)
@@ -133,9 +172,18 @@ def test_a_node_called_like_roots_folder_names_nobody(tmp_path: Path) -> None:
 @given(TEXT, TEXT)
 def test_cleaning_twice_is_cleaning_once_and_touches_no_other_text(before: str, after: str) -> None:
     found = Traces(
-        {"/home/mallory/net.onnx": "net.onnx"}, {"/home/mallory": "~", "/srv/work": ""}, ("mallory", "secret-host")
+        {"/home/mallory/net.onnx": "net.onnx"},
+        {"/home/mallory": "~", "/srv/work": ""},
+        ("mallory", "secret-host"),
     )
-    for word in ("/home/mallory/net.onnx", "/home/mallory/x", "/srv/work/y", "/home/other/z", "mallory", "secret-host"):
+    for word in (
+        "/home/mallory/net.onnx",
+        "/home/mallory/x",
+        "/srv/work/y",
+        "/home/other/z",
+        "mallory",
+        "secret-host",
+    ):
         once = found.clean(f"{before} {word} {after}")
         assert found.clean(once) == once
         assert "mallory" not in once
@@ -149,12 +197,16 @@ def test_cleaning_twice_is_cleaning_once_and_touches_no_other_text(before: str, 
 
 
 @given(
-    st.recursive(TEXT, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3)),
+    st.recursive(
+        TEXT, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3)
+    ),
     st.booleans(),
 )
 def test_a_line_that_it_does_not_touch_has_nothing_to_clean(value: object, host: bool) -> None:
     found = Traces(
-        {'/home/m"l/net.onnx': "net.onnx"}, {"/home/m\\l": "~", "/srv/w\u00f6rk": ""}, ("mallory", "secret-h\u00f6st")
+        {'/home/m"l/net.onnx': "net.onnx"},
+        {"/home/m\\l": "~", "/srv/w\u00f6rk": ""},
+        ("mallory", "secret-h\u00f6st"),
     )
     for word in (
         "",

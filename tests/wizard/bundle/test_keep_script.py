@@ -1,4 +1,5 @@
-"""The workaround as Polygraphy's network postprocess script, loaded and called as Polygraphy does."""
+"""The workaround as Polygraphy's network postprocess script, loaded and called as Polygraphy
+does."""
 
 import sys
 from pathlib import Path
@@ -7,14 +8,16 @@ from typing import Any
 
 import pytest
 
-from engines import options, outside
-from engines.backends.tensorrt.network import keep_higher
-from engines.backends.tensorrt.outside import keep_in_fp32
-from wizard.bundle.export import KEEP_SCRIPT, keep_script
-from wizard.report.document import Workaround
+from narrowdown.engines import options, outside
+from narrowdown.engines.backends.tensorrt.network import keep_higher
+from narrowdown.engines.backends.tensorrt.outside import keep_in_fp32
+from narrowdown.wizard.bundle.export import KEEP_SCRIPT, keep_script
+from narrowdown.wizard.report.document import Workaround
 
 mod = pytest.importorskip("polygraphy.mod")
-pytestmark = pytest.mark.filterwarnings("ignore:SelectableGroups:DeprecationWarning")  # its own affair
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:SelectableGroups:DeprecationWarning"
+)  # its own affair
 
 NASTY = "a'\"\\\n\x1b[31m{x}"
 
@@ -73,12 +76,17 @@ def trt(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 def loaded(folder: Path, *nodes: str) -> Any:
     path = folder / KEEP_SCRIPT
-    path.write_text(keep_in_fp32(outside.found(options.check("tensorrt:precision=fp16")), nodes), encoding="utf-8")
+    path.write_text(
+        keep_in_fp32(outside.found(options.check("tensorrt:precision=fp16")), nodes),
+        encoding="utf-8",
+    )
     assert path.read_text().isascii()
     return mod.import_from_script(str(path), "postprocess")
 
 
-def test_the_layers_of_the_nodes_stay_in_fp32(trt, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_layers_of_the_nodes_stay_in_fp32(
+    trt, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     network = Network(
         [
             Layer("sum", "[ONNX Layer: sum]"), Layer("sum_cast", "[ONNX Layer: sum]"), Layer("other", "[ONNX Layer: other]"),
@@ -93,7 +101,8 @@ def test_the_layers_of_the_nodes_stay_in_fp32(trt, tmp_path: Path, capsys: pytes
     assert capsys.readouterr().out == "keep_fp32: 3 of 4 nodes stay in FP32; not found: ['gone']\n"
 
 
-# A Log of a sum with an epsilon, as the parser makes it: between the constant and its reader there is a layer that is no node.
+# A Log of a sum with an epsilon, as the parser makes it: between the constant and its reader there
+# is a layer that is no node.
 GUARDED = (
     ("eps", "", "CONSTANT", "float16", ()), ("rows", "", "CONSTANT", "int32", ()), ("size", "", "SHAPE", "float16", ()),
     ("broadcast", "", "SHUFFLE", "float16", ("eps", "rows", "size")),
@@ -104,17 +113,31 @@ GUARDED = (
 
 
 @pytest.mark.parametrize("way", ["script", "engine"])
-def test_a_constant_that_feeds_a_kept_node_stays_in_fp32_with_it(trt, tmp_path: Path, way: str) -> None:
-    network = Network([Layer(n, m, kind, dtype, reads=reads) for n, m, kind, dtype, reads in GUARDED])
+def test_a_constant_that_feeds_a_kept_node_stays_in_fp32_with_it(
+    trt, tmp_path: Path, way: str
+) -> None:
+    network = Network(
+        [Layer(n, m, kind, dtype, reads=reads) for n, m, kind, dtype, reads in GUARDED]
+    )
     if way == "script":
         loaded(tmp_path, "add")(network=network)
     else:
         assert keep_higher(SimpleNamespace(trt=trt), network, {"add"}) == 1  # type: ignore[arg-type]
-    assert [layer.name for layer in network if layer.precision == "float32"] == ["eps", "broadcast", "add"]
-    assert [layer.name for layer in network if layer.given == {0: "float32"}] == ["eps", "broadcast", "add"]
+    assert [layer.name for layer in network if layer.precision == "float32"] == [
+        "eps",
+        "broadcast",
+        "add",
+    ]
+    assert [layer.name for layer in network if layer.given == {0: "float32"}] == [
+        "eps",
+        "broadcast",
+        "add",
+    ]
 
 
-def test_tensorrt_11_is_told_what_to_do_instead(trt, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tensorrt_11_is_told_what_to_do_instead(
+    trt, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(trt, "ILayer", object)
     monkeypatch.setattr(trt, "__version__", "11.2")
     with pytest.raises(SystemExit, match=r"11\.2 computes in the types that the model has"):
@@ -140,7 +163,9 @@ def workaround(**fields: Any) -> Workaround:
         ({"kind": "optimizer", "keep_higher": ()}, "10.6.0", False),
     ],
 )
-def test_it_is_written_where_layers_can_be_told(fields: dict[str, Any], version: str, written: bool) -> None:
+def test_it_is_written_where_layers_can_be_told(
+    fields: dict[str, Any], version: str, written: bool
+) -> None:
     assert bool(keep_script(workaround(**fields), version)) is written
     assert keep_script(None, version) == ""
 
@@ -149,7 +174,9 @@ def test_polygraphy_takes_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     """The command in its own words, through the real parser."""
     tools = pytest.importorskip("polygraphy.tools")
     text = keep_script(workaround(), "10.6.0")
-    (line,) = [line.strip() for line in text.splitlines() if line.strip().startswith("polygraphy run")]
+    (line,) = [
+        line.strip() for line in text.splitlines() if line.strip().startswith("polygraphy run")
+    ]
     (tmp_path / KEEP_SCRIPT).write_text(text)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.argv", [*line.split(), "--gen-script", "made.py"])

@@ -1,4 +1,5 @@
-"""A case whose weights are a secret: random ones in their place, or none, and what that does to the failure."""
+"""A case whose weights are a secret: random ones in their place, or none, and what that does to the
+failure."""
 
 from pathlib import Path
 
@@ -7,19 +8,20 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from engines.compare.criterion import Criterion, Signature
-from engines.findings import Case, Culprit
-from engines.probe import Candidate
-from engines.workers.withheld import draw_alike, withhold_weights
-from wizard.bundle.check_script import Asked, script
-from wizard.bundle.withheld import withheld
-from wizard.machine_room import ask
+from narrowdown.engines.compare.criterion import Criterion, Signature
+from narrowdown.engines.findings import Case, Culprit
+from narrowdown.engines.probe import Candidate
+from narrowdown.engines.workers.withheld import draw_alike, withhold_weights
+from narrowdown.wizard.bundle.check_script import Asked, script
+from narrowdown.wizard.bundle.withheld import withheld
+from narrowdown.wizard.machine_room import ask
 
 SECRET = np.random.default_rng(1).normal(0.5, 2.0, (8, 8)).astype(np.float32)
 
 
 def save(path: Path, weight: np.ndarray, *, half: bool) -> None:
-    """y = x @ w, stored as FP16 where ``half``; w is followed by a small constant that is no weight."""
+    """y = x @ w, stored as FP16 where ``half``; w is followed by a small constant that is no
+    weight."""
     nodes = [
         helper.make_node("MatMul", ["x", "w"], ["m"], name="Product"),
         helper.make_node("Mul", ["m", "two"], ["d"]),
@@ -37,7 +39,9 @@ def save(path: Path, weight: np.ndarray, *, half: bool) -> None:
     )
     weights = [numpy_helper.from_array(weight, "w"), numpy_helper.from_array(np.float32(2), "two")]
     graph = helper.make_graph(nodes, "g", [x], [y], weights)
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=10), path)
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=10), path
+    )
 
 
 def made(folder: Path, size: float, weight: np.ndarray = SECRET) -> Path:
@@ -50,8 +54,13 @@ def made(folder: Path, size: float, weight: np.ndarray = SECRET) -> Path:
     np.savez(folder / "expected.npz", y=x @ weight * 2)
     np.savez(folder / "actual.npz", y=x)
     signature = Signature(kind="accuracy", sample="real:0", outputs=("y",))
-    culprit = Culprit(Case(Candidate(), "real:0", nodes=("Product",), outputs=("y",), signature=signature), "overflow")
-    asked = Asked(engine="emulate:precision=fp16", found_with="?", criterion=Criterion(tolerance=1e-2))
+    culprit = Culprit(
+        Case(Candidate(), "real:0", nodes=("Product",), outputs=("y",), signature=signature),
+        "overflow",
+    )
+    asked = Asked(
+        engine="emulate:precision=fp16", found_with="?", criterion=Criterion(tolerance=1e-2)
+    )
     (folder / "check.py").write_text(script(culprit, asked))
     return folder
 
@@ -68,7 +77,9 @@ def test_random_weights_are_others_and_the_failure_survives(tmp_path: Path) -> N
     new = weight(case, "model.onnx")
     left = set(new.ravel()) & set(SECRET.ravel())
     assert left == {SECRET.min(), SECRET.max()}, "of the true values none but the extremes is left"
-    assert np.array_equal(weight(case, "engine.onnx"), new.astype(np.float16).astype(np.float32)), "rounded as before"
+    assert np.array_equal(weight(case, "engine.onnx"), new.astype(np.float16).astype(np.float32)), (
+        "rounded as before"
+    )
     with np.load(case / "expected.npz") as archive:
         assert np.allclose(archive["y"], np.full((1, 8), 30_000, np.float32) @ new * 2, rtol=1e-5)
     assert not (case / "actual.npz").exists()
@@ -76,7 +87,8 @@ def test_random_weights_are_others_and_the_failure_survives(tmp_path: Path) -> N
 
 
 def test_a_failure_that_needs_the_true_weights_is_said_to_be_gone(tmp_path: Path) -> None:
-    """Each column sums to more than FP16 holds; random weights of the same statistics cancel out."""
+    """Each column sums to more than FP16 holds; random weights of the same statistics cancel
+    out."""
     pattern = np.tile(np.float32([[1000], [-1000]]), (4, 8))
     case = made(tmp_path / "case", 10, pattern)
     np.savez(case / "inputs.npz", x=np.float32([[10, -10] * 4]))
@@ -105,15 +117,17 @@ def test_the_process_says_how_many_weights_there_were(tmp_path: Path, manner: st
         save(poor / name, np.eye(8, 2, dtype=np.float32), half=name == "engine.onnx")
     np.savez(poor / "expected.npz", y=np.ones((1, 2), np.float32))
     before = {name: (poor / name).read_bytes() for name in ("model.onnx", "engine.onnx")}
-    assert ask("engines.workers.withheld", "{}", manner, "onnxruntime", str(rich), str(poor)).split() == ["2", "0"]
+    assert ask(
+        "narrowdown.engines.workers.withheld", "{}", manner, "onnxruntime", str(rich), str(poor)
+    ).split() == ["2", "0"]
     assert {name: (poor / name).read_bytes() for name in before} == before
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float16, np.int8, np.uint8])
 def test_the_statistics_stay(dtype: type) -> None:
-    values = np.clip(np.random.default_rng(0).normal(3, 40, (64, 64)), 0 if dtype == np.uint8 else -120, 120).astype(
-        dtype
-    )
+    values = np.clip(
+        np.random.default_rng(0).normal(3, 40, (64, 64)), 0 if dtype == np.uint8 else -120, 120
+    ).astype(dtype)
     new = draw_alike(values, "w")
     assert new.shape == values.shape
     assert (new.min(), new.max()) == (values.min(), values.max())

@@ -6,9 +6,9 @@ from typing import Literal
 import msgspec
 import pytest
 
-from engines.asking import Count
-from wizard.flow.check import Problem, check
-from wizard.flow.load import parse
+from narrowdown.engines.asking import Count
+from narrowdown.wizard.flow.check import Problem, check
+from narrowdown.wizard.flow.load import parse
 
 RIGHT = """\
 schema: 1

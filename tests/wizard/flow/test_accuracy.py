@@ -16,13 +16,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engines.steps.compare import CompareOutcome
-from engines.steps.registry import STEPS
-from wizard.exits import BY_VERDICT
-from wizard.flow.check import check, destination, holds, outcome_fields, recommend
-from wizard.flow.load import load
-from wizard.flow.model import FlowNode, targets
-from wizard.flow.template import render
+from narrowdown.engines.steps.compare import CompareOutcome
+from narrowdown.engines.steps.registry import STEPS
+from narrowdown.wizard.exits import BY_VERDICT
+from narrowdown.wizard.flow.check import check, destination, holds, outcome_fields, recommend
+from narrowdown.wizard.flow.load import load
+from narrowdown.wizard.flow.model import FlowNode, targets
+from narrowdown.wizard.flow.template import render
 
 from ...patience import allow
 
@@ -77,7 +77,12 @@ def test_every_verdict_has_an_end_and_an_exit_code() -> None:
         ("reproduce", {"verdict": "export"}, "export", "export-at-fault"),
         ("reproduce", {"verdict": "passes"}, "no", "not-reproduced"),
         ("reproduce", {"verdict": "passes", "explanation": "keeps-higher"}, "kept", "kept-in-fp32"),
-        ("reproduce", {"verdict": "noise", "explanation": "keeps-higher"}, "noise", "not-determined"),
+        (
+            "reproduce",
+            {"verdict": "noise", "explanation": "keeps-higher"},
+            "noise",
+            "not-determined",
+        ),
         ("reproduce", {"verdict": "reference"}, "reference", "consistency"),
         ("reproduce", {"verdict": "fails", "as_built": True}, "as-built", "rebuild"),
         ("reproduce", {"verdict": "refused", "as_built": True}, "as-built", "rebuild"),
@@ -100,7 +105,12 @@ def test_every_verdict_has_an_end_and_an_exit_code() -> None:
         ("real-inputs", {"verdict": "only-real"}, "only-real", "intermittent"),
         ("real-inputs", {"verdict": "none-given"}, "none", "intermittent"),
         ("intermittent", {"behaviour": "same-engine", "whole_only": True}, "whole", "whole-only"),
-        ("intermittent", {"behaviour": "same-engine", "switchable": True}, "same-engine", "nondeterminism"),
+        (
+            "intermittent",
+            {"behaviour": "same-engine", "switchable": True},
+            "same-engine",
+            "nondeterminism",
+        ),
         ("intermittent", {"behaviour": "rebuilds-differ"}, "yes", "tactics"),
         ("intermittent", {"behaviour": "steady"}, "no", "layerwise"),
         ("intermittent", {"behaviour": "steady", "switchable": True}, "no", "tactics"),
@@ -110,10 +120,20 @@ def test_every_verdict_has_an_end_and_an_exit_code() -> None:
         ("tactics", {"found": True}, "yes", "minimal-case"),
         ("tactics", {"found": False}, "no", "layerwise"),
         ("reproduce", {"verdict": "refused", "failure": "build"}, "refused", "sanitize"),
-        ("reproduce", {"verdict": "refused-whole", "failure": "build"}, "refused-whole", "refused-whole"),
+        (
+            "reproduce",
+            {"verdict": "refused-whole", "failure": "build"},
+            "refused-whole",
+            "refused-whole",
+        ),
         ("sanitize", {"verdict": "fails", "failure": "build"}, "yes", "reduce"),
         ("sanitize", {"verdict": "could-not", "failure": "build"}, "stuck", "reduce"),
-        ("minimal-case", {"confirmed": True, "cause": "build-failure", "culprits": 1}, "report", "refused-part"),
+        (
+            "minimal-case",
+            {"confirmed": True, "cause": "build-failure", "culprits": 1},
+            "report",
+            "refused-part",
+        ),
         ("reproduce", {"verdict": "refused", "no_reference": True}, "refused", "refused"),
         ("workaround", {"cause": "build-failure", "culprits": 1}, "no", "refused-part"),
         (
@@ -132,15 +152,39 @@ def test_every_verdict_has_an_end_and_an_exit_code() -> None:
         ("reduce", {"verdict": "reduced"}, "yes", "minimal-case"),
         ("reduce", {"verdict": "not-reproduced"}, "no", "double-check"),
         ("reduce", {"verdict": "unresolved"}, "no", "double-check"),
-        *(("double-check", {"suggestion": s}, s, "reduce") for s in ANSWERS["double-check"].split() if s != "stop"),
+        *(
+            ("double-check", {"suggestion": s}, s, "reduce")
+            for s in ANSWERS["double-check"].split()
+            if s != "stop"
+        ),
         ("double-check", {"suggestion": "stop", "culprits": 0}, "stop", "unresolved"),
         ("double-check", {"suggestion": "stop", "culprits": 1}, "stop", "workaround"),
-        ("minimal-case", {"confirmed": True, "patched_fails": True, "culprits": 1}, "another", "layerwise"),
-        ("minimal-case", {"confirmed": True, "patched_fails": True, "culprits": 8}, "workaround", "workaround"),
-        ("minimal-case", {"confirmed": True, "patched_fails": False, "culprits": 1}, "workaround", "workaround"),
+        (
+            "minimal-case",
+            {"confirmed": True, "patched_fails": True, "culprits": 1},
+            "another",
+            "layerwise",
+        ),
+        (
+            "minimal-case",
+            {"confirmed": True, "patched_fails": True, "culprits": 8},
+            "workaround",
+            "workaround",
+        ),
+        (
+            "minimal-case",
+            {"confirmed": True, "patched_fails": False, "culprits": 1},
+            "workaround",
+            "workaround",
+        ),
         ("minimal-case", {"confirmed": False, "culprits": 1}, "report", "unresolved"),
         ("minimal-case", {"confirmed": False, "culprits": 2}, "report", "case-found"),
-        ("minimal-case", {"confirmed": False, "culprits": 2, "waits": True}, "workaround", "workaround"),
+        (
+            "minimal-case",
+            {"confirmed": False, "culprits": 2, "waits": True},
+            "workaround",
+            "workaround",
+        ),
         (
             "minimal-case",
             {"confirmed": True, "patched_fails": True, "culprits": 2, "waits": True},
@@ -155,7 +199,9 @@ def test_every_verdict_has_an_end_and_an_exit_code() -> None:
         ("workaround", {"holds": False, "culprits": 0}, "no", "unresolved"),
     ],
 )
-def test_what_is_measured_leads_where_the_guide_leads(node: str, values: dict[str, Any], answer: str, to: str) -> None:
+def test_what_is_measured_leads_where_the_guide_leads(
+    node: str, values: dict[str, Any], answer: str, to: str
+) -> None:
     measured = outcome(node, **values)
     found = recommend(FLOW.nodes[node], measured).answer
     assert found == answer
@@ -193,7 +239,9 @@ def values_of(kind: Any) -> st.SearchStrategy[Any]:
         int: st.integers(0, 9) | st.integers(0, 2000),
         float: st.one_of(st.floats(0, 1e30), st.sampled_from([0.0, 1.0, 1e300])),
         bool: st.booleans(),
-        str: st.text(st.characters(exclude_characters="{"), max_size=20),  # a brace left over is the flow's own
+        str: st.text(
+            st.characters(exclude_characters="{"), max_size=20
+        ),  # a brace left over is the flow's own
         type(None): st.none(),
     }
     return st.one_of(*(simple[k] for k in typing.get_args(kind) or (kind,)))
@@ -201,7 +249,9 @@ def values_of(kind: Any) -> st.SearchStrategy[Any]:
 
 def outcomes_of(node: FlowNode) -> st.SearchStrategy[dict[str, Any]]:
     assert node.step is not None
-    return st.fixed_dictionaries({n: values_of(k) for n, k in outcome_fields(STEPS[node.step.use].outcome).items()})
+    return st.fixed_dictionaries(
+        {n: values_of(k) for n, k in outcome_fields(STEPS[node.step.use].outcome).items()}
+    )
 
 
 @pytest.mark.parametrize("name", FLOW.nodes)
@@ -229,7 +279,10 @@ def compared(when: Mapping[str, Any] | None) -> Iterator[tuple[str, Any]]:
                 yield from compared(part)
             case field, dict(operators):
                 for operand in operators.values():
-                    yield from ((field, item) for item in (operand if isinstance(operand, list) else [operand]))
+                    yield from (
+                        (field, item)
+                        for item in (operand if isinstance(operand, list) else [operand])
+                    )
             case field, operand:
                 yield field, operand
 
@@ -237,7 +290,9 @@ def compared(when: Mapping[str, Any] | None) -> Iterator[tuple[str, Any]]:
 def told_apart(kind: Any, operands: list[Any]) -> list[Any]:
     """The values of a field that rules with these operands can tell from each other."""
     found: list[Any] = []
-    for part in (kind,) if typing.get_origin(kind) is typing.Literal else typing.get_args(kind) or (kind,):
+    for part in (
+        (kind,) if typing.get_origin(kind) is typing.Literal else typing.get_args(kind) or (kind,)
+    ):
         if typing.get_origin(part) is typing.Literal:
             found += typing.get_args(part)
         elif part is bool:
@@ -252,11 +307,14 @@ def told_apart(kind: Any, operands: list[Any]) -> list[Any]:
 
 
 def test_every_answer_but_a_persons_own_is_recommended_by_some_measurement() -> None:
-    assert {name: missing for name, node in FLOW.nodes.items() if (missing := never_recommended(node))} == {}
+    assert {
+        name: missing for name, node in FLOW.nodes.items() if (missing := never_recommended(node))
+    } == {}
 
 
 def never_recommended(node: FlowNode) -> set[str]:
-    """The answers that no measurement speaks for, of all that the rules can tell apart (none by chance)."""
+    """The answers that no measurement speaks for, of all that the rules can tell apart (none by
+    chance)."""
     assert node.step is not None
     operands: dict[str, list[Any]] = {}
     for answer in node.answers.values():
@@ -264,23 +322,42 @@ def never_recommended(node: FlowNode) -> set[str]:
             operands.setdefault(field, []).append(operand)
     kinds = outcome_fields(STEPS[node.step.use].outcome)
     values = [told_apart(kinds[field], given) for field, given in operands.items()]
-    measurements = (dict(zip(operands, combination, strict=True)) for combination in itertools.product(*values))
+    measurements = (
+        dict(zip(operands, combination, strict=True)) for combination in itertools.product(*values)
+    )
     return set(node.answers) - {recommend(node, measured).answer for measured in measurements}
 
 
 def test_an_answer_that_nothing_speaks_for_is_found() -> None:
     node = FLOW.nodes["reproduce"]
-    unknown = {**node.answers, "noise": msgspec.structs.replace(node.answers["noise"], when={"verdict": "loud"})}
+    unknown = {
+        **node.answers,
+        "noise": msgspec.structs.replace(node.answers["noise"], when={"verdict": "loud"}),
+    }
     assert never_recommended(msgspec.structs.replace(node, answers=unknown)) == {"noise"}
     greedy = msgspec.structs.replace(node.answers["yes"], when={"not": {"verdict": "fails"}})
     hidden = msgspec.structs.replace(node, answers={"greedy": greedy, **node.answers})
-    assert never_recommended(hidden) == {"reference", "refused", "refused-whole", "noise", "export", "kept", "no"}
+    assert never_recommended(hidden) == {
+        "reference",
+        "refused",
+        "refused-whole",
+        "noise",
+        "export",
+        "kept",
+        "no",
+    }
 
 
 def test_every_walk_ends() -> None:
-    """However the questions are answered: an answer that was never tried first, each walk within the visits allowed."""
+    """However the questions are answered: an answer that was never tried first, each walk within
+    the visits allowed."""
     tried: set[tuple[str, str, str]] = set()
-    ways = {(n, id_, t) for n, node in FLOW.nodes.items() for id_, a in node.answers.items() for t in targets(a)}
+    ways = {
+        (n, id_, t)
+        for n, node in FLOW.nodes.items()
+        for id_, a in node.answers.items()
+        for t in targets(a)
+    }
     for seed in range(900):
         chance = random.Random(seed)
         here, visits, steps = FLOW.start, dict.fromkeys(FLOW.nodes, 0), 0
@@ -294,7 +371,8 @@ def test_every_walk_ends() -> None:
             visits[here] += 1
             choices = sorted((id_, t) for id_, a in node.answers.items() for t in targets(a))
             fresh = [c for c in choices if (here, *c) not in tried]
-            # The longest walk there is (seed 0), then those that try what was never tried, where there is such.
+            # The longest walk there is (seed 0), then those that try what was never tried, where
+            # there is such.
             id_, target = (
                 next((c for c in choices if c[1] in FLOW.nodes), choices[0])
                 if seed == 0
@@ -307,9 +385,18 @@ def test_every_walk_ends() -> None:
 
 
 def test_a_search_may_name_eight_more_culprits() -> None:
-    """The longest sensible walk: eight times another culprit, each through extract and reduce, is not cut short by a limit."""
+    """The longest sensible walk: eight times another culprit, each through extract and reduce, is
+    not cut short by a limit."""
     visits = dict.fromkeys(FLOW.nodes, 0)
-    route = ["reproduce", "sanitize", "real-inputs", "intermittent", "nondeterminism", "extract", "reduce"]
+    route = [
+        "reproduce",
+        "sanitize",
+        "real-inputs",
+        "intermittent",
+        "nondeterminism",
+        "extract",
+        "reduce",
+    ]
     route += ["double-check", "reduce"] * 3 + ["minimal-case"]
     route += ["layerwise", "extract", "reduce", "minimal-case"] * 8 + ["workaround"]
     for here in route:
@@ -351,9 +438,11 @@ def test_rules_that_a_person_would_expect() -> None:
 
 def test_loading_and_checking_needs_no_engine() -> None:
     code = (
-        "import sys; from wizard.flow.load import load; from wizard.flow.check import check; from wizard.flow import render;"
+        "import sys; from narrowdown.wizard.flow.load import load; from narrowdown.wizard.flow.check import check; from narrowdown.wizard.flow import render;"  # noqa: E501
         "assert check(load('accuracy')) == []; render.svg(load('accuracy').flow);"
         "print([m for m in sys.modules if m.split('.')[0] in ('numpy', 'onnx', 'onnxruntime', 'tensorrt', 'textual')])"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=allow(120))
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=allow(120)
+    )
     assert done.stdout.strip() == "[]"

@@ -1,4 +1,5 @@
-"""Each lint has a flow that it catches, at the exact place; the rules mean what docs/flows.md says."""
+"""Each lint has a flow that it catches, at the exact place; the rules mean what docs/flows.md
+says."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wizard.flow.check import Problem, check, destination, errors, holds, recommend
-from wizard.flow.load import FlowProblem, parse
-from wizard.flow.model import Answer, Detour, FlowNode
+from narrowdown.wizard.flow.check import Problem, check, destination, errors, holds, recommend
+from narrowdown.wizard.flow.load import FlowProblem, parse
+from narrowdown.wizard.flow.model import Answer, Detour, FlowNode
 
 Lint = Callable[[str], list[Problem]]
 Change = Callable[[str, str], str]
@@ -89,7 +90,14 @@ def test_the_right_flow_has_no_problems(lint: Lint, right: str) -> None:
     ],
 )  # fmt: skip
 def test_each_lint_points_at_its_place(
-    lint: Lint, broken: Change, old: str, new: str, line: int, column: int, message: str, suggestion: str
+    lint: Lint,
+    broken: Change,
+    old: str,
+    new: str,
+    line: int,
+    column: int,
+    message: str,
+    suggestion: str,
 ) -> None:
     found = lint(broken(old, new))
     assert Problem(line, column, message, suggestion) in found
@@ -104,7 +112,8 @@ def test_each_lint_points_at_its_place(
     ],
 )
 @pytest.mark.parametrize(
-    ("old", "line", "column"), [("explain: No step here.", 34, 14), ("explain: That was it.", 43, 14)]
+    ("old", "line", "column"),
+    [("explain: No step here.", 34, 14), ("explain: That was it.", 43, 14)],
 )
 def test_a_long_explanation_is_warned_of_and_works(
     lint: Lint, broken: Change, explain: str, rows: int, old: str, line: int, column: int
@@ -168,7 +177,9 @@ def test_a_long_explanation_is_warned_of_and_works(
         ),
     ],
 )
-def test_the_graph_as_a_whole(lint: Lint, broken: Change, old: str, new: str, expected: list[Problem]) -> None:
+def test_the_graph_as_a_whole(
+    lint: Lint, broken: Change, old: str, new: str, expected: list[Problem]
+) -> None:
     assert lint(broken(old, new)) == expected
 
 
@@ -181,7 +192,9 @@ def test_an_empty_flow(lint: Lint, right: str, part: str) -> None:
 
 
 def test_a_node_without_answers(lint: Lint, right: str) -> None:
-    cut = right.replace('    answers:\n      "stop":\n        text: Stop\n        goto: done\n', "    answers: {}\n")
+    cut = right.replace(
+        '    answers:\n      "stop":\n        text: Stop\n        goto: done\n', "    answers: {}\n"
+    )
     assert any(p.message == "node 'think' has no answers." for p in lint(cut))
 
 
@@ -235,7 +248,9 @@ def test_holds(when: dict[str, Any], outcome: dict[str, Any], expected: bool) ->
     assert holds(when, outcome) is expected
 
 
-VALUES = st.none() | st.booleans() | st.integers(-3, 3) | st.floats(-3, 3) | st.sampled_from(["x", "y"])
+VALUES = (
+    st.none() | st.booleans() | st.integers(-3, 3) | st.floats(-3, 3) | st.sampled_from(["x", "y"])
+)
 NAMES = st.sampled_from(["a", "b", "c"])
 OUTCOMES = st.dictionaries(NAMES, VALUES)
 COMPARISONS = st.one_of(
@@ -261,7 +276,9 @@ def test_rules_are_logic(p: dict[str, Any], q: dict[str, Any], outcome: dict[str
     assert holds({"not": p}, outcome) is (not a)
     assert holds({"all": [p, q]}, outcome) is (a and b)
     assert holds({"any": [p, q]}, outcome) is (a or b)
-    assert holds({"not": {"any": [p, q]}}, outcome) is holds({"all": [{"not": p}, {"not": q}]}, outcome)
+    assert holds({"not": {"any": [p, q]}}, outcome) is holds(
+        {"all": [{"not": p}, {"not": q}]}, outcome
+    )
 
 
 @given(st.floats(-5, 5), st.floats(-5, 5))
@@ -286,7 +303,9 @@ def node(**answers: Answer) -> FlowNode:
 
 
 @given(st.lists(RULES, max_size=3), OUTCOMES)
-def test_the_first_rule_that_holds_is_recommended(rules: list[dict[str, Any]], outcome: dict[str, Any]) -> None:
+def test_the_first_rule_that_holds_is_recommended(
+    rules: list[dict[str, Any]], outcome: dict[str, Any]
+) -> None:
     answers = {f"a{i}": Answer(text="", goto="", when=rule) for i, rule in enumerate(rules)}
     found = recommend(node(**answers, last=Answer(text="", goto="")), outcome).answer
     assert found == next((f"a{i}" for i, rule in enumerate(rules) if holds(rule, outcome)), "last")
@@ -294,7 +313,8 @@ def test_the_first_rule_that_holds_is_recommended(rules: list[dict[str, Any]], o
 
 def test_a_step_that_failed_leaves_the_last_answer() -> None:
     asked = node(
-        yes=Answer(text="", goto="x", when={"a": 1}, because="{{ a }}"), no=Answer(text="", goto="y", because="{{ a }}")
+        yes=Answer(text="", goto="x", when={"a": 1}, because="{{ a }}"),
+        no=Answer(text="", goto="y", because="{{ a }}"),
     )
     assert (recommend(asked, {"a": 1}).answer, recommend(asked, {"a": 1}).because) == ("yes", "1")
     assert (recommend(asked, None).answer, recommend(asked, None).because) == ("no", "")
@@ -323,5 +343,7 @@ def test_each_of_several_detours_is_checked_in_its_place(broken: Change, lint: L
     assert found == [
         (24, 21, "step 'looking' does not measure 'stedy'."), (24, 41, "there is no node or end 'don'."),
     ]  # fmt: skip
-    with pytest.raises(FlowProblem, match=r"24:14: there is no 'wenn' in 'detour' of node 'look'\."):
+    with pytest.raises(
+        FlowProblem, match=r"24:14: there is no 'wenn' in 'detour' of node 'look'\."
+    ):
         lint(broken(one, more.replace("when: {stedy", "wenn: {stedy")))

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from engines import outside
-from engines.compare.criterion import Criterion, Signature
-from engines.findings import Case, Findings, Workaround
-from engines.probe import Candidate
-from engines.spec import parse
-from wizard.cli.arguments import parse as parse_words
-from wizard.flow.commands import FIELDS, Tool, by_hand, installed, options, values
-from wizard.flow.load import load
-from wizard.problem import Problem
+from narrowdown.engines import outside
+from narrowdown.engines.compare.criterion import Criterion, Signature
+from narrowdown.engines.findings import Case, Findings, Workaround
+from narrowdown.engines.probe import Candidate
+from narrowdown.engines.spec import parse
+from narrowdown.wizard.cli.arguments import parse as parse_words
+from narrowdown.wizard.flow.commands import FIELDS, Tool, by_hand, installed, options, values
+from narrowdown.wizard.flow.load import load
+from narrowdown.wizard.problem import Problem
 
 PROBLEM = Problem(
     model="/m/my model.onnx",
@@ -56,7 +56,8 @@ def test_keys_name_a_tool_and_its_versions(key: str, fits: list[str], not_: list
 
 
 @pytest.mark.parametrize(
-    "key", ["", "Polygraphy", "polygraphy>=", "polygraphy>=x", "a>=1,", ">=1", "a b", "tool=>1", "tool;"]
+    "key",
+    ["", "Polygraphy", "polygraphy>=", "polygraphy>=x", "a>=1,", ">=1", "a b", "tool=>1", "tool;"],
 )
 def test_keys_that_name_nothing(key: str) -> None:
     with pytest.raises(ValueError, match="does not name a tool"):
@@ -97,12 +98,18 @@ def test_the_accuracy_flow_has_commands_that_can_be_read_back() -> None:
         extract[-6:] == ["--inputs", "a:auto:auto", "b c:auto:auto", "--outputs", "y:auto"][-6:]
         or "b c:auto:auto" in extract
     )
-    old = next(shlex.split(t) for n, tool, t in made if (n, tool) == ("workaround", "polygraphy; tensorrt<11"))
+    old = next(
+        shlex.split(t)
+        for n, tool, t in made
+        if (n, tool) == ("workaround", "polygraphy; tensorrt<11")
+    )
     assert old[old.index("--layer-precisions") + 1 :][:2] == ["/ln/Pow:float32", "/ln/Sqrt:float32"]
     assert "--fp16" in old
 
 
-@pytest.mark.parametrize(("node", "text"), [(n, t) for n, tool, t in commands() if tool == "narrowdown"])
+@pytest.mark.parametrize(
+    ("node", "text"), [(n, t) for n, tool, t in commands() if tool == "narrowdown"]
+)
 def test_our_own_commands_are_ours(node: str, text: str) -> None:
     arguments = parse_words(shlex.split(text)[1:])
     assert arguments.model == PROBLEM.model
@@ -134,7 +141,11 @@ def test_only_the_installed_version_of_a_tool_is_shown() -> None:
     assert tools("workaround", tensorrt="10.6.0") == ["narrowdown", "polygraphy; tensorrt<11"]
     assert tools("workaround", tensorrt="11.2.1.2") == ["narrowdown"]
     assert tools("tactics", tensorrt="11.2.1.2") == ["narrowdown", "trtexec"]
-    assert tools("tactics", tensorrt="10.15", polygraphy="0.49") == ["narrowdown", "polygraphy; tensorrt<11", "trtexec"]
+    assert tools("tactics", tensorrt="10.15", polygraphy="0.49") == [
+        "narrowdown",
+        "polygraphy; tensorrt<11",
+        "trtexec",
+    ]
     # Every other tool that is found is really there.
     assert all(re.match(r"[0-9]+\.[0-9]+", number) for number in installed().values())
 
@@ -174,9 +185,14 @@ def test_flags_are_those_that_this_tensorrt_takes(spec: str, version: str) -> No
     ],
 )
 def test_the_real_polygraphy_takes_every_command(
-    spec: str, version: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    spec: str,
+    version: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """The real parser takes every word of every run that the flows show, and makes a program of it. Nothing is run."""
+    """The real parser takes every word of every run that the flows show, and makes a program of it.
+    Nothing is run."""
     polygraphy = pytest.importorskip("polygraphy.tools")
     problem = Problem(model="/m/model.onnx", engine=spec, inputs=("/m/in.json",))
     have = {**installed(), "tensorrt": version}
@@ -187,10 +203,14 @@ def test_the_real_polygraphy_takes_every_command(
         for command in by_hand(node, values(problem, FINDINGS, have), have, spec)
         for words in runs(command.text)
     }
-    typed = "--strongly-typed" if version.startswith("11") else "--int8" if "int8" in spec else "--fp16"
+    typed = (
+        "--strongly-typed" if version.startswith("11") else "--int8" if "int8" in spec else "--fp16"
+    )
     assert any(typed in words for words in seen)
     for words in seen:
-        monkeypatch.setattr("sys.argv", ["polygraphy", *words, "--gen-script", str(tmp_path / "made.py")])
+        monkeypatch.setattr(
+            "sys.argv", ["polygraphy", *words, "--gen-script", str(tmp_path / "made.py")]
+        )
         try:
             code = polygraphy.main()
         except SystemExit as end:
@@ -209,7 +229,11 @@ def runs(text: str) -> list[list[str]]:
     for line in text.replace("\\\n", " ").splitlines():
         words = shlex.split(line, comments=True)
         for i, word in enumerate(words):
-            if word == "polygraphy" and words[i + 1] == "run" and "polygraphy_debug.engine" not in words:
+            if (
+                word == "polygraphy"
+                and words[i + 1] == "run"
+                and "polygraphy_debug.engine" not in words
+            ):
                 found.append(words[i + 1 :])
     return found
 
@@ -236,7 +260,9 @@ def test_a_strongly_typed_file_and_tensorrt_rtx_are_said_in_the_command() -> Non
     tools = {
         c.tool
         for node in flow.nodes.values()
-        for c in by_hand(node, values(Problem(model="/m/model.onnx", engine=spec), None, {}), {}, spec)
+        for c in by_hand(
+            node, values(Problem(model="/m/model.onnx", engine=spec), None, {}), {}, spec
+        )
     }
     assert "polygraphy; tensorrt>=11" in tools
     assert "polygraphy; tensorrt<11" not in tools

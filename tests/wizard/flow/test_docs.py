@@ -1,4 +1,5 @@
-"""docs/flows.md tells the truth: its flow is a flow, and every field, filter, step and verdict is in it."""
+"""docs/flows.md tells the truth: its flow is a flow, and every field, filter, step and verdict is
+in it."""
 
 import re
 from pathlib import Path
@@ -6,13 +7,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from engines.steps.registry import STEPS
-from wizard.exits import BY_VERDICT
-from wizard.flow.check import SETTINGS, check, recommend
-from wizard.flow.commands import FIELDS
-from wizard.flow.expressions import FILTERS
-from wizard.flow.load import parse
-from wizard.flow.model import Answer, End, Flow, FlowNode, StepUse
+from narrowdown.engines.steps.registry import STEPS
+from narrowdown.wizard.exits import BY_VERDICT
+from narrowdown.wizard.flow.check import SETTINGS, check, recommend
+from narrowdown.wizard.flow.commands import FIELDS
+from narrowdown.wizard.flow.expressions import FILTERS
+from narrowdown.wizard.flow.load import parse
+from narrowdown.wizard.flow.model import Answer, End, Flow, FlowNode, StepUse
 
 PAGE = Path(__file__).parents[3] / "docs" / "flows.md"
 
@@ -29,7 +30,8 @@ def test_the_flow_on_the_page_has_no_problems(page: str) -> None:
     assert check(loaded) == []
     node = loaded.flow.nodes["reduce"]
     assert (
-        recommend(node, {"verdict": "reduced", "nodes_after": 3, "nodes_before": 9}).because == "3 of 9 nodes are left."
+        recommend(node, {"verdict": "reduced", "nodes_after": 3, "nodes_before": 9}).because
+        == "3 of 9 nodes are left."
     )
     assert recommend(node, {"verdict": "unresolved"}).answer == "again"
     assert recommend(node, {"verdict": "reduced", "nodes_after": 60}).answer == "no"

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wizard.flow.load import FlowProblem, load, parse, shipped
-from wizard.flow.model import Flow
+from narrowdown.wizard.flow.load import FlowProblem, load, parse, shipped
+from narrowdown.wizard.flow.model import Flow
 
 Change = Callable[[str, str], str]
 
@@ -20,7 +20,8 @@ def refused(text: str) -> FlowProblem:
 
 
 def problem_of(text: str) -> FlowProblem | None:
-    """What is wrong with a text; None where it is a flow. Any other exception is a fault of ours."""
+    """What is wrong with a text; None where it is a flow. Any other exception is a fault of
+    ours."""
     try:
         assert isinstance(parse(text).flow, Flow)
     except FlowProblem as problem:
@@ -30,7 +31,12 @@ def problem_of(text: str) -> FlowProblem | None:
 
 def test_the_parts_arrive(right: str) -> None:
     flow = parse(right).flow
-    assert (flow.id, flow.start, list(flow.nodes), list(flow.ends)) == ("small", "look", ["look", "think"], ["done"])
+    assert (flow.id, flow.start, list(flow.nodes), list(flow.ends)) == (
+        "small",
+        "look",
+        ["look", "think"],
+        ["done"],
+    )
     look = flow.nodes["look"]
     assert look.step is not None
     assert look.step.with_ == {"depth": 3, "way": "fast"}
@@ -103,12 +109,40 @@ def test_numbers_without_end_are_refused(broken: Change, written: str) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "line", "column", "message", "suggestion"),
     [
-        ("start: look\n", "start: look\nstart: think\n", 5, 1, "'start' is here already, in line 4.", ""),
+        (
+            "start: look\n",
+            "start: look\nstart: think\n",
+            5,
+            1,
+            "'start' is here already, in line 4.",
+            "",
+        ),
         ('      "no":\n', '      "yes":\n', 23, 7, "'yes' is here already, in line 13.", ""),
-        ("title: Look", "titel: Look", 8, 5, "there is no 'titel' in node 'look'.", "Did you mean 'title'?"),
+        (
+            "title: Look",
+            "titel: Look",
+            8,
+            5,
+            "there is no 'titel' in node 'look'.",
+            "Did you mean 'title'?",
+        ),
         ("        goto: look\n", "", 13, 7, "answer 'yes' of node 'look' lacks 'goto'.", ""),
-        ("text: Perhaps", "text: 3", 19, 15, "'text' must be text, and this is a whole number.", ""),
-        ("max_visits: 2", "max_visits: two", 30, 17, "'max_visits' must be a whole number, and this is text.", ""),
+        (
+            "text: Perhaps",
+            "text: 3",
+            19,
+            15,
+            "'text' must be text, and this is a whole number.",
+            "",
+        ),
+        (
+            "max_visits: 2",
+            "max_visits: two",
+            30,
+            17,
+            "'max_visits' must be a whole number, and this is text.",
+            "",
+        ),
         (
             "terms: [tolerance]",
             "terms: [tolerance, 1]",
@@ -117,9 +151,30 @@ def test_numbers_without_end_are_refused(broken: Change, written: str) -> None:
             "'terms' must be text, and this is a whole number.",
             "",
         ),
-        ("schema: 1", "schema: 2", 1, 9, "this file is of schema 2; this program reads schema 1.", ""),
-        ("id: small", "id: Small Flow", 2, 5, "'id' must be lower case letters, digits and hyphens.", ""),
-        ("verdict: unresolved", "verdict: null", 44, 14, "'verdict' must be text, and this is nothing.", ""),
+        (
+            "schema: 1",
+            "schema: 2",
+            1,
+            9,
+            "this file is of schema 2; this program reads schema 1.",
+            "",
+        ),
+        (
+            "id: small",
+            "id: Small Flow",
+            2,
+            5,
+            "'id' must be lower case letters, digits and hyphens.",
+            "",
+        ),
+        (
+            "verdict: unresolved",
+            "verdict: null",
+            44,
+            14,
+            "'verdict' must be text, and this is nothing.",
+            "",
+        ),
         (
             "{use: looking, with: {depth: 3, way: fast}}",
             "looking",
@@ -143,10 +198,17 @@ def test_what_does_not_fit_is_pointed_at(
     broken: Change, old: str, new: str, line: int, column: int, message: str, suggestion: str
 ) -> None:
     if not message:
-        assert parse(broken(old, new)).flow.nodes["look"].answers["yes"].goto == "look"  # an anchor alone harms nothing
+        assert (
+            parse(broken(old, new)).flow.nodes["look"].answers["yes"].goto == "look"
+        )  # an anchor alone harms nothing
         return
     problem = refused(broken(old, new))
-    assert (problem.line, problem.column, problem.message, problem.suggestion) == (line, column, message, suggestion)
+    assert (problem.line, problem.column, problem.message, problem.suggestion) == (
+        line,
+        column,
+        message,
+        suggestion,
+    )
     assert str(problem).startswith(f"f.yaml:{line}:{column}: {message}")
 
 
@@ -181,12 +243,19 @@ def test_files_that_are_no_flows(text: str, line: int, column: int, message: str
 
 def test_a_bomb_of_aliases_is_refused_at_once() -> None:
     rows = ["a: &a [x, x, x, x, x, x, x, x, x]"]
-    rows += [f"{chr(98 + i)}: &{chr(98 + i)} [{', '.join(['*' + chr(97 + i)] * 9)}]" for i in range(12)]
+    rows += [
+        f"{chr(98 + i)}: &{chr(98 + i)} [{', '.join(['*' + chr(97 + i)] * 9)}]" for i in range(12)
+    ]
     assert "no aliases" in refused("\n".join(rows)).message
 
 
 @pytest.mark.parametrize(
-    "text", ["a: " + "[" * 60 + "]" * 60, "a: " + "[" * 5000 + "]" * 5000, "a: " + "{b: " * 50 + "1" + "}" * 50]
+    "text",
+    [
+        "a: " + "[" * 60 + "]" * 60,
+        "a: " + "[" * 5000 + "]" * 5000,
+        "a: " + "{b: " * 50 + "1" + "}" * 50,
+    ],
 )
 def test_deep_nesting_is_refused(text: str) -> None:
     assert "nested too deeply" in refused(text).message
@@ -203,7 +272,11 @@ def test_any_damage_to_a_flow_is_a_problem_with_a_place(right: str, data: st.Dat
     text = right
     start = data.draw(st.integers(0, len(text) - 1))
     cut = data.draw(st.integers(0, 12))
-    damaged = text[:start] + data.draw(st.text("ab:{}[]\"'\n -&*!%|>#,?1", max_size=4)) + text[start + cut :]
+    damaged = (
+        text[:start]
+        + data.draw(st.text("ab:{}[]\"'\n -&*!%|>#,?1", max_size=4))
+        + text[start + cut :]
+    )
     found = problem_of(damaged)
     assert found is None or (1 <= found.line <= damaged.count("\n") + 2 and found.column >= 1)
 
@@ -219,7 +292,9 @@ def test_files_and_names(tmp_path: Path, right: str) -> None:
 
 
 def test_files_that_cannot_be_read_are_sentences(tmp_path: Path) -> None:
-    with pytest.raises(FlowProblem, match=r"^acuracy: no flow of this name .* Did you mean 'accuracy'\?$"):
+    with pytest.raises(
+        FlowProblem, match=r"^acuracy: no flow of this name .* Did you mean 'accuracy'\?$"
+    ):
         load("acuracy")
     with pytest.raises(FlowProblem, match="cannot be read: No such file"):
         load(tmp_path / "none.yaml")

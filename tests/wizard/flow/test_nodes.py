@@ -1,4 +1,5 @@
-"""libyaml's scanner and the one in Python: the same data, the same places, the same words, whatever is written."""
+"""libyaml's scanner and the one in Python: the same data, the same places, the same words, whatever
+is written."""
 
 import random
 from pathlib import Path
@@ -8,8 +9,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from wizard.flow import nodes
-from wizard.flow.load import FlowProblem, Lines, _Reader, load, parse, shipped
+from narrowdown.wizard.flow import nodes
+from narrowdown.wizard.flow.load import FlowProblem, Lines, _Reader, load, parse, shipped
 
 SMALL = """a: 1
 b: [1, 2, {c: d}]
@@ -104,6 +105,9 @@ def test_a_flow_is_read_once_wherever_it_lies(tmp_path: Path) -> None:
 
 
 def test_an_alias_of_many_is_refused_at_once() -> None:
-    rows = [f"{b}: &{b} [{', '.join([f'*{a}'] * 9)}]" for a, b in zip("abcdefgh", "bcdefghi", strict=True)]
+    rows = [
+        f"{b}: &{b} [{', '.join([f'*{a}'] * 9)}]"
+        for a, b in zip("abcdefgh", "bcdefghi", strict=True)
+    ]
     with pytest.raises(FlowProblem, match="has no aliases"):
         parse("a: &a [1]\n" + "\n".join(rows))

@@ -1,4 +1,5 @@
-"""In every shipped flow: nothing to warn of, and each recommendation says with what was measured why it is one."""
+"""In every shipped flow: nothing to warn of, and each recommendation says with what was measured
+why it is one."""
 
 import re
 import typing
@@ -7,10 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from engines.steps.registry import STEPS
-from wizard.flow.check import WIDTH, check, outcome_fields, recommend
-from wizard.flow.load import load, shipped
-from wizard.flow.template import fields, render
+from narrowdown.engines.steps.registry import STEPS
+from narrowdown.wizard.flow.check import WIDTH, check, outcome_fields, recommend
+from narrowdown.wizard.flow.load import load, shipped
+from narrowdown.wizard.flow.template import fields, render
 
 BRANCHES = [
     pytest.param(flow, node, answer, id=f"{flow}-{node}-{answer}")
@@ -35,22 +36,30 @@ def test_no_text_is_too_long_and_nothing_is_wrong(name: str) -> None:
     loaded = load(name)
     assert check(loaded) == []
     texts = [at.explain for at in (*loaded.flow.nodes.values(), *loaded.flow.ends.values())]
-    assert all(len(line) <= WIDTH for text in texts for line in text.splitlines()), "as written, it fits the terminal"
+    assert all(len(line) <= WIDTH for text in texts for line in text.splitlines()), (
+        "as written, it fits the terminal"
+    )
 
 
 @pytest.mark.parametrize(("flow", "node", "answer"), BRANCHES)
 def test_each_reason_holds_something_that_was_measured(flow: str, node: str, answer: str) -> None:
-    """A number or a name of the outcome is in the sentence itself, whatever the words around it; ``message`` is the step's own
-    sentence of both."""
+    """A number or a name of the outcome is in the sentence itself, whatever the words around it;
+    ``message`` is the step's own sentence of both."""
     at = load(flow).flow.nodes[node]
     assert at.step is not None
     kinds = outcome_fields(STEPS[at.step.use].outcome)
     because = at.answers[answer].because
-    named = [name for name in fields(because, tuple(kinds)) if typing.get_origin(kinds[name]) is not typing.Literal]
+    named = [
+        name
+        for name in fields(because, tuple(kinds))
+        if typing.get_origin(kinds[name]) is not typing.Literal
+    ]
     assert named, "it names no field of the outcome"
     values = {name: measured(kind, i) for i, (name, kind) in enumerate(kinds.items())}
     said = render(because, values)
-    shown = {str(values[name]).split(".")[0] for name in named if not isinstance(values[name], bool)}
+    shown = {
+        str(values[name]).split(".")[0] for name in named if not isinstance(values[name], bool)
+    }
     plain = re.sub(r"(?<=\d),(?=\d)", "", said)
     assert any(fact[:4] in plain for fact in shown), said
 

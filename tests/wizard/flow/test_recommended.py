@@ -6,9 +6,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from engines.steps.registry import STEPS
-from wizard.flow.check import destination, recommend
-from wizard.flow.load import load, shipped
+from narrowdown.engines.steps.registry import STEPS
+from narrowdown.wizard.flow.check import destination, recommend
+from narrowdown.wizard.flow.load import load, shipped
 
 
 def recommended(flow: str, node: str, **outcome: Any) -> str:
@@ -26,16 +26,29 @@ def defaults(step: str) -> dict[str, Any]:
 
 
 def test_nothing_is_cut_out_where_no_suspect_is_known() -> None:
-    for observer, spread in itertools.product(("reproduces", "improves", "unresolved"), (True, False)):
-        assert recommended("accuracy", "layerwise", observer=observer, spread=spread, culprit="") != "extract"
-    assert recommended("accuracy", "layerwise", observer="reproduces", spread=False, culprit="node") == "extract"
+    for observer, spread in itertools.product(
+        ("reproduces", "improves", "unresolved"), (True, False)
+    ):
+        assert (
+            recommended("accuracy", "layerwise", observer=observer, spread=spread, culprit="")
+            != "extract"
+        )
+    assert (
+        recommended("accuracy", "layerwise", observer="reproduces", spread=False, culprit="node")
+        == "extract"
+    )
     for flow in ("accuracy", "flaky"):
-        assert recommended(flow, "nondeterminism", nondeterministic=False, first_node="") != "extract"
+        assert (
+            recommended(flow, "nondeterminism", nondeterministic=False, first_node="") != "extract"
+        )
 
 
-@pytest.mark.parametrize("flow", [name for name in shipped() if "reproduce" in load(name).flow.nodes])
+@pytest.mark.parametrize(
+    "flow", [name for name in shipped() if "reproduce" in load(name).flow.nodes]
+)
 def test_a_refused_model_is_no_wrong_result(flow: str) -> None:
-    """It is searched for the part that is refused, or ends with the way to that; nothing of it is called right or wrong."""
+    """It is searched for the part that is refused, or ends with the way to that; nothing of it is
+    called right or wrong."""
     found = load(flow).flow
     to = recommended(flow, "reproduce", verdict="refused", failure="build")
     if to in found.ends:
@@ -49,19 +62,24 @@ def test_a_refused_model_is_no_wrong_result(flow: str) -> None:
 
 
 @pytest.mark.parametrize(("flow", "kept"), [("precision", "FP32"), ("quantization", "float")])
-def test_what_only_the_whole_model_cures_is_not_said_to_have_another_cause(flow: str, kept: str) -> None:
-    """A quantized model that passes with all 8 layers in float ended with "the layers are not the cause", and that float does
-    not help."""
+def test_what_only_the_whole_model_cures_is_not_said_to_have_another_cause(
+    flow: str, kept: str
+) -> None:
+    """A quantized model that passes with all 8 layers in float ended with "the layers are not the
+    cause", and that float does not help."""
     found = load(flow).flow
     end = recommended(flow, "layers", outcome="whole")
     assert found.ends[end].title == f"Right only with all layers in {kept}"
     assert "at fault" in found.ends[end].explain
     assert recommended(flow, "layers", outcome="not-enough") == "unresolved"
-    assert not any("not the cause" in answer.text for answer in found.nodes["layers"].answers.values())
+    assert not any(
+        "not the cause" in answer.text for answer in found.nodes["layers"].answers.values()
+    )
 
 
 def test_no_layer_is_ranked_where_the_engine_computes_right_codes_wrong() -> None:
-    """The optimizer of ONNX Runtime that makes products saturate was missed, and 8 of 108 layers left in float for it."""
+    """The optimizer of ONNX Runtime that makes products saturate was missed, and 8 of 108 layers
+    left in float for it."""
     asked = [
         recommended("quantization", "reproduce", verdict="fails", explanation=e)
         for e in ("engine", "both", "precision")
@@ -71,7 +89,9 @@ def test_no_layer_is_ranked_where_the_engine_computes_right_codes_wrong() -> Non
     ends = load("quantization").flow.ends
     assert ends[recommended("quantization", "workaround", holds=True)].verdict == "worked-around"
     for node in ("tactics", "workaround"):
-        assert "--flow" in ends[recommended("quantization", node)].explain, "it says what to do next"
+        assert "--flow" in ends[recommended("quantization", node)].explain, (
+            "it says what to do next"
+        )
 
 
 @pytest.mark.parametrize("flow", ["precision", "quantization"])

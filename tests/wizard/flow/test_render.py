@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wizard.flow import render
-from wizard.flow.layout import arrange
-from wizard.flow.load import load
-from wizard.flow.model import Answer, Detour, End, Flow, FlowNode, targets
+from narrowdown.wizard.flow import render
+from narrowdown.wizard.flow.layout import arrange
+from narrowdown.wizard.flow.load import load
+from narrowdown.wizard.flow.model import Answer, Detour, End, Flow, FlowNode, targets
 
 ACCURACY = load("accuracy").flow
 SVG = "{http://www.w3.org/2000/svg}"
@@ -22,7 +22,9 @@ def hostile(words: str) -> Flow:
         explain=words,
         ask=words,
         answers={
-            "yes": Answer(text=words, goto="b", when={"a": 1}, detour=Detour(when={"a": 2}, goto="a")),
+            "yes": Answer(
+                text=words, goto="b", when={"a": 1}, detour=Detour(when={"a": 2}, goto="a")
+            ),
             "no": Answer(text=words, goto="done"),
         },
         max_visits=2,
@@ -80,7 +82,9 @@ def test_text_with_any_words(words: str) -> None:
 def test_mermaid_with_any_words(words: str) -> None:
     lines = render.mermaid(hostile(words)).splitlines()
     assert lines[0] == "flowchart TD"
-    shape = re.compile(r'  (n\d+\["[^"\[\]<>{}|&\\`]*"\]|n\d+\(\["[^"\[\]<>{}|&\\`]*"\]\)|n\d+ -->\|"[^"|<>]*"\| n\d+)')
+    shape = re.compile(
+        r'  (n\d+\["[^"\[\]<>{}|&\\`]*"\]|n\d+\(\["[^"\[\]<>{}|&\\`]*"\]\)|n\d+ -->\|"[^"|<>]*"\| n\d+)'
+    )
     assert all(shape.fullmatch(line) for line in lines[1:]), lines
     assert len(lines) == 1 + 3 + 6  # two nodes, an end, and three arrows from each node
 
@@ -88,7 +92,12 @@ def test_mermaid_with_any_words(words: str) -> None:
 def test_mermaid_of_the_accuracy_flow() -> None:
     drawn = render.mermaid(ACCURACY)
     assert '  n0["Does it fail here?"]\n' in drawn
-    ways = {(n, t) for n, node in ACCURACY.nodes.items() for a in node.answers.values() for t in targets(a)}
+    ways = {
+        (n, t)
+        for n, node in ACCURACY.nodes.items()
+        for a in node.answers.values()
+        for t in targets(a)
+    }
     assert drawn.count("-->") == len(ways)
 
 
@@ -141,9 +150,9 @@ def check_layout(flow: Flow) -> None:
     rows = [way.row for way in placed.ways]
     assert len(boxes) == 3 * len(flow.nodes)
     assert len({*rows, *boxes}) == len(rows) + len(boxes) == len(placed.names) - len(placed.loose)
-    assert {(n, t) for n, node in flow.nodes.items() for a in node.answers.values() for t in targets(a)} <= {
-        (way.source, way.target) for way in placed.ways
-    }
+    assert {
+        (n, t) for n, node in flow.nodes.items() for a in node.answers.values() for t in targets(a)
+    } <= {(way.source, way.target) for way in placed.ways}
     jumps: dict[str, list[int]] = {}
     for way in placed.ways:
         if way.target in placed.lanes and not way.straight:
@@ -151,7 +160,10 @@ def check_layout(flow: Flow) -> None:
     assert jumps.keys() == placed.lanes.keys()
     spans = [(min(rows), max(rows), placed.lanes[target]) for target, rows in jumps.items()]
     assert not [
-        1 for i, (a, b, lane) in enumerate(spans) for c, d, other in spans[:i] if lane == other and a <= d and c <= b
+        1
+        for i, (a, b, lane) in enumerate(spans)
+        for c, d, other in spans[:i]
+        if lane == other and a <= d and c <= b
     ]
 
 

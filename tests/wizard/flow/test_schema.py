@@ -5,12 +5,12 @@ import re
 
 import pytest
 
-from engines.steps.registry import STEPS
-from wizard.flow.schema import committed, generate
+from narrowdown.engines.steps.registry import STEPS
+from narrowdown.wizard.flow.schema import committed, generate
 
 
 def test_the_committed_schema_has_not_drifted() -> None:
-    assert committed() == generate(), "python -m wizard.flow.schema rewrites it"
+    assert committed() == generate(), "python -m narrowdown.wizard.flow.schema rewrites it"
 
 
 def test_the_schema_names_what_a_flow_needs() -> None:
@@ -23,7 +23,8 @@ def test_the_schema_names_what_a_flow_needs() -> None:
 
 @pytest.mark.parametrize("name", STEPS)
 def test_an_editor_knows_what_each_step_takes(name: str) -> None:
-    """``with`` of a step of ours holds its parameters and nothing else; a step that it does not know may take anything."""
+    """``with`` of a step of ours holds its parameters and nothing else; a step that it does not
+    know may take anything."""
     defs = json.loads(generate())["$defs"]
     use = defs["StepUse"]
     assert name in use["properties"]["use"]["examples"]

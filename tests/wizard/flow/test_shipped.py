@@ -1,4 +1,5 @@
-"""Every flow that is shipped: clean, in at most five short lines a node, with commands that the tools know."""
+"""Every flow that is shipped: clean, in at most five short lines a node, with commands that the
+tools know."""
 
 import re
 import shlex
@@ -8,17 +9,21 @@ from functools import cache
 
 import pytest
 
-from wizard.cli import main
-from wizard.cli.arguments import parse as parse_words
-from wizard.flow.check import check
-from wizard.flow.commands import Tool, by_hand, values
-from wizard.flow.load import load, shipped
-from wizard.problem import Problem
+from narrowdown.wizard.cli import main
+from narrowdown.wizard.cli.arguments import parse as parse_words
+from narrowdown.wizard.flow.check import check
+from narrowdown.wizard.flow.commands import Tool, by_hand, values
+from narrowdown.wizard.flow.load import load, shipped
+from narrowdown.wizard.problem import Problem
 
 from ...patience import allow
 
 PROBLEM = Problem(model="/m/model.onnx", engine="tensorrt:precision=fp16", inputs=("/m/in.json",))
-POLYGRAPHY = [sys.executable, "-c", "import sys; from polygraphy.tools import main; sys.exit(main())"]
+POLYGRAPHY = [
+    sys.executable,
+    "-c",
+    "import sys; from polygraphy.tools import main; sys.exit(main())",
+]
 FLOWS = ("accuracy", "after", "build-failure", "consistency", "flaky", "precision", "quantization")
 
 
@@ -44,7 +49,9 @@ def test_all_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
 def test_nothing_is_wrong_with_it(flow: str) -> None:
     loaded = load(flow)
     assert check(loaded) == []
-    texts = [node.explain for node in loaded.flow.nodes.values()] + [end.explain for end in loaded.flow.ends.values()]
+    texts = [node.explain for node in loaded.flow.nodes.values()] + [
+        end.explain for end in loaded.flow.ends.values()
+    ]
     for text in texts:
         lines = text.strip().splitlines()
         assert len(lines) <= 5, text
@@ -67,7 +74,9 @@ def test_commands_can_be_read_back(flow: str) -> None:
 @cache
 def known_options(*tool: str) -> frozenset[str]:
     """Options of a Polygraphy subtool, read from its own help."""
-    done = subprocess.run([*POLYGRAPHY, *tool, "-h"], capture_output=True, text=True, check=False, timeout=allow(120))
+    done = subprocess.run(
+        [*POLYGRAPHY, *tool, "-h"], capture_output=True, text=True, check=False, timeout=allow(120)
+    )
     return frozenset(re.findall(r"(?<![\w-])--?[a-z][a-z0-9-]*", done.stdout))
 
 
@@ -81,7 +90,10 @@ def calls() -> list[tuple[str, ...]]:
             for line in text.replace("\\\n", " ").splitlines():
                 words = shlex.split(line)
                 inner = words.index("--check") + 1 if "--check" in words else len(words)
-                found += [tuple(words[1:inner]), *([tuple(words[inner + 1 :])] if inner < len(words) else [])]
+                found += [
+                    tuple(words[1:inner]),
+                    *([tuple(words[inner + 1 :])] if inner < len(words) else []),
+                ]
     return list(dict.fromkeys(found))
 
 
@@ -95,13 +107,20 @@ def test_polygraphy_knows_the_options(words: tuple[str, ...]) -> None:
 
 
 @pytest.mark.parametrize(
-    "words", [w for w in calls() if w[0] == "run" and "polygraphy_debug" not in " ".join(w)], ids=" ".join
+    "words",
+    [w for w in calls() if w[0] == "run" and "polygraphy_debug" not in " ".join(w)],
+    ids=" ".join,
 )
 def test_polygraphy_writes_a_script_from_it(words: tuple[str, ...]) -> None:
-    """``--gen-script -``: the real parser takes every value, and makes a program of it. Nothing is run."""
+    """``--gen-script -``: the real parser takes every value, and makes a program of it. Nothing is
+    run."""
     pytest.importorskip("polygraphy")
     done = subprocess.run(
-        [*POLYGRAPHY, *words, "--gen-script", "-"], capture_output=True, text=True, check=False, timeout=allow(120)
+        [*POLYGRAPHY, *words, "--gen-script", "-"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=allow(120),
     )
     assert done.returncode == 0, done.stderr[-2000:]
     program = done.stdout[done.stdout.index("#!") :]

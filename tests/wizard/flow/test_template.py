@@ -1,4 +1,5 @@
-"""Templates: what they may hold, what they refuse, and that no value of a model gets further than it should."""
+"""Templates: what they may hold, what they refuse, and that no value of a model gets further than
+it should."""
 
 import contextlib
 import json
@@ -11,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engines.probe import HUGE
-from wizard.flow.shown import LARGEST, TemplateProblem, Words
-from wizard.flow.template import fields, render, render_command
-from wizard.session.single import single_flow
+from narrowdown.engines.probe import HUGE
+from narrowdown.wizard.flow.shown import LARGEST, TemplateProblem, Words
+from narrowdown.wizard.flow.template import fields, render, render_command
+from narrowdown.wizard.session.single import single_flow
 
 
 @pytest.mark.parametrize(
@@ -166,8 +167,12 @@ def test_commands_leave_no_gap_for_no_words() -> None:
     assert render_command("--atol {{ a }}", {"a": 1e-4}) == "--atol 0.0001"
 
 
-@pytest.mark.parametrize("name", ["message", "self", "loop", "not", "none", "true", "class", "is", "a_b2"])
-@pytest.mark.parametrize("value", ["text", "{{ x }}\r\n", None, True, 0.1234567, 12, ["a", 1.5], "x" * (LARGEST + 1)])
+@pytest.mark.parametrize(
+    "name", ["message", "self", "loop", "not", "none", "true", "class", "is", "a_b2"]
+)
+@pytest.mark.parametrize(
+    "value", ["text", "{{ x }}\r\n", None, True, 0.1234567, 12, ["a", 1.5], "x" * (LARGEST + 1)]
+)
 def test_a_field_alone_reads_as_in_a_longer_text(name: str, value: object) -> None:
     """It is filled in without jinja2, which refuses some names and a text that is too long."""
     said = []
@@ -182,7 +187,7 @@ def test_a_field_alone_reads_as_in_a_longer_text(name: str, value: object) -> No
 def test_what_a_step_alone_says_takes_no_jinja2() -> None:
     flow = json.loads(single_flow("reduce"))
     program = (
-        "import sys; from wizard.flow.template import render; from wizard.session import decide; import json\n"
+        "import sys; from narrowdown.wizard.flow.template import render; from narrowdown.wizard.session import decide; import json\n"  # noqa: E501
         "texts = [a['because'] for a in json.loads(sys.argv[1]).values() if 'because' in a]\n"
         "print([render(text, {'message': 'found'}) for text in texts], 'jinja2' in sys.modules)"
     )

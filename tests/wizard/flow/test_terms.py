@@ -1,4 +1,5 @@
-"""Every card of flows/terms can be read by a newcomer in a terminal, and leads to cards that exist."""
+"""Every card of flows/terms can be read by a newcomer in a terminal, and leads to cards that
+exist."""
 
 import os
 import re
@@ -6,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from wizard.flow import terms
-from wizard.flow.load import load, shipped
-from wizard.flow.terms import card, known
+from narrowdown.wizard.flow import terms
+from narrowdown.wizard.flow.load import load, shipped
+from narrowdown.wizard.flow.terms import card, known
 
 
 @pytest.mark.parametrize("term", known())
@@ -24,11 +25,15 @@ def test_each_card_is_whole(term: str) -> None:
     assert len(prose[0]) <= 240
     assert len(prose) >= 2, "then why it matters here"
     assert sum(map(len, prose[1:])) >= 100
-    assert any(line.startswith("    ") for line in made.body.splitlines()), "a card has a small picture"
+    assert any(line.startswith("    ") for line in made.body.splitlines()), (
+        "a card has a small picture"
+    )
     assert paragraphs[-1].startswith("Read on: ")
     lines = made.body.splitlines()
     assert max(map(len, lines)) <= 135
-    assert max(len(line) for line in lines if line.startswith("    ")) <= 74, "the picture fits a card of 80 columns"
+    assert max(len(line) for line in lines if line.startswith("    ")) <= 74, (
+        "the picture fits a card of 80 columns"
+    )
 
 
 @pytest.mark.parametrize("term", known())
@@ -50,7 +55,9 @@ def test_every_card_is_used_by_a_flow() -> None:
     assert set(known()) == used
 
 
-@pytest.mark.parametrize("term", ["", "no-such", "../accuracy", "/etc/passwd", "a/b", "a\x00b", "..", "."])
+@pytest.mark.parametrize(
+    "term", ["", "no-such", "../accuracy", "/etc/passwd", "a/b", "a\x00b", "..", "."]
+)
 def test_names_that_are_no_cards(term: str, tmp_path: Path) -> None:
     assert card(term) is None
     assert card(term, str(tmp_path)) is None
@@ -85,7 +92,11 @@ def test_a_card_of_ones_own_that_cannot_be_read_stops_nobody(kind: str, tmp_path
     assert terms.fault("tolerance", str(tmp_path / "flow"))
     made = card("tolerance", str(tmp_path / "flow"))
     assert made is not None
-    assert made.title == ("Gr\N{REPLACEMENT CHARACTER}\N{REPLACEMENT CHARACTER}e" if kind == "latin-1" else "Tolerance")
+    assert made.title == (
+        "Gr\N{REPLACEMENT CHARACTER}\N{REPLACEMENT CHARACTER}e"
+        if kind == "latin-1"
+        else "Tolerance"
+    )
     flow = load("accuracy").flow
     (tmp_path / "session").mkdir()
     if kind == "large":

@@ -1,4 +1,5 @@
-"""``narrowdown ladder``: real check scripts in real processes, of releases that answer as they are told to."""
+"""``narrowdown ladder``: real check scripts in real processes, of releases that answer as they are
+told to."""
 
 import itertools
 import json
@@ -16,19 +17,19 @@ import onnx
 import pytest
 from onnx.reference import ReferenceEvaluator
 
-from engines.compare.criterion import Criterion, Signature
-from engines.findings import Case, Culprit, Findings
-from engines.graph.construct import construct
-from engines.known.table import read_table
-from engines.probe import Candidate
-from wizard.bundle.check_script import Asked, script
-from wizard.cli import main
-from wizard.cli.arguments import parser
-from wizard.cli.ladder import asked_places
-from wizard.ladder import checks, environments
-from wizard.ladder.offer import first_release, offer_ladder
-from wizard.problem import Problem
-from wizard.session.state import State
+from narrowdown.engines.compare.criterion import Criterion, Signature
+from narrowdown.engines.findings import Case, Culprit, Findings
+from narrowdown.engines.graph.construct import construct
+from narrowdown.engines.known.table import read_table
+from narrowdown.engines.probe import Candidate
+from narrowdown.wizard.bundle.check_script import Asked, script
+from narrowdown.wizard.cli import main
+from narrowdown.wizard.cli.arguments import parser
+from narrowdown.wizard.cli.ladder import asked_places
+from narrowdown.wizard.ladder import checks, environments
+from narrowdown.wizard.ladder.offer import first_release, offer_ladder
+from narrowdown.wizard.problem import Problem
+from narrowdown.wizard.session.state import State
 
 from ...patience import allow
 
@@ -58,7 +59,9 @@ def bundle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def write(bundle: Path, text: str = CHECK) -> None:
     """A check that leaves its marks beside the bundle: what runs is a copy of it."""
-    (bundle / "check.py").write_text(text.replace('HERE = ""', f"HERE = {str(bundle.parent) + '/'!r}"))
+    (bundle / "check.py").write_text(
+        text.replace('HERE = ""', f"HERE = {str(bundle.parent) + '/'!r}")
+    )
 
 
 def sites(tmp_path: Path, *versions: str) -> list[str]:
@@ -94,7 +97,11 @@ def test_a_case_over_releases_is_told_and_drawn(
     (case,) = json.loads(capsys.readouterr().out)["cases"]
     assert case["mended_in"].endswith("/1.5")
     assert case["last_bad"].endswith("/1.4")
-    assert (case["first_bad"], case["monotone"], case["found_with"]) == ("", True, "fast 1.2 on CPU")
+    assert (case["first_bad"], case["monotone"], case["found_with"]) == (
+        "",
+        True,
+        "fast 1.2 on CPU",
+    )
     outcomes = [(rung["outcome"], rung["tried"]) for rung in case["rungs"]]
     assert outcomes[0] == ("fails", True)
     assert outcomes[1] == ("fails", False)
@@ -109,7 +116,10 @@ def test_a_case_over_releases_is_told_and_drawn(
 
 
 def test_a_release_that_hangs_or_is_another_one_cannot_tell(
-    bundle: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    bundle: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(environments, "_pip", lambda *words: pytest.fail("it was there already"))
     for version, runs in (("1.1", "1.1"), ("1.6", "1.61")):
@@ -120,7 +130,10 @@ def test_a_release_that_hangs_or_is_another_one_cannot_tell(
     assert main([*words, "--json"]) == 0
     told = capsys.readouterr()
     rungs = json.loads(told.out)["cases"][0]["rungs"]
-    assert [(r["release"], r["outcome"]) for r in rungs] == [("fast 1.1", "fails"), ("fast 1.6", "cannot tell")]
+    assert [(r["release"], r["outcome"]) for r in rungs] == [
+        ("fast 1.1", "fails"),
+        ("fast 1.6", "cannot tell"),
+    ]
     assert "fails in fast 1.1: FAILS   rel_l2 1" in told.err
     assert "Another release ran than was asked for: fast 1.61." in told.err
     assert main(words) == 0  # what was told is kept; what could not tell is asked again
@@ -149,7 +162,11 @@ def test_what_cannot_be_climbed_is_refused(
 
 
 def test_releases_are_ordered_by_their_numbers() -> None:
-    assert [p.version for p in environments.releases("fast==1.10,1.9,1.9.1")] == ["1.9", "1.9.1", "1.10"]
+    assert [p.version for p in environments.releases("fast==1.10,1.9,1.9.1")] == [
+        "1.9",
+        "1.9.1",
+        "1.10",
+    ]
     versions = ("1.9", "1.19.9", "1.20.0", "1.23.2", "1.24.0", "1.21.0rc1")
     assert [v for v in versions if environments.in_range(v, "1.20", "1.23")] == ["1.20.0", "1.23.2"]
 
@@ -159,7 +176,9 @@ def test_a_check_that_is_ended_leaves_no_temporary_file(
 ) -> None:
     (mine := tmp_path / "temporary").mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(mine))
-    write(bundle, CHECK.replace("import os, sys, time", "import os, sys, time, tempfile\n" + LEAVES))
+    write(
+        bundle, CHECK.replace("import os, sys, time", "import os, sys, time, tempfile\n" + LEAVES)
+    )
     answer = checks.ask(
         checks.Case("case", bundle),
         environments.Place("here", (sys.executable,), {"RELEASE": "1.6"}),
@@ -171,7 +190,9 @@ def test_a_check_that_is_ended_leaves_no_temporary_file(
     assert Path((bundle.parent / "left").read_text()).parent.parent == mine
 
 
-def test_pip_is_that_of_the_interpreter_wherever_one_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pip_is_that_of_the_interpreter_wherever_one_stands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("pip.py", "json.py"):
         (tmp_path / name).write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")
     monkeypatch.chdir(tmp_path)
@@ -181,7 +202,8 @@ def test_pip_is_that_of_the_interpreter_wherever_one_stands(tmp_path: Path, monk
 
 @pytest.mark.parametrize("name", ["check.py", "engine.onnx", "engine.weights.bin", "inputs.json"])
 def test_an_answer_is_not_that_of_a_case_with_another_file(tmp_path: Path, name: str) -> None:
-    """Large weights lie beside a model, and an external checker reads the JSON files; a link is what it names."""
+    """Large weights lie beside a model, and an external checker reads the JSON files; a link is
+    what it names."""
     keys = [checks.case_key(checks.digests(tmp_path))]
     for content in (b"one", b"two"):
         (tmp_path / name).write_bytes(content)
@@ -209,12 +231,28 @@ def test_an_identity_transpose_before_a_gemm_is_wrong_up_to_1_29_and_mended_in_1
     (expected,) = ReferenceEvaluator(model).run(None, feeds)
     np.savez(folder / "expected.npz", y=expected)
     case = Case(
-        Candidate(), "real:0", nodes=("Gemm",), outputs=("y",), signature=Signature("accuracy", "real:0", ("y",))
+        Candidate(),
+        "real:0",
+        nodes=("Gemm",),
+        outputs=("y",),
+        signature=Signature("accuracy", "real:0", ("y",)),
     )
     engine = "onnxruntime:optimization=all"
-    found = Asked(engine, f"{engine} 1.23.2 on CPU", Criterion(metric="rel_l2", tolerance=1e-3), version="1.23.2")
+    found = Asked(
+        engine,
+        f"{engine} 1.23.2 on CPU",
+        Criterion(metric="rel_l2", tolerance=1e-3),
+        version="1.23.2",
+    )
     (folder / "check.py").write_text(script(Culprit(case, "fusion"), found))
-    words = ["ladder", str(folder), "--install", "onnxruntime==1.23.2,1.26.0,1.29.0,1.30.0", "--yes-run-scripts", "all"]
+    words = [
+        "ladder",
+        str(folder),
+        "--install",
+        "onnxruntime==1.23.2,1.26.0,1.29.0,1.30.0",
+        "--yes-run-scripts",
+        "all",
+    ]
     assert main([*words, "--json"]) == 0
     (told,) = json.loads(capsys.readouterr().out)["cases"]
     assert (told["last_bad"], told["mended_in"]) == ("onnxruntime 1.29.0", "onnxruntime 1.30.0")
@@ -233,8 +271,17 @@ def test_a_budget_ends_it_and_the_same_command_goes_on(
 ) -> None:
     installed("1.1", "1.2", "1.4", "1.5", "1.6")
     clock = itertools.count()  # a second passes each time that somebody looks
-    monkeypatch.setattr("wizard.cli.ladder.time", SimpleNamespace(monotonic=lambda: float(next(clock))))
-    words = ["ladder", str(bundle), "--install", "fast==1.1,1.2,1.4,1.5,1.6", "--yes-run-scripts", "all"]
+    monkeypatch.setattr(
+        "narrowdown.wizard.cli.ladder.time", SimpleNamespace(monotonic=lambda: float(next(clock)))
+    )
+    words = [
+        "ladder",
+        str(bundle),
+        "--install",
+        "fast==1.1,1.2,1.4,1.5,1.6",
+        "--yes-run-scripts",
+        "all",
+    ]
     assert main([*words, "--budget", "3s"]) == 0
     told = capsys.readouterr()
     assert "the budget is over; the same command goes on from here" in told.err
@@ -251,16 +298,31 @@ def test_a_budget_ends_it_and_the_same_command_goes_on(
 
 
 @pytest.mark.slow
-def test_a_ladder_that_is_killed_goes_on_where_it_was(bundle: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_ladder_that_is_killed_goes_on_where_it_was(
+    bundle: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     installed("1.1", "1.2", "1.4", "1.5", "1.6")
     write(bundle, CHECK.replace("import os, sys, time", "import os, sys, time" + HOLD))
-    words = ["ladder", str(bundle), "--install", "fast==1.1,1.2,1.4,1.5,1.6", "--yes-run-scripts", "all"]
+    words = [
+        "ladder",
+        str(bundle),
+        "--install",
+        "fast==1.1,1.2,1.4,1.5,1.6",
+        "--yes-run-scripts",
+        "all",
+    ]
     (bundle.parent / "hold").write_text("")
     process = subprocess.Popen(
-        [Path(sys.executable).with_name("narrowdown"), *words], stdin=subprocess.DEVNULL, stderr=subprocess.PIPE
+        [Path(sys.executable).with_name("narrowdown"), *words],
+        stdin=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
     )
     end = time.monotonic() + allow(120)
-    while not (held := (bundle.parent / "held").exists()) and process.poll() is None and time.monotonic() < end:
+    while (
+        not (held := (bundle.parent / "held").exists())
+        and process.poll() is None
+        and time.monotonic() < end
+    ):
         time.sleep(0.02)
     process.kill()  # SIGKILL, while a check runs
     process.wait()
@@ -305,7 +367,9 @@ def test_what_is_offered_is_a_command_of_the_case_and_its_engine() -> None:
     line = offer_ladder(taken, problem, "bug")
     assert line == "narrowdown ladder bug --install onnxruntime:1.26.."
     parser().parse_args(shlex.split(line)[1:])
-    assert offer_ladder(msgspec.structs.replace(taken, taken=None), problem, "bug") == ""  # 'after' comes first
+    assert (
+        offer_ladder(msgspec.structs.replace(taken, taken=None), problem, "bug") == ""
+    )  # 'after' comes first
     assert offer_ladder(msgspec.structs.replace(taken, taken=Findings()), problem, "bug") == ""
     emulated = msgspec.structs.replace(problem, engine=EMULATED)
     assert offer_ladder(taken, emulated, "bug") == ""  # no release is at fault
@@ -322,10 +386,16 @@ print("on fast 1.6; the case was found with fast 1.2 on CPU")
 
 
 def test_a_bundle_is_agreed_to_whole_and_runs_as_it_was_agreed_to(
-    bundle: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    bundle: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """What the checker of a bundle imports counts as its check.py does; nothing can be swapped behind the question."""
-    monkeypatch.delenv("PYTHONSAFEPATH", raising=False)  # with it no file beside the check is imported
+    """What the checker of a bundle imports counts as its check.py does; nothing can be swapped
+    behind the question."""
+    monkeypatch.delenv(
+        "PYTHONSAFEPATH", raising=False
+    )  # with it no file beside the check is imported
     installed("1.6")
     write(bundle, BESIDE)
     (bundle / "judge.py").write_text("import helper\n")
@@ -341,13 +411,15 @@ def test_a_bundle_is_agreed_to_whole_and_runs_as_it_was_agreed_to(
     (bundle / "helper.py").write_text("print('other')\n")
     assert main(words) == 3
     assert main([*words, "--yes-run-scripts", "all"]) == 0
-    assert (bundle.parent / "asked").read_text().split() == ["agreed", "other"], "and is not that of another checker"
+    assert (bundle.parent / "asked").read_text().split() == ["agreed", "other"], (
+        "and is not that of another checker"
+    )
 
     def swapped(*given: object) -> list[environments.Place]:
         (bundle / "helper.py").write_text("print('swapped')\n")
         return asked_places(*given)
 
-    monkeypatch.setattr("wizard.cli.ladder.asked_places", swapped)
+    monkeypatch.setattr("narrowdown.wizard.cli.ladder.asked_places", swapped)
     assert main([*words, "--yes-run-scripts", "all"]) == 4
     assert "helper.py' has changed since it was agreed to" in capsys.readouterr().err
     assert "swapped" not in (bundle.parent / "asked").read_text()
@@ -374,7 +446,9 @@ open(HERE + "left", "w").write(str(daemon.pid))
 """
 
 
-def test_a_check_is_run_as_any_checker_is(bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_check_is_run_as_any_checker_is(
+    bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """No secret of the environment is seen, and a daemon that it lets go of ends with it."""
     monkeypatch.setenv("HF_TOKEN", "secret")
     write(bundle, CHECK.replace("import os, sys, time", "import os, sys, time\n" + LETS_GO))

@@ -6,10 +6,10 @@ import re
 import msgspec
 import pytest
 
-from wizard.report.culprit_groups import groups, kind, others
-from wizard.report.document import Report, to_json
-from wizard.report.html import to_html
-from wizard.report.markdown import to_markdown
+from narrowdown.wizard.report.culprit_groups import groups, kind, others
+from narrowdown.wizard.report.document import Report, to_json
+from narrowdown.wizard.report.html import to_html
+from narrowdown.wizard.report.markdown import to_markdown
 
 from .test_forms import parsed, report
 
@@ -40,17 +40,28 @@ def test_kinds_keep_the_order_in_which_they_first_appear() -> None:
     assert groups("") == []
     assert groups(map(kind, seven().culprits)) == [(0, 1, 2, 4, 5, 6), (3,)]
     higher = msgspec.structs.replace(seven().culprits[1], needs_higher_inputs=True)
-    assert kind(higher) != kind(seven().culprits[1]), "what needs its inputs in higher precision is told apart"
+    assert kind(higher) != kind(seven().culprits[1]), (
+        "what needs its inputs in higher precision is told apart"
+    )
     assert (others(1), others(5)) == ("1 more fails in the same way", "5 more fail in the same way")
 
 
 @pytest.mark.parametrize("form", [to_html, to_markdown, to_json])
 def test_every_form_keeps_every_fact(form) -> None:
-    text = " ".join(form(seven()).split())  # a number and its unit have a space that is no ordinary one
+    text = " ".join(
+        form(seven()).split()
+    )  # a number and its unit have a space that is no ordinary one
     for n in range(7):
         own = f"{n}.1" if form is to_json else f"{100 * n + 10} %"
         sample = f"real:{n}" if form is to_json else f"sample {n}"
-        for fact in (f"/b.{n}/Sum", f"/b.{n}/Sum reaches {n}00,000", f"in.{n}", f"out.{n}", sample, own):
+        for fact in (
+            f"/b.{n}/Sum",
+            f"/b.{n}/Sum reaches {n}00,000",
+            f"in.{n}",
+            f"out.{n}",
+            sample,
+            own,
+        ):
             assert fact in text, fact
         assert n == 0 or f"case/culprit-{n + 1}" in text
     assert "/far/Pow" in text
@@ -75,7 +86,9 @@ def test_the_page_folds_the_others_behind_a_line_that_names_them() -> None:
     head, _, folded = page.partition("<details>")
     folded, _, behind = folded.partition("</details>")
     assert re.findall(r"<h2>(Culprit[^<]*)", head + behind) == ["Culprit 1 of 7", "Culprit 4 of 7"]
-    assert re.findall(r"<h3>(Culprit[^<]*)", folded) == [f"Culprit {n} of 7" for n in (2, 3, 5, 6, 7)]
+    assert re.findall(r"<h3>(Culprit[^<]*)", folded) == [
+        f"Culprit {n} of 7" for n in (2, 3, 5, 6, 7)
+    ]
     summary = folded.partition("</summary>")[0]
     assert "5 more fail in the same way" in summary
     assert all(f"/b.{n}/Sum" in summary for n in (1, 2, 4, 5, 6))

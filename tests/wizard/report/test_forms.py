@@ -1,4 +1,5 @@
-"""One document, three forms: nothing is lost, nothing from a model is obeyed, nothing leaves the page."""
+"""One document, three forms: nothing is lost, nothing from a model is obeyed, nothing leaves the
+page."""
 
 import html
 import html.parser
@@ -15,14 +16,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from engines.compare.values import Values
-from engines.declaration import Recipe
-from engines.findings import Lookalike
-from engines.probe import HUGE
-from wizard.flow.load import load
-from wizard.flow.render import walked
-from wizard.report import picture
-from wizard.report.document import (
+from narrowdown.engines.compare.values import Values
+from narrowdown.engines.declaration import Recipe
+from narrowdown.engines.findings import Lookalike
+from narrowdown.engines.probe import HUGE
+from narrowdown.wizard.flow.load import load
+from narrowdown.wizard.flow.render import walked
+from narrowdown.wizard.report import picture
+from narrowdown.wizard.report.document import (
     Culprit,
     Depth,
     Kept,
@@ -38,13 +39,22 @@ from wizard.report.document import (
     Workaround,
     to_json,
 )
-from wizard.report.hand_on import list_deeds, say_first
-from wizard.report.html import to_html
-from wizard.report.markdown import code, literal, to_markdown
-from wizard.report.picture import curve, error_by_depth
-from wizard.report.summary import summary
-from wizard.report.vicinity import Spot, Vicinity
-from wizard.words import LONGEST, count, duration, elide, listing, margin, number, visible
+from narrowdown.wizard.report.hand_on import list_deeds, say_first
+from narrowdown.wizard.report.html import to_html
+from narrowdown.wizard.report.markdown import code, literal, to_markdown
+from narrowdown.wizard.report.picture import curve, error_by_depth
+from narrowdown.wizard.report.summary import summary
+from narrowdown.wizard.report.vicinity import Spot, Vicinity
+from narrowdown.wizard.words import (
+    LONGEST,
+    count,
+    duration,
+    elide,
+    listing,
+    margin,
+    number,
+    visible,
+)
 
 from ...patience import allow
 
@@ -188,7 +198,8 @@ def test_what_triggers_it_stands_in_every_form() -> None:
 
 
 def test_how_wrong_the_model_is_stands_on_every_last_page() -> None:
-    """A regressor's row of 0.0004 is wrong by 12 % where others are 0.57: the plain display told that on its first page alone."""
+    """A regressor's row of 0.0004 is wrong by 12 % where others are 0.57: the plain display told
+    that on its first page alone."""
     small = "y is wrong by 11.7 %. It is small there: at most 0.000437, and up to 0.574 on other samples."
     told = msgspec.structs.replace(report(), explanation=small)
     assert summary(told)[:2] == [told.headline, f"  {small}"]
@@ -198,7 +209,8 @@ def test_how_wrong_the_model_is_stands_on_every_last_page() -> None:
 
 
 def test_a_cure_of_which_no_sample_tells_says_so() -> None:
-    """Boxes sorted by scores that tie, once an overflow in front is cured: "right on 0 of 0 samples"."""
+    """Boxes sorted by scores that tie, once an overflow in front is cured: "right on 0 of 0
+    samples"."""
     cure = Workaround(
         kind="precision", holds=False, engine="emulate:precision=fp16", keep_higher=("a", "b"), switched_off=(), samples_ok=0,
         samples_n=0, error=0.556, margin=None, cost="", minimal=False,
@@ -213,12 +225,15 @@ def test_a_cure_of_which_no_sample_tells_says_so() -> None:
 
 
 def test_what_to_do_now_stands_in_every_form() -> None:
-    """What to paste first, what to send and to whom; nothing to send without a case, nothing to apply that does not hold."""
+    """What to paste first, what to send and to whom; nothing to send without a case, nothing to
+    apply that does not hold."""
     cure = Workaround(
         kind="optimizer", holds=True, engine="onnxruntime:x=1", keep_higher=(), switched_off=("Pad_Fusion",), samples_ok=8,
         samples_n=8, error=1e-7, margin=9.0, cost="", minimal=True, apply=(Recipe("a tool", "python", "first\nset('<x>', 1)\n"),),
     )  # fmt: skip
-    told = msgspec.structs.replace(report(), engine="onnxruntime", workaround=cure, next="narrowdown after k7f3")
+    told = msgspec.structs.replace(
+        report(), engine="onnxruntime", workaround=cure, next="narrowdown after k7f3"
+    )
     tracker = "https://github.com/microsoft/onnxruntime/issues/new"
     for form in (to_markdown(told), parsed(to_html(told)).text):
         section = form.partition("What to do now")[2].partition("See it fail")[0].replace("\\", "")
@@ -232,12 +247,19 @@ def test_what_to_do_now_stands_in_every_form() -> None:
         ):
             assert said in section, said
     assert not re.search(r"(src|href)=\"?http|url\(", to_html(told)), "an address is text"
-    bare = msgspec.structs.replace(told, culprits=(), workaround=msgspec.structs.replace(cure, holds=False), next="")
+    bare = msgspec.structs.replace(
+        told, culprits=(), workaround=msgspec.structs.replace(cure, holds=False), next=""
+    )
     assert list_deeds(bare) == [], "no case to send, no workaround to apply"
     assert "the model" in list_deeds(report())[-1].text, "an emulation has no tracker"
     assert say_first(cure, "case/workaround.md").typed == "set('<x>', 1)"
-    long = msgspec.structs.replace(cure, apply=(msgspec.structs.replace(cure.apply[0], text="x" * 300, line=""),))
-    assert say_first(long, "case/workaround.md") == ("case/workaround.md has the lines to paste, tool by tool.", "")
+    long = msgspec.structs.replace(
+        cure, apply=(msgspec.structs.replace(cure.apply[0], text="x" * 300, line=""),)
+    )
+    assert say_first(long, "case/workaround.md") == (
+        "case/workaround.md has the lines to paste, tool by tool.",
+        "",
+    )
     broken = say_first(msgspec.structs.replace(cure, holds=False), "case/workaround.md")
     assert broken.text.startswith("Nothing yet: it does not hold on all that was tried")
     assert not broken.typed
@@ -279,7 +301,16 @@ def test_json_has_the_contracts_fields() -> None:
         "environment",
     ):
         assert field in found
-    assert set(found["culprits"][0]) >= {"nodes", "cause", "own", "effect", "sample", "nodes_after", "dir", "verified"}
+    assert set(found["culprits"][0]) >= {
+        "nodes",
+        "cause",
+        "own",
+        "effect",
+        "sample",
+        "nodes_after",
+        "dir",
+        "verified",
+    }
     assert set(found["route"][0]) >= {"node", "answer", "by", "recommended", "seconds", "probes"}
     assert not re.search(r"\b(NaN|Infinity)\b", to_json(report()))
 
@@ -287,7 +318,11 @@ def test_json_has_the_contracts_fields() -> None:
 def test_html_shows_the_verdict_first_and_needs_no_network() -> None:
     page = to_html(report(), load("accuracy").flow)
     reader = parsed(page)
-    assert reader.text.index("worked around") < reader.text.index("culprit") if "culprit" in reader.text else True
+    assert (
+        reader.text.index("worked around") < reader.text.index("culprit")
+        if "culprit" in reader.text
+        else True
+    )
     assert not any(tag in ("script", "img", "link", "iframe") for tag, _ in reader.tags)
     assert not any("src" in attrs for _, attrs in reader.tags)
     assert all(attrs["href"].startswith("#") for _, attrs in reader.tags if "href" in attrs)
@@ -298,14 +333,19 @@ def test_html_shows_the_verdict_first_and_needs_no_network() -> None:
 
 
 def test_a_click_on_a_bar_goes_to_its_numbers() -> None:
-    """Every round is drawn, every bar leads to a card of its own on the page, and a culprit is named below its bar."""
+    """Every round is drawn, every bar leads to a card of its own on the page, and a culprit is
+    named below its bar."""
     told = report("Conv")
-    first = tuple(msgspec.structs.replace(point, culprit=int(not i)) for i, point in enumerate(told.depth))
+    first = tuple(
+        msgspec.structs.replace(point, culprit=int(not i)) for i, point in enumerate(told.depth)
+    )
     page = parsed(to_html(msgspec.structs.replace(told, rounds=(first, told.depth))))
     led = [attrs["href"] for _, attrs in page.tags if attrs.get("href", "").startswith("#tensor-")]
     cards = [f"#{attrs['id']}" for tag, attrs in page.tags if tag == "div" and "id" in attrs]
     half = len(told.depth)
-    assert led[:half] == led[half : 2 * half] == cards[:half], "the picture for a telephone leads to the same"
+    assert led[:half] == led[half : 2 * half] == cards[:half], (
+        "the picture for a telephone leads to the same"
+    )
     assert list(dict.fromkeys(led)) == cards
     assert len(set(led)) == 2 * len(told.depth)
     assert f"culprit 1: {first[0].name}" in page.text
@@ -327,14 +367,23 @@ def test_a_click_on_a_bar_goes_to_its_numbers() -> None:
             "If it is another fault, send the case folder",
             "What else cures it?",
         ),
-        (Lookalike("b", "", "Zeros are lost."), "", "Send the case folder", "Is it that bug, and what else cures it?"),
+        (
+            Lookalike("b", "", "Zeros are lost."),
+            "",
+            "Send the case folder",
+            "Is it that bug, and what else cures it?",
+        ),
     ],
 )
 def test_who_meets_a_known_bug_is_not_told_to_report_it_once_more(
     like: Lookalike, first: str, sends: str, asks: str
 ) -> None:
     told = msgspec.structs.replace(
-        report(), engine="onnxruntime", workaround=None, next="narrowdown after k7f3", lookalikes=(like,)
+        report(),
+        engine="onnxruntime",
+        workaround=None,
+        next="narrowdown after k7f3",
+        lookalikes=(like,),
     )
     texts = [deed.text for deed in list_deeds(told)]
     assert texts[: bool(first)] == [first][: bool(first)]
@@ -361,9 +410,13 @@ def test_before_and_after_compare_the_same_samples() -> None:
     cure = msgspec.structs.replace(told.workaround, unseen_n=47, unseen_ok=46, unseen_failing=43)
     drawn = picture.before_and_after(msgspec.structs.replace(told, workaround=cure))
     assert "as it is: 43 of 47 others wrong, 4 right" in drawn
-    assert "with the workaround: 1 of 47 others wrong, 46 right" in drawn, "what the longer part of the bar stands for"
+    assert "with the workaround: 1 of 47 others wrong, 46 right" in drawn, (
+        "what the longer part of the bar stands for"
+    )
     cure = msgspec.structs.replace(cure, unseen_n=0, samples_n=8, samples_ok=8)
-    drawn = picture.before_and_after(msgspec.structs.replace(told, workaround=cure, samples=8, samples_failing=6))
+    drawn = picture.before_and_after(
+        msgspec.structs.replace(told, workaround=cure, samples=8, samples_failing=6)
+    )
     assert "as it is: 6 of 8 samples wrong" in drawn
     assert "with the workaround: 0 of 8 samples wrong" in drawn
     assert picture.before_and_after(msgspec.structs.replace(told, workaround=None)) == ""
@@ -381,17 +434,22 @@ def test_the_way_that_was_walked_is_lit() -> None:
 
 @pytest.mark.parametrize("narrow", [0, 420])
 def test_the_flowchart_is_an_element_for_each_box_without_a_seam(narrow: int) -> None:
-    """So paper can end between two of them; each box and each answer is in one element, an arrow in every one that it crosses."""
+    """So paper can end between two of them; each box and each answer is in one element, an arrow in
+    every one that it crosses."""
     flow = load("accuracy").flow
     drawn = walked(flow, [("reproduce", "yes"), ("sanitize", "no")], "fixed-by-sanitizing", narrow)
     pieces = drawn.split("</svg>")[:-1]
     assert len(pieces) == len(flow.nodes)
-    boxes = [tuple(map(int, re.findall(r'viewBox="0 (\d+) (\d+) (\d+)"', piece)[0])) for piece in pieces]
+    boxes = [
+        tuple(map(int, re.findall(r'viewBox="0 (\d+) (\d+) (\d+)"', piece)[0])) for piece in pieces
+    ]
     assert boxes[0][0] == 0
     assert all(above[0] + above[2] == below[0] for above, below in itertools.pairwise(boxes))
     for piece, (top, _, height) in zip(pieces, boxes, strict=True):
         assert piece.count(' rx="7"') == 1, "one box"
-        inside = [float(y) for y in re.findall(r'<(?:text|rect) class="[^"]*" x="\d+" y="(-?\d+)"', piece)]
+        inside = [
+            float(y) for y in re.findall(r'<(?:text|rect) class="[^"]*" x="\d+" y="(-?\d+)"', piece)
+        ]
         assert all(top <= y <= top + height for y in inside)
     answers = sum(len(node.answers) for node in flow.nodes.values())
     assert len(re.findall(r'class="name', drawn)) >= answers
@@ -402,7 +460,9 @@ def test_printed_the_flowchart_begins_a_page() -> None:
     page = to_html(report(), load("accuracy").flow)
     assert '<h2 class="way">How we got here</h2>' in page
     assert "h2.way { break-before: page; }" in page.partition("@media print")[2]
-    assert 'class="way"' not in to_html(report()), "without a chart there is nothing that is so tall"
+    assert 'class="way"' not in to_html(report()), (
+        "without a chart there is nothing that is so tall"
+    )
 
 
 def test_on_a_telephone_an_answer_of_the_flowchart_is_read_whole() -> None:
@@ -412,7 +472,9 @@ def test_on_a_telephone_an_answer_of_the_flowchart_is_read_whole() -> None:
     assert "→ It fails, and only the whole can be asked<" in drawn
 
 
-@pytest.mark.parametrize("name", [NASTY, "{{ 7 * 7 }}", "</title></style><script>1</script>", "&amp;"])
+@pytest.mark.parametrize(
+    "name", [NASTY, "{{ 7 * 7 }}", "</title></style><script>1</script>", "&amp;"]
+)
 def test_html_never_obeys_a_name(name: str) -> None:
     ordinary, reader = parsed(to_html(report("x"))), parsed(to_html(report(name)))
     shape = [tag for tag, _ in ordinary.tags]
@@ -445,16 +507,25 @@ HOSTILE = (
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.lists(st.sampled_from(HOSTILE) | st.text(max_size=5), min_size=1, max_size=5).map("".join).filter(str.strip))
+@given(
+    st.lists(st.sampled_from(HOSTILE) | st.text(max_size=5), min_size=1, max_size=5)
+    .map("".join)
+    .filter(str.strip)
+)
 def test_markdown_renders_the_same_whatever_the_names(name: str) -> None:
-    """As who shows Markdown sees it: no tag, link, picture, emphasis, list or heading comes in with a name."""
+    """As who shows Markdown sees it: no tag, link, picture, emphasis, list or heading comes in with
+    a name."""
     markdown = MarkdownIt("commonmark").enable("table")
 
     def shape(of: str) -> list[str]:
         told = msgspec.structs.replace(report(of), notes=(of, "x"), headline=of, explanation=of)
         tokens = markdown.parse(to_markdown(told))
         kinds = [kind for t in tokens for kind in (t.type, *(c.type for c in t.children or ()))]
-        return [kind for kind in kinds if kind not in ("text", "softbreak", "text_special", "html_entity")]
+        return [
+            kind
+            for kind in kinds
+            if kind not in ("text", "softbreak", "text_special", "html_entity")
+        ]
 
     assert shape(name) == shape("x")
 
@@ -565,8 +636,17 @@ def test_words() -> None:
         "307,000",
         "not finite",
     ]
-    assert [duration(x) for x in (0.04, 12.4, 62, 3725)] == ["0.0 s", "12 s", "1 min 02 s", "1 h 02 min"]
-    assert [duration(x) for x in (172_799, 7 * 86_400, 190_000)] == ["47 h 59 min", "7 days", "2 days 4 h"]
+    assert [duration(x) for x in (0.04, 12.4, 62, 3725)] == [
+        "0.0 s",
+        "12 s",
+        "1 min 02 s",
+        "1 h 02 min",
+    ]
+    assert [duration(x) for x in (172_799, 7 * 86_400, 190_000)] == [
+        "47 h 59 min",
+        "7 days",
+        "2 days 4 h",
+    ]
     assert [count(1, "node"), count(1200, "node"), count(2, "entry", "entries")] == [
         "1 node",
         "1,200 nodes",
@@ -588,31 +668,49 @@ def test_elide_fits(text: str, width: int) -> None:
 
 
 def test_a_picture_of_differences_has_a_place_to_point_at() -> None:
-    """Of a run that was right, as one of a fault that comes and goes may be, and of a single tile there is none."""
+    """Of a run that was right, as one of a fault that comes and goes may be, and of a single tile
+    there is none."""
     bins = (1, *[0] * 31)
-    right = Values("y", "float32", (2, 2), -1.0, 2000.0, bins, bins, 0, 0, ((0.0, 0.0), (0.0, 0.0)), ("..", ".."))
+    right = Values(
+        "y",
+        "float32",
+        (2, 2),
+        -1.0,
+        2000.0,
+        bins,
+        bins,
+        0,
+        0,
+        ((0.0, 0.0), (0.0, 0.0)),
+        ("..", ".."),
+    )
     assert picture.heat(right) == ""
     page = to_html(with_values(right))
-    assert "was right in the run that was kept: the fault comes and goes. Its value lies from -1 to 2,000" in text_of(
-        page
+    assert (
+        "was right in the run that was kept: the fault comes and goes. Its value lies from -1 to 2,000"
+        in text_of(page)
     )
     single = msgspec.structs.replace(right, grid=((0.5,),), kinds=(".",))
     assert picture.heat(single) == ""
-    assert "is wrong. Its value lies from -1 to 2,000; the engine's is wrong by up to 50 %" in text_of(
-        to_html(with_values(single))
+    assert (
+        "is wrong. Its value lies from -1 to 2,000; the engine's is wrong by up to 50 %"
+        in text_of(to_html(with_values(single)))
     )
     assert picture.heat(msgspec.structs.replace(right, grid=((0.5, 0.0),), kinds=("..",)))
 
 
 def test_one_code_of_many_is_not_100_percent() -> None:
-    """Whole numbers are right or wrong as a whole: "by itself wrong by 100 %" was said of 1 of 168 codes."""
+    """Whole numbers are right or wrong as a whole: "by itself wrong by 100 %" was said of 1 of 168
+    codes."""
     plain = report("Conv")
     for places, said in (
         ((1, 168), "wrong in 1 of 168 values"), ((1, 1), "wrong in its one value"), ((0, 0), "wrong by 100 %"),
     ):  # fmt: skip
         found = {"own": 1.0, "effect": 1.0, "own_places": places, "effect_places": places}
         culprit = msgspec.structs.replace(plain.culprits[0], **found)
-        told = msgspec.structs.replace(plain, culprits=(culprit,), metric="rel_l2", error=1.0, error_places=places)
+        told = msgspec.structs.replace(
+            plain, culprits=(culprit,), metric="rel_l2", error=1.0, error_places=places
+        )
         assert f"by itself {said}, your model's outputs {said} by it" in "\n".join(summary(told))
         for text in (text_of(to_html(told)), to_markdown(told)):
             assert text.count(said) >= 3
@@ -631,7 +729,9 @@ def test_a_single_node_has_nothing_to_spare() -> None:
 
 def with_values(values: Values) -> Report:
     told = report("Conv")
-    return msgspec.structs.replace(told, culprits=(msgspec.structs.replace(told.culprits[0], values=(values,)),))
+    return msgspec.structs.replace(
+        told, culprits=(msgspec.structs.replace(told.culprits[0], values=(values,)),)
+    )
 
 
 def text_of(page: str) -> str:
@@ -640,19 +740,25 @@ def text_of(page: str) -> str:
 
 def test_a_refused_model_has_no_error_and_a_fault_that_comes_and_goes_no_count_of_samples() -> None:
     told = report("Conv")
-    refused = msgspec.structs.replace(told, error=0.0, failing_outputs=(), samples_failing=0, metric="rel_l2")
+    refused = msgspec.structs.replace(
+        told, error=0.0, failing_outputs=(), samples_failing=0, metric="rel_l2"
+    )
     page = text_of(to_html(refused))
     assert "where 1 % is allowed" not in page
     assert "samples failing" not in page
     assert "samples failing" in text_of(to_html(told))
-    assert "samples failing" not in text_of(to_html(msgspec.structs.replace(told, samples_failing=0)))
+    assert "samples failing" not in text_of(
+        to_html(msgspec.structs.replace(told, samples_failing=0))
+    )
 
 
 def test_of_three_hundred_names_the_first_are_seen_and_the_others_folded_away() -> None:
     told = report("Conv")
     assert told.workaround is not None
     for many, folded in ((31, 0), (291, 1)):
-        cure = msgspec.structs.replace(told.workaround, keep_higher=tuple(f"/n{i}" for i in range(many)))
+        cure = msgspec.structs.replace(
+            told.workaround, keep_higher=tuple(f"/n{i}" for i in range(many))
+        )
         page = to_html(msgspec.structs.replace(told, workaround=cure))
         assert page.count(f"and {many - 16} more</summary>") == folded
         assert all(f"<code>/n{i}</code>" in page for i in range(many))
@@ -670,7 +776,9 @@ def test_sets_that_nobody_timed_have_no_column_for_it() -> None:
 
 def test_quantized_layers_are_a_table_of_decibels() -> None:
     text = to_markdown(report("Conv"))
-    assert "| `Conv` | `Conv` | 1.9 dB | 0.0 dB | 4.4 dB |  | 41 % | int8 | per-tensor | yes |" in text
+    assert (
+        "| `Conv` | `Conv` | 1.9 dB | 0.0 dB | 4.4 dB |  | 41 % | int8 | per-tensor | yes |" in text
+    )
     assert "| `Sigmoid` | `Sigmoid` | 39.2 dB |  |  | exact | ? | uint8 |  |  |" in text
     page = text_of(to_html(report("Conv")))
     assert page.index("Layers by SQNR") < page.index("1.9 dB") < page.index("39.2 dB")
@@ -703,7 +811,11 @@ def test_every_picture_is_there_and_says_what_it_shows() -> None:
         "The 4 probes of block, 1 fail, 1 pass, 2 cannot tell",
     ):
         assert any(said in (label or "") for label in labels), said
-    for said in ("It does not come and go. block fails in 5 of 5 runs.", "float32 [1, 3]", "12 nodes before"):
+    for said in (
+        "It does not come and go. block fails in 5 of 5 runs.",
+        "float32 [1, 3]",
+        "12 nodes before",
+    ):
         assert said in reader.text
 
 
@@ -714,9 +826,12 @@ def test_every_form_has_the_surroundings_and_what_it_is_not(form) -> None:
     assert "float32 [1, 3]" in text
 
 
-@pytest.mark.parametrize(("form", "most"), [(to_html, 200_000), (to_markdown, 60_000), (to_json, 1_200_000)])
 @pytest.mark.parametrize(
-    "name", ["x" * 250_000, "a b" + "\x1b[31m" * 50_000, "<" * 250_000, "`|" * 125_000, "ab " * 80_000]
+    ("form", "most"), [(to_html, 200_000), (to_markdown, 60_000), (to_json, 1_200_000)]
+)
+@pytest.mark.parametrize(
+    "name",
+    ["x" * 250_000, "a b" + "\x1b[31m" * 50_000, "<" * 250_000, "`|" * 125_000, "ab " * 80_000],
 )
 def test_a_giant_name_does_not_make_a_giant_report(form, most: int, name: str) -> None:
     """Only the model has it whole: each place shows both ends."""
@@ -735,7 +850,13 @@ def test_the_longest_report_fits_an_issue() -> None:
     )  # fmt: skip
     text = to_markdown(much)
     assert len(text) < 65_536
-    for kept in ("## See it fail", "python check.py", "## Culprit 1 of 60", "## Environment", "1.31.1"):
+    for kept in (
+        "## See it fail",
+        "python check.py",
+        "## Culprit 1 of 60",
+        "## Environment",
+        "1.31.1",
+    ):
         assert kept in text
     assert "Too long for an issue, and only in report.html and report.json: Culprit" in text
     assert "Too long" not in to_markdown(one)
@@ -754,7 +875,8 @@ def test_what_is_left_out_of_an_issue_is_counted() -> None:
 
 
 def test_it_can_be_read_by_ear_and_by_key() -> None:
-    """Headings go down one level at a time, pictures have words, tables have headers, what scrolls can be reached by keys."""
+    """Headings go down one level at a time, pictures have words, tables have headers, what scrolls
+    can be reached by keys."""
     reader = parsed(to_html(report("block")))
     assert dict(reader.tags[0][1])["lang"] == "en"
     levels = [int(tag[1]) for tag, _ in reader.tags if re.fullmatch(r"h[1-6]", tag)]
@@ -770,9 +892,14 @@ def test_it_can_be_read_by_ear_and_by_key() -> None:
             assert attrs["scope"] == "col"
         if tag == "figure":
             assert attrs["tabindex"] == "0"
-    sized = sum(attrs.get("class") == "narrow" for _, attrs in reader.tags)  # the same picture for a telephone
+    sized = sum(
+        attrs.get("class") == "narrow" for _, attrs in reader.tags
+    )  # the same picture for a telephone
     assert sized
-    assert sum(tag == "figure" for tag, _ in reader.tags) == sum(tag == "svg" for tag, _ in reader.tags) - sized
+    assert (
+        sum(tag == "figure" for tag, _ in reader.tags)
+        == sum(tag == "svg" for tag, _ in reader.tags) - sized
+    )
 
 
 def luminance(color: str) -> float:
@@ -805,7 +932,8 @@ def test_its_colors_can_be_told_apart(scheme: int) -> None:
 @pytest.mark.skipif(not shutil.which("chromium"), reason="there is no Chromium here")
 @pytest.mark.parametrize("width", [1100, 420])
 def test_it_opens_in_a_browser(tmp_path: Path, width: int) -> None:
-    """Light and dark, wide and narrow, with no network: the page is painted to its edges, and prints."""
+    """Light and dark, wide and narrow, with no network: the page is painted to its edges, and
+    prints."""
     from PIL import Image
 
     page = tmp_path / "report.html"
@@ -831,14 +959,14 @@ def test_it_opens_in_a_browser(tmp_path: Path, width: int) -> None:
             papers.append(shot.convert("RGB").getpixel((width - 2, 2)))
             assert len(shot.convert("RGB").getcolors(1 << 24)) > 50, "there is something to see"
     assert papers == [(255, 255, 255), (20, 23, 27)]
-    # No part of the page is wider than the screen, whatever the names; no picture scrolls by itself, on a telephone no table.
+    # No part of the page is wider than the screen, whatever the names; no picture scrolls by
+    # itself, on a telephone no table.
     parts = "figure, .panel" if width < 640 else "figure"
     whole = f"[...document.querySelectorAll('{parts}')].every(each => each.scrollWidth <= each.clientWidth)"
-    told = (
-        f"document.title = [document.documentElement.scrollWidth <= innerWidth, {whole}, document.images.length].join()"
-    )
+    told = f"document.title = [document.documentElement.scrollWidth <= innerWidth, {whole}, document.images.length].join()"
     (tmp_path / "wide.html").write_text(
-        to_html(report("/" + "block" * 60)).replace("</body>", f"<script>{told}</script></body>"), encoding="utf-8"
+        to_html(report("/" + "block" * 60)).replace("</body>", f"<script>{told}</script></body>"),
+        encoding="utf-8",
     )
     assert "<title>true,true,0</title>" in browse(
         f"--window-size={width},2400", "--dump-dom", page=tmp_path / "wide.html"
@@ -848,13 +976,16 @@ def test_it_opens_in_a_browser(tmp_path: Path, width: int) -> None:
 
 
 def test_a_telephone_has_pictures_of_its_own_width() -> None:
-    """Those of few words are the wide ones with larger letters, every other one is drawn anew, and one of both is shown."""
+    """Those of few words are the wide ones with larger letters, every other one is drawn anew, and
+    one of both is shown."""
     page = to_html(report())
     style = page.partition("</style>")[0]
     assert ".narrow { display: none; }" in style
     (rule,) = re.findall(r"@media screen and \(max-width: 40rem\) \{ (\.fits .*)", style)
     assert ".wide { display: none; } .narrow { display: block; }" in rule
-    drawn = re.findall(r"<svg( class=\"[a-z]+\")? viewBox=\"0 0 (\d+) [^>]*aria-label=\"([^\"]*)", page)
+    drawn = re.findall(
+        r"<svg( class=\"[a-z]+\")? viewBox=\"0 0 (\d+) [^>]*aria-label=\"([^\"]*)", page
+    )
     fits = {label.split(" ")[0] for named, _, label in drawn if "fits" in named}
     assert fits == {"24", "The", "Largest", "Values"}, (
         "before and after, the search, where it is wrong, how many values lie where"
@@ -867,7 +998,11 @@ def test_a_telephone_has_pictures_of_its_own_width() -> None:
 
 @pytest.mark.parametrize(
     ("value", "said"),
-    [(2.47, "2.47 times below the tolerance"), (1.003, "just below the tolerance"), (0.9, "above the tolerance")],
+    [
+        (2.47, "2.47 times below the tolerance"),
+        (1.003, "just below the tolerance"),
+        (0.9, "above the tolerance"),
+    ],
 )
 def test_a_margin_is_said_as_a_person_would(value: float, said: str) -> None:
     assert margin(value) == said

@@ -1,10 +1,11 @@
-"""What is laid over a graph: each node once, by a key that the viewers know, with the colours of what it is."""
+"""What is laid over a graph: each node once, by a key that the viewers know, with the colours of
+what it is."""
 
 import json
 
-from engines.findings import Case, Culprit, Findings
-from engines.probe import HUGE, Candidate
-from wizard.report.overlay import (
+from narrowdown.engines.findings import Case, Culprit, Findings
+from narrowdown.engines.probe import HUGE, Candidate
+from narrowdown.wizard.report.overlay import (
     CULPRIT,
     FAR,
     FINE,
@@ -14,8 +15,8 @@ from wizard.report.overlay import (
     write_node_data,
     write_notes,
 )
-from wizard.report.vicinity import Spot, Vicinity
-from wizard.session.state import State, Visit
+from narrowdown.wizard.report.vicinity import Spot, Vicinity
+from narrowdown.wizard.session.state import State, Visit
 
 ROWS = [
     {"name": "a", "node": "/first", "error": 1e-6, "inherited": 0.0, "added": 1e-6},
@@ -29,7 +30,13 @@ CASE = Case(Candidate(), "real:0", nodes=("/split", "/unseen"))
 
 def state() -> State:
     return State(
-        route=(Visit("layerwise", tables={"tensors": "t"}, findings=Findings(culprits=(Culprit(CASE, "overflow"),))),)
+        route=(
+            Visit(
+                "layerwise",
+                tables={"tensors": "t"},
+                findings=Findings(culprits=(Culprit(CASE, "overflow"),)),
+            ),
+        )
     )
 
 
@@ -47,7 +54,10 @@ def test_node_data_says_what_is_over_and_who_is_to_blame() -> None:
     assert {name: one["value"] for name, one in data["results"].items()} == {
         "/first": 1e-6, "/split": 0.2, "d": 5.0, "/unseen": 0.01, "/nan": HUGE,
     }  # fmt: skip
-    assert {name for name, one in data["results"].items() if one.get("bgColor") == CULPRIT} == {"/split", "/unseen"}
+    assert {name for name, one in data["results"].items() if one.get("bgColor") == CULPRIT} == {
+        "/split",
+        "/unseen",
+    }
     assert [t["bgColor"] for t in data["thresholds"]] == [FINE, OVER, FAR]
     assert [t["value"] for t in data["thresholds"]] == [0.01, 0.1, HUGE]
     assert "rel_l2" in data["name"]
@@ -64,7 +74,10 @@ def test_a_note_says_the_same_in_words() -> None:
 
 
 def test_the_picture_stands_by_itself() -> None:
-    spots = (Spot(op="Neg", name="<n>&", reads=(), suspect=True), Spot(op="Relu", name="r", reads=(0,), suspect=False))
+    spots = (
+        Spot(op="Neg", name="<n>&", reads=(), suspect=True),
+        Spot(op="Relu", name="r", reads=(0,), suspect=False),
+    )
     drawn = draw_neighbourhood(Vicinity(spots=spots))
     assert drawn.startswith("<svg")
     assert 'xmlns="http://www.w3.org/2000/svg"' in drawn

@@ -1,4 +1,5 @@
-"""What most nodes' names begin with is left out where people read, and nowhere else; labels of a picture differ."""
+"""What most nodes' names begin with is left out where people read, and nowhere else; labels of a
+picture differ."""
 
 import io
 from pathlib import Path
@@ -8,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engines.graph.index import GraphIndex, Node
-from engines.probe import Describe, Measurement
-from wizard.flow.load import load
-from wizard.plain import PlainDisplay
-from wizard.report.document import Depth, Kept, Workaround
-from wizard.report.prefix import Shared, find_shared, leave_out, tell_apart
-from wizard.session.events import NoteAdded, ProbeFinished, ProbeStarted
+from narrowdown.engines.graph.index import GraphIndex, Node
+from narrowdown.engines.probe import Describe, Measurement
+from narrowdown.wizard.flow.load import load
+from narrowdown.wizard.plain import PlainDisplay
+from narrowdown.wizard.report.document import Depth, Kept, Workaround
+from narrowdown.wizard.report.prefix import Shared, find_shared, leave_out, tell_apart
+from narrowdown.wizard.session.events import NoteAdded, ProbeFinished, ProbeStarted
 
 BEFORE = "jax2tf_get_logits_/pjit_get_logits_/MagikaV2/"
 NAMES = [f"{BEFORE}LayerNorm_{i}/Sum" for i in range(9)]
@@ -22,10 +23,16 @@ NAMES = [f"{BEFORE}LayerNorm_{i}/Sum" for i in range(9)]
 
 def test_most_nodes_decide() -> None:
     assert find_shared([*NAMES, "other", "", ""]) == Shared(BEFORE, 9, 10)
-    assert find_shared([*NAMES, *(f"x{i}" for i in range(9))]).prefix == ""  # half of them are not most
-    assert find_shared([f"/model/{n}" for n in "abcd"]).prefix == ""  # too short to be worth a legend
+    assert (
+        find_shared([*NAMES, *(f"x{i}" for i in range(9))]).prefix == ""
+    )  # half of them are not most
+    assert (
+        find_shared([f"/model/{n}" for n in "abcd"]).prefix == ""
+    )  # too short to be worth a legend
     assert find_shared([*NAMES, "LayerNorm_3/Sum"]).prefix == ""  # two nodes would have one name
-    assert find_shared([f"/attention_layers.{i}/Add" for i in range(9)]).prefix == ""  # "0/Add" is no name
+    assert (
+        find_shared([f"/attention_layers.{i}/Add" for i in range(9)]).prefix == ""
+    )  # "0/Add" is no name
 
 
 @pytest.mark.parametrize(
@@ -34,7 +41,10 @@ def test_most_nodes_decide() -> None:
         (f"{BEFORE}a (Sum), '{BEFORE}b' and [{BEFORE}c].", "a (Sum), 'b' and [c]."),
         (f"emulate:keep={BEFORE}a+{BEFORE}b", f"emulate:keep={BEFORE}a+{BEFORE}b"),
         (f"my{BEFORE}a {BEFORE}", f"my{BEFORE}a {BEFORE}"),
-        ("of jax2tf_get_logits_/p…aV2/LayerNorm_0/Sub.", "of LayerNorm_0/Sub."),  # cut before it came here
+        (
+            "of jax2tf_get_logits_/p…aV2/LayerNorm_0/Sub.",
+            "of LayerNorm_0/Sub.",
+        ),  # cut before it came here
         ("of jax2tf_get_logits_/p…rNorm_0/Sub", "of …rNorm_0/Sub"),
         ("of another/p…aV2/LayerNorm_0/Sub", "of another/p…aV2/LayerNorm_0/Sub"),
     ],
@@ -71,11 +81,14 @@ def test_names_that_differ_in_their_middle_do_so_in_a_picture() -> None:
 
 
 def test_plain_output_tells_it_once() -> None:
-    """The display learns the names from the probe that describes the model; before it, and of others, all stays whole."""
+    """The display learns the names from the probe that describes the model; before it, and of
+    others, all stays whole."""
     nodes = tuple(Node(i, name, "Sum", "", (), ()) for i, name in enumerate(NAMES))
     index = GraphIndex(model="m", nodes=nodes, tensors=(), inputs=(), outputs=())
     out = io.StringIO()
-    display = PlainDisplay(load("accuracy").flow, out, graph=lambda digest: index if digest == "d" else None)
+    display = PlainDisplay(
+        load("accuracy").flow, out, graph=lambda digest: index if digest == "d" else None
+    )
     note = NoteAdded(text=f"{NAMES[0]} and {NAMES[1]}")
     display.event(note)
     display.event(ProbeStarted(key="k", run=1, probe=Describe(model="m")))
@@ -92,7 +105,7 @@ def test_plain_output_tells_it_once() -> None:
 
 
 def test_no_file_of_a_session_is_needed_to_read_it(tmp_path: Path) -> None:
-    from wizard.report.read import graph_of
+    from narrowdown.wizard.report.read import graph_of
 
     assert graph_of(tmp_path, "") is None
     assert graph_of(tmp_path, "0" * 64) is None

@@ -4,9 +4,9 @@ from typing import get_args, get_type_hints
 
 import pytest
 
-from engines.compare.criterion import Criterion, Signature
-from engines.findings import Findings
-from engines.probe import (
+from narrowdown.engines.compare.criterion import Criterion, Signature
+from narrowdown.engines.findings import Findings
+from narrowdown.engines.probe import (
     HUGE,
     AnyProbe,
     Candidate,
@@ -22,11 +22,27 @@ from engines.probe import (
     Sanitize,
     Score,
 )
-from wizard.report.probe_words import VARIED, kept, part, say_worst, say_worst_run, size, tried, verdict
+from narrowdown.wizard.report.probe_words import (
+    VARIED,
+    kept,
+    part,
+    say_worst,
+    say_worst_run,
+    size,
+    tried,
+    verdict,
+)
 
 
 def measure(candidate: Candidate | None = None, **more: object) -> Measure:
-    fixed = {"model": "m", "inputs": "i", "samples": ("real:0",), "engine": "e", "reference": "r", **more}
+    fixed = {
+        "model": "m",
+        "inputs": "i",
+        "samples": ("real:0",),
+        "engine": "e",
+        "reference": "r",
+        **more,
+    }
     return Measure(candidate=candidate or Candidate(), **fixed)  # type: ignore[arg-type]
 
 
@@ -40,7 +56,11 @@ def measure(candidate: Candidate | None = None, **more: object) -> Measure:
         (Sanitize(model="m"), "folding constants and cleaning up", 0),
         (LoadInputs(model="m"), "loading the inputs", 0),
         (None, "a probe", 0),
-        (Check(model="m", command="x", candidate=Candidate(nodes="3")), "node 3, by your checker", 1),
+        (
+            Check(model="m", command="x", candidate=Candidate(nodes="3")),
+            "node 3, by your checker",
+            1,
+        ),
         (
             measure(attempt=2, keep="1-4", marks="0-9"),
             "the whole model, keeping 4 in FP32, watching 10 tensors, time 3",
@@ -48,8 +68,16 @@ def measure(candidate: Candidate | None = None, **more: object) -> Measure:
         ),
         (measure(marks="*", runs=5), "the whole model, watching every tensor, 5 runs", 0),
         (measure(Candidate(nodes="2,5-7", severed="9")), "nodes 2,5-7, 1 tensor patched", 4),
-        (measure(Candidate(nodes="2", edits=(Edit("fill"), Edit("keep-rows")))), "node 2, shrunk in 2 places", 1),
-        (measure(engine="onnxruntime:disabled_optimizers=A+B"), "the whole model, 2 optimizers off", 0),
+        (
+            measure(Candidate(nodes="2", edits=(Edit("fill"), Edit("keep-rows")))),
+            "node 2, shrunk in 2 places",
+            1,
+        ),
+        (
+            measure(engine="onnxruntime:disabled_optimizers=A+B"),
+            "the whole model, 2 optimizers off",
+            0,
+        ),
         (measure(force={"a": "b"}), "the whole model, tactics forced", 0),
         (measure(forbid={"a": ("b",)}), "the whole model, tactics kept out", 0),
         (measure(Candidate(nodes="no range")), "nodes no range", 0),
@@ -63,7 +91,10 @@ def test_what_probes_are_called(probe: AnyProbe | None, words: str, nodes: int) 
     ("probe", "tries"),
     [
         (measure(Candidate(nodes="3-5")), "3-5"),
-        (measure(Candidate(nodes="3-5"), keep="40-42"), "3-5"),  # a later round: what was found before has its share
+        (
+            measure(Candidate(nodes="3-5"), keep="40-42"),
+            "3-5",
+        ),  # a later round: what was found before has its share
         (measure(Candidate(nodes="3-5"), keep="4,40-42"), "3-5"),
         (measure(Candidate(nodes="3-5"), keep="3-7"), ""),  # whether that cures the part
         (measure(keep="3-7"), ""),
@@ -99,16 +130,25 @@ def test_what_is_finite_is_not_called_infinite() -> None:
     assert say_worst([Score("y", rel_l2=HUGE, absmax=1.0)]) == "infinitely wrong"
     assert say_worst([Score("y", new_nonfinite=2)]) == "2 values infinite or NaN"
     lost = "27 values not what the reference has there, infinite or NaN"
-    assert say_worst([Score("y", rel_l2=5e-8, lost_nonfinite=27)]) == lost, "OpenVINO's Exp of NaN is infinite"
+    assert say_worst([Score("y", rel_l2=5e-8, lost_nonfinite=27)]) == lost, (
+        "OpenVINO's Exp of NaN is infinite"
+    )
 
 
-def test_the_worst_run_is_one_with_values_that_are_not_finite_whatever_the_errors_of_others() -> None:
+def test_the_worst_run_is_one_with_values_that_are_not_finite_whatever_the_errors_of_others() -> (
+    None
+):
     runs = [
         (SampleResult("real:0", (Score("y", **score),)),)
         for score in ({"rel_l2": 0.9}, {"new_nonfinite": 3}, {"rel_l2": 0.2})
     ]
-    assert say_worst_run(Measurement(results=runs[0], runs=tuple(runs[1:]))) == "3 values infinite or NaN"
-    assert say_worst_run(Measurement(results=runs[2], runs=(runs[0],))) == say_worst([Score("y", rel_l2=0.9)])
+    assert (
+        say_worst_run(Measurement(results=runs[0], runs=tuple(runs[1:])))
+        == "3 values infinite or NaN"
+    )
+    assert say_worst_run(Measurement(results=runs[2], runs=(runs[0],))) == say_worst(
+        [Score("y", rel_l2=0.9)]
+    )
     assert say_worst_run(Measurement()) == ""
 
 

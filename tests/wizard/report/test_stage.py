@@ -1,4 +1,5 @@
-"""Every step in every state is called by the same words on the screen, in plain text, in the report and by ``show``."""
+"""Every step in every state is called by the same words on the screen, in plain text, in the report
+and by ``show``."""
 
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -6,17 +7,17 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 
-from engines.steps.registry import STEPS
-from wizard.cli import sessions
-from wizard.flow.model import Answer, End, Flow, FlowNode, StepUse
-from wizard.plain import PlainDisplay
-from wizard.problem import Problem
-from wizard.report.document import to_json
-from wizard.report.gather import gather
-from wizard.report.html import to_html
-from wizard.report.markdown import to_markdown
-from wizard.report.stage import stage
-from wizard.session.events import (
+from narrowdown.engines.steps.registry import STEPS
+from narrowdown.wizard.cli import sessions
+from narrowdown.wizard.flow.model import Answer, End, Flow, FlowNode, StepUse
+from narrowdown.wizard.plain import PlainDisplay
+from narrowdown.wizard.problem import Problem
+from narrowdown.wizard.report.document import to_json
+from narrowdown.wizard.report.gather import gather
+from narrowdown.wizard.report.html import to_html
+from narrowdown.wizard.report.markdown import to_markdown
+from narrowdown.wizard.report.stage import stage
+from narrowdown.wizard.session.events import (
     AnyEvent,
     Event,
     Offered,
@@ -27,15 +28,21 @@ from wizard.session.events import (
     StepFinished,
     StepStarted,
 )
-from wizard.session.state import State, fold
-from wizard.tui.glyphs import ASCII
-from wizard.tui.widgets.route import Route
+from narrowdown.wizard.session.state import State, fold
+from narrowdown.wizard.tui.glyphs import ASCII
+from narrowdown.wizard.tui.widgets.route import Route
 
 NODE = "here"
 
 
 def flow(step: str) -> Flow:
-    node = FlowNode(title="A step", explain="", ask="Well?", answers={"no": Answer("No", "end")}, step=StepUse(step))
+    node = FlowNode(
+        title="A step",
+        explain="",
+        ask="Well?",
+        answers={"no": Answer("No", "end")},
+        step=StepUse(step),
+    )
     ends = {"end": End("The end", "", "unresolved")}
     return Flow(schema=1, id="one", title="One", start=NODE, nodes={NODE: node}, ends=ends)
 
@@ -52,10 +59,14 @@ def finished(step: str, status: str, error: str = "") -> StepFinished:
 
 
 def again(step: str) -> tuple[Event, ...]:
-    return (StepCancelled(run=1, node=NODE), StepStarted(run=2, node=NODE, visit=1, step=step, step_version=1))
+    return (
+        StepCancelled(run=1, node=NODE),
+        StepStarted(run=2, node=NODE, visit=1, step=step, step_version=1),
+    )
 
 
-# The word -> what the journal says after the step's start. What waits for an answer, or has one, has ended.
+# The word -> what the journal says after the step's start. What waits for an answer, or has one,
+# has ended.
 STATES: dict[str, Callable[[str], tuple[Event, ...]]] = {
     "running": lambda _: (),
     "cancelled": lambda _: (StepCancelled(run=1, node=NODE),),
@@ -66,14 +77,26 @@ STATES: dict[str, Callable[[str], tuple[Event, ...]]] = {
     "failed": lambda step: (finished(step, "failed", "It broke."),),
 }
 ENDED = ("finished", "skipped", "cannot run here", "failed")
-EVERY = [pytest.param(step, word, id=f"{step}-{word.replace(' ', '-')}") for step in STEPS for word in STATES]
+EVERY = [
+    pytest.param(step, word, id=f"{step}-{word.replace(' ', '-')}")
+    for step in STEPS
+    for word in STATES
+]
 
 
 def answered(word: str) -> tuple[Event, ...]:
     asked = QuestionAsked(
-        node=NODE, visit=1, ask="Well?", answers=(Offered("no", "No", "end", True),), recommended="no"
+        node=NODE,
+        visit=1,
+        ask="Well?",
+        answers=(Offered("no", "No", "end", True),),
+        recommended="no",
     )
-    return (asked, QuestionAnswered(node=NODE, visit=1, answer="no", by="person")) if word in ENDED else ()
+    return (
+        (asked, QuestionAnswered(node=NODE, visit=1, answer="no", by="person"))
+        if word in ENDED
+        else ()
+    )
 
 
 def on_the_screen(one: Flow, state: State) -> str:
@@ -97,7 +120,9 @@ def test_a_state_is_called_the_same_everywhere(
     state = fold(told)
     assert stage(state.here).startswith(word)
     report = gather(state, one, Problem(model="m.onnx"), lambda _: [])
-    monkeypatch.setattr(sessions, "read", lambda _: SimpleNamespace(state=state, flow=one, report=lambda: report))
+    monkeypatch.setattr(
+        sessions, "read", lambda _: SimpleNamespace(state=state, flow=one, report=lambda: report)
+    )
     sessions.show(SimpleNamespace(session="k7f3", canonical=False, json=False))  # type: ignore[arg-type]
     display = PlainDisplay(one)
     plain = "\n".join(line for event in told for line in display.lines(event))
@@ -115,7 +140,9 @@ def test_a_state_is_called_the_same_everywhere(
         assert all(other not in text for other in STATES if other != word for text in said.values())
         return
     started = word == "running"  # in plain text the start itself is what is said
-    assert {where for where, text in said.items() if word not in text} <= ({"plain"} if started else set())
+    assert {where for where, text in said.items() if word not in text} <= (
+        {"plain"} if started else set()
+    )
     if started:
         assert f"A step  (step {step})" in plain
 
@@ -123,4 +150,7 @@ def test_a_state_is_called_the_same_everywhere(
 def test_before_it_begins() -> None:
     assert stage(None) == "not begun"
     state = fold(events(""))
-    assert gather(state, flow("compare"), Problem(model="m"), lambda _: []).headline == "The session has only begun"
+    assert (
+        gather(state, flow("compare"), Problem(model="m"), lambda _: []).headline
+        == "The session has only begun"
+    )

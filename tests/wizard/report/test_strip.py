@@ -1,4 +1,5 @@
-"""What a search has shown of each node: the smallest part decides, the window shrinks, and every sentence is true."""
+"""What a search has shown of each node: the smallest part decides, the window shrinks, and every
+sentence is true."""
 
 import re
 import xml.etree.ElementTree as ElementTree
@@ -7,10 +8,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engines.graph import ranges
-from wizard.report import picture
-from wizard.report.document import Look, Search
-from wizard.report.strip import STATES, Trail, columns, name_nodes, nodes_of, over_time, parse, where, without
+from narrowdown.engines.graph import ranges
+from narrowdown.wizard.report import picture
+from narrowdown.wizard.report.document import Look, Search
+from narrowdown.wizard.report.strip import (
+    STATES,
+    Trail,
+    columns,
+    name_nodes,
+    nodes_of,
+    over_time,
+    parse,
+    where,
+    without,
+)
 
 sets = st.sets(st.integers(0, 99), min_size=1, max_size=99)
 
@@ -24,7 +35,11 @@ def take(*probes: tuple[str, str], whole: int = 248) -> Trail:
 
 def test_cells_follow_the_probes() -> None:
     strip = take(
-        ("*", "fails"), ("0-123", "passes"), ("52-200", "fails"), ("70-80", "unresolved"), ("52-73", "passes")
+        ("*", "fails"),
+        ("0-123", "passes"),
+        ("52-200", "fails"),
+        ("70-80", "unresolved"),
+        ("52-73", "passes"),
     ).strip
     assert (strip.suspects, strip.many) == (((52, 200),), 149)
     assert [strip.cells[n] for n in (0, 52, 73, 74, 80, 81, 123, 124, 200, 201)] == [
@@ -35,13 +50,27 @@ def test_cells_follow_the_probes() -> None:
 
 def test_a_part_whose_pieces_are_right_alone_is_wrong_as_a_whole() -> None:
     probes = [("10-12", "fails"), ("10-11", "passes")]
-    assert take(*probes).strip.cells[9:14] == ("not needed", "right", "right", "wrong", "not needed")
+    assert take(*probes).strip.cells[9:14] == (
+        "not needed",
+        "right",
+        "right",
+        "wrong",
+        "not needed",
+    )
     probes += [("11-12", "passes"), ("10,12", "unresolved")]
-    assert take(*probes).strip.cells[9:14] == ("not needed", "wrong", "wrong", "wrong", "not needed")
+    assert take(*probes).strip.cells[9:14] == (
+        "not needed",
+        "wrong",
+        "wrong",
+        "wrong",
+        "not needed",
+    )
 
 
 def test_each_probe_is_said_in_words() -> None:
-    said = take(("0-123", "passes"), ("52-126", "fails"), ("52-73", "passes"), ("70", "unresolved")).strip.said
+    said = take(
+        ("0-123", "passes"), ("52-126", "fails"), ("52-73", "passes"), ("70", "unresolved")
+    ).strip.said
     assert said == (
         "Nodes 0 to 123 alone are right, so the fault needs some of nodes 124 to 247.",
         "Nodes 52 to 126 alone are still wrong, so 75 of 248 nodes are left.",
@@ -81,7 +110,9 @@ def test_columns_hold_every_suspect(whole: int, width: int, data: st.DataObject)
     assert marked
     assert marked <= set(range(width))
     if last - first + 1 < whole:
-        assert marked == {i for i, state in enumerate(shown) if state == "wrong"}, "the line lies below what it names"
+        assert marked == {i for i, state in enumerate(shown) if state == "wrong"}, (
+            "the line lies below what it names"
+        )
 
 
 def test_nodes_are_named_shortly() -> None:
@@ -91,7 +122,18 @@ def test_nodes_are_named_shortly() -> None:
 
 
 def test_the_curve_falls_when_a_smaller_part_was_found() -> None:
-    assert over_time([(50, 5.0), (20, 9.0)], 100, 0.0, 10.0, 10) == (100, 100, 100, 100, 50, 50, 50, 50, 20, 20)
+    assert over_time([(50, 5.0), (20, 9.0)], 100, 0.0, 10.0, 10) == (
+        100,
+        100,
+        100,
+        100,
+        50,
+        50,
+        50,
+        50,
+        20,
+        20,
+    )
 
 
 def test_the_picture_plays_each_probe_and_is_sound_xml() -> None:
@@ -130,5 +172,6 @@ def test_a_set_that_passed_a_probe_is_not_said_to_make_the_model_right() -> None
 
 @pytest.mark.parametrize("part", ["\N{SUPERSCRIPT TWO}-3", "9" * 5_000, "1-2,x", "-"])
 def test_what_is_no_part_of_a_model_is_none(part: str) -> None:
-    """A stranger's journal holds any text in its place: digits that are no number, and more of them than Python reads."""
+    """A stranger's journal holds any text in its place: digits that are no number, and more of them
+    than Python reads."""
     assert parse(part) == ()

@@ -7,20 +7,20 @@ from typing import Any, Literal
 
 import msgspec
 
-from engines.asking import Note, StepContext, StepRefused
-from engines.findings import Findings
-from engines.graph import ranges
-from engines.probe import AnyProbe, Candidate, Import, Inspect, Measure, Measurement
-from engines.search.cost import Plan, Work
-from engines.steps.base import Finish, Steps, StepSpec, capability
-from engines.store.content import Store
-from wizard.flow.model import Answer, End, Flow, FlowNode, StepUse
-from wizard.problem import Problem
-from wizard.runner.ledger import Ledger
-from wizard.runner.options import Options
-from wizard.runner.walk import Walk as Runner
-from wizard.session.journal import NAME, Journal
-from wizard.session.state import State, fold
+from narrowdown.engines.asking import Note, StepContext, StepRefused
+from narrowdown.engines.findings import Findings
+from narrowdown.engines.graph import ranges
+from narrowdown.engines.probe import AnyProbe, Candidate, Import, Inspect, Measure, Measurement
+from narrowdown.engines.search.cost import Plan, Work
+from narrowdown.engines.steps.base import Finish, Steps, StepSpec, capability
+from narrowdown.engines.store.content import Store
+from narrowdown.wizard.flow.model import Answer, End, Flow, FlowNode, StepUse
+from narrowdown.wizard.problem import Problem
+from narrowdown.wizard.runner.ledger import Ledger
+from narrowdown.wizard.runner.options import Options
+from narrowdown.wizard.runner.walk import Walk as Runner
+from narrowdown.wizard.session.journal import NAME, Journal
+from narrowdown.wizard.session.state import State, fold
 
 ENGINE, REFERENCE = "fake:precision=fp16", "reference"
 
@@ -46,7 +46,9 @@ class Params(msgspec.Struct, frozen=True):
     budget: int = 0
 
 
-def measure(nodes: Any, attempt: int = 0, *, exclusive: bool = False, engine: str = ENGINE) -> Measure:
+def measure(
+    nodes: Any, attempt: int = 0, *, exclusive: bool = False, engine: str = ENGINE
+) -> Measure:
     return Measure(
         model="m", inputs="i", samples=("real:0",), engine=engine, reference=REFERENCE, attempt=attempt, exclusive=exclusive,
         candidate=Candidate(nodes=ranges.encode(nodes)),
@@ -69,8 +71,13 @@ def look(ctx: StepContext) -> Steps[LookOutcome]:
         yield Note("looking", expected=params.repeats - attempt)
         m = yield measure(range(params.size), attempt, exclusive=True)
         bad += bool(fails(m))
-    outcome = LookOutcome(verdict="fails" if bad else "passes", nodes=params.size, message=f"{bad} bad")
-    return Finish(outcome, msgspec.structs.replace(ctx.findings, model="m", notes=(*ctx.findings.notes, "looked")))
+    outcome = LookOutcome(
+        verdict="fails" if bad else "passes", nodes=params.size, message=f"{bad} bad"
+    )
+    return Finish(
+        outcome,
+        msgspec.structs.replace(ctx.findings, model="m", notes=(*ctx.findings.notes, "looked")),
+    )
 
 
 def search(ctx: StepContext) -> Steps[SearchOutcome]:
@@ -123,12 +130,16 @@ def unwilling(ctx: StepContext) -> Steps[LookOutcome]:
 
 
 def spec(name: str, run: Any, outcome: Any = LookOutcome, **rest: Any) -> StepSpec[Any]:
-    return StepSpec(name=name, version=1, summary=name, run=run, outcome=outcome, params=Params, **rest)
+    return StepSpec(
+        name=name, version=1, summary=name, run=run, outcome=outcome, params=Params, **rest
+    )
 
 
 STEPS = {
     "look": spec("look", look, exclusive=True),
-    "search": spec("search", search, SearchOutcome, plan=lambda ctx, size: Plan((Work("part", 12),))),
+    "search": spec(
+        "search", search, SearchOutcome, plan=lambda ctx, size: Plan((Work("part", 12),))
+    ),
     "broken": spec("broken", broken),
     "unwilling": spec("unwilling", unwilling),
     "marking": spec("marking", look, needs=(capability("mark"),)),
@@ -137,7 +148,12 @@ STEPS = {
 
 def node(step: str, answers: dict[str, Answer], **rest: Any) -> FlowNode:
     return FlowNode(
-        title=step, explain="", ask=f"{step}?", answers=answers, step=StepUse(step) if step else None, **rest
+        title=step,
+        explain="",
+        ask=f"{step}?",
+        answers=answers,
+        step=StepUse(step) if step else None,
+        **rest,
     )
 
 
@@ -149,7 +165,11 @@ CONFIRMING = Flow(
     start="only",
     nodes={
         "only": FlowNode(
-            title="o", explain="o", ask="o?", answers={"yes": Answer("Yes", "end")}, step=StepUse("confirm")
+            title="o",
+            explain="o",
+            ask="o?",
+            answers={"yes": Answer("Yes", "end")},
+            step=StepUse("confirm"),
         )
     },
     ends={"end": End("e", "e", "minimal-case")},
@@ -167,7 +187,12 @@ def flow(first: str = "look", second: str = "search", id_: str = "test") -> Flow
             "first": node(
                 first,
                 {
-                    "yes": Answer("Yes, {{ nodes }}", "second", when={"verdict": "fails"}, because="{{ message }}"),
+                    "yes": Answer(
+                        "Yes, {{ nodes }}",
+                        "second",
+                        when={"verdict": "fails"},
+                        because="{{ message }}",
+                    ),
                     "no": Answer("No", "gone"),
                 },
             ),
@@ -184,7 +209,9 @@ def flow(first: str = "look", second: str = "search", id_: str = "test") -> Flow
                 "",
                 {
                     "stop": Answer("Stop", "found"),
-                    "again": Answer("Again", "second", settings={"search": "how"}, sets={"size": 16}),
+                    "again": Answer(
+                        "Again", "second", settings={"search": "how"}, sets={"size": 16}
+                    ),
                 },
                 max_visits=9,
                 limit="spent",
@@ -199,9 +226,12 @@ def flow(first: str = "look", second: str = "search", id_: str = "test") -> Flow
 
 
 class Oracle:
-    """A pool: it knows which nodes must be together for the fault, and answers after a random number of turns of the loop."""
+    """A pool: it knows which nodes must be together for the fault, and answers after a random
+    number of turns of the loop."""
 
-    def __init__(self, culprits: tuple[int, ...] = (5, 12), seed: int = 0, *, wait: int = 4, odd: Any = None) -> None:
+    def __init__(
+        self, culprits: tuple[int, ...] = (5, 12), seed: int = 0, *, wait: int = 4, odd: Any = None
+    ) -> None:
         self.culprits, self.wait, self.odd = set(culprits), wait, odd or {}
         self.random = random.Random(seed)
         self.ran: list[AnyProbe] = []
@@ -232,9 +262,15 @@ class Oracle:
         if isinstance(probe, Inspect):
             if self.missing and probe.engine.startswith("fake"):
                 return Measurement(status="unsupported", message=self.missing)
-            capabilities = {"mark": {"present": self.mark, "reason": "" if self.mark else "it fuses everything"}}
+            capabilities = {
+                "mark": {"present": self.mark, "reason": "" if self.mark else "it fuses everything"}
+            }
             return Measurement(
-                facts={"fingerprint": f"{probe.engine} {self.fingerprint}", "capabilities": capabilities, "slots": 8}
+                facts={
+                    "fingerprint": f"{probe.engine} {self.fingerprint}",
+                    "capabilities": capabilities,
+                    "slots": 8,
+                }
             )
         if isinstance(probe, Import):
             return self.odd.get("import", Measurement(facts={"model": "m", "nodes": 32}))
@@ -270,7 +306,9 @@ class Mortal(Journal):
 PROBLEM = Problem(model="/m.onnx", engine=ENGINE, reference=REFERENCE)
 
 
-def runner(folder: Path, oracle: Oracle, options: Options | None = None, *, lives: int = 10**9, **rest: Any) -> Runner:
+def runner(
+    folder: Path, oracle: Oracle, options: Options | None = None, *, lives: int = 10**9, **rest: Any
+) -> Runner:
     (folder / "logs").mkdir(parents=True, exist_ok=True)
     journal = Mortal(folder / NAME)
     journal.lives = lives
@@ -295,7 +333,7 @@ def walk(folder: Path, oracle: Oracle, options: Options | None = None, **rest: A
 
 
 def state(folder: Path) -> State:
-    from wizard.session.journal import read
+    from narrowdown.wizard.session.journal import read
 
     return fold(read(folder / NAME))
 
@@ -311,8 +349,8 @@ def decisions(found: State) -> list[Any]:
 
 
 def finished(folder: Path) -> list[str]:
-    from wizard.session.events import ProbeFinished
-    from wizard.session.journal import read
+    from narrowdown.wizard.session.events import ProbeFinished
+    from narrowdown.wizard.session.journal import read
 
     return [e.key for e in read(folder / NAME) if isinstance(e, ProbeFinished)]
 

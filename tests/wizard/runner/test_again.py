@@ -2,9 +2,9 @@
 
 import pytest
 
-from engines.probe import Measure
-from engines.spec import parse
-from wizard.runner.again import with_engine
+from narrowdown.engines.probe import Measure
+from narrowdown.engines.spec import parse
+from narrowdown.wizard.runner.again import with_engine
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,5 @@
-"""While a person reads, the next step's first probes are measured: once, within a budget, never where an answer may differ."""
+"""While a person reads, the next step's first probes are measured: once, within a budget, never
+where an answer may differ."""
 
 import asyncio
 from collections.abc import Callable
@@ -8,12 +9,12 @@ import msgspec
 import pytest
 from house import STEPS, LookOutcome, Oracle, fails, flow, measure, runner, spec, state
 
-from engines.probe import Check, Describe, LoadInputs, Measure, Sanitize
-from engines.steps.base import Finish
-from wizard.runner import ahead
-from wizard.runner.options import Options
-from wizard.session import events as e
-from wizard.session.journal import NAME, read
+from narrowdown.engines.probe import Check, Describe, LoadInputs, Measure, Sanitize
+from narrowdown.engines.steps.base import Finish
+from narrowdown.wizard.runner import ahead
+from narrowdown.wizard.runner.options import Options
+from narrowdown.wizard.session import events as e
+from narrowdown.wizard.session.journal import NAME, read
 
 PARTS = (range(30), range(16), range(8), range(4))
 
@@ -25,7 +26,9 @@ def parts(ctx: Any) -> Any:
         bad += bool(fails((yield measure(part))))
     yield measure(range(31), 1, exclusive=True)
     yield measure(range(2))
-    return Finish(LookOutcome(verdict="fails" if bad else "passes", message=f"{bad} bad"), ctx.findings)
+    return Finish(
+        LookOutcome(verdict="fails" if bad else "passes", message=f"{bad} bad"), ctx.findings
+    )
 
 
 @pytest.fixture(autouse=True)
@@ -45,13 +48,17 @@ class Gated(Oracle):
 
 
 class Reader:
-    """A person at a session whose second step asks ``PARTS``. ``gated``: what is asked ahead waits for ``gate``."""
+    """A person at a session whose second step asks ``PARTS``. ``gated``: what is asked ahead waits
+    for ``gate``."""
 
     def __init__(self, folder: Any, *, gated: bool = False, **options: Any) -> None:
         self.folder, self.oracle = folder, Gated(wait=0)
         self.oracle.gate = asyncio.Event() if gated else None
         self.runner = runner(
-            folder, self.oracle, Options(policy="person", detach=True, **options), flow=flow("look", "parts")
+            folder,
+            self.oracle,
+            Options(policy="person", detach=True, **options),
+            flow=flow("look", "parts"),
         )
         self.task = asyncio.create_task(self.runner.run())
 
@@ -65,7 +72,9 @@ class Reader:
         raise AssertionError(f"it never came: {self.phase}, {self.asked_of()}, {self.task}")
 
     async def asked(self, node: str) -> None:
-        await self.until(lambda: self.phase == "ask" and getattr(self.runner.work.here, "node", "") == node)
+        await self.until(
+            lambda: self.phase == "ask" and getattr(self.runner.work.here, "node", "") == node
+        )
 
     @property
     def phase(self) -> str:
@@ -100,7 +109,9 @@ def test_the_next_step_finds_its_first_probes_measured(tmp_path: Any) -> None:
         await r.asked("first")
         await r.rest()
         assert r.asked_of()[-4:] == [30, 16, 8, 4], "up to the look that is repeated"
-        started = [event for event in r.events() if isinstance(event, e.ProbeStarted) and event.speculative]
+        started = [
+            event for event in r.events() if isinstance(event, e.ProbeStarted) and event.speculative
+        ]
         assert [event.run for event in started] == [0] * 4
         await r.tell("answer", answer="yes")
         await r.asked("second")
@@ -111,7 +122,11 @@ def test_the_next_step_finds_its_first_probes_measured(tmp_path: Any) -> None:
         return await r.task
 
     assert asyncio.run(go()) == 0
-    (done,) = [event for event in read(tmp_path / NAME) if isinstance(event, e.StepFinished) and event.node == "second"]
+    (done,) = [
+        event
+        for event in read(tmp_path / NAME)
+        if isinstance(event, e.StepFinished) and event.node == "second"
+    ]
     assert (done.probes, done.cached, done.builds) == (6, 4, 2)
     assert done.outcome["message"] == "2 bad"
 
@@ -136,10 +151,14 @@ def test_another_answer_ends_what_was_asked_ahead(tmp_path: Any) -> None:
 
     assert asyncio.run(go()) == 10
     events = list(read(tmp_path / NAME))
-    begun = {event.key for event in events if isinstance(event, e.ProbeStarted) and event.speculative}
+    begun = {
+        event.key for event in events if isinstance(event, e.ProbeStarted) and event.speculative
+    }
     assert begun
     ended = {event.key for event in events if isinstance(event, e.ProbeFinished)}
-    assert len(begun - ended) == 1, "the one at work was given up, and nobody says that it was measured"
+    assert len(begun - ended) == 1, (
+        "the one at work was given up, and nobody says that it was measured"
+    )
 
 
 def test_a_probe_at_work_is_handed_over_to_its_step(tmp_path: Any) -> None:
@@ -158,7 +177,9 @@ def test_a_probe_at_work_is_handed_over_to_its_step(tmp_path: Any) -> None:
         return ran
 
     ran = asyncio.run(go())
-    assert sorted(ran[3:]) == [2, 4, 8, 16, 30, 31], "each once, the one that was begun ahead among them"
+    assert sorted(ran[3:]) == [2, 4, 8, 16, 30, 31], (
+        "each once, the one that was begun ahead among them"
+    )
 
 
 def test_the_step_that_is_offered_is_asked_ahead_too(tmp_path: Any) -> None:

@@ -1,4 +1,5 @@
-"""Clients: one controls, others watch; the runner outlives neither its controller nor its usefulness."""
+"""Clients: one controls, others watch; the runner outlives neither its controller nor its
+usefulness."""
 
 import asyncio
 import contextlib
@@ -20,30 +21,31 @@ from types import SimpleNamespace
 import pytest
 from house import PROBLEM, Oracle, runner, state
 
-from engines.probe import Measure
-from engines.store.content import digest_file
-from wizard.demo import MODELS
-from wizard.flow.load import load
-from wizard.problem import Problem
-from wizard.runner import client as client_module
-from wizard.runner import control, progress, walk
-from wizard.runner.address import listening, shortened_path, socket_path
-from wizard.runner.client import Client
-from wizard.runner.options import Options
-from wizard.runner.server import Server
-from wizard.session import events as e
-from wizard.session import folder as folders
-from wizard.session.journal import NAME, Journal, read
-from wizard.session.lock import Lock
-from wizard.session.problems import DamagedJournal, Held, SessionProblem
-from wizard.session.single import single_flow
+from narrowdown.engines.probe import Measure
+from narrowdown.engines.store.content import digest_file
+from narrowdown.wizard.demo import MODELS
+from narrowdown.wizard.flow.load import load
+from narrowdown.wizard.problem import Problem
+from narrowdown.wizard.runner import client as client_module
+from narrowdown.wizard.runner import control, progress, walk
+from narrowdown.wizard.runner.address import listening, shortened_path, socket_path
+from narrowdown.wizard.runner.client import Client
+from narrowdown.wizard.runner.options import Options
+from narrowdown.wizard.runner.server import Server
+from narrowdown.wizard.session import events as e
+from narrowdown.wizard.session import folder as folders
+from narrowdown.wizard.session.journal import NAME, Journal, read
+from narrowdown.wizard.session.lock import Lock
+from narrowdown.wizard.session.problems import DamagedJournal, Held, SessionProblem
+from narrowdown.wizard.session.single import single_flow
 
 from ...patience import allow
 
 
 @contextlib.contextmanager
 def at_work(place: Path, options: Options, oracle: Oracle | None = None) -> Iterator[list[int]]:
-    """A runner with its server in a thread of this process; yields the list that its exit code will be in."""
+    """A runner with its server in a thread of this process; yields the list that its exit code will
+    be in."""
     codes: list[int] = []
 
     async def go() -> None:
@@ -127,7 +129,8 @@ def test_one_controls_and_others_watch(place):
 
 
 def test_a_session_that_another_machine_works_on_is_looked_at(place, monkeypatch):
-    """A shared disk brings its lock here, and no socket: the screen waited for one 40 seconds and showed nothing."""
+    """A shared disk brings its lock here, and no socket: the screen waited for one 40 seconds and
+    showed nothing."""
     monkeypatch.setattr(socket, "gethostname", lambda: "there")
     held = Lock.acquire(place, str(socket_path(place)))
     monkeypatch.undo()
@@ -135,12 +138,25 @@ def test_a_session_that_another_machine_works_on_is_looked_at(place, monkeypatch
         client = Client.open(place, Options())
         assert (client.role, client.holder) == ("watch", "a runner on there")
         assert client.alive()
-        progress.write(place, progress.Snapshot(phase="step", pid=1, holder="narrowdown run", control=1))
+        progress.write(
+            place, progress.Snapshot(phase="step", pid=1, holder="narrowdown run", control=1)
+        )
         found = client.progress()
-        assert (found["watching"], found["holder"], found["free"]) == (True, "a runner on there", False)
-        for reply in (client.send({"do": "go"}), client.send({"do": "note", "text": "x"}), client.take_over()):
+        assert (found["watching"], found["holder"], found["free"]) == (
+            True,
+            "a runner on there",
+            False,
+        )
+        for reply in (
+            client.send({"do": "go"}),
+            client.send({"do": "note", "text": "x"}),
+            client.take_over(),
+        ):
             assert reply == {"ok": False, "error": reply["error"]}
-            assert "A runner on there works on this session, and cannot be asked from here." in reply["error"]
+            assert (
+                "A runner on there works on this session, and cannot be asked from here."
+                in reply["error"]
+            )
         client.close()
     finally:
         held.release()
@@ -158,7 +174,8 @@ GARBAGE = [
 
 
 def test_garbage_on_the_socket_hurts_nobody(place):
-    """Every line is answered, be it from one who watches or from the controller; the session still takes its answer."""
+    """Every line is answered, be it from one who watches or from the controller; the session still
+    takes its answer."""
     with at_work(place, Options(policy="person")) as codes:
         attached(place, "watch").close()
         with socket.socket(socket.AF_UNIX) as controller, socket.socket(socket.AF_UNIX) as watcher:
@@ -214,8 +231,8 @@ def test_a_question_with_nobody_there_ends_the_runner(place, monkeypatch):
 
 
 def test_a_question_ends_the_runner_where_nobody_ever_came(place, monkeypatch):
-    """A terminal that was closed while its session started left the runner for ever: the question waited already when the
-    runner saw that nobody comes."""
+    """A terminal that was closed while its session started left the runner for ever: the question
+    waited already when the runner saw that nobody comes."""
     monkeypatch.setattr(control, "IDLE", 0.3)
     monkeypatch.setattr(walk, "CONNECT", 1.0)
     with at_work(place, Options(policy="person", detach=True)) as codes:
@@ -289,7 +306,9 @@ def test_another_user_is_not_in_the_way(tmp_path, place, everybodys, monkeypatch
     assert socket_path(place).is_relative_to(tmp_path / "home")
 
 
-def test_where_sessions_are_everybodys_too_the_users_own_folder_serves(tmp_path, place, everybodys, monkeypatch):
+def test_where_sessions_are_everybodys_too_the_users_own_folder_serves(
+    tmp_path, place, everybodys, monkeypatch
+):
     for variable in ("XDG_RUNTIME_DIR", "TMPDIR", "NARROWDOWN_HOME"):
         monkeypatch.setenv(variable, str(everybodys))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
@@ -297,7 +316,9 @@ def test_where_sessions_are_everybodys_too_the_users_own_folder_serves(tmp_path,
     assert socket_path(place).is_relative_to(tmp_path / "state")
     (tmp_path / "state" / "narrowdown").rename(tmp_path / "away")
     (tmp_path / "state" / "narrowdown").write_text("in the way")
-    with pytest.raises(SessionProblem, match="Set XDG_RUNTIME_DIR to a folder that only you may write to"):
+    with pytest.raises(
+        SessionProblem, match="Set XDG_RUNTIME_DIR to a folder that only you may write to"
+    ):
         socket_path(place)
 
 
@@ -348,18 +369,22 @@ def test_the_socket_is_private_and_its_path_may_be_long(tmp_path, place, monkeyp
         client.close()
     assert not path.exists()
     path.parent.chmod(0o777)
-    assert not socket_path(place).is_relative_to(deep), "a folder that others can write to is not used"
+    assert not socket_path(place).is_relative_to(deep), (
+        "a folder that others can write to is not used"
+    )
 
 
 def test_several_slots_share_out_the_gpus_of_one_kind(monkeypatch):
-    from engines.workers import gpus
-    from wizard.runner.executors import shared_out
+    from narrowdown.engines.workers import gpus
+    from narrowdown.wizard.runner.executors import shared_out
 
     def gpu(name, kind="NVIDIA H200", capability="9.0"):
         return gpus.Gpu(name, kind, capability)
 
     said = []
-    monkeypatch.setattr(gpus, "list_gpus", lambda: (gpu("GPU-a"), gpu("GPU-b", "NVIDIA T4", "7.5"), gpu("GPU-c")))
+    monkeypatch.setattr(
+        gpus, "list_gpus", lambda: (gpu("GPU-a"), gpu("GPU-b", "NVIDIA T4", "7.5"), gpu("GPU-c"))
+    )
     assert shared_out(4, said.append) == ("GPU-a", "GPU-c")
     assert said == [
         "Not used here: NVIDIA T4. Verdicts of another kind of GPU than NVIDIA H200 would not be comparable."
@@ -384,14 +409,21 @@ def test_the_socket_file_is_0600(place):
 
 @pytest.mark.parametrize(
     ("error", "said"),
-    [(errno.EACCES, "There is no permission to write into the"), (errno.EROFS, "read-only that holds the")],
+    [
+        (errno.EACCES, "There is no permission to write into the"),
+        (errno.EROFS, "read-only that holds the"),
+    ],
 )
-def test_what_cannot_be_written_to_says_why_and_that_a_copy_can_be_resumed(place, monkeypatch, error, said):
+def test_what_cannot_be_written_to_says_why_and_that_a_copy_can_be_resumed(
+    place, monkeypatch, error, said
+):
     def closed(*_):
         raise OSError(error, os.strerror(error), str(place))
 
     monkeypatch.setattr(client_module.processes, "start", closed)
-    with pytest.raises(SessionProblem, match=f"{said} session '{place}'. Copy its folder to where you may write"):
+    with pytest.raises(
+        SessionProblem, match=f"{said} session '{place}'. Copy its folder to where you may write"
+    ):
         Client.start(place)
 
 
@@ -403,18 +435,21 @@ def test_nothing_starts_on_a_damaged_or_held_session(place):
             Client.start(place)
     finally:
         held.release()
-    from wizard.session.journal import encode
+    from narrowdown.wizard.session.journal import encode
 
     (place / NAME).write_bytes(b"x\n" + encode(e.SessionOpened(id="s", seq=2, ts=1.0)))
     with pytest.raises(DamagedJournal):
         Client.start(place)
 
 
-def test_where_a_runner_could_write_nothing_the_disk_is_named_and_not_what_one_before_said(place, monkeypatch):
-    """A resume on a full disk ended with 4 and "A person is needed", which the runner before had closed the session with."""
+def test_where_a_runner_could_write_nothing_the_disk_is_named_and_not_what_one_before_said(
+    place, monkeypatch
+):
+    """A resume on a full disk ended with 4 and "A person is needed", which the runner before had
+    closed the session with."""
     progress.write(place, progress.Snapshot(phase="stopped", text="A person is needed.", pid=1))
     full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(place))
-    monkeypatch.setattr("engines.faults.find_full_disk", lambda *_: full)
+    monkeypatch.setattr("narrowdown.engines.faults.find_full_disk", lambda *_: full)
     client = Client(place)
     client._process = SimpleNamespace(pid=2, poll=lambda: 4)
     assert "is full" in client.progress()["text"]
@@ -438,8 +473,8 @@ def shapes(tmp_path) -> Path:
 
 
 def test_a_process_of_its_own_walks_a_real_model(shapes, tmp_path):
-    """Started in a folder that holds an ``engines`` of the user's."""
-    for name in ("engines", "wizard"):
+    """Started in a folder that holds packages of the user's by our names."""
+    for name in ("engines", "wizard", "narrowdown"):
         (shapes / name).mkdir()
         (shapes / name / "__init__.py").write_text("raise RuntimeError('the wrong package')")
     client = Client.start(shapes)
@@ -462,13 +497,20 @@ def test_kill_9_of_the_runner_leaves_nobody_and_resume_measures_nothing_twice(sh
         time.sleep(0.005)
     os.kill(pid, signal.SIGKILL)
     assert client.wait(10) is None
-    workers = subprocess.run(["pgrep", "-f", str(shapes)], capture_output=True, text=True, check=False)
+    workers = subprocess.run(
+        ["pgrep", "-f", str(shapes)], capture_output=True, text=True, check=False
+    )
     end = time.monotonic() + allow(5)
     while workers.stdout and time.monotonic() < end:
         time.sleep(0.1)
-        workers = subprocess.run(["pgrep", "-f", str(shapes)], capture_output=True, text=True, check=False)
+        workers = subprocess.run(
+            ["pgrep", "-f", str(shapes)], capture_output=True, text=True, check=False
+        )
     assert not workers.stdout, "workers die with their runner"
-    assert "ended" in client.send({"do": "stop"})["error"] or "No runner" in client.send({"do": "stop"})["error"]
+    assert (
+        "ended" in client.send({"do": "stop"})["error"]
+        or "No runner" in client.send({"do": "stop"})["error"]
+    )
     client.close()
     again = Client.start(shapes)
     assert again.wait(120) == 0
@@ -481,12 +523,14 @@ def test_kill_9_of_the_runner_leaves_nobody_and_resume_measures_nothing_twice(sh
 
 def test_the_runner_ends_when_the_program_that_started_it_is_killed(shapes):
     code = (
-        "import sys, time; from pathlib import Path; from wizard.runner.client import Client\n"
-        "from wizard.runner.options import Options\n"
+        "import sys, time; from pathlib import Path; from narrowdown.wizard.runner.client import Client\n"
+        "from narrowdown.wizard.runner.options import Options\n"
         "c = Client.start(Path(sys.argv[1]), Options(policy='person', offers=True))\n"
         "print(c._process.pid, flush=True); time.sleep(60)"
     )
-    parent = subprocess.Popen([sys.executable, "-c", code, str(shapes)], stdout=subprocess.PIPE, text=True)
+    parent = subprocess.Popen(
+        [sys.executable, "-c", code, str(shapes)], stdout=subprocess.PIPE, text=True
+    )
     assert parent.stdout is not None
     pid = int(parent.stdout.readline())
     watcher = Client(shapes)
@@ -501,7 +545,8 @@ def test_the_runner_ends_when_the_program_that_started_it_is_killed(shapes):
 
 
 def test_a_runner_that_takes_long_to_listen_is_greeted_all_the_same(shapes, monkeypatch):
-    """On a machine with other work it took more than 20 seconds; nobody came then, and the session stopped as if we had gone."""
+    """On a machine with other work it took more than 20 seconds; nobody came then, and the session
+    stopped as if we had gone."""
     monkeypatch.setattr(client_module, "_START", 0.0)
     client = Client.start(shapes, Options(policy="person", offers=True))
     end = time.monotonic() + allow(20)
@@ -535,13 +580,19 @@ def test_one_who_only_watches_never_takes_over(place, monkeypatch):
         while not second.progress()["free"] and time.monotonic() < end:
             time.sleep(0.02)
         assert second.progress()["free"], "the one who held it has gone"
-        for asked in ({"do": "answer", "answer": "no"}, {"do": "stop"}, {"do": "rewind", "to": "first"}):
+        for asked in (
+            {"do": "answer", "answer": "no"},
+            {"do": "stop"},
+            {"do": "rewind", "to": "first"},
+        ):
             assert not watcher.send(asked)["ok"]
         watcher._disconnect()  # as after a broken connection: it comes back as what it was
         assert not watcher.send({"do": "stop"})["ok"]
         assert watcher.role == "watch"
         assert watcher.progress()["watching"], "still, though nobody holds it"
-        assert second.send({"do": "answer", "answer": "no"})["ok"], "who asked for control has it now"
+        assert second.send({"do": "answer", "answer": "no"})["ok"], (
+            "who asked for control has it now"
+        )
         assert second.role == "controller"
         assert not second.progress()["free"]
         assert second.wait(10) == 10
@@ -564,14 +615,17 @@ def test_a_runner_that_is_ending_is_waited_for(place, monkeypatch):
         assert client.send({"do": "stop"})["ok"]
         client.close()
         started: list[bool] = []
-        monkeypatch.setattr(Client, "start", classmethod(lambda cls, *a, **k: started.append(codes != []) or client))
+        monkeypatch.setattr(
+            Client, "start", classmethod(lambda cls, *a, **k: started.append(codes != []) or client)
+        )
         Client.open(place)
         assert started
     assert codes == [130]
 
 
 def test_a_runner_whose_session_is_closed_is_waited_for_and_followed(place, monkeypatch):
-    """A script that resumes at once is not told again what the first runner, on its way out, said."""
+    """A script that resumes at once is not told again what the first runner, on its way out,
+    said."""
     leave = threading.Event()
 
     class Lingering(Oracle):
@@ -589,7 +643,9 @@ def test_a_runner_whose_session_is_closed_is_waited_for_and_followed(place, monk
             time.sleep(0.01)
         threading.Timer(0.2, leave.set).start()
         started: list[bool] = []
-        monkeypatch.setattr(Client, "start", classmethod(lambda cls, *a, **k: started.append(codes != []) or client))
+        monkeypatch.setattr(
+            Client, "start", classmethod(lambda cls, *a, **k: started.append(codes != []) or client)
+        )
         Client.open(place)
         assert started
         client.close()
@@ -597,7 +653,8 @@ def test_a_runner_whose_session_is_closed_is_waited_for_and_followed(place, monk
 
 
 def test_what_a_killed_runner_offered_is_no_offer_of_the_next(place, monkeypatch):
-    """Seen by real keys: Enter on the old offer was lost, as the new runner did not offer anything yet."""
+    """Seen by real keys: Enter on the old offer was lost, as the new runner did not offer anything
+    yet."""
     progress.write(place, progress.Snapshot(phase="offer", node="first", pid=4_000_000))
     monkeypatch.setattr(Client, "_greet", lambda self: None)
     monkeypatch.setattr(subprocess, "Popen", beginning := Beginning())
@@ -624,7 +681,10 @@ class Beginning:
 
 def test_taking_over_relieves_the_other_which_can_take_it_back(place):
     with at_work(place, Options(policy="person")) as codes:
-        first, second = attached(place, name="Ada"), Client.attach(place, name="Ada")  # names tell nobody apart
+        first, second = (
+            attached(place, name="Ada"),
+            Client.attach(place, name="Ada"),
+        )  # names tell nobody apart
         until(first, "ask")
         for mine, other in ((second, first), (first, second), (second, first)):
             assert mine.progress()["watching"]
@@ -632,21 +692,31 @@ def test_taking_over_relieves_the_other_which_can_take_it_back(place):
             assert not mine.progress()["watching"]
             told = other.progress()
             assert (told["watching"], told["taken"], other.role) == (True, True, "watch")
-            assert not other.send({"do": "answer", "answer": "no"})["ok"], "what it sends changes nothing"
+            assert not other.send({"do": "answer", "answer": "no"})["ok"], (
+                "what it sends changes nothing"
+            )
         assert second.take_over() == {"ok": True}, "twice is fine"
         assert second.send({"do": "answer", "answer": "no"})["ok"]
         assert second.wait(10) == 10
         for client in (first, second):
             client.close()
     assert codes == [10]
-    assert [event.answer for event in read(place / NAME) if isinstance(event, e.QuestionAnswered)] == ["no"]
+    assert [
+        event.answer for event in read(place / NAME) if isinstance(event, e.QuestionAnswered)
+    ] == ["no"]
 
 
 @pytest.mark.parametrize("detach", [False, True])
 def test_control_goes_back_where_whoever_took_it_has_gone(place, monkeypatch, detach):
-    monkeypatch.setattr(control, "GRACE", 0.0)  # a runner that thought itself abandoned would end at once
+    monkeypatch.setattr(
+        control, "GRACE", 0.0
+    )  # a runner that thought itself abandoned would end at once
     with at_work(place, Options(policy="person", detach=detach)) as codes:
-        first, second, third = attached(place, name="Ada"), Client.attach(place), Client.attach(place)
+        first, second, third = (
+            attached(place, name="Ada"),
+            Client.attach(place),
+            Client.attach(place),
+        )
         until(first, "ask")
         assert second.take_over()["ok"]
         assert third.take_over()["ok"]
@@ -656,7 +726,12 @@ def test_control_goes_back_where_whoever_took_it_has_gone(place, monkeypatch, de
         while first.progress()["watching"] and time.monotonic() < end:
             time.sleep(0.01)
         told = first.progress()
-        assert (first.role, told["watching"], told["taken"], told["free"]) == ("controller", False, False, False)
+        assert (first.role, told["watching"], told["taken"], told["free"]) == (
+            "controller",
+            False,
+            False,
+            False,
+        )
         assert first.send({"do": "answer", "answer": "no"})["ok"]
         assert first.wait(10) == 10
         first.close()
@@ -665,20 +740,23 @@ def test_control_goes_back_where_whoever_took_it_has_gone(place, monkeypatch, de
 
 @pytest.mark.slow
 def test_a_runner_that_does_not_answer_is_not_taken_over(shapes, monkeypatch):
-    """Real processes: it hangs while control is asked for, then goes on: whoever had control has it still."""
+    """Real processes: it hangs while control is asked for, then goes on: whoever had control has it
+    still."""
     first = Client.start(shapes, Options(policy="person", detach=True))
     until(first, "ask", seconds=120)
     (opened, *_), pid = first.poll(), first.progress()["pid"]
     second = Client.attach(shapes)
     try:
         os.kill(pid, signal.SIGSTOP)
-        monkeypatch.setattr("wizard.runner.client._TAKE", 0.2)
+        monkeypatch.setattr("narrowdown.wizard.runner.client._TAKE", 0.2)
         refused = second.take_over()
         assert not refused["ok"]
         assert f"kill {pid}" in refused["error"]
         os.kill(pid, signal.SIGCONT)
         monkeypatch.undo()
-        assert first.send({"do": "status"})["ok"]  # the wish of the one that gave up has been read by then
+        assert first.send({"do": "status"})[
+            "ok"
+        ]  # the wish of the one that gave up has been read by then
         assert first.send({"do": "note", "text": "mine"})["ok"]
         end = time.monotonic() + allow(10)
         while first.progress()["watching"] and time.monotonic() < end:
@@ -725,15 +803,18 @@ def test_a_runner_that_does_not_answer_is_there_all_the_same(place, monkeypatch,
             assert not said["ok"]
             assert f"own process ({os.getpid()}) has not answered" in said["error"]
             assert f"'kill {os.getpid()}'" in said["error"]
-            assert client._socket is None, "what it answers later belongs to nothing that is asked then"
+            assert client._socket is None, (
+                "what it answers later belongs to nothing that is asked then"
+            )
     finally:
         path.unlink(missing_ok=True)
         held.release()
 
 
 def test_what_was_closed_before_ours_took_it_up_is_from_before(place, monkeypatch):
-    """A runner that is left alone closes the session while the next one starts: which of the two it was the journal tells."""
-    monkeypatch.setattr("wizard.session.lock.holder", lambda _: None)
+    """A runner that is left alone closes the session while the next one starts: which of the two it
+    was the journal tells."""
+    monkeypatch.setattr("narrowdown.wizard.session.lock.holder", lambda _: None)
     written = Journal(place / NAME)
     client = Client(place)
     client._process = ours = SimpleNamespace(pid=4_000_000, poll=lambda: None)

@@ -7,17 +7,17 @@ import msgspec
 import pytest
 from house import ENGINE, PROBLEM, Oracle, SearchOutcome, flow, measure, search, spec
 
-from engines.asking import Note, StepContext
-from engines.compare.criterion import Criterion, Signature
-from engines.findings import Findings
-from engines.graph import ranges
-from engines.probe import Measure, SampleInfo
-from engines.steps.base import Finish
-from engines.views import EngineView, ProblemView
-from wizard.runner.context import step_context
-from wizard.runner.settings import applied, fault, settings_on, with_settings
-from wizard.runner.speculation import Foresight, speculable
-from wizard.session.state import State, Visit
+from narrowdown.engines.asking import Note, StepContext
+from narrowdown.engines.compare.criterion import Criterion, Signature
+from narrowdown.engines.findings import Findings
+from narrowdown.engines.graph import ranges
+from narrowdown.engines.probe import Measure, SampleInfo
+from narrowdown.engines.steps.base import Finish
+from narrowdown.engines.views import EngineView, ProblemView
+from narrowdown.wizard.runner.context import step_context
+from narrowdown.wizard.runner.settings import applied, fault, settings_on, with_settings
+from narrowdown.wizard.runner.speculation import Foresight, speculable
+from narrowdown.wizard.session.state import State, Visit
 
 SPEC = spec("search", search, SearchOutcome)
 FOUND = Findings(
@@ -32,7 +32,15 @@ FOUND = Findings(
 
 def context(settings: dict, **rest) -> StepContext:
     visit = Visit("third", answer="again", settings=settings, findings=FOUND, causes={"crash": 2})
-    return step_context(PROBLEM, flow(), SPEC, State(route=(visit,)), node="second", visit=2, **{"params": {}, **rest})
+    return step_context(
+        PROBLEM,
+        flow(),
+        SPEC,
+        State(route=(visit,)),
+        node="second",
+        visit=2,
+        **{"params": {}, **rest},
+    )
 
 
 def test_parameters_come_from_the_flow_the_node_and_the_answers_in_that_order():
@@ -79,7 +87,9 @@ def test_another_sample_is_searched_on_if_there_is_one():
 def test_settings_hold_for_later_steps_but_change_the_findings_once():
     early = Visit("third", answer="again", settings={"tolerance": "0.25"}, findings=FOUND)
     late = Visit("second", answer="yes", findings=msgspec.structs.replace(FOUND, sample="real:1"))
-    ctx = step_context(PROBLEM, flow(), SPEC, State(route=(early, late)), node="third", visit=2, params={})
+    ctx = step_context(
+        PROBLEM, flow(), SPEC, State(route=(early, late)), node="third", visit=2, params={}
+    )
     assert ctx.problem.tolerance == {"": 0.25}
     assert ctx.findings == late.findings
 
@@ -94,15 +104,24 @@ def test_bounds_may_name_an_output():
 
 
 def test_a_tolerance_of_an_elementwise_comparison_is_both_its_bounds():
-    assert with_settings({"atol": {"": 0.1}}, {"tolerance": "0.5"}) == {"atol": {"": 0.5}, "rtol": {"": 0.5}}
+    assert with_settings({"atol": {"": 0.1}}, {"tolerance": "0.5"}) == {
+        "atol": {"": 0.5},
+        "rtol": {"": 0.5},
+    }
 
 
 def test_a_metric_of_another_kind_drops_the_tolerances_of_the_old_one_and_not_those_given_after_it():
     plain = {"tolerance": {"": 0.001}}
     assert with_settings(plain, {"metric": "cosine"}) == {**plain, "metric": "cosine"}
     assert with_settings(plain, {"metric": "sqnr_db"}) == {"tolerance": {}, "metric": "sqnr_db"}
-    route = [Visit("third", settings=s) for s in ({"tolerance": "0.5"}, {"metric": "sqnr_db"}, {"tolerance": "30"})]
-    assert with_settings(plain, settings_on(route)) == {"tolerance": {"": 30.0}, "metric": "sqnr_db"}
+    route = [
+        Visit("third", settings=s)
+        for s in ({"tolerance": "0.5"}, {"metric": "sqnr_db"}, {"tolerance": "30"})
+    ]
+    assert with_settings(plain, settings_on(route)) == {
+        "tolerance": {"": 30.0},
+        "metric": "sqnr_db",
+    }
     assert with_settings(plain, settings_on(route[:2])) == {"tolerance": {}, "metric": "sqnr_db"}
 
 
@@ -111,7 +130,9 @@ def test_the_original_model_again():
     again = applied(clean, {"working_model": "original"}, ProblemView(), EngineView())
     assert (again.model, again.signature) == ("m", None)
     unchanged = msgspec.structs.replace(clean, model="m")
-    assert applied(unchanged, {"working_model": "original"}, ProblemView(), EngineView()) == unchanged
+    assert (
+        applied(unchanged, {"working_model": "original"}, ProblemView(), EngineView()) == unchanged
+    )
 
 
 @pytest.mark.parametrize(
@@ -127,7 +148,16 @@ def test_the_original_model_again():
         ({"sample": "real:9"}, "There is no sample 'real:9' here; there are real:0"),
         ({"sample": "real:0/x"}, "There is no sample"),
         ({"tolerance": "", "metric": " "}, ""),
-        ({"tolerance": "y:1e-3", "metric": "ulp", "seed": "-4", "fail_code": "1,2", "sample": "real:1"}, ""),
+        (
+            {
+                "tolerance": "y:1e-3",
+                "metric": "ulp",
+                "seed": "-4",
+                "fail_code": "1,2",
+                "sample": "real:1",
+            },
+            "",
+        ),
     ],
 )
 def test_a_value_that_means_nothing_is_named(settings: dict, said: str):
@@ -147,7 +177,9 @@ def ahead(begin, told, known, most, **how):
 
 
 def begin():
-    return search(StepContext(engine=ENGINE, reference="r", findings=Findings(), params={"size": 8}))
+    return search(
+        StepContext(engine=ENGINE, reference="r", findings=Findings(), params={"size": 8})
+    )
 
 
 def test_what_would_be_asked_next_under_either_verdict():
@@ -183,13 +215,16 @@ def test_history_is_followed_first():
 
 
 def test_what_was_foreseen_is_not_walked_again_and_changes_no_guess():
-    """A whole search, some of whose guesses are answered early: each look ahead is that of one who sees it for the first time."""
+    """A whole search, some of whose guesses are answered early: each look ahead is that of one who
+    sees it for the first time."""
     draw, oracle, begun = random.Random(3), Oracle(culprits=(5, 19)), {"once": 0, "afresh": 0}
     known: dict = {}
 
     def beginning(name):
         begun[name] += 1
-        return search(StepContext(engine=ENGINE, reference="r", findings=Findings(), params={"size": 32}))
+        return search(
+            StepContext(engine=ENGINE, reference="r", findings=Findings(), params={"size": 32})
+        )
 
     foresight, told, answer = Foresight(lambda: beginning("once")), [], None
     steps = beginning("afresh")
@@ -200,8 +235,12 @@ def test_what_was_foreseen_is_not_walked_again_and_changes_no_guess():
             if not isinstance(yielded, Note):
                 for _ in range(6):
                     guesses = foresight.ahead(told, lambda p: known.get(p.candidate), 7)
-                    assert guesses == ahead(lambda: beginning("afresh"), told, lambda p: known.get(p.candidate), 7)
-                    known.update({p.candidate: oracle.answer(p) for p in guesses if draw.random() < 0.15})
+                    assert guesses == ahead(
+                        lambda: beginning("afresh"), told, lambda p: known.get(p.candidate), 7
+                    )
+                    known.update(
+                        {p.candidate: oracle.answer(p) for p in guesses if draw.random() < 0.15}
+                    )
                 answer = known.get(yielded.candidate) or oracle.answer(yielded)
             told.append(answer)
     assert begun["once"] < begun["afresh"] / 2

@@ -1,7 +1,9 @@
-"""The same session asks the same probes in the same order, however many run at a time and whichever is done first.
+"""The same session asks the same probes in the same order, however many run at a time and whichever
+is done first.
 
-What may differ with the number of jobs and with luck is what runs *ahead*: probes that no step has asked for. They are marked
-``speculative`` in the journal, and no decision waits for them or reads them before it asks.
+What may differ with the number of jobs and with luck is what runs *ahead*: probes that no step has
+asked for. They are marked ``speculative`` in the journal, and no decision waits for them or reads
+them before it asks.
 """
 
 import asyncio
@@ -11,13 +13,13 @@ from pathlib import Path
 import pytest
 from house import Oracle, decisions, finished, state, walk
 
-from engines.probe import AnyProbe, Measurement
-from wizard.runner import stepping
-from wizard.runner.drive import Drive
-from wizard.runner.executors import slots_here
-from wizard.runner.options import Options
-from wizard.session import events as e
-from wizard.session.journal import NAME, read
+from narrowdown.engines.probe import AnyProbe, Measurement
+from narrowdown.wizard.runner import stepping
+from narrowdown.wizard.runner.drive import Drive
+from narrowdown.wizard.runner.executors import slots_here
+from narrowdown.wizard.runner.options import Options
+from narrowdown.wizard.session import events as e
+from narrowdown.wizard.session.journal import NAME, read
 
 
 class Slow(Oracle):
@@ -63,7 +65,9 @@ def test_the_same_probes_in_the_same_order_with_any_number_of_jobs(tmp_path, ask
     steps = set(order)
     assert len(order) > 30
     first = list(dict.fromkeys(order))  # what a later step asks again is answered from the journal
-    assert [key for key in finished(alone) if key in steps] == first, "one at a time: done in the order of asking"
+    assert [key for key in finished(alone) if key in steps] == first, (
+        "one at a time: done in the order of asking"
+    )
     assert not any(event.speculative for event in journal(alone, e.ProbeStarted))
 
     out_of_order = 0
@@ -76,7 +80,9 @@ def test_the_same_probes_in_the_same_order_with_any_number_of_jobs(tmp_path, ask
             assert event.measurement == known.get(event.key, event.measurement)
         ahead = [event.key for event in journal(folder, e.ProbeStarted) if event.speculative]
         assert ahead, "nothing ran ahead: the test shows nothing"
-        assert set(finished(folder)) - steps <= set(ahead) | set(finished(alone)), "whatever else ran is marked"
+        assert set(finished(folder)) - steps <= set(ahead) | set(finished(alone)), (
+            "whatever else ran is marked"
+        )
         out_of_order += [key for key in finished(folder) if key in steps] != first
     assert out_of_order, "every journal was in order: the test shows nothing"
 

@@ -7,13 +7,13 @@ import msgspec
 import pytest
 from house import PROBLEM, Oracle, walk
 
-from engines.asking import Note
-from engines.search.cost import Cost, Plan, Work
-from engines.search.timings import Seen
-from wizard.problem import Problem
-from wizard.runner import last_time
-from wizard.runner.estimate import Estimate, estimate_rest
-from wizard.runner.last_time import (
+from narrowdown.engines.asking import Note
+from narrowdown.engines.search.cost import Cost, Plan, Work
+from narrowdown.engines.search.timings import Seen
+from narrowdown.wizard.problem import Problem
+from narrowdown.wizard.runner import last_time
+from narrowdown.wizard.runner.estimate import Estimate, estimate_rest
+from narrowdown.wizard.runner.last_time import (
     PLACES,
     PROBLEMS,
     LastTime,
@@ -25,10 +25,10 @@ from wizard.runner.last_time import (
     settle_took,
     tell_last_time,
 )
-from wizard.runner.options import Options
-from wizard.session.events import StepStarted
-from wizard.session.journal import NAME, read
-from wizard.session.state import Known, State, Visit
+from narrowdown.wizard.runner.options import Options
+from narrowdown.wizard.session.events import StepStarted
+from narrowdown.wizard.session.journal import NAME, read
+from narrowdown.wizard.session.state import Known, State, Visit
 
 OPEN = Estimate(Plan((Work("whole", 6),)), Cost(6, 6, 6, 10.0, 0, least=2.0, most=80.0))
 KNOWN = msgspec.structs.replace(PROBLEM, digests={PROBLEM.model: "a" * 64})
@@ -45,19 +45,38 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_same_problem_is_known_by_its_content() -> None:
-    problem = Problem(model="/a/m.onnx", inputs=("/a/in.npz",), digests={"/a/m.onnx": "1", "/a/in.npz": "2"})
+    problem = Problem(
+        model="/a/m.onnx", inputs=("/a/in.npz",), digests={"/a/m.onnx": "1", "/a/in.npz": "2"}
+    )
     named = name_problem(problem, {"e": "1", "r": "2"})
-    moved = Problem(model="/b/m.onnx", inputs=("/b/in.npz",), digests={"/b/in.npz": "2", "/b/m.onnx": "1"}, folder="/b")
+    moved = Problem(
+        model="/b/m.onnx",
+        inputs=("/b/in.npz",),
+        digests={"/b/in.npz": "2", "/b/m.onnx": "1"},
+        folder="/b",
+    )
     assert name_problem(moved, {"r": "2", "e": "1"}) == named
-    for other in ({"engine": "x"}, {"tolerance": {"": 0.1}}, {"flow": "precision"}, {"inputs": ()}, {"seed": 2}):
-        assert name_problem(msgspec.structs.replace(problem, **other), {"e": "1", "r": "2"}) != named, other
+    for other in (
+        {"engine": "x"},
+        {"tolerance": {"": 0.1}},
+        {"flow": "precision"},
+        {"inputs": ()},
+        {"seed": 2},
+    ):
+        assert (
+            name_problem(msgspec.structs.replace(problem, **other), {"e": "1", "r": "2"}) != named
+        ), other
     changed = msgspec.structs.replace(problem, digests={"/a/m.onnx": "3", "/a/in.npz": "2"})
     assert name_problem(changed, {"e": "1", "r": "2"}) != named
-    scored = msgspec.structs.replace(problem, score="/s.py", digests={**problem.digests, "/s.py": "3"})
+    scored = msgspec.structs.replace(
+        problem, score="/s.py", digests={**problem.digests, "/s.py": "3"}
+    )
     edited = msgspec.structs.replace(scored, digests={**problem.digests, "/s.py": "4"})
     assert name_problem(scored, {}) != name_problem(edited, {})
     assert name_problem(problem, {"e": "another driver", "r": "2"}) != named
-    assert name_problem(msgspec.structs.replace(problem, digests={}), {}) == "", "nobody knows what the model holds"
+    assert name_problem(msgspec.structs.replace(problem, digests={}), {}) == "", (
+        "nobody knows what the model holds"
+    )
 
 
 def test_what_was_kept_is_read_and_the_oldest_goes() -> None:
@@ -66,7 +85,11 @@ def test_what_was_kept_is_read_and_the_oldest_goes() -> None:
     keep_seconds("p", "repeat 1", 9.0)
     keep_seconds("p", "repeat 1", 0.0)
     keep_seconds("", "compare 1", 3.0)
-    assert [read_seconds("p", at) for at in ("compare 1", "repeat 1", "repeat 2")] == [84.4, 9.0, -1]
+    assert [read_seconds("p", at) for at in ("compare 1", "repeat 1", "repeat 2")] == [
+        84.4,
+        9.0,
+        -1,
+    ]
     assert read_seconds("", "compare 1") == -1
     assert find_file().stat().st_mode & 0o777 == 0o600
     for i in range(PROBLEMS - 1):
@@ -116,15 +139,23 @@ def test_what_others_may_write_is_not_believed() -> None:
     ("each", "passed", "took"),
     [((), 3.0, 0.0), ((1.0, 2.0), 9.0, 3.0), ((4.0,) * 4, 6.0, 6.0), ((80.0, 1.0), 2.0, 80.0)],
 )
-def test_a_step_took_what_it_was_waited_for(each: tuple[float, ...], passed: float, took: float) -> None:
+def test_a_step_took_what_it_was_waited_for(
+    each: tuple[float, ...], passed: float, took: float
+) -> None:
     """Paused; four at a time; a first build that was begun while somebody read."""
     answers = [Known(seq=8 + i, seconds=s) for i, s in enumerate(each)]
     assert settle_took(answers, 7, passed) == took
-    assert settle_took([Known(seq=7, seconds=50.0), *answers], 7, passed) == took, "what was known costs nothing"
+    assert settle_took([Known(seq=7, seconds=50.0), *answers], 7, passed) == took, (
+        "what was known costs nothing"
+    )
 
 
 def test_a_session_is_straight_until_a_step_ran_twice() -> None:
-    route = (Visit("first", run=1, step="look"), Visit("asked"), Visit("second", run=2, step="search"))
+    route = (
+        Visit("first", run=1, step="look"),
+        Visit("asked"),
+        Visit("second", run=2, step="search"),
+    )
     assert is_straight(State())
     assert is_straight(State(runs=2, route=route))
     assert not is_straight(State(runs=3, route=route)), "resumed"
@@ -136,7 +167,12 @@ def test_an_engine_that_keeps_its_timings_is_told_by_its_third_session() -> None
     told = []
     for took in (109.0, 8.0, 9.0):
         session = LastTime(KNOWN)
-        told.append([session.tell(OPEN, {"e": "1"}, True, place).last for place in ("compare 1", "repeat 1")])
+        told.append(
+            [
+                session.tell(OPEN, {"e": "1"}, True, place).last
+                for place in ("compare 1", "repeat 1")
+            ]
+        )
         session.keep({"e": "1"}, True, "compare 1", took)
         told[-1].append(session.tell(OPEN, {"e": "1"}, True, "compare 1").last)
     assert [t[0] for t in told] == [-1, -1, 8.0]
@@ -164,7 +200,10 @@ def test_it_is_told_only_where_the_session_knows_no_number() -> None:
     )
     assert told.cost.probes == 6
     nothing = Estimate(OPEN.plan, Cost(6, 6, 6, -1.0, 0, unit=84.0))
-    assert (tell_last_time(nothing, 0.4).cost.seconds, tell_last_time(nothing, 0.4).cost.unit) == (0.4, -1)
+    assert (tell_last_time(nothing, 0.4).cost.seconds, tell_last_time(nothing, 0.4).cost.unit) == (
+        0.4,
+        -1,
+    )
     for made in (
         Estimate(),
         Estimate(Plan(), Cost(0, 0, 0, 0.0)),
@@ -186,8 +225,11 @@ def test_while_it_runs_it_is_told_as_long_as_most_of_it_is_left() -> None:
     assert estimate_rest(made, (), 0, limited, 10.0).seconds == 2.0
 
 
-def test_a_second_session_is_told_what_the_first_one_took(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before it has measured anything; a resumed one, of which much is known, tells and keeps nothing."""
+def test_a_second_session_is_told_what_the_first_one_took(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before it has measured anything; a resumed one, of which much is known, tells and keeps
+    nothing."""
     assert walk(tmp_path / "one", Oracle(), problem=KNOWN) == 0
     assert [e.expected.seconds for e in started(tmp_path / "one") if e.node == "first"] == [-1]
     (kept,) = msgspec.json.decode(find_file().read_bytes(), type=last_time.Kept).values()
@@ -199,5 +241,12 @@ def test_a_second_session_is_told_what_the_first_one_took(tmp_path: Path, monkey
     again = Options(detach=True, first=[{"do": "rewind", "to": first.seq}])
     assert walk(tmp_path / "two", Oracle(), again, problem=KNOWN) == 0
     assert find_file().read_bytes() == before
-    assert walk(tmp_path / "three", Oracle(), problem=msgspec.structs.replace(KNOWN, tolerance={"": 0.5})) == 0
+    assert (
+        walk(
+            tmp_path / "three",
+            Oracle(),
+            problem=msgspec.structs.replace(KNOWN, tolerance={"": 0.5}),
+        )
+        == 0
+    )
     assert [e.expected.seconds for e in started(tmp_path / "three") if e.node == "first"] == [-1]

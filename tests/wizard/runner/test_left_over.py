@@ -7,9 +7,9 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from engines.store import scratch
-from wizard.runner import server
-from wizard.runner.replay import SCRATCH
+from narrowdown.engines.store import scratch
+from narrowdown.wizard.runner import server
+from narrowdown.wizard.runner.replay import SCRATCH
 
 from ...patience import allow
 
@@ -53,7 +53,7 @@ def kill(process: "subprocess.Popen[str]") -> None:
 MAKER = """
 import sys, time
 from pathlib import Path
-from engines.store.scratch import scratch
+from narrowdown.engines.store.scratch import scratch
 with scratch("narrowdown-replay-", Path(sys.argv[1])) as folder:
     (folder / "models").mkdir()
     print(folder, flush=True)
@@ -61,9 +61,16 @@ with scratch("narrowdown-replay-", Path(sys.argv[1])) as folder:
 """
 
 
-def test_folders_of_killed_programs_are_removed_and_those_of_the_living_stay(tmp_path: Path) -> None:
+def test_folders_of_killed_programs_are_removed_and_those_of_the_living_stay(
+    tmp_path: Path,
+) -> None:
     makers = [
-        subprocess.Popen([sys.executable, "-c", MAKER, str(tmp_path)], stdout=subprocess.PIPE, text=True, cwd=HERE)
+        subprocess.Popen(
+            [sys.executable, "-c", MAKER, str(tmp_path)],
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=HERE,
+        )
         for _ in range(2)
     ]
     try:

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from house import Oracle, walk
 
-from wizard.runner import progress
-from wizard.runner.onlooker import Onlooker, machine_at_work
-from wizard.session.events import NoteAdded, SessionClosed, StepFinished
-from wizard.session.journal import NAME, Journal, read
+from narrowdown.wizard.runner import progress
+from narrowdown.wizard.runner.onlooker import Onlooker, machine_at_work
+from narrowdown.wizard.session.events import NoteAdded, SessionClosed, StepFinished
+from narrowdown.wizard.session.journal import NAME, Journal, read
 
 
 @pytest.fixture

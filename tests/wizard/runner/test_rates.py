@@ -1,4 +1,5 @@
-"""What comes and goes is judged by rates: the same rate is not called another one, and a mended or another one is found."""
+"""What comes and goes is judged by rates: the same rate is not called another one, and a mended or
+another one is found."""
 
 import functools
 import random
@@ -7,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engines.search.statistics import fisher_exact
-from wizard.runner.rates import FALSE_ALARM, Count, Rule, Tally, rule
+from narrowdown.engines.search.statistics import fisher_exact
+from narrowdown.wizard.runner.rates import FALSE_ALARM, Count, Rule, Tally, rule
 
 
 def count(failures: int, looks: int) -> Count:
@@ -40,15 +41,20 @@ def says_differs(how: Rule, p: float) -> float:
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wizard.runner.rates.fisher_exact", functools.lru_cache(maxsize=None)(fisher_exact))
+    monkeypatch.setattr(
+        "narrowdown.wizard.runner.rates.fisher_exact",
+        functools.lru_cache(maxsize=None)(fisher_exact),
+    )
 
 
 @pytest.mark.parametrize("recorded", [1, 2, 5, 8, 20])
 def test_the_same_rate_is_hardly_ever_called_another_one(recorded: int) -> None:
-    """Exactly, over all that could have been recorded: no rate gives a false alarm more often than promised."""
+    """Exactly, over all that could have been recorded: no rate gives a false alarm more often than
+    promised."""
     for p in (0.01, 0.05, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 0.97, 0.995):
         wrong = sum(
-            binomial(k, recorded, p) * says_differs(rule(count(k, recorded), 1), p) for k in range(recorded + 1)
+            binomial(k, recorded, p) * says_differs(rule(count(k, recorded), 1), p)
+            for k in range(recorded + 1)
         )
         assert wrong <= FALSE_ALARM, p
 
@@ -77,7 +83,9 @@ def test_too_little_was_recorded_to_call_anything_mended() -> None:
     assert {how.judge(count(0, n)) for n in range(1, 64)} == {"look on"}
 
 
-@pytest.mark.parametrize(("then", "p"), [((8, 8), 0.1), ((0, 20), 0.6), ((1, 20), 0.9), ((18, 20), 0.2)])
+@pytest.mark.parametrize(
+    ("then", "p"), [((8, 8), 0.1), ((0, 20), 0.6), ((1, 20), 0.9), ((18, 20), 0.2)]
+)
 def test_another_rate_is_found(then: tuple[int, int], p: float) -> None:
     assert says_differs(rule(count(*then), 1), p) > 0.9
 
@@ -86,7 +94,9 @@ def test_on_the_very_engine_that_recorded_nothing_is_called_mended() -> None:
     how = rule(count(8, 8), 1, unchanged=True)
     assert [how.judge(count(0, n)) for n in range(1, 9)] == ["look on"] * 7 + ["cannot tell"]
     assert how.judge(count(1, 1)) == "same"
-    assert says_differs(rule(count(0, 20), 1, unchanged=True), 0.9) > 0.9, "but what passed and fails is told"
+    assert says_differs(rule(count(0, 20), 1, unchanged=True), 0.9) > 0.9, (
+        "but what passed and fails is told"
+    )
 
 
 def test_a_burst_of_failing_runs_in_one_look_is_no_other_rate() -> None:
@@ -101,7 +111,9 @@ def test_a_burst_of_failing_runs_in_one_look_is_no_other_rate() -> None:
 def test_runs_are_counted_where_there_were_few_looks() -> None:
     how = rule(Count(Tally(1, 1), Tally(5, 139)), 3)
     judged = [how.judge(Count(Tally(0, n), Tally(0, 118 * n))) for n in range(1, 65)]
-    assert judged.index("differs") == 31, "the ordinary confidence of the looks themselves takes 20, the ladder 32"
+    assert judged.index("differs") == 31, (
+        "the ordinary confidence of the looks themselves takes 20, the ladder 32"
+    )
 
 
 @given(st.integers(0, 30), st.integers(1, 30), st.integers(0, 30), st.integers(1, 30))

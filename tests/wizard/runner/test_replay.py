@@ -1,4 +1,5 @@
-"""Replay: the journal alone leads to the same decisions; decisive probes measured again tell fixed from still failing."""
+"""Replay: the journal alone leads to the same decisions; decisive probes measured again tell fixed
+from still failing."""
 
 import json
 from pathlib import Path
@@ -8,26 +9,26 @@ import pytest
 from house import CONFIRMING, PROBLEM, STEPS, LookOutcome, Params, measure, walk
 from house import Oracle as Search
 
-from engines.asking import StepContext
-from engines.compare.criterion import Criterion, Signature
-from engines.findings import Case, Culprit, Findings
-from engines.graph import ranges
-from engines.probe import Candidate, Inspect, Measure, Measurement, SampleResult, Score
-from engines.steps.base import Finish, Steps, StepSpec
-from engines.store.content import Store, digest_file
-from wizard.demo import MODELS
-from wizard.exits import BAD_USAGE, BY_VERDICT, MISSING, NEEDS_PERSON, OUR_FAULT, STOPPED
-from wizard.flow.load import load
-from wizard.problem import Problem
-from wizard.runner import replay
-from wizard.runner.client import Client
-from wizard.runner.limits import TIMEOUT_FACTOR
-from wizard.runner.replay import dry, real, recording, search
-from wizard.runner.table import AS_EXPECTED, CANNOT_TELL, DIFFERS, Replay
-from wizard.session import events as e
-from wizard.session import folder as folders
-from wizard.session.journal import NAME, Journal, read
-from wizard.session.problems import SessionProblem
+from narrowdown.engines.asking import StepContext
+from narrowdown.engines.compare.criterion import Criterion, Signature
+from narrowdown.engines.findings import Case, Culprit, Findings
+from narrowdown.engines.graph import ranges
+from narrowdown.engines.probe import Candidate, Inspect, Measure, Measurement, SampleResult, Score
+from narrowdown.engines.steps.base import Finish, Steps, StepSpec
+from narrowdown.engines.store.content import Store, digest_file
+from narrowdown.wizard.demo import MODELS
+from narrowdown.wizard.exits import BAD_USAGE, BY_VERDICT, MISSING, NEEDS_PERSON, OUR_FAULT, STOPPED
+from narrowdown.wizard.flow.load import load
+from narrowdown.wizard.problem import Problem
+from narrowdown.wizard.runner import replay
+from narrowdown.wizard.runner.client import Client
+from narrowdown.wizard.runner.limits import TIMEOUT_FACTOR
+from narrowdown.wizard.runner.replay import dry, real, recording, search
+from narrowdown.wizard.runner.table import AS_EXPECTED, CANNOT_TELL, DIFFERS, Replay
+from narrowdown.wizard.session import events as e
+from narrowdown.wizard.session import folder as folders
+from narrowdown.wizard.session.journal import NAME, Journal, read
+from narrowdown.wizard.session.problems import SessionProblem
 
 # -- dry: over the searching world of the other tests -------------------------------------------------------------------
 
@@ -62,7 +63,7 @@ ends:
 
 @pytest.fixture
 def searched(tmp_path) -> Path:
-    from wizard.flow.load import parse
+    from narrowdown.wizard.flow.load import parse
 
     place = folders.create(PROBLEM, DOUBLE, folder=tmp_path / "s")
     assert walk(place, Search(), flow=parse(DOUBLE).flow) == 0
@@ -118,7 +119,12 @@ def test_another_decision_is_a_difference_and_stops_unless_told(searched):
 
     rewritten(searched, other)
     assert [r.outcome for r in dry(searched, steps=STEPS).rows] == ["same", "differs"]
-    assert [r.outcome for r in dry(searched, steps=STEPS, keep_going=True).rows] == ["same", "differs", "same", "same"]
+    assert [r.outcome for r in dry(searched, steps=STEPS, keep_going=True).rows] == [
+        "same",
+        "differs",
+        "same",
+        "same",
+    ]
 
 
 def test_another_version_of_a_step_is_said(searched):
@@ -132,7 +138,9 @@ def test_another_version_of_a_step_is_said(searched):
 def test_what_an_earlier_version_did_not_say_yet_is_no_difference(searched, version, outcome):
     def shorter(event):
         if isinstance(event, e.StepFinished) and event.node == "first":
-            return msgspec.structs.replace(event, outcome={k: v for k, v in event.outcome.items() if k != "nodes"})
+            return msgspec.structs.replace(
+                event, outcome={k: v for k, v in event.outcome.items() if k != "nodes"}
+            )
         return event
 
     rewritten(searched, shorter)
@@ -144,7 +152,9 @@ def test_what_an_earlier_version_did_not_say_yet_is_no_difference(searched, vers
 def test_other_words_for_the_same_outcome_are_no_difference(searched, field, outcome):
     def reworded(event):
         if isinstance(event, e.StepFinished) and event.node == "first":
-            return msgspec.structs.replace(event, outcome={**event.outcome, field: "in other words"})
+            return msgspec.structs.replace(
+                event, outcome={**event.outcome, field: "in other words"}
+            )
         return event
 
     rewritten(searched, reworded)
@@ -152,7 +162,8 @@ def test_other_words_for_the_same_outcome_are_no_difference(searched, field, out
 
 
 def test_a_file_that_is_gone_is_named_and_is_no_difference(searched, monkeypatch):
-    """As the index of a graph, which a step goes by: "differs" was said of what nobody could look at."""
+    """As the index of a graph, which a step goes by: "differs" was said of what nobody could look
+    at."""
     lost = Store(searched).path("ab" * 32)
     monkeypatch.setattr(replay, "replayed", lambda *_: lost.read_bytes())
     found = dry(searched, steps=STEPS)
@@ -172,7 +183,9 @@ def test_an_engine_that_is_none_here_is_named_and_is_no_difference(searched, mon
 
 
 def test_a_step_that_fell_over_or_is_gone_is_a_difference(searched):
-    assert dry(searched, steps={"look": STEPS["look"]}, keep_going=True).rows[2].outcome == "differs"
+    assert (
+        dry(searched, steps={"look": STEPS["look"]}, keep_going=True).rows[2].outcome == "differs"
+    )
 
 
 # -- real: a world with scores ------------------------------------------------------------------------------------------
@@ -183,7 +196,9 @@ def m(error: float, *, name: str = "y", nonfinite: int = 0) -> Measurement:
     return Measurement(results=(SampleResult("real:0", outputs=(score,), effect=(score,)),))
 
 
-CASE = Case(candidate=Candidate(nodes="3-4"), sample="real:0", verified="5/5", good=Candidate(nodes="3"))
+CASE = Case(
+    candidate=Candidate(nodes="3-4"), sample="real:0", verified="5/5", good=Candidate(nodes="3")
+)
 FINDINGS = Findings(
     model="m",
     criterion=Criterion(tolerance=0.01),
@@ -211,11 +226,14 @@ def confirm(ctx: StepContext) -> Steps[LookOutcome]:
     )
 
 
-CONFIRM = StepSpec(name="confirm", version=1, summary="", run=confirm, outcome=LookOutcome, params=Params)
+CONFIRM = StepSpec(
+    name="confirm", version=1, summary="", run=confirm, outcome=LookOutcome, params=Params
+)
 
 
 class Engine:
-    """A pool whose engine is wrong about the whole model and about nodes 3 and 4 together, unless its optimizer is off."""
+    """A pool whose engine is wrong about the whole model and about nodes 3 and 4 together, unless
+    its optimizer is off."""
 
     def __init__(self, **how) -> None:
         self.how = how
@@ -232,11 +250,17 @@ class Engine:
             if self.how.get("missing") == probe.engine:
                 return Measurement(status="unsupported", message="It is not installed here.")
             version = self.how.get("version", "1.0")
-            return Measurement(facts={"fingerprint": f"e-{version}", "version": version, "device": "d"})
+            return Measurement(
+                facts={"fingerprint": f"e-{version}", "version": version, "device": "d"}
+            )
         assert isinstance(probe, Measure)
         if self.how.get("status"):
             return Measurement(status=self.how["status"], message="signal 11", signal=11)
-        nodes = set(range(9)) if probe.candidate.nodes == "*" else set(ranges.decode(probe.candidate.nodes))
+        nodes = (
+            set(range(9))
+            if probe.candidate.nodes == "*"
+            else set(ranges.decode(probe.candidate.nodes))
+        )
         lucky = self.how.get("every", 1) > 1 and probe.attempt % self.how["every"]
         if not {3, 4} <= nodes or "off=" in probe.engine or self.how.get("fixed") or lucky:
             return m(0.0001)
@@ -251,14 +275,18 @@ class Engine:
 
 @pytest.fixture
 def confirmed(tmp_path) -> Path:
-    place = folders.create(PROBLEM, json.dumps(msgspec.to_builtins(CONFIRMING)), folder=tmp_path / "s")
+    place = folders.create(
+        PROBLEM, json.dumps(msgspec.to_builtins(CONFIRMING)), folder=tmp_path / "s"
+    )
     assert walk(place, Engine(), flow=CONFIRMING, steps={"confirm": CONFIRM}) == 0
     return place
 
 
 def again(place: Path, expect="same", engine: str = "", **how) -> Replay:
     keep = how.pop("keep_going", True)
-    return real(place, engine=engine, expect=expect, keep_going=keep, make_pool=lambda _: Engine(**how))
+    return real(
+        place, engine=engine, expect=expect, keep_going=keep, make_pool=lambda _: Engine(**how)
+    )
 
 
 def outcomes(found: Replay) -> list[str]:
@@ -270,7 +298,12 @@ def test_the_same_engine_still_fails(confirmed):
     journal = (confirmed / NAME).read_bytes()
     found = again(confirmed)
     assert outcomes(found) == ["still fails", "still fails", "still passes", "still passes"]
-    assert [r.recorded for r in found.rows] == ["fails (50 %)", "fails (50 %)", "passes (0.01 %)", "passes (0.01 %)"]
+    assert [r.recorded for r in found.rows] == [
+        "fails (50 %)",
+        "fails (50 %)",
+        "passes (0.01 %)",
+        "passes (0.01 %)",
+    ]
     assert found.verdict == "still fails"
     assert [found.exit_code(x) for x in ("same", "fixed", "fails")] == [0, DIFFERS, 0]
     assert sorted(p.name for p in confirmed.rglob("*")) == before
@@ -314,7 +347,9 @@ def test_it_stops_at_the_first_difference_unless_told(confirmed):
 
 def test_another_engine_takes_the_recorded_ones_place(confirmed):
     engine = Engine(fixed=True)
-    found = real(confirmed, engine="fake:off=b,precision=fp16", expect="fixed", make_pool=lambda _: engine)
+    found = real(
+        confirmed, engine="fake:off=b,precision=fp16", expect="fixed", make_pool=lambda _: engine
+    )
     assert found.exit_code("fixed") == 0
     assert {p.engine for p in engine.ran if isinstance(p, Measure)} == {
         "fake:off=b,precision=fp16",
@@ -333,8 +368,13 @@ def test_it_says_which_engines_recorded_and_which_measured(confirmed):
     assert str(engine) == "fake:precision=fp16 1.0 recorded, 2.0 now"
     assert (reference.role, reference.recorded.spec) == ("reference", "reference")
     assert str(again(confirmed).engines[0]) == "fake:precision=fp16 1.0 recorded and now"
-    assert str(dry(confirmed, steps={"confirm": CONFIRM}).engines[0]) == "fake:precision=fp16 1.0 recorded"
-    swapped = real(confirmed, engine="better", keep_going=True, make_pool=lambda _: Engine(version="9"))
+    assert (
+        str(dry(confirmed, steps={"confirm": CONFIRM}).engines[0])
+        == "fake:precision=fp16 1.0 recorded"
+    )
+    swapped = real(
+        confirmed, engine="better", keep_going=True, make_pool=lambda _: Engine(version="9")
+    )
     assert str(swapped.engines[0]) == "fake:precision=fp16 1.0 recorded, better 9 now"
 
 
@@ -355,7 +395,9 @@ def test_a_slow_model_has_as_long_as_when_it_was_recorded(confirmed):
     rewritten(confirmed, slower)
     now = Engine()
     real(confirmed, make_pool=lambda _: now)
-    given = [limit for probe, limit in now.limits if isinstance(probe, Measure) and not probe.timeout]
+    given = [
+        limit for probe, limit in now.limits if isinstance(probe, Measure) and not probe.timeout
+    ]
     assert given
     assert min(given) >= TIMEOUT_FACTOR * 400
 
@@ -365,13 +407,17 @@ def test_a_missing_engine_is_a_sentence(confirmed):
         again(confirmed, missing="reference")
     assert "--dry" in str(told.value)
     assert "--engine" not in str(told.value), "the reference stays the recorded one"
-    with pytest.raises(SessionProblem, match=r"not installed here\. Or use one that is here \(--engine NAME") as told:
+    with pytest.raises(
+        SessionProblem, match=r"not installed here\. Or use one that is here \(--engine NAME"
+    ) as told:
         again(confirmed, missing=folders.describe(confirmed).problem.engine)
     assert "--dry" in str(told.value)
 
 
 def test_a_session_without_measurements_is_a_sentence(tmp_path):
-    place = folders.create(PROBLEM, json.dumps(msgspec.to_builtins(CONFIRMING)), folder=tmp_path / "empty")
+    place = folders.create(
+        PROBLEM, json.dumps(msgspec.to_builtins(CONFIRMING)), folder=tmp_path / "empty"
+    )
     with pytest.raises(SessionProblem, match="no finished"):
         again(place)
 
@@ -433,7 +479,8 @@ def test_all_three_ways_on_a_real_model(tmp_path):
 
 
 class Ended:
-    """A client whose runner has ended with this code, at this end of the flow or at none, and asked nothing."""
+    """A client whose runner has ended with this code, at this end of the flow or at none, and asked
+    nothing."""
 
     def __init__(self, code: int, end: str = "") -> None:
         self.exit_code = lambda: code
@@ -453,7 +500,9 @@ def test_a_search_that_came_to_any_end_was_not_stopped(confirmed):
     seen = recording(confirmed)
     codes = sorted(set(BY_VERDICT.values()))
     assert len(codes) > 7
-    assert [replay._followed(Ended(code, "end"), seen, True, print) for code in codes] == [[]] * len(codes)
+    assert [replay._followed(Ended(code, "end"), seen, True, print) for code in codes] == [
+        []
+    ] * len(codes)
     for code in (BAD_USAGE, NEEDS_PERSON, MISSING, OUR_FAULT, STOPPED):
         (row,) = replay._followed(Ended(code), seen, True, print)
         assert (row.now, row.outcome) == ("stopped", "cannot tell"), code

@@ -1,4 +1,5 @@
-"""Requests: each travels and comes back as it was, is answered, and a watcher may ask what changes nothing."""
+"""Requests: each travels and comes back as it was, is answered, and a watcher may ask what changes
+nothing."""
 
 import asyncio
 from pathlib import Path
@@ -6,9 +7,9 @@ from typing import get_args
 
 import pytest
 
-from wizard.runner import requests
-from wizard.runner.options import Options
-from wizard.runner.server import Client
+from narrowdown.wizard.runner import requests
+from narrowdown.wizard.runner.options import Options
+from narrowdown.wizard.runner.server import Client
 
 from .house import Oracle, runner
 
@@ -55,7 +56,13 @@ def test_what_is_no_request_is_said_to_be_none(told: dict) -> None:
 
 
 @pytest.mark.parametrize(
-    "told", [{"do": "answer"}, {"do": "answer", "answer": 1}, {"do": "rewind", "to": [1]}, {"do": "stop", "hard": 3}]
+    "told",
+    [
+        {"do": "answer"},
+        {"do": "answer", "answer": 1},
+        {"do": "rewind", "to": [1]},
+        {"do": "stop", "hard": 3},
+    ],
 )
 def test_what_is_left_out_or_of_another_type_is_named(told: dict) -> None:
     with pytest.raises(ValueError, match=r"is not complete: .*(answer|to|hard)"):

@@ -1,4 +1,5 @@
-"""What a session keeps on the disk within its budget: what goes, in which order, and that it comes back when it is asked for."""
+"""What a session keeps on the disk within its budget: what goes, in which order, and that it comes
+back when it is asked for."""
 
 import asyncio
 import os
@@ -10,18 +11,18 @@ import msgspec
 import pytest
 from house import PROBLEM, STEPS, Oracle, decisions, measure, spec, state, walk
 
-from engines.asking import StepContext
-from engines.findings import Findings
-from engines.probe import AnyProbe, Check, Describe, Measure, Measurement
-from engines.steps.base import Finish, Steps
-from engines.store.content import Store
-from wizard.runner import room
-from wizard.runner import walk as walks
-from wizard.runner.drive import made_again, missing_artifacts
-from wizard.runner.options import Options
-from wizard.session.events import NoteAdded, ProbeFinished
-from wizard.session.journal import NAME, fit, read
-from wizard.session.state import Asked, Known, State, Visit
+from narrowdown.engines.asking import StepContext
+from narrowdown.engines.findings import Findings
+from narrowdown.engines.probe import AnyProbe, Check, Describe, Measure, Measurement
+from narrowdown.engines.steps.base import Finish, Steps
+from narrowdown.engines.store.content import Store
+from narrowdown.wizard.runner import room
+from narrowdown.wizard.runner import walk as walks
+from narrowdown.wizard.runner.drive import made_again, missing_artifacts
+from narrowdown.wizard.runner.options import Options
+from narrowdown.wizard.session.events import NoteAdded, ProbeFinished
+from narrowdown.wizard.session.journal import NAME, fit, read
+from narrowdown.wizard.session.state import Asked, Known, State, Visit
 
 KIB = 1 << 10
 
@@ -52,7 +53,9 @@ def keeping(ctx: StepContext) -> Steps[Any]:
     case = yield msgspec.structs.replace(measure((5, 12), ctx.visit), save="case")
     assert trial.artifacts.keys() == case.artifacts.keys() == {"model.onnx"}
     outcome = STEPS["search"].outcome(verdict="reduced", left="5,12", probes=2)
-    return Finish(outcome, ctx.findings, tables={"bundle": [{"role": "case", "files": dict(case.artifacts)}]})
+    return Finish(
+        outcome, ctx.findings, tables={"bundle": [{"role": "case", "files": dict(case.artifacts)}]}
+    )
 
 
 WITH_KEEPING = {**STEPS, "search": spec("search", keeping, STEPS["search"].outcome)}
@@ -66,7 +69,9 @@ def notes(folder: Path) -> list[str]:
     return [e.text for e in read(folder / NAME) if isinstance(e, NoteAdded)]
 
 
-def keep(folder: Path, oracle: Oracle, options: Options | None = None, budget: int = 1 << 30) -> int | None:
+def keep(
+    folder: Path, oracle: Oracle, options: Options | None = None, budget: int = 1 << 30
+) -> int | None:
     problem = msgspec.structs.replace(PROBLEM, artifact_bytes=budget)
     return walk(folder, oracle, options, steps=WITH_KEEPING, problem=problem)
 
@@ -86,11 +91,14 @@ def test_beyond_it_goes_what_nothing_rests_on_and_that_is_said_once(tmp_path: Pa
     assert decisions(state(small)) == decisions(state(tmp_path))
     assert kept(small) < whole
     files = [row["files"]["model.onnx"] for row in _table(small)]
-    assert kept(small) == {*files, state(small).route[1].tables["bundle"]}, "what the bundle needs stays"
+    assert kept(small) == {*files, state(small).route[1].tables["bundle"]}, (
+        "what the bundle needs stays"
+    )
     assert not list(Store(small).logs.glob("*.log"))
     assert len(notes(small)) == 2, "one before the second step, one at the end"
     assert (
-        "The session's artifacts and logs were over 1 bytes (--artifact-bytes), so these are gone: " in notes(small)[1]
+        "The session's artifacts and logs were over 1 bytes (--artifact-bytes), so these are gone: "
+        in notes(small)[1]
     )
     assert "1 saved file that the route does not need" in notes(small)[1]
 
@@ -121,7 +129,8 @@ def test_what_is_made_again_goes_when_a_session_ends_or_is_stopped(
 
 
 def test_what_a_probe_writes_until_the_pool_ends_it_goes_too(tmp_path: Path) -> None:
-    """A cancelled probe may work on for a moment; in a whole session beside others three captured files were left."""
+    """A cancelled probe may work on for a moment; in a whole session beside others three captured
+    files were left."""
     captured = Store(tmp_path).captures / "reference" / "sample" / "1.npy"
 
     class Late(Keeping):
@@ -140,13 +149,18 @@ def _table(folder: Path) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("evicted", [True, False])
 def test_what_went_is_made_again_when_a_step_asks_for_it(tmp_path: Path, evicted: bool) -> None:
-    """Back before the step, and through it again: with its files gone, the probes that save are run again, and only those."""
+    """Back before the step, and through it again: with its files gone, the probes that save are run
+    again, and only those."""
     assert keep(tmp_path, Keeping(tmp_path)) == 0
     before, first = decisions(state(tmp_path)), kept(tmp_path)
     if evicted:
         for name in first:
             Store(tmp_path).path(name).unlink()
-    back = next(seq for seq, route in state(tmp_path).anchors.items() if len(route) == 2 and not route[1].answer)
+    back = next(
+        seq
+        for seq, route in state(tmp_path).anchors.items()
+        if len(route) == 2 and not route[1].answer
+    )
     oracle = Keeping(tmp_path)
     assert keep(tmp_path, oracle, Options(detach=True, first=({"do": "rewind", "to": back},))) == 0
     assert decisions(state(tmp_path)) == before
@@ -156,7 +170,8 @@ def test_what_went_is_made_again_when_a_step_asks_for_it(tmp_path: Path, evicted
 
 
 def test_a_probe_that_is_run_again_for_its_files_keeps_its_verdict(tmp_path: Path) -> None:
-    """An engine that comes and goes may answer otherwise the second time; what was decided on the first stands."""
+    """An engine that comes and goes may answer otherwise the second time; what was decided on the
+    first stands."""
     store = Store(tmp_path)
     gone, other = "a" * 64, store.put(b"new")
     probe = msgspec.structs.replace(measure((1,)), save="case")
@@ -175,9 +190,9 @@ def test_a_probe_that_is_run_again_for_its_files_keeps_its_verdict(tmp_path: Pat
 def test_what_a_checker_printed_is_no_reason_to_run_it_again(tmp_path: Path) -> None:
     answer = Measurement(artifacts={"output": "a" * 64, "model.onnx": "b" * 64})
     assert missing_artifacts(Check(model="m", command="c"), answer, Store(tmp_path)) == ()
-    assert missing_artifacts(Check(model="m", command="c", artifacts=("model.onnx",)), answer, Store(tmp_path)) == (
-        "model.onnx",
-    )
+    assert missing_artifacts(
+        Check(model="m", command="c", artifacts=("model.onnx",)), answer, Store(tmp_path)
+    ) == ("model.onnx",)
 
 
 def test_the_order_in_which_files_go(tmp_path: Path) -> None:
@@ -193,21 +208,31 @@ def test_the_order_in_which_files_go(tmp_path: Path) -> None:
     assert not log.exists(), "the oldest"
     assert room.free(store, now, 1 << 40).files == {"log": 5, "saved": 1}
     assert room.free(store, now, 1 << 40).files == {}
-    assert str(room.Evicted(KIB, {"log": 5, "index": 1})) == "5 logs of probes that worked and 1 graph index, 1.0 KiB"
+    assert (
+        str(room.Evicted(KIB, {"log": 5, "index": 1}))
+        == "5 logs of probes that worked and 1 graph index, 1.0 KiB"
+    )
 
 
 def test_what_an_interrupted_step_saved_stays(tmp_path: Path) -> None:
-    """It asks for that first once it goes on, and writing it anew would take the room again that was made."""
+    """It asks for that first once it goes on, and writing it anew would take the room again that
+    was made."""
 
     assert keep(tmp_path, Keeping(tmp_path)) == 0
     lines = (tmp_path / NAME).read_bytes().splitlines(keepends=True)
     ended = [number for number, line in enumerate(lines) if b'"kind":"step.finished"' in line]
-    (tmp_path / NAME).write_bytes(b"".join(lines[: ended[1]]))  # killed before the second step was through
-    assert room.free(Store(tmp_path), state(tmp_path), 1 << 40).files == {"orphan": 1, "log": 6}, "its table alone"
+    (tmp_path / NAME).write_bytes(
+        b"".join(lines[: ended[1]])
+    )  # killed before the second step was through
+    assert room.free(Store(tmp_path), state(tmp_path), 1 << 40).files == {"orphan": 1, "log": 6}, (
+        "its table alone"
+    )
     oracle = Keeping(tmp_path)
     assert keep(tmp_path, oracle) == 0
     assert oracle.saved == 0
-    assert room.free(Store(tmp_path), state(tmp_path), 1 << 40).files == {"saved": 1}, "once it is through"
+    assert room.free(Store(tmp_path), state(tmp_path), 1 << 40).files == {"saved": 1}, (
+        "once it is through"
+    )
 
 
 def test_parts_of_events_never_go(tmp_path: Path) -> None:
@@ -245,7 +270,9 @@ def test_logs_of_a_step_at_work_stay_within_the_budget(tmp_path: Path) -> None:
     assert len(kept(tmp_path)) == 3
 
 
-def test_a_long_step_sweeps_its_logs_while_it_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_step_sweeps_its_logs_while_it_works(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The last probe of the step does not end before the logs of those before it are gone."""
     monkeypatch.setattr(walks, "SWEEP", 0.0)
     monkeypatch.setattr(walks, "TICK", 0.01)
@@ -264,6 +291,12 @@ def test_a_long_step_sweeps_its_logs_while_it_works(tmp_path: Path, monkeypatch:
     assert keep(tmp_path, oracle, budget=1) == 0
     assert oracle.left == []
     said = [text for text in notes(tmp_path) if "so these are gone: " in text]
-    assert len(said) == 2, "one before the second step, one at the end, however often they were swept"
-    counted = [int(n) for text in said for n in re.findall(r"(\d+) logs? of (?:a probe|probes) that worked", text)]
+    assert len(said) == 2, (
+        "one before the second step, one at the end, however often they were swept"
+    )
+    counted = [
+        int(n)
+        for text in said
+        for n in re.findall(r"(\d+) logs? of (?:a probe|probes) that worked", text)
+    ]
     assert sum(counted) == 6, "each once, also where the step ended amid a sweep"

@@ -1,4 +1,5 @@
-"""Beside a first build that takes long a cheap twin is asked what the search will ask it: once, and nothing depends on it."""
+"""Beside a first build that takes long a cheap twin is asked what the search will ask it: once, and
+nothing depends on it."""
 
 import asyncio
 from collections.abc import Callable
@@ -6,16 +7,28 @@ from typing import Any
 
 import msgspec
 import pytest
-from house import STEPS, LookOutcome, Oracle, decisions, fails, finished, flow, measure, runner, spec, state
+from house import (
+    STEPS,
+    LookOutcome,
+    Oracle,
+    decisions,
+    fails,
+    finished,
+    flow,
+    measure,
+    runner,
+    spec,
+    state,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engines.probe import Candidate, Edit, Inspect, Measure, Measurement
-from engines.steps.base import Finish
-from wizard.runner import scout
-from wizard.runner.options import Options
-from wizard.session import events as e
-from wizard.session.journal import NAME, read
+from narrowdown.engines.probe import Candidate, Edit, Inspect, Measure, Measurement
+from narrowdown.engines.steps.base import Finish
+from narrowdown.wizard.runner import scout
+from narrowdown.wizard.runner.options import Options
+from narrowdown.wizard.session import events as e
+from narrowdown.wizard.session.journal import NAME, read
 
 ENGINE, TWIN = "fake:precision=fp16", "fake:level=1,precision=fp16"
 PARTS = (range(30), range(16), range(8), range(4))
@@ -35,7 +48,9 @@ def parts(ctx: Any) -> Any:
     worst = measure(PARTS[0], engine=ctx.engine)
     bad += bool(fails((yield worst)))
     bad += bool(fails((yield measure(PARTS[0], 1, engine=ctx.engine))))
-    return Finish(LookOutcome(verdict="fails" if bad else "passes", message=f"{bad} bad"), ctx.findings)
+    return Finish(
+        LookOutcome(verdict="fails" if bad else "passes", message=f"{bad} bad"), ctx.findings
+    )
 
 
 @pytest.fixture(autouse=True)
@@ -46,8 +61,9 @@ def _steps(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Slow(Oracle):
-    """An engine with a twin. ``gate``: what the engine as it was given waits for; ``twin_gates``: what the twin does, by
-    how many nodes a part has. ``apart``: the twin is right where the engine fails."""
+    """An engine with a twin. ``gate``: what the engine as it was given waits for; ``twin_gates``:
+    what the twin does, by how many nodes a part has. ``apart``: the twin is right where the engine
+    fails."""
 
     def __init__(self, *rest: Any, apart: bool = False, **more: Any) -> None:
         super().__init__(*rest, **more)
@@ -84,7 +100,9 @@ def _count(probe: Measure) -> int:
     return int(high or low) - int(low) + 1
 
 
-def start(folder: Any, oracle: Oracle, slots: int = 2, **options: Any) -> tuple[Any, "asyncio.Task[Any]"]:
+def start(
+    folder: Any, oracle: Oracle, slots: int = 2, **options: Any
+) -> tuple[Any, "asyncio.Task[Any]"]:
     oracle.at_a_time = slots
     options = {"policy": "recommended", "detach": True, **options}
     walk = runner(folder, oracle, Options(**options), flow=flow("whole", "parts"), slots=slots)
@@ -107,7 +125,9 @@ async def settle() -> None:
         await asyncio.sleep(0.0005)
 
 
-def test_while_the_first_build_goes_on_the_twin_is_asked_what_the_search_will_ask(tmp_path: Any) -> None:
+def test_while_the_first_build_goes_on_the_twin_is_asked_what_the_search_will_ask(
+    tmp_path: Any,
+) -> None:
     oracle = Slow(wait=0)
 
     async def go() -> int:
@@ -115,7 +135,9 @@ def test_while_the_first_build_goes_on_the_twin_is_asked_what_the_search_will_as
         await until(lambda: oracle.asked_of(TWIN)[-1:] == [4], task)
         await settle()
         assert oracle.asked_of(ENGINE) == [32], "the first build is all that the session has begun"
-        assert oracle.asked_of(TWIN) == [32, 30, 16, 8, 4], "the whole, and the parts; what is asked afresh is not"
+        assert oracle.asked_of(TWIN) == [32, 30, 16, 8, 4], (
+            "the whole, and the parts; what is asked afresh is not"
+        )
         assert state(tmp_path).here.node == "first"
         oracle.gate.set()
         return await task
@@ -123,15 +145,25 @@ def test_while_the_first_build_goes_on_the_twin_is_asked_what_the_search_will_as
     assert asyncio.run(go()) == 0
     assert oracle.asked_of(TWIN) == [32, 30, 16, 8, 4], "nothing twice"
     assert oracle.asked_of(ENGINE) == [32, 30, 30]
-    ran_ahead = [x for x in read(tmp_path / NAME) if isinstance(x, e.ProbeStarted) and x.speculative and not x.run]
+    ran_ahead = [
+        x
+        for x in read(tmp_path / NAME)
+        if isinstance(x, e.ProbeStarted) and x.speculative and not x.run
+    ]
     assert len(ran_ahead) == 5
 
 
 @pytest.mark.parametrize(
-    ("slots", "options", "after"), [(1, {}, 0.0), (2, {"jobs": 1}, 0.0), (2, {}, 60.0)], ids=["slot", "jobs", "soon"]
+    ("slots", "options", "after"),
+    [(1, {}, 0.0), (2, {"jobs": 1}, 0.0), (2, {}, 60.0)],
+    ids=["slot", "jobs", "soon"],
 )
 def test_no_twin_is_asked_without_a_free_slot_or_beside_a_quick_build(
-    tmp_path: Any, monkeypatch: pytest.MonkeyPatch, slots: int, options: dict[str, Any], after: float
+    tmp_path: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    slots: int,
+    options: dict[str, Any],
+    after: float,
 ) -> None:
     monkeypatch.setattr(scout, "AFTER", after)
     oracle = Slow(wait=0)
@@ -156,7 +188,10 @@ def test_a_probe_at_work_is_handed_over_to_the_step_that_asks_for_it(tmp_path: A
         walk, task = start(tmp_path, oracle)
         await until(lambda: oracle.asked_of(TWIN)[-1:] == [16], task)
         oracle.gate.set()
-        await until(lambda: getattr(walk.work.here, "node", "") == "second" and walk.work.drive is not None, task)
+        await until(
+            lambda: getattr(walk.work.here, "node", "") == "second" and walk.work.drive is not None,
+            task,
+        )
         await settle()
         assert oracle.asked_of(TWIN) == [32, 30, 16], "the step waits for the one that is at work"
         oracle.twin_gates[16].set()
@@ -171,8 +206,12 @@ def test_a_step_before_the_search_does_not_ask_what_is_at_work_twice(
 ) -> None:
     def again(ctx: Any) -> Any:
         bad = fails((yield measure(range(32), engine=ctx.engine)))
-        bad = fails((yield measure(range(31), engine=TWIN)))  # as compare and a search may ask the same of a reference
-        return Finish(LookOutcome(verdict="fails" if bad else "passes", message="both"), ctx.findings)
+        bad = fails(
+            (yield measure(range(31), engine=TWIN))
+        )  # as compare and a search may ask the same of a reference
+        return Finish(
+            LookOutcome(verdict="fails" if bad else "passes", message="both"), ctx.findings
+        )
 
     monkeypatch.setitem(STEPS, "whole", spec("whole", again, exclusive=True))
     oracle = Slow(wait=0)
@@ -211,21 +250,41 @@ def test_what_the_session_has_at_work_is_not_asked_ahead_beside_it(tmp_path: Any
 
 def test_what_settles_a_result_is_not_asked_of_the_twin() -> None:
     part = measure(range(4), engine=TWIN)
-    edited = msgspec.structs.replace(part, candidate=msgspec.structs.replace(part.candidate, edits=(Edit("value", 0),)))
+    edited = msgspec.structs.replace(
+        part, candidate=msgspec.structs.replace(part.candidate, edits=(Edit("value", 0),))
+    )
     again = measure(range(4), 1, engine=TWIN)
     steady = msgspec.structs.replace(again, engine="reference")
     alone = msgspec.structs.replace(steady, exclusive=True)
     asked = (part, msgspec.structs.replace(part, save="case"), edited, again, steady, alone)
-    assert [scout._may_run_ahead(p, (ENGINE, TWIN)) for p in asked] == [True, False, False, False, True, False]
+    assert [scout._may_run_ahead(p, (ENGINE, TWIN)) for p in asked] == [
+        True,
+        False,
+        False,
+        False,
+        True,
+        False,
+    ]
 
 
 def test_the_whole_model_is_asked_of_the_twin_with_nothing_kept_of_it() -> None:
     """As what cures it is, and is written into a file on the engine as it was given."""
     whole = msgspec.structs.replace(
-        measure((), engine=ENGINE), candidate=Candidate(), keep="3", save="workaround", attempt=2, runs=5
+        measure((), engine=ENGINE),
+        candidate=Candidate(),
+        keep="3",
+        save="workaround",
+        attempt=2,
+        runs=5,
     )
     asked = scout._ask_twin(whole, ENGINE, TWIN)
-    assert (asked.engine, asked.keep, asked.save, asked.attempt, asked.runs) == (TWIN, "3", "", 0, 1)
+    assert (asked.engine, asked.keep, asked.save, asked.attempt, asked.runs) == (
+        TWIN,
+        "3",
+        "",
+        0,
+        1,
+    )
     assert scout._may_run_ahead(asked, (ENGINE, TWIN))
 
 
@@ -244,7 +303,9 @@ def test_a_twin_that_is_right_ends_it_and_changes_nothing(tmp_path: Any) -> None
     assert oracle.asked_of(TWIN) == [32, 30, 16, 8, 4]
 
 
-def test_a_step_that_fails_ahead_fails_only_where_it_runs(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_step_that_fails_ahead_fails_only_where_it_runs(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def broken(ctx: Any) -> Any:
         yield measure(range(9), engine=TWIN)
         raise ZeroDivisionError

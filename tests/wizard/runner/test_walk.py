@@ -1,4 +1,5 @@
-"""The walk: the same decisions whatever is killed, however many jobs, in whatever order probes finish."""
+"""The walk: the same decisions whatever is killed, however many jobs, in whatever order probes
+finish."""
 
 import asyncio
 import errno
@@ -25,19 +26,29 @@ from house import (
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from engines import installed
-from engines.asking import StepRefused
-from engines.probe import Candidate, Check, Import, Inspect, LoadInputs, Measure, Measurement
-from engines.steps.base import Finish
-from engines.workers.pool import Slot
-from wizard.runner import limits, progress
-from wizard.runner import walk as walks
-from wizard.runner.options import Options
-from wizard.session import events as e
-from wizard.session.journal import NAME, Journal, read
-from wizard.session.state import State, _learn_from, fold
+from narrowdown.engines import installed
+from narrowdown.engines.asking import StepRefused
+from narrowdown.engines.probe import (
+    Candidate,
+    Check,
+    Import,
+    Inspect,
+    LoadInputs,
+    Measure,
+    Measurement,
+)
+from narrowdown.engines.steps.base import Finish
+from narrowdown.engines.workers.pool import Slot
+from narrowdown.wizard.runner import limits, progress
+from narrowdown.wizard.runner import walk as walks
+from narrowdown.wizard.runner.options import Options
+from narrowdown.wizard.session import events as e
+from narrowdown.wizard.session.journal import NAME, Journal, read
+from narrowdown.wizard.session.state import State, _learn_from, fold
 
-SLOW = settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+SLOW = settings(
+    deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 
 
 def script(**answers: str | list[str]) -> Options:
@@ -81,7 +92,9 @@ def test_settings_and_unresolved_counts_reach_the_next_visit(tmp_path):
 
 @given(st.data())
 @SLOW
-def test_killed_anywhere_and_resumed_it_decides_the_same_and_measures_nothing_twice(tmp_path_factory, data):
+def test_killed_anywhere_and_resumed_it_decides_the_same_and_measures_nothing_twice(
+    tmp_path_factory, data
+):
     straight, broken = tmp_path_factory.mktemp("a"), tmp_path_factory.mktemp("b")
     assert walk(straight, Oracle(), script(**TWICE)) == 0
     code, deaths = None, 0
@@ -147,19 +160,30 @@ class OnGpus(Oracle):
 
 
 def test_flaky_steps_use_every_gpu_and_decide_the_same(tmp_path):
-    """The exclusive step looks three times; with two GPUs, two looks at a time, though nobody has asked for jobs."""
+    """The exclusive step looks three times; with two GPUs, two looks at a time, though nobody has
+    asked for jobs."""
     one, two = OnGpus(wait=9), OnGpus(wait=9)
     assert walk(tmp_path / "one", one, Options(detach=True)) == 0
-    assert walk(tmp_path / "two", two, Options(detach=True), slots=8, gpus=lambda: 2, beside=lambda _: 2) == 0
+    assert (
+        walk(
+            tmp_path / "two", two, Options(detach=True), slots=8, gpus=lambda: 2, beside=lambda _: 2
+        )
+        == 0
+    )
     assert (one.most_alone, two.most_alone) == (1, 2)
     assert two.most == 2
-    assert [v.outcome for v in state(tmp_path / "one").route] == [v.outcome for v in state(tmp_path / "two").route]
+    assert [v.outcome for v in state(tmp_path / "one").route] == [
+        v.outcome for v in state(tmp_path / "two").route
+    ]
     assert set(finished(tmp_path / "one")) <= set(finished(tmp_path / "two"))
     assert not state(tmp_path / "two").notes
 
 
 def test_builds_that_share_a_gpu_are_told_of_once(tmp_path):
-    assert walk(tmp_path, OnGpus(), Options(detach=True, jobs=4), gpus=lambda: 2, beside=lambda _: 2) == 0
+    assert (
+        walk(tmp_path, OnGpus(), Options(detach=True, jobs=4), gpus=lambda: 2, beside=lambda _: 2)
+        == 0
+    )
     (note,) = state(tmp_path).notes
     assert note.text.startswith("Up to 4 builds at a time share 2 GPUs.")
     assert "--jobs 2" in note.text
@@ -188,7 +212,11 @@ def test_a_failed_step_is_an_answer_and_the_session_no_success(tmp_path):
 def test_a_refused_step_is_an_answer_where_the_flow_has_others(tmp_path):
     assert walk(tmp_path, Oracle(), flow=flow(second="unwilling")) == 0
     visit = state(tmp_path).route[1]
-    assert (visit.status, visit.answer, visit.outcome["message"]) == ("refused", "no", "It cannot be done here.")
+    assert (visit.status, visit.answer, visit.outcome["message"]) == (
+        "refused",
+        "no",
+        "It cannot be done here.",
+    )
 
 
 def test_a_session_of_one_step_ends_with_its_refusal(tmp_path):
@@ -228,7 +256,9 @@ def test_a_worker_that_finds_the_disk_full_is_no_answer(tmp_path):
     assert walk(tmp_path, Oracle(odd={"import": full})) == 4
     assert state(tmp_path).closed.reason == "The disk of '/x' is full."
     assert not finished(tmp_path), "nothing is journalled as measured"
-    assert not [k for k in state(tmp_path).known.values() if not k.resolved], "nothing is journalled as measured"
+    assert not [k for k in state(tmp_path).known.values() if not k.resolved], (
+        "nothing is journalled as measured"
+    )
     assert walk(tmp_path, Oracle()) == 0, "with room again it goes on"
 
 
@@ -259,7 +289,8 @@ def search_of(folder: Path) -> dict:
 
 @pytest.mark.parametrize("retry", [False, True])
 def test_an_unresolved_probe_stands_until_it_is_asked_for_again(tmp_path, retry):
-    """The search is killed right after a probe has crashed the engine; the engine is well again at the resume."""
+    """The search is killed right after a probe has crashed the engine; the engine is well again at
+    the resume."""
     well, ill = tmp_path / "well", tmp_path / "ill"
     assert walk(well, Oracle()) == walk(ill, Oracle(odd=CRASHES)) == 0
     assert search_of(well) != search_of(ill), "the crash changes the way of the search"
@@ -276,8 +307,12 @@ def test_rewinding_before_an_unresolved_probe_asks_it_again(tmp_path):
     well, ill = tmp_path / "well", tmp_path / "ill"
     assert walk(well, Oracle()) == walk(ill, Oracle(odd=CRASHES)) == 0
     assert state(ill).route[1].unresolved == 1
-    started = next(ev for ev in read(ill / NAME) if isinstance(ev, e.StepStarted) and ev.node == "second")
-    assert walk(ill, Oracle(), Options(detach=True, first=({"do": "rewind", "to": started.seq},))) == 0
+    started = next(
+        ev for ev in read(ill / NAME) if isinstance(ev, e.StepStarted) and ev.node == "second"
+    )
+    assert (
+        walk(ill, Oracle(), Options(detach=True, first=({"do": "rewind", "to": started.seq},))) == 0
+    )
     assert search_of(ill) == search_of(well)
 
 
@@ -293,12 +328,15 @@ def test_another_fingerprint_starts_the_unfinished_step_anew(tmp_path):
 
 
 def test_what_an_earlier_engine_measured_stands_apart(tmp_path):
-    """The user is told once; nothing of the new engine is answered by the old one; the report says which is which."""
+    """The user is told once; nothing of the new engine is answered by the old one; the report says
+    which is which."""
     assert walk(tmp_path, Oracle(), script(second="ask")) == 3  # first and second were measured
     old = set(finished(tmp_path))
     changed = Oracle()
     changed.fingerprint = "2"
-    again = Options(policy="script", answers=TWICE, first=({"do": "rewind", "to": "second"},), detach=True)
+    again = Options(
+        policy="script", answers=TWICE, first=({"do": "rewind", "to": "second"},), detach=True
+    )
     assert walk(tmp_path, changed, again) == 0
     found = state(tmp_path)
     told = [note.text for note in found.notes]
@@ -307,7 +345,9 @@ def test_what_an_earlier_engine_measured_stands_apart(tmp_path):
     assert "from second on everything is measured anew" in told[0]
     third = [v for v in found.route if v.visit == 2 and v.step]
     assert third[0].cached == 0
-    asked = {name for name, a in found.asked.items() if a.run == third[0].run and not a.asks(Inspect)}
+    asked = {
+        name for name, a in found.asked.items() if a.run == third[0].run and not a.asks(Inspect)
+    }
     assert asked
     assert not asked & old, "every answer of this step comes from the new engine"
     assert walk(tmp_path, changed) == 0
@@ -322,12 +362,20 @@ def test_any_walk_of_answers_and_rewinds_measures_nothing_twice(tmp_path_factory
     notes = 0
     for _ in range(data.draw(st.integers(1, 6))):
         requests: list[dict] = [{"do": "note", "text": "here"}]
-        if (folder / NAME).exists() and (anchors := sorted(state(folder).anchors)) and data.draw(st.booleans()):
+        if (
+            (folder / NAME).exists()
+            and (anchors := sorted(state(folder).anchors))
+            and data.draw(st.booleans())
+        ):
             requests.append({"do": "rewind", "to": data.draw(st.sampled_from(anchors))})
         answers = {
             "first": data.draw(st.sampled_from(["yes", "yes", "no", "ask"])),
-            "second": data.draw(st.lists(st.sampled_from(["yes", "no", "ask"]), min_size=1, max_size=3)),
-            "third": data.draw(st.lists(st.sampled_from(["stop", "again", "ask"]), min_size=1, max_size=3)),
+            "second": data.draw(
+                st.lists(st.sampled_from(["yes", "no", "ask"]), min_size=1, max_size=3)
+            ),
+            "third": data.draw(
+                st.lists(st.sampled_from(["stop", "again", "ask"]), min_size=1, max_size=3)
+            ),
         }
         options = Options(policy="script", answers=answers, first=tuple(requests), detach=True)
         lives = data.draw(st.sampled_from([10**9, 10**9, 8, 20]))
@@ -339,7 +387,9 @@ def test_any_walk_of_answers_and_rewinds_measures_nothing_twice(tmp_path_factory
     assert len(measured) == len(set(measured)), "no probe is measured twice"
     known: set[str] = set()
     for event in read(folder / NAME):
-        assert not (isinstance(event, e.ProbeStarted) and event.key in known), "nor is a finished one begun again"
+        assert not (isinstance(event, e.ProbeStarted) and event.key in known), (
+            "nor is a finished one begun again"
+        )
         if isinstance(event, e.ProbeFinished):
             known.add(event.key)
     assert len(there.notes) >= notes, "notes are kept"
@@ -359,26 +409,52 @@ def without_by(found):
 
 def test_rewinding_keeps_notes_and_exports(tmp_path):
     walk(tmp_path, Oracle(), export=lambda folder, target: None)
-    first = ({"do": "note", "text": "mine"}, {"do": "export", "path": "/there"}, {"do": "rewind", "to": "first"})
-    assert walk(tmp_path, Oracle(), Options(first=first, detach=True), export=lambda folder, target: None) == 0
+    first = (
+        {"do": "note", "text": "mine"},
+        {"do": "export", "path": "/there"},
+        {"do": "rewind", "to": "first"},
+    )
+    assert (
+        walk(
+            tmp_path,
+            Oracle(),
+            Options(first=first, detach=True),
+            export=lambda folder, target: None,
+        )
+        == 0
+    )
     assert [note.text for note in state(tmp_path).notes] == ["mine"]
     assert state(tmp_path).exports == ("/there",)
 
 
 @pytest.mark.parametrize(
     ("to", "node", "visit"),
-    [("second", "second", 2), ("second#1", "second", 1), ("back", "third", 2), ("first", "first", 1)],
+    [
+        ("second", "second", 2),
+        ("second#1", "second", 1),
+        ("back", "third", 2),
+        ("first", "first", 1),
+    ],
 )
 def test_a_rewind_may_be_named(tmp_path, to, node, visit):
     walk(tmp_path, Oracle(), script(**TWICE))
-    walk(tmp_path, Oracle(), Options(policy="person", first=({"do": "rewind", "to": to}, {"do": "stop"}), detach=True))
+    walk(
+        tmp_path,
+        Oracle(),
+        Options(policy="person", first=({"do": "rewind", "to": to}, {"do": "stop"}), detach=True),
+    )
     here = state(tmp_path).here
     assert (here.node, here.visit, here.answer) == (node, visit, "")
 
 
 def test_a_rewind_to_where_the_route_has_not_been_is_a_sentence(tmp_path):
     walk(tmp_path, Oracle(), script(third="ask"))
-    options = Options(policy="script", answers={"third": "ask"}, first=({"do": "rewind", "to": "fourth"},), detach=True)
+    options = Options(
+        policy="script",
+        answers={"third": "ask"},
+        first=({"do": "rewind", "to": "fourth"},),
+        detach=True,
+    )
     assert walk(tmp_path, Oracle(), options) == 2
     assert "first, second, third" in state(tmp_path).closed.reason
 
@@ -388,7 +464,9 @@ def test_rewind_and_return_measures_nothing_twice(tmp_path):
     before = decisions(state(tmp_path))
     for to in ("second", "first", "third"):
         oracle = Oracle()
-        options = Options(policy="script", answers=TWICE, detach=True, first=({"do": "rewind", "to": to},))
+        options = Options(
+            policy="script", answers=TWICE, detach=True, first=({"do": "rewind", "to": to},)
+        )
         assert walk(tmp_path, oracle, options) == 0
         assert decisions(state(tmp_path)) == before
         assert len(finished(tmp_path)) == len(set(finished(tmp_path)))
@@ -397,9 +475,14 @@ def test_rewind_and_return_measures_nothing_twice(tmp_path):
 
 def test_rewind_to_the_start_of_a_step_and_branch_off(tmp_path):
     assert walk(tmp_path, Oracle(), script(**TWICE)) == 0
-    started = next(ev for ev in read(tmp_path / NAME) if isinstance(ev, e.StepStarted) and ev.node == "second")
+    started = next(
+        ev for ev in read(tmp_path / NAME) if isinstance(ev, e.StepStarted) and ev.node == "second"
+    )
     options = Options(
-        policy="script", answers={"third": "stop"}, detach=True, first=({"do": "rewind", "to": started.seq},)
+        policy="script",
+        answers={"third": "stop"},
+        detach=True,
+        first=({"do": "rewind", "to": started.seq},),
     )
     assert walk(tmp_path, Oracle(), options) == 0
     assert [v.node for v in state(tmp_path).route] == ["first", "second", "third"]
@@ -436,11 +519,15 @@ def test_a_person_sees_offers_answers_skips_and_rewinds(tmp_path):
         await w.until("ask", "first")
         no = await w.runner.control.handle({"do": "answer", "answer": "perhaps"}, None)
         assert "not one of the answers" in no["error"]
-        old = await w.runner.control.handle({"do": "answer", "answer": "yes", "node": "second"}, None)
+        old = await w.runner.control.handle(
+            {"do": "answer", "answer": "yes", "node": "second"}, None
+        )
         assert not old["ok"]
         await w.ask("answer", node="first", visit=1, answer="yes", note="I think so")
         await w.until("offer", "second")
-        assert progress.read(tmp_path)["expected"] == 11, "of twelve, one answer is known from the first step"
+        assert progress.read(tmp_path)["expected"] == 11, (
+            "of twelve, one answer is known from the first step"
+        )
         await w.ask("skip")
         await w.until("ask", "second")
         assert state(tmp_path).here.error == "Skipped by you."
@@ -471,7 +558,9 @@ def test_rewinding_while_a_step_runs_cancels_it(tmp_path):
         return await w.task
 
     assert asyncio.run(go()) == 10
-    assert [ev.reason for ev in read(tmp_path / NAME) if isinstance(ev, e.StepCancelled)] == ["rewound"]
+    assert [ev.reason for ev in read(tmp_path / NAME) if isinstance(ev, e.StepCancelled)] == [
+        "rewound"
+    ]
 
 
 def test_a_budget_ends_each_search_once(tmp_path):
@@ -488,7 +577,9 @@ def test_a_budget_ends_each_search_once(tmp_path):
         return await w.task
 
     assert asyncio.run(go()) == 0
-    assert [ev.reason for ev in read(tmp_path / NAME) if isinstance(ev, e.StepCancelled)] == ["settled"]
+    assert [ev.reason for ev in read(tmp_path / NAME) if isinstance(ev, e.StepCancelled)] == [
+        "settled"
+    ]
     notes = [ev.text for ev in read(tmp_path / NAME) if isinstance(ev, e.NoteAdded)]
     assert [note for note in notes if "not shown to be minimal" in note]
     assert len(notes) == 1
@@ -515,14 +606,18 @@ def test_a_session_stops_when_its_budget_is_over_whatever_is_at_work(tmp_path):
 
 
 def test_a_search_is_ended_with_its_smallest_part_and_replays_alike(tmp_path):
-    """The step runs again over what is known, with so many probes as its budget; what it has found is checked all the same."""
+    """The step runs again over what is known, with so many probes as its budget; what it has found
+    is checked all the same."""
 
     async def go() -> int:
         oracle = Oracle()
         w = Watched(tmp_path, oracle, Options(detach=True))
         await w.until("running", "second")
         refused = await w.runner.control.handle({"do": "settle"}, None)
-        assert refused == {"ok": False, "error": "No search is running that has found a smaller part."}
+        assert refused == {
+            "ok": False,
+            "error": "No search is running that has found a smaller part.",
+        }
         while not w.runner.control.tried():
             await asyncio.sleep(0)
         oracle.hold = asyncio.Event()
@@ -532,15 +627,23 @@ def test_a_search_is_ended_with_its_smallest_part_and_replays_alike(tmp_path):
         await w.ask("policy", policy="person", offers=True)
         await w.ask("settle")
         oracle.hold.set()
-        await w.until("ask", "second")  # who ends it has said that it goes on: it is not offered once more
+        await w.until(
+            "ask", "second"
+        )  # who ends it has said that it goes on: it is not offered once more
         await w.ask("policy", policy="recommended")
         code = await w.task
-        runs = [ev for ev in read(tmp_path / NAME) if isinstance(ev, e.StepStarted) and ev.node == "second"]
+        runs = [
+            ev
+            for ev in read(tmp_path / NAME)
+            if isinstance(ev, e.StepStarted) and ev.node == "second"
+        ]
         assert [run.params.get("budget", 0) for run in runs] == [0, tried]
         return code
 
     assert asyncio.run(go()) == 0
-    assert [ev.reason for ev in read(tmp_path / NAME) if isinstance(ev, e.StepCancelled)] == ["settled"]
+    assert [ev.reason for ev in read(tmp_path / NAME) if isinstance(ev, e.StepCancelled)] == [
+        "settled"
+    ]
     second = next(visit for visit in state(tmp_path).route if visit.node == "second")
     assert (second.status, second.outcome["verdict"]) == ("done", "reduced")
     assert len(finished(tmp_path)) == len(set(finished(tmp_path))), "nothing was measured twice"
@@ -621,7 +724,7 @@ def test_what_fails_once_the_program_was_changed_is_no_answer_of_a_step(tmp_path
 
     def falls(ctx):
         yield Import(path=ctx.problem.model, digest="d")
-        raise AttributeError("module 'engines.search' has no attribute 'later'")
+        raise AttributeError("module 'narrowdown.engines.search' has no attribute 'later'")
 
     with monkeypatch.context() as patch:
         patch.setattr(installed, "say_change", lambda: "It was changed.")
@@ -668,12 +771,16 @@ def test_an_unknown_step_is_said(tmp_path):
 
 def test_timeouts_follow_the_first_build(tmp_path):
     walk(tmp_path, Oracle())
-    assert [ev.timeout for ev in read(tmp_path / NAME) if isinstance(ev, e.StepStarted)] == [limits.FIRST_TIMEOUT, 30.0]
+    assert [ev.timeout for ev in read(tmp_path / NAME) if isinstance(ev, e.StepStarted)] == [
+        limits.FIRST_TIMEOUT,
+        30.0,
+    ]
     assert PROBLEM.timeout == 0.0
 
 
 def test_a_quick_reference_does_not_shorten_what_the_engine_may_take(tmp_path):
-    """Seen on a GPU: the reference, asked first, took 10 ms, and the engine's build of minutes was stopped after 30 s."""
+    """Seen on a GPU: the reference, asked first, took 10 ms, and the engine's build of minutes was
+    stopped after 30 s."""
     given: list[tuple[str, float]] = []
 
     class Listening(Oracle):
@@ -694,11 +801,14 @@ def test_a_quick_reference_does_not_shorten_what_the_engine_may_take(tmp_path):
 
 
 def test_many_samples_may_take_as_long_as_they_are_many():
-    """Seen with a program that is started for each run: the first probe had 4 samples and took 2 s, 32 others were stopped after
-    30 s, and the workaround that they were to hold was told as tried on none."""
+    """Seen with a program that is started for each run: the first probe had 4 samples and took 2 s,
+    32 others were stopped after 30 s, and the workaround that they were to hold was told as tried
+    on none."""
     few = msgspec.structs.replace(measure((1,)), samples=("a", "b", "c", "d"))
     many = msgspec.structs.replace(few, samples=tuple(map(str, range(32))))
-    answer = e.ProbeFinished(key="few", run=1, measurement=Measurement(build_seconds=0.1, run_seconds=8.0), seconds=8.1)
+    answer = e.ProbeFinished(
+        key="few", run=1, measurement=Measurement(build_seconds=0.1, run_seconds=8.0), seconds=8.1
+    )
     learned = _learn_from(State(), answer, few)
     usual = limits.Usual(**learned)
     told = [limits.probe_limit(p, 0.0, usual) for p in (few, many)]
@@ -707,26 +817,41 @@ def test_many_samples_may_take_as_long_as_they_are_many():
 
 
 def test_what_is_run_again_is_not_built_again():
-    """Seen on TensorRT: 200 runs of 4 samples, 25 s of building and 12 s of running, were to be stopped after 2 days 15 h."""
+    """Seen on TensorRT: 200 runs of 4 samples, 25 s of building and 12 s of running, were to be
+    stopped after 2 days 15 h."""
     looks = msgspec.structs.replace(measure((1,)), samples=("a", "b", "c", "d"), runs=200)
     usual = limits.Usual(longest={"fake": 25.0}, slowest={"fake": 0.015})
     assert limits.probe_limit(looks, 0.0, usual) == pytest.approx(250 + 199 * 0.6)
-    assert limits.probe_limit(looks, 0.0, limits.Usual(longest={"fake": 25.0})) == pytest.approx(200 * 250)
+    assert limits.probe_limit(looks, 0.0, limits.Usual(longest={"fake": 25.0})) == pytest.approx(
+        200 * 250
+    )
 
 
 def test_a_node_alone_does_not_shorten_what_more_of_them_may_take():
-    """Seen on TensorRT: silero's If was refused, the node before it worked alone in 0.1 s, and the model with plain nodes in the
-    place of the If, which is the workaround, was stopped after 30 s while it was built for the first time."""
+    """Seen on TensorRT: silero's If was refused, the node before it worked alone in 0.1 s, and the
+    model with plain nodes in the place of the If, which is the workaround, was stopped after 30 s
+    while it was built for the first time."""
     alone, half = measure((1,)), measure(range(39))
     whole = msgspec.structs.replace(alone, candidate=Candidate())
-    answer = e.ProbeFinished(key="k", run=1, measurement=Measurement(build_seconds=0.1, nodes=1), seconds=0.1)
+    answer = e.ProbeFinished(
+        key="k", run=1, measurement=Measurement(build_seconds=0.1, nodes=1), seconds=0.1
+    )
     learned = _learn_from(State(), answer, alone)
     usual = limits.Usual(**learned, nodes=78)
     floor = limits.TIMEOUT_FLOOR
-    assert [limits.probe_limit(p, 0.0, usual) for p in (alone, half, whole)] == [floor, 39 * floor, 78 * floor]
+    assert [limits.probe_limit(p, 0.0, usual) for p in (alone, half, whole)] == [
+        floor,
+        39 * floor,
+        78 * floor,
+    ]
     assert limits.probe_limit(whole, 7.0, usual) == 7.0
-    assert limits.probe_limit(whole, 0.0, limits.Usual(**learned, nodes=50_000)) == limits.FIRST_TIMEOUT
-    built = e.ProbeFinished(key="w", run=1, measurement=Measurement(build_seconds=0.2, nodes=78), seconds=0.2)
+    assert (
+        limits.probe_limit(whole, 0.0, limits.Usual(**learned, nodes=50_000))
+        == limits.FIRST_TIMEOUT
+    )
+    built = e.ProbeFinished(
+        key="w", run=1, measurement=Measurement(build_seconds=0.2, nodes=78), seconds=0.2
+    )
     known = limits.Usual(**{**learned, **_learn_from(State(**learned), built, whole)}, nodes=78)
     assert [limits.probe_limit(p, 0.0, known) for p in (alone, half, whole)] == [floor] * 3
     slow = msgspec.structs.replace(known, longest={"fake": 500.0})
@@ -734,7 +859,8 @@ def test_a_node_alone_does_not_shorten_what_more_of_them_may_take():
 
 
 def test_a_probe_at_work_for_long_is_spoken_of(tmp_path, monkeypatch):
-    """Nothing hangs silently: what the screen says of a first build that takes its time, and when it ends."""
+    """Nothing hangs silently: what the screen says of a first build that takes its time, and when
+    it ends."""
 
     class Slow(Oracle):
         def snapshot(self):
@@ -749,7 +875,8 @@ def test_a_probe_at_work_for_long_is_spoken_of(tmp_path, monkeypatch):
 
 
 def test_every_probe_has_a_limit(tmp_path):
-    """Also those that are no builds: a script that never returns must not hold a session for ever."""
+    """Also those that are no builds: a script that never returns must not hold a session for
+    ever."""
     given: dict[str, float] = {}
 
     class Listening(Oracle):
@@ -764,7 +891,8 @@ def test_every_probe_has_a_limit(tmp_path):
 
 
 def test_a_probe_that_its_problem_does_not_name_is_refused(tmp_path):
-    """A journal, a table or a flow cannot bring in a library, a script or a command that nobody was asked about."""
+    """A journal, a table or a flow cannot bring in a library, a script or a command that nobody was
+    asked about."""
     ran: list[str] = []
 
     def smuggle(ctx):
@@ -780,10 +908,13 @@ def test_a_probe_that_its_problem_does_not_name_is_refused(tmp_path):
     oracle = Oracle()
     walk(tmp_path, oracle, steps={**STEPS, "look": spec("look", smuggle)})
     assert not any(
-        isinstance(probe, Check | LoadInputs) or "evil" in getattr(probe, "engine", "") for probe in oracle.ran
+        isinstance(probe, Check | LoadInputs) or "evil" in getattr(probe, "engine", "")
+        for probe in oracle.ran
     )
     assert len(ran) == 3
-    assert all(m.startswith("refused: The session would run the ") and "nobody agreed to" in m for m in ran)
+    assert all(
+        m.startswith("refused: The session would run the ") and "nobody agreed to" in m for m in ran
+    )
 
 
 def test_a_note_before_its_first_opening_resumes_no_session(tmp_path: Path) -> None:
@@ -792,15 +923,20 @@ def test_a_note_before_its_first_opening_resumes_no_session(tmp_path: Path) -> N
     journal.append(e.NoteAdded(text="Not used here: NVIDIA T4."))
     journal.close()
     assert walk(tmp_path, Oracle()) == 0
-    assert [event.resumed for event in read(tmp_path / NAME) if isinstance(event, e.SessionOpened)] == [False]
+    assert [
+        event.resumed for event in read(tmp_path / NAME) if isinstance(event, e.SessionOpened)
+    ] == [False]
 
 
 def test_an_engine_that_is_missing_now_is_not_called_another_one(tmp_path):
-    """It said 'version 1.0 before, None now: what was measured stands, and from second on everything is measured anew'."""
+    """It said 'version 1.0 before, None now: what was measured stands, and from second on
+    everything is measured anew'."""
     assert walk(tmp_path, Oracle(), script(second="ask")) == 3
     gone = Oracle()
     gone.missing = "OpenVINO is not installed."
-    again = Options(policy="script", answers=TWICE, first=({"do": "rewind", "to": "second"},), detach=True)
+    again = Options(
+        policy="script", answers=TWICE, first=({"do": "rewind", "to": "second"},), detach=True
+    )
     assert walk(tmp_path, gone, again) == 4
     found = state(tmp_path)
     assert found.closed.reason == gone.missing

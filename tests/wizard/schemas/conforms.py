@@ -1,11 +1,19 @@
-"""Whether JSON is what a schema says: the part of JSON Schema that msgspec writes, and no field that the schema does not name."""
+"""Whether JSON is what a schema says: the part of JSON Schema that msgspec writes, and no field
+that the schema does not name."""
 
 import json
 from typing import Any
 
-from wizard.schemas import committed
+from narrowdown.wizard.schemas import committed
 
-_TOLD = {"$schema", "$defs", "title", "description", "default", "discriminator"}  # say nothing of what is allowed
+_TOLD = {
+    "$schema",
+    "$defs",
+    "title",
+    "description",
+    "default",
+    "discriminator",
+}  # say nothing of what is allowed
 _KNOWN = {
     *("$ref", "anyOf", "const", "enum", "type", "properties", "required", "additionalProperties"),
     *("items", "prefixItems", "minItems", "maxItems"),
@@ -22,23 +30,36 @@ def against(name: str, value: Any) -> list[str]:
 
 
 def wrong(value: Any, schema: Any, whole: Any, at: str = "$") -> list[str]:
-    """What speaks against it, a sentence each with its place; none where the value conforms. ``whole``: the schema's file."""
-    assert not schema.keys() - _TOLD - _KNOWN, f"a keyword that is not looked at: {schema.keys() - _TOLD - _KNOWN}"
+    """What speaks against it, a sentence each with its place; none where the value conforms.
+    ``whole``: the schema's file."""
+    assert not schema.keys() - _TOLD - _KNOWN, (
+        f"a keyword that is not looked at: {schema.keys() - _TOLD - _KNOWN}"
+    )
     said: list[str] = []
     if "$ref" in schema:
         said += wrong(value, whole["$defs"][schema["$ref"].removeprefix("#/$defs/")], whole, at)
     if "anyOf" in schema:
         options = [wrong(value, option, whole, at) for option in schema["anyOf"]]
-        said += [] if [] in options else [f"{at} is none of the {len(options)}: {min(options, key=len)}"]
+        said += (
+            []
+            if [] in options
+            else [f"{at} is none of the {len(options)}: {min(options, key=len)}"]
+        )
     if "const" in schema and value != schema["const"]:
         said.append(f"{at} is {value!r}, not {schema['const']!r}")
     if "enum" in schema and value not in schema["enum"]:
         said.append(f"{at} is {value!r}, none of {schema['enum']}")
     kind = schema.get("type")
-    if kind and (not isinstance(value, _TYPES[kind]) or (isinstance(value, bool) and kind in ("integer", "number"))):
+    if kind and (
+        not isinstance(value, _TYPES[kind])
+        or (isinstance(value, bool) and kind in ("integer", "number"))
+    ):
         return [*said, f"{at} is {value!r}, no {kind}"]
     if kind == "object":
-        named, others = schema.get("properties", {}), schema.get("additionalProperties", "properties" not in schema)
+        named, others = (
+            schema.get("properties", {}),
+            schema.get("additionalProperties", "properties" not in schema),
+        )
         said += [f"{at} has no {name}" for name in schema.get("required", ()) if name not in value]
         for name, inner in value.items():
             rule = named.get(name, others)

@@ -1,4 +1,5 @@
-"""The shipped schemas are what the structs give, and what a session's commands print conforms to them."""
+"""The shipped schemas are what the structs give, and what a session's commands print conforms to
+them."""
 
 import json
 import subprocess
@@ -10,15 +11,18 @@ from typing import Any
 
 import pytest
 
+from narrowdown.wizard.cli.entry import main
+from narrowdown.wizard.schemas import NAMES, committed, generate
 from tests.wizard.schemas.conforms import against
-from wizard.cli.entry import main
-from wizard.schemas import NAMES, committed, generate
 
 GOLDEN = Path(__file__).parents[2] / "sessions" / "format-1.zip"
 PRINTED = {
     "events": (["watch", "session", "--display", "json"], 0),
     "report": (["report", "session", "--format", "json"], 0),
-    "replay": (["replay", "session", "--dry", "--json"], 5),  # walked today, the flow asks another question
+    "replay": (
+        ["replay", "session", "--dry", "--json"],
+        5,
+    ),  # walked today, the flow asks another question
 }
 
 
@@ -37,20 +41,28 @@ def printed(
         words, code = PRINTED[name]
         assert main(words) == code
         out = capsys.readouterr().out
-        return [json.loads(line) for line in out.splitlines()] if name == "events" else [json.loads(out)]
+        return (
+            [json.loads(line) for line in out.splitlines()]
+            if name == "events"
+            else [json.loads(out)]
+        )
 
     return run
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_committed_schema_has_not_drifted(name: str) -> None:
-    assert committed(name) == generate(name), "python -m wizard.schemas --write rewrites it"
+    assert committed(name) == generate(name), (
+        "python -m narrowdown.wizard.schemas --write rewrites it"
+    )
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_it_is_printed(name: str) -> None:
-    words = [sys.executable, "-m", "wizard.schemas", name]
-    assert subprocess.run(words, capture_output=True, text=True, check=True).stdout == committed(name)
+    words = [sys.executable, "-m", "narrowdown.wizard.schemas", name]
+    assert subprocess.run(words, capture_output=True, text=True, check=True).stdout == committed(
+        name
+    )
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -1,4 +1,5 @@
-"""What is condensed of a long journal: the same state as without it, whatever became of the journal, the cache or the disk."""
+"""What is condensed of a long journal: the same state as without it, whatever became of the
+journal, the cache or the disk."""
 
 import contextlib
 import functools
@@ -18,18 +19,31 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engines.probe import Candidate, Check, Describe, Import, Inspect, Measure, Measurement
-from engines.store.content import write_own
-from wizard.problem import Problem
-from wizard.report import portable
-from wizard.session import condensed, folder, journal, removal
-from wizard.session import events as e
-from wizard.session.journal import NAME, Journal, Tail, encode, rewritten, verify
-from wizard.session.problems import DamagedJournal, SessionProblem
-from wizard.session.state import State, advance
+from narrowdown.engines.probe import (
+    Candidate,
+    Check,
+    Describe,
+    Import,
+    Inspect,
+    Measure,
+    Measurement,
+)
+from narrowdown.engines.store.content import write_own
+from narrowdown.wizard.problem import Problem
+from narrowdown.wizard.report import portable
+from narrowdown.wizard.session import condensed, folder, journal, removal
+from narrowdown.wizard.session import events as e
+from narrowdown.wizard.session.journal import NAME, Journal, Tail, encode, rewritten, verify
+from narrowdown.wizard.session.problems import DamagedJournal, SessionProblem
+from narrowdown.wizard.session.state import State, advance
 
 MEASURE = Measure(
-    model="m", candidate=Candidate("0-3"), engine="onnxruntime", reference="reference", inputs="i", samples=("0",)
+    model="m",
+    candidate=Candidate("0-3"),
+    engine="onnxruntime",
+    reference="reference",
+    inputs="i",
+    samples=("0",),
 )
 PROBES = (
     Inspect(engine="x"),
@@ -43,7 +57,9 @@ KEYS = ("k1", "k2", "k3", "k4")
 
 
 def _answers() -> st.SearchStrategy[Measurement | None]:
-    facts = st.sampled_from([{}, {"nodes": 7}, {"fingerprint": "f2", "version": "1.2"}, {"started": False}])
+    facts = st.sampled_from(
+        [{}, {"nodes": 7}, {"fingerprint": "f2", "version": "1.2"}, {"started": False}]
+    )
     return st.none() | st.builds(
         Measurement,
         status=st.sampled_from(["ok", "crash", "refused"]),
@@ -56,10 +72,17 @@ def _events() -> st.SearchStrategy[e.AnyEvent]:
     key, run = st.sampled_from(KEYS), st.integers(0, 3)
     blob = st.sampled_from(["", "b" * 64])
     started = st.builds(
-        e.ProbeStarted, key=key, run=run, probe=st.sampled_from(PROBES), blob=blob, speculative=st.booleans()
+        e.ProbeStarted,
+        key=key,
+        run=run,
+        probe=st.sampled_from(PROBES),
+        blob=blob,
+        speculative=st.booleans(),
     )
     seconds = st.sampled_from([0.0, 0.5, 9.75])
-    finished = st.builds(e.ProbeFinished, key=key, run=run, measurement=_answers(), blob=blob, seconds=seconds)
+    finished = st.builds(
+        e.ProbeFinished, key=key, run=run, measurement=_answers(), blob=blob, seconds=seconds
+    )
     others: list[e.AnyEvent] = [
         e.SessionOpened(id="s"), e.SessionOpened(id="s", resumed=True), e.SessionOpened(id="s", retry_unresolved=True),
         e.StepStarted(run=1, node="a", visit=1, step="none-such", step_version=1, fingerprints={"x": "1"}),
@@ -74,7 +97,9 @@ def _events() -> st.SearchStrategy[e.AnyEvent]:
 
 
 def lines(events: list[e.AnyEvent]) -> bytes:
-    numbered = (msgspec.structs.replace(event, seq=n, ts=1000.0 + n) for n, event in enumerate(events, 1))
+    numbered = (
+        msgspec.structs.replace(event, seq=n, ts=1000.0 + n) for n, event in enumerate(events, 1)
+    )
     return b"".join(map(encode, numbered))
 
 
@@ -112,8 +137,13 @@ def told(path: Path) -> Any:
 
 
 def plain(state: State) -> Any:
-    asked = [(k, a.kind, a.blob, a.run, a.seq, a.speculative, a.probe) for k, a in state.asked.items()]
-    known = [(k, n.resolved, n.blob, n.run, n.seq, n.seconds, n.measurement) for k, n in state.known.items()]
+    asked = [
+        (k, a.kind, a.blob, a.run, a.seq, a.speculative, a.probe) for k, a in state.asked.items()
+    ]
+    known = [
+        (k, n.resolved, n.blob, n.run, n.seq, n.seconds, n.measurement)
+        for k, n in state.known.items()
+    ]
     return msgspec.structs.replace(state, asked={}, known={}), asked, known  # type: ignore[arg-type]
 
 
@@ -122,14 +152,20 @@ def read_count(path: Path, monkeypatch: pytest.MonkeyPatch) -> int:
     seen: list[bytes] = []
     real = journal.decode
     with monkeypatch.context() as patch:
-        patch.setattr(journal, "decode", lambda line, *more, **rest: seen.append(line) or real(line, *more, **rest))
+        patch.setattr(
+            journal,
+            "decode",
+            lambda line, *more, **rest: seen.append(line) or real(line, *more, **rest),
+        )
         told(path)
     return len(seen)
 
 
 @given(st.lists(_events(), max_size=24))
 @settings(max_examples=150)
-def test_probes_in_a_row_are_what_they_are_one_by_one(place: Path, events: list[e.AnyEvent]) -> None:
+def test_probes_in_a_row_are_what_they_are_one_by_one(
+    place: Path, events: list[e.AnyEvent]
+) -> None:
     forget(place)
     place.write_bytes(lines(events))
     one_by_one = functools.reduce(advance, journal.read(place), State())
@@ -164,7 +200,10 @@ def test_a_journal_that_was_cut_or_changed_since_says_the_same_with_it(
     at = data.draw(st.integers(0, len(whole) - 1))
     damaged = data.draw(
         st.sampled_from(
-            [whole[:at], whole[:at] + bytes([whole[at] ^ data.draw(st.integers(1, 255))]) + whole[at + 1 :]]
+            [
+                whole[:at],
+                whole[:at] + bytes([whole[at] ^ data.draw(st.integers(1, 255))]) + whole[at + 1 :],
+            ]
         )
     )
     forget(place)
@@ -192,7 +231,10 @@ EVENTS: list[e.AnyEvent] = [
         for event in (
             e.ProbeStarted(key=key, run=1, probe=MEASURE),
             e.ProbeFinished(
-                key=key, run=1, measurement=Measurement(facts={"from": f"/home/somebody/{key}"}), seconds=1.0
+                key=key,
+                run=1,
+                measurement=Measurement(facts={"from": f"/home/somebody/{key}"}),
+                seconds=1.0,
             ),
         )
     ),
@@ -240,7 +282,10 @@ def test_a_cache_with_any_byte_changed_or_cut_is_as_good_as_none(
     without, content = told(place), kept.read_bytes()
     chance = random.Random(0)
     for at in (*range(40), *chance.sample(range(len(content)), 60)):
-        for bad in (content[:at], content[:at] + bytes([content[at] ^ chance.randint(1, 255)]) + content[at + 1 :]):
+        for bad in (
+            content[:at],
+            content[:at] + bytes([content[at] ^ chance.randint(1, 255)]) + content[at + 1 :],
+        ):
             kept.write_bytes(bad)
             another_process()
             monkeypatch.setattr(condensed, "WORTH", 1 << 60)  # it stays so
@@ -248,7 +293,9 @@ def test_a_cache_with_any_byte_changed_or_cut_is_as_good_as_none(
             assert told(place) == without
 
 
-@pytest.mark.parametrize("change", [{"maker": b"another"}, {"path": "/elsewhere/journal.jsonl"}, {"digest": b"0" * 32}])
+@pytest.mark.parametrize(
+    "change", [{"maker": b"another"}, {"path": "/elsewhere/journal.jsonl"}, {"digest": b"0" * 32}]
+)
 def test_one_of_another_version_or_of_another_file_is_as_good_as_none(
     place: Path, kept: Path, change: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -260,18 +307,24 @@ def test_one_of_another_version_or_of_another_file_is_as_good_as_none(
     assert read_count(place, monkeypatch) == len(EVENTS)
 
 
-def test_what_others_may_write_is_not_believed(place: Path, kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_others_may_write_is_not_believed(
+    place: Path, kept: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     kept.chmod(0o666)
     assert read_count(place, monkeypatch) == len(EVENTS)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives a file to somebody else")
-def test_what_somebody_else_owns_is_not_believed(place: Path, kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_somebody_else_owns_is_not_believed(
+    place: Path, kept: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     os.chown(kept, 65534, 65534)
     assert read_count(place, monkeypatch) == len(EVENTS)
 
 
-def test_a_link_in_its_place_is_not_followed(place: Path, kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_link_in_its_place_is_not_followed(
+    place: Path, kept: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     aside = kept.with_suffix(".aside")
     kept.rename(aside)
     kept.symlink_to(aside)
@@ -279,7 +332,9 @@ def test_a_link_in_its_place_is_not_followed(place: Path, kept: Path, monkeypatc
     aside.unlink()
 
 
-def test_nothing_of_the_kind_in_a_session_is_read(place: Path, kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_of_the_kind_in_a_session_is_read(
+    place: Path, kept: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It is this user's own, and no part of a session, which somebody else may have made."""
     (place.parent / kept.name).write_bytes(kept.read_bytes())
     kept.unlink()
@@ -289,7 +344,12 @@ def test_nothing_of_the_kind_in_a_session_is_read(place: Path, kept: Path, monke
 
 def test_a_journal_of_the_same_length_is_not_taken_for_it(place: Path, kept: Path) -> None:
     """Nor is one that a stranger gave the same checksums."""
-    other = lines([msgspec.structs.replace(event, run=2) if hasattr(event, "run") else event for event in EVENTS])
+    other = lines(
+        [
+            msgspec.structs.replace(event, run=2) if hasattr(event, "run") else event
+            for event in EVENTS
+        ]
+    )
     assert len(other) == len(lines(EVENTS))
     place.write_bytes(other)
     state = told(place)
@@ -325,7 +385,7 @@ def test_where_no_cache_can_be_there_is_none(place: Path, monkeypatch: pytest.Mo
 WRITE = """
 import sys
 from pathlib import Path
-from wizard.session import condensed, journal
+from narrowdown.wizard.session import condensed, journal
 condensed.WORTH = 1
 path = Path(sys.argv[1])
 while True:
@@ -337,13 +397,17 @@ while True:
 """
 
 
-def test_killed_while_it_is_written_it_is_whole_or_not_there(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_killed_while_it_is_written_it_is_whole_or_not_there(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     forget(place)
     place.write_bytes(lines(EVENTS))
     without = told(place)
     chance = random.Random(0)
     for _ in range(8):
-        with subprocess.Popen([sys.executable, "-c", WRITE, str(place)], stdout=subprocess.PIPE) as child:
+        with subprocess.Popen(
+            [sys.executable, "-c", WRITE, str(place)], stdout=subprocess.PIPE
+        ) as child:
             assert child.stdout is not None
             child.stdout.readline()
             time.sleep(chance.uniform(0.0, 0.02))
@@ -378,7 +442,9 @@ def test_it_goes_with_its_session(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert list((tmp_path / "cache" / "narrowdown").iterdir()) == []
 
 
-def test_no_more_than_a_few_are_kept(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_more_than_a_few_are_kept(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(condensed, "KEPT", 2)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     for number in range(4):
@@ -409,7 +475,9 @@ def test_a_tail_that_begins_behind_what_is_known_gives_the_same_with_it(
     assert verify(place) == len(events) + 1
 
 
-def test_a_runner_takes_a_session_up_by_it(place: Path, kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_runner_takes_a_session_up_by_it(
+    place: Path, kept: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with place.open("ab") as file:
         file.write(b'{"v":1,"torn')
     opened = Journal(place)
@@ -435,7 +503,9 @@ def test_what_travels_is_the_same_with_it(place: Path, kept: Path) -> None:
 def test_what_travels_is_not_damaged_unseen_behind_it(place: Path, kept: Path) -> None:
     more = encode(e.NoteAdded(text="n", seq=len(EVENTS) + 1, ts=2000.0))
     place.write_bytes(
-        lines(EVENTS) + more.replace(b'"n"', b'"m"') + encode(e.NoteAdded(text="n", seq=len(EVENTS) + 2, ts=2000.0))
+        lines(EVENTS)
+        + more.replace(b'"n"', b'"m"')
+        + encode(e.NoteAdded(text="n", seq=len(EVENTS) + 2, ts=2000.0))
     )
     with pytest.raises(DamagedJournal):
         list(rewritten(place, lambda fields: fields, lambda _: False))

@@ -1,4 +1,5 @@
-"""A step begins with what another step alone has measured of the same problem, and with nothing else."""
+"""A step begins with what another step alone has measured of the same problem, and with nothing
+else."""
 
 import os
 import shutil
@@ -7,22 +8,26 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from engines.probe import AnyProbe, Check, Import, LoadInputs, Measure, Measurement
-from engines.store import copying
-from wizard.problem import Problem
-from wizard.session import earlier
-from wizard.session import events as e
-from wizard.session import folder as folders
-from wizard.session.earlier import is_shared, take_earlier
-from wizard.session.journal import NAME, Journal, read
-from wizard.session.lock import Lock
-from wizard.session.single import single_flow
-from wizard.session.state import fold
+from narrowdown.engines.probe import AnyProbe, Check, Import, LoadInputs, Measure, Measurement
+from narrowdown.engines.store import copying
+from narrowdown.wizard.problem import Problem
+from narrowdown.wizard.session import earlier
+from narrowdown.wizard.session import events as e
+from narrowdown.wizard.session import folder as folders
+from narrowdown.wizard.session.earlier import is_shared, take_earlier
+from narrowdown.wizard.session.journal import NAME, Journal, read
+from narrowdown.wizard.session.lock import Lock
+from narrowdown.wizard.session.single import single_flow
+from narrowdown.wizard.session.state import fold
 
 MODEL = "/models/net.onnx"
-COMPARE = Problem(model=MODEL, engine="emulate:precision=fp16", digests={MODEL: "a" * 64}, flow="step-compare")
+COMPARE = Problem(
+    model=MODEL, engine="emulate:precision=fp16", digests={MODEL: "a" * 64}, flow="step-compare"
+)
 REDUCE = msgspec.structs.replace(COMPARE, flow="step-reduce")
-LOOK = Measure(model="m", inputs="i", samples=("s",), engine=COMPARE.engine, reference=COMPARE.reference)
+LOOK = Measure(
+    model="m", inputs="i", samples=("s",), engine=COMPARE.engine, reference=COMPARE.reference
+)
 PROBES: dict[str, AnyProbe] = {
     "whole": LOOK,
     "afresh": msgspec.structs.replace(LOOK, attempt=1),
@@ -65,7 +70,9 @@ def test_another_step_on_the_same_problem_is_not_asked_again() -> None:
     assert (source, n, known(target)) == (before, 1, {"whole"})
     assert (target / "captures" / "kept").read_text() == "captured"
     said = [event.text for event in read(target / NAME) if isinstance(event, e.NoteAdded)]
-    assert said == [f"Begun with what session {before.name} has measured. 1 measurement taken over."]
+    assert said == [
+        f"Begun with what session {before.name} has measured. 1 measurement taken over."
+    ]
 
 
 @pytest.mark.parametrize(
@@ -118,7 +125,9 @@ def test_nothing_is_taken_of_a_session_that_somebody_works_on() -> None:
     assert begun(REDUCE)[2] == 1
 
 
-def test_nothing_is_taken_of_a_session_that_another_user_made(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_taken_of_a_session_that_another_user_made(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     measured(COMPARE)
     monkeypatch.setattr(os, "geteuid", lambda: 4242)
     assert begun(REDUCE)[2] == 0
@@ -130,7 +139,9 @@ def test_a_damaged_session_is_no_reason_to_stop() -> None:
     assert begun(REDUCE)[2] == 0
 
 
-def test_a_disk_that_is_full_leaves_the_session_as_new_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_that_is_full_leaves_the_session_as_new_as_it_was(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     measured(COMPARE)
 
     def full(_source: Path, target: Path) -> None:
@@ -148,13 +159,17 @@ def test_a_disk_that_is_full_leaves_the_session_as_new_as_it_was(monkeypatch: py
     assert not (target / "captures" / "half").exists()
 
 
-def test_a_copy_that_would_take_much_of_the_disk_is_not_made(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_copy_that_would_take_much_of_the_disk_is_not_made(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     measured(COMPARE)
     monkeypatch.setattr(earlier, "_ROOM", 0.0)
     assert begun(REDUCE)[2] == 0
 
 
-def test_of_sessions_of_something_else_nothing_but_the_description_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_sessions_of_something_else_nothing_but_the_description_is_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     before = measured(COMPARE)
     for other in (
         msgspec.structs.replace(COMPARE, model="/models/other.onnx"),

@@ -5,16 +5,24 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from engines.probe import AnyProbe, Check, Import, Inspect, LoadInputs, Measure, Measurement
-from wizard.edited import begin, change_problem, changes, tell_options
-from wizard.exits import Refusal
-from wizard.flow.load import load
-from wizard.problem import Problem
-from wizard.session import events as e
-from wizard.session import folder as folders
-from wizard.session.editing import holds
-from wizard.session.journal import NAME, Journal, read
-from wizard.session.state import fold
+from narrowdown.engines.probe import (
+    AnyProbe,
+    Check,
+    Import,
+    Inspect,
+    LoadInputs,
+    Measure,
+    Measurement,
+)
+from narrowdown.wizard.edited import begin, change_problem, changes, tell_options
+from narrowdown.wizard.exits import Refusal
+from narrowdown.wizard.flow.load import load
+from narrowdown.wizard.problem import Problem
+from narrowdown.wizard.session import events as e
+from narrowdown.wizard.session import folder as folders
+from narrowdown.wizard.session.editing import holds
+from narrowdown.wizard.session.journal import NAME, Journal, read
+from narrowdown.wizard.session.state import fold
 
 MODEL = "/models/net.onnx"
 HERE = Problem(model=MODEL, engine="emulate:precision=fp16", digests={MODEL: "a" * 64})
@@ -22,15 +30,26 @@ PROBES: dict[str, AnyProbe] = {
     "inspect": Inspect(engine=HERE.engine),
     "import": Import(path=MODEL, digest="a" * 64),
     "inputs": LoadInputs(model="m"),
-    "measure": Measure(model="m", inputs="i", samples=("s",), engine=HERE.engine, reference=HERE.reference),
-    "on the reference": Measure(model="m", inputs="i", samples=("s",), engine=HERE.reference, reference=HERE.reference),
+    "measure": Measure(
+        model="m", inputs="i", samples=("s",), engine=HERE.engine, reference=HERE.reference
+    ),
+    "on the reference": Measure(
+        model="m", inputs="i", samples=("s",), engine=HERE.reference, reference=HERE.reference
+    ),
     "processed": Measure(
-        model="m", inputs="i", samples=("s",), engine=HERE.engine, reference=HERE.reference, postprocess=("top-5",)
+        model="m",
+        inputs="i",
+        samples=("s",),
+        engine=HERE.engine,
+        reference=HERE.reference,
+        postprocess=("top-5",),
     ),
     "check": Check(model="m", command="/bin/true"),
     # Read anew always: nobody recorded what else was read.
     "of a folder": LoadInputs(model="m", sources=("/data/batches",)),
-    "of a script": LoadInputs(model="m", sources=("/data/loader.py:load",), source_digests=("c" * 64,)),
+    "of a script": LoadInputs(
+        model="m", sources=("/data/loader.py:load",), source_digests=("c" * 64,)
+    ),
 }
 ANEW = {"inspect", "import", "of a folder", "of a script"}
 ALL_MEASURED = set(PROBES) - ANEW
@@ -56,7 +75,9 @@ ALL_MEASURED = set(PROBES) - ANEW
 def test_what_a_change_leaves_true(change: dict[str, object], gone: set[str]) -> None:
     before = msgspec.structs.replace(HERE, check="/bin/true", postprocess=("top-5",))
     after = msgspec.structs.replace(before, **change)
-    assert {name for name, probe in PROBES.items() if not holds(probe, before, after)} == gone | ANEW
+    assert {
+        name for name, probe in PROBES.items() if not holds(probe, before, after)
+    } == gone | ANEW
 
 
 def session(root: Path, problem: Problem) -> Path:
@@ -91,7 +112,10 @@ def test_a_new_session_knows_what_was_measured_and_has_no_route_yet(
     assert (place / NAME).read_bytes() == before
     other, nothing = begin(place, msgspec.structs.replace(HERE, engine="emulate:precision=bf16"))
     assert nothing == 0
-    assert "changed: engine. Nothing that was measured there serves here." in fold(read(other / NAME)).notes[0].text
+    assert (
+        "changed: engine. Nothing that was measured there serves here."
+        in fold(read(other / NAME)).notes[0].text
+    )
     assert not (other / "captures" / "kept").exists(), "what nothing of it needs is not copied"
 
 
@@ -100,7 +124,11 @@ def test_options_that_are_not_given_stay_to_the_last_digit(tmp_path: Path) -> No
     model.write_bytes(b"\x08\x0a\x3a\x04\x0a\x02\x08\x01")
     base = change_problem(Problem(model=str(model)), {"engine": "emulate:precision=fp16"})
     base = msgspec.structs.replace(
-        base, tolerance={"": 1 / 3, "y:0": 1e-7}, val_range={"": (0, 2**53 + 1)}, input_shapes={"x:0": (1, 3)}, seed=5
+        base,
+        tolerance={"": 1 / 3, "y:0": 1e-7},
+        val_range={"": (0, 2**53 + 1)},
+        input_shapes={"x:0": (1, 3)},
+        seed=5,
     )
     assert change_problem(base, {}) == base
     changed = change_problem(base, {"tolerance": ["0.25"], "timeout": 4.0})
@@ -113,9 +141,15 @@ def test_options_that_are_not_given_stay_to_the_last_digit(tmp_path: Path) -> No
         change_problem(msgspec.structs.replace(base, metric="max_abs"), {"atol": ["1"]})
     moved = model.rename(tmp_path / "moved.onnx")
     with pytest.raises(
-        Refusal, match=r"The model .* not there any more: '.*m\.onnx'\. Put it back, or .* --model FILE"
+        Refusal,
+        match=r"The model .* not there any more: '.*m\.onnx'\. Put it back, or .* --model FILE",
     ):
         change_problem(base, {"seed": 9})
     assert change_problem(base, {"model": str(moved)}).model == str(moved)
-    with pytest.raises(Refusal, match=r"The inputs file .* any more: '.*gone\.npz'\. .* --inputs FILE"):
-        change_problem(msgspec.structs.replace(base, inputs=(f"x={tmp_path / 'gone.npz'}",)), {"model": str(moved)})
+    with pytest.raises(
+        Refusal, match=r"The inputs file .* any more: '.*gone\.npz'\. .* --inputs FILE"
+    ):
+        change_problem(
+            msgspec.structs.replace(base, inputs=(f"x={tmp_path / 'gone.npz'}",)),
+            {"model": str(moved)},
+        )

@@ -1,4 +1,5 @@
-"""Session folders: made quickly, found by any name, listed even when one is damaged; one runner at a time."""
+"""Session folders: made quickly, found by any name, listed even when one is damaged; one runner at
+a time."""
 
 import errno
 import importlib.metadata
@@ -16,15 +17,15 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from engines.probe import Measurement
-from wizard.flow.load import load
-from wizard.problem import Problem
-from wizard.runner import progress
-from wizard.session import events as e
-from wizard.session import folder, lock
-from wizard.session.journal import NAME, Journal, read
-from wizard.session.listing import Listing
-from wizard.session.problems import (
+from narrowdown.engines.probe import Measurement
+from narrowdown.wizard.flow.load import load
+from narrowdown.wizard.problem import Problem
+from narrowdown.wizard.runner import progress
+from narrowdown.wizard.session import events as e
+from narrowdown.wizard.session import folder, lock
+from narrowdown.wizard.session.journal import NAME, Journal, read
+from narrowdown.wizard.session.listing import Listing
+from narrowdown.wizard.session.problems import (
     AmbiguousSession,
     DamagedJournal,
     Held,
@@ -33,9 +34,11 @@ from wizard.session.problems import (
     OtherProblem,
     SessionProblem,
 )
-from wizard.session.state import fold
+from narrowdown.wizard.session.state import fold
 
-PROBLEM = Problem(model="/models/m.onnx", tolerance={"": 1e-3}, digests={"/models/m.onnx": "0" * 64})
+PROBLEM = Problem(
+    model="/models/m.onnx", tolerance={"": 1e-3}, digests={"/models/m.onnx": "0" * 64}
+)
 FLOW = load("accuracy").text
 
 
@@ -103,14 +106,18 @@ def test_a_chosen_folder_is_reused_for_the_same_problem_only(tmp_path):
         ("s.zip", "it is an archive. Unpack it"),
         ("s/journal.jsonl", "it is a file of one. Name '{}/s'"),
         ("notes.txt", "it is a file. A session is a folder"),
-        ("case", "it is a case bundle, which shows the fault without narrowdown. Run python {}/case/check.py"),
+        (
+            "case",
+            "it is a case bundle, which shows the fault without narrowdown. Run python {}/case/check.py",
+        ),
         ("empty", "it has no session.json"),
     ],
 )
 def test_what_was_named_in_place_of_a_session_says_what_it_is(
     home: Path, tmp_path: Path, named: str, told: str
 ) -> None:
-    """A colleague sends an archive, or a bundle; 'it has no session.json' was all that was said of either."""
+    """A colleague sends an archive, or a bundle; 'it has no session.json' was all that was said of
+    either."""
     shutil.move(folder.create(PROBLEM, FLOW), tmp_path / "s")
     for name in ("case", "empty"):
         (tmp_path / name).mkdir()
@@ -124,12 +131,19 @@ def test_finding_by_path_id_and_prefix(home):
     first, second = folder.create(PROBLEM, FLOW), folder.create(PROBLEM, FLOW)
     shutil.move(first, home / "aaab")
     shutil.move(second, home / "aabc")
-    assert folder.find("aaab") == folder.find("aaa") == folder.find(str(home / "aaab")) == home / "aaab"
+    assert (
+        folder.find("aaab")
+        == folder.find("aaa")
+        == folder.find(str(home / "aaab"))
+        == home / "aaab"
+    )
     with pytest.raises(AmbiguousSession, match="aaab, aabc"):
         folder.find("aa")
     with pytest.raises(NoSuchSession, match="no session 'zz'"):
         folder.find("zz")
-    with pytest.raises(NoSuchSession, match=rf"it holds 2 sessions. Name one, '{home}/aaab' for example"):
+    with pytest.raises(
+        NoSuchSession, match=rf"it holds 2 sessions. Name one, '{home}/aaab' for example"
+    ):
         folder.find(str(home))
     with pytest.raises(NoSuchSession):
         folder.find("")
@@ -151,7 +165,11 @@ def test_the_list_bears_every_kind_of_damage(home):
     (newer / "session.json").write_text('{"format": 2}')
     by_path = {s.path: s for s in Listing().sessions()}
     assert len(by_path) == 5
-    assert (by_path[good].verdict, by_path[good].exit_code, by_path[good].node) == ("not-reproduced", 10, "reproduce")
+    assert (by_path[good].verdict, by_path[good].exit_code, by_path[good].node) == (
+        "not-reproduced",
+        10,
+        "reproduce",
+    )
     assert (by_path[torn].verdict, by_path[torn].exit_code) == ("off by 0.5", None)
     assert by_path[bad].model == PROBLEM.model
     assert "damaged" in by_path[alien].problem
@@ -190,15 +208,19 @@ def test_where_no_session_can_be_made_another_folder_is_named(home, monkeypatch,
 
     monkeypatch.setattr(folder, "_fill", refuse)
     with pytest.raises(
-        SessionProblem, match=r"^No session can be made in '.*sessions': .*\. Name a folder .* --session DIR"
+        SessionProblem,
+        match=r"^No session can be made in '.*sessions': .*\. Name a folder .* --session DIR",
     ):
         folder.create(PROBLEM, FLOW)
-    with pytest.raises(OSError, match=os.strerror(why)):  # this one was typed, and is named as it is
+    with pytest.raises(
+        OSError, match=os.strerror(why)
+    ):  # this one was typed, and is named as it is
         folder.create(PROBLEM, FLOW, folder=home / "typed")
 
 
 def test_a_repaired_copy_follows_no_link_that_a_checker_was_given(home, tmp_path):
-    """All that a stranger's link in ``checks`` names was copied, be it the whole disk; a circle of links ended the repair."""
+    """All that a stranger's link in ``checks`` names was copied, be it the whole disk; a circle of
+    links ended the repair."""
     made = folder.create(PROBLEM, FLOW)
     walked(made, OPENED)
     (tmp_path / "mine").mkdir()
@@ -228,7 +250,7 @@ def test_one_holder_at_a_time(tmp_path):
 
 def test_a_killed_holder_holds_nothing(tmp_path):
     code = (
-        "import sys, time; from pathlib import Path; from wizard.session.lock import Lock\n"
+        "import sys, time; from pathlib import Path; from narrowdown.wizard.session.lock import Lock\n"
         "held = Lock.acquire(Path(sys.argv[1])); print('held', flush=True); time.sleep(60)"
     )
     process = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE)
@@ -247,8 +269,8 @@ def test_a_killed_holder_holds_nothing(tmp_path):
 
 def test_clients_load_no_engine():
     code = (
-        "import sys, wizard.session.folder, wizard.runner.client, wizard.runner.process, wizard.runner.replay\n"
-        "import engines.steps.registry\n"
+        "import sys, narrowdown.wizard.session.folder, narrowdown.wizard.runner.client, narrowdown.wizard.runner.process, narrowdown.wizard.runner.replay\n"  # noqa: E501
+        "import narrowdown.engines.steps.registry\n"
         "print([m for m in ('numpy', 'onnx', 'onnxruntime', 'openvino', 'tensorrt', 'textual') if m in sys.modules])"
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -322,9 +344,12 @@ def test_what_is_nested_too_deeply_is_one_sentence(home):
         folder.describe(path)
 
 
-@pytest.mark.parametrize("name", ["../../x", "/etc/x", "", "a b", "\x1b[31mred", "x\n", "x" * 65, "é"])
+@pytest.mark.parametrize(
+    "name", ["../../x", "/etc/x", "", "a b", "\x1b[31mred", "x\n", "x" * 65, "é"]
+)
 def test_an_id_that_is_a_path_or_acts_on_a_terminal_is_none(tmp_path, name: str) -> None:
-    """It names a folder on each host of a cluster, and stands on the screen; who wrote the session wrote its checksum, too."""
+    """It names a folder on each host of a cluster, and stands on the screen; who wrote the session
+    wrote its checksum, too."""
     path = folder.create(PROBLEM, FLOW, folder=tmp_path / "s") / folder.DESCRIPTION
     head = {**json.loads(path.read_bytes()), "id": name}
     del head["crc"]
@@ -334,9 +359,13 @@ def test_an_id_that_is_a_path_or_acts_on_a_terminal_is_none(tmp_path, name: str)
     assert str(refused.value).isprintable()
 
 
-def test_the_system_is_named_as_python_names_it_and_no_program_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_system_is_named_as_python_names_it_and_no_program_is_started(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     expected = platform.platform()
-    monkeypatch.setattr(subprocess, "check_output", lambda *_, **__: pytest.fail("a program was started"))
+    monkeypatch.setattr(
+        subprocess, "check_output", lambda *_, **__: pytest.fail("a program was started")
+    )
     monkeypatch.setattr(platform, "_uname_cache", None)
     monkeypatch.setattr(platform, "_platform_cache", {})
     assert folder.machine()["system"] == expected

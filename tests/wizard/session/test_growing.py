@@ -1,14 +1,18 @@
-"""A mapping that grows without being copied: at every moment it is what a dict would be, and earlier ones stay as they were."""
+"""A mapping that grows without being copied: at every moment it is what a dict would be, and
+earlier ones stay as they were."""
 
 import pickle
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wizard.session.growing import Growing
+from narrowdown.wizard.session.growing import Growing
 
 
-@given(st.dictionaries(st.integers(0, 30), st.integers()), st.lists(st.tuples(st.integers(0, 30), st.integers())))
+@given(
+    st.dictionaries(st.integers(0, 30), st.integers()),
+    st.lists(st.tuples(st.integers(0, 30), st.integers())),
+)
 def test_it_is_what_a_dict_would_be(start: dict[int, int], added: list[tuple[int, int]]) -> None:
     made, plain = Growing(start), dict(start)
     moments = [(made, dict(plain))]
@@ -47,4 +51,6 @@ def test_the_many_are_copied_seldom() -> None:
             largest.append(made._layers[0])
     assert len(made) == 4000
     assert len(made._layers) <= 12
-    assert sum(map(len, largest)) < 4 * 4000, "each time that it is made anew it is at least half as large again"
+    assert sum(map(len, largest)) < 4 * 4000, (
+        "each time that it is made anew it is at least half as large again"
+    )

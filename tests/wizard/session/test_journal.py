@@ -10,11 +10,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from engines.probe import Inspect, Measure, Measurement
-from engines.store.content import Store
-from wizard.session import events as e
-from wizard.session import journal as module
-from wizard.session.journal import (
+from narrowdown.engines.probe import Inspect, Measure, Measurement
+from narrowdown.engines.store.content import Store
+from narrowdown.wizard.session import events as e
+from narrowdown.wizard.session import journal as module
+from narrowdown.wizard.session.journal import (
     LINE_LIMIT,
     Journal,
     Scan,
@@ -30,18 +30,28 @@ from wizard.session.journal import (
     scanned,
     verify,
 )
-from wizard.session.lines import Place
-from wizard.session.problems import DamagedJournal, NewerSession, SessionProblem
-from wizard.session.state import State, fold
+from narrowdown.wizard.session.lines import Place
+from narrowdown.wizard.session.problems import DamagedJournal, NewerSession, SessionProblem
+from narrowdown.wizard.session.state import State, fold
 
 EVENTS: list[e.AnyEvent] = [
     e.SessionOpened(id="k7f3", pid=7),
-    e.StepStarted(run=1, node="a", visit=1, step="compare", step_version=1, fingerprints={"x": "1"}),
+    e.StepStarted(
+        run=1, node="a", visit=1, step="compare", step_version=1, fingerprints={"x": "1"}
+    ),
     e.ProbeStarted(key="k1", run=1, probe=Inspect(engine="x")),
-    e.ProbeFinished(key="k1", run=1, measurement=Measurement(facts={"n": 1.5, "ß": ["\x1b", None]}), seconds=0.25),
+    e.ProbeFinished(
+        key="k1",
+        run=1,
+        measurement=Measurement(facts={"n": 1.5, "ß": ["\x1b", None]}),
+        seconds=0.25,
+    ),
     e.StepFinished(run=1, node="a", outcome={"verdict": "fails"}),
     e.QuestionAsked(
-        node="a", visit=1, ask="?", answers=(e.Offered("yes", "Yes", "b", True), e.Offered("no", "No", "c"))
+        node="a",
+        visit=1,
+        ask="?",
+        answers=(e.Offered("yes", "Yes", "b", True), e.Offered("no", "No", "c")),
     ),
     e.QuestionAnswered(node="a", visit=1, answer="yes", by="person", note="ünïcode \u2028"),
 ]
@@ -49,7 +59,8 @@ EVENTS: list[e.AnyEvent] = [
 
 def lines(count: int = len(EVENTS)) -> bytes:
     return b"".join(
-        encode(msgspec.structs.replace(event, seq=n + 1, ts=1000.0 + n)) for n, event in enumerate(EVENTS[:count])
+        encode(msgspec.structs.replace(event, seq=n + 1, ts=1000.0 + n))
+        for n, event in enumerate(EVENTS[:count])
     )
 
 
@@ -95,7 +106,8 @@ def test_a_changed_byte_is_named_by_its_line_or_is_the_tail(at, flip):
     number = data[:at].count(b"\n") + 1
     last = len(EVENTS)
     data[at] ^= flip
-    # Losing the newline of the line before the last one takes the last one with it: all that follows is a tail.
+    # Losing the newline of the line before the last one takes the last one with it: all that
+    # follows is a tail.
     tail = number == last or (number == last - 1 and lines()[at : at + 1] == b"\n")
     if tail:
         assert len(scan(bytes(data))) == number - 1
@@ -107,11 +119,15 @@ def test_a_changed_byte_is_named_by_its_line_or_is_the_tail(at, flip):
 
 
 def test_what_is_left_in_the_file_is_what_was_read_or_nothing(tmp_path):
-    """A long journal's measurements stay where they stand: what somebody has changed there since is none."""
+    """A long journal's measurements stay where they stand: what somebody has changed there since is
+    none."""
     path = tmp_path / "journal.jsonl"
     more = [msgspec.structs.replace(event, key=f"k{n}") for n in (2, 3) for event in EVENTS[2:4]]
     path.write_bytes(
-        b"".join(encode(msgspec.structs.replace(e, seq=n, ts=1.0)) for n, e in enumerate([*EVENTS, *more], 1))
+        b"".join(
+            encode(msgspec.structs.replace(e, seq=n, ts=1.0))
+            for n, e in enumerate([*EVENTS, *more], 1)
+        )
     )
     with scanned(path) as scan:
         left = fold(resolved(scan, path), where=scan)
@@ -128,32 +144,44 @@ def test_what_is_left_in_the_file_is_what_was_read_or_nothing(tmp_path):
     last = left.known["k3"].place
     assert last.record.line(last.at, last.size) == b""
     assert (
-        msgspec.structs.replace(left.known["k3"], place=Place(last.record, last.at, last.size - 1)).measurement is None
+        msgspec.structs.replace(
+            left.known["k3"], place=Place(last.record, last.at, last.size - 1)
+        ).measurement
+        is None
     )
 
 
 @pytest.mark.parametrize("size", [1, 50, 300, 100_000])
 def test_lines_are_found_whatever_is_read_at_once(tmp_path, monkeypatch, size):
-    monkeypatch.setattr("wizard.session.lines._BLOCK", size)
+    monkeypatch.setattr("narrowdown.wizard.session.lines._BLOCK", size)
     torn = lines() + b'{"v":1,'
     found = Scan(io.BytesIO(torn))
     assert [event.seq for event in found] == list(range(1, len(EVENTS) + 1))
     assert found.good == len(lines())
     (tmp_path / "journal.jsonl").write_bytes(torn)
-    assert b"".join(rewritten(tmp_path / "journal.jsonl", lambda fields: fields, lambda line: False)) == lines()
+    assert (
+        b"".join(rewritten(tmp_path / "journal.jsonl", lambda fields: fields, lambda line: False))
+        == lines()
+    )
 
 
 @pytest.mark.parametrize("line", [1, 2, 3, 5])
 def test_a_number_that_nothing_can_reckon_with_is_named_by_its_line(tmp_path, line):
     """All lines of a block are looked through at once."""
     events = [
-        e.ProbeFinished(key="0" * 64, run=1, measurement=Measurement(facts={"n": 0.1234567890123456789}))
+        e.ProbeFinished(
+            key="0" * 64, run=1, measurement=Measurement(facts={"n": 0.1234567890123456789})
+        )
         for _ in range(5)
     ]
     events[line - 1] = msgspec.structs.replace(events[0], measurement=Measurement(facts={"n": 7}))
-    data = b"".join(encode(msgspec.structs.replace(event, seq=n, ts=1.0)) for n, event in enumerate(events, 1))
+    data = b"".join(
+        encode(msgspec.structs.replace(event, seq=n, ts=1.0)) for n, event in enumerate(events, 1)
+    )
     assert len(scan(data)) == 5
-    body = data.splitlines()[line - 1].replace(b'"n":7', b'"n":' + b"7" * 400)[: -len(',"crc":"00000000"}')]
+    body = data.splitlines()[line - 1].replace(b'"n":7', b'"n":' + b"7" * 400)[
+        : -len(',"crc":"00000000"}')
+    ]
     changed = b'%s,"crc":"%08x"}' % (body, zlib.crc32(body + b"}"))
     parts = data.splitlines()
     with pytest.raises(DamagedJournal, match="more than 64 bits") as caught:
@@ -214,7 +242,9 @@ def test_what_no_line_can_hold_is_refused_and_leaves_no_trace(tmp_path):
     with pytest.raises(ValueError, match="does not fit"):
         journal.append(e.NoteAdded(text="x" * LINE_LIMIT))
     with pytest.raises(DamagedJournal):  # JSON has no infinity
-        journal.append(e.ProbeFinished(key="k", run=1, measurement=Measurement(run_seconds=float("inf"))))
+        journal.append(
+            e.ProbeFinished(key="k", run=1, measurement=Measurement(run_seconds=float("inf")))
+        )
     assert (tmp_path / "journal.jsonl").read_bytes() == b""
     assert journal.append(e.NoteAdded(text="x")).seq == 1
 
@@ -277,7 +307,12 @@ def test_the_outline_leaves_probes_out(tmp_path):
 def place_of(state: State) -> tuple[object, ...]:
     """What a list says of a session."""
     here = state.here
-    return (here and (here.node, here.visit, here.outcome, here.status), state.end, state.closed, state.last)
+    return (
+        here and (here.node, here.visit, here.outcome, here.status),
+        state.end,
+        state.closed,
+        state.last,
+    )
 
 
 def _begun(run: int) -> e.StepStarted:
@@ -287,7 +322,14 @@ def _begun(run: int) -> e.StepStarted:
 _RUNS = st.integers(1, 3)
 _NODES = st.sampled_from("abc")
 _ANY_EVENT = st.one_of(
-    st.builds(e.StepStarted, run=_RUNS, node=_NODES, visit=_RUNS, step=st.just("compare"), step_version=st.just(1)),
+    st.builds(
+        e.StepStarted,
+        run=_RUNS,
+        node=_NODES,
+        visit=_RUNS,
+        step=st.just("compare"),
+        step_version=st.just(1),
+    ),
     st.builds(
         e.StepFinished,
         run=_RUNS,
@@ -297,7 +339,9 @@ _ANY_EVENT = st.one_of(
     ),
     st.builds(e.StepCancelled, run=_RUNS, node=_NODES, reason=st.just("stopped")),
     st.builds(e.QuestionAsked, node=_NODES, visit=_RUNS, ask=st.just("?"), answers=st.just(())),
-    st.builds(e.QuestionAnswered, node=_NODES, visit=_RUNS, answer=st.just("yes"), by=st.just("person")),
+    st.builds(
+        e.QuestionAnswered, node=_NODES, visit=_RUNS, answer=st.just("yes"), by=st.just("person")
+    ),
     st.builds(e.Rewound, to=st.integers(1, 12), node=_NODES),
     st.builds(e.SessionOpened, id=st.just("k7f3"), resumed=st.booleans()),
     st.builds(e.SessionClosed, end=st.sampled_from(["", "works"]), exit_code=st.integers(0, 3)),
@@ -306,7 +350,12 @@ _ANY_EVENT = st.one_of(
 )
 
 
-@given(st.lists(_ANY_EVENT, max_size=24), st.integers(1, 3000), st.integers(0, 40), st.integers(0, 5000))
+@given(
+    st.lists(_ANY_EVENT, max_size=24),
+    st.integers(1, 3000),
+    st.integers(0, 40),
+    st.integers(0, 5000),
+)
 @example([*(_begun(n) for n in (1, 2)), e.Rewound(to=1)], 3000, 0, 5000)
 @example([_begun(1), e.SessionClosed(end="works"), e.NoteAdded(text="n" * 300)], 500, 0, 5000)
 @settings(max_examples=300)
@@ -315,7 +364,10 @@ def test_the_end_of_a_journal_says_where_the_session_is(events, kept, cut, spoil
     import tempfile
     from unittest.mock import patch
 
-    data = b"".join(encode(msgspec.structs.replace(event, seq=n + 1, ts=1000.0 + n)) for n, event in enumerate(events))
+    data = b"".join(
+        encode(msgspec.structs.replace(event, seq=n + 1, ts=1000.0 + n))
+        for n, event in enumerate(events)
+    )
     data = bytearray(data[: len(data) - cut])
     if spoiled < len(data):
         data[spoiled] ^= 1
@@ -364,7 +416,9 @@ def test_a_missing_probe_is_found_without_decoding_any(tmp_path):
     path = tmp_path / "journal.jsonl"
     written(path)
     assert verify(path) == 7
-    path.write_bytes(b"".join(line for n, line in enumerate(lines().splitlines(keepends=True)) if n != 2))
+    path.write_bytes(
+        b"".join(line for n, line in enumerate(lines().splitlines(keepends=True)) if n != 2)
+    )
     with pytest.raises(DamagedJournal, match="event 3 is missing"):
         verify(path)
 
@@ -382,20 +436,25 @@ def test_repair_keeps_what_was_before_and_what_was_measured_after(tmp_path):
         lines(5)
         + b"".join(
             encode(msgspec.structs.replace(event, seq=6 + n, ts=1.0))
-            for n, event in enumerate([e.ProbeFinished(key="k2", run=1, measurement=Measurement()), EVENTS[6]])
+            for n, event in enumerate(
+                [e.ProbeFinished(key="k2", run=1, measurement=Measurement()), EVENTS[6]]
+            )
         )
     )
     at = data.index(b'"seq":5')
     data[at + 9] ^= 1
     kept, lost = repair(bytes(data), tmp_path)
     events = scan(kept)
-    assert [type(event) for event in events] == [type(event) for event in EVENTS[:4]] + [e.ProbeFinished]
+    assert [type(event) for event in events] == [type(event) for event in EVENTS[:4]] + [
+        e.ProbeFinished
+    ]
     assert [event.seq for event in events] == [1, 2, 3, 4, 5]
     assert lost.count(b"\n") == 2
 
 
 def test_a_step_that_cannot_have_ended_so_is_damage(tmp_path):
-    """Whatever its checksum: the report, the displays and the flow read the fields of an outcome by name and type."""
+    """Whatever its checksum: the report, the displays and the flow read the fields of an outcome by
+    name and type."""
     path = tmp_path / "journal.jsonl"
     started = e.StepStarted(run=1, node="reproduce", visit=1, step="compare", step_version=1)
     cases = [
@@ -403,23 +462,43 @@ def test_a_step_that_cannot_have_ended_so_is_damage(tmp_path):
         e.StepFinished(run=1, node="reproduce", findings={"case": "none"}),
     ]
     for damaged in cases:
-        events = [EVENTS[0], started, damaged, e.ProbeFinished(key="k", run=1, measurement=Measurement())]
-        data = b"".join(encode(msgspec.structs.replace(event, seq=n, ts=1.0)) for n, event in enumerate(events, 1))
+        events = [
+            EVENTS[0],
+            started,
+            damaged,
+            e.ProbeFinished(key="k", run=1, measurement=Measurement()),
+        ]
+        data = b"".join(
+            encode(msgspec.structs.replace(event, seq=n, ts=1.0))
+            for n, event in enumerate(events, 1)
+        )
         path.write_bytes(data)
-        with pytest.raises(DamagedJournal, match="line 3: the step compare of this version does not end so"):
+        with pytest.raises(
+            DamagedJournal, match="line 3: the step compare of this version does not end so"
+        ):
             read(path)
         with pytest.raises(DamagedJournal, match="line 3"):
             Journal(path)
         kept, lost = repair(data, path)
         path.write_bytes(kept)
-        assert [type(event) for event in read(path)] == [e.SessionOpened, e.StepStarted, e.ProbeFinished]
+        assert [type(event) for event in read(path)] == [
+            e.SessionOpened,
+            e.StepStarted,
+            e.ProbeFinished,
+        ]
         assert b'"kind":"step.finished"' in lost
 
 
 def test_repair_leaves_out_an_event_whose_part_is_gone(tmp_path):
     path = tmp_path / "journal.jsonl"
-    events = [EVENTS[0], e.StepFinished(run=1, node="a", blobs={"outcome": "0" * 64}), e.NoteAdded(text="later")]
-    data = b"".join(encode(msgspec.structs.replace(event, seq=n, ts=1.0)) for n, event in enumerate(events, 1))
+    events = [
+        EVENTS[0],
+        e.StepFinished(run=1, node="a", blobs={"outcome": "0" * 64}),
+        e.NoteAdded(text="later"),
+    ]
+    data = b"".join(
+        encode(msgspec.structs.replace(event, seq=n, ts=1.0)) for n, event in enumerate(events, 1)
+    )
     kept, lost = repair(data, path)
     path.write_bytes(kept)
     assert [type(event) for event in read(path)] == [e.SessionOpened]

@@ -1,4 +1,5 @@
-"""The list of sessions: what did not change is not read again, and what is remembered is never believed against the files."""
+"""The list of sessions: what did not change is not read again, and what is remembered is never
+believed against the files."""
 
 import os
 from collections.abc import Callable
@@ -7,13 +8,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from wizard.problem import Problem
-from wizard.session import events as e
-from wizard.session import folder, listing
-from wizard.session.folder import Summary
-from wizard.session.journal import NAME, Journal
-from wizard.session.listing import Cache, Listing
-from wizard.session.lock import Lock
+from narrowdown.wizard.problem import Problem
+from narrowdown.wizard.session import events as e
+from narrowdown.wizard.session import folder, listing
+from narrowdown.wizard.session.folder import Summary
+from narrowdown.wizard.session.journal import NAME, Journal
+from narrowdown.wizard.session.listing import Cache, Listing
+from narrowdown.wizard.session.lock import Lock
 
 FLOW = "schema: 1\nid: f\ntitle: t\nstart: a\nnodes: {}\nends:\n  over: {title: Over, explain: It is., verdict: done}\n"
 Reads = Callable[[], list[str]]
@@ -58,7 +59,8 @@ def made(count: int = 3) -> list[Path]:
 def told(found: list[Summary]) -> list[dict[str, object]]:
     """What was said, but for the ages, which go on."""
     return sorted(
-        ({k: v for k, v in msgspec.structs.asdict(s).items() if k != "age"} for s in found), key=lambda row: row["id"]
+        ({k: v for k, v in msgspec.structs.asdict(s).items() if k != "age"} for s in found),
+        key=lambda row: row["id"],
     )
 
 
@@ -80,7 +82,9 @@ def test_what_did_not_change_is_not_read_again(home: Path, reads: Reads) -> None
     assert reads() == []
 
 
-def test_a_change_of_any_file_is_seen_though_its_size_and_time_are_as_before(home: Path, reads: Reads) -> None:
+def test_a_change_of_any_file_is_seen_though_its_size_and_time_are_as_before(
+    home: Path, reads: Reads
+) -> None:
     place, _ = made(2)
     Listing().sessions()
     reads()
@@ -120,7 +124,9 @@ def test_what_cannot_be_read_is_looked_at_each_time(home: Path, reads: Reads) ->
     assert reads().count(place.name) == 2
 
 
-@pytest.mark.parametrize("kind", ["torn", "foreign", "old", "other-root", "link", "folder", "binary"])
+@pytest.mark.parametrize(
+    "kind", ["torn", "foreign", "old", "other-root", "link", "folder", "binary"]
+)
 def test_a_cache_that_is_not_ours_is_as_good_as_none(
     kind: str, home: Path, tmp_path: Path, reads: Reads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -129,7 +135,9 @@ def test_a_cache_that_is_not_ours_is_as_good_as_none(
     reads()
     (path,) = (tmp_path / "cache" / "narrowdown").iterdir()
     cache = msgspec.json.decode(path.read_bytes(), type=Cache)
-    lies = {name: msgspec.structs.replace(kept, verdict="a lie") for name, kept in cache.kept.items()}
+    lies = {
+        name: msgspec.structs.replace(kept, verdict="a lie") for name, kept in cache.kept.items()
+    }
     lying = msgspec.structs.replace(cache, kept=lies)
     path.write_bytes(msgspec.json.encode(lying))
     assert "a lie" in {s.verdict for s in Listing().sessions()}, "the cache is used at all"
@@ -139,7 +147,9 @@ def test_a_cache_that_is_not_ours_is_as_good_as_none(
         case "foreign":
             monkeypatch.setattr(os, "geteuid", lambda: path.stat().st_uid + 1)
         case "old":
-            path.write_bytes(msgspec.json.encode(msgspec.structs.replace(lying, format=listing.FORMAT - 1)))
+            path.write_bytes(
+                msgspec.json.encode(msgspec.structs.replace(lying, format=listing.FORMAT - 1))
+            )
         case "other-root":
             path.write_bytes(msgspec.json.encode(msgspec.structs.replace(lying, root="/elsewhere")))
         case "link":
@@ -154,7 +164,9 @@ def test_a_cache_that_is_not_ours_is_as_good_as_none(
     assert len(reads()) == 3
 
 
-def test_where_no_cache_can_be_written_the_list_is_whole(home: Path, tmp_path: Path, reads: Reads) -> None:
+def test_where_no_cache_can_be_written_the_list_is_whole(
+    home: Path, tmp_path: Path, reads: Reads
+) -> None:
     made()
     (tmp_path / "cache").write_text("a file in its place")
     assert len(Listing().sessions()) == 3
@@ -162,7 +174,9 @@ def test_where_no_cache_can_be_written_the_list_is_whole(home: Path, tmp_path: P
     assert len(reads()) == 6
 
 
-def test_few_sessions_leave_no_file_behind(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_few_sessions_leave_no_file_behind(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(listing, "FEWEST", 50)
     made()
     assert len(Listing().sessions()) == 3

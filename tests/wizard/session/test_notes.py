@@ -1,15 +1,16 @@
-"""A note needs no runner: it goes into the journal of a session that has ended, and what was there stays."""
+"""A note needs no runner: it goes into the journal of a session that has ended, and what was there
+stays."""
 
 from pathlib import Path
 
 import pytest
 
-from wizard.session import events as e
-from wizard.session.journal import NAME, Journal, read
-from wizard.session.lock import Lock
-from wizard.session.notes import write_note
-from wizard.session.problems import Held
-from wizard.session.state import fold
+from narrowdown.wizard.session import events as e
+from narrowdown.wizard.session.journal import NAME, Journal, read
+from narrowdown.wizard.session.lock import Lock
+from narrowdown.wizard.session.notes import write_note
+from narrowdown.wizard.session.problems import Held
+from narrowdown.wizard.session.state import fold
 
 
 def ended(folder: Path) -> None:
@@ -23,7 +24,11 @@ def test_a_note_at_the_end_is_kept_and_the_end_stays(tmp_path: Path) -> None:
     ended(tmp_path)
     write_note(tmp_path, "It was the cable.", "minimal")
     state = fold(read(tmp_path / NAME))
-    assert (state.end, state.notes[-1].text, state.notes[-1].node) == ("minimal", "It was the cable.", "minimal")
+    assert (state.end, state.notes[-1].text, state.notes[-1].node) == (
+        "minimal",
+        "It was the cable.",
+        "minimal",
+    )
 
 
 def test_a_session_at_work_keeps_its_journal_to_itself(tmp_path: Path) -> None:

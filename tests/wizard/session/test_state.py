@@ -7,15 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engines.findings import Findings
-from engines.probe import Import, Inspect, Measure, Measurement, Unroll
-from wizard.exits import BY_VERDICT
-from wizard.flow.load import parse
-from wizard.flow.model import Answer, Detour, End, Flow, FlowNode, StepUse
-from wizard.session import events as e
-from wizard.session.decide import Ask, Ended, RunStep, decide
-from wizard.session.single import single_flow
-from wizard.session.state import State, advance, count_nodes, fold
+from narrowdown.engines.findings import Findings
+from narrowdown.engines.probe import Import, Inspect, Measure, Measurement, Unroll
+from narrowdown.wizard.exits import BY_VERDICT
+from narrowdown.wizard.flow.load import parse
+from narrowdown.wizard.flow.model import Answer, Detour, End, Flow, FlowNode, StepUse
+from narrowdown.wizard.session import events as e
+from narrowdown.wizard.session.decide import Ask, Ended, RunStep, decide
+from narrowdown.wizard.session.single import single_flow
+from narrowdown.wizard.session.state import State, advance, count_nodes, fold
 
 FLOW = Flow(
     schema=1,
@@ -46,13 +46,21 @@ CRASH = Measurement(status="crash", signal=11)
 
 
 def numbered(*events: e.AnyEvent) -> list[e.AnyEvent]:
-    return [msgspec.structs.replace(event, seq=n, ts=100.0 + n) for n, event in enumerate(events, 1)]
+    return [
+        msgspec.structs.replace(event, seq=n, ts=100.0 + n) for n, event in enumerate(events, 1)
+    ]
 
 
 def step(run: int, node: str = "a", visit: int = 1, **outcome) -> list[e.AnyEvent]:
     return [
         e.StepStarted(
-            run=run, node=node, visit=visit, step="compare", step_version=1, engine="x", fingerprints={"x": "1"}
+            run=run,
+            node=node,
+            visit=visit,
+            step="compare",
+            step_version=1,
+            engine="x",
+            fingerprints={"x": "1"},
         ),
         e.StepFinished(run=run, node=node, outcome=outcome, findings={"model": f"m{run}"}),
     ]
@@ -60,7 +68,11 @@ def step(run: int, node: str = "a", visit: int = 1, **outcome) -> list[e.AnyEven
 
 def asked(node: str, visit: int = 1, *ids: str) -> e.QuestionAsked:
     return e.QuestionAsked(
-        node=node, visit=visit, ask="?", answers=tuple(e.Offered(i, i, "") for i in ids), recommended=ids[0]
+        node=node,
+        visit=visit,
+        ask="?",
+        answers=tuple(e.Offered(i, i, "") for i in ids),
+        recommended=ids[0],
     )
 
 
@@ -123,7 +135,9 @@ def test_rewind_is_folding_fewer_events_with_everything_measured_still_known():
         state = fold([*WALK, e.Rewound(to=to, seq=13)])
         assert state.route == fold(WALK[:to]).route
         assert state.phase == fold(WALK[:to]).phase
-        assert ("k" in state.known) == (to > 7), "what ended unresolved after that point is asked again"
+        assert ("k" in state.known) == (to > 7), (
+            "what ended unresolved after that point is asked again"
+        )
     fine = e.ProbeFinished(key="k", run=1, measurement=Measurement(), seq=7)
     good = [fine if isinstance(event, e.ProbeFinished) else event for event in WALK]
     assert "k" in fold([*good, e.Rewound(to=2, seq=13)]).known
@@ -148,7 +162,9 @@ def test_resuming_forgets_what_the_user_may_have_mended():
     assert set(again.known) == {"k"}
     assert again.here.status == "cancelled"
     assert isinstance(decide(FLOW, again), RunStep)
-    assert not fold([*base, e.SessionOpened(id="s", resumed=True, retry_unresolved=True, seq=9)]).known
+    assert not fold(
+        [*base, e.SessionOpened(id="s", resumed=True, retry_unresolved=True, seq=9)]
+    ).known
 
 
 def test_fingerprints_come_from_steps_and_from_engines_met_on_the_way():
@@ -164,15 +180,24 @@ def test_fingerprints_come_from_steps_and_from_engines_met_on_the_way():
 
 @pytest.mark.parametrize(("works_on", "nodes"), [("given", 176), ("opened", 8_711)])
 def test_a_model_that_was_only_tried_tells_no_nodes(works_on: str, nodes: int) -> None:
-    """A model of four LSTMs, opened to 8,711 plain nodes: where the step lets go of that, the search works on 176."""
+    """A model of four LSTMs, opened to 8,711 plain nodes: where the step lets go of that, the
+    search works on 176."""
     given = Import(path="m.onnx", digest="d")
     opened = Unroll(model="given", inputs="i", sample="real:0", samples=("real:0",), reference="y")
     events = numbered(
         e.ProbeStarted(key="k1", run=1, probe=given),
-        e.ProbeFinished(key="k1", run=1, measurement=Measurement(facts={"model": "given", "nodes": 176}), seconds=1.0),
+        e.ProbeFinished(
+            key="k1",
+            run=1,
+            measurement=Measurement(facts={"model": "given", "nodes": 176}),
+            seconds=1.0,
+        ),
         e.ProbeStarted(key="k2", run=1, probe=opened),
         e.ProbeFinished(
-            key="k2", run=1, measurement=Measurement(facts={"model": "opened", "nodes": 8_711}), seconds=51.0
+            key="k2",
+            run=1,
+            measurement=Measurement(facts={"model": "opened", "nodes": 8_711}),
+            seconds=51.0,
         ),
     )
     assert count_nodes(fold(events), works_on) == nodes
@@ -189,7 +214,12 @@ def test_deciding_along_the_walk():
     assert found[0] == found[2] == RunStep("a", 1, "compare", {"repeats": 5})
     ask = found[3]
     assert isinstance(ask, Ask)
-    assert (ask.ask, ask.recommended, ask.because, ask.asked) == ("Does it fail? 0.5", "yes", "off by 0.5", False)
+    assert (ask.ask, ask.recommended, ask.because, ask.asked) == (
+        "Does it fail? 0.5",
+        "yes",
+        "off by 0.5",
+        False,
+    )
     assert [(o.id, o.text, o.goto, o.recommended) for o in ask.answers] == [
         ("yes", "Yes, 3", "b", True),
         ("no", "No", "right", False),
@@ -204,14 +234,18 @@ def test_deciding_along_the_walk():
 
 def test_a_detour_is_taken_where_the_outcome_says_so():
     events = numbered(
-        *step(1, verdict="fails", samples=1, error=0.1, switchable=True), asked("a", 1, "yes"), answered("a", "yes")
+        *step(1, verdict="fails", samples=1, error=0.1, switchable=True),
+        asked("a", 1, "yes"),
+        answered("a", "yes"),
     )
     assert decide(FLOW, fold(events[:2])).answers[0].goto == "c"
     assert decide(FLOW, fold(events)).node == "c"
 
 
 def test_a_failed_step_recommends_the_last_answer():
-    failed = numbered(step(1)[0], e.StepFinished(run=1, node="a", status="failed", error="It fell over."))
+    failed = numbered(
+        step(1)[0], e.StepFinished(run=1, node="a", status="failed", error="It fell over.")
+    )
     ask = decide(FLOW, fold(failed))
     assert (ask.recommended, ask.because) == ("no", "It fell over.")
     assert ask.answers[0].text == "", "what was not measured is not said"
@@ -220,7 +254,12 @@ def test_a_failed_step_recommends_the_last_answer():
 def test_visits_end_at_their_limit():
     events = [e.SessionOpened(id="s")]
     for visit in (1, 2):
-        events += [asked("c", visit, "b"), answered("c", "b", visit), asked("b", visit, "c"), answered("b", "c", visit)]
+        events += [
+            asked("c", visit, "b"),
+            answered("c", "b", visit),
+            asked("b", visit, "c"),
+            answered("b", "c", visit),
+        ]
     # b may be entered once only; it has no limit of its own, so the route is simply unresolved.
     assert decide(FLOW, fold(numbered(*events[:3]))) == Ask(
         "b", 1, "b?", decide(FLOW, fold(numbered(*events[:3]))).answers, "c"
@@ -256,7 +295,9 @@ def test_a_single_step_ends_by_its_outcome(name, outcome, code):
     )
     ask = decide(flow, fold(events))
     assert ask.because == "said"
-    end = decide(flow, fold([*events, asked(name, 1, ask.recommended), answered(name, ask.recommended)]))
+    end = decide(
+        flow, fold([*events, asked(name, 1, ask.recommended), answered(name, ask.recommended)])
+    )
     assert isinstance(end, Ended)
     assert end.exit_code == code
 
@@ -283,7 +324,8 @@ def test_the_exit_codes_are_the_contracts():
         assert decide(flow, State()) == Ended("only", verdict, code)
 
 
-# Of the flow that each step makes when it runs alone: a session holds that digest, and goes on with the very text only.
+# Of the flow that each step makes when it runs alone: a session holds that digest, and goes on with
+# the very text only.
 TEXTS = {
     "compare": "bdc528267dbdf8de",  # since what is refused ends with 4, as the contract has it
     "confirm": "e75bd194758e1310",

@@ -1,4 +1,5 @@
-"""Text goldens: a screen as plain lines, compared with a file. ``NARROWDOWN_GOLDEN=update`` writes the files anew."""
+"""Text goldens: a screen as plain lines, compared with a file. ``NARROWDOWN_GOLDEN=update`` writes
+the files anew."""
 
 import difflib
 import os
@@ -23,4 +24,6 @@ def check(name: str, found: str) -> None:
         file.write_text(found, encoding="utf-8")
     assert file.exists(), f"there is no golden {file}; NARROWDOWN_GOLDEN=update writes it"
     expected = file.read_text(encoding="utf-8")
-    assert found == expected, "\n".join(difflib.unified_diff(expected.splitlines(), found.splitlines(), lineterm=""))
+    assert found == expected, "\n".join(
+        difflib.unified_diff(expected.splitlines(), found.splitlines(), lineterm="")
+    )

@@ -7,18 +7,18 @@ from typing import Any
 import msgspec
 import pytest
 
-from engines.compare.criterion import Criterion, Signature
-from engines.findings import Case, Culprit, Findings, Workaround
-from engines.probe import Candidate, Import, Measure, Measurement, SampleResult, Score
-from engines.steps.layerwise import LayerwiseOutcome
-from wizard.flow.model import Answer, End, Flow, FlowNode, StepUse
-from wizard.problem import Problem
-from wizard.runner.options import Options
-from wizard.session import events as e
-from wizard.session.folder import Summary
-from wizard.tui import keys
-from wizard.tui.app import Narrowdown
-from wizard.tui.glyphs import UNICODE, Glyphs
+from narrowdown.engines.compare.criterion import Criterion, Signature
+from narrowdown.engines.findings import Case, Culprit, Findings, Workaround
+from narrowdown.engines.probe import Candidate, Import, Measure, Measurement, SampleResult, Score
+from narrowdown.engines.steps.layerwise import LayerwiseOutcome
+from narrowdown.wizard.flow.model import Answer, End, Flow, FlowNode, StepUse
+from narrowdown.wizard.problem import Problem
+from narrowdown.wizard.runner.options import Options
+from narrowdown.wizard.session import events as e
+from narrowdown.wizard.session.folder import Summary
+from narrowdown.wizard.tui import keys
+from narrowdown.wizard.tui.app import Narrowdown
+from narrowdown.wizard.tui.glyphs import UNICODE, Glyphs
 
 START = 1_700_000_000.0
 
@@ -53,7 +53,9 @@ def flow() -> Flow:
                 ask="Is it still wrong when we look at every layer?",
                 step=StepUse(use="layerwise"),
                 answers={
-                    "yes": Answer("Yes, it still fails", "minimal", when={"observer": "reproduces"}),
+                    "yes": Answer(
+                        "Yes, it still fails", "minimal", when={"observer": "reproduces"}
+                    ),
                     "no": Answer("No, it improves", "double-check"),
                 },
                 evidence=("culprit", "added", "bad", "profile"),
@@ -65,15 +67,25 @@ def flow() -> Flow:
                 explain="Something about the check may be wrong.",
                 ask="What should change?",
                 answers={
-                    "tolerance": Answer("Another tolerance", "layerwise", settings={"tolerance": "New tolerance"}),
+                    "tolerance": Answer(
+                        "Another tolerance", "layerwise", settings={"tolerance": "New tolerance"}
+                    ),
                     "stop": Answer("Stop here", "unresolved"),
                 },
             ),
         },
         ends={
-            "minimal": End("You have a minimal failing case", "The smallest part that fails is known.", "minimal-case"),
-            "not-reproduced": End("The failure does not show here", "It passed every time.", "not-reproduced"),
-            "unresolved": End("It could not be told", "Too many probes had no answer.", "unresolved"),
+            "minimal": End(
+                "You have a minimal failing case",
+                "The smallest part that fails is known.",
+                "minimal-case",
+            ),
+            "not-reproduced": End(
+                "The failure does not show here", "It passed every time.", "not-reproduced"
+            ),
+            "unresolved": End(
+                "It could not be told", "Too many probes had no answer.", "unresolved"
+            ),
         },
     )
 
@@ -107,7 +119,9 @@ class Script:
 
 def findings(name: str = "/layer3/conv2/Conv") -> Findings:
     criterion = Criterion(tolerance=0.02)
-    signature = Signature("accuracy", "real:0", outputs=("logits",), errors={"logits": 0.41}, tolerance=0.02)
+    signature = Signature(
+        "accuracy", "real:0", outputs=("logits",), errors={"logits": 0.41}, tolerance=0.02
+    )
     case = Case(
         Candidate(nodes="271-273"),
         "real:0",
@@ -121,9 +135,21 @@ def findings(name: str = "/layer3/conv2/Conv") -> Findings:
     )
     culprit = Culprit(case, "kernel", evidence="It passes as Conv and Mul alone.", dir="case")
     cure = Workaround(
-        "precision", "emulate:precision=fp16", keep_names=(name,), samples_ok=3, samples_n=3, error=0.001, margin=20.0
+        "precision",
+        "emulate:precision=fp16",
+        keep_names=(name,),
+        samples_ok=3,
+        samples_n=3,
+        error=0.001,
+        margin=20.0,
     )
-    return Findings(criterion=criterion, signature=signature, sample="real:0", culprits=(culprit,), workaround=cure)
+    return Findings(
+        criterion=criterion,
+        signature=signature,
+        sample="real:0",
+        culprits=(culprit,),
+        workaround=cure,
+    )
 
 
 def measured(error: float, nodes: int, output: str = "logits") -> Measurement:
@@ -144,7 +170,8 @@ def measure(nodes: str) -> Measure:
 
 
 class FakeSession:
-    """Answers requests by a function of the test; its journal is a Script that the test may extend at any time."""
+    """Answers requests by a function of the test; its journal is a Script that the test may extend
+    at any time."""
 
     def __init__(self, folder: Path, flow: Flow) -> None:
         self.flow, self.folder = flow, folder
@@ -215,7 +242,9 @@ class FakeLibrary:
 
     def rename(self, folder: Path, name: str) -> Path:
         self.listed = [
-            msgspec.structs.replace(e, id=name, path=e.path.with_name(name)) if e.path == folder else e
+            msgspec.structs.replace(e, id=name, path=e.path.with_name(name))
+            if e.path == folder
+            else e
             for e in self.listed
         ]
         return folder.with_name(name)
@@ -267,29 +296,42 @@ def session(tmp_path: Path) -> FakeSession:
 
 @pytest.fixture
 def make_app(session: FakeSession, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Narrowdown]:
-    monkeypatch.setattr("wizard.tui.client.time.time", lambda: START + 100)
-    monkeypatch.setattr("wizard.tui.client.disk", lambda folder: (3 << 20, 40 << 30))
+    monkeypatch.setattr("narrowdown.wizard.tui.client.time.time", lambda: START + 100)
+    monkeypatch.setattr("narrowdown.wizard.tui.client.disk", lambda folder: (3 << 20, 40 << 30))
     monkeypatch.setenv("NARROWDOWN_THEME", "dark")
     monkeypatch.setenv("NARROWDOWN_HOME", str(session.folder.parent))
     monkeypatch.setenv("HOME", str(session.folder.parent))  # paths on the last screen begin with ~
 
     def make(
-        glyphs: Glyphs = UNICODE, entries: Sequence[Summary] = (), keymap: keys.Keymap | None = None, **more: Any
+        glyphs: Glyphs = UNICODE,
+        entries: Sequence[Summary] = (),
+        keymap: keys.Keymap | None = None,
+        **more: Any,
     ) -> Narrowdown:
         more.setdefault("folder", session.folder)
-        return Narrowdown(FakeLibrary(session, entries), glyph_set=glyphs, keymap=keymap or keys.Keymap(), **more)
+        return Narrowdown(
+            FakeLibrary(session, entries), glyph_set=glyphs, keymap=keymap or keys.Keymap(), **more
+        )
 
     return make
 
 
 def opened(session: FakeSession) -> FakeSession:
     session.script.add(e.SessionOpened(id="k7f3"))
-    session.snapshot = {"phase": "offer", "expected": 4, "builds": 3, "runs": 3, "seconds": 3.0, "disk": 12 << 20}
+    session.snapshot = {
+        "phase": "offer",
+        "expected": 4,
+        "builds": 3,
+        "runs": 3,
+        "seconds": 3.0,
+        "disk": 12 << 20,
+    }
     return session
 
 
 def running(session: FakeSession, name: str = "/layer3/conv2/Conv") -> FakeSession:
-    """In the middle of layerwise: reproduce is answered, some probes are back, a worker has died."""
+    """In the middle of layerwise: reproduce is answered, some probes are back, a worker has
+    died."""
     s = opened(session).script
     first = session.flow.nodes["reproduce"]
     s.add(e.StepStarted(run=1, node="reproduce", visit=1, step="compare", step_version=1))
@@ -320,13 +362,21 @@ def running(session: FakeSession, name: str = "/layer3/conv2/Conv") -> FakeSessi
         s.add(e.ProbeStarted(key=f"k{index}", run=2, probe=measure(nodes)))
         low, _, high = nodes.partition("-")
         s.add(
-            e.ProbeFinished(key=f"k{index}", run=2, measurement=measured(error, int(high) - int(low) + 1), seconds=1.5)
+            e.ProbeFinished(
+                key=f"k{index}",
+                run=2,
+                measurement=measured(error, int(high) - int(low) + 1),
+                seconds=1.5,
+            )
         )
     s.add(e.ProbeStarted(key="k4", run=2, probe=measure("144-191")))
     s.add(e.WorkerDied(worker=2, signal=11, key="k4", detail="counted as cannot tell"))
     s.add(
         e.ProbeFinished(
-            key="k4", run=2, measurement=Measurement(status="crash", message="It died.", signal=11), seconds=4
+            key="k4",
+            run=2,
+            measurement=Measurement(status="crash", message="It died.", signal=11),
+            seconds=4,
         )
     )
     s.add(e.ProbeStarted(key="k5", run=2, probe=measure("96-119")))
@@ -341,7 +391,9 @@ def running(session: FakeSession, name: str = "/layer3/conv2/Conv") -> FakeSessi
     }
     logs = session.folder / "logs"
     logs.mkdir(exist_ok=True)
-    (logs / "worker-2.log").write_text(f"[W] fusing {name}\n[W] building nodes 96-119\n", errors="replace")
+    (logs / "worker-2.log").write_text(
+        f"[W] fusing {name}\n[W] building nodes 96-119\n", errors="replace"
+    )
     return session
 
 
@@ -401,7 +453,8 @@ def ended(session: FakeSession, name: str = "/layer3/conv2/Conv") -> FakeSession
 
 
 async def settle(pilot: Any, until: Callable[[], bool]) -> None:
-    """Let the app work until a condition holds. What never comes is ended by the test's own limit."""
+    """Let the app work until a condition holds. What never comes is ended by the test's own
+    limit."""
     while not until():
         await pilot.pause(0.05)
     await pilot.pause()

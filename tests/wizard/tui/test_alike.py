@@ -1,4 +1,5 @@
-"""Several culprits at once, as on a model that overflows in seven places: clear, short, and nothing lost."""
+"""Several culprits at once, as on a model that overflows in seven places: clear, short, and nothing
+lost."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -7,27 +8,27 @@ from typing import Any
 import msgspec
 import pytest
 
-from engines.findings import Findings, Workaround
-from engines.graph import ranges
-from engines.graph.index import GraphIndex, Node
-from engines.probe import APART
-from wizard.report.gather import _workaround, culprit, headline
-from wizard.report.prefix import Shared
-from wizard.report.summary import name_inside, say_inside
-from wizard.report.vicinity import Spot, Vicinity
-from wizard.session import events as e
-from wizard.session.state import Visit
-from wizard.tui import narrative
-from wizard.tui.app import Narrowdown
-from wizard.tui.board import Board
-from wizard.tui.client import Watcher, bundle
-from wizard.tui.ending import list_handed, list_todo, remedy, report
-from wizard.tui.glyphs import UNICODE
-from wizard.tui.sight import Sight
-from wizard.tui.widgets.evidence import drop_said, facts
-from wizard.tui.widgets.finish import culprits
-from wizard.tui.widgets.gallery import surroundings
-from wizard.words import switch
+from narrowdown.engines.findings import Findings, Workaround
+from narrowdown.engines.graph import ranges
+from narrowdown.engines.graph.index import GraphIndex, Node
+from narrowdown.engines.probe import APART
+from narrowdown.wizard.report.gather import _workaround, culprit, headline
+from narrowdown.wizard.report.prefix import Shared
+from narrowdown.wizard.report.summary import name_inside, say_inside
+from narrowdown.wizard.report.vicinity import Spot, Vicinity
+from narrowdown.wizard.session import events as e
+from narrowdown.wizard.session.state import Visit
+from narrowdown.wizard.tui import narrative
+from narrowdown.wizard.tui.app import Narrowdown
+from narrowdown.wizard.tui.board import Board
+from narrowdown.wizard.tui.client import Watcher, bundle
+from narrowdown.wizard.tui.ending import list_handed, list_todo, remedy, report
+from narrowdown.wizard.tui.glyphs import UNICODE
+from narrowdown.wizard.tui.sight import Sight
+from narrowdown.wizard.tui.widgets.evidence import drop_said, facts
+from narrowdown.wizard.tui.widgets.finish import culprits
+from narrowdown.wizard.tui.widgets.gallery import surroundings
+from narrowdown.wizard.words import switch
 
 from . import golden
 from . import scripted as s
@@ -42,10 +43,21 @@ def seven() -> Findings:
     made = []
     for n, place in enumerate(SEVEN):
         case = msgspec.structs.replace(
-            one.case, nodes=(f"{place}/Pow",), ops=("Pow",), node_ids=str(n), good=None, effect=0.5 + n
+            one.case,
+            nodes=(f"{place}/Pow",),
+            ops=("Pow",),
+            node_ids=str(n),
+            good=None,
+            effect=0.5 + n,
         )
-        evidence = f"{place}/Pow (Pow) reaches {229_746 + n:,} in the reference; float16 ends at 65,504."
-        made.append(msgspec.structs.replace(one, case=case, cause="overflow", evidence=evidence if n != 2 else ""))
+        evidence = (
+            f"{place}/Pow (Pow) reaches {229_746 + n:,} in the reference; float16 ends at 65,504."
+        )
+        made.append(
+            msgspec.structs.replace(
+                one, case=case, cause="overflow", evidence=evidence if n != 2 else ""
+            )
+        )
     return msgspec.structs.replace(s.findings(), culprits=tuple(made))
 
 
@@ -78,7 +90,10 @@ def test_the_headline_counts_those_alike_and_says_that_there_are_others(
 ) -> None:
     board = Board(session.folder)
     board.extend(s.ended(session).script.events)
-    found = [msgspec.structs.replace(c, cause=cause) for c, cause in zip(seven().culprits, causes, strict=False)]
+    found = [
+        msgspec.structs.replace(c, cause=cause)
+        for c, cause in zip(seven().culprits, causes, strict=False)
+    ]
     told = headline(board.state, session.flow, "minimal-case", tuple(map(culprit, found)), None)
     assert told.startswith(many)
     assert told.endswith(said)
@@ -96,20 +111,31 @@ def test_the_headline_says_what_is_left_where_the_user_stops(
     board.extend(s.ended(session).script.events)
     outcome = {"patched_fails": fails, "patched_error": 0.12}
     state = msgspec.structs.replace(
-        board.state, route=(*board.state.route, Visit("minimal-case", step="confirm", outcome=outcome))
+        board.state,
+        route=(*board.state.route, Visit("minimal-case", step="confirm", outcome=outcome)),
     )
-    assert headline(state, session.flow, verdict, tuple(map(culprit, seven().culprits[:1])), None).endswith(said)
+    assert headline(
+        state, session.flow, verdict, tuple(map(culprit, seven().culprits[:1])), None
+    ).endswith(said)
 
 
-@pytest.mark.parametrize(("kept", "said"), [(6, "keeping 6 of 7 nodes in"), (5, "keeping 5 nodes in")])
-def test_the_headline_says_of_how_many_where_nearly_all_are_kept(session: FakeSession, kept: int, said: str) -> None:
+@pytest.mark.parametrize(
+    ("kept", "said"), [(6, "keeping 6 of 7 nodes in"), (5, "keeping 5 nodes in")]
+)
+def test_the_headline_says_of_how_many_where_nearly_all_are_kept(
+    session: FakeSession, kept: int, said: str
+) -> None:
     board = Board(session.folder)
     board.extend(s.ended(session).script.events)
     names = tuple(f"n{i}" for i in range(kept))
-    cure = Workaround(kind="precision", engine="e", keep_names=names, samples_ok=1, samples_n=1, of=7)
+    cure = Workaround(
+        kind="precision", engine="e", keep_names=names, samples_ok=1, samples_n=1, of=7
+    )
     found = msgspec.structs.replace(seven(), workaround=cure)
     made = _workaround(found, "emulate", None, "", "")
-    told = headline(board.state, session.flow, "worked-around", tuple(map(culprit, found.culprits)), made)
+    told = headline(
+        board.state, session.flow, "worked-around", tuple(map(culprit, found.culprits)), made
+    )
     assert said in told
 
 
@@ -138,38 +164,61 @@ def test_the_headline_says_that_a_loop_is_kept_with_all_inside_it(
     )
     found = msgspec.structs.replace(seven(), workaround=cure)
     made = _workaround(found, "emulate", GraphIndex("", nodes, (), (), ()), "", "")
-    assert said in headline(board.state, session.flow, "worked-around", tuple(map(culprit, found.culprits)), made)
+    assert said in headline(
+        board.state, session.flow, "worked-around", tuple(map(culprit, found.culprits)), made
+    )
 
 
 def test_a_loop_that_was_opened_is_said_to_be_kept_with_all_inside_it() -> None:
-    """What was searched has its turns in its place; the file keeps the Loop, and with it turns that nobody had to keep."""
+    """What was searched has its turns in its place; the file keeps the Loop, and with it turns that
+    nobody had to keep."""
     names = ("lp/body/iteration_1/sq", "lp/body/iteration_2/sq", "log", "lp2")
     nodes = tuple(Node(i, name, "Mul", "", (), ()) for i, name in enumerate(names))
-    cure = Workaround(kind="precision", engine="e", keep="1-2", keep_names=names[1:3], in_model=("lp", "log"))
+    cure = Workaround(
+        kind="precision", engine="e", keep="1-2", keep_names=names[1:3], in_model=("lp", "log")
+    )
     found = msgspec.structs.replace(seven(), workaround=cure)
     made = _workaround(found, "emulate", GraphIndex("", nodes, (), (), ()), "", "")
     assert made is not None
     assert made.holding == ("lp",)
-    assert (say_inside(made), name_inside(made)) == (" and all inside 1 of them", " and all inside lp")
+    assert (say_inside(made), name_inside(made)) == (
+        " and all inside 1 of them",
+        " and all inside lp",
+    )
 
 
-def test_of_several_nodes_the_headline_names_the_one_that_the_evidence_is_about(session: FakeSession) -> None:
+def test_of_several_nodes_the_headline_names_the_one_that_the_evidence_is_about(
+    session: FakeSession,
+) -> None:
     board = Board(session.folder)
     board.extend(s.ended(session).script.events)
     first = seven().culprits[0]
-    case = msgspec.structs.replace(first.case, nodes=("/Add", "/Mul", "/MatMul", "/b.1/l2/Pow", "/Div"))
+    case = msgspec.structs.replace(
+        first.case, nodes=("/Add", "/Mul", "/MatMul", "/b.1/l2/Pow", "/Div")
+    )
     found = culprit(msgspec.structs.replace(first, case=case, at="/b.1/l2/Pow"))
     told = headline(board.state, session.flow, "minimal-case", (found,), None)
     assert told.endswith("/b.1/l2/Pow (overflow) together with /Add, /Mul, /MatMul and 1 more")
-    nobody = headline(board.state, session.flow, "minimal-case", (msgspec.structs.replace(found, at="/gone"),), None)
+    nobody = headline(
+        board.state,
+        session.flow,
+        "minimal-case",
+        (msgspec.structs.replace(found, at="/gone"),),
+        None,
+    )
     assert "/Add, /Mul" in nobody
     assert "/gone" not in nobody
 
 
 def test_places_that_look_the_same_are_drawn_once() -> None:
-    places = [Vicinity((Spot("Sub", f"/{n}/Sub"), Spot("Pow", f"/{n}/Pow", (0,), suspect=True))) for n in SEVEN]
+    places = [
+        Vicinity((Spot("Sub", f"/{n}/Sub"), Spot("Pow", f"/{n}/Pow", (0,), suspect=True)))
+        for n in SEVEN
+    ]
     other = Vicinity((Spot("Exp", "/Exp", suspect=True),))
-    text = "\n".join(row.plain for row in surroundings((*places[:4], other, *places[4:]), 76, UNICODE))
+    text = "\n".join(
+        row.plain for row in surroundings((*places[:4], other, *places[4:]), 76, UNICODE)
+    )
     assert text.count("suspect") == 2
     assert "6 more places look the same" in text
     assert "/Exp" in text
@@ -180,7 +229,9 @@ async def test_the_step_draws_the_case_at_hand_not_the_last_one_found(
 ) -> None:
     s.asking(session)
     app = make_app()
-    first, last = (Vicinity((Spot("Pow", name, suspect=True),)) for name in ("/here/Pow", "/elsewhere/Pow"))
+    first, last = (
+        Vicinity((Spot("Pow", name, suspect=True),)) for name in ("/here/Pow", "/elsewhere/Pow")
+    )
     async with app.run_test(size=(104, 60)) as pilot:
         await settle(pilot, lambda: app.scene is not None and app.scene.face == "ask")
         assert app.scene is not None
@@ -193,14 +244,23 @@ async def test_the_step_draws_the_case_at_hand_not_the_last_one_found(
 
 def test_what_the_recommendation_says_is_not_said_again_below_it() -> None:
     shows = "/l/Pow (Pow) reaches 229,746 in the reference; float16 ends at 65,504."
-    outcome = {"message": f"1 node fails. {shows} The same is wrong at 1 more: /m/Pow.", "evidence": shows, "alike": 1}
+    outcome = {
+        "message": f"1 node fails. {shows} The same is wrong at 1 more: /m/Pow.",
+        "evidence": shows,
+        "alike": 1,
+    }
     left = drop_said(outcome, f"1 node of 220 fails. {shows}")
     assert left["message"] == "1 node fails. The same is wrong at 1 more: /m/Pow."
     assert left["evidence"] == ""
     assert drop_said(outcome, "")["message"] == outcome["message"]
     names = ", ".join(f"/b.{n}/Pow" for n in range(9))
     left_named = drop_said(
-        {"message": f"Keeping 9 nodes makes 8 of 8 pass: {names}.", "names": names, "what": "precision"}, ""
+        {
+            "message": f"Keeping 9 nodes makes 8 of 8 pass: {names}.",
+            "names": names,
+            "what": "precision",
+        },
+        "",
     )
     assert (left_named["names"], left_named["what"]) == ("", "precision")
     assert facts(left, ("alike",), "confirm") == [("of them found with this one", "1")]
@@ -227,11 +287,15 @@ def test_where_only_made_up_inputs_were_right_real_ones_are_asked_for_first(
 ) -> None:
     script = s.opened(session).script
     script.add(e.StepStarted(run=1, node="reproduce", visit=1, step="compare", step_version=1))
-    script.add(e.StepFinished(run=1, node="reproduce", outcome={"verdict": "passes", "error": 1e-6}))
+    script.add(
+        e.StepFinished(run=1, node="reproduce", outcome={"verdict": "passes", "error": 1e-6})
+    )
     script.add(e.QuestionAnswered(node="reproduce", visit=1, answer="no", by="person"))
     script.add(e.SessionClosed(end="not-reproduced", exit_code=10))
     problem = msgspec.structs.replace(s.FakeLibrary(session).problem(session.folder), inputs=given)
-    first, second = list_todo(scene := Watcher(session, problem).look(), "not-reproduced", report(scene))[:2]
+    first, second = list_todo(
+        scene := Watcher(session, problem).look(), "not-reproduced", report(scene)
+    )[:2]
     assert ("--inputs" in first.typed) == (not given)
     assert ("made-up" in first.text) == (not given)
     assert ("others of your samples" in second.text and "--inputs" in second.typed) == bool(given)
@@ -244,7 +308,9 @@ def test_only_a_part_of_the_model_is_the_smallest_that_fails(session: FakeSessio
     board = Board(session.folder)
     for key, part, nodes in (("a", "all", 220), ("b", "0-9", 10)):
         script.add(e.ProbeStarted(key=key, run=3, probe=s.measure(part)))
-        script.add(e.ProbeFinished(key=key, run=3, seconds=1.0, measurement=s.measured(0.41, nodes)))
+        script.add(
+            e.ProbeFinished(key=key, run=3, seconds=1.0, measurement=s.measured(0.41, nodes))
+        )
     board.extend(script.events)
     assert [row.state for row in board.hunt.rows] == ["fails", "fails"]
     assert [nodes for nodes, _ in board.hunt.best] == [10]
@@ -262,13 +328,17 @@ async def test_what_the_runner_notes_is_shown_at_its_step_and_kept(
         assert app.scene is not None
         assert narrative.noted(app.scene) == (gone,)
         await settle(pilot, lambda: "Noted" in golden.text_of(app))
-        assert "so these are gone: 2 files." in " ".join(golden.text_of(app).replace("│", " ").split())
+        assert "so these are gone: 2 files." in " ".join(
+            golden.text_of(app).replace("│", " ").split()
+        )
 
 
 @pytest.mark.parametrize("kind", APART)
 def test_what_keeps_layers_apart_is_another_model_and_no_setting(kind: str) -> None:
     """The tensors are named, and no engine spec is said to do it."""
-    cure = Workaround(kind, "onnxruntime:optimization=all", switched_off=("/pad/out",), samples_ok=1, samples_n=1)
+    cure = Workaround(
+        kind, "onnxruntime:optimization=all", switched_off=("/pad/out",), samples_ok=1, samples_n=1
+    )
     assert cure.in_file
     assert "/pad/out" in remedy(cure)
     assert "the engine is then" not in remedy(cure)
@@ -276,7 +346,9 @@ def test_what_keeps_layers_apart_is_another_model_and_no_setting(kind: str) -> N
 
 
 @pytest.mark.parametrize("written", [(), ("worked-around.onnx",)])
-def test_what_a_loop_holds_is_said_to_be_kept_with_it(session: FakeSession, written: tuple[str, ...]) -> None:
+def test_what_a_loop_holds_is_said_to_be_kept_with_it(
+    session: FakeSession, written: tuple[str, ...]
+) -> None:
     """It is one node by count, and all of its body stays in higher precision, too."""
     found = s.findings("/layer3/Loop")
     assert found.workaround is not None
@@ -289,7 +361,9 @@ def test_what_a_loop_holds_is_said_to_be_kept_with_it(session: FakeSession, writ
     graph = GraphIndex("", (Node(0, "/layer3/Loop", "Loop", "", (), (0,)),), (), (), ())
     beyond = GraphIndex("", (), (), (), ())  # of a journal that somebody has changed
     for known, inside in ((graph, " and all inside it"), (None, ""), (beyond, "")):
-        scene = msgspec.structs.replace(seen, files=written, sight=Sight(names=Shared(), graph=known))
+        scene = msgspec.structs.replace(
+            seen, files=written, sight=Sight(names=Shared(), graph=known)
+        )
         text = list_todo(scene, "worked-around", report(scene))[0].text
         assert f"1 node{' of it' if written else ''}{inside}" in text
         assert (" stay in" in text) == bool(written and inside)

@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
-from wizard.tui import keys
-from wizard.tui.app import Narrowdown
-from wizard.tui.widgets.bottom import Bottom, Key, fitting
+from narrowdown.wizard.tui import keys
+from narrowdown.wizard.tui.app import Narrowdown
+from narrowdown.wizard.tui.widgets.bottom import Bottom, Key, fitting
 
 from . import golden
 from . import scripted as s
@@ -22,7 +22,9 @@ def within(shown: Callable[[], list[tuple[int, Key]]], edge: int) -> Callable[[]
 def test_what_fits() -> None:
     assert fitting([5, 5, 5], [-1, -1, 0], 15) == [True, True, True]
     assert fitting([5, 5, 5], [-1, -1, 0], 12) == [True, False, True]
-    assert fitting([5, 9, 2], [-1, -1, 0], 12) == [True, False, True], "no smaller one takes its place"
+    assert fitting([5, 9, 2], [-1, -1, 0], 12) == [True, False, True], (
+        "no smaller one takes its place"
+    )
     assert fitting([5, 5], [0, 1], 3) == [False, False]
     assert fitting([9, 6, 8, 7], [-1, 3, 0, 1], 22) == [False, True, True, True]
     assert fitting([9, 6, 8, 7], [-1, 3, 0, 1], 18) == [False, False, True, True], (
@@ -31,7 +33,9 @@ def test_what_fits() -> None:
 
 
 @pytest.mark.parametrize(
-    ("scene", "first"), [(s.opened, "go"), (s.running, "stop"), (s.asking, "answer")], ids=["offer", "running", "ask"]
+    ("scene", "first"),
+    [(s.opened, "go"), (s.running, "stop"), (s.asking, "answer")],
+    ids=["offer", "running", "ask"],
 )
 async def test_forty_columns_name_the_key_that_goes_on(
     session: FakeSession, make_app: Make, scene: Callable[[FakeSession], FakeSession], first: str
@@ -40,7 +44,9 @@ async def test_forty_columns_name_the_key_that_goes_on(
     scene(session)
     app = make_app()
     async with app.run_test(size=(40, 20)) as pilot:
-        await settle(pilot, lambda: {first, "keys_help", "back", "quit_session"} <= labels(app).keys())
+        await settle(
+            pilot, lambda: {first, "keys_help", "back", "quit_session"} <= labels(app).keys()
+        )
         assert within(lambda: shown_by(app), 40)()
 
 
@@ -53,14 +59,18 @@ def shown_by(app: Narrowdown) -> list[tuple[int, Key]]:
     return [place for line in app.screen.query(Bottom) for place in line.standing(line.size.width)]
 
 
-async def test_while_paused_the_key_says_that_it_goes_on(session: FakeSession, make_app: Make) -> None:
+async def test_while_paused_the_key_says_that_it_goes_on(
+    session: FakeSession, make_app: Make
+) -> None:
     s.running(session)
     app = make_app()
     async with app.run_test(size=(120, 40)) as pilot:
         await settle(pilot, lambda: labels(app).get("pause") == "pause")
         session.snapshot = {**(session.snapshot or {}), "paused": True}
         await settle(pilot, lambda: labels(app).get("pause") == "go on")
-        assert ("go on", "p") in {(action.label, key) for action, key, _ in keys.list_at_work(app.screen, app.glyphs)}
+        assert ("go on", "p") in {
+            (action.label, key) for action, key, _ in keys.list_at_work(app.screen, app.glyphs)
+        }
         session.snapshot = {**session.snapshot, "paused": False}
         await settle(pilot, lambda: labels(app).get("pause") == "pause")
 
@@ -75,7 +85,10 @@ async def test_while_paused_the_key_says_that_it_goes_on(session: FakeSession, m
     ids=["offer", "running", "ask"],
 )
 async def test_a_window_that_only_looks_on_names_no_key_that_steers(
-    session: FakeSession, make_app: Make, scene: Callable[[FakeSession], FakeSession], steers: set[str]
+    session: FakeSession,
+    make_app: Make,
+    scene: Callable[[FakeSession], FakeSession],
+    steers: set[str],
 ) -> None:
     scene(session)
     app = make_app()
@@ -91,8 +104,12 @@ async def test_a_window_that_only_looks_on_names_no_key_that_steers(
         assert "runs it" not in golden.text_of(app)
 
 
-@pytest.mark.parametrize("scene", [s.opened, s.running, s.asking, s.ended], ids=["offer", "running", "ask", "ended"])
-async def test_no_key_is_cut(session: FakeSession, make_app: Make, scene: Callable[[FakeSession], FakeSession]) -> None:
+@pytest.mark.parametrize(
+    "scene", [s.opened, s.running, s.asking, s.ended], ids=["offer", "running", "ask", "ended"]
+)
+async def test_no_key_is_cut(
+    session: FakeSession, make_app: Make, scene: Callable[[FakeSession], FakeSession]
+) -> None:
     scene(session)
     app = make_app()
 

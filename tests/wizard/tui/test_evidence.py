@@ -1,25 +1,32 @@
-"""What a step measured, as a newcomer reads it: nothing that says nothing, nothing of another step."""
+"""What a step measured, as a newcomer reads it: nothing that says nothing, nothing of another
+step."""
 
 from typing import Any
 
 import pytest
 
-from engines.findings import Case, Culprit
-from engines.probe import Candidate
-from wizard.session import events as e
-from wizard.tui import narrative
-from wizard.tui.board import Board, Hunt, Row
-from wizard.tui.client import Watcher
-from wizard.tui.glyphs import UNICODE
-from wizard.tui.widgets.evidence import LONGEST, Seen, evident, facts, shorten
-from wizard.tui.widgets.finish import culprit_rows, say_alike_culprit
+from narrowdown.engines.findings import Case, Culprit
+from narrowdown.engines.probe import Candidate
+from narrowdown.wizard.session import events as e
+from narrowdown.wizard.tui import narrative
+from narrowdown.wizard.tui.board import Board, Hunt, Row
+from narrowdown.wizard.tui.client import Watcher
+from narrowdown.wizard.tui.glyphs import UNICODE
+from narrowdown.wizard.tui.widgets.evidence import LONGEST, Seen, evident, facts, shorten
+from narrowdown.wizard.tui.widgets.finish import culprit_rows, say_alike_culprit
 
 from . import scripted as s
 from .scripted import FakeSession
 
 
 def test_counts_stand_beside_what_they_are_counted_of() -> None:
-    outcome = {"samples": 64, "samples_failing": 62, "real_samples": 3, "real_failing": None, "random_failing": 2}
+    outcome = {
+        "samples": 64,
+        "samples_failing": 62,
+        "real_samples": 3,
+        "real_failing": None,
+        "random_failing": 2,
+    }
     fields = ("samples_failing", "samples", "real_failing", "real_samples", "random_failing")
     assert facts(outcome, fields, "inputs") == [
         ("samples that fail", "62 of 64"),
@@ -33,9 +40,18 @@ def test_counts_stand_beside_what_they_are_counted_of() -> None:
 def test_whole_numbers_are_told_by_how_many_are_wrong() -> None:
     """A panel, and the last page, said "100 %" of 1 of 168 codes."""
     assert (
-        facts({"own": 1.0, "own_places": [1, 168]}, ("own",), "extract", "rel_l2")[0][1] == "wrong in 1 of 168 values"
+        facts({"own": 1.0, "own_places": [1, 168]}, ("own",), "extract", "rel_l2")[0][1]
+        == "wrong in 1 of 168 values"
     )
-    case = Case(Candidate(), "real:0", nodes=("q",), own=1.0, effect=1.0, own_places=(1, 168), effect_places=(2, 168))
+    case = Case(
+        Candidate(),
+        "real:0",
+        nodes=("q",),
+        own=1.0,
+        effect=1.0,
+        own_places=(1, 168),
+        effect_places=(2, 168),
+    )
     rows = dict(culprit_rows(Culprit(case, "rounding"), "rel_l2", 80, UNICODE))
     assert rows["fails"] == (
         "by itself it is wrong in 1 of 168 values; your model's outputs are wrong in 2 of 168 values by it"
@@ -98,7 +114,8 @@ def test_after_a_rewind_no_probe_of_another_step_is_shown(session: FakeSession) 
     assert scene.node == "reproduce"
     assert scene.hunt.rows == ()
     assert (
-        narrative.nothing(scene) == "the 2 probes of this step ran before you came back to it, and are not listed again"
+        narrative.nothing(scene)
+        == "the 2 probes of this step ran before you came back to it, and are not listed again"
     )
 
 
@@ -114,15 +131,26 @@ def test_a_long_list_leaves_room_for_what_is_below_it() -> None:
 
 
 @pytest.mark.parametrize(("precision", "told"), [("fp16", ["FP16"]), ("fp32", [])])
-def test_the_error_that_a_precision_alone_explains_names_it(precision: str, told: list[str]) -> None:
+def test_the_error_that_a_precision_alone_explains_names_it(
+    precision: str, told: list[str]
+) -> None:
     outcome = {"precision": precision, "emulated_error": None}
-    said = [text for label, text in facts(outcome, ("emulated_error",), "compare") if label == "not measured"]
-    assert said == [f"error that {name} alone explains" for name in told], "nobody measures it for FP32"
+    said = [
+        text
+        for label, text in facts(outcome, ("emulated_error",), "compare")
+        if label == "not measured"
+    ]
+    assert said == [f"error that {name} alone explains" for name in told], (
+        "nobody measures it for FP32"
+    )
 
 
 @pytest.mark.parametrize(
     ("field", "value", "said"),
-    [("observer", "reproduces", "it still fails"), ("behaviour", "rebuilds-differ", "some builds pass")],
+    [
+        ("observer", "reproduces", "it still fails"),
+        ("behaviour", "rebuilds-differ", "some builds pass"),
+    ],
 )
 def test_a_name_inside_is_said_in_a_users_words(field: str, value: str, said: str) -> None:
     assert [text for _, text in facts({field: value}, (field,), "layerwise")] == [said]
@@ -131,15 +159,27 @@ def test_a_name_inside_is_said_in_a_users_words(field: str, value: str, said: st
 def test_what_runs_without_a_failure_leave_open_stands_behind_why(session: FakeSession) -> None:
     missed = "A fault in fewer than 1 of 100 runs would not have shown."
     s.opened(session)
-    session.script.add(e.StepStarted(run=1, node="reproduce", visit=1, step="compare", step_version=1))
-    outcome = {"message": "300 runs, no failure.", "missed": missed, "looks": 300, "failures": 0, **INTERVAL}
+    session.script.add(
+        e.StepStarted(run=1, node="reproduce", visit=1, step="compare", step_version=1)
+    )
+    outcome = {
+        "message": "300 runs, no failure.",
+        "missed": missed,
+        "looks": 300,
+        "failures": 0,
+        **INTERVAL,
+    }
     session.script.add(e.StepFinished(run=1, node="reproduce", status="done", outcome=outcome))
     offered = s.offered(session.flow, "reproduce", "no")
-    session.script.add(e.QuestionAsked(node="reproduce", visit=1, ask="?", answers=offered, recommended="no"))
+    session.script.add(
+        e.QuestionAsked(node="reproduce", visit=1, ask="?", answers=offered, recommended="no")
+    )
     scene = Watcher(session, s.FakeLibrary(session).problem(session.folder)).look()
     assert scene is not None
     assert missed in narrative.why(scene)[0][1]
-    assert evident(outcome, ("looks", "failures", *INTERVAL), Seen(), 80, UNICODE)[1] == [], "and only there"
+    assert evident(outcome, ("looks", "failures", *INTERVAL), Seen(), 80, UNICODE)[1] == [], (
+        "and only there"
+    )
 
 
 def test_of_several_sentences_each_is_whole_and_of_a_name_both_ends() -> None:
@@ -147,7 +187,9 @@ def test_of_several_sentences_each_is_whole_and_of_a_name_both_ends() -> None:
         f"'{name}': ids below {n}, as '{name}.weight' has {n} entries to choose from."
         for name, n in (("characters", 54), ("marks", 16))
     ]
-    assert shorten(" ".join(said)) == " ".join(said), "longer than one value may be, and not cut inside"
+    assert shorten(" ".join(said)) == " ".join(said), (
+        "longer than one value may be, and not cut inside"
+    )
     assert shorten(" ".join(said * 5)) == " ".join([*said * 2, "…"])
     assert len(shorten("n" * 5000)) == LONGEST
     assert len(shorten("n" * 5000 + ". And more.")) < 2 * LONGEST

@@ -6,12 +6,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from wizard.report.vicinity import Spot, Vicinity
-from wizard.session.folder import Summary
-from wizard.tui.app import Narrowdown
-from wizard.tui.glyphs import ASCII
-from wizard.tui.sight import Sight
-from wizard.tui.widgets.answers import Answers
+from narrowdown.wizard.report.vicinity import Spot, Vicinity
+from narrowdown.wizard.session.folder import Summary
+from narrowdown.wizard.tui.app import Narrowdown
+from narrowdown.wizard.tui.glyphs import ASCII
+from narrowdown.wizard.tui.sight import Sight
+from narrowdown.wizard.tui.widgets.answers import Answers
 
 from . import golden
 from . import scripted as s
@@ -44,13 +44,19 @@ async def test_face(session: FakeSession, make_app: Make, face: str, size: tuple
     golden.check(f"{face}-{size[0]}x{size[1]}", await shown(make_app(), face, size))
 
 
-@pytest.mark.parametrize(("size", "there"), [(NARROW, False), (MEDIUM, False), (BROAD, True), (WIDE, True)])
+@pytest.mark.parametrize(
+    ("size", "there"), [(NARROW, False), (MEDIUM, False), (BROAD, True), (WIDE, True)]
+)
 async def test_a_tall_window_says_what_the_words_of_an_offer_mean(
     session: FakeSession, make_app: Make, size: tuple[int, int], there: bool
 ) -> None:
     """Half of it was blank; on few rows the words stay behind their key."""
-    node = msgspec.structs.replace(session.flow.nodes["reproduce"], terms=("tolerance", "no-such-card"))
-    session.flow = msgspec.structs.replace(session.flow, nodes={**session.flow.nodes, "reproduce": node})
+    node = msgspec.structs.replace(
+        session.flow.nodes["reproduce"], terms=("tolerance", "no-such-card")
+    )
+    session.flow = msgspec.structs.replace(
+        session.flow, nodes={**session.flow.nodes, "reproduce": node}
+    )
     s.opened(session)
     text = " ".join((await shown(make_app(), "offer", size)).split())
     assert ("Words (t has more)" in text) == there
@@ -59,7 +65,9 @@ async def test_a_tall_window_says_what_the_words_of_an_offer_mean(
 
 
 @pytest.mark.parametrize("size", SIZES)
-async def test_sessions_and_setup(session: FakeSession, make_app: Make, size: tuple[int, int]) -> None:
+async def test_sessions_and_setup(
+    session: FakeSession, make_app: Make, size: tuple[int, int]
+) -> None:
     entries = [
         Summary("k7f3", session.folder, "/m/resnet50.onnx", "tensorrt:precision=fp16", "layerwise", age=90.0, holder="me"),
         Summary("a1b2", session.folder / "a", "/m/bert.onnx", "onnxruntime:optimization=all", age=7200.0,
@@ -78,7 +86,8 @@ async def test_sessions_and_setup(session: FakeSession, make_app: Make, size: tu
 
 
 @pytest.mark.parametrize(
-    ("face", "size"), [("offer", (80, 24)), ("ask", (80, 24)), ("ended", (80, 24)), ("running", (160, 45))]
+    ("face", "size"),
+    [("offer", (80, 24)), ("ask", (80, 24)), ("ended", (80, 24)), ("running", (160, 45))],
 )
 async def test_ascii_set_draws_ascii_alone(
     session: FakeSession, make_app: Make, face: str, size: tuple[int, int]
@@ -90,12 +99,15 @@ async def test_ascii_set_draws_ascii_alone(
 
 
 @pytest.mark.parametrize("face", ["running", "ask"])
-async def test_every_width_shows_what_matters(session: FakeSession, make_app: Make, face: str) -> None:
+async def test_every_width_shows_what_matters(
+    session: FakeSession, make_app: Make, face: str
+) -> None:
     SCENES[face](session)
     app = make_app()
-    words = {"running": ["passes", "fails", "cannot tell"], "ask": ["Yes, it still fails", "recommended", "Measured"]}[
-        face
-    ]
+    words = {
+        "running": ["passes", "fails", "cannot tell"],
+        "ask": ["Yes, it still fails", "recommended", "Measured"],
+    }[face]
     async with app.run_test(size=(80, 30)) as pilot:
         await settle(pilot, lambda: app.scene is not None and app.scene.face == face)
         for width in (40, 60, 79, 99, 100, 139, 140, 200):
@@ -107,12 +119,16 @@ async def test_every_width_shows_what_matters(session: FakeSession, make_app: Ma
             assert all(word in text for word in words), (width, text)
 
 
-async def test_on_80_by_24_all_can_be_reached_by_scrolling(session: FakeSession, make_app: Make) -> None:
+async def test_on_80_by_24_all_can_be_reached_by_scrolling(
+    session: FakeSession, make_app: Make
+) -> None:
     s.asking(session)
     app = make_app()
     async with app.run_test(size=(80, 16)) as pilot:
         await settle(pilot, lambda: app.scene is not None and app.scene.face == "ask")
-        assert "Both engines fail on the same outputs." in golden.text_of(app), "the reason stands before the details"
+        assert "Both engines fail on the same outputs." in golden.text_of(app), (
+            "the reason stands before the details"
+        )
         assert "polygraphy run" not in golden.text_of(app)
         await pilot.press("pagedown", "pagedown")
         await pilot.pause(0.1)
@@ -121,7 +137,9 @@ async def test_on_80_by_24_all_can_be_reached_by_scrolling(session: FakeSession,
 
 
 @pytest.mark.parametrize("width", [80, 104, 160])
-async def test_the_surroundings_of_a_suspect_are_drawn_once(session: FakeSession, make_app: Make, width: int) -> None:
+async def test_the_surroundings_of_a_suspect_are_drawn_once(
+    session: FakeSession, make_app: Make, width: int
+) -> None:
     s.asking(session)
     app = make_app()
     place = Vicinity((Spot("Conv", "/layer3/conv2/Conv", suspect=True),))
@@ -134,7 +152,9 @@ async def test_the_surroundings_of_a_suspect_are_drawn_once(session: FakeSession
         assert golden.text_of(app).count("Around the suspect") == 1
 
 
-async def test_no_colour(session: FakeSession, make_app: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_colour(
+    session: FakeSession, make_app: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
     s.asking(session)
     app = make_app()
@@ -147,9 +167,15 @@ async def test_no_colour(session: FakeSession, make_app: Make, monkeypatch: pyte
             for filter_ in app._filters:
                 strip = strip.apply_filter(filter_, app.screen.background_colors[0])
             colours |= {
-                c for segment in strip if segment.style for c in (segment.style.color, segment.style.bgcolor) if c
+                c
+                for segment in strip
+                if segment.style
+                for c in (segment.style.color, segment.style.bgcolor)
+                if c
             }
-            marked = marked or any(s.style and s.style.reverse and "Yes, it still fails" in s.text for s in strip)
+            marked = marked or any(
+                s.style and s.style.reverse and "Yes, it still fails" in s.text for s in strip
+            )
         assert not colours
         assert marked, "the highlighted answer is reversed"
 
@@ -168,7 +194,9 @@ async def test_trouble_is_told(session: FakeSession, make_app: Make) -> None:
     s.running(session)
 
     def broken() -> tuple[Any, ...]:
-        raise ValueError("Line 7 of journal.jsonl is damaged; narrowdown resume --repair works on a copy.")
+        raise ValueError(
+            "Line 7 of journal.jsonl is damaged; narrowdown resume --repair works on a copy."
+        )
 
     app = make_app()
     async with app.run_test(size=(80, 24)) as pilot:

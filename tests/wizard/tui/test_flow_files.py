@@ -1,4 +1,5 @@
-"""A flow file that this repository has never seen: a loop, a node without a step, twelve answers, a term without a card."""
+"""A flow file that this repository has never seen: a loop, a node without a step, twelve answers, a
+term without a card."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -6,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from wizard.flow.load import load
-from wizard.flow.model import Flow
-from wizard.session import events as e
-from wizard.tui.app import Narrowdown
-from wizard.tui.screens.overlays import Card
-from wizard.tui.screens.step import StepScreen
+from narrowdown.wizard.flow.load import load
+from narrowdown.wizard.flow.model import Flow
+from narrowdown.wizard.session import events as e
+from narrowdown.wizard.tui.app import Narrowdown
+from narrowdown.wizard.tui.screens.overlays import Card
+from narrowdown.wizard.tui.screens.step import StepScreen
 
 from . import golden
 from . import scripted as s
@@ -33,7 +34,8 @@ NUMBERS = (
     "twelfth",
 )
 ANSWERS = "\n".join(
-    f'      a{i}: {{text: "The {name} [/red] way", goto: measure}}' for i, name in enumerate(NUMBERS, 1)
+    f'      a{i}: {{text: "The {name} [/red] way", goto: measure}}'
+    for i, name in enumerate(NUMBERS, 1)
 )
 FILE = f"""
 schema: 1
@@ -75,22 +77,35 @@ def walked(session: FakeSession, flow: Flow, rounds: int) -> None:
     session.flow = flow
     script = session.script.add(e.SessionOpened(id="k7f3"))
     for visit in range(1, rounds + 2):
-        look = e.QuestionAsked(node="look", visit=visit, ask="Which way?", answers=s.offered(flow, "look", "a1"))
+        look = e.QuestionAsked(
+            node="look", visit=visit, ask="Which way?", answers=s.offered(flow, "look", "a1")
+        )
         script.add(look)
         if visit > rounds:
             break
         script.add(e.QuestionAnswered(node="look", visit=visit, answer="a12", by="person"))
-        script.add(e.StepStarted(run=visit, node="measure", visit=visit, step="compare", step_version=1))
-        script.add(e.StepFinished(run=visit, node="measure", outcome={"verdict": "fails"}, seconds=1))
         script.add(
-            e.QuestionAsked(node="measure", visit=visit, ask="Once more?", answers=s.offered(flow, "measure", "again"))
+            e.StepStarted(run=visit, node="measure", visit=visit, step="compare", step_version=1)
+        )
+        script.add(
+            e.StepFinished(run=visit, node="measure", outcome={"verdict": "fails"}, seconds=1)
+        )
+        script.add(
+            e.QuestionAsked(
+                node="measure",
+                visit=visit,
+                ask="Once more?",
+                answers=s.offered(flow, "measure", "again"),
+            )
         )
         script.add(e.QuestionAnswered(node="measure", visit=visit, answer="again", by="person"))
     session.snapshot = {"phase": "ask"}
 
 
 @pytest.mark.parametrize("size", [(80, 24), (140, 40)])
-async def test_a_flow_never_seen_before(session: FakeSession, make_app: Make, odd: Flow, size: tuple[int, int]) -> None:
+async def test_a_flow_never_seen_before(
+    session: FakeSession, make_app: Make, odd: Flow, size: tuple[int, int]
+) -> None:
     walked(session, odd, rounds=2)
     app = make_app()
     async with app.run_test(size=size) as pilot:
@@ -101,7 +116,11 @@ async def test_a_flow_never_seen_before(session: FakeSession, make_app: Make, od
         assert "Frobnication" in text, "a word without a card is text like any other"
         await pilot.press("1", "2")
         await settle(pilot, lambda: "The twelfth [/red] way" in golden.text_of(app))
-        for key in ("t", "w", "m"):  # a word without a card, a node without a step, a map with a loop
+        for key in (
+            "t",
+            "w",
+            "m",
+        ):  # a word without a card, a node without a step, a map with a loop
             await pilot.press(key)
             await settle(pilot, lambda: isinstance(app.screen, Card))
             assert golden.text_of(app).strip()

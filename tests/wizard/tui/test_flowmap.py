@@ -1,24 +1,35 @@
-"""The flowchart of a flow: every answer has its arrow, lines meet where they lead to, and nothing is wider than the place."""
+"""The flowchart of a flow: every answer has its arrow, lines meet where they lead to, and nothing
+is wider than the place."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wizard.flow.layout import title
-from wizard.flow.load import load
-from wizard.flow.model import targets
-from wizard.session.state import Visit
-from wizard.tui.flowmap import Chart, draw_flow
-from wizard.tui.glyphs import ASCII, UNICODE, Glyphs
+from narrowdown.wizard.flow.layout import title
+from narrowdown.wizard.flow.load import load
+from narrowdown.wizard.flow.model import targets
+from narrowdown.wizard.session.state import Visit
+from narrowdown.wizard.tui.flowmap import Chart, draw_flow
+from narrowdown.wizard.tui.glyphs import ASCII, UNICODE, Glyphs
 
 FLOW = load("accuracy").flow
 ROUTE = tuple(
     Visit(node=node, visit=1, answer=answer)
-    for node, answer in (("reproduce", "yes"), ("sanitize", "yes"), ("real-inputs", "no"), ("intermittent", "no"))
+    for node, answer in (
+        ("reproduce", "yes"),
+        ("sanitize", "yes"),
+        ("real-inputs", "no"),
+        ("intermittent", "no"),
+    )
 )
 HERE = "layerwise"
 # Characters that lead up, right, down and left.
-UP, RIGHT, DOWN, LEFT = "│┃└┗├┣┠┘┛┤┫┨┴┻┼╂┿╋╵╹", "─━┌┏└┗├┣┠┬┳┴┻┼╂┿╋╶╺", "│┃┌┏┐┓├┣┠┤┫┨┬┳┼╂┿╋╷╻", "─━┐┓┘┛┤┫┨┬┳┴┻┼╂┿╋╴╸"
+UP, RIGHT, DOWN, LEFT = (
+    "│┃└┗├┣┠┘┛┤┫┨┴┻┼╂┿╋╵╹",
+    "─━┌┏└┗├┣┠┬┳┴┻┼╂┿╋╶╺",
+    "│┃┌┏┐┓├┣┠┤┫┨┬┳┼╂┿╋╷╻",
+    "─━┐┓┘┛┤┫┨┬┳┴┻┼╂┿╋╴╸",
+)
 
 
 def drawn(width: int, glyphs: Glyphs = UNICODE) -> Chart:
@@ -42,8 +53,12 @@ def test_every_answer_is_an_arrow_to_where_it_leads() -> None:
     for name, node in FLOW.nodes.items():
         for answer in node.answers.values():
             for target in targets(answer):
-                lines = [line for line in text if answer.text in line and title(FLOW, target) in line]
-                straight = order.index(name) + 1 < len(order) and order[order.index(name) + 1] == target
+                lines = [
+                    line for line in text if answer.text in line and title(FLOW, target) in line
+                ]
+                straight = (
+                    order.index(name) + 1 < len(order) and order[order.index(name) + 1] == target
+                )
                 assert lines or straight, (name, answer.text, target)
 
 
@@ -74,6 +89,10 @@ def test_the_way_that_was_walked_is_heavy_from_box_to_box() -> None:
     unvisited = text[chart.at["reduce"]]
     assert "│   Reduce the model" in unvisited
     ended = draw_flow(FLOW, ROUTE[:1], "not-reproduced", 110, UNICODE)
-    assert not [row for row in ended.rows if "you are here" in row.plain]  # that answer leads elsewhere
-    told = draw_flow(FLOW, (Visit(node="reproduce", visit=1, answer="no"),), "not-reproduced", 110, UNICODE)
+    assert not [
+        row for row in ended.rows if "you are here" in row.plain
+    ]  # that answer leads elsewhere
+    told = draw_flow(
+        FLOW, (Visit(node="reproduce", visit=1, answer="no"),), "not-reproduced", 110, UNICODE
+    )
     assert len([row for row in told.rows if "▶ you are here" in row.plain]) == 1

@@ -1,4 +1,5 @@
-"""A program that is stopped and goes on: it has the terminal as before, reads each key once, and leaves as ever."""
+"""A program that is stopped and goes on: it has the terminal as before, reads each key once, and
+leaves as ever."""
 
 import asyncio
 import contextlib
@@ -11,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from wizard.demo import MODELS
-from wizard.tui import keys
-from wizard.tui.app import Narrowdown
-from wizard.tui.library import Sessions
+from narrowdown.wizard.demo import MODELS
+from narrowdown.wizard.tui import keys
+from narrowdown.wizard.tui.app import Narrowdown
+from narrowdown.wizard.tui.library import Sessions
 
 from ...patience import allow
 from .terminal import Terminal
@@ -40,7 +41,8 @@ def wait_until_stopped(pid: int) -> None:
 
 
 def test_stopped_and_going_on(terminal: Terminal) -> None:
-    """By a program, by the terminal, and told to go on though it was not stopped, as systemd does with what it ends."""
+    """By a program, by the terminal, and told to go on though it was not stopped, as systemd does
+    with what it ends."""
     pid = terminal.child.pid
     for times, stop in enumerate((signal.SIGSTOP, signal.SIGTSTP, None), 2):
         if stop is not None:
@@ -49,7 +51,9 @@ def test_stopped_and_going_on(terminal: Terminal) -> None:
         os.kill(pid, signal.SIGCONT)
         begun = time.monotonic()
         while terminal.raw.count(ENTERED) < times:
-            assert time.monotonic() - begun < allow(60), f"the terminal was not taken back:\n{terminal.look()}"
+            assert time.monotonic() - begun < allow(60), (
+                f"the terminal was not taken back:\n{terminal.look()}"
+            )
             terminal.look()
         terminal.until("n starts a new session")
     terminal.press("n")
@@ -61,7 +65,8 @@ def test_stopped_and_going_on(terminal: Terminal) -> None:
 
 
 def test_told_to_go_on_while_it_leaves(tmp_path: Path) -> None:
-    """While the summary is made, again and again: it ends as ever, and the screens do not come back."""
+    """While the summary is made, again and again: it ends as ever, and the screens do not come
+    back."""
     words = ["open", str(MODELS / "shapes_cnn.onnx"), "--engine", "onnxruntime:optimization=all"]
     terminal = Terminal(words, tmp_path, (80, 24))
     left = threading.Event()
@@ -86,8 +91,11 @@ def test_told_to_go_on_while_it_leaves(tmp_path: Path) -> None:
     assert ENTERED not in terminal.raw, "the screens came back"
 
 
-def test_a_signal_that_comes_while_the_screens_are_made_starts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Textual's own handler would make the terminal ready twice, and two threads would write to it."""
+def test_a_signal_that_comes_while_the_screens_are_made_starts_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Textual's own handler would make the terminal ready twice, and two threads would write to
+    it."""
     monkeypatch.delenv("TEXTUAL_DRIVER", raising=False)
     before = [(number, signal.getsignal(number)) for number in (signal.SIGTSTP, signal.SIGCONT)]
 
@@ -97,7 +105,10 @@ def test_a_signal_that_comes_while_the_screens_are_made_starts_nothing(monkeypat
 
     try:
         asyncio.run(made())
-        assert [signal.getsignal(number) for number, _ in before] == [signal.SIG_DFL, signal.SIG_DFL]
+        assert [signal.getsignal(number) for number, _ in before] == [
+            signal.SIG_DFL,
+            signal.SIG_DFL,
+        ]
     finally:
         for number, handler in before:
             signal.signal(number, handler)

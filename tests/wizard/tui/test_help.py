@@ -5,14 +5,14 @@ from collections.abc import Callable
 import pytest
 from textual.widgets import Input
 
-from wizard.session.folder import Summary
-from wizard.tui import guide
-from wizard.tui.app import Narrowdown
-from wizard.tui.screens.finish import FinishScreen
-from wizard.tui.screens.overlays import Card, Reading
-from wizard.tui.screens.session import SessionScreen
-from wizard.tui.screens.step import StepScreen
-from wizard.tui.widgets.lines import Panel, Text
+from narrowdown.wizard.session.folder import Summary
+from narrowdown.wizard.tui import guide
+from narrowdown.wizard.tui.app import Narrowdown
+from narrowdown.wizard.tui.screens.finish import FinishScreen
+from narrowdown.wizard.tui.screens.overlays import Card, Reading
+from narrowdown.wizard.tui.screens.session import SessionScreen
+from narrowdown.wizard.tui.screens.step import StepScreen
+from narrowdown.wizard.tui.widgets.lines import Panel, Text
 
 from . import golden
 from . import scripted as s
@@ -52,7 +52,9 @@ async def test_every_card_says_what_it_shows(session: FakeSession, make_app: Mak
     assert session.sent == []
 
 
-async def test_where_one_types_a_question_mark_is_typed_and_f1_explains(session: FakeSession, make_app: Make) -> None:
+async def test_where_one_types_a_question_mark_is_typed_and_f1_explains(
+    session: FakeSession, make_app: Make
+) -> None:
     s.asking(session)
     app = make_app()
     async with app.run_test(size=(80, 24)) as pilot:
@@ -76,12 +78,17 @@ async def test_where_one_types_a_question_mark_is_typed_and_f1_explains(session:
     ids=["offer", "running", "ask", "ended"],
 )
 async def test_the_screen_tells_of_its_panes(
-    session: FakeSession, make_app: Make, scene: Callable[[FakeSession], FakeSession], parts: list[str]
+    session: FakeSession,
+    make_app: Make,
+    scene: Callable[[FakeSession], FakeSession],
+    parts: list[str],
 ) -> None:
     scene(session)
     app = make_app()
     async with app.run_test(size=(100, 120)) as pilot:
-        await settle(pilot, lambda: isinstance(app.screen, SessionScreen) and bool(app.screen.query(Panel)))
+        await settle(
+            pilot, lambda: isinstance(app.screen, SessionScreen) and bool(app.screen.query(Panel))
+        )
         await settle(pilot, lambda: app.scene is not None and app.scene.face != "starting")
         await pilot.press("question_mark")
         await settle(pilot, lambda: isinstance(app.screen, Reading))
@@ -100,7 +107,11 @@ async def test_every_pane_is_explained_and_no_other(session: FakeSession, make_a
         for screen in (StepScreen(), FinishScreen()):
             await app.push_screen(screen)
             await pilot.pause()
-            there |= {(panel.id or "").removesuffix("-beside") for panel in screen.query(Panel) if panel.id}
+            there |= {
+                (panel.id or "").removesuffix("-beside")
+                for panel in screen.query(Panel)
+                if panel.id
+            }
     assert there == set(guide.PANELS)
 
 
@@ -108,17 +119,27 @@ async def test_the_list_says_how_to_come_back(session: FakeSession, make_app: Ma
     s.asking(session)
     long = "logits is wrong by 111 % (up to 1 % is normal for FP16). Worst sample: 11, and this sentence has no end"
     mine = Summary(
-        "k7f3", session.folder, "m.onnx", node="layerwise", verdict=long, holder="process 7 on here", age=60.0
+        "k7f3",
+        session.folder,
+        "m.onnx",
+        node="layerwise",
+        verdict=long,
+        holder="process 7 on here",
+        age=60.0,
     )
     other = Summary("other", session.folder.parent / "other", "m.onnx", holder="process 8 on there")
     app = make_app(entries=[other, mine])
     async with app.run_test(size=(80, 24)) as pilot:
         await settle(pilot, lambda: app.scene is not None and app.scene.face == "ask")
         await pilot.press("b")
-        await settle(pilot, lambda: "goes back to k7f3, which stays as it is" in golden.text_of(app))
+        await settle(
+            pilot, lambda: "goes back to k7f3, which stays as it is" in golden.text_of(app)
+        )
         await settle(pilot, lambda: "open here" in golden.text_of(app))
         text = golden.text_of(app)
         assert "open in another window" in text
         assert "process 7" not in text
         assert "…  open here" in text, "what is cut says so"
-        assert app.screen.chosen.id == "k7f3", "Enter does lead there, though another one is younger"
+        assert app.screen.chosen.id == "k7f3", (
+            "Enter does lead there, though another one is younger"
+        )

@@ -1,4 +1,5 @@
-"""Names hold anything. Nothing of it may crash a widget, be read as markup, or reach the terminal as a control sequence."""
+"""Names hold anything. Nothing of it may crash a widget, be read as markup, or reach the terminal
+as a control sequence."""
 
 import asyncio
 import unicodedata
@@ -14,19 +15,19 @@ from textual._context import active_app
 from textual.app import App, ComposeResult
 from textual.containers import VerticalScroll
 
-from wizard.problem import Problem
-from wizard.report.hand_on import Deed
-from wizard.report.strip import Strip
-from wizard.report.vicinity import Spot, Vicinity
-from wizard.session.events import Offered, QuestionAsked
-from wizard.session.state import State, Visit
-from wizard.tui.app import Narrowdown
-from wizard.tui.board import Hunt, Row
-from wizard.tui.glyphs import ASCII, UNICODE
-from wizard.tui.literal import clean, elide, fit, join_contents, literal
-from wizard.tui.palette import Command, Palette
-from wizard.tui.scene import Scene, Slot, Work
-from wizard.tui.screens.overlays import (
+from narrowdown.wizard.problem import Problem
+from narrowdown.wizard.report.hand_on import Deed
+from narrowdown.wizard.report.strip import Strip
+from narrowdown.wizard.report.vicinity import Spot, Vicinity
+from narrowdown.wizard.session.events import Offered, QuestionAsked
+from narrowdown.wizard.session.state import State, Visit
+from narrowdown.wizard.tui.app import Narrowdown
+from narrowdown.wizard.tui.board import Hunt, Row
+from narrowdown.wizard.tui.glyphs import ASCII, UNICODE
+from narrowdown.wizard.tui.literal import clean, elide, fit, join_contents, literal
+from narrowdown.wizard.tui.palette import Command, Palette
+from narrowdown.wizard.tui.scene import Scene, Slot, Work
+from narrowdown.wizard.tui.screens.overlays import (
     Choose,
     CommandsCard,
     Drawing,
@@ -42,20 +43,20 @@ from wizard.tui.screens.overlays import (
     RewindCard,
     TermsCard,
 )
-from wizard.tui.screens.overlays.card import Card
-from wizard.tui.screens.overlays.pick import Pick
-from wizard.tui.screens.session import TitleLine
-from wizard.tui.sight import Sight
-from wizard.tui.troubles import Trouble
-from wizard.tui.widgets.answers import Answers
-from wizard.tui.widgets.bottom import Bottom, Key
-from wizard.tui.widgets.evidence import Evidence, profile
-from wizard.tui.widgets.finish import Culprits, Cure, Files, Journey, Todos
-from wizard.tui.widgets.gallery import Gallery, Surroundings
-from wizard.tui.widgets.lines import Lines, Panel, Text, pairs, paragraphs, wrap
-from wizard.tui.widgets.route import Crumb, Route, crumb
-from wizard.tui.widgets.trouble import ORDER, Troubles
-from wizard.tui.widgets.work import Doing, Model, Probes, Smallest, Tail
+from narrowdown.wizard.tui.screens.overlays.card import Card
+from narrowdown.wizard.tui.screens.overlays.pick import Pick
+from narrowdown.wizard.tui.screens.session import TitleLine
+from narrowdown.wizard.tui.sight import Sight
+from narrowdown.wizard.tui.troubles import Trouble
+from narrowdown.wizard.tui.widgets.answers import Answers
+from narrowdown.wizard.tui.widgets.bottom import Bottom, Key
+from narrowdown.wizard.tui.widgets.evidence import Evidence, profile
+from narrowdown.wizard.tui.widgets.finish import Culprits, Cure, Files, Journey, Todos
+from narrowdown.wizard.tui.widgets.gallery import Gallery, Surroundings
+from narrowdown.wizard.tui.widgets.lines import Lines, Panel, Text, pairs, paragraphs, wrap
+from narrowdown.wizard.tui.widgets.route import Crumb, Route, crumb
+from narrowdown.wizard.tui.widgets.trouble import ORDER, Troubles
+from narrowdown.wizard.tui.widgets.work import Doing, Model, Probes, Smallest, Tail
 
 from . import scripted
 from .scripted import FakeSession, findings, flow, settle
@@ -79,11 +80,15 @@ NASTY = [
     "/layer/" + "x" * 300,
     "幅" * 300,
 ]
-names = st.one_of(st.sampled_from(NASTY), st.text(st.characters(exclude_categories=()), max_size=60))
+names = st.one_of(
+    st.sampled_from(NASTY), st.text(st.characters(exclude_categories=()), max_size=60)
+)
 
 
 def harmless(text: str) -> bool:
-    return all(unicodedata.category(c) not in ("Cc", "Cf", "Cs", "Zl", "Zp") for c in text if c != "\n")
+    return all(
+        unicodedata.category(c) not in ("Cc", "Cf", "Cs", "Zl", "Zp") for c in text if c != "\n"
+    )
 
 
 @given(names)
@@ -143,8 +148,12 @@ def scene(name: str, rows: tuple[Row, ...] = (), route: tuple[Visit, ...] = ()) 
         flow(),
         Path("/tmp") / "s",
         state=State(id=name, opened=1.0, route=route),
-        hunt=Hunt(rows, 4, ((9, 1.0), (3, 2.0)), strip=Strip(2, ("wrong", "right"), ((0, 0),), 1, (name,))),
-        work=Work(text=name, expected=9, done=3, eta=3.0, workers=(Slot(1, "busy", name, 3.0, name),)),
+        hunt=Hunt(
+            rows, 4, ((9, 1.0), (3, 2.0)), strip=Strip(2, ("wrong", "right"), ((0, 0),), 1, (name,))
+        ),
+        work=Work(
+            text=name, expected=9, done=3, eta=3.0, workers=(Slot(1, "busy", name, 3.0, name),)
+        ),
         sight=Sight((-3.0, -1.0), 1, (place,)),
         problem=Problem(model=name, engine=name, reference=name),
         now=9.0,
@@ -157,7 +166,13 @@ def fill(app: App[None], name: str) -> None:
     offered = (Offered("yes", name, name), Offered(name, name, name))
     asked = QuestionAsked(seq=1, node="reproduce", visit=1, ask=name, answers=offered, because=name)
     visit = Visit(
-        "reproduce", outcome={"worst_output": name}, question=asked, answer=name, by="person", seconds=3, probes=2
+        "reproduce",
+        outcome={"worst_output": name},
+        question=asked,
+        answer=name,
+        by="person",
+        seconds=3,
+        probes=2,
     )
     unknown = Visit(name, answer=name)
     rows = tuple(
@@ -170,7 +185,8 @@ def fill(app: App[None], name: str) -> None:
     app.query_one(Crumb).tell((plot, state.route, "layerwise"))
     app.query_one(Route).tell((plot, state.route, name, name))
     app.query_one(Evidence).show(
-        {"message": name, "culprit": name, name: name, "profile": "1,2,3"}, ("culprit", name, "profile")
+        {"message": name, "culprit": name, name: name, "profile": "1,2,3"},
+        ("culprit", name, "profile"),
     )
     app.query_one(Doing).show(work, hunt)
     app.query_one(Probes).show(rows, 9.0)
@@ -184,13 +200,21 @@ def fill(app: App[None], name: str) -> None:
     app.query_one(Files).tell((name, [(name, name)]))
     app.query_one(Todos).tell([Deed(name, name), Deed(name)])
     app.query_one(Panel).name_it(name, name)
-    app.query_one(Troubles).show(tuple(Trouble(kind, name, name, name, (name,), name, name) for kind in ORDER))
+    app.query_one(Troubles).show(
+        tuple(Trouble(kind, name, name, name, (name,), name, name) for kind in ORDER)
+    )
     app.query_one(Surroundings).tell(
         (Vicinity((Spot(name, name), Spot(name, name, (0,), True, name)), 3, 4, (name,), name),)
     )
-    app.query_one(Bottom).tell((Key(name, name, name, "why", name), Key(name, name, name, "command_palette", name)))
+    app.query_one(Bottom).tell(
+        (Key(name, name, name, "why", name), Key(name, name, name, "command_palette", name))
+    )
     app.query_one(Answers).show(
-        plot, (Offered(name, name, name, recommended=True, because=name), Offered("no", name, "layerwise"))
+        plot,
+        (
+            Offered(name, name, name, recommended=True, because=name),
+            Offered("no", name, "layerwise"),
+        ),
     )
 
 
@@ -208,7 +232,11 @@ class Everything(App[None]):
 def subclasses(kind: type) -> set[str]:
     """Names of all classes of ours below this one that nothing is derived from."""
     below = {c for child in kind.__subclasses__() for c in (child, *child.__subclasses__())}
-    return {c.__name__ for c in below if c.__module__.startswith("wizard.") and not c.__subclasses__()}
+    return {
+        c.__name__
+        for c in below
+        if c.__module__.startswith("narrowdown.wizard.") and not c.__subclasses__()
+    }
 
 
 def test_no_widget_is_left_out() -> None:
@@ -219,7 +247,10 @@ def test_no_widget_is_left_out() -> None:
 
 
 def screen_text(app: App[Any]) -> str:
-    return "\n".join("".join(segment.text for segment in strip) for strip in app.screen._compositor.render_strips())
+    return "\n".join(
+        "".join(segment.text for segment in strip)
+        for strip in app.screen._compositor.render_strips()
+    )
 
 
 def test_every_widget_and_card_draws_nasty_names() -> None:
@@ -234,7 +265,8 @@ def test_every_widget_and_card_draws_any_name(texts: list[str]) -> None:
 
 
 def draw(texts: list[str]) -> None:
-    """All widgets with each of these texts, every card with the first; fails where one acts on the terminal."""
+    """All widgets with each of these texts, every card with the first; fails where one acts on the
+    terminal."""
 
     async def go() -> None:
         app = Everything()
@@ -260,7 +292,9 @@ def draw(texts: list[str]) -> None:
                 Palette([Command(text, text, text, dict)]),
                 Drawing(text, Gallery(scene(text)), before=text),
                 Drawing(
-                    text, Map(flow(), (Visit(text, answer=text), Visit("reproduce", answer=text)), text), before=text
+                    text,
+                    Map(flow(), (Visit(text, answer=text), Visit("reproduce", answer=text)), text),
+                    before=text,
                 ),
             ):
                 app.push_screen(card)
@@ -302,7 +336,12 @@ def test_a_text_of_many_lines_holds_nobody_up() -> None:
 
 @pytest.mark.parametrize(
     ("face", "name"),
-    [("running", "".join(NASTY)), ("asking", "".join(NASTY)), ("ended", "".join(NASTY)), ("asking", "")],
+    [
+        ("running", "".join(NASTY)),
+        ("asking", "".join(NASTY)),
+        ("ended", "".join(NASTY)),
+        ("asking", ""),
+    ],
 )
 async def test_whole_screens_with_any_name(
     session: FakeSession, make_app: Callable[..., Narrowdown], face: str, name: str

@@ -1,4 +1,5 @@
-"""Keys: every action has one that can be changed in one file, mistakes in it are said, and what is shown is what works."""
+"""Keys: every action has one that can be changed in one file, mistakes in it are said, and what is
+shown is what works."""
 
 import itertools
 from collections.abc import Callable
@@ -8,18 +9,18 @@ from typing import Any
 import pytest
 from textual.dom import DOMNode
 
-from wizard.session.folder import Summary
-from wizard.tui import keys
-from wizard.tui.app import Narrowdown, actions_at_once
-from wizard.tui.glyphs import ASCII, UNICODE
-from wizard.tui.screens.finish import FinishScreen
-from wizard.tui.screens.overlays import CommandsCard, LogCard, PlainCard, Reading
-from wizard.tui.screens.sessions import SessionsScreen
-from wizard.tui.screens.setup import SetupScreen
-from wizard.tui.screens.step import WHERE, StepScreen
-from wizard.tui.widgets.answers import Answers
-from wizard.tui.widgets.bottom import Bottom
-from wizard.tui.widgets.work import Probes
+from narrowdown.wizard.session.folder import Summary
+from narrowdown.wizard.tui import keys
+from narrowdown.wizard.tui.app import Narrowdown, actions_at_once
+from narrowdown.wizard.tui.glyphs import ASCII, UNICODE
+from narrowdown.wizard.tui.screens.finish import FinishScreen
+from narrowdown.wizard.tui.screens.overlays import CommandsCard, LogCard, PlainCard, Reading
+from narrowdown.wizard.tui.screens.sessions import SessionsScreen
+from narrowdown.wizard.tui.screens.setup import SetupScreen
+from narrowdown.wizard.tui.screens.step import WHERE, StepScreen
+from narrowdown.wizard.tui.widgets.answers import Answers
+from narrowdown.wizard.tui.widgets.bottom import Bottom
+from narrowdown.wizard.tui.widgets.work import Probes
 
 from . import golden
 from . import scripted as s
@@ -53,14 +54,18 @@ def test_every_action_is_on_a_screen_and_has_its_method() -> None:
 
 
 def test_no_two_actions_that_work_together_share_a_key() -> None:
-    everything = keys.Keymap({a.id: a.keys for a in keys.ACTIONS}, places=dict.fromkeys(keys.BY_ID, "here"))
+    everything = keys.Keymap(
+        {a.id: a.keys for a in keys.ACTIONS}, places=dict.fromkeys(keys.BY_ID, "here")
+    )
     assert keys.clashes(everything, actions_at_once().values()) == []
 
 
 def test_only_keys_that_reach_us() -> None:
     for action in keys.ACTIONS:
         for key in action.keys.split(","):
-            assert not key.startswith("ctrl+") or key == "ctrl+c", "terminals and tmux eat control keys"
+            assert not key.startswith("ctrl+") or key == "ctrl+c", (
+                "terminals and tmux eat control keys"
+            )
 
 
 # The file
@@ -71,7 +76,12 @@ def test_a_keys_file(tmp_path: Path) -> None:
     assert keys.read(file) == keys.Keymap()
     file.write_text("note: [N, f4]\nexport: ?, comma\nmap: ','\nskip: Space\n")
     found = keys.read(file)
-    assert found.keys == {"note": "N,f4", "export": "question_mark,comma", "map": "comma", "skip": "space"}
+    assert found.keys == {
+        "note": "N,f4",
+        "export": "question_mark,comma",
+        "map": "comma",
+        "skip": "space",
+    }
     assert found.problems == ()
     assert found.of("note") == ("N", "f4")
     assert found.of("why") == ("w",)
@@ -124,9 +134,13 @@ def test_a_key_given_twice_is_said_where_both_actions_work(tmp_path: Path) -> No
         f"{file}:3: the key 'd' of 'retry' is also that of 'details'; give 'details' another one, too.",
     ]
     file.write_text("why: v\npictures: w\n")
-    assert keys.clashes(keys.read(file), actions_at_once().values()) == [], "two keys may change places"
+    assert keys.clashes(keys.read(file), actions_at_once().values()) == [], (
+        "two keys may change places"
+    )
     file.write_text("note: d\ndetails: D\n")
-    assert keys.clashes(keys.read(file), actions_at_once().values()) == [], "the list of sessions takes no notes"
+    assert keys.clashes(keys.read(file), actions_at_once().values()) == [], (
+        "the list of sessions takes no notes"
+    )
 
 
 def test_where_the_keys_file_lies() -> None:
@@ -142,8 +156,18 @@ def test_the_page_about_keys_lists_every_action_with_its_keys() -> None:
 
 
 def test_keys_as_people_read_them() -> None:
-    shown = {key: keys.display(key, UNICODE) for key in ("enter", "escape", "question_mark", "slash", "f4", "ctrl+x")}
-    assert shown == {"enter": "↵", "escape": "Esc", "question_mark": "?", "slash": "/", "f4": "F4", "ctrl+x": "^x"}
+    shown = {
+        key: keys.display(key, UNICODE)
+        for key in ("enter", "escape", "question_mark", "slash", "f4", "ctrl+x")
+    }
+    assert shown == {
+        "enter": "↵",
+        "escape": "Esc",
+        "question_mark": "?",
+        "slash": "/",
+        "f4": "F4",
+        "ctrl+x": "^x",
+    }
     assert keys.display("ctrl+alt+N", ASCII) == "ctrl+alt+N"
     mine = keys.Keymap({"why": "v,w"})
     assert (
@@ -169,7 +193,8 @@ def pressed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 async def try_all(pilot: Any, noted: list[str], face: str) -> None:
-    """Press the new key of every action: those of this face act, and no others; nor does a key of theirs by default."""
+    """Press the new key of every action: those of this face act, and no others; nor does a key of
+    theirs by default."""
     noted.clear()
     for key in NEW.values():
         await pilot.press(key)
@@ -180,16 +205,26 @@ async def try_all(pilot: Any, noted: list[str], face: str) -> None:
     noted.clear()
     for action in (keys.BY_ID[i] for i in actions_at_once()[face] if not keys.BY_ID[i].typing):
         for key in action.keys.split(","):
-            if key not in ("enter", "pageup", "pagedown", "ctrl+c"):  # these do something of a widget's own
+            if key not in (
+                "enter",
+                "pageup",
+                "pagedown",
+                "ctrl+c",
+            ):  # these do something of a widget's own
                 await pilot.press(key)
     assert noted == [], face
 
 
 @pytest.mark.parametrize("everywhere", [False, pytest.param(True, marks=pytest.mark.slow)])
 async def test_every_action_can_be_remapped_at_once(
-    session: FakeSession, make_app: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, everywhere: bool
+    session: FakeSession,
+    make_app: Make,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    everywhere: bool,
 ) -> None:
-    """Every key is pressed on every face and card; in the fast suite on a question and on the log."""
+    """Every key is pressed on every face and card; in the fast suite on a question and on the
+    log."""
     file = tmp_path / "keys.yaml"
     file.write_text("".join(f"{action}: {key}\n" for action, key in NEW.items()))
     keymap = keys.read(file)
@@ -199,7 +234,12 @@ async def test_every_action_can_be_remapped_at_once(
     s.opened(session)
     app = make_app(keymap=keymap, entries=(Summary("k7f3", session.folder, "resnet50.onnx"),))
     async with app.run_test(size=(140, 40)) as pilot:
-        for face, step in (("offer", None), ("running", s.running), ("ask", s.asking), ("ended", s.ended)):
+        for face, step in (
+            ("offer", None),
+            ("running", s.running),
+            ("ask", s.asking),
+            ("ended", s.ended),
+        ):
             if step:
                 session.script.events.clear()
                 step(session)
@@ -210,10 +250,14 @@ async def test_every_action_can_be_remapped_at_once(
             if everywhere or face == "ask":
                 await try_all(pilot, noted, "FinishScreen" if face == "ended" else face)
             shown = {key for key, _ in app.key_table(app.screen)} - {"^p"}
-            assert all(key.startswith(("alt+", "ctrl+alt+")) for key in shown), "help shows the user's keys"
+            assert all(key.startswith(("alt+", "ctrl+alt+")) for key in shown), (
+                "help shows the user's keys"
+            )
             foot = [key.shown for _, key in app.screen.query_one(Bottom).standing(140)]
             assert foot
-            assert all(key.startswith(("alt+", "ctrl+alt+", "^p")) for key in foot), "and so does the bottom line"
+            assert all(key.startswith(("alt+", "ctrl+alt+", "^p")) for key in foot), (
+                "and so does the bottom line"
+            )
         for card, name in (
             (LogCard(["a", "b"], "/logs"), "LogCard"),
             (PlainCard("Title", "text"), "PlainCard"),
@@ -226,7 +270,9 @@ async def test_every_action_can_be_remapped_at_once(
                 await try_all(pilot, noted, name)
             app.pop_screen()
         app.show_sessions()
-        await settle(pilot, lambda: isinstance(app.screen, SessionsScreen) and app.screen.chosen is not None)
+        await settle(
+            pilot, lambda: isinstance(app.screen, SessionsScreen) and app.screen.chosen is not None
+        )
         if everywhere:
             await try_all(pilot, noted, "SessionsScreen")
         assert f"{NEW['new']} starts a new session" in golden.text_of(app)

@@ -1,4 +1,5 @@
-"""Whatever becomes of the screen, the work goes on and can be come back to: by quitting, by losing the terminal, by a kill."""
+"""Whatever becomes of the screen, the work goes on and can be come back to: by quitting, by losing
+the terminal, by a kill."""
 
 import json
 import signal
@@ -9,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from wizard.demo import MODELS
+from narrowdown.wizard.demo import MODELS
 
 from ...patience import allow
 from .terminal import Terminal
@@ -18,14 +19,14 @@ SHAPES = [str(MODELS / "shapes_cnn.onnx"), "--inputs", str(MODELS / "shapes_cnn_
 
 
 class Gate:
-    """A checker that finds every candidate with a Conv wrong, but not before the gate is opened: a probe at work for as long as
-    we like."""
+    """A checker that finds every candidate with a Conv wrong, but not before the gate is opened: a
+    probe at work for as long as we like."""
 
     def __init__(self, home: Path) -> None:
         self.file = home / "closed"
         self.file.touch()
-        # The gate is no file that the command names: consent would hold its content. A model without a Conv passes, as a
-        # checker that finds nothing right proves nothing.
+        # The gate is no file that the command names: consent would hold its content. A model
+        # without a Conv passes, as a checker that finds nothing right proves nothing.
         wait = f"d={home}; while [ -e $d/closed ]; do sleep 0.05; done"
         self.words = [*SHAPES, "--check", f"""sh -c '{wait}; ! grep -q Conv "$1"' sh"""]
 
@@ -42,10 +43,13 @@ def gate(tmp_path: Path) -> Iterator[Gate]:
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Callable[..., Terminal]]:
-    """Start ``narrowdown`` with these words in a terminal of its own; all are closed in the end, and so is the runner."""
+    """Start ``narrowdown`` with these words in a terminal of its own; all are closed in the end,
+    and so is the runner."""
     opened: list[Terminal] = []
 
-    def begin(*words: str, size: tuple[int, int] = (90, 30), deaf: bool = False, **environ: str | None) -> Terminal:
+    def begin(
+        *words: str, size: tuple[int, int] = (90, 30), deaf: bool = False, **environ: str | None
+    ) -> Terminal:
         opened.append(Terminal([*words], tmp_path, size, deaf=deaf, **environ))
         return opened[-1]
 
@@ -83,8 +87,8 @@ def wait(until: Callable[[], object], seconds: float = 60.0) -> None:
 
 
 def left_alone(session: Path) -> bool:
-    """Wait until the runner has seen that its screen is gone, and for longer than a lost client is waited for where work
-    ends with it. Whether it is still there."""
+    """Wait until the runner has seen that its screen is gone, and for longer than a lost client is
+    waited for where work ends with it. Whether it is still there."""
     wait(lambda: snapshot(session)["holder"] == "")
     seen = snapshot(session)["ts"]
     wait(lambda: snapshot(session)["ts"] > seen + 1.5)
@@ -116,8 +120,11 @@ def test_kill_9_of_the_screen(start: Callable[..., Terminal], gate: Gate, tmp_pa
 
 @pytest.mark.slow
 @pytest.mark.parametrize("deaf", [False, True])
-def test_the_terminal_is_closed(start: Callable[..., Terminal], gate: Gate, tmp_path: Path, deaf: bool) -> None:
-    """``deaf``: started by nohup, the screen would go on reading what is not there, on a third of a core."""
+def test_the_terminal_is_closed(
+    start: Callable[..., Terminal], gate: Gate, tmp_path: Path, deaf: bool
+) -> None:
+    """``deaf``: started by nohup, the screen would go on reading what is not there, on a third of a
+    core."""
     terminal = start("open", *gate.words, deaf=deaf)
     terminal.until("Enter runs it")
     terminal.press("\r")
@@ -131,7 +138,9 @@ def test_the_terminal_is_closed(start: Callable[..., Terminal], gate: Gate, tmp_
 
 
 @pytest.mark.slow
-def test_quit_leaves_it_running_and_others_look_on(start: Callable[..., Terminal], gate: Gate, tmp_path: Path) -> None:
+def test_quit_leaves_it_running_and_others_look_on(
+    start: Callable[..., Terminal], gate: Gate, tmp_path: Path
+) -> None:
     first = start("open", *gate.words)
     first.until("Enter runs it")
     first.press("\r")
@@ -160,7 +169,9 @@ def test_quit_leaves_it_running_and_others_look_on(start: Callable[..., Terminal
     looker.code()
 
 
-def test_sigterm_gives_the_terminal_back(start: Callable[..., Terminal], gate: Gate, tmp_path: Path) -> None:
+def test_sigterm_gives_the_terminal_back(
+    start: Callable[..., Terminal], gate: Gate, tmp_path: Path
+) -> None:
     terminal = start("open", *gate.words)
     terminal.until("Enter runs it")
     terminal.press("\r")
@@ -176,7 +187,8 @@ def test_sigterm_gives_the_terminal_back(start: Callable[..., Terminal], gate: G
 def test_another_window_takes_over_and_the_first_takes_it_back(
     start: Callable[..., Terminal], gate: Gate, tmp_path: Path
 ) -> None:
-    """Two windows and their runner, real ones: control goes there and back and, when its window is killed, back again."""
+    """Two windows and their runner, real ones: control goes there and back and, when its window is
+    killed, back again."""
     first = start("open", *gate.words)
     first.until("Enter runs it")
     first.press("\r")
@@ -203,6 +215,8 @@ def test_another_window_takes_over_and_the_first_takes_it_back(
     assert snapshot(session)["pid"] == runner, "one process all the time"
     first.press("q")
     assert first.code() == 130
-    numbers = [json.loads(line)["seq"] for line in (session / "journal.jsonl").read_bytes().splitlines()]
+    numbers = [
+        json.loads(line)["seq"] for line in (session / "journal.jsonl").read_bytes().splitlines()
+    ]
     assert numbers == list(range(1, len(numbers) + 1)), "one writer"
     assert len(events(session, "session.opened")) == 1

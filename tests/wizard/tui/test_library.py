@@ -5,16 +5,16 @@ from typing import Any
 
 import pytest
 
-from engines.probe import Check, Import, Measurement
-from wizard.demo import MODELS
-from wizard.edited import change_problem
-from wizard.exits import Refusal
-from wizard.problem import Problem
-from wizard.runner.options import Options
-from wizard.session import events as e
-from wizard.session import folder as folders
-from wizard.session import journal
-from wizard.tui.library import Sessions
+from narrowdown.engines.probe import Check, Import, Measurement
+from narrowdown.wizard.demo import MODELS
+from narrowdown.wizard.edited import change_problem
+from narrowdown.wizard.exits import Refusal
+from narrowdown.wizard.problem import Problem
+from narrowdown.wizard.runner.options import Options
+from narrowdown.wizard.session import events as e
+from narrowdown.wizard.session import folder as folders
+from narrowdown.wizard.session import journal
+from narrowdown.wizard.tui.library import Sessions
 
 LIKE_THIS = {"jobs": 3, "budget": 60.0, "any_room": True, "executor": "tcp://head:8786"}
 
@@ -27,7 +27,10 @@ def opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Options]:
     monkeypatch.setenv("HF_TOKEN", "t")
     monkeypatch.chdir(tmp_path)
     started: list[Options] = []
-    monkeypatch.setattr("wizard.tui.library.Client.open", lambda _folder, options: started.append(options))
+    monkeypatch.setattr(
+        "narrowdown.wizard.tui.library.Client.open",
+        lambda _folder, options: started.append(options),
+    )
     return started
 
 
@@ -47,7 +50,9 @@ def test_a_session_runs_as_its_form_says_whenever_it_is_opened(opened: list[Opti
         assert {name: getattr(options, name) for name in LIKE_THIS} == LIKE_THIS
 
 
-def test_the_variables_of_the_form_go_to_the_checker_and_are_remembered(opened: list[Options]) -> None:
+def test_the_variables_of_the_form_go_to_the_checker_and_are_remembered(
+    opened: list[Options],
+) -> None:
     made = Sessions()
     folder = made.create(problem(check="true {model}"), Options(handed=("HF_TOKEN",)))
     made.open(folder)
@@ -69,7 +74,9 @@ def test_a_session_that_only_runs_otherwise_is_a_new_one(opened: list[Options]) 
     with pytest.raises(Refusal, match="Nothing is another than it was"):
         library.edit(folder, problem(), library.running(folder))
     made = library.edit(folder, problem(), Options(jobs=4))
-    assert "changed" not in (made / journal.NAME).read_text(), "the note names no change of the problem"
+    assert "changed" not in (made / journal.NAME).read_text(), (
+        "the note names no change of the problem"
+    )
     library.open(folder)
     library.open(made)
     assert [o.jobs for o in opened] == [1, 4]
@@ -88,20 +95,33 @@ def test_answers_of_a_checker_with_other_variables_are_not_taken_over(
     folder = library.create(checked, Options(handed=("HF_TOKEN",)))
     library.open(folder)
     book = journal.Journal(folder / journal.NAME)
-    for key, probe in (("m", Import(path=checked.model, digest="d")), ("k", Check(model="m", command="true"))):
+    for key, probe in (
+        ("m", Import(path=checked.model, digest="d")),
+        ("k", Check(model="m", command="true")),
+    ):
         book.append(e.ProbeStarted(key=key, run=1, probe=probe))
         book.append(e.ProbeFinished(key=key, run=1, measurement=Measurement()))
     book.close()
     again = library.edit(folder, problem(check="true {model}", seed=5), Options(handed=names))
-    assert [event.key for event in journal.read(again / journal.NAME) if isinstance(event, e.ProbeFinished)] == kept
+    assert [
+        event.key
+        for event in journal.read(again / journal.NAME)
+        if isinstance(event, e.ProbeFinished)
+    ] == kept
     library.open(again)
     assert opened[-1].handed == names
 
 
-def test_a_session_that_lies_elsewhere_is_in_the_list_while_it_is_open(opened: list[Options], tmp_path: Path) -> None:
-    """Whoever went back to the list from it was told "Enter goes back", and Enter did nothing, or opened another one."""
+def test_a_session_that_lies_elsewhere_is_in_the_list_while_it_is_open(
+    opened: list[Options], tmp_path: Path
+) -> None:
+    """Whoever went back to the list from it was told "Enter goes back", and Enter did nothing, or
+    opened another one."""
     library = Sessions()
     home = library.create(problem(), Options())
     folders.create(problem(), (home / folders.FLOW).read_text(), folder=tmp_path / "elsewhere")
     assert [s.path for s in library.entries()] == [home]
-    assert [s.path for s in library.entries((home, tmp_path / "elsewhere"))] == [tmp_path / "elsewhere", home]
+    assert [s.path for s in library.entries((home, tmp_path / "elsewhere"))] == [
+        tmp_path / "elsewhere",
+        home,
+    ]

@@ -1,4 +1,5 @@
-"""The list of sessions is looked at now and again: one look at a time, and none while another screen is in front."""
+"""The list of sessions is looked at now and again: one look at a time, and none while another
+screen is in front."""
 
 import asyncio
 import threading
@@ -6,11 +7,11 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from wizard.session.folder import Summary
-from wizard.tui.app import Narrowdown
-from wizard.tui.screens import sessions
-from wizard.tui.screens.sessions import SessionsScreen
-from wizard.tui.screens.setup import SetupScreen
+from narrowdown.wizard.session.folder import Summary
+from narrowdown.wizard.tui.app import Narrowdown
+from narrowdown.wizard.tui.screens import sessions
+from narrowdown.wizard.tui.screens.sessions import SessionsScreen
+from narrowdown.wizard.tui.screens.setup import SetupScreen
 
 from . import golden
 from .scripted import FakeSession, settle

@@ -1,4 +1,5 @@
-"""The mouse: what is seen can be clicked, and the wheel scrolls; nothing is answered by a single stray click."""
+"""The mouse: what is seen can be clicked, and the wheel scrolls; nothing is answered by a single
+stray click."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,15 +8,15 @@ from textual import events
 from textual.geometry import Offset
 from textual.widgets import OptionList
 
-from wizard.session.folder import Summary
-from wizard.tui import keys
-from wizard.tui.app import Narrowdown
-from wizard.tui.screens.finish import FinishScreen
-from wizard.tui.screens.overlays import Card, Drawing, LogCard, Pick, Reading, RewindCard
-from wizard.tui.screens.sessions import SessionsScreen
-from wizard.tui.screens.setup import SetupScreen
-from wizard.tui.screens.step import StepScreen
-from wizard.tui.widgets.bottom import Bottom
+from narrowdown.wizard.session.folder import Summary
+from narrowdown.wizard.tui import keys
+from narrowdown.wizard.tui.app import Narrowdown
+from narrowdown.wizard.tui.screens.finish import FinishScreen
+from narrowdown.wizard.tui.screens.overlays import Card, Drawing, LogCard, Pick, Reading, RewindCard
+from narrowdown.wizard.tui.screens.sessions import SessionsScreen
+from narrowdown.wizard.tui.screens.setup import SetupScreen
+from narrowdown.wizard.tui.screens.step import StepScreen
+from narrowdown.wizard.tui.widgets.bottom import Bottom
 
 from . import golden
 from . import scripted as s
@@ -34,7 +35,8 @@ def place(app: Narrowdown, text: str) -> tuple[int, int]:
 
 
 async def click(pilot: Any, text: str) -> None:
-    """On the first letter of a text, wherever it is on the screen; single, however soon after another one."""
+    """On the first letter of a text, wherever it is on the screen; single, however soon after
+    another one."""
     x, y = place(pilot.app, text)
     await pilot.click(offset=Offset(x + 1, y))
     await pilot.pause()
@@ -43,17 +45,23 @@ async def click(pilot: Any, text: str) -> None:
 def key_of(app: Narrowdown, label: str) -> tuple[Bottom, tuple[int, int]]:
     """The bottom line, and where on it the last letter of this label stands."""
     line = app.screen.query_one(Bottom)
-    return line, next((at + key.width - 1, 0) for at, key in line.standing(line.size.width) if key.label == label)
+    return line, next(
+        (at + key.width - 1, 0) for at, key in line.standing(line.size.width) if key.label == label
+    )
 
 
-async def test_a_click_chooses_an_answer_and_the_next_one_gives_it(session: FakeSession, make_app: Make) -> None:
+async def test_a_click_chooses_an_answer_and_the_next_one_gives_it(
+    session: FakeSession, make_app: Make
+) -> None:
     s.asking(session)
     app = make_app()
     async with app.run_test(size=(104, 30)) as pilot:
         await settle(pilot, lambda: "❯ 1 Yes, it still fails" in golden.text_of(app))
         await click(pilot, "Yes, it still fails")
         await pilot.pause(0.1)
-        assert session.sent == [], "one click on the answer that is highlighted already gives nothing"
+        assert session.sent == [], (
+            "one click on the answer that is highlighted already gives nothing"
+        )
         await click(pilot, "No, it improves")
         await settle(pilot, lambda: "❯ 2 No, it improves" in golden.text_of(app))
         assert session.sent == []
@@ -72,7 +80,9 @@ async def test_a_click_and_enter_answer(session: FakeSession, make_app: Make) ->
         await settle(pilot, lambda: [r.get("answer") for r in session.sent] == ["no"])
 
 
-async def test_the_keys_of_the_bottom_line_can_be_clicked(session: FakeSession, make_app: Make) -> None:
+async def test_the_keys_of_the_bottom_line_can_be_clicked(
+    session: FakeSession, make_app: Make
+) -> None:
     s.opened(session)
     app = make_app()
 
@@ -92,7 +102,9 @@ async def test_the_keys_of_the_bottom_line_can_be_clicked(session: FakeSession, 
 
 async def test_sessions_and_the_form_by_mouse_alone(session: FakeSession, make_app: Make) -> None:
     s.ended(session)
-    entries = [Summary(name, session.folder, f"{name}.onnx", node="layerwise") for name in ("a1b2", "k7f3")]
+    entries = [
+        Summary(name, session.folder, f"{name}.onnx", node="layerwise") for name in ("a1b2", "k7f3")
+    ]
     app = make_app(folder=None, entries=entries)
     async with app.run_test(size=(80, 24)) as pilot:
         await settle(pilot, lambda: "k7f3.onnx" in golden.text_of(app))
@@ -119,18 +131,30 @@ async def test_rows_of_probes_map_and_rewind(session: FakeSession, make_app: Mak
     async with app.run_test(size=(104, 40)) as pilot:
         await settle(pilot, lambda: "cannot tell" in golden.text_of(app))
         await click(pilot, "cannot tell  the engine")
-        await settle(pilot, lambda: isinstance(app.screen, LogCard) and "Probe 4" in golden.text_of(app))
+        await settle(
+            pilot, lambda: isinstance(app.screen, LogCard) and "Probe 4" in golden.text_of(app)
+        )
         await pilot.press("escape")
         await settle(pilot, lambda: isinstance(app.screen, StepScreen))
         await pilot.press("m")
-        await settle(pilot, lambda: isinstance(app.screen, Drawing) and "Check the check" in golden.text_of(app))
+        await settle(
+            pilot,
+            lambda: isinstance(app.screen, Drawing) and "Check the check" in golden.text_of(app),
+        )
         await click(pilot, "  Check the check ")
-        await settle(pilot, lambda: isinstance(app.screen, Reading) and "Its answers lead to" in golden.text_of(app))
+        await settle(
+            pilot,
+            lambda: (
+                isinstance(app.screen, Reading) and "Its answers lead to" in golden.text_of(app)
+            ),
+        )
         assert "Something about the check may be wrong." in golden.text_of(app)
         await pilot.press("escape")
         await settle(pilot, lambda: isinstance(app.screen, Drawing))
         await click(pilot, "( It could not be told )")
-        await settle(pilot, lambda: isinstance(app.screen, Reading) and "An end" in golden.text_of(app))
+        await settle(
+            pilot, lambda: isinstance(app.screen, Reading) and "An end" in golden.text_of(app)
+        )
     session.script.events.clear()
     s.asking(session)
     app = make_app()
@@ -164,7 +188,17 @@ async def wheel(pilot: Any, widget: Any, times: int) -> None:
     x, y = region.x + region.width // 2, region.y + region.height // 2
     for _ in range(times):
         event = events.MouseScrollDown(
-            None, x, y, delta_x=0, delta_y=0, button=0, shift=False, meta=False, ctrl=False, screen_x=x, screen_y=y
+            None,
+            x,
+            y,
+            delta_x=0,
+            delta_y=0,
+            button=0,
+            shift=False,
+            meta=False,
+            ctrl=False,
+            screen_x=x,
+            screen_y=y,
         )
         pilot.app.screen._forward_event(event)
         await pilot.pause()

@@ -1,5 +1,5 @@
-"""Newcomers' routes (docs/newcomer.md) with real keys: a set-up that is edited, a note and another set-up at the end, a
-model that is refused, a search that is ended with what it has found."""
+"""Newcomers' routes (docs/newcomer.md) with real keys: a set-up that is edited, a note and another
+set-up at the end, a model that is refused, a search that is ended with what it has found."""
 
 import json
 from pathlib import Path
@@ -9,14 +9,15 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from wizard.demo import MODELS
-from wizard.session import folder as folders
+from narrowdown.wizard.demo import MODELS
+from narrowdown.wizard.session import folder as folders
 
 from .terminal import Terminal
 
 
 def walk(terminal: Terminal, session: Path, node: str) -> None:
-    """Enter alone, from step to step, until ``node`` runs or the end is reached; each offer and question is answered once."""
+    """Enter alone, from step to step, until ``node`` runs or the end is reached; each offer and
+    question is answered once."""
     seen: set[tuple[str, str, int]] = set()
     for _ in range(10_000):
         screen = terminal.look()
@@ -24,7 +25,9 @@ def walk(terminal: Terminal, session: Path, node: str) -> None:
             return
         now = json.loads((session / "progress.json").read_bytes())
         here = (now["phase"], now["node"], now["visit"])
-        if now["phase"] == "running" and now["node"] == node and "x stop" in screen:  # not only looking at the engine
+        if (
+            now["phase"] == "running" and now["node"] == node and "x stop" in screen
+        ):  # not only looking at the engine
             return
         shown = "Enter runs it" in screen if now["phase"] == "offer" else "Your answer" in screen
         if now["phase"] in ("offer", "ask") and shown and here not in seen:
@@ -46,13 +49,24 @@ def chain(path: Path, many: int) -> list[str]:
     ]
     x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 16]) for name in "xy")
     graph = helper.make_graph(nodes, "chain", [x], [y])
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path
+    )
     return names
 
 
 @pytest.mark.slow
-def test_a_wrong_tolerance_is_mended_with_a_key_and_nothing_is_measured_again(tmp_path: Path) -> None:
-    words = ["open", str(MODELS / "pillars_add.onnx"), "--engine", "emulate:precision=fp16", "--tolerance", "0.05"]
+def test_a_wrong_tolerance_is_mended_with_a_key_and_nothing_is_measured_again(
+    tmp_path: Path,
+) -> None:
+    words = [
+        "open",
+        str(MODELS / "pillars_add.onnx"),
+        "--engine",
+        "emulate:precision=fp16",
+        "--tolerance",
+        "0.05",
+    ]
     terminal = Terminal(words, tmp_path, (80, 24))
     try:
         terminal.until("Enter runs it")
@@ -81,7 +95,10 @@ def test_a_wrong_tolerance_is_mended_with_a_key_and_nothing_is_measured_again(tm
         terminal.code()
     finally:
         terminal.close()
-    places = {folders.describe(place).problem.tolerance[""]: place for place in (tmp_path / "sessions").iterdir()}
+    places = {
+        folders.describe(place).problem.tolerance[""]: place
+        for place in (tmp_path / "sessions").iterdir()
+    }
     assert places.keys() == {0.05, 0.00001}
     first, second = places[0.05], places[0.00001]
     assert "Tolerance was too wide." in (first / "journal.jsonl").read_text()
@@ -90,10 +107,15 @@ def test_a_wrong_tolerance_is_mended_with_a_key_and_nothing_is_measured_again(tm
 
 
 @pytest.mark.slow
-def test_a_refused_model_is_walked_with_enter_alone_to_the_operator_that_is_refused(tmp_path: Path) -> None:
-    """Every recommended answer is taken; no step is empty, and the last screen names what the engine does not take."""
+def test_a_refused_model_is_walked_with_enter_alone_to_the_operator_that_is_refused(
+    tmp_path: Path,
+) -> None:
+    """Every recommended answer is taken; no step is empty, and the last screen names what the
+    engine does not take."""
     engine = "fake:fault=build-failed,at=build,ops=Add"
-    terminal = Terminal(["open", str(MODELS / "pillars_add.onnx"), "--engine", engine], tmp_path, (80, 24))
+    terminal = Terminal(
+        ["open", str(MODELS / "pillars_add.onnx"), "--engine", engine], tmp_path, (80, 24)
+    )
     try:
         terminal.until("Enter runs it")
         (session,) = (tmp_path / "sessions").iterdir()
@@ -105,10 +127,14 @@ def test_a_refused_model_is_walked_with_enter_alone_to_the_operator_that_is_refu
         terminal.close()
     told = events(session)
     first = next(event for event in told if event["kind"] == "question.asked")
-    recommended = next(answer["text"] for answer in first["answers"] if answer["id"] == first["recommended"])
+    recommended = next(
+        answer["text"] for answer in first["answers"] if answer["id"] == first["recommended"]
+    )
     assert recommended == "The engine refuses the model"
     assert (told[-1]["kind"], told[-1]["end"]) == ("session.closed", "refused-part")
-    (reduced,) = (event for event in told if event["kind"] == "step.finished" and event["node"] == "reduce")
+    (reduced,) = (
+        event for event in told if event["kind"] == "step.finished" and event["node"] == "reduce"
+    )
     assert reduced["outcome"]["ops"] == "Add"
 
 
@@ -116,7 +142,8 @@ def test_a_refused_model_is_walked_with_enter_alone_to_the_operator_that_is_refu
 def test_a_search_that_is_ended_goes_on_with_its_smallest_part_and_says_that_a_smaller_one_may_fail(
     tmp_path: Path,
 ) -> None:
-    """The fault needs sixteen nodes far apart, so that the search is long. Nothing is asked again after the key that ends it."""
+    """The fault needs sixteen nodes far apart, so that the search is long. Nothing is asked again
+    after the key that ends it."""
     names = chain(tmp_path / "long.onnx", 300)
     engine = f"fake:fault=wrong,nodes={'+'.join(names[7:290:18])}"
     terminal = Terminal(["open", "long.onnx", "--engine", engine], tmp_path, (80, 24))
@@ -143,8 +170,13 @@ def test_a_search_that_is_ended_goes_on_with_its_smallest_part_and_says_that_a_s
     told = events(session)
     (ended,) = (event for event in told if event["kind"] == "step.cancelled")
     assert ended["reason"] == "settled"
-    (reduced,) = (e["outcome"] for e in told if e["kind"] == "step.finished" and e["node"] == "reduce")
-    assert (reduced["minimal"], "The search was stopped here" in reduced["message"]) == (False, True)
+    (reduced,) = (
+        e["outcome"] for e in told if e["kind"] == "step.finished" and e["node"] == "reduce"
+    )
+    assert (reduced["minimal"], "The search was stopped here" in reduced["message"]) == (
+        False,
+        True,
+    )
     assert 16 <= reduced["nodes_after"] < 300
     report = (session / "case" / "report.md").read_text()
     assert "## The failing case" in report

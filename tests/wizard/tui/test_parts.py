@@ -1,4 +1,5 @@
-"""The parts that need no screen: keys, checks, bars, the probes' table, what the package imports."""
+"""The parts that need no screen: keys, checks, bars, the probes' table, what the package
+imports."""
 
 import subprocess
 import sys
@@ -11,27 +12,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 from textual.app import App, ComposeResult
 
-from engines.compare.criterion import Criterion
-from engines.findings import Findings
-from engines.probe import Inspect, Measurement
-from wizard.demo import MODELS
-from wizard.exits import Refusal
-from wizard.flow.load import load
-from wizard.report import figures
-from wizard.report.probe_words import verdict
-from wizard.session import events as e
-from wizard.session.events import Offered
-from wizard.terminal import fold
-from wizard.tui import checks, themes
-from wizard.tui.app import Narrowdown
-from wizard.tui.board import Board, Hunt
-from wizard.tui.client import LogTail, bundle
-from wizard.tui.glyphs import ASCII, UNICODE, choose
-from wizard.tui.scene import Scene, Slot, Work
-from wizard.tui.widgets.answers import Answers
-from wizard.tui.widgets.lines import pairs, wrap
-from wizard.tui.widgets.work import Doing, Smallest
-from wizard.tui.words import ago, label, show_fact, show_value
+from narrowdown.engines.compare.criterion import Criterion
+from narrowdown.engines.findings import Findings
+from narrowdown.engines.probe import Inspect, Measurement
+from narrowdown.wizard.demo import MODELS
+from narrowdown.wizard.exits import Refusal
+from narrowdown.wizard.flow.load import load
+from narrowdown.wizard.report import figures
+from narrowdown.wizard.report.probe_words import verdict
+from narrowdown.wizard.session import events as e
+from narrowdown.wizard.session.events import Offered
+from narrowdown.wizard.terminal import fold
+from narrowdown.wizard.tui import checks, themes
+from narrowdown.wizard.tui.app import Narrowdown
+from narrowdown.wizard.tui.board import Board, Hunt
+from narrowdown.wizard.tui.client import LogTail, bundle
+from narrowdown.wizard.tui.glyphs import ASCII, UNICODE, choose
+from narrowdown.wizard.tui.scene import Scene, Slot, Work
+from narrowdown.wizard.tui.widgets.answers import Answers
+from narrowdown.wizard.tui.widgets.lines import pairs, wrap
+from narrowdown.wizard.tui.widgets.work import Doing, Smallest
+from narrowdown.wizard.tui.words import ago, label, show_fact, show_value
 
 from . import scripted as s
 from .scripted import FakeSession
@@ -40,9 +41,13 @@ MODEL = MODELS / "pillars_add.onnx"
 
 
 def test_the_terminal_ui_loads_no_engine() -> None:
-    heavy = "{'numpy', 'onnx', 'onnxruntime', 'tensorrt', 'openvino', 'onnx_graphsurgeon', 'ml_dtypes'}"
-    script = f"import sys, wizard.tui.app; print(sorted({heavy} & set(sys.modules)))"
-    found = subprocess.run([sys.executable, "-P", "-c", script], capture_output=True, text=True, check=True)
+    heavy = (
+        "{'numpy', 'onnx', 'onnxruntime', 'tensorrt', 'openvino', 'onnx_graphsurgeon', 'ml_dtypes'}"
+    )
+    script = f"import sys, narrowdown.wizard.tui.app; print(sorted({heavy} & set(sys.modules)))"
+    found = subprocess.run(
+        [sys.executable, "-P", "-c", script], capture_output=True, text=True, check=True
+    )
     assert found.stdout.strip() == "[]"
     assert found.stderr == ""
 
@@ -60,7 +65,9 @@ def test_glyphs_and_theme_follow_the_environment() -> None:
     assert choose({"TERM": "vt220", "LANG": "de_DE.UTF-8"}, "utf-8") is ASCII
     assert choose({"TERM": "linux", "LANG": "de_DE.UTF-8"}, "utf-8") is ASCII
     assert choose({"LANG": "C", "LC_CTYPE": "de_DE.UTF-8"}, "utf-8") is UNICODE
-    assert choose({"LANG": "C", "LC_CTYPE": "C.UTF-8"}, "utf-8") is ASCII, "Python itself has set the latter"
+    assert choose({"LANG": "C", "LC_CTYPE": "C.UTF-8"}, "utf-8") is ASCII, (
+        "Python itself has set the latter"
+    )
     assert choose({"LC_CTYPE": "C.UTF-8"}, "utf-8") is UNICODE
     assert choose({"LC_CTYPE": "C.UTF-8", "TMUX": "/tmp/tmux-0/default,1,0"}, "utf-8") is ASCII, (
         "tmux knows no UTF-8 here"
@@ -117,7 +124,9 @@ def test_problems_are_sentences(field: str, text: str, part: str) -> None:
 
 
 def test_empty_fields_take_defaults() -> None:
-    assert [checks.problem_with(field, "") for field in ("engine", "reference", "inputs", "tolerance")] == [""] * 4
+    assert [
+        checks.problem_with(field, "") for field in ("engine", "reference", "inputs", "tolerance")
+    ] == [""] * 4
     with pytest.raises(Refusal):
         checks.build(dict.fromkeys(checks.FIELDS, ""))
 
@@ -148,7 +157,11 @@ def test_what_cleaning_did_to_the_error_is_no_name_inside() -> None:
 
 
 def test_a_precision_is_written_as_the_sentences_have_it() -> None:
-    assert [show_fact("precision", value, "rel_l2") for value in ("fp16", "int8", "")] == ["FP16", "INT8", "?"]
+    assert [show_fact("precision", value, "rel_l2") for value in ("fp16", "int8", "")] == [
+        "FP16",
+        "INT8",
+        "?",
+    ]
 
 
 def test_words() -> None:
@@ -163,7 +176,12 @@ def test_words() -> None:
         "a, 1",
         "3",
     ]
-    assert [ago(v) for v in (1, 90, 7200, 200000)] == ["just now", "1 min ago", "2 hours ago", "2 days ago"]
+    assert [ago(v) for v in (1, 90, 7200, 200000)] == [
+        "just now",
+        "1 min ago",
+        "2 hours ago",
+        "2 days ago",
+    ]
 
 
 # The probes' table
@@ -202,7 +220,7 @@ def test_speculative_probes_show_only_once_they_count(session: FakeSession) -> N
 
 
 def test_a_measurement_in_an_artifact_is_read(session: FakeSession) -> None:
-    from engines.store.content import Store
+    from narrowdown.engines.store.content import Store
 
     blob = Store(session.folder).put(msgspec.json.encode(s.measured(0.5, 7)))
     board = Board(session.folder)
@@ -231,7 +249,9 @@ def test_a_look_at_an_engine_has_a_row_only_where_it_goes_wrong(session: FakeSes
 def test_verdicts_before_a_tolerance_is_known() -> None:
     assert verdict(s.measure("*"), s.measured(0.25, 9), Findings()) == ("done", "wrong by 25 %")
     assert (
-        verdict(Inspect(engine="x"), Measurement(status="error", message="It is not here."), Findings())[0]
+        verdict(
+            Inspect(engine="x"), Measurement(status="error", message="It is not here."), Findings()
+        )[0]
         == "unresolved"
     )
     assert verdict(None, None, Findings()) == ("done", "")
@@ -254,7 +274,9 @@ def test_face_follows_the_journal(
     board = Board(session.folder)
     board.extend(session.script.events)
     work = Work(phase=str((session.snapshot or {}).get("phase", "")))
-    scene = Scene(session.flow, session.folder, state=board.state, hunt=board.hunt, work=work, alive=alive)
+    scene = Scene(
+        session.flow, session.folder, state=board.state, hunt=board.hunt, work=work, alive=alive
+    )
     assert scene.face == face
     assert scene.node == {"offer": "reproduce", "ended": "minimal"}.get(
         face, "layerwise" if make is not s.opened else "reproduce"
@@ -342,8 +364,14 @@ async def test_what_was_found_in_this_second_is_on_the_curve_at_once() -> None:
 @pytest.mark.parametrize(
     ("work", "said"),
     [
-        (Work(text="x", done=34, expected=40, planned=34, eta=9.0), "34 of about 40 probes, ~9.0 s left"),
-        (Work(text="x", done=120, expected=144, planned=34, eta=-1.0), "longer than planned: 120 probes, planned 34"),
+        (
+            Work(text="x", done=34, expected=40, planned=34, eta=9.0),
+            "34 of about 40 probes, ~9.0 s left",
+        ),
+        (
+            Work(text="x", done=120, expected=144, planned=34, eta=-1.0),
+            "longer than planned: 120 probes, planned 34",
+        ),
         (
             Work(text="x", done=120, expected=144, planned=34, best=148, nodes=248),
             "longer than planned: 120 probes, planned 34; smallest so far 148 of 248 nodes",
@@ -353,11 +381,27 @@ async def test_what_was_found_in_this_second_is_on_the_curve_at_once() -> None:
             "longer than planned: 120 probes, planned 34; ~12 s left",
         ),
         (
-            Work(text="x", done=120, expected=144, planned=34, planned_most=300, eta_least=4.0, eta_most=33.0),
+            Work(
+                text="x",
+                done=120,
+                expected=144,
+                planned=34,
+                planned_most=300,
+                eta_least=4.0,
+                eta_most=33.0,
+            ),
             "120 of about 144 probes, 4 to 33 s left",
         ),
         (
-            Work(text="x", done=320, expected=384, planned=34, planned_most=300, eta_least=4.0, eta_most=33.0),
+            Work(
+                text="x",
+                done=320,
+                expected=384,
+                planned=34,
+                planned_most=300,
+                eta_least=4.0,
+                eta_most=33.0,
+            ),
             "longer than planned: 320 probes, at most 300 planned; 4 to 33 s left",
         ),
         (
@@ -365,9 +409,19 @@ async def test_what_was_found_in_this_second_is_on_the_curve_at_once() -> None:
             "9 of about 40 probes, 4 to 33 s left",
         ),
     ],
-    ids=["within", "beyond", "a part", "its end in sight", "between two ends", "beyond both", "two ends"],
+    ids=[
+        "within",
+        "beyond",
+        "a part",
+        "its end in sight",
+        "between two ends",
+        "beyond both",
+        "two ends",
+    ],
 )
-async def test_a_step_beyond_its_plan_counts_nothing_down_on_the_screen(work: Work, said: str) -> None:
+async def test_a_step_beyond_its_plan_counts_nothing_down_on_the_screen(
+    work: Work, said: str
+) -> None:
     class Alone(App[None]):
         CSS = "$quiet: gray;\n$recommended: green;\nScreen { color: white; }"
 
@@ -394,7 +448,9 @@ def test_a_number_and_its_unit_stand_in_one_row(width: int) -> None:
     for how, rows in told.items():
         assert " ".join(" ".join(rows).replace("error", "").split()) == text, how
         assert not [row for row in rows if row.strip().startswith(("%", "ms", "MiB"))], how
-    assert any(row.strip().startswith("steps") for row in wrapped_at(text, "steps")), "a word is no unit"
+    assert any(row.strip().startswith("steps") for row in wrapped_at(text, "steps")), (
+        "a word is no unit"
+    )
 
 
 def wrapped_at(text: str, word: str) -> list[str]:

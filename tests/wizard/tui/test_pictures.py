@@ -1,4 +1,5 @@
-"""Pictures are pure: never wider than asked, ASCII in the ASCII set, true to their numbers, and safe with any name."""
+"""Pictures are pure: never wider than asked, ASCII in the ASCII set, true to their numbers, and
+safe with any name."""
 
 import math
 
@@ -6,20 +7,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engines.graph.index import GraphIndex, Node, Tensor
-from wizard.report import figures, vicinity
-from wizard.report.document import Look
-from wizard.report.strip import Strip
-from wizard.report.vicinity import Spot, Vicinity
-from wizard.tui import pictures
-from wizard.tui.glyphs import ASCII, UNICODE, Glyphs
+from narrowdown.engines.graph.index import GraphIndex, Node, Tensor
+from narrowdown.wizard.report import figures, vicinity
+from narrowdown.wizard.report.document import Look
+from narrowdown.wizard.report.strip import Strip
+from narrowdown.wizard.report.vicinity import Spot, Vicinity
+from narrowdown.wizard.tui import pictures
+from narrowdown.wizard.tui.glyphs import ASCII, UNICODE, Glyphs
 
 from .test_hostile import harmless, names
 
 SETS = (UNICODE, ASCII)
 errors = st.one_of(st.floats(0, 1e300), st.just(0.0), st.just(1e300))
 widths = st.integers(1, 160)
-looks = st.builds(Look, st.sampled_from(["passes", "fails", "unresolved", "running", "done"]), st.integers(0, 100_000))
+looks = st.builds(
+    Look,
+    st.sampled_from(["passes", "fails", "unresolved", "running", "done"]),
+    st.integers(0, 100_000),
+)
 
 
 @st.composite
@@ -27,9 +32,13 @@ def places(draw: st.DrawFn) -> Vicinity:
     spots = []
     for at in range(draw(st.integers(0, vicinity.MOST))):
         reads = draw(st.lists(st.integers(0, at - 1), unique=True, max_size=4)) if at else []
-        spots.append(Spot(draw(names), draw(names), tuple(sorted(reads)), draw(st.booleans()), draw(names)))
+        spots.append(
+            Spot(draw(names), draw(names), tuple(sorted(reads)), draw(st.booleans()), draw(names))
+        )
     way = tuple(draw(st.lists(names, max_size=8)))
-    return Vicinity(tuple(spots), draw(st.integers(0, 9999)), draw(st.integers(0, 9999)), way, draw(names))
+    return Vicinity(
+        tuple(spots), draw(st.integers(0, 9999)), draw(st.integers(0, 9999)), way, draw(names)
+    )
 
 
 @settings(max_examples=60, deadline=None)
@@ -44,7 +53,9 @@ def test_no_picture_is_wider_than_asked_nor_acts_on_the_terminal(
 ) -> None:  # fmt: skip
     for glyphs in SETS:
         drawn = [
-            *pictures.depth(logs, width, glyphs, height=height, tolerance=error, here=len(logs) // 2),
+            *pictures.depth(
+                logs, width, glyphs, height=height, tolerance=error, here=len(logs) // 2
+            ),
             *pictures.history(seen, width, glyphs, 500),
             *pictures.bars(bars, width, glyphs, error),
             *pictures.interval(2, 5, share / 2, share, width, glyphs),
@@ -73,17 +84,30 @@ def test_the_ascii_set_draws_ascii_and_both_say_what_they_mean() -> None:
     for glyphs in SETS:
         for width in (60, 80, 120):
             drawn = everything(glyphs, width)
-            for word in ("allowed", "the suspect", "fails", "cannot tell", "48 %", "suspect", "arrives", "?"):
+            for word in (
+                "allowed",
+                "the suspect",
+                "fails",
+                "cannot tell",
+                "48 %",
+                "suspect",
+                "arrives",
+                "?",
+            ):
                 assert word in drawn, (word, width)
 
 
 def test_depth_shows_the_worst_of_each_column_over_the_line_of_the_tolerance() -> None:
     logs = [-7.0] * 1000
     logs[500] = 0.5
-    rows = [row.plain for row in pictures.depth(logs, 80, UNICODE, height=4, tolerance=1e-4, here=500)]
+    rows = [
+        row.plain for row in pictures.depth(logs, 80, UNICODE, height=4, tolerance=1e-4, here=500)
+    ]
     top, marked = rows[1], rows[-2]
     assert sum(c in UNICODE.levels for c in top) == 1, "a single bad tensor never vanishes"
-    assert next(i for i, c in enumerate(top) if i > 8 and c != " ") == marked.index("▲"), "the mark stands below it"
+    assert next(i for i, c in enumerate(top) if i > 8 and c != " ") == marked.index("▲"), (
+        "the mark stands below it"
+    )
     line = next(row for row in rows if row.startswith("allowed"))
     assert "–" in line
     assert pictures.depth([-3.0], 80, UNICODE) == []
@@ -101,21 +125,30 @@ def test_history_counts_what_it_shows(seen: list[Look], width: int) -> None:
 
 
 def test_bars_share_one_log_scale() -> None:
-    rows = [row.plain for row in pictures.bars([("a", 1e-6), ("b", 1e-3), ("c", 1.0)], 80, UNICODE, 0.01)]
+    rows = [
+        row.plain
+        for row in pictures.bars([("a", 1e-6), ("b", 1e-3), ("c", 1.0)], 80, UNICODE, 0.01)
+    ]
     sizes = [row.count("█") for row in rows[:3]]
     assert 0 < sizes[0] < sizes[1] < sizes[2]
-    assert sizes[2] - sizes[1] == pytest.approx(sizes[1] - sizes[0], abs=1), "equal ratios are equal lengths"
+    assert sizes[2] - sizes[1] == pytest.approx(sizes[1] - sizes[0], abs=1), (
+        "equal ratios are equal lengths"
+    )
     assert sizes[1] < rows[3].count("–") < sizes[2]
 
 
-@pytest.mark.parametrize(("k", "n", "low", "high"), [(0, 10, 0.0, 0.31), (5, 5, 0.48, 1.0), (3, 9, 0.12, 0.65)])
+@pytest.mark.parametrize(
+    ("k", "n", "low", "high"), [(0, 10, 0.0, 0.31), (5, 5, 0.48, 1.0), (3, 9, 0.12, 0.65)]
+)
 def test_interval_is_where_it_says(k: int, n: int, low: float, high: float) -> None:
     head, line = (row.plain for row in pictures.interval(k, n, low, high, 111, UNICODE))
     assert head.startswith(f"{k} of {n} failed")
     bar = line.removeprefix("0 % ").removesuffix(" 100 %")
     assert bar.index("◆") == pytest.approx(k / n * (len(bar) - 1), abs=1)
     inside = [i for i, c in enumerate(bar) if c in "█◆"]
-    assert (inside[0], inside[-1]) == pytest.approx((low * (len(bar) - 1), high * (len(bar) - 1)), abs=1)
+    assert (inside[0], inside[-1]) == pytest.approx(
+        (low * (len(bar) - 1), high * (len(bar) - 1)), abs=1
+    )
     assert pictures.interval(0, 0, 0, 1, 80, UNICODE) == []
 
 
@@ -125,7 +158,9 @@ def test_interval_is_where_it_says(k: int, n: int, low: float, high: float) -> N
 def diamond() -> GraphIndex:
     """x -> 0 Conv -> {1 Mul, 2 Sigmoid} -> 3 Add -> 4 .. 8 Relu chain -> y"""
     made = [("x", "input", -1), *((f"t{i}", "node", i) for i in range(9))]
-    tensors = tuple(Tensor(i, name, "float32", kind, producer) for i, (name, kind, producer) in enumerate(made))  # type: ignore[arg-type]
+    tensors = tuple(
+        Tensor(i, name, "float32", kind, producer) for i, (name, kind, producer) in enumerate(made)
+    )  # type: ignore[arg-type]
     reads = [(0,), (1,), (1,), (2, 3), (4,), (5,), (6,), (7,), (8,)]
     ops = ["Conv", "Mul", "Sigmoid", "Add", *["Relu"] * 5]
     nodes = tuple(Node(i, f"/n{i}", ops[i], "", reads[i], (i + 1,)) for i in range(9))
@@ -134,7 +169,11 @@ def diamond() -> GraphIndex:
 
 def test_a_neighbourhood_is_the_suspect_what_it_reads_and_who_reads_it() -> None:
     place = vicinity.vicinity(diamond(), [1])
-    assert [(s.op, s.suspect) for s in place.spots] == [("Conv", False), ("Mul", True), ("Add", False)]
+    assert [(s.op, s.suspect) for s in place.spots] == [
+        ("Conv", False),
+        ("Mul", True),
+        ("Add", False),
+    ]
     assert [s.reads for s in place.spots] == [(), (0,), (1,)]
     assert place.output == "t8"
     assert place.way == ("Relu",) * 5
@@ -192,7 +231,9 @@ def test_a_drawing_of_a_diamond() -> None:
 
 
 def test_looks_are_found_in_any_outcome_that_counted_them() -> None:
-    assert pictures.outcome_looks({"failures": 2, "builds": 5, "interval_low": 0.1, "interval_high": 0.8}) == (
+    assert pictures.outcome_looks(
+        {"failures": 2, "builds": 5, "interval_low": 0.1, "interval_high": 0.8}
+    ) == (
         2,
         5,
         0.1,
@@ -213,7 +254,9 @@ def test_looks_are_found_in_any_outcome_that_counted_them() -> None:
 
 
 def test_the_suspects_are_named_where_they_fill_the_row() -> None:
-    model = Strip(whole=400, cells=("wrong",) * 400, suspects=((0, 398),), many=399, said=("trying",))
+    model = Strip(
+        whole=400, cells=("wrong",) * 400, suspects=((0, 398),), many=399, said=("trying",)
+    )
     rows = [row.plain for row in pictures.strip(model, ((0, 397),), 40, UNICODE)]
     assert [row.split()[0] for row in rows[1:3]] == ["suspects", "trying"]
     assert all(len(row) <= 40 for row in rows)

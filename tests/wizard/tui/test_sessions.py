@@ -8,17 +8,17 @@ import msgspec
 import pytest
 from textual.widgets import Input, OptionList
 
-from wizard.problem import Problem
-from wizard.runner import progress
-from wizard.session.folder import Summary
-from wizard.session.naming import shared_names, telling_name
-from wizard.tui.app import Narrowdown
-from wizard.tui.library import Sessions
-from wizard.tui.screens.overlays import Choose, Fields
-from wizard.tui.screens.sessions import SessionsScreen, arranged, kept
-from wizard.tui.screens.setup import SetupScreen
-from wizard.tui.screens.step import StepScreen
-from wizard.tui.widgets.lines import Text
+from narrowdown.wizard.problem import Problem
+from narrowdown.wizard.runner import progress
+from narrowdown.wizard.session.folder import Summary
+from narrowdown.wizard.session.naming import shared_names, telling_name
+from narrowdown.wizard.tui.app import Narrowdown
+from narrowdown.wizard.tui.library import Sessions
+from narrowdown.wizard.tui.screens.overlays import Choose, Fields
+from narrowdown.wizard.tui.screens.sessions import SessionsScreen, arranged, kept
+from narrowdown.wizard.tui.screens.setup import SetupScreen
+from narrowdown.wizard.tui.screens.step import StepScreen
+from narrowdown.wizard.tui.widgets.lines import Text
 
 from . import golden
 from . import scripted as s
@@ -27,9 +27,18 @@ from .scripted import FakeSession, settle
 Make = Callable[..., Narrowdown]
 
 
-def entry(name: str, model: str, *, node: str = "layerwise", verdict: str = "", age: float = 9.0) -> Summary:
+def entry(
+    name: str, model: str, *, node: str = "layerwise", verdict: str = "", age: float = 9.0
+) -> Summary:
     return Summary(
-        name, Path("/s") / name, model, "emulate:precision=fp16", node, verdict, "end" * bool(verdict), age=age
+        name,
+        Path("/s") / name,
+        model,
+        "emulate:precision=fp16",
+        node,
+        verdict,
+        "end" * bool(verdict),
+        age=age,
     )
 
 
@@ -44,7 +53,9 @@ def test_a_list_keeps_its_places_while_it_is_looked_at() -> None:
     assert [e.id for e in arranged(LISTED, "model")] == ["bbbbb", "ccccc", "aaaaa"]
     assert arranged(LISTED, "result")[0].id == "bbbbb"
     before = [LISTED[2].path, LISTED[0].path]
-    assert [e.id for e in arranged(LISTED, "time", before)] == ["ccccc", "aaaaa", "bbbbb"], "what is new comes last"
+    assert [e.id for e in arranged(LISTED, "time", before)] == ["ccccc", "aaaaa", "bbbbb"], (
+        "what is new comes last"
+    )
 
 
 def test_sessions_are_found_by_what_their_lines_say() -> None:
@@ -59,23 +70,31 @@ def test_a_model_is_named_so_that_it_is_told_from_others() -> None:
     assert telling_name("/a/x.onnx", shared_names(["/a/x.onnx", "/b/x.onnx"])) == "a/x.onnx"
 
 
-async def test_sessions_are_filtered_renamed_and_deleted_by_keys(session: FakeSession, make_app: Make) -> None:
+async def test_sessions_are_filtered_renamed_and_deleted_by_keys(
+    session: FakeSession, make_app: Make
+) -> None:
     app = make_app(folder=None)
     app.library.listed = list(LISTED)
     async with app.run_test(size=(80, 24)) as pilot:
-        await settle(pilot, lambda: isinstance(app.screen, SessionsScreen) and app.screen.chosen is not None)
+        await settle(
+            pilot, lambda: isinstance(app.screen, SessionsScreen) and app.screen.chosen is not None
+        )
         screen = app.screen
         assert "Compare layer by layer" in golden.text_of(app), "the step's title, not its id"
         await pilot.press("slash")
         await settle(pilot, lambda: isinstance(app.screen, Fields))
         await pilot.press(*"magika", "enter")
-        await settle(pilot, lambda: app.screen is screen and [e.id for e in screen._entries] == ["ccccc"])
+        await settle(
+            pilot, lambda: app.screen is screen and [e.id for e in screen._entries] == ["ccccc"]
+        )
         await settle(pilot, lambda: "Your sessions: those with 'magika'" in golden.text_of(app))
         await pilot.press("r")
         await settle(pilot, lambda: isinstance(app.screen, Fields))
         app.screen.query_one(Input).value = "files"
         await pilot.press("enter")
-        await settle(pilot, lambda: app.screen is screen and [e.id for e in screen._entries] == ["files"])
+        await settle(
+            pilot, lambda: app.screen is screen and [e.id for e in screen._entries] == ["files"]
+        )
         await pilot.press("D")
         await settle(pilot, lambda: isinstance(app.screen, Choose))
         assert "18 MiB: inputs 12 MiB" in golden.text_of(app)
@@ -86,7 +105,9 @@ async def test_sessions_are_filtered_renamed_and_deleted_by_keys(session: FakeSe
         await settle(pilot, lambda: isinstance(app.screen, Choose))
         await pilot.press("down", "enter")
         await settle(pilot, lambda: len(app.library.listed) == 2)
-        await settle(pilot, lambda: "None of 2 holds 'magika'" in screen.query_one("#empty", Text).text)
+        await settle(
+            pilot, lambda: "None of 2 holds 'magika'" in screen.query_one("#empty", Text).text
+        )
         await pilot.press("slash")
         await settle(pilot, lambda: isinstance(app.screen, Fields))
         app.screen.query_one(Input).value = ""
@@ -97,12 +118,16 @@ async def test_sessions_are_filtered_renamed_and_deleted_by_keys(session: FakeSe
         assert screen.query_one(OptionList).option_count == 2
 
 
-async def test_a_session_that_was_told_to_wait_is_listed_as_paused(session: FakeSession, make_app: Make) -> None:
+async def test_a_session_that_was_told_to_wait_is_listed_as_paused(
+    session: FakeSession, make_app: Make
+) -> None:
     app = make_app(folder=None)
     app.library.listed = [msgspec.structs.replace(each, holder="process 7") for each in LISTED[:2]]
     app.library.waiting = {LISTED[0].path}
     async with app.run_test(size=(80, 24)) as pilot:
-        await settle(pilot, lambda: isinstance(app.screen, SessionsScreen) and app.screen.chosen is not None)
+        await settle(
+            pilot, lambda: isinstance(app.screen, SessionsScreen) and app.screen.chosen is not None
+        )
         text = golden.text_of(app)
         assert text.count("paused, open in another window") == 1
         assert text.count("open in another window") == 2
@@ -121,17 +146,32 @@ def test_the_runner_says_that_it_waits(tmp_path: Path, written: bool | None, pau
     assert Sessions().paused(tmp_path) is paused
 
 
-async def test_of_several_old_sessions_each_is_named_on_a_line_of_its_own(session: FakeSession, make_app: Make) -> None:
+async def test_of_several_old_sessions_each_is_named_on_a_line_of_its_own(
+    session: FakeSession, make_app: Make
+) -> None:
     app = make_app(folder=None)
     app.library.listed = [msgspec.structs.replace(each, age=1e8) for each in LISTED]
     async with app.run_test(size=(80, 24)) as pilot:
-        await settle(pilot, lambda: isinstance(app.screen, SessionsScreen) and app.screen.chosen is not None)
+        await settle(
+            pilot, lambda: isinstance(app.screen, SessionsScreen) and app.screen.chosen is not None
+        )
         await pilot.press("P")
         await settle(pilot, lambda: isinstance(app.screen, Choose))
-        assert len([line for line in golden.text_of(app).splitlines() if "18 MiB: inputs 12 MiB" in line]) == 3
+        assert (
+            len(
+                [
+                    line
+                    for line in golden.text_of(app).splitlines()
+                    if "18 MiB: inputs 12 MiB" in line
+                ]
+            )
+            == 3
+        )
 
 
-async def test_who_waits_for_a_session_sees_which_and_may_go_to_the_list(session: FakeSession, make_app: Make) -> None:
+async def test_who_waits_for_a_session_sees_which_and_may_go_to_the_list(
+    session: FakeSession, make_app: Make
+) -> None:
     s.asking(session)
     let = threading.Event()
     app = make_app(entries=LISTED)
@@ -141,20 +181,33 @@ async def test_who_waits_for_a_session_sees_which_and_may_go_to_the_list(session
         await settle(pilot, lambda: "Opening k7f3." in golden.text_of(app))
         assert "q quit" in golden.text_of(app)
         await pilot.press("b")
-        await settle(pilot, lambda: isinstance(app.screen, SessionsScreen) and app.screen.chosen is not None)
+        await settle(
+            pilot, lambda: isinstance(app.screen, SessionsScreen) and app.screen.chosen is not None
+        )
         let.set()
         await settle(pilot, lambda: isinstance(app.screen, StepScreen))
 
 
 @pytest.mark.parametrize("key", ["b", "escape"])
-async def test_the_list_is_made_when_one_comes_to_it(session: FakeSession, make_app: Make, key: str) -> None:
+async def test_the_list_is_made_when_one_comes_to_it(
+    session: FakeSession, make_app: Make, key: str
+) -> None:
     s.asking(session)
-    began = make_app(entries=LISTED) if key == "b" else make_app(entries=LISTED, folder=None, setup=Problem("m.onnx"))
+    began = (
+        make_app(entries=LISTED)
+        if key == "b"
+        else make_app(entries=LISTED, folder=None, setup=Problem("m.onnx"))
+    )
     async with began.run_test(size=(80, 24)) as pilot:
-        await settle(pilot, lambda: isinstance(began.screen, StepScreen if key == "b" else SetupScreen))
+        await settle(
+            pilot, lambda: isinstance(began.screen, StepScreen if key == "b" else SetupScreen)
+        )
         assert not any(isinstance(screen, SessionsScreen) for screen in began.screen_stack)
         await pilot.press(key)
-        await settle(pilot, lambda: isinstance(began.screen, SessionsScreen) and began.screen.chosen is not None)
+        await settle(
+            pilot,
+            lambda: isinstance(began.screen, SessionsScreen) and began.screen.chosen is not None,
+        )
         listed = began.screen
         began.open_session(session.folder)
         await settle(pilot, lambda: isinstance(began.screen, StepScreen))

@@ -1,4 +1,5 @@
-"""The form of a new session: which flow is walked, and what is wrong with a flow file, said beside the field."""
+"""The form of a new session: which flow is walked, and what is wrong with a flow file, said beside
+the field."""
 
 import argparse
 from collections.abc import Callable
@@ -9,19 +10,19 @@ import msgspec
 import pytest
 from textual.widgets import Input
 
-from wizard.cli.arguments import parser
-from wizard.demo import MODELS
-from wizard.durations import read_duration, type_duration
-from wizard.flow.load import shipped
-from wizard.problem import CAPTURE_BYTES, Problem
-from wizard.runner.options import Options
-from wizard.sizes import read_size, type_size
-from wizard.tui import checks, choices
-from wizard.tui.app import Narrowdown
-from wizard.tui.screens.overlays import Pick, PickFile
-from wizard.tui.screens.setup import ADVANCED, ROWS, SetupScreen
-from wizard.tui.screens.step import StepScreen
-from wizard.tui.widgets.lines import Text
+from narrowdown.wizard.cli.arguments import parser
+from narrowdown.wizard.demo import MODELS
+from narrowdown.wizard.durations import read_duration, type_duration
+from narrowdown.wizard.flow.load import shipped
+from narrowdown.wizard.problem import CAPTURE_BYTES, Problem
+from narrowdown.wizard.runner.options import Options
+from narrowdown.wizard.sizes import read_size, type_size
+from narrowdown.wizard.tui import checks, choices
+from narrowdown.wizard.tui.app import Narrowdown
+from narrowdown.wizard.tui.screens.overlays import Pick, PickFile
+from narrowdown.wizard.tui.screens.setup import ADVANCED, ROWS, SetupScreen
+from narrowdown.wizard.tui.screens.step import StepScreen
+from narrowdown.wizard.tui.widgets.lines import Text
 
 from . import golden
 from . import scripted as s
@@ -66,7 +67,9 @@ def test_a_flow_is_one_of_the_installation_or_a_file(mine: Path) -> None:
     assert checks.flow(" quantization ") == "quantization"
     mine.write_text(FLOW.replace("GOTO", "stop"))
     assert checks.flow(str(mine)) == str(mine)
-    assert checks.build({**dict.fromkeys(checks.FIELDS, ""), "model": str(MODEL), "flow": str(mine)}).flow == str(mine)
+    assert checks.build(
+        {**dict.fromkeys(checks.FIELDS, ""), "model": str(MODEL), "flow": str(mine)}
+    ).flow == str(mine)
 
 
 def test_what_is_wrong_with_a_flow_is_said_line_by_line(mine: Path) -> None:
@@ -78,7 +81,9 @@ def test_what_is_wrong_with_a_flow_is_said_line_by_line(mine: Path) -> None:
     assert checks.problem_with("flow", str(mine)).startswith("Line 16: ")
     mine.write_text(FLOW.replace("GOTO", "stop").replace("answers:", "answers: ["))
     assert checks.problem_with("flow", str(mine)).startswith("Line ")
-    assert "accuracy" in checks.problem_with("flow", "acuracy"), "a name that is nearly right is put right"
+    assert "accuracy" in checks.problem_with("flow", "acuracy"), (
+        "a name that is nearly right is put right"
+    )
     assert "no flow file" in checks.problem_with("flow", "/nowhere/x.yaml")
 
 
@@ -106,7 +111,9 @@ def test_every_field_has_a_check() -> None:
     assert sorted(names) == sorted(checks.FIELDS)
 
 
-async def test_a_budget_of_the_form_goes_to_the_session(session: FakeSession, make_app: Make, model: Path) -> None:
+async def test_a_budget_of_the_form_goes_to_the_session(
+    session: FakeSession, make_app: Make, model: Path
+) -> None:
     app = make_app(folder=None, setup=None)
     s.opened(session)
     async with app.run_test(size=(80, 24)) as pilot:
@@ -114,7 +121,9 @@ async def test_a_budget_of_the_form_goes_to_the_session(session: FakeSession, ma
         form.query_one("#model", Input).value = str(model)
         form.query_one("#budget", Input).value = "10 apples"
         await pilot.press("f5")
-        await settle(pilot, lambda: "write 90s, 10m" in form.query_one("#problem-budget", Text).text)
+        await settle(
+            pilot, lambda: "write 90s, 10m" in form.query_one("#problem-budget", Text).text
+        )
         assert app.library.created == [], "a wrong one starts nothing"
         form.query_one("#budget", Input).value = "1h30m"
         await pilot.press("f5")
@@ -170,7 +179,7 @@ async def test_how_a_session_runs_is_typed_behind_the_fold(
 ) -> None:
     monkeypatch.setenv("HF_TOKEN", "secret")
     monkeypatch.setenv("HF_HOME", "/tmp")
-    monkeypatch.setattr("wizard.schedulers.find_spec", lambda _: object())
+    monkeypatch.setattr("narrowdown.wizard.schedulers.find_spec", lambda _: object())
     app = make_app(folder=None, setup=None)
     s.opened(session)
     async with app.run_test(size=(80, 24)) as pilot:
@@ -206,7 +215,7 @@ async def test_how_a_session_runs_is_typed_behind_the_fold(
 def test_what_is_wrong_with_how_a_session_runs_is_said(
     monkeypatch: pytest.MonkeyPatch, name: str, typed: str, said: str
 ) -> None:
-    monkeypatch.setattr("wizard.schedulers.find_spec", lambda _: None)
+    monkeypatch.setattr("narrowdown.wizard.schedulers.find_spec", lambda _: None)
     assert said in checks.problem_with(name, typed)
     assert checks.problem_with(name, "") == ""
 
@@ -270,7 +279,9 @@ async def test_the_flow_is_picked_from_a_list_or_as_a_file(
         await settle(pilot, lambda: isinstance(app.screen, PickFile) and len(app.screen._shown) > 1)
         await pilot.press("enter")  # the first file, not the way up
         await settle(pilot, lambda: app.screen is form and "Line 14" in said.text)
-        await settle(pilot, lambda: "And 5 more" in golden.text_of(app))  # its last line is in sight
+        await settle(
+            pilot, lambda: "And 5 more" in golden.text_of(app)
+        )  # its last line is in sight
         form.query_one("#start").focus()
         await pilot.press("enter")
         await settle(pilot, lambda: form.focused is field)
@@ -287,7 +298,9 @@ async def test_on_80_by_24_the_whole_form_is_in_sight(session: FakeSession, make
     app = make_app(folder=None)
     async with app.run_test(size=(80, 24)) as pilot:
         app.new_session()
-        await settle(pilot, lambda: isinstance(app.screen, SetupScreen) and "Start" in golden.text_of(app))
+        await settle(
+            pilot, lambda: isinstance(app.screen, SetupScreen) and "Start" in golden.text_of(app)
+        )
         text = golden.text_of(app)
         assert all(row.label in text for row in ROWS)
         assert all(row.hint in text for row in ROWS), "no hint is wrapped or cut"
@@ -316,7 +329,9 @@ async def test_the_set_up_of_a_session_is_changed_in_the_form_as_a_new_session(
     session: FakeSession, make_app: Make, model: Path
 ) -> None:
     app = make_app()
-    base = Problem(model=str(model), engine="emulate:precision=fp16", tolerance={"": 0.0125}, seed=9)
+    base = Problem(
+        model=str(model), engine="emulate:precision=fp16", tolerance={"": 0.0125}, seed=9
+    )
     app.library.problem = lambda _folder: base
     s.asking(session)
     async with app.run_test(size=(80, 24)) as pilot:
@@ -325,7 +340,12 @@ async def test_the_set_up_of_a_session_is_changed_in_the_form_as_a_new_session(
         await settle(pilot, lambda: isinstance(app.screen, SetupScreen))
         form = app.screen
         values = {field.id: field.value for field in form.query(Input) if field.value}
-        told = {"model": str(model), "engine": base.engine, "reference": base.reference, "flow": "accuracy"}
+        told = {
+            "model": str(model),
+            "engine": base.engine,
+            "reference": base.reference,
+            "flow": "accuracy",
+        }
         assert values == {**told, "tolerance": "0.0125", "seed": "9"}
         assert form.query_one("#advanced").display, "what is not as usual is in sight"
         await pilot.press("escape")
@@ -348,14 +368,18 @@ async def test_the_set_up_of_a_session_is_changed_in_the_form_as_a_new_session(
     assert app.library.created == []
 
 
-async def test_what_is_rarely_needed_is_behind_a_fold(session: FakeSession, make_app: Make, model: Path) -> None:
+async def test_what_is_rarely_needed_is_behind_a_fold(
+    session: FakeSession, make_app: Make, model: Path
+) -> None:
     app = make_app(folder=None)
     async with app.run_test(size=(80, 24)) as pilot:
         form = await open_new_form(app, pilot)
         assert not form.query_one("#advanced").display
         form.query_one("#model", Input).value = str(model)
         form.query_one("#start").focus()
-        await pilot.press("tab", "enter", *"x:[2]")  # Tab only goes on; Start is pressed by Enter alone
+        await pilot.press(
+            "tab", "enter", *"x:[2]"
+        )  # Tab only goes on; Start is pressed by Enter alone
         await settle(pilot, lambda: form.query_one("#input_shapes", Input).value == "x:[2]")
         assert app.library.created == []
         await pilot.press("f5")
@@ -371,7 +395,8 @@ def test_shapes_stand_in_the_form_as_they_are_typed() -> None:
 async def test_every_field_behind_the_fold_is_in_sight_when_it_has_the_keyboard(
     session: FakeSession, make_app: Make, model: Path
 ) -> None:
-    """Seen by keys at 80x24: the fold was as high as the screen and never scrolled, so one typed without seeing it."""
+    """Seen by keys at 80x24: the fold was as high as the screen and never scrolled, so one typed
+    without seeing it."""
     app = make_app(folder=None, setup=Problem(str(model), engine="emulate:precision=fp16"))
     async with app.run_test(size=(80, 24)) as pilot:
         await settle(pilot, lambda: isinstance(app.screen, SetupScreen))
@@ -379,7 +404,9 @@ async def test_every_field_behind_the_fold_is_in_sight_when_it_has_the_keyboard(
         form.query_one("#more").focus()
         await pilot.press("enter")
         for field in ADVANCED:
-            await settle(pilot, lambda field=field: app.focused is form.query_one(f"#{field.name}", Input))
+            await settle(
+                pilot, lambda field=field: app.focused is form.query_one(f"#{field.name}", Input)
+            )
             seen = f"typed-{field.name}"
             app.focused.value = seen
             await settle(pilot, lambda seen=seen: seen in golden.text_of(app))

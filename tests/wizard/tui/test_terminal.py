@@ -1,4 +1,5 @@
-"""The real program in a real terminal: a pseudo-terminal, the real runner, a real engine, a real bug."""
+"""The real program in a real terminal: a pseudo-terminal, the real runner, a real engine, a real
+bug."""
 
 import json
 import os
@@ -14,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from wizard.demo import MODELS
+from narrowdown.wizard.demo import MODELS
 
 from ...patience import allow
 from .terminal import Terminal
@@ -36,16 +37,26 @@ def terminals() -> Iterator[list[Terminal]]:
 
 
 def shapes(home: Path, size: tuple[int, int], terminals: list[Terminal]) -> Terminal:
-    words = ["open", str(MODELS / "shapes_cnn.onnx"), "--engine", ENGINE, "--inputs", str(MODELS / "shapes_cnn_in.npz")]
+    words = [
+        "open",
+        str(MODELS / "shapes_cnn.onnx"),
+        "--engine",
+        ENGINE,
+        "--inputs",
+        str(MODELS / "shapes_cnn_in.npz"),
+    ]
     terminals.append(Terminal(words, home, size))
     return terminals[-1]
 
 
 def by_enter(terminal: Terminal, seconds: float = 150) -> tuple[str, list[tuple[str, str]]]:
-    """Go on to the end by Enter alone: the last screen, and on which (title, face) it was pressed."""
+    """Go on to the end by Enter alone: the last screen, and on which (title, face) it was
+    pressed."""
     pressed: list[tuple[str, str]] = []
     begun, last = time.monotonic(), 0.0
-    while not re.search(r"^e export", text := terminal.look(), re.MULTILINE):  # the bottom line of the last screen
+    while not re.search(
+        r"^e export", text := terminal.look(), re.MULTILINE
+    ):  # the bottom line of the last screen
         now = time.monotonic()
         assert now - begun < allow(seconds), f"it never came to the end: {pressed}\n{text}"
         if "─ Probe " in text and now - last > 1:  # Enter came too late and opened it
@@ -62,7 +73,9 @@ def by_enter(terminal: Terminal, seconds: float = 150) -> tuple[str, list[tuple[
 
 
 @pytest.mark.slow
-def test_from_a_wrong_model_to_its_workaround_by_enter_alone(home: Path, terminals: list[Terminal]) -> None:
+def test_from_a_wrong_model_to_its_workaround_by_enter_alone(
+    home: Path, terminals: list[Terminal]
+) -> None:
     terminal = shapes(home, (80, 24), terminals)
     text, pressed = by_enter(terminal)
     assert "Pad" in text
@@ -75,13 +88,19 @@ def test_from_a_wrong_model_to_its_workaround_by_enter_alone(home: Path, termina
     (session,) = (home / "sessions").iterdir()
     assert (session / "case" / "check.py").is_file()
     assert (session / "report.html").is_file()
-    assert canonical(session) == canonical(headless(home)), "the screen and no screen walk the same route"
+    assert canonical(session) == canonical(headless(home)), (
+        "the screen and no screen walk the same route"
+    )
 
 
 def narrowdown(*words: str, home: Path) -> str:
     """What the command prints, away from any terminal."""
-    start = "import sys; from wizard.cli import main; sys.exit(main())"
-    environment = {**os.environ, "NARROWDOWN_HOME": str(home / "headless"), "XDG_STATE_HOME": str(home / "state")}
+    start = "import sys; from narrowdown.wizard.cli import main; sys.exit(main())"
+    environment = {
+        **os.environ,
+        "NARROWDOWN_HOME": str(home / "headless"),
+        "XDG_STATE_HOME": str(home / "state"),
+    }
     ran = subprocess.run(
         [sys.executable, "-P", "-c", start, *words],
         env=environment,
@@ -105,7 +124,9 @@ def canonical(session: Path) -> str:
 
 
 @pytest.mark.slow
-def test_quitting_keeps_the_session_and_the_list_brings_it_back(home: Path, terminals: list[Terminal]) -> None:
+def test_quitting_keeps_the_session_and_the_list_brings_it_back(
+    home: Path, terminals: list[Terminal]
+) -> None:
     terminal = shapes(home, (120, 40), terminals)
     terminal.until("Enter runs it")
     terminal.press("\r")
@@ -149,7 +170,9 @@ def count(session: Path, kind: str) -> int:
 
 def below(pid: int) -> list[int]:
     """The processes that this one started, and that these started."""
-    table = subprocess.run(["ps", "-eo", "pid=,ppid="], capture_output=True, text=True, check=True).stdout
+    table = subprocess.run(
+        ["ps", "-eo", "pid=,ppid="], capture_output=True, text=True, check=True
+    ).stdout
     parents = {int(child): int(parent) for child, parent in map(str.split, table.splitlines())}
     found = [pid]
     for one in found:
@@ -158,9 +181,12 @@ def below(pid: int) -> list[int]:
 
 
 def stop_softly(terminal: Terminal, session: Path) -> None:
-    """``x`` in the middle of a step: of one that probes, held at its first probe until the key is taken. They are over too soon
-    to be hit otherwise."""
-    while "Which engine choice?" not in terminal.together("Step", "Enter runs it").split("─Step")[1].splitlines()[0]:
+    """``x`` in the middle of a step: of one that probes, held at its first probe until the key is
+    taken. They are over too soon to be hit otherwise."""
+    while (
+        "Which engine choice?"
+        not in terminal.together("Step", "Enter runs it").split("─Step")[1].splitlines()[0]
+    ):
         terminal.press("\r")
         terminal.until("Your answer")
         terminal.press("\r")
@@ -173,8 +199,11 @@ def stop_softly(terminal: Terminal, session: Path) -> None:
     terminal.press("\r")
     terminal.until("x stop")
     terminal.press("x")
-    # A worker that was only being started, or that somebody else told to go on, has had answers by then: x asks what of them.
-    if "The search is not through" in terminal.until("stopping after this probe", "The search is not through"):
+    # A worker that was only being started, or that somebody else told to go on, has had answers by
+    # then: x asks what of them.
+    if "The search is not through" in terminal.until(
+        "stopping after this probe", "The search is not through"
+    ):
         terminal.press("\x1b[B\x1b[B\r")
     for pid in workers:
         os.kill(pid, signal.SIGCONT)
@@ -183,7 +212,8 @@ def stop_softly(terminal: Terminal, session: Path) -> None:
 
 @pytest.mark.slow
 def test_every_turn_of_a_route(home: Path, terminals: list[Terminal]) -> None:
-    """Answer, go back, rewind, another branch, a soft stop, kill -9 of screen and runner, resume, finish, export."""
+    """Answer, go back, rewind, another branch, a soft stop, kill -9 of screen and runner, resume,
+    finish, export."""
     terminal = shapes(home, (104, 30), terminals)
     for step in (1, 2):
         terminal.together(f"Step {step}", "Enter runs it")
@@ -202,11 +232,17 @@ def test_every_turn_of_a_route(home: Path, terminals: list[Terminal]) -> None:
     terminal.press("\r")
     terminal.together("Step 2", "Your answer")
     assert count(session, "rewound") == 1
-    terminal.press("3")  # it could not be cleaned up: the other branch goes on with the model as it came
+    terminal.press(
+        "3"
+    )  # it could not be cleaned up: the other branch goes on with the model as it came
     terminal.until("❯ 3")
     terminal.press("\r")
     terminal.together("Step 3", "Enter runs it")
-    assert [e["answer"] for e in journal(session) if e["kind"] == "question.answered"] == ["yes", "yes", "stuck"]
+    assert [e["answer"] for e in journal(session) if e["kind"] == "question.answered"] == [
+        "yes",
+        "yes",
+        "stuck",
+    ]
     assert count(session, "probe.finished") == before, "rewinding measures nothing again"
     stop_softly(terminal, session)
     assert journal(session)[-1]["exit_code"] == 130
@@ -220,10 +256,14 @@ def test_every_turn_of_a_route(home: Path, terminals: list[Terminal]) -> None:
     by_enter(terminal)
     keys = [e["key"] for e in journal(session) if e["kind"] == "probe.finished"]
     assert len(keys) == len(set(keys)), "no probe is measured twice"
-    terminal.press("e" + str(home / "handed.zip") + "\r")  # at once: what is typed while the card opens goes into it
+    terminal.press(
+        "e" + str(home / "handed.zip") + "\r"
+    )  # at once: what is typed while the card opens goes into it
     said = terminal.until("Exported to", "Nothing was exported")
     assert (home / "handed.zip").exists(), said
-    assert "check.py" in {Path(name).name for name in zipfile.ZipFile(home / "handed.zip").namelist()}
+    assert "check.py" in {
+        Path(name).name for name in zipfile.ZipFile(home / "handed.zip").namelist()
+    }
     terminal.press("q")
     assert terminal.code() == 0
     assert "Pad_Fusion" in terminal.raw
@@ -249,15 +289,20 @@ def test_a_terminal_that_is_resized(home: Path, terminals: list[Terminal]) -> No
     assert terminal.code() == 130
 
 
-def test_a_shell_that_says_how_large_its_window_was_once(home: Path, terminals: list[Terminal]) -> None:
-    """Exported ``COLUMNS`` and ``LINES`` stay as they were when the window gets another size: the terminal itself is asked."""
+def test_a_shell_that_says_how_large_its_window_was_once(
+    home: Path, terminals: list[Terminal]
+) -> None:
+    """Exported ``COLUMNS`` and ``LINES`` stay as they were when the window gets another size: the
+    terminal itself is asked."""
     words = ["open", str(MODELS / "shapes_cnn.onnx"), "--engine", ENGINE]
     terminals.append(terminal := Terminal(words, home, (80, 24), COLUMNS="100", LINES="40"))
     terminal.until("Enter runs it")
     for columns, rows in ((80, 24), (120, 40), (64, 20)):
         terminal.resize(columns, rows)
         begun = time.monotonic()
-        while (frame := [len(line.rstrip()) for line in terminal.look().splitlines()]) and max(frame) != columns:
+        while (frame := [len(line.rstrip()) for line in terminal.look().splitlines()]) and max(
+            frame
+        ) != columns:
             assert time.monotonic() - begun < allow(30), f"not {columns} wide:\n{terminal.look()}"
         assert len(frame) == rows
         assert frame[-1], "the bottom line is the last one"
@@ -295,5 +340,7 @@ def test_no_unicode_and_no_colour(home: Path, terminals: list[Terminal]) -> None
     terminal.until("Enter runs it")
     odd = {character for character in terminal.raw if not character.isascii()}
     assert not odd
-    colours = [code for codes in re.findall(r"\x1b\[([0-9;]*)m", terminal.raw) for code in codes.split(";")]
+    colours = [
+        code for codes in re.findall(r"\x1b\[([0-9;]*)m", terminal.raw) for code in codes.split(";")
+    ]
     assert not {code for code in colours if code.isdigit() and 30 <= int(code) <= 107}

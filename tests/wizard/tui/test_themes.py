@@ -1,4 +1,5 @@
-"""Every screen and card under every theme: text that can be read, colours of that theme alone, no motion where none is wanted."""
+"""Every screen and card under every theme: text that can be read, colours of that theme alone, no
+motion where none is wanted."""
 
 import re
 from collections.abc import AsyncIterator, Callable
@@ -10,16 +11,16 @@ from rich.style import Style
 from textual.containers import Vertical
 from textual.widgets import Input
 
-from wizard.session.folder import Summary
-from wizard.tui import themes
-from wizard.tui.app import Narrowdown
-from wizard.tui.palette import Palette
-from wizard.tui.screens.finish import FinishScreen
-from wizard.tui.screens.overlays import Card
-from wizard.tui.screens.sessions import SessionsScreen
-from wizard.tui.screens.setup import SetupScreen
-from wizard.tui.screens.step import StepScreen
-from wizard.tui.widgets.trouble import Troubles
+from narrowdown.wizard.session.folder import Summary
+from narrowdown.wizard.tui import themes
+from narrowdown.wizard.tui.app import Narrowdown
+from narrowdown.wizard.tui.palette import Palette
+from narrowdown.wizard.tui.screens.finish import FinishScreen
+from narrowdown.wizard.tui.screens.overlays import Card
+from narrowdown.wizard.tui.screens.sessions import SessionsScreen
+from narrowdown.wizard.tui.screens.setup import SetupScreen
+from narrowdown.wizard.tui.screens.step import StepScreen
+from narrowdown.wizard.tui.widgets.trouble import Troubles
 
 from . import golden
 from . import scripted as s
@@ -38,7 +39,9 @@ CARDS = {
 
 async def everything(app: Narrowdown, session: FakeSession, pilot: Any) -> AsyncIterator[str]:
     """Show each screen, face and card in turn."""
-    await settle(pilot, lambda: isinstance(app.screen, SessionsScreen) and app.screen.chosen is not None)
+    await settle(
+        pilot, lambda: isinstance(app.screen, SessionsScreen) and app.screen.chosen is not None
+    )
     yield "sessions"
     await pilot.press("n")
     await settle(pilot, lambda: isinstance(app.screen, SetupScreen))
@@ -62,14 +65,19 @@ async def everything(app: Narrowdown, session: FakeSession, pilot: Any) -> Async
         wanted = FinishScreen if face == "ended" else StepScreen
         await settle(pilot, lambda wanted=wanted: isinstance(app.screen, wanted))
         if face in KINDS:
-            await settle(pilot, lambda: any(t.region.height > 2 for t in app.screen.query(Troubles)))
+            await settle(
+                pilot, lambda: any(t.region.height > 2 for t in app.screen.query(Troubles))
+            )
         else:
             await settle(pilot, lambda face=face: app.scene is not None and app.scene.face == face)
         yield face
         for key in CARDS.get(face, ()):
             below = app.screen
             await pilot.press(key)
-            await settle(pilot, lambda: isinstance(app.screen, Card) and app.screen.query(".card").first().size)
+            await settle(
+                pilot,
+                lambda: isinstance(app.screen, Card) and app.screen.query(".card").first().size,
+            )
             yield f"{face} {key}"
             await pilot.press("escape")
             await settle(pilot, lambda below=below: app.screen is below)
@@ -80,7 +88,8 @@ async def everything(app: Narrowdown, session: FakeSession, pilot: Any) -> Async
 
 
 def pieces(app: Narrowdown) -> list[tuple[str, Style]]:
-    """The texts in sight with their styles, as the terminal gets them; of a card's screen, the card alone."""
+    """The texts in sight with their styles, as the terminal gets them; of a card's screen, the card
+    alone."""
     found: list[tuple[str, Style]] = []
     cards = app.screen.query(".card").results(Vertical)
     inside = next((card.region for card in cards), app.screen.region)
@@ -89,7 +98,10 @@ def pieces(app: Narrowdown) -> list[tuple[str, Style]]:
             continue
         for filter_ in (f for f in app._filters if f.enabled):
             strip = strip.apply_filter(filter_, app.screen.background_colors[0])
-        found += [(segment.text, segment.style or Style()) for segment in strip.crop(inside.x, inside.right)]
+        found += [
+            (segment.text, segment.style or Style())
+            for segment in strip.crop(inside.x, inside.right)
+        ]
     return found
 
 
@@ -124,7 +136,9 @@ ENTRIES = (
 @pytest.mark.slow
 @pytest.mark.parametrize("theme", ["dark", "light"])
 async def test_every_text_stands_out(session: FakeSession, make_app: Make, theme: str) -> None:
-    entries = tuple(Summary(name, session.folder / name, "m.onnx", **more) for name, more in ENTRIES)  # type: ignore[arg-type]
+    entries = tuple(
+        Summary(name, session.folder / name, "m.onnx", **more) for name, more in ENTRIES
+    )  # type: ignore[arg-type]
     app = make_app(folder=None, entries=entries)
     app.theme = f"narrowdown-{theme}"
     faint: set[tuple[str, str, float]] = set()
@@ -141,8 +155,12 @@ async def test_every_text_stands_out(session: FakeSession, make_app: Make, theme
 
 
 @pytest.mark.slow
-async def test_the_terminals_own_sixteen_colours_and_no_others(session: FakeSession, make_app: Make) -> None:
-    app = make_app(folder=None, entries=[Summary("a1b2", session.folder, "m.onnx", node="layerwise")])
+async def test_the_terminals_own_sixteen_colours_and_no_others(
+    session: FakeSession, make_app: Make
+) -> None:
+    app = make_app(
+        folder=None, entries=[Summary("a1b2", session.folder, "m.onnx", node="layerwise")]
+    )
     odd: set[tuple[str, str, str]] = set()
     hidden: set[tuple[str, str]] = set()
     async with app.run_test(size=(104, 60)) as pilot:
@@ -150,8 +168,16 @@ async def test_the_terminals_own_sixteen_colours_and_no_others(session: FakeSess
         async for name in everything(app, session, pilot):
             for text, style in pieces(app):
                 colours = [colour for colour in (style.color, style.bgcolor) if colour]
-                odd |= {(name, text, str(c)) for c in colours if c.type not in (ColorType.DEFAULT, ColorType.STANDARD)}
-                hues = [None if c.is_default else c.number % 8 for c in colours if c.number is not None or c.is_default]
+                odd |= {
+                    (name, text, str(c))
+                    for c in colours
+                    if c.type not in (ColorType.DEFAULT, ColorType.STANDARD)
+                }
+                hues = [
+                    None if c.is_default else c.number % 8
+                    for c in colours
+                    if c.number is not None or c.is_default
+                ]
                 if (
                     says_something(text) and len(hues) == 2 and hues[0] == hues[1] is not None
                 ):  # bright blue on blue, too
@@ -160,7 +186,9 @@ async def test_the_terminals_own_sixteen_colours_and_no_others(session: FakeSess
     assert not hidden, sorted(hidden)
 
 
-async def test_nothing_moves_where_no_motion_is_wanted(session: FakeSession, make_app: Make) -> None:
+async def test_nothing_moves_where_no_motion_is_wanted(
+    session: FakeSession, make_app: Make
+) -> None:
     s.running(session)
     app = make_app()
     app.animation_level = "none"
@@ -196,10 +224,16 @@ async def test_a_cursor_blinks_where_nobody_minds(session: FakeSession, make_app
 
 
 def test_colours_of_states_keep_apart_from_the_ground() -> None:
-    """The variables that the style sheet and the widgets name, on each ground that text is written on."""
+    """The variables that the style sheet and the widgets name, on each ground that text is written
+    on."""
     for theme in (themes.DARK, themes.LIGHT):
         named = {**theme.to_color_system().generate(), **theme.variables}
-        for ground in ("background", "panel", "block-cursor-background", "block-cursor-blurred-background"):
+        for ground in (
+            "background",
+            "panel",
+            "block-cursor-background",
+            "block-cursor-blurred-background",
+        ):
             for word in ("foreground", "passes", "fails", "unsure", "quiet", "recommended"):
                 style = Style(color=named[word], bgcolor=named[ground])
                 assert contrast(style) >= LEAST, (theme.name, word, ground)

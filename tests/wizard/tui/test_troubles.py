@@ -1,4 +1,5 @@
-"""What goes wrong is told as one of four kinds, each with a look of its own; and every state of a step has its word."""
+"""What goes wrong is told as one of four kinds, each with a look of its own; and every state of a
+step has its word."""
 
 from collections.abc import Callable
 
@@ -6,15 +7,15 @@ import msgspec
 import pytest
 from textual.widgets import Input
 
-from engines import installed
-from wizard.session import events as e
-from wizard.tui.app import Narrowdown
-from wizard.tui.board import Board
-from wizard.tui.client import Watcher
-from wizard.tui.glyphs import ASCII, UNICODE
-from wizard.tui.scene import Scene, Work
-from wizard.tui.screens.overlays import PlainCard
-from wizard.tui.troubles import TITLES, Trouble, guess, troubles
+from narrowdown.engines import installed
+from narrowdown.wizard.session import events as e
+from narrowdown.wizard.tui.app import Narrowdown
+from narrowdown.wizard.tui.board import Board
+from narrowdown.wizard.tui.client import Watcher
+from narrowdown.wizard.tui.glyphs import ASCII, UNICODE
+from narrowdown.wizard.tui.scene import Scene, Work
+from narrowdown.wizard.tui.screens.overlays import PlainCard
+from narrowdown.wizard.tui.troubles import TITLES, Trouble, guess, troubles
 
 from . import golden
 from . import scripted as s
@@ -23,9 +24,13 @@ from .scripted import FakeSession, settle
 Make = Callable[..., Narrowdown]
 
 
-def refused(session: FakeSession, error: str, *, code: int = 4, status: str = "refused") -> FakeSession:
+def refused(
+    session: FakeSession, error: str, *, code: int = 4, status: str = "refused"
+) -> FakeSession:
     s.opened(session)
-    session.script.add(e.StepStarted(run=1, node="reproduce", visit=1, step="compare", step_version=1))
+    session.script.add(
+        e.StepStarted(run=1, node="reproduce", visit=1, step="compare", step_version=1)
+    )
     session.script.add(e.StepFinished(run=1, node="reproduce", status=status, error=error))  # type: ignore[arg-type]
     session.script.add(e.SessionClosed(exit_code=code, reason=error))
     session.snapshot, session.living = {"phase": "stopped", "text": error}, False
@@ -38,13 +43,20 @@ def bad_input(session: FakeSession) -> FakeSession:
 
 def engine_said_no(session: FakeSession) -> FakeSession:
     (session.folder / "logs").mkdir(exist_ok=True)
-    (session.folder / "logs" / "001-measure-a.log").write_text("[E] parsing\n[E] NOT_IMPLEMENTED: Frobnicate [/red]\n")
+    (session.folder / "logs" / "001-measure-a.log").write_text(
+        "[E] parsing\n[E] NOT_IMPLEMENTED: Frobnicate [/red]\n"
+    )
     return refused(session, "The engine could not build the model.")
 
 
 def our_bug(session: FakeSession) -> FakeSession:
     (session.folder / "logs").mkdir(exist_ok=True)
-    trace = ["Traceback (most recent call last):", '  File "x.py", line 1', *["    deeper"] * 20, "KeyError: 'lost'"]
+    trace = [
+        "Traceback (most recent call last):",
+        '  File "x.py", line 1',
+        *["    deeper"] * 20,
+        "KeyError: 'lost'",
+    ]
     (session.folder / "logs" / "runner.log").write_text("\n".join(trace) + "\n")
     said = "The step compare failed inside narrowdown (KeyError); the trace is in logs/runner.log."
     return refused(session, said, code=70, status="failed")
@@ -61,8 +73,16 @@ SAYS = {
         "NOT_IMPLEMENTED: Frobnicate [/red]",
         "l shows",
     ],
-    "worker": ["Worker 2 died of SIGSEGV in probe 4.", "'cannot tell', neither as pass nor as fail"],
-    "ours": ["failed inside narrowdown", "KeyError: 'lost'", "The session is safe", "d shows the whole trace"],
+    "worker": [
+        "Worker 2 died of SIGSEGV in probe 4.",
+        "'cannot tell', neither as pass nor as fail",
+    ],
+    "ours": [
+        "failed inside narrowdown",
+        "KeyError: 'lost'",
+        "The session is safe",
+        "d shows the whole trace",
+    ],
 }
 
 
@@ -77,19 +97,32 @@ async def drawn(app: Narrowdown, kind: str) -> str:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_each_kind_says_what_happened_and_what_to_do(session: FakeSession, make_app: Make, kind: str) -> None:
+async def test_each_kind_says_what_happened_and_what_to_do(
+    session: FakeSession, make_app: Make, kind: str
+) -> None:
     text = await drawn(make_app(), KINDS[kind](session) and kind)
     flat = " ".join(
-        text.replace("│", " ").replace("║", " ").replace("┃", " ").replace("╎", " ").replace("▌", " ").split()
+        text.replace("│", " ")
+        .replace("║", " ")
+        .replace("┃", " ")
+        .replace("╎", " ")
+        .replace("▌", " ")
+        .split()
     )
     for words in SAYS[kind]:
         assert words in flat or words in text, (words, text)
     line = next(line for line in text.splitlines() if TITLES[kind] in line)  # type: ignore[index]
-    assert line.rstrip()[-3] == FRAMES[kind], "each kind has a frame of its own: told apart without colour"
-    assert not any(title in text for other, title in TITLES.items() if other not in (kind, "notice"))
+    assert line.rstrip()[-3] == FRAMES[kind], (
+        "each kind has a frame of its own: told apart without colour"
+    )
+    assert not any(
+        title in text for other, title in TITLES.items() if other not in (kind, "notice")
+    )
 
 
-async def test_our_own_trace_is_shown_whole_and_copied(session: FakeSession, make_app: Make) -> None:
+async def test_our_own_trace_is_shown_whole_and_copied(
+    session: FakeSession, make_app: Make
+) -> None:
     our_bug(session)
     app = make_app()
     async with app.run_test(size=(80, 24)) as pilot:
@@ -98,16 +131,25 @@ async def test_our_own_trace_is_shown_whole_and_copied(session: FakeSession, mak
         await settle(pilot, lambda: isinstance(app.screen, PlainCard))
         await pilot.press("c")
         await settle(
-            pilot, lambda: app.clipboard.startswith("Traceback") and app.clipboard.endswith("KeyError: 'lost'")
+            pilot,
+            lambda: (
+                app.clipboard.startswith("Traceback") and app.clipboard.endswith("KeyError: 'lost'")
+            ),
         )
 
 
 async def test_a_skipped_step_is_no_error(session: FakeSession, make_app: Make) -> None:
     s.opened(session)
-    session.script.add(e.StepStarted(run=1, node="reproduce", visit=1, step="compare", step_version=1))
-    session.script.add(e.StepFinished(run=1, node="reproduce", status="refused", error="Skipped by you."))
+    session.script.add(
+        e.StepStarted(run=1, node="reproduce", visit=1, step="compare", step_version=1)
+    )
+    session.script.add(
+        e.StepFinished(run=1, node="reproduce", status="refused", error="Skipped by you.")
+    )
     offered = s.offered(session.flow, "reproduce", "no")
-    session.script.add(e.QuestionAsked(node="reproduce", visit=1, ask="?", answers=offered, recommended="no"))
+    session.script.add(
+        e.QuestionAsked(node="reproduce", visit=1, ask="?", answers=offered, recommended="no")
+    )
     session.snapshot = {"phase": "ask"}
     app = make_app()
     async with app.run_test(size=(110, 40)) as pilot:
@@ -133,13 +175,32 @@ def test_an_extra_check_that_was_left_out_is_a_note_and_no_death(session: FakeSe
     said = "An extra check took longer than 60 s and was left out; --timeout gives it more."
     board = Board(session.folder)
     events = [event for event in session.script.events if not isinstance(event, e.WorkerDied)]
-    board.extend([*events, e.WorkerDied(seq=80, ts=1e12, worker=1, returncode=-15, key="k5", detail=said, extra=True)])
-    told = troubles(Scene(session.flow, session.folder, state=board.state, work=Work(phase="running")))
+    board.extend(
+        [
+            *events,
+            e.WorkerDied(
+                seq=80, ts=1e12, worker=1, returncode=-15, key="k5", detail=said, extra=True
+            ),
+        ]
+    )
+    told = troubles(
+        Scene(session.flow, session.folder, state=board.state, work=Work(phase="running"))
+    )
     assert [(trouble.kind, trouble.text) for trouble in told] == [("notice", said)]
     board.extend(
-        [e.WorkerDied(seq=81, ts=1e12, worker=1, returncode=-15, detail="The probe did not finish within 9 s.")]
+        [
+            e.WorkerDied(
+                seq=81,
+                ts=1e12,
+                worker=1,
+                returncode=-15,
+                detail="The probe did not finish within 9 s.",
+            )
+        ]
     )
-    told = troubles(Scene(session.flow, session.folder, state=board.state, work=Work(phase="running")))
+    told = troubles(
+        Scene(session.flow, session.folder, state=board.state, work=Work(phase="running"))
+    )
     assert [(trouble.kind, trouble.text) for trouble in told][1:] == [
         ("worker", "The probe did not finish within 9 s.")
     ]
@@ -167,13 +228,17 @@ def test_a_run_that_goes_on_after_a_break_is_called_resumed(session: FakeSession
     ])  # fmt: skip
     assert board.hunt.resumed, "the run before it had not come to its end"
     board.extend([e.StepFinished(seq=92, run=3, node="layerwise", outcome={})])
-    board.extend([e.StepStarted(seq=93, run=4, node="layerwise", visit=2, step="layerwise", step_version=1)])
+    board.extend(
+        [e.StepStarted(seq=93, run=4, node="layerwise", visit=2, step="layerwise", step_version=1)]
+    )
     assert not board.hunt.resumed
 
 
 def test_glyphs_differ_where_states_differ() -> None:
     for glyphs in (UNICODE, ASCII):
-        assert len({glyphs.passes, glyphs.fails, glyphs.unresolved, glyphs.running, glyphs.dot}) == 5
+        assert (
+            len({glyphs.passes, glyphs.fails, glyphs.unresolved, glyphs.running, glyphs.dot}) == 5
+        )
 
 
 def test_a_runner_that_was_killed_gives_no_reason_and_none_is_made_up(session: FakeSession) -> None:
@@ -195,7 +260,12 @@ def test_a_runner_that_was_killed_gives_no_reason_and_none_is_made_up(session: F
     ],
 )
 async def test_what_nobody_foresaw_in_a_thread_is_said(
-    session: FakeSession, make_app: Make, monkeypatch: pytest.MonkeyPatch, changed: str, title: str, said: str
+    session: FakeSession,
+    make_app: Make,
+    monkeypatch: pytest.MonkeyPatch,
+    changed: str,
+    title: str,
+    said: str,
 ) -> None:
     monkeypatch.setattr(installed, "say_change", lambda: changed)
     s.ended(session)

@@ -1,5 +1,6 @@
-"""Every turn of a route on a real terminal: answer, go back, return, rewind, another branch, a soft stop, kill -9 of screen and
-runner, resume, finish. A flow of short steps and a checker that waits as long as we like; test_terminal walks the long way."""
+"""Every turn of a route on a real terminal: answer, go back, return, rewind, another branch, a soft
+stop, kill -9 of screen and runner, resume, finish. A flow of short steps and a checker that waits
+as long as we like; test_terminal walks the long way."""
 
 import json
 import os
@@ -10,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from wizard.demo import MODELS
+from narrowdown.wizard.demo import MODELS
 
 from .terminal import Terminal
 
@@ -111,7 +112,9 @@ def test_every_turn_of_a_short_route(tmp_path: Path, terminals: list[Terminal]) 
     terminal.until("There is no failing case to hand on")
     terminal.press("q")
     assert terminal.code() == 6
-    answers = [event["answer"] for event in journal(session) if event["kind"] == "question.answered"]
+    answers = [
+        event["answer"] for event in journal(session) if event["kind"] == "question.answered"
+    ]
     assert answers == ["yes", "other", "any"]
     keys = [event["key"] for event in journal(session) if event["kind"] == "probe.finished"]
     assert len(keys) == len(set(keys)), "no probe is measured twice"

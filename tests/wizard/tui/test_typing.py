@@ -1,4 +1,5 @@
-"""What is typed ahead goes where it belongs: the keys are posted at once, as a terminal does that sends them in one write."""
+"""What is typed ahead goes where it belongs: the keys are posted at once, as a terminal does that
+sends them in one write."""
 
 from collections.abc import Callable
 
@@ -8,12 +9,12 @@ from textual.app import App, ComposeResult
 from textual.suggester import SuggestFromList
 from textual.widgets import Input
 
-from wizard.session import events as e
-from wizard.tui.app import Narrowdown
-from wizard.tui.screens.overlays import Field, Fields, LogCard, Reading
-from wizard.tui.screens.step import StepScreen
-from wizard.tui.widgets.answers import Answers
-from wizard.tui.widgets.typed_line import TypedLine
+from narrowdown.wizard.session import events as e
+from narrowdown.wizard.tui.app import Narrowdown
+from narrowdown.wizard.tui.screens.overlays import Field, Fields, LogCard, Reading
+from narrowdown.wizard.tui.screens.step import StepScreen
+from narrowdown.wizard.tui.widgets.answers import Answers
+from narrowdown.wizard.tui.widgets.typed_line import TypedLine
 
 from .scripted import FakeSession, asking, offered, opened, running, settle
 
@@ -21,7 +22,13 @@ from .scripted import FakeSession, asking, offered, opened, running, settle
 def typed(app: Narrowdown, *keys: str) -> None:
     """All of them before the first is looked at."""
     for key in keys:
-        name = {"/": "slash", "\r": "enter", "\x1b": "escape", "\x01": "home", "?": "question_mark"}.get(key, key)
+        name = {
+            "/": "slash",
+            "\r": "enter",
+            "\x1b": "escape",
+            "\x01": "home",
+            "?": "question_mark",
+        }.get(key, key)
         app.post_message(events.Key(name, key))
 
 
@@ -33,7 +40,9 @@ async def test_text_after_the_key_that_opens_its_field(
         await settle(pilot, lambda: isinstance(pilot.app.screen, StepScreen))
         typed(pilot.app, "n", *"weak", " ", *"quiet and mean", "\r")
         await settle(pilot, lambda: bool(session.sent))
-        assert [request["text"] for request in session.sent if request["do"] == "note"] == ["weak quiet and mean"]
+        assert [request["text"] for request in session.sent if request["do"] == "note"] == [
+            "weak quiet and mean"
+        ]
 
 
 async def test_text_after_an_answer_that_asks_for_a_value(
@@ -43,7 +52,10 @@ async def test_text_after_an_answer_that_asks_for_a_value(
     node = session.flow.nodes["double-check"]
     session.script.add(
         e.QuestionAsked(
-            node="double-check", visit=1, ask=node.ask, answers=offered(session.flow, "double-check", "stop")
+            node="double-check",
+            visit=1,
+            ask=node.ask,
+            answers=offered(session.flow, "double-check", "stop"),
         )
     )
     async with make_app().run_test(size=(104, 30)) as pilot:
@@ -63,27 +75,38 @@ async def test_keys_of_a_card_after_the_key_that_opens_it(
     async with make_app().run_test(size=(104, 30)) as pilot:
         await settle(pilot, lambda: isinstance(pilot.app.screen, StepScreen))
         typed(pilot.app, "l", "/", *"fusing", "\r", "n")
-        await settle(pilot, lambda: isinstance(pilot.app.screen, LogCard) and pilot.app.screen._matches != [])
+        await settle(
+            pilot, lambda: isinstance(pilot.app.screen, LogCard) and pilot.app.screen._matches != []
+        )
         assert pilot.app.screen.query_one("#find", Input).value == "fusing"
         typed(pilot.app, "\x1b", "w", "b", "?")
-        await settle(pilot, lambda: getattr(pilot.app.screen, "_title", "Why") not in ("Why", "Log"))
+        await settle(
+            pilot, lambda: getattr(pilot.app.screen, "_title", "Why") not in ("Why", "Log")
+        )
         assert [type(screen) for screen in pilot.app.screen_stack[1:]] == [StepScreen, Reading]
 
 
-async def test_fields_one_after_the_other(session: FakeSession, make_app: Callable[..., Narrowdown]) -> None:
+async def test_fields_one_after_the_other(
+    session: FakeSession, make_app: Callable[..., Narrowdown]
+) -> None:
     asking(session)
     async with make_app().run_test(size=(104, 30)) as pilot:
         await settle(pilot, lambda: isinstance(pilot.app.screen, StepScreen))
         given: list[object] = []
-        pilot.app.push_screen(Fields("Two", "", [Field("a", "One"), Field("b", "Other")]), given.append)
+        pilot.app.push_screen(
+            Fields("Two", "", [Field("a", "One"), Field("b", "Other")]), given.append
+        )
         typed(pilot.app, *"first", "\r", *"second", "\r", "w")
         await settle(pilot, lambda: isinstance(pilot.app.screen, Reading))
         assert given == [{"a": "first", "b": "second"}]
 
 
-@pytest.mark.parametrize("text", ["a\x1b[2J\x1b[31mb\nc\td.onnx", "\x07\x9b2J\u202eevil\u2028x", "plain"])
+@pytest.mark.parametrize(
+    "text", ["a\x1b[2J\x1b[31mb\nc\td.onnx", "\x07\x9b2J\u202eevil\u2028x", "plain"]
+)
 async def test_a_field_draws_nothing_that_a_terminal_obeys(text: str) -> None:
-    """The name of a file that was chosen from the list cleared the screen; the value is still that name."""
+    """The name of a file that was chosen from the list cleared the screen; the value is still that
+    name."""
 
     class One(App[None]):
         def compose(self) -> ComposeResult:

@@ -9,16 +9,16 @@ import msgspec
 import pytest
 from textual.widgets import Input, Log, OptionList
 
-from wizard import config
-from wizard.flow.load import load
-from wizard.problem import Problem
-from wizard.session import events as e
-from wizard.session.folder import Summary
-from wizard.tui import keys, palette
-from wizard.tui.app import Narrowdown
-from wizard.tui.glyphs import UNICODE
-from wizard.tui.screens.finish import FinishScreen
-from wizard.tui.screens.overlays import (
+from narrowdown.wizard import config
+from narrowdown.wizard.flow.load import load
+from narrowdown.wizard.problem import Problem
+from narrowdown.wizard.session import events as e
+from narrowdown.wizard.session.folder import Summary
+from narrowdown.wizard.tui import keys, palette
+from narrowdown.wizard.tui.app import Narrowdown
+from narrowdown.wizard.tui.glyphs import UNICODE
+from narrowdown.wizard.tui.screens.finish import FinishScreen
+from narrowdown.wizard.tui.screens.overlays import (
     Card,
     Choose,
     CommandsCard,
@@ -33,12 +33,12 @@ from wizard.tui.screens.overlays import (
     RewindCard,
     TermsCard,
 )
-from wizard.tui.screens.overlays.reading import Sections
-from wizard.tui.screens.sessions import SessionsScreen
-from wizard.tui.screens.setup import SetupScreen, completed
-from wizard.tui.screens.step import StepScreen
-from wizard.tui.widgets.answers import Answers
-from wizard.tui.widgets.lines import Text
+from narrowdown.wizard.tui.screens.overlays.reading import Sections
+from narrowdown.wizard.tui.screens.sessions import SessionsScreen
+from narrowdown.wizard.tui.screens.setup import SetupScreen, completed
+from narrowdown.wizard.tui.screens.step import StepScreen
+from narrowdown.wizard.tui.widgets.answers import Answers
+from narrowdown.wizard.tui.widgets.lines import Text
 
 from . import golden
 from . import scripted as s
@@ -57,20 +57,29 @@ def face(app: Narrowdown) -> str:
 
 
 def play(session: FakeSession) -> None:
-    """A runner in ten lines: it measures at ``go``, asks, and takes the answers of the short flow."""
+    """A runner in ten lines: it measures at ``go``, asks, and takes the answers of the short
+    flow."""
 
     def react(request: dict[str, Any]) -> None:
         script, flow = session.script, session.flow
         if request["do"] == "go":
             run = 1 + sum(isinstance(event, e.StepStarted) for event in script.events)
             node = ("reproduce", "layerwise")[run - 1]
-            script.add(e.StepStarted(run=run, node=node, visit=1, step=flow.nodes[node].step.use, step_version=1))
+            script.add(
+                e.StepStarted(
+                    run=run, node=node, visit=1, step=flow.nodes[node].step.use, step_version=1
+                )
+            )
             session.snapshot = {"phase": "running", "text": "measuring"}
         if request["do"] == "answer" and request["node"] == "reproduce":
-            script.add(e.QuestionAnswered(node="reproduce", visit=1, answer=request["answer"], by="person"))
+            script.add(
+                e.QuestionAnswered(node="reproduce", visit=1, answer=request["answer"], by="person")
+            )
             session.snapshot = {"phase": "offer"}
         if request["do"] == "answer" and request["node"] == "layerwise":
-            script.add(e.QuestionAnswered(node="layerwise", visit=1, answer=request["answer"], by="person"))
+            script.add(
+                e.QuestionAnswered(node="layerwise", visit=1, answer=request["answer"], by="person")
+            )
             script.add(e.SessionClosed(end="minimal", exit_code=0))
             session.living = False
 
@@ -80,12 +89,19 @@ def play(session: FakeSession) -> None:
 def finish_step(session: FakeSession, run: int, node: str, outcome: dict[str, Any]) -> None:
     session.script.add(
         e.StepFinished(
-            run=run, node=node, outcome=outcome, findings=msgspec.to_builtins(s.findings()), seconds=2, probes=3
+            run=run,
+            node=node,
+            outcome=outcome,
+            findings=msgspec.to_builtins(s.findings()),
+            seconds=2,
+            probes=3,
         )
     )
     offered = s.offered(session.flow, node, "yes")
     session.script.add(
-        e.QuestionAsked(node=node, visit=1, ask=session.flow.nodes[node].ask, answers=offered, recommended="yes")
+        e.QuestionAsked(
+            node=node, visit=1, ask=session.flow.nodes[node].ask, answers=offered, recommended="yes"
+        )
     )
 
 
@@ -117,7 +133,9 @@ async def test_offer_run_ask_answer_finish(session: FakeSession, make_app: Make)
     assert app.return_value == 0
 
 
-async def test_what_enter_began_is_stopped_before_the_screen_shows_it(session: FakeSession, make_app: Make) -> None:
+async def test_what_enter_began_is_stopped_before_the_screen_shows_it(
+    session: FakeSession, make_app: Make
+) -> None:
     """A screen is up to a quarter of a second behind; the key that stops was ignored in it."""
     s.opened(session)
     session.snapshot = {"phase": "offer"}
@@ -141,7 +159,9 @@ async def test_what_enter_began_is_stopped_before_the_screen_shows_it(session: F
         await settle(pilot, lambda: face(app) == "offer")
         await pilot.press("x")
         await pilot.pause()
-    assert [r["do"] for r in session.sent] == ["go", "stop", "stop", "answer"], "the next offer has nothing to stop"
+    assert [r["do"] for r in session.sent] == ["go", "stop", "stop", "answer"], (
+        "the next offer has nothing to stop"
+    )
 
 
 async def test_a_digit_chooses_and_enter_answers(session: FakeSession, make_app: Make) -> None:
@@ -163,7 +183,9 @@ async def test_a_digit_chooses_and_enter_answers(session: FakeSession, make_app:
     }
 
 
-async def test_answers_are_not_given_while_a_step_runs(session: FakeSession, make_app: Make) -> None:
+async def test_answers_are_not_given_while_a_step_runs(
+    session: FakeSession, make_app: Make
+) -> None:
     s.running(session)
     app = make_app()
     async with app.run_test(size=(80, 24)) as pilot:
@@ -183,7 +205,9 @@ async def test_answers_are_not_given_while_a_step_runs(session: FakeSession, mak
         ("ctrl+c", {"do": "stop", "hard": False}),
     ],
 )
-async def test_stop_and_pause(session: FakeSession, make_app: Make, key: str, request_: dict[str, Any]) -> None:
+async def test_stop_and_pause(
+    session: FakeSession, make_app: Make, key: str, request_: dict[str, Any]
+) -> None:
     s.running(session)
     app = make_app()
     async with app.run_test(size=(80, 24)) as pilot:
@@ -232,8 +256,13 @@ async def test_note_and_rewind(session: FakeSession, make_app: Make) -> None:
         await settle(pilot, lambda: len(session.sent) == 1)
         await pilot.press("r", "enter")
         await settle(pilot, lambda: len(session.sent) == 2)
-        asked = next(event.seq for event in session.script.events if isinstance(event, e.QuestionAsked))
-        assert session.sent == [{"do": "note", "text": "odd", "node": "layerwise"}, {"do": "rewind", "to": asked}]
+        asked = next(
+            event.seq for event in session.script.events if isinstance(event, e.QuestionAsked)
+        )
+        assert session.sent == [
+            {"do": "note", "text": "odd", "node": "layerwise"},
+            {"do": "rewind", "to": asked},
+        ]
         session.script.add(e.Rewound(to=asked, node="reproduce"))
         await settle(pilot, lambda: app.scene is not None and app.scene.node == "reproduce")
         assert face(app) == "ask"
@@ -249,7 +278,9 @@ async def test_a_note_that_is_being_written_when_the_session_ends_gets_every_key
     async with app.run_test(size=(80, 24)) as pilot:
         await settle(pilot, lambda: face(app) == "ask")
         await pilot.press("n", *"odd")
-        session.script.add(e.QuestionAnswered(node="layerwise", visit=1, answer="yes", by="recommended"))
+        session.script.add(
+            e.QuestionAnswered(node="layerwise", visit=1, answer="yes", by="recommended")
+        )
         session.script.add(e.SessionClosed(end="minimal", exit_code=0))
         session.snapshot = {"phase": "ended"}
         field = app.screen.query_one(Input)
@@ -264,10 +295,15 @@ async def test_a_note_that_is_being_written_when_the_session_ends_gets_every_key
         assert {*written[3:-2]} == {"i"}
         await pilot.press("enter")
         await settle(pilot, lambda: isinstance(app.screen, FinishScreen))
-        await settle(pilot, lambda: [sent["text"] for sent in session.sent if sent["do"] == "note"] == [written])
+        await settle(
+            pilot,
+            lambda: [sent["text"] for sent in session.sent if sent["do"] == "note"] == [written],
+        )
 
 
-async def test_rewind_from_the_end_starts_a_runner_that_rewinds(session: FakeSession, make_app: Make) -> None:
+async def test_rewind_from_the_end_starts_a_runner_that_rewinds(
+    session: FakeSession, make_app: Make
+) -> None:
     s.ended(session)
     session.living = False
     app = make_app()
@@ -290,17 +326,24 @@ async def test_the_end_has_the_bundle_written(session: FakeSession, make_app: Ma
         await settle(pilot, lambda: app.library.finished == [session.folder])
 
 
-async def test_an_answer_with_settings_asks_for_its_values(session: FakeSession, make_app: Make) -> None:
+async def test_an_answer_with_settings_asks_for_its_values(
+    session: FakeSession, make_app: Make
+) -> None:
     s.running(session)
     node = session.flow.nodes["double-check"]
     session.script.add(e.StepFinished(run=2, node="layerwise", outcome={}, seconds=1))
     session.script.add(
-        e.QuestionAsked(node="layerwise", visit=1, ask="?", answers=s.offered(session.flow, "layerwise", "no"))
+        e.QuestionAsked(
+            node="layerwise", visit=1, ask="?", answers=s.offered(session.flow, "layerwise", "no")
+        )
     )
     session.script.add(e.QuestionAnswered(node="layerwise", visit=1, answer="no", by="person"))
     session.script.add(
         e.QuestionAsked(
-            node="double-check", visit=1, ask=node.ask, answers=s.offered(session.flow, "double-check", "tolerance")
+            node="double-check",
+            visit=1,
+            ask=node.ask,
+            answers=s.offered(session.flow, "double-check", "tolerance"),
         )
     )
     app = make_app()
@@ -365,7 +408,9 @@ async def test_a_refused_request_is_said(session: FakeSession, make_app: Make) -
         assert [n.message for n in app._notifications] == ["Anna [on] host7 holds this session."]
 
 
-async def test_a_runner_that_died_can_be_started_again(session: FakeSession, make_app: Make) -> None:
+async def test_a_runner_that_died_can_be_started_again(
+    session: FakeSession, make_app: Make
+) -> None:
     s.running(session)
     session.living = False
     app = make_app()
@@ -376,15 +421,23 @@ async def test_a_runner_that_died_can_be_started_again(session: FakeSession, mak
         await settle(pilot, lambda: face(app) == "running")
 
 
-async def test_back_shows_the_sessions_and_enter_returns(session: FakeSession, make_app: Make) -> None:
+async def test_back_shows_the_sessions_and_enter_returns(
+    session: FakeSession, make_app: Make
+) -> None:
     s.asking(session)
     app = make_app(
-        entries=[Summary("k7f3", session.folder, "[/red] model.onnx", node="layerwise", age=90.0, holder="me")]
+        entries=[
+            Summary(
+                "k7f3", session.folder, "[/red] model.onnx", node="layerwise", age=90.0, holder="me"
+            )
+        ]
     )
     async with app.run_test(size=(80, 24)) as pilot:
         await settle(pilot, lambda: face(app) == "ask")
         await pilot.press("b")
-        await settle(pilot, lambda: isinstance(app.screen, SessionsScreen) and app.screen.chosen is not None)
+        await settle(
+            pilot, lambda: isinstance(app.screen, SessionsScreen) and app.screen.chosen is not None
+        )
         assert session.sent == [], "going back never stops work"
         await pilot.press("enter")
         await settle(pilot, lambda: isinstance(app.screen, StepScreen))
@@ -403,7 +456,10 @@ async def test_setup_says_problems_beside_the_field_and_starts(
         await settle(pilot, lambda: isinstance(app.screen, SessionsScreen))
         await pilot.press("n")
         await settle(pilot, lambda: isinstance(app.screen, SetupScreen))
-        field, said = app.screen.query_one("#model", Input), app.screen.query_one("#problem-model", Text)
+        field, said = (
+            app.screen.query_one("#model", Input),
+            app.screen.query_one("#problem-model", Text),
+        )
         field.value = str(fake)
         await pilot.press("tab")
         await settle(pilot, lambda: "'photo.onnx'" in said.text)
@@ -429,7 +485,8 @@ async def test_setup_says_problems_beside_the_field_and_starts(
 
 async def test_setup_is_filled_from_a_problem(session: FakeSession, make_app: Make) -> None:
     app = make_app(
-        folder=None, setup=Problem(model="/nowhere/m.onnx", inputs=("/a.npz", "/b.npz"), tolerance={"": 0.1})
+        folder=None,
+        setup=Problem(model="/nowhere/m.onnx", inputs=("/a.npz", "/b.npz"), tolerance={"": 0.1}),
     )
     async with app.run_test(size=(80, 24)) as pilot:
         await settle(pilot, lambda: isinstance(app.screen, SetupScreen))
@@ -457,26 +514,39 @@ async def test_keys_can_be_remapped(session: FakeSession, make_app: Make, tmp_pa
         await settle(pilot, lambda: bool(session.sent))
 
 
-async def test_the_palette_offers_every_action_of_the_screen(session: FakeSession, make_app: Make) -> None:
+async def test_the_palette_offers_every_action_of_the_screen(
+    session: FakeSession, make_app: Make
+) -> None:
     s.asking(session)
     app = make_app()
     async with app.run_test(size=(80, 24)) as pilot:
         await settle(pilot, lambda: face(app) == "ask")
         listed = {command.label: command.keys for command in palette.list_commands(app, app.screen)}
         assert len(listed) == len(palette.list_commands(app, app.screen)), "none stands there twice"
-        wanted = {"Answer": "\u21b5", "Why": "w", "Quit": "q", "Back": "b Esc", "Screenshot": "", "Theme": ""}
+        wanted = {
+            "Answer": "\u21b5",
+            "Why": "w",
+            "Quit": "q",
+            "Back": "b Esc",
+            "Screenshot": "",
+            "Theme": "",
+        }
         assert wanted.items() <= listed.items()
         assert not any(label.startswith("Stop") for label in listed)
         await pilot.press("ctrl+p")
         await settle(pilot, lambda: isinstance(app.screen, palette.Palette))
         await pilot.press(*"as pictures")
-        assert [entry.label for entry in app.screen._shown] == ["View"], "found by what is said of it"
+        assert [entry.label for entry in app.screen._shown] == ["View"], (
+            "found by what is said of it"
+        )
         await pilot.press("ctrl+p", *["backspace"] * 11, *"why", "enter")  # nothing comes above it
         await settle(pilot, lambda: isinstance(app.screen, Reading) and app.screen._title == "Why")
         assert len(app.screen_stack) == 3, "the palette is gone"
 
 
-async def test_the_palette_takes_a_picture_of_the_screen(session: FakeSession, make_app: Make, tmp_path: Path) -> None:
+async def test_the_palette_takes_a_picture_of_the_screen(
+    session: FakeSession, make_app: Make, tmp_path: Path
+) -> None:
     s.asking(session)
     app = make_app()
     target = tmp_path / "here.svg"
@@ -487,10 +557,14 @@ async def test_the_palette_takes_a_picture_of_the_screen(session: FakeSession, m
             await settle(pilot, lambda: isinstance(app.screen, Fields))
             app.screen.query_one(Input).value = str(target)
             await pilot.press("enter")
-            await settle(pilot, lambda said=said: any(said in note.message for note in app._notifications))
+            await settle(
+                pilot, lambda said=said: any(said in note.message for note in app._notifications)
+            )
     picture = ElementTree.fromstring(target.read_text())
     shown = "".join(picture.itertext()).replace("\xa0", " ")
-    assert "Still wrong" in shown or "Your answer" in shown, "the step, and not the card that asks for the file"
+    assert "Still wrong" in shown or "Your answer" in shown, (
+        "the step, and not the card that asks for the file"
+    )
     assert "Screenshot" not in shown
 
 
@@ -557,11 +631,17 @@ async def test_a_demo_is_one_key_away(session: FakeSession, make_app: Make) -> N
     assert app.library.tried == ["sorts"]
 
 
-async def test_enter_on_a_probe_shows_what_it_tried_and_its_log(session: FakeSession, make_app: Make) -> None:
+async def test_enter_on_a_probe_shows_what_it_tried_and_its_log(
+    session: FakeSession, make_app: Make
+) -> None:
     s.running(session)
     log = session.folder / "logs" / "004-measure-k4.log"
     log.write_text("[E] the kernel [/red] fell over\n")
-    died = next(event for event in session.script.events if isinstance(event, e.ProbeFinished) and event.key == "k4")
+    died = next(
+        event
+        for event in session.script.events
+        if isinstance(event, e.ProbeFinished) and event.key == "k4"
+    )
     at = session.script.events.index(died)
     measurement = msgspec.structs.replace(died.measurement, log="logs/004-measure-k4.log")
     session.script.events[at] = msgspec.structs.replace(died, measurement=measurement)
@@ -586,7 +666,8 @@ async def test_enter_on_a_probe_shows_what_it_tried_and_its_log(session: FakeSes
 async def test_a_card_over_a_running_step_says_when_its_probe_has_ended_and_what_is_asked(
     session: FakeSession, make_app: Make, size: tuple[int, int], key: str
 ) -> None:
-    """Enter pressed once too often opens the card of the running probe: the question must not wait behind it unseen."""
+    """Enter pressed once too often opens the card of the running probe: the question must not wait
+    behind it unseen."""
     s.running(session)
     app = make_app()
     async with app.run_test(size=size) as pilot:
@@ -597,7 +678,9 @@ async def test_a_card_over_a_running_step_says_when_its_probe_has_ended_and_what
         assert any("running" in line for line in card.query_one(Log).lines)
         assert not card.query_one("#log-waits").display
         s.measured_on(session)
-        await settle(pilot, lambda: "Is it still wrong when we look at every layer?" in golden.text_of(app))
+        await settle(
+            pilot, lambda: "Is it still wrong when we look at every layer?" in golden.text_of(app)
+        )
         assert app.screen is card, "what is read stays"
         shown = card.query_one(Log).lines
         assert not any("running" in line for line in shown)
@@ -608,7 +691,9 @@ async def test_a_card_over_a_running_step_says_when_its_probe_has_ended_and_what
         await pilot.press("l")
         await settle(pilot, lambda: isinstance(app.screen, LogCard))
         session.snapshot = {"phase": "ask", "node": "layerwise", "text": "measured ahead"}
-        await settle(pilot, lambda: app.scene is not None and app.scene.work.text == "measured ahead")
+        await settle(
+            pilot, lambda: app.scene is not None and app.scene.work.text == "measured ahead"
+        )
         assert not app.screen.query_one("#log-waits").display, "the question was seen"
     assert session.sent == []
 
@@ -628,7 +713,9 @@ async def test_the_card_of_a_running_probe_grows_with_what_the_engine_writes(
         await settle(pilot, lambda: "[W] one more" in app.screen.query_one(Log).lines)
 
 
-async def test_the_log_follows_finds_and_stays_where_one_reads(session: FakeSession, make_app: Make) -> None:
+async def test_the_log_follows_finds_and_stays_where_one_reads(
+    session: FakeSession, make_app: Make
+) -> None:
     s.running(session)
     log = session.folder / "logs" / "worker-2.log"
     log.write_text("".join(f"[W] line {i}\n" for i in range(200)))
@@ -641,12 +728,16 @@ async def test_the_log_follows_finds_and_stays_where_one_reads(session: FakeSess
         written = app.screen.query_one(Log)
         await settle(pilot, lambda: written.is_vertical_scroll_end and written.line_count > 200)
         log.write_text(log.read_text() + "[W] one more\n")
-        await settle(pilot, lambda: written.lines[-1] == "[W] one more" and written.is_vertical_scroll_end)
+        await settle(
+            pilot, lambda: written.lines[-1] == "[W] one more" and written.is_vertical_scroll_end
+        )
         await pilot.press("slash", *"line 7[", "enter")
         said = app.screen.query_one("#log-state", Text)
         await settle(pilot, lambda: "no line holds that" in said.text)
         await pilot.press(
-            "slash", *([] if not app.screen.query_one("#find", Input).value else ["end", "backspace"]), "enter"
+            "slash",
+            *([] if not app.screen.query_one("#find", Input).value else ["end", "backspace"]),
+            "enter",
         )
         await settle(pilot, lambda: "match 1 of 11" in said.text)
         await pilot.press("n")
@@ -667,11 +758,15 @@ async def test_the_map_is_read_by_keys_and_paints_only_rows_in_sight(
     app = make_app()
     painted: list[int] = []
     paint = Map.row
-    monkeypatch.setattr(Map, "row", lambda self, number: painted.append(number) or paint(self, number))
+    monkeypatch.setattr(
+        Map, "row", lambda self, number: painted.append(number) or paint(self, number)
+    )
     async with app.run_test(size=(80, 24)) as pilot:
         await settle(pilot, lambda: app.scene is not None)
         await pilot.press("m")
-        await settle(pilot, lambda: isinstance(app.screen, Drawing) and isinstance(app.focused, Map))
+        await settle(
+            pilot, lambda: isinstance(app.screen, Drawing) and isinstance(app.focused, Map)
+        )
         await settle(pilot, lambda: "you are here" in golden.text_of(app))
         chart = app.screen.query_one(Map)
         assert len({*painted}) < app.size.height < len(chart.lines(chart.size.width))
@@ -711,7 +806,10 @@ async def test_rewind_says_what_it_sets_aside(session: FakeSession, make_app: Ma
 
 async def test_commands_are_copied_one_by_one(session: FakeSession, make_app: Make) -> None:
     node = session.flow.nodes["layerwise"]
-    several = {"narrowdown": "narrowdown step layerwise {{ model }}", "trtexec": "trtexec --onnx={{ model }}"}
+    several = {
+        "narrowdown": "narrowdown step layerwise {{ model }}",
+        "trtexec": "trtexec --onnx={{ model }}",
+    }
     nodes = {**session.flow.nodes, "layerwise": msgspec.structs.replace(node, commands=several)}
     session.flow = msgspec.structs.replace(session.flow, nodes=nodes)
     s.asking(session)
@@ -741,7 +839,9 @@ async def test_setup_lists_what_fits_into_each_field(
         await settle(pilot, lambda: isinstance(app.screen, PickFile) and len(app.screen._shown) > 1)
         assert [entry.label for entry in app.screen._shown] == ["..", "[red].onnx", "below/"]
         await pilot.press(*"below", "enter")
-        await settle(pilot, lambda: [entry.label for entry in app.screen._shown] == ["..", "tiny.onnx"])
+        await settle(
+            pilot, lambda: [entry.label for entry in app.screen._shown] == ["..", "tiny.onnx"]
+        )
         await pilot.press("enter")
         await settle(pilot, lambda: isinstance(app.screen, SetupScreen))
         assert app.screen.query_one("#model", Input).value == str(tmp_path / "below" / "tiny.onnx")
@@ -749,10 +849,14 @@ async def test_setup_lists_what_fits_into_each_field(
         app.screen.query_one("#inputs", Input).focus()
         for _ in range(2):
             await pilot.press("f2")
-            await settle(pilot, lambda: isinstance(app.screen, PickFile) and len(app.screen._shown) == 4)
+            await settle(
+                pilot, lambda: isinstance(app.screen, PickFile) and len(app.screen._shown) == 4
+            )
             await pilot.press("enter")
             await settle(pilot, lambda: isinstance(app.screen, SetupScreen))
-        assert app.screen.query_one("#inputs", Input).value == ", ".join([str(tmp_path / "inputs.npz")] * 2)
+        assert app.screen.query_one("#inputs", Input).value == ", ".join(
+            [str(tmp_path / "inputs.npz")] * 2
+        )
         for field, typed in (("engine", "emul"), ("reference", "fp64"), ("tolerance", "0.05")):
             app.screen.query_one(f"#{field}", Input).focus()
             await pilot.press("f2")
@@ -765,7 +869,10 @@ async def test_setup_lists_what_fits_into_each_field(
             )
             await pilot.press("backspace", "backspace", "backspace", *typed, "enter")
             await settle(pilot, lambda: isinstance(app.screen, SetupScreen))
-        values = [app.screen.query_one(f"#{field}", Input).value for field in ("engine", "reference", "tolerance")]
+        values = [
+            app.screen.query_one(f"#{field}", Input).value
+            for field in ("engine", "reference", "tolerance")
+        ]
         assert values == ["emulate", "reference:precision=fp64", "0.05"]
     assert app.library.created == [], "nothing runs before Start"
 
@@ -782,7 +889,9 @@ def test_a_path_is_completed_with_what_fits(tmp_path: Path) -> None:
     assert completed("", (".onnx",)) is None
 
 
-async def test_a_welcome_is_told_once_and_enter_goes_on(session: FakeSession, make_app: Make) -> None:
+async def test_a_welcome_is_told_once_and_enter_goes_on(
+    session: FakeSession, make_app: Make
+) -> None:
     s.opened(session)
     app = make_app(welcome="A model names [/red] files wrongly. Why?")
     async with app.run_test(size=(80, 24)) as pilot:
@@ -795,7 +904,9 @@ async def test_a_welcome_is_told_once_and_enter_goes_on(session: FakeSession, ma
         await settle(pilot, lambda: [r["do"] for r in session.sent] == ["go"])
 
 
-async def test_stopping_a_step_that_tries_a_list_offers_what_it_has(session: FakeSession, make_app: Make) -> None:
+async def test_stopping_a_step_that_tries_a_list_offers_what_it_has(
+    session: FakeSession, make_app: Make
+) -> None:
     s.running(session)
     assert session.snapshot is not None
     session.snapshot |= {"best": 0, "nodes": 412, "tried": 4}
@@ -819,7 +930,9 @@ async def test_stopping_a_search_offers_its_smallest_part(
     async with app.run_test(size=(80, 24)) as pilot:
         await settle(pilot, lambda: app.scene is not None and app.scene.work.tried == 4)
         await pilot.press("x")
-        await settle(pilot, lambda: "Use the smallest so far (48 of 412 nodes)" in golden.text_of(app))
+        await settle(
+            pilot, lambda: "Use the smallest so far (48 of 412 nodes)" in golden.text_of(app)
+        )
         await pilot.press(*["down"] * (int(choice) - 1), "enter")
         await settle(pilot, lambda: "The search is not through" not in golden.text_of(app))
         asked = [r["do"] for r in session.sent if r["do"] in ("settle", "stop")]
@@ -827,7 +940,9 @@ async def test_stopping_a_search_offers_its_smallest_part(
 
 
 @pytest.mark.parametrize("paused", [False, True])
-async def test_no_time_runs_while_it_waits(session: FakeSession, make_app: Make, paused: bool) -> None:
+async def test_no_time_runs_while_it_waits(
+    session: FakeSession, make_app: Make, paused: bool
+) -> None:
     s.running(session)
     session.snapshot = {**(session.snapshot or {}), "paused": paused}
     app = make_app()
@@ -837,8 +952,11 @@ async def test_no_time_runs_while_it_waits(session: FakeSession, make_app: Make,
         assert ("paused" in title, f"session k7f3 {UNICODE.dot} " in title) == (paused, not paused)
 
 
-async def test_an_answer_that_finds_nobody_starts_the_process_again(session: FakeSession, make_app: Make) -> None:
-    """Seen by keys: killed while a question was open, Enter was refused and no key was shown that goes on."""
+async def test_an_answer_that_finds_nobody_starts_the_process_again(
+    session: FakeSession, make_app: Make
+) -> None:
+    """Seen by keys: killed while a question was open, Enter was refused and no key was shown that
+    goes on."""
     s.asking(session)
     app = make_app()
     async with app.run_test(size=(80, 24)) as pilot:
@@ -848,14 +966,18 @@ async def test_an_answer_that_finds_nobody_starts_the_process_again(session: Fak
         await settle(pilot, lambda: len(app.library.opened) == 2)
         session.living = True
         assert session.sent == []
-        assert "started again" in golden.text_of(app) or any("started again" in n.message for n in app._notifications)
+        assert "started again" in golden.text_of(app) or any(
+            "started again" in n.message for n in app._notifications
+        )
         await settle(pilot, lambda: face(app) == "ask")
         await pilot.pause(1.1)  # a second Enter within a second is taken for a slip
         await pilot.press("enter")
         await settle(pilot, lambda: [request["do"] for request in session.sent] == ["answer"])
 
 
-async def test_what_a_search_has_found_stays_in_sight_when_it_is_stopped(session: FakeSession, make_app: Make) -> None:
+async def test_what_a_search_has_found_stays_in_sight_when_it_is_stopped(
+    session: FakeSession, make_app: Make
+) -> None:
     s.running(session)
     session.script.add(e.StepCancelled(run=2, node="layerwise", reason="stopped"))
     session.living = False
@@ -864,6 +986,8 @@ async def test_what_a_search_has_found_stays_in_sight_when_it_is_stopped(session
         await settle(pilot, lambda: face(app) == "stopped")
         text = golden.text_of(app)
         assert "The model, first node to last" in text
-        assert "The smallest part that fails so far: 48 of 412 nodes." in " ".join(text.replace("│", " ").split())
+        assert "The smallest part that fails so far: 48 of 412 nodes." in " ".join(
+            text.replace("│", " ").split()
+        )
         assert "suspects" in text
         assert "trying now" not in text

@@ -1,1 +1,2 @@
-"""Sessions, Setup, Step and Finish. A screen draws the app's current scene and sends requests; it decides nothing."""
+"""Sessions, Setup, Step and Finish. A screen draws the app's current scene and sends requests; it
+decides nothing."""

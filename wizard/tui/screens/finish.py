@@ -6,21 +6,28 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
 
-from wizard.bundle.check_script import can_check
-from wizard.flow.layout import title
-from wizard.report.hand_on import Deed
-from wizard.report.stage import stage
-from wizard.report.summary import name_inside
-from wizard.session.following import offer
-from wizard.tui import keys
-from wizard.tui.ending import effect, list_handed, list_todo, report, say_found, shorten_path
-from wizard.tui.scene import Scene
-from wizard.tui.screens.session import COMMON, HIDDEN, SessionScreen
-from wizard.tui.widgets.evidence import Evidence, Seen
-from wizard.tui.widgets.finish import Culprits, Cure, Files, Journey, Todos
-from wizard.tui.widgets.gallery import Surroundings
-from wizard.tui.widgets.lines import Panel, Text
-from wizard.tui.widgets.route import Crumb, Route
+from narrowdown.wizard.bundle.check_script import can_check
+from narrowdown.wizard.flow.layout import title
+from narrowdown.wizard.report.hand_on import Deed
+from narrowdown.wizard.report.stage import stage
+from narrowdown.wizard.report.summary import name_inside
+from narrowdown.wizard.session.following import offer
+from narrowdown.wizard.tui import keys
+from narrowdown.wizard.tui.ending import (
+    effect,
+    list_handed,
+    list_todo,
+    report,
+    say_found,
+    shorten_path,
+)
+from narrowdown.wizard.tui.scene import Scene
+from narrowdown.wizard.tui.screens.session import COMMON, HIDDEN, SessionScreen
+from narrowdown.wizard.tui.widgets.evidence import Evidence, Seen
+from narrowdown.wizard.tui.widgets.finish import Culprits, Cure, Files, Journey, Todos
+from narrowdown.wizard.tui.widgets.gallery import Surroundings
+from narrowdown.wizard.tui.widgets.lines import Panel, Text
+from narrowdown.wizard.tui.widgets.route import Crumb, Route
 
 
 class FinishScreen(SessionScreen):
@@ -52,10 +59,20 @@ class FinishScreen(SessionScreen):
                 yield Panel("What fails", Culprits(id="culprits"), id="culprits-panel")
                 yield Panel("What decided it", Evidence(id="decided"), id="decided-panel")
                 yield Panel("What stood in the way", Text(id="way"), id="way-panel")
-                yield Panel(told("Where it is ({pictures} shows more)"), Surroundings(id="where"), id="where-panel")
+                yield Panel(
+                    told("Where it is ({pictures} shows more)"),
+                    Surroundings(id="where"),
+                    id="where-panel",
+                )
                 yield Panel("The workaround", Cure(id="cure"), id="cure-panel")
-                yield Panel(told("How you got here ({rewind} rewinds)"), Journey(id="journey"), id="journey-panel")
-                yield Panel(told("To hand on ({export} exports)"), Files(id="files"), id="files-panel")
+                yield Panel(
+                    told("How you got here ({rewind} rewinds)"),
+                    Journey(id="journey"),
+                    id="journey-panel",
+                )
+                yield Panel(
+                    told("To hand on ({export} exports)"), Files(id="files"), id="files-panel"
+                )
 
     def on_mount(self) -> None:
         """The page takes the arrows."""
@@ -66,46 +83,69 @@ class FinishScreen(SessionScreen):
         state, end = scene.state, scene.flow.ends.get(scene.state.end)
         if not state.end:
             return
-        self.query_one("#route", Route).tell((scene.flow, state.route, state.end, "the end of the route"))
+        self.query_one("#route", Route).tell(
+            (scene.flow, state.route, state.end, "the end of the route")
+        )
         self.query_one("#crumb", Crumb).tell((scene.flow, state.route, state.end))
         verdict = end.verdict if end else ""
-        self.query_one("#verdict-panel", Panel).name_it(end.title if end else state.end, verdict.replace("-", " "))
+        self.query_one("#verdict-panel", Panel).name_it(
+            end.title if end else state.end, verdict.replace("-", " ")
+        )
         said = report(scene)
         self.query_one("#result", Text).show("\n\n".join(say_found(said)), "bold")
         self.query_one("#effect", Text).show(scene.short(effect(said)))
         self.query_one("#end-explain", Text).show(end.explain if end else "")
         self.query_one("#todo", Todos).tell(
-            [Deed(self.host.fill_in_keys(deed.text), deed.typed) for deed in list_todo(scene, verdict, said)]
+            [
+                Deed(self.host.fill_in_keys(deed.text), deed.typed)
+                for deed in list_todo(scene, verdict, said)
+            ]
         )
         self.query_one("#culprits", Culprits).tell(scene.short(state.findings))
-        self.query_one("#culprits-panel", Panel).name_it("What fails", scene.names_left_out, needed=True)
+        self.query_one("#culprits-panel", Panel).name_it(
+            "What fails", scene.names_left_out, needed=True
+        )
         self.query_one("#culprits-panel").display = bool(state.findings.culprits)
         inside = name_inside(said.workaround) if said.workaround is not None else ""
         self.query_one("#cure", Cure).tell((scene.short(state.findings), inside))
         self.query_one("#cure-panel").display = state.findings.workaround is not None
         self._decided(scene)
-        self.query_one("#where", Surroundings).tell(scene.sight.places if state.findings.culprits else ())
-        self.query_one("#where-panel").display = bool(state.findings.culprits and scene.sight.places)
+        self.query_one("#where", Surroundings).tell(
+            scene.sight.places if state.findings.culprits else ()
+        )
+        self.query_one("#where-panel").display = bool(
+            state.findings.culprits and scene.sight.places
+        )
         self.query_one("#journey", Journey).tell((scene.flow, state.route))
         self.query_one("#files", Files).tell(
-            (shorten_path(scene.folder / "case"), list_handed(scene.files, can_check(scene.problem)))
+            (
+                shorten_path(scene.folder / "case"),
+                list_handed(scene.files, can_check(scene.problem)),
+            )
         )
         self.query_one("#files-panel").display = bool(said.culprits)
 
     def _decided(self, scene: Scene) -> None:
-        """Where no part of the model is at fault, the measurement that ended the route; and the steps that had no answer."""
+        """Where no part of the model is at fault, the measurement that ended the route; and the
+        steps that had no answer."""
         state = scene.state
         last = next((visit for visit in reversed(state.route) if visit.outcome), None)
         shown = not state.findings.culprits and last is not None
         if last is not None and shown:
             node, criterion = scene.flow.nodes.get(last.node), state.findings.criterion
-            metric = criterion.metric if criterion else str((last.outcome or {}).get("metric") or "")
+            metric = (
+                criterion.metric if criterion else str((last.outcome or {}).get("metric") or "")
+            )
             seen = Seen(scene.sight, criterion.tolerance if criterion else None, metric)
             # Its message stands above, and no search goes on from here.
-            told = {name: value for name, value in (last.outcome or {}).items() if name != "message"}
+            told = {
+                name: value for name, value in (last.outcome or {}).items() if name != "message"
+            }
             fields = [name for name in (node.evidence if node else ()) if name != "goes_on"]
             self.query_one("#decided", Evidence).show(scene.short(told), fields, last.step, seen)
-            self.query_one("#decided-panel", Panel).name_it(f"What decided it: {title(scene.flow, last.node)}")
+            self.query_one("#decided-panel", Panel).name_it(
+                f"What decided it: {title(scene.flow, last.node)}"
+            )
         self.query_one("#decided-panel").display = shown
         way = [
             f"- {title(scene.flow, v.node)}: {stage(v)}. {v.error}".rstrip()

@@ -1,4 +1,5 @@
-"""What the Step and the Finish screen share: they draw the app's scene, and their keys open cards or send requests."""
+"""What the Step and the Finish screen share: they draw the app's scene, and their keys open cards
+or send requests."""
 
 from collections.abc import Mapping
 from typing import ClassVar
@@ -9,16 +10,16 @@ from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.widget import Widget
 
-from wizard.flow.layout import title
-from wizard.report.gather import confirmed, journalled
-from wizard.runner import requests
-from wizard.tui import guide, narrative
-from wizard.tui.client import log_of, tail
-from wizard.tui.ending import REPORT
-from wizard.tui.host import Hosted
-from wizard.tui.literal import elide
-from wizard.tui.scene import Scene, commands
-from wizard.tui.screens.overlays import (
+from narrowdown.wizard.flow.layout import title
+from narrowdown.wizard.report.gather import confirmed, journalled
+from narrowdown.wizard.runner import requests
+from narrowdown.wizard.tui import guide, narrative
+from narrowdown.wizard.tui.client import log_of, tail
+from narrowdown.wizard.tui.ending import REPORT
+from narrowdown.wizard.tui.host import Hosted
+from narrowdown.wizard.tui.literal import elide
+from narrowdown.wizard.tui.scene import Scene, commands
+from narrowdown.wizard.tui.screens.overlays import (
     CommandsCard,
     Drawing,
     Entry,
@@ -33,11 +34,11 @@ from wizard.tui.screens.overlays import (
     RewindCard,
     TermsCard,
 )
-from wizard.tui.troubles import troubles
-from wizard.tui.widgets.bottom import Bottom
-from wizard.tui.widgets.gallery import Gallery
-from wizard.tui.widgets.lines import Lines, Panel, row
-from wizard.words import duration
+from narrowdown.wizard.tui.troubles import troubles
+from narrowdown.wizard.tui.widgets.bottom import Bottom
+from narrowdown.wizard.tui.widgets.gallery import Gallery
+from narrowdown.wizard.tui.widgets.lines import Lines, Panel, row
+from narrowdown.wizard.words import duration
 
 # On every screen of a session, after the screen's own keys.
 COMMON = (
@@ -66,11 +67,11 @@ class TitleLine(Lines[Scene | None]):
         scene, state, g = self._told, self._told.state, self.glyphs
         model = scene.problem.model.rpartition("/")[2] or scene.folder.name
         right = f"session {scene.id}"
-        waits = scene.face not in ("running", "ended") or (scene.work.paused and scene.face == "running")
+        waits = scene.face not in ("running", "ended") or (
+            scene.work.paused and scene.face == "running"
+        )
         if state.opened and width >= 70 and not waits:  # elsewhere it would stand still
-            right += (
-                f" {g.dot} {duration(max(0.0, (state.last if state.end else scene.now or state.last) - state.opened))}"
-            )
+            right += f" {g.dot} {duration(max(0.0, (state.last if state.end else scene.now or state.last) - state.opened))}"
         paused = "  paused" if scene.work.paused and scene.alive else ""
         right = elide(right, max(10, width // 2 - len(paused)), g.ellipsis)
         left = f"{model} {g.dot} {scene.problem.engine} against {scene.problem.reference}"
@@ -80,8 +81,9 @@ class TitleLine(Lines[Scene | None]):
 
 
 def _read_log(scene: Scene, key: str) -> tuple[tuple[str, ...], str] | None:
-    """(lines, where they are from) of the step as a whole, or of one of its probes: what is known of it and the end of what the
-    engine wrote meanwhile. None where the probe is not listed (any more)."""
+    """(lines, where they are from) of the step as a whole, or of one of its probes: what is known
+    of it and the end of what the engine wrote meanwhile. None where the probe is not listed (any
+    more)."""
     logs = scene.folder / "logs"
     if not key:
         return narrative.log(scene), str(logs)
@@ -101,7 +103,8 @@ def _read_log(scene: Scene, key: str) -> tuple[tuple[str, ...], str] | None:
 
 
 class SessionScreen(Hosted):
-    """Subscribes to the scene; subclasses ``draw`` it. Actions that need a choice or a text push a card and act on its result."""
+    """Subscribes to the scene; subclasses ``draw`` it. Actions that need a choice or a text push a
+    card and act on its result."""
 
     AUTO_FOCUS = ""  # focus follows the face, so that Enter always means what the bottom line says
     HELP_TEXT: ClassVar[str] = ""
@@ -190,7 +193,9 @@ class SessionScreen(Hosted):
         """The probes of this step; Enter opens the log of one."""
         scene = self.scene
         if scene is None or not scene.hunt.rows:
-            self.host.say(f"{narrative.nothing(scene).capitalize()}." if scene else "No session is open.")
+            self.host.say(
+                f"{narrative.nothing(scene).capitalize()}." if scene else "No session is open."
+            )
             return
         self.app.push_screen(ProbesCard(narrative.probe_entries(scene)), self.look_into)
 
@@ -210,7 +215,13 @@ class SessionScreen(Hosted):
             self.host.say("There is no error here.")
             return
         worst = found[-1]
-        lines = scene.trace if worst.kind == "ours" else scene.log if worst.kind == "engine" else worst.lines
+        lines = (
+            scene.trace
+            if worst.kind == "ours"
+            else scene.log
+            if worst.kind == "engine"
+            else worst.lines
+        )
         told = [
             worst.text,
             worst.guess,
@@ -220,7 +231,13 @@ class SessionScreen(Hosted):
         before = "\n\n".join(filter(None, told))
         text = "\n".join(lines) or worst.text
         self.app.push_screen(
-            PlainCard(worst.title, text, before=before, hint="{copy} copies, {close} closes", about=guide.DETAILS)
+            PlainCard(
+                worst.title,
+                text,
+                before=before,
+                hint="{copy} copies, {close} closes",
+                about=guide.DETAILS,
+            )
         )
 
     def action_keys_help(self) -> None:
@@ -231,7 +248,10 @@ class SessionScreen(Hosted):
             if (name := (panel.id or "").removesuffix("-beside")) in guide.PANELS
             and all(node.display for node in panel.ancestors_with_self if isinstance(node, Widget))
         }
-        focused = next((p for p in told if self.focused is not None and p in self.focused.ancestors_with_self), None)
+        focused = next(
+            (p for p in told if self.focused is not None and p in self.focused.ancestors_with_self),
+            None,
+        )
         here = [(f"{focused.called} (has the keyboard)", told.pop(focused))] if focused else []
         self.app.push_screen(
             Reading(
@@ -246,7 +266,8 @@ class SessionScreen(Hosted):
         )
 
     def action_copy(self) -> None:
-        """The command that does the same by hand: to the clipboard, and to a file as clipboards often fail over ssh."""
+        """The command that does the same by hand: to the clipboard, and to a file as clipboards
+        often fail over ssh."""
         scene = self.scene
         if scene is None:
             return
@@ -255,12 +276,23 @@ class SessionScreen(Hosted):
             self.host.say("This step has no equivalent command.")
             return
         entries = [
-            Entry(c.tool, c.tool, "" if c.text else "cannot be written", c.text or c.problem, keep=True) for c in made
+            Entry(
+                c.tool,
+                c.tool,
+                "" if c.text else "cannot be written",
+                c.text or c.problem,
+                keep=True,
+            )
+            for c in made
         ]
         said = (
-            f"{made[0].tool}: {self.host.copy_command(made[0].text, scene.folder)}" if made[0].text else made[0].problem
+            f"{made[0].tool}: {self.host.copy_command(made[0].text, scene.folder)}"
+            if made[0].text
+            else made[0].problem
         )
-        self.app.push_screen(CommandsCard(entries, lambda text: self.host.copy_command(text, scene.folder), said))
+        self.app.push_screen(
+            CommandsCard(entries, lambda text: self.host.copy_command(text, scene.folder), said)
+        )
 
     # Cards that ask
 
@@ -273,7 +305,9 @@ class SessionScreen(Hosted):
                 self.host.request(requests.AddNote(values["note"], scene.node), "Noted.")
 
         before = [f"- {note}" for note in journalled(scene.state, scene.flow)[-5:]] if scene else []
-        text = "It is kept in the session and shown in the report." + ("\n\n" + "\n".join(before) if before else "")
+        text = "It is kept in the session and shown in the report." + (
+            "\n\n" + "\n".join(before) if before else ""
+        )
         self.app.push_screen(NoteCard(text), done)
 
     def action_rewind(self) -> None:
@@ -313,7 +347,9 @@ class SessionScreen(Hosted):
                 self.host.export(values["path"])
 
         text = "A folder, or a file that ends in .zip. It holds everything that someone else needs to see the fault."
-        self.app.push_screen(Fields("Export", text, [Field("path", "Where to", proposal, required=True)]), done)
+        self.app.push_screen(
+            Fields("Export", text, [Field("path", "Where to", proposal, required=True)]), done
+        )
 
     def action_scroll_up(self) -> None:
         """Scroll the page."""

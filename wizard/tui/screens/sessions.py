@@ -15,18 +15,18 @@ from textual.timer import Timer
 from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
-from wizard.exits import Refusal
-from wizard.session import naming
-from wizard.session.folder import Summary
-from wizard.session.naming import shared_names, telling_name
-from wizard.tui import keys
-from wizard.tui.host import Hosted
-from wizard.tui.literal import clean, elide, fit
-from wizard.tui.screens.overlays import Choose, Field, Fields, Reading
-from wizard.tui.widgets.bottom import Bottom
-from wizard.tui.widgets.lines import Panel, Text, row
-from wizard.tui.words import ago
-from wizard.words import count
+from narrowdown.wizard.exits import Refusal
+from narrowdown.wizard.session import naming
+from narrowdown.wizard.session.folder import Summary
+from narrowdown.wizard.session.naming import shared_names, telling_name
+from narrowdown.wizard.tui import keys
+from narrowdown.wizard.tui.host import Hosted
+from narrowdown.wizard.tui.literal import clean, elide, fit
+from narrowdown.wizard.tui.screens.overlays import Choose, Field, Fields, Reading
+from narrowdown.wizard.tui.widgets.bottom import Bottom
+from narrowdown.wizard.tui.widgets.lines import Panel, Text, row
+from narrowdown.wizard.tui.words import ago
+from narrowdown.wizard.words import count
 
 ABOUT = (
     "A model that gives wrong numbers on an inference engine goes in; the smallest part of it that still fails, the likely cause "
@@ -45,7 +45,10 @@ SHARE = 0.002  # of a core, for looking while nothing happens
 def begin(text: str, width: int, mark: str) -> str:
     """The beginning of a sentence on exactly ``width`` cells."""
     text = clean(text)
-    return set_cell_size(text if cell_len(text) <= width else set_cell_size(text, width - cell_len(mark)) + mark, width)
+    return set_cell_size(
+        text if cell_len(text) <= width else set_cell_size(text, width - cell_len(mark)) + mark,
+        width,
+    )
 
 
 def kept(entries: Sequence[Summary], wanted: str) -> tuple[Summary, ...]:
@@ -54,15 +57,16 @@ def kept(entries: Sequence[Summary], wanted: str) -> tuple[Summary, ...]:
 
     def text(entry: Summary) -> str:
         at = naming.titles().get(entry.node, entry.node) if words else ""
-        return (
-            f"{entry.id} {entry.path.name} {entry.model} {entry.engine} {at} {entry.verdict.replace('-', ' ')}".lower()
-        )
+        return f"{entry.id} {entry.path.name} {entry.model} {entry.engine} {at} {entry.verdict.replace('-', ' ')}".lower()
 
     return tuple(entry for entry in entries if all(word in text(entry) for word in words))
 
 
-def arranged(entries: Sequence[Summary], order: str, before: Sequence[Path] = ()) -> tuple[Summary, ...]:
-    """In this order; those that were listed ``before`` keep their places, so that nothing moves under the cursor."""
+def arranged(
+    entries: Sequence[Summary], order: str, before: Sequence[Path] = ()
+) -> tuple[Summary, ...]:
+    """In this order; those that were listed ``before`` keep their places, so that nothing moves
+    under the cursor."""
     keys: dict[str, Callable[[Summary], object]] = {
         "time": lambda _: 0,
         "model": lambda e: e.model.rpartition("/")[2].lower(),
@@ -84,8 +88,9 @@ class SessionList(OptionList, inherit_bindings=False):
 
 
 class Beneath(Hosted):
-    """What lies below the session or the form that the program was started with. Who leaves that one comes to the list of
-    sessions; for who does not, it is neither made nor drawn, which is a tenth of what a start takes."""
+    """What lies below the session or the form that the program was started with. Who leaves that
+    one comes to the list of sessions; for who does not, it is neither made nor drawn, which is a
+    tenth of what a start takes."""
 
     BINDINGS: ClassVar[list[BindingType]] = keys.bindings("back", "quit_session", "interrupt")
 
@@ -98,7 +103,8 @@ class Beneath(Hosted):
         yield Bottom()
 
     def on_screen_resume(self) -> None:
-        """First it is only shown. Later somebody has come back to it, unless another screen lies on it again."""
+        """First it is only shown. Later somebody has come back to it, unless another screen lies on
+        it again."""
         if self.stack_updates and self.is_current:
             self.action_back()
 
@@ -111,7 +117,17 @@ class SessionsScreen(Hosted):
     """Name, model, node reached, last verdict, age, who holds it."""
 
     BINDINGS: ClassVar[list[BindingType]] = keys.bindings(
-        "open", "new", "demo", "only", "remove", "quit_session", "keys_help", "order", "call", "prune", "interrupt"
+        "open",
+        "new",
+        "demo",
+        "only",
+        "remove",
+        "quit_session",
+        "keys_help",
+        "order",
+        "call",
+        "prune",
+        "interrupt",
     )
 
     def __init__(self) -> None:
@@ -123,7 +139,9 @@ class SessionsScreen(Hosted):
         self._order = 0
         self._fresh = True  # the next list may be in another order
         self._paused: frozenset[Path] = frozenset()  # those at work that were told to wait
-        self._left: Path | None = None  # the session that one came from: the next list has the cursor there
+        self._left: Path | None = (
+            None  # the session that one came from: the next list has the cursor there
+        )
         self._shown: list[Content] = []
         self._looked = False
         self._looking = False
@@ -152,14 +170,17 @@ class SessionsScreen(Hosted):
         scene = self.host.scene
         if scene is not None:
             self.query_one("#hint", Text).show(
-                self.host.fill_in_keys(f"{{open}} goes back to {scene.id}, which stays as it is. {NEW}")
+                self.host.fill_in_keys(
+                    f"{{open}} goes back to {scene.id}, which stays as it is. {NEW}"
+                )
             )
             self._left = scene.folder
         self._fresh = True
         self.look()
 
     def look(self) -> None:
-        """Look at the sessions, unless that is being done, and again in a while, as long as this screen is in front."""
+        """Look at the sessions, unless that is being done, and again in a while, as long as this
+        screen is in front."""
         if not self._looking and self.is_attached:
             self._looking = True
             self._look()
@@ -169,7 +190,9 @@ class SessionsScreen(Hosted):
         if self._next is not None:
             self._next.stop()
         again = min(LONGEST, max(REFRESH, took / SHARE))
-        self._next = self.set_timer(again, self.look) if self.is_current else None  # else: when it comes back
+        self._next = (
+            self.set_timer(again, self.look) if self.is_current else None
+        )  # else: when it comes back
 
     @work(thread=True, group="library", exit_on_error=False)
     def _look(self) -> None:
@@ -177,7 +200,9 @@ class SessionsScreen(Hosted):
         began = time.thread_time()
         try:
             entries, problem = tuple(self.host.library.entries(self.host.watched())), ""
-            self._paused = frozenset(e.path for e in entries if e.holder and self.host.library.paused(e.path))
+            self._paused = frozenset(
+                e.path for e in entries if e.holder and self.host.library.paused(e.path)
+            )
             naming.titles()
         except OSError as error:
             entries, problem = (), f"The sessions folder cannot be read: {error.strerror or error}."
@@ -192,7 +217,11 @@ class SessionsScreen(Hosted):
         self._all, self._shared = entries, shared_names(entry.model for entry in entries)
         options = self.query_one(SessionList)
         found = kept(entries, self._wanted)
-        entries = arranged(found, ORDERS[self._order], () if self._fresh else [entry.path for entry in self._entries])
+        entries = arranged(
+            found,
+            ORDERS[self._order],
+            () if self._fresh else [entry.path for entry in self._entries],
+        )
         self._fresh = False
         empty = self.query_one("#empty", Text)
         none = f"None of {len(self._all)} holds '{self._wanted}'." if self._all else "None yet."
@@ -201,7 +230,11 @@ class SessionsScreen(Hosted):
         options.display = bool(entries)
         panel = self.query_one("#sessions-panel", Panel)
         shown = f"those with '{self._wanted}'" if self._wanted else ""
-        panel.name_it("Your sessions", ", ".join(filter(None, (shown, SORTED[ORDERS[self._order]]))), needed=True)
+        panel.name_it(
+            "Your sessions",
+            ", ".join(filter(None, (shown, SORTED[ORDERS[self._order]]))),
+            needed=True,
+        )
         same = self._looked and [e.path for e in entries] == [e.path for e in self._entries]
         at = self._left or (self.chosen.path if self.chosen else None)
         same = same and self._left is None
@@ -212,7 +245,9 @@ class SessionsScreen(Hosted):
         else:
             self._shown = [self._prompt(entry) for entry in entries]
             options.set_options(list(map(Option, self._shown)))
-            options.highlighted = next((i for i, e in enumerate(entries) if e.path == at), 0) if entries else None
+            options.highlighted = (
+                next((i for i, e in enumerate(entries) if e.path == at), 0) if entries else None
+            )
             if entries:
                 options.focus()
         self.refresh_bindings()
@@ -244,11 +279,21 @@ class SessionsScreen(Hosted):
             at = naming.titles().get(entry.node, entry.node) or "not begun"
             reached, style = f"{at}  {entry.verdict}".rstrip(), ""
         state = "unreadable" if entry.problem else "ended" if entry.end else "paused"
-        held = state if not entry.holder else "open here" if self.host.opened(entry.path) else "open in another window"
+        held = (
+            state
+            if not entry.holder
+            else "open here"
+            if self.host.opened(entry.path)
+            else "open in another window"
+        )
         if entry.path in self._paused:
             held = f"paused, {held}"
         age, held = f"  {ago(entry.age)}", f"  {held}"
-        first = fit(elide(f"{entry.id}  {model}  {entry.engine}", width - len(age), mark), width - len(age), mark)
+        first = fit(
+            elide(f"{entry.id}  {model}  {entry.engine}", width - len(age), mark),
+            width - len(age),
+            mark,
+        )
         room = max(8, width - len(held) - 2)
         return Content("\n").join([
             row([(first, "bold"), (age, "$quiet")]),
@@ -284,7 +329,9 @@ class SessionsScreen(Hosted):
                 self._again()
 
         text = "Of a session's name, its model, engine, step or result. Nothing typed shows all."
-        self.app.push_screen(Fields("Show only", text, [Field("words", "Words", self._wanted)]), done)
+        self.app.push_screen(
+            Fields("Show only", text, [Field("words", "Words", self._wanted)]), done
+        )
 
     def action_order(self) -> None:
         """The next order."""
@@ -304,7 +351,11 @@ class SessionsScreen(Hosted):
 
         def done(values: Mapping[str, str] | None) -> None:
             if values and values["name"]:
-                self._change(lambda: f"It is {self.host.library.rename(entry.path, values['name']).name} now.")
+                self._change(
+                    lambda: (
+                        f"It is {self.host.library.rename(entry.path, values['name']).name} now."
+                    )
+                )
 
         text = "Letters, digits, '-', '_' and '.'; it begins with a letter or digit."
         field = Field("name", "New name", entry.path.name, required=True)
@@ -335,7 +386,9 @@ class SessionsScreen(Hosted):
         """Weigh them, in a thread, then ask."""
         each = [f"{e.path.name}  {self.host.library.weight(e.path)}" for e in entries[:MOST_NAMED]]
         each += [f"and {len(entries) - MOST_NAMED} more"] if len(entries) > MOST_NAMED else []
-        told = "\n".join(each if len(each) == 1 else [f"- {one}" for one in each])  # items keep lines of their own
+        told = "\n".join(
+            each if len(each) == 1 else [f"- {one}" for one in each]
+        )  # items keep lines of their own
         self.app.call_from_thread(self._asked, entries, told)
 
     def _asked(self, entries: tuple[Summary, ...], told: str) -> None:
@@ -348,7 +401,11 @@ class SessionsScreen(Hosted):
             if wanted == "delete":
                 self._change(removed)
 
-        title = f"Delete {entries[0].path.name}?" if len(entries) == 1 else f"Delete {count(len(entries), 'session')}?"
+        title = (
+            f"Delete {entries[0].path.name}?"
+            if len(entries) == 1
+            else f"Delete {count(len(entries), 'session')}?"
+        )
         options = [("keep", "Keep", ""), ("delete", "Delete", "there is no way back")]
         self.app.push_screen(Choose(title, told, options), done)
 
@@ -369,9 +426,13 @@ class SessionsScreen(Hosted):
         def done(name: str | None) -> None:
             if name:
                 self.host.say("Making the session.")
-                self.host.make_aside(lambda: self.host.library.demo(name), self.host.open_session, "demo")
+                self.host.make_aside(
+                    lambda: self.host.library.demo(name), self.host.open_session, "demo"
+                )
 
-        self.app.push_screen(Choose("Try it", "A real model with a real failure. No GPU is needed.", options), done)
+        self.app.push_screen(
+            Choose("Try it", "A real model with a real failure. No GPU is needed.", options), done
+        )
 
     def action_keys_help(self) -> None:
         """The keys that work here."""
@@ -379,4 +440,6 @@ class SessionsScreen(Hosted):
             "{open} goes on with the highlighted session; where it is open in another window you look on, and "
             "{take_over} takes over. " + NEW
         )
-        self.app.push_screen(Reading("Keys", [("", text), ("Keys that work now", self.host.key_table(self))]))
+        self.app.push_screen(
+            Reading("Keys", [("", text), ("Keys that work now", self.host.key_table(self))])
+        )

@@ -1,5 +1,6 @@
-"""A new session: model, engine, reference, inputs, tolerance, flow, and behind a fold everything else that the command line has.
-Each is checked when left; nothing runs before Start. The set-up of a session that is there is changed in the same form."""
+"""A new session: model, engine, reference, inputs, tolerance, flow, and behind a fold everything
+else that the command line has. Each is checked when left; nothing runs before Start. The set-up of
+a session that is there is changed in the same form."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -14,17 +15,17 @@ from textual.containers import Vertical, VerticalScroll
 from textual.suggester import Suggester
 from textual.widgets import Button, Input
 
-from wizard.exits import Refusal
-from wizard.given import INPUT_KINDS
-from wizard.problem import Problem
-from wizard.runner.options import Options
-from wizard.sizes import type_size
-from wizard.tui import checks, choices, keys
-from wizard.tui.host import Hosted
-from wizard.tui.screens.overlays import Pick, PickFile, Reading
-from wizard.tui.widgets.bottom import Bottom
-from wizard.tui.widgets.lines import Text
-from wizard.tui.widgets.typed_line import TypedLine
+from narrowdown.wizard.exits import Refusal
+from narrowdown.wizard.given import INPUT_KINDS
+from narrowdown.wizard.problem import Problem
+from narrowdown.wizard.runner.options import Options
+from narrowdown.wizard.sizes import type_size
+from narrowdown.wizard.tui import checks, choices, keys
+from narrowdown.wizard.tui.host import Hosted
+from narrowdown.wizard.tui.screens.overlays import Pick, PickFile, Reading
+from narrowdown.wizard.tui.widgets.bottom import Bottom
+from narrowdown.wizard.tui.widgets.lines import Text
+from narrowdown.wizard.tui.widgets.typed_line import TypedLine
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -40,8 +41,18 @@ _DEFAULT = Problem(model="")
 _CAPTURES, _ARTIFACTS = type_size(_DEFAULT.capture_bytes), type_size(_DEFAULT.artifact_bytes)
 ROWS = (
     Row("model", "Model", "An ONNX file. It is read, never changed.", "path/to/model.onnx"),
-    Row("engine", "Engine under test", "The engine that gives wrong numbers. Options follow a colon.", _DEFAULT.engine),
-    Row("reference", "Reference", "What is taken as right. The default runs in FP32, unoptimized.", _DEFAULT.reference),
+    Row(
+        "engine",
+        "Engine under test",
+        "The engine that gives wrong numbers. Options follow a colon.",
+        _DEFAULT.engine,
+    ),
+    Row(
+        "reference",
+        "Reference",
+        "What is taken as right. The default runs in FP32, unoptimized.",
+        _DEFAULT.reference,
+    ),
     Row(
         "inputs",
         "Inputs",
@@ -54,7 +65,12 @@ ROWS = (
         "A number, or output:number. Empty: what the engine's precision allows.",
         "by precision",
     ),
-    Row("flow", "Flow", "What to find out: why numbers are wrong, unless you choose another.", _DEFAULT.flow),
+    Row(
+        "flow",
+        "Flow",
+        "What to find out: why numbers are wrong, unless you choose another.",
+        _DEFAULT.flow,
+    ),
 )
 ADVANCED = (
     Row("input_shapes", "Input shapes", "For open dimensions: name:[1,3,224,224]; blanks between several.", "as guessed"),
@@ -99,7 +115,8 @@ class Paths(Suggester):
 
 
 def completed(value: str, kinds: Sequence[str]) -> str | None:
-    """``value`` with the first folder or file of these kinds that goes on like it; None where there is none."""
+    """``value`` with the first folder or file of these kinds that goes on like it; None where there
+    is none."""
     before, comma, last = value.rpartition(",")
     typed = last.lstrip()
     if not typed:
@@ -107,8 +124,14 @@ def completed(value: str, kinds: Sequence[str]) -> str | None:
     path = Path(typed).expanduser()
     folder, stem = (path, "") if typed.endswith("/") else (path.parent, path.name)
     try:
-        found = sorted((item.name, item.is_dir()) for item in folder.iterdir() if item.name.startswith(stem))
-        fits = [(name, is_dir) for name, is_dir in found if is_dir or name.lower().endswith(tuple(kinds))]
+        found = sorted(
+            (item.name, item.is_dir()) for item in folder.iterdir() if item.name.startswith(stem)
+        )
+        fits = [
+            (name, is_dir)
+            for name, is_dir in found
+            if is_dir or name.lower().endswith(tuple(kinds))
+        ]
         names = [name for name, _ in fits if not name.startswith(".") and name.isprintable()]
     except OSError:
         return None
@@ -118,7 +141,8 @@ def completed(value: str, kinds: Sequence[str]) -> str | None:
 
 
 def start(typed: str) -> Path:
-    """The folder where a picker begins: that of the file that was typed, else the one where the program was started."""
+    """The folder where a picker begins: that of the file that was typed, else the one where the
+    program was started."""
     folder = Path(typed).expanduser().parent if typed.strip() else Path()
     return folder.absolute() if folder.is_dir() else Path().absolute()
 
@@ -127,7 +151,8 @@ class SetupScreen(Hosted):
     """The form. Problems stand beside their field."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        # Before the field sees them: what is typed or pasted right behind them must land in the next field.
+        # Before the field sees them: what is typed or pasted right behind them must land in the
+        # next field.
         Binding("enter", "next", "next field", show=False, priority=True),
         Binding("tab,down", "forward", "next field", show=False, priority=True),
         Binding("shift+tab,up", "previous", "field before", show=False, priority=True),
@@ -135,15 +160,21 @@ class SetupScreen(Hosted):
     ]
 
     def __init__(
-        self, problem: Problem | None = None, source: Path | None = None, running: Options | None = None
+        self,
+        problem: Problem | None = None,
+        source: Path | None = None,
+        running: Options | None = None,
     ) -> None:
-        """``source``: the session whose set-up is changed. ``running``: how it runs, or how a new one would."""
+        """``source``: the session whose set-up is changed. ``running``: how it runs, or how a new
+        one would."""
         super().__init__()
         self._base, self._source, self._runs = problem, source, running or Options()
 
     def compose(self) -> ComposeResult:
         source = self._source
-        yield Text(f"Session {source.name} with another set-up" if source else "New session", id="title")
+        yield Text(
+            f"Session {source.name} with another set-up" if source else "New session", id="title"
+        )
         with VerticalScroll(id="form", can_focus=False):
             yield Text(
                 self.host.fill_in_keys(EDITING if source else NOTHING_RUNS),
@@ -180,7 +211,9 @@ class SetupScreen(Hosted):
 
     def on_mount(self) -> None:
         """Start at the model; where one was given, check everything and offer Start."""
-        self.run_worker(choices.flows, thread=True, group="flows", exit_on_error=False)  # so that F2 answers at once
+        self.run_worker(
+            choices.flows, thread=True, group="flows", exit_on_error=False
+        )  # so that F2 answers at once
         given = any(self._given(field.name) for field in ADVANCED)
         self.query_one("#advanced").display = given
         self.query_one("#more").display = not given
@@ -212,7 +245,8 @@ class SetupScreen(Hosted):
             self.call_after_refresh(self._bring_into_sight, said)
 
     def _bring_into_sight(self, said: Text) -> None:
-        """A problem of several lines, and after it the field at hand, where there is no room for both."""
+        """A problem of several lines, and after it the field at hand, where there is no room for
+        both."""
         said.scroll_visible(animate=False, immediate=True)
         if self.focused is not None:
             self.call_after_refresh(self.focused.scroll_visible, animate=False, immediate=True)
@@ -236,7 +270,8 @@ class SetupScreen(Hosted):
         answers = {field.name: self.query_one(f"#{field.name}", Input).value for field in fields}
         where = answers["executor"]
         problems = {
-            name: await asyncio.to_thread(checks.problem_with, name, text, where) for name, text in answers.items()
+            name: await asyncio.to_thread(checks.problem_with, name, text, where)
+            for name, text in answers.items()
         }
         for name, problem in problems.items():
             self._say(name, problem)
@@ -261,7 +296,11 @@ class SetupScreen(Hosted):
         problem = checks.build(answers, self._base)
         running = checks.running(answers, self._runs)
         library = self.host.library
-        return library.edit(self._source, problem, running) if self._source else library.create(problem, running)
+        return (
+            library.edit(self._source, problem, running)
+            if self._source
+            else library.create(problem, running)
+        )
 
     def action_pick(self) -> None:
         """List what fits into the field at hand."""
@@ -272,7 +311,11 @@ class SetupScreen(Hosted):
             if picked is None:
                 return
             # Inputs may be several: what is picked is added.
-            before = [part.strip() for part in field.value.split(",") if part.strip()] if name == "inputs" else []
+            before = (
+                [part.strip() for part in field.value.split(",") if part.strip()]
+                if name == "inputs"
+                else []
+            )
             field.value = ", ".join([*before, picked])
             field.cursor_position = len(field.value)
             field.focus()
@@ -287,7 +330,9 @@ class SetupScreen(Hosted):
         match name:
             case "engine" | "reference":
                 entries = choices.engines(reference=name == "reference")
-                self.app.push_screen(Pick(next(row.label for row in ROWS if row.name == name), entries), done)
+                self.app.push_screen(
+                    Pick(next(row.label for row in ROWS if row.name == name), entries), done
+                )
             case "tolerance":
                 self.app.push_screen(Pick("Tolerance", choices.tolerances()), done)
             case "flow":
@@ -297,8 +342,14 @@ class SetupScreen(Hosted):
             case _ if name not in KINDS:
                 self.host.say("This field has no list: its hint says what it takes.")
             case _:
-                title = "Model" if name == "model" else self.host.fill_in_keys("Inputs ({pick} again adds another)")
-                self.app.push_screen(PickFile(title, start(self.query_one("#model", Input).value), KINDS[name]), done)
+                title = (
+                    "Model"
+                    if name == "model"
+                    else self.host.fill_in_keys("Inputs ({pick} again adds another)")
+                )
+                self.app.push_screen(
+                    PickFile(title, start(self.query_one("#model", Input).value), KINDS[name]), done
+                )
 
     def action_next(self) -> None:
         """To the next field; on Start it starts."""
@@ -329,4 +380,6 @@ class SetupScreen(Hosted):
     def action_form_help(self) -> None:
         """What the fields mean."""
         fields = [(field.label, field.hint) for field in (*ROWS, *ADVANCED)]
-        self.app.push_screen(Reading("New session", [*fields, ("Keys that work now", self.host.key_table(self))]))
+        self.app.push_screen(
+            Reading("New session", [*fields, ("Keys that work now", self.host.key_table(self))])
+        )

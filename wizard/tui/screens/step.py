@@ -1,4 +1,5 @@
-"""One screen draws every node: what will run (offer), running, what was measured and the question (ask)."""
+"""One screen draws every node: what will run (offer), running, what was measured and the question
+(ask)."""
 
 import re
 import time
@@ -11,29 +12,35 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
 
-from wizard.flow.commands import Command
-from wizard.flow.layout import title
-from wizard.report.stage import UNMEASURED, stage
-from wizard.runner import requests
-from wizard.tui import keys, narrative
-from wizard.tui.board import Hunt
-from wizard.tui.scene import Face, Scene, commands, offered
-from wizard.tui.screens.overlays import Choose, Field, Fields
-from wizard.tui.screens.session import COMMON, HIDDEN, SessionScreen
-from wizard.tui.troubles import troubles
-from wizard.tui.widgets.answers import Answers
-from wizard.tui.widgets.evidence import Evidence, Seen, drop_said
-from wizard.tui.widgets.gallery import Surroundings
-from wizard.tui.widgets.lines import Panel, Text
-from wizard.tui.widgets.route import Crumb, Route
-from wizard.tui.widgets.trouble import ORDER, Troubles
-from wizard.tui.widgets.work import Doing, Model, Probes, Smallest, Tail
-from wizard.words import count, price, size
+from narrowdown.wizard.flow.commands import Command
+from narrowdown.wizard.flow.layout import title
+from narrowdown.wizard.report.stage import UNMEASURED, stage
+from narrowdown.wizard.runner import requests
+from narrowdown.wizard.tui import keys, narrative
+from narrowdown.wizard.tui.board import Hunt
+from narrowdown.wizard.tui.scene import Face, Scene, commands, offered
+from narrowdown.wizard.tui.screens.overlays import Choose, Field, Fields
+from narrowdown.wizard.tui.screens.session import COMMON, HIDDEN, SessionScreen
+from narrowdown.wizard.tui.troubles import troubles
+from narrowdown.wizard.tui.widgets.answers import Answers
+from narrowdown.wizard.tui.widgets.evidence import Evidence, Seen, drop_said
+from narrowdown.wizard.tui.widgets.gallery import Surroundings
+from narrowdown.wizard.tui.widgets.lines import Panel, Text
+from narrowdown.wizard.tui.widgets.route import Crumb, Route
+from narrowdown.wizard.tui.widgets.trouble import ORDER, Troubles
+from narrowdown.wizard.tui.widgets.work import Doing, Model, Probes, Smallest, Tail
+from narrowdown.wizard.words import count, price, size
 
 _TOOL = re.compile(r"[A-Za-z]\w*")  # the name in "polygraphy>=0.50; ..."
 _NAMES = {"polygraphy": "Polygraphy", "trtexec": "trtexec", "narrowdown": "Narrowdown"}
-LOCATED = ("culprit", "names", "first_node")  # fields of an outcome that name nodes: then their surroundings are drawn
-WAITING = "Waiting for the session's own process. Engines are looked at first, which takes a few seconds."
+LOCATED = (
+    "culprit",
+    "names",
+    "first_node",
+)  # fields of an outcome that name nodes: then their surroundings are drawn
+WAITING = (
+    "Waiting for the session's own process. Engines are looked at first, which takes a few seconds."
+)
 ENDING = "The end of the route. What was found is being written."
 TWICE = 1.0  # seconds within which the same key is taken for a slip
 FACES: tuple[Face, ...] = ("starting", "offer", "running", "ask", "stopped")
@@ -80,7 +87,9 @@ class Why(Panel):
 def say_other_forms(made: Sequence[Command], first: Command | None) -> str:
     """Which other tools do the same, in one line; "" where there is none. Keys stand in braces."""
     others = [command.tool for command in made if command is not first]
-    named = dict.fromkeys(_NAMES.get(word, word) for tool in others for word in _TOOL.findall(tool)[:1])
+    named = dict.fromkeys(
+        _NAMES.get(word, word) for tool in others for word in _TOOL.findall(tool)[:1]
+    )
     shows = "both forms" if len(made) == 2 else "all forms"
     return f"# Also with {', '.join(named)} ({{copy}} shows {shows})" if others else ""
 
@@ -98,7 +107,8 @@ class ByHand(Panel):
 
 
 class StepScreen(SessionScreen):
-    """Drawn from the scene alone; which parts show follows from its face (a class on the screen)."""
+    """Drawn from the scene alone; which parts show follows from its face (a class on the
+    screen)."""
 
     BINDINGS: ClassVar[list[BindingType]] = keys.bindings(
         "take_over", "go", "skip", "stop", "stop_now", "pause", "retry", *COMMON, *HIDDEN
@@ -132,7 +142,9 @@ class StepScreen(SessionScreen):
                 yield Route(id="route")
             with Vertical(id="centre"):
                 with VerticalScroll(id="page", can_focus=False):
-                    yield Panel("", Text(id="ask"), Text(id="explain", classes="quiet"), id="question")
+                    yield Panel(
+                        "", Text(id="ask"), Text(id="explain", classes="quiet"), id="question"
+                    )
                     yield Troubles(*(kind for kind in ORDER if kind != "worker"), id="troubles")
                     yield Panel(
                         "What will run",
@@ -142,18 +154,28 @@ class StepScreen(SessionScreen):
                         id="plan-panel",
                     )
                     yield Panel("Working", Doing(id="doing"), id="doing-panel")
-                    yield Panel("The model, first node to last", Model(id="model"), id="model-panel")
+                    yield Panel(
+                        "The model, first node to last", Model(id="model"), id="model-panel"
+                    )
                     with Horizontal(id="hunt"):
                         yield Panel("Probes", Probes(id="probes"), id="probes-panel")
-                        yield Panel("Smallest that fails", Smallest(id="smallest"), id="smallest-panel")
+                        yield Panel(
+                            "Smallest that fails", Smallest(id="smallest"), id="smallest-panel"
+                        )
                     yield Why("why")
                     yield Panel("Measured", Evidence(id="evidence"), id="measured-panel")
-                    yield Troubles("worker", id="deaths")  # counted already: below what was measured
+                    yield Troubles(
+                        "worker", id="deaths"
+                    )  # counted already: below what was measured
                     yield Panel("Log", Tail(id="tail"), id="log-panel")
                     yield Panel(around, Surroundings(), id="around")
                     yield Panel("Noted", Text(id="noted"), id="noted-panel")
                     yield ByHand("by-hand", by_hand)
-                    yield Panel(self.host.fill_in_keys("Words ({terms} has more)"), Text(id="words"), id="words-panel")
+                    yield Panel(
+                        self.host.fill_in_keys("Words ({terms} has more)"),
+                        Text(id="words"),
+                        id="words-panel",
+                    )
                 yield Panel("Your answer", Answers(), id="answers-panel")
             with VerticalScroll(id="side", can_focus=False):
                 yield Why("why-beside")
@@ -162,18 +184,23 @@ class StepScreen(SessionScreen):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002
         """Keys that make no sense on this face are neither shown nor obeyed."""
-        if action == "rewind" and not (self.scene and any(visit.answer for visit in self.scene.state.route)):
+        if action == "rewind" and not (
+            self.scene and any(visit.answer for visit in self.scene.state.route)
+        ):
             return False
         if action == "take_over":
             return self.scene is not None and self.scene.alive and bool(self.scene.work.holder)
         if action in WHERE:
             face = self.scene.face if self.scene else "starting"
             # Pressed before the screen could show what Enter began, it stops that all the same.
-            return face in WHERE[action] or (face == "offer" and self._began and action in ("stop", "stop_now"))
+            return face in WHERE[action] or (
+                face == "offer" and self._began and action in ("stop", "stop_now")
+            )
         return True
 
     def label_of(self, action: str, label: str) -> str:
-        """What a key does now: one that another window has to press does nothing here, though it says so when pressed."""
+        """What a key does now: one that another window has to press does nothing here, though it
+        says so when pressed."""
         work = self.scene.work if self.scene and self.scene.alive else None
         if work is None or action not in STEERING:
             return label
@@ -185,9 +212,15 @@ class StepScreen(SessionScreen):
             return
         here, node, visit, route = scene.node, scene.at, scene.visit, scene.state.route
         measured = bool(visit and visit.outcome)
-        because = scene.short(next((o.because for o in offered(visit) if o.recommended), "") if face == "ask" else "")
+        because = scene.short(
+            next((o.because for o in offered(visit) if o.recommended), "") if face == "ask" else ""
+        )
         made = commands(scene) if face in ("offer", "ask") else ()
-        names_nodes = face == "ask" and visit is not None and any((visit.outcome or {}).get(name) for name in LOCATED)
+        names_nodes = (
+            face == "ask"
+            and visit is not None
+            and any((visit.outcome or {}).get(name) for name in LOCATED)
+        )
         shown = {
             "-bare": not measured,
             "-because": bool(because),
@@ -200,22 +233,33 @@ class StepScreen(SessionScreen):
         self.crumb.tell((scene.flow, route, here))
         number = len([v for v in route if v.answer]) + 1
         entries = scene.state.visits(here) + (visit is None)
-        known = len(scene.state.findings.culprits)  # each is patched from here on, and the next one is looked for
-        again = "" if entries < 2 else f", for culprit {known + 1}" if known else f", visit {entries}"
-        self.question.name_it(f"Step {number}: {node.title}{again}" if node else title(scene.flow, here))
+        known = len(
+            scene.state.findings.culprits
+        )  # each is patched from here on, and the next one is looked for
+        again = (
+            "" if entries < 2 else f", for culprit {known + 1}" if known else f", visit {entries}"
+        )
+        self.question.name_it(
+            f"Step {number}: {node.title}{again}" if node else title(scene.flow, here)
+        )
         if (here, face, number) != self._drawn:
             self._drawn = (here, face, number)
             self._began = False
             self.page.scroll_home(animate=False)
             self.call_after_refresh(self._follow)
             self.refresh_bindings()
-        elif (bool(scene.work.holder), scene.work.paused) != self._keys_by:  # another window took over, or gave it back
+        elif (
+            bool(scene.work.holder),
+            scene.work.paused,
+        ) != self._keys_by:  # another window took over, or gave it back
             self.refresh_bindings()
         self._keys_by = (bool(scene.work.holder), scene.work.paused)
         asking = visit.question.ask if visit and visit.question else (node.ask if node else "")
         self.query_one("#ask", Text).show(scene.short(asking), "bold")
         explain = node.explain if node else ""
-        self.query_one("#explain", Text).show(explain.split("\n\n")[0] if face != "offer" else explain)
+        self.query_one("#explain", Text).show(
+            explain.split("\n\n")[0] if face != "offer" else explain
+        )
         found = scene.short(troubles(scene))
         self.query_one("#troubles", Troubles).show(found)
         self.query_one("#deaths", Troubles).show(found)
@@ -228,16 +272,22 @@ class StepScreen(SessionScreen):
             criterion = scene.state.findings.criterion
             height = 5 if self.app.size.height >= 32 else 3
             tolerance = criterion.tolerance if criterion else None
-            metric = criterion.metric if criterion else str((visit.outcome or {}).get("metric") or "")
+            metric = (
+                criterion.metric if criterion else str((visit.outcome or {}).get("metric") or "")
+            )
             seen = Seen(scene.sight, tolerance, metric, scene.hunt, scene.hunt.whole, height)
             outcome = drop_said(scene.short(visit.outcome or {}), because)
             named = scene.names_left_out if scene.sight.names.in_sight(visit.outcome) else ""
             self.query_one("#measured-panel", Panel).name_it("Measured", named, needed=True)
-            self.query_one("#evidence", Evidence).show(outcome, node.evidence if node else (), visit.step, seen)
+            self.query_one("#evidence", Evidence).show(
+                outcome, node.evidence if node else (), visit.step, seen
+            )
         if shown["-located"]:
             for panel in (self.around, self.around_beside):
                 panel.query_one(Surroundings).tell(scene.sight.places[scene.sight.now :][:1])
-        self.query_one("#measured-panel").display = face == "ask" and (measured or bool(node and node.evidence))
+        self.query_one("#measured-panel").display = face == "ask" and (
+            measured or bool(node and node.evidence)
+        )
         for why, by_hand in ((self.why, self.by_hand), (self.why_beside, self.by_hand_beside)):
             why.show(because)
             by_hand.show(made)
@@ -272,21 +322,27 @@ class StepScreen(SessionScreen):
             return
         work, node = scene.work, scene.at
         summary = work.text or (
-            self.host.summary(node.step.use) if node and node.step else "Nothing runs here; it only asks."
+            self.host.summary(node.step.use)
+            if node and node.step
+            else "Nothing runs here; it only asks."
         )
         self.query_one("#plan", Text).show(summary)
         taken, free = scene.disk
         disk = f" The session takes {size(taken)} on disk; {size(free)} are free." if free else ""
         self.query_one("#cost", Text).show(f"Expected: {price(work.cost)}.{disk}")
         self.query_one("#words", Text).show(narrative.define_words(scene))
-        how = "" if scene.work.holder else "{go} runs it; {skip} skips it."  # else the other window does
+        how = (
+            "" if scene.work.holder else "{go} runs it; {skip} skips it."
+        )  # else the other window does
         self.query_one("#how", Text).show(self.host.fill_in_keys(how), "bold $recommended")
 
     def _work(self, scene: Scene) -> None:
         written = [line for line in scene.log if line.strip()] if scene.face == "running" else []
         self.query_one("#log-panel").display = bool(written)
         if scene.face == "starting":
-            said = scene.work.phase == "running" or (scene.work.phase == "starting" and scene.work.text)
+            said = scene.work.phase == "running" or (
+                scene.work.phase == "starting" and scene.work.text
+            )
             text = ENDING if scene.at is None else WAITING
             waiting = scene.work if said else msgspec.structs.replace(scene.work, text=text)
             self.query_one("#doing", Doing).show(waiting, Hunt())
@@ -321,7 +377,9 @@ class StepScreen(SessionScreen):
 
     def on_probes_opened(self, event: Probes.Opened) -> None:
         """Enter on a probe."""
-        if time.monotonic() - self._pressed[2] > TWICE:  # Enter pressed twice to run a step asks for no card
+        if (
+            time.monotonic() - self._pressed[2] > TWICE
+        ):  # Enter pressed twice to run a step asks for no card
             self.look_into(event.key)
 
     def action_go(self) -> None:
@@ -338,8 +396,15 @@ class StepScreen(SessionScreen):
     def action_stop(self) -> None:
         """Soft stop; in a search that has found a smaller part, ask whether that will do."""
         work = self.scene.work if self.scene else None
-        listed = work is not None and work.best == 0  # no part is looked for: a list is tried, one after the other
-        if work is None or not work.tried or work.stopping or not (listed or 0 < work.best < work.nodes):
+        listed = (
+            work is not None and work.best == 0
+        )  # no part is looked for: a list is tried, one after the other
+        if (
+            work is None
+            or not work.tried
+            or work.stopping
+            or not (listed or 0 < work.best < work.nodes)
+        ):
             self.host.request(requests.Stop(), "Stopping after this probe.")
             return
 
@@ -400,7 +465,9 @@ class StepScreen(SessionScreen):
         if scene is None or visit is None:
             return
         node = scene.at
-        wanted = node.answers[event.answer].settings if node and event.answer in node.answers else {}
+        wanted = (
+            node.answers[event.answer].settings if node and event.answer in node.answers else {}
+        )
         if not wanted:
             if not self._once(event.answer):
                 return
@@ -410,6 +477,8 @@ class StepScreen(SessionScreen):
 
         def done(values: Mapping[str, str] | None) -> None:
             if values is not None:
-                self.host.request(requests.Answer(event.answer, visit.node, visit.visit, settings=values))
+                self.host.request(
+                    requests.Answer(event.answer, visit.node, visit.visit, settings=values)
+                )
 
         self.app.push_screen(Fields("What should it be?", "", fields), done)

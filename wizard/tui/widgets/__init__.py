@@ -1,1 +1,2 @@
-"""The pieces of the screens. Each draws plain data; foreign text passes through ``wizard.tui.literal``."""
+"""The pieces of the screens. Each draws plain data; foreign text passes through
+``wizard.tui.literal``."""

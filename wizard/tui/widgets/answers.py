@@ -1,4 +1,5 @@
-"""The answers of a question: arrows or digits choose, Enter answers. The recommended one is preselected and says so."""
+"""The answers of a question: arrows or digits choose, Enter answers. The recommended one is
+preselected and says so."""
 
 import time
 from typing import ClassVar
@@ -11,18 +12,19 @@ from textual.message import Message
 from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
-from wizard.flow.layout import title
-from wizard.flow.model import Flow
-from wizard.session.events import Offered
-from wizard.tui import keys
-from wizard.tui.glyphs import UNICODE, Glyphs
-from wizard.tui.widgets.lines import row
+from narrowdown.wizard.flow.layout import title
+from narrowdown.wizard.flow.model import Flow
+from narrowdown.wizard.session.events import Offered
+from narrowdown.wizard.tui import keys
+from narrowdown.wizard.tui.glyphs import UNICODE, Glyphs
+from narrowdown.wizard.tui.widgets.lines import row
 
 TOGETHER = 1.0  # seconds within which two digits are one number
 
 
 class Answers(OptionList, inherit_bindings=False):
-    """Keeps a caret beside the highlighted answer, so that it shows without colour too. PageUp and PageDown stay the page's."""
+    """Keeps a caret beside the highlighted answer, so that it shows without colour too. PageUp and
+    PageDown stay the page's."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         *keys.ALONG,
@@ -56,12 +58,17 @@ class Answers(OptionList, inherit_bindings=False):
         return self._offered[self.highlighted]
 
     def show(self, flow: Flow, offered: tuple[Offered, ...], *, measured: bool = True) -> None:
-        """New answers; the recommended one is highlighted. ``measured`` False: nothing was, so nothing recommends it."""
+        """New answers; the recommended one is highlighted. ``measured`` False: nothing was, so
+        nothing recommends it."""
         if (offered, flow, measured) == (self._offered, self._flow, self._measured):
             return
         self._flow, self._offered, self._measured, self._clicked = flow, offered, measured, None
-        self.set_options([Option(Content(), id=f"answer-{index}") for index, _ in enumerate(offered)])
-        self.highlighted = next((i for i, o in enumerate(offered) if o.recommended), 0) if offered else None
+        self.set_options(
+            [Option(Content(), id=f"answer-{index}") for index, _ in enumerate(offered)]
+        )
+        self.highlighted = (
+            next((i for i, o in enumerate(offered) if o.recommended), 0) if offered else None
+        )
         self._paint()
 
     def watch_highlighted(self, highlighted: int | None) -> None:
@@ -120,7 +127,8 @@ class Answers(OptionList, inherit_bindings=False):
             self.post_message(self.Chosen(self.chosen.id))
 
     def on_click(self, event: events.Click) -> None:
-        """The first click chooses, a second one on the same answers: a stray click, as to bring the window forward, does not."""
+        """The first click chooses, a second one on the same answers: a stray click, as to bring the
+        window forward, does not."""
         event.prevent_default()
         clicked = event.style.meta.get("option")
         if clicked is None:

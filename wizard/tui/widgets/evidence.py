@@ -1,7 +1,8 @@
-"""What a step measured: the flow's evidence fields with their labels, and pictures of those that are better seen.
+"""What a step measured: the flow's evidence fields with their labels, and pictures of those that
+are better seen.
 
-Which picture is drawn follows from the names of the fields, not from the step: ``profile`` is error by depth, ``inherited`` with
-``added`` are bars, ``interval_low`` with ``failures`` are k of n.
+Which picture is drawn follows from the names of the fields, not from the step: ``profile`` is error
+by depth, ``inherited`` with ``added`` are bars, ``interval_low`` with ``failures`` are k of n.
 """
 
 import re
@@ -11,16 +12,16 @@ from typing import Any
 import msgspec
 from textual.content import Content
 
-from engines.compare.say import say_part
-from wizard.report.document import Look
-from wizard.report.figures import parse_profile
-from wizard.tui import pictures
-from wizard.tui.board import Hunt
-from wizard.tui.glyphs import Glyphs
-from wizard.tui.literal import elide
-from wizard.tui.sight import Sight
-from wizard.tui.widgets.lines import Lines, pairs, wrap
-from wizard.tui.words import label, show_fact, show_value
+from narrowdown.engines.compare.say import say_part
+from narrowdown.wizard.report.document import Look
+from narrowdown.wizard.report.figures import parse_profile
+from narrowdown.wizard.tui import pictures
+from narrowdown.wizard.tui.board import Hunt
+from narrowdown.wizard.tui.glyphs import Glyphs
+from narrowdown.wizard.tui.literal import elide
+from narrowdown.wizard.tui.sight import Sight
+from narrowdown.wizard.tui.widgets.lines import Lines, pairs, wrap
+from narrowdown.wizard.tui.words import label, show_fact, show_value
 
 _INTERVAL = ("interval_low", "interval_high")
 BARS = ("inherited", "added", "effect")
@@ -72,7 +73,13 @@ class Evidence(Lines[tuple[Mapping[str, Any], Sequence[str], str, Seen]]):
 
     _told: tuple[Mapping[str, Any], Sequence[str], str, Seen] = ({}, (), "", Seen())
 
-    def show(self, outcome: Mapping[str, Any], fields: Sequence[str], step: str = "", seen: Seen = _told[3]) -> None:
+    def show(
+        self,
+        outcome: Mapping[str, Any],
+        fields: Sequence[str],
+        step: str = "",
+        seen: Seen = _told[3],
+    ) -> None:
         """``fields``: which to show and in which order; ``message`` has a place of its own."""
         self.tell((outcome, fields, step, seen))
 
@@ -83,7 +90,9 @@ class Evidence(Lines[tuple[Mapping[str, Any], Sequence[str], str, Seen]]):
             rows += wrap(message, width)
         drawn, drawings = evident(outcome, fields, seen, width, self.glyphs)
         # An empty text means that there is nothing to name.
-        plain = [n for n in fields if n not in ("message", "profile", *drawn) and outcome.get(n) != ""]
+        plain = [
+            n for n in fields if n not in ("message", "profile", *drawn) and outcome.get(n) != ""
+        ]
         rows += pairs(facts(outcome, plain, step, seen.metric), width)
         for drawing in drawings:
             rows += drawing
@@ -91,10 +100,13 @@ class Evidence(Lines[tuple[Mapping[str, Any], Sequence[str], str, Seen]]):
 
 
 def drop_said(outcome: Mapping[str, Any], because: str) -> dict[str, Any]:
-    """The outcome without the sentences that the recommendation right above it says already, and without the lists of names that
-    its own message holds."""
+    """The outcome without the sentences that the recommendation right above it says already, and
+    without the lists of names that its own message holds."""
     told = {name: str(outcome[name]) for name in ("message", "evidence") if outcome.get(name)}
-    left = {name: " ".join(s for s in SENTENCES.split(text) if s not in because) for name, text in told.items()}
+    left = {
+        name: " ".join(s for s in SENTENCES.split(text) if s not in because)
+        for name, text in told.items()
+    }
     message = left.get("message", "")
     listed = {
         name: ""
@@ -105,7 +117,8 @@ def drop_said(outcome: Mapping[str, Any], because: str) -> dict[str, Any]:
 
 
 def shorten(text: str) -> str:
-    """Of a name that is too long both ends; of several sentences those that fit in twice the room, each whole."""
+    """Of a name that is too long both ends; of several sentences those that fit in twice the room,
+    each whole."""
     first, *others = SENTENCES.split(text)
     if not others or len(text) <= LONGEST:
         return elide(text, LONGEST)
@@ -117,23 +130,36 @@ def shorten(text: str) -> str:
     return " ".join(kept)
 
 
-def facts(outcome: Mapping[str, Any], fields: Sequence[str], step: str, metric: str = "") -> list[tuple[str, str]]:
-    """Label and value of each field: a count with what it is counted of in one line, none that says nothing; last, in one line,
-    what was not measured."""
+def facts(
+    outcome: Mapping[str, Any], fields: Sequence[str], step: str, metric: str = ""
+) -> list[tuple[str, str]]:
+    """Label and value of each field: a count with what it is counted of in one line, none that says
+    nothing; last, in one line, what was not measured."""
     whole = {_OF[name] for name in fields if name in _OF}
     rows, missing, precision = [], [], str(outcome.get("precision") or "")
     for name in fields:
         value, of = outcome.get(name), outcome.get(_OF.get(name, ""))
-        if name in whole or (name in _ONLY_IF and value in (0, False)) or of == 0 or (name, value) == ("metric", SHARE):
+        if (
+            name in whole
+            or (name in _ONLY_IF and value in (0, False))
+            or of == 0
+            or (name, value) == ("metric", SHARE)
+        ):
             continue
-        if value is None and (name in _IF_MEASURED or (name == "emulated_error" and precision == "fp32")):
+        if value is None and (
+            name in _IF_MEASURED or (name == "emulated_error" and precision == "fp32")
+        ):
             continue
         if value is None:
             missing.append(label(name, step, precision))
             continue
         counted = f" of {show_value(of)}" if of is not None else ""
         places = outcome.get(f"{name}_places") or (0, 0)
-        shown = say_part(value, metric, places) if places[0] else shorten(show_fact(name, value, metric))
+        shown = (
+            say_part(value, metric, places)
+            if places[0]
+            else shorten(show_fact(name, value, metric))
+        )
         rows.append((label(name, step, precision), shown + counted))
     return rows + ([("not measured", ", ".join(missing))] if missing else [])
 
@@ -151,9 +177,15 @@ def evident(
             drawings.append(bars)
     looked = pictures.outcome_looks(outcome)
     if looked and "failures" in fields:
-        # Where none failed the message says so, and how rare a failure may still be is a detail behind "why".
+        # Where none failed the message says so, and how rare a failure may still be is a detail
+        # behind "why".
         drawings.append(pictures.interval(*looked, width, glyphs) if looked[0] else [])
-        drawn += ("failures", "looks", *(("builds",) if outcome.get("builds") == 1 else ()), *_INTERVAL)
+        drawn += (
+            "failures",
+            "looks",
+            *(("builds",) if outcome.get("builds") == 1 else ()),
+            *_INTERVAL,
+        )
     if "profile" in fields:
         drawings.append(profile(str(outcome.get("profile", "")), width, glyphs, seen))
     drawings.append(history(seen.hunt, width, glyphs, seen.whole))
@@ -161,19 +193,30 @@ def evident(
 
 
 def history(hunt: Hunt, width: int, glyphs: Glyphs, whole: int) -> list[Content]:
-    """The probes of a search, said and drawn; nothing where too few tried a part of the model. ``whole``: nodes of the model."""
+    """The probes of a search, said and drawn; nothing where too few tried a part of the model.
+    ``whole``: nodes of the model."""
     looks = [Look(row.state, row.nodes) for row in hunt.rows]
     sizes = [look.nodes for look in looks if look.nodes > 0]
     if len(sizes) < SEARCH or min(sizes) == max(sizes):  # all of one size are no search
         return []
     told = "the probes in order, with the size of the part that each tried (nodes)"
-    return [*wrap(told, width, "$quiet"), *pictures.history(looks, width, glyphs, whole, hunt.finished)]
+    return [
+        *wrap(told, width, "$quiet"),
+        *pictures.history(looks, width, glyphs, whole, hunt.finished),
+    ]
 
 
 def profile(values: str, width: int, glyphs: Glyphs, seen: Seen = Seen()) -> list[Content]:  # noqa: B008 (frozen)
-    """Error by depth: tensor by tensor where the table is known, else from the outcome's own few bins."""
+    """Error by depth: tensor by tensor where the table is known, else from the outcome's own few
+    bins."""
     logs = seen.sight.logs or parse_profile(values)
     here = seen.sight.here if seen.sight.logs else -1
     return pictures.depth(
-        logs, width, glyphs, height=seen.height, tolerance=seen.tolerance, here=here, metric=seen.metric
+        logs,
+        width,
+        glyphs,
+        height=seen.height,
+        tolerance=seen.tolerance,
+        here=here,
+        metric=seen.metric,
     )

@@ -1,30 +1,31 @@
-"""The parts of the last screen: the culprits with their numbers, the workaround, the way here, the files to hand on."""
+"""The parts of the last screen: the culprits with their numbers, the workaround, the way here, the
+files to hand on."""
 
 from collections.abc import Sequence
 
 from textual.content import Content
 
-from engines import causes
-from engines.compare.say import say_part
-from engines.findings import Case, Culprit, Findings
-from engines.graph import ranges
-from engines.search.known import list_facts
-from wizard.flow.layout import title
-from wizard.flow.model import Flow
-from wizard.report.culprit_groups import groups, kind, others
-from wizard.report.hand_on import Deed
-from wizard.session.state import Visit
-from wizard.tui.ending import remedy
-from wizard.tui.glyphs import Glyphs
-from wizard.tui.literal import elide, fit, literal
-from wizard.tui.scene import answer_text, chosen_freely
-from wizard.tui.widgets.lines import Lines, pairs, row, wrap
-from wizard.words import count, duration, listing, margin, say_operators, show_error
+from narrowdown.engines import causes
+from narrowdown.engines.compare.say import say_part
+from narrowdown.engines.findings import Case, Culprit, Findings
+from narrowdown.engines.graph import ranges
+from narrowdown.engines.search.known import list_facts
+from narrowdown.wizard.flow.layout import title
+from narrowdown.wizard.flow.model import Flow
+from narrowdown.wizard.report.culprit_groups import groups, kind, others
+from narrowdown.wizard.report.hand_on import Deed
+from narrowdown.wizard.session.state import Visit
+from narrowdown.wizard.tui.ending import remedy
+from narrowdown.wizard.tui.glyphs import Glyphs
+from narrowdown.wizard.tui.literal import elide, fit, literal
+from narrowdown.wizard.tui.scene import answer_text, chosen_freely
+from narrowdown.wizard.tui.widgets.lines import Lines, pairs, row, wrap
+from narrowdown.wizard.words import count, duration, listing, margin, say_operators, show_error
 
 
 class Culprits(Lines[Findings]):
-    """Each culprit: its nodes, how it fails, when it passes, and what that suggests; of those that are like one before them, what
-    is their own."""
+    """Each culprit: its nodes, how it fails, when it passes, and what that suggests; of those that
+    are like one before them, what is their own."""
 
     _told = Findings()
 
@@ -46,14 +47,20 @@ def culprits(findings: Findings, width: int, glyphs: Glyphs) -> list[Content]:
         if like:
             rows += [Content(), row([(f"{others(len(like))}:", "bold $fails")])]
             rows += pairs(
-                [(f"culprit {i + 1}", say_alike_culprit(found[i], metric, width, glyphs)) for i in like], width
+                [
+                    (f"culprit {i + 1}", say_alike_culprit(found[i], metric, width, glyphs))
+                    for i in like
+                ],
+                width,
             )
     return rows
 
 
 def list_case_nodes(case: Case, width: int, glyphs: Glyphs) -> str:
     """The names of its nodes, the first six of many."""
-    names = [elide(name or "(no name)", max(12, width - 24), glyphs.ellipsis) for name in case.nodes[:6]]
+    names = [
+        elide(name or "(no name)", max(12, width - 24), glyphs.ellipsis) for name in case.nodes[:6]
+    ]
     return ", ".join(names) + (f" and {len(case.nodes) - 6} more" if len(case.nodes) > 6 else "")
 
 
@@ -61,7 +68,11 @@ def say_alike_culprit(culprit: Culprit, metric: str, width: int, glyphs: Glyphs)
     """What one that is like another has of its own."""
     case = culprit.case
     told = bool(culprit.evidence) and all(name in culprit.evidence for name in case.nodes)
-    said = culprit.evidence if told else f"{list_case_nodes(case, width, glyphs)}. {culprit.evidence}".rstrip()
+    said = (
+        culprit.evidence
+        if told
+        else f"{list_case_nodes(case, width, glyphs)}. {culprit.evidence}".rstrip()
+    )
     own = "" if case.own is None else say_part(case.own, metric, case.own_places)
     moved = say_part(case.effect, metric, case.effect_places).removeprefix("wrong ")
     effect = "" if case.effect is None else f"; your model {moved}"
@@ -72,13 +83,17 @@ def say_alike_culprit(culprit: Culprit, metric: str, width: int, glyphs: Glyphs)
     return f"{said} {numbers[:1].upper()}{numbers[1:]}{'.' if numbers else ''}{passing}{also}"
 
 
-def culprit_rows(culprit: Culprit, metric: str, width: int, glyphs: Glyphs) -> list[tuple[str, str]]:
+def culprit_rows(
+    culprit: Culprit, metric: str, width: int, glyphs: Glyphs
+) -> list[tuple[str, str]]:
     """One culprit as label and value."""
     case = culprit.case
     ops = say_operators(case.ops, f" {glyphs.arrow} ")
     # Of the fresh looks, where any were taken.
     often = f"{case.verified.replace('/', ' of ')} times" if case.verified else ""
-    own = "" if case.own is None else f"by itself it is {say_part(case.own, metric, case.own_places)}"
+    own = (
+        "" if case.own is None else f"by itself it is {say_part(case.own, metric, case.own_places)}"
+    )
     effect = (
         ""
         if case.effect is None
@@ -88,7 +103,14 @@ def culprit_rows(culprit: Culprit, metric: str, width: int, glyphs: Glyphs) -> l
         (f"{len(case.nodes)} nodes" if len(case.nodes) != 1 else "1 node", ops or "?"),
         ("named", list_case_nodes(case, width, glyphs)),
         ("fails", "; ".join(filter(None, (often, own, effect))) or "?"),
-        ("cause", ": ".join(filter(None, (culprit.cause.replace("-", " "), causes.find_cause(culprit.cause).plain)))),
+        (
+            "cause",
+            ": ".join(
+                filter(
+                    None, (culprit.cause.replace("-", " "), causes.find_cause(culprit.cause).plain)
+                )
+            ),
+        ),
         *([("shown by", culprit.evidence)] if culprit.evidence else []),
     ]
     if case.good is not None:
@@ -114,7 +136,8 @@ def passes(case: Case, glyphs: Glyphs) -> str:
 
 
 class Cure(Lines[tuple[Findings, str]]):
-    """The workaround: what to do, whether it holds, what it costs. Told what is kept beside the nodes that it names, too."""
+    """The workaround: what to do, whether it holds, what it costs. Told what is kept beside the
+    nodes that it names, too."""
 
     _told = (Findings(), "")
 
@@ -125,13 +148,18 @@ class Cure(Lines[tuple[Findings, str]]):
             return []
         names = f"{listing(cure.keep_names, 40)}{inside}"
         metric = findings.criterion.metric if findings.criterion else ""
-        rows = [(f"{len(cure.keep_names)} in FP32", names)] if cure.keep_names else [("what to do", remedy(cure))]
+        rows = (
+            [(f"{len(cure.keep_names)} in FP32", names)]
+            if cure.keep_names
+            else [("what to do", remedy(cure))]
+        )
         rows.append(("holds on", f"{cure.samples_ok} of {cure.samples_n} samples it was made on"))
         if cure.unseen is not None and cure.unseen.n:
             rows.append(("and on", f"{cure.unseen.ok} of {cure.unseen.n} it had not seen"))
         rows.append(("error", f"{show_error(cure.error, metric)} at most, {margin(cure.margin)}"))
         rows += [
-            ("known" if position == 0 else "", fact.text) for position, fact in enumerate(list_facts(findings, cure))
+            ("known" if position == 0 else "", fact.text)
+            for position, fact in enumerate(list_facts(findings, cure))
         ]
         rows += [("it costs", cure.cost)] if cure.cost else []
         rows += [("mind", cure.tried)] if cure.tried else []
@@ -165,13 +193,27 @@ class Journey(Lines[tuple[Flow, tuple[Visit, ...]] | None]):
         for index, visit in enumerate(route, 1):
             head = f"{index:>2}  "
             tail = f"  {duration(visit.seconds):>10}  {count(visit.probes, 'probe'):>10}"
-            by = "by script" if visit.by == "script" else "your choice" if chosen_freely(visit) else "recommended"
+            by = (
+                "by script"
+                if visit.by == "script"
+                else "your choice"
+                if chosen_freely(visit)
+                else "recommended"
+            )
             by = "" if not visit.answer else by
             name, answer = title(flow, visit.node), answer_text(visit)
             room = max(10, width - len(head) - len(tail))
             if width < 90:
                 rows.append(row([(head, "$quiet"), (fit(name, room, mark), ""), (tail, "$quiet")]))
-                rows.append(row([("    ", ""), (elide(answer, width - 20, mark), "bold"), (f"  {by}", "$quiet")]))
+                rows.append(
+                    row(
+                        [
+                            ("    ", ""),
+                            (elide(answer, width - 20, mark), "bold"),
+                            (f"  {by}", "$quiet"),
+                        ]
+                    )
+                )
                 continue
             room -= 13
             rows.append(
@@ -187,7 +229,8 @@ class Journey(Lines[tuple[Flow, tuple[Visit, ...]] | None]):
 
 
 class Files(Lines[tuple[str, Sequence[tuple[str, str]]]]):
-    """What to hand on, with the folder named once: the folder, and of each file its name and what it is for."""
+    """What to hand on, with the folder named once: the folder, and of each file its name and what
+    it is for."""
 
     _told = ("", ())
 
@@ -195,4 +238,7 @@ class Files(Lines[tuple[str, Sequence[tuple[str, str]]]]):
         folder, files = self._told
         if not files:
             return wrap("The case folder is being written.", width, "$quiet")
-        return [row([(elide(f"{folder}/", width, self.glyphs.ellipsis), "bold")]), *pairs(files, width)]
+        return [
+            row([(elide(f"{folder}/", width, self.glyphs.ellipsis), "bold")]),
+            *pairs(files, width),
+        ]

@@ -1,18 +1,19 @@
-"""Every picture of a session, each under its heading: for the pictures' card and the last screen."""
+"""Every picture of a session, each under its heading: for the pictures' card and the last
+screen."""
 
 from collections.abc import Sequence
 
 from textual.content import Content
 
-from wizard.report.culprit_groups import groups
-from wizard.report.vicinity import Vicinity
-from wizard.tui import pictures
-from wizard.tui.glyphs import Glyphs
-from wizard.tui.scene import Scene
-from wizard.tui.widgets.evidence import BARS, Seen, history, profile
-from wizard.tui.widgets.lines import Lines, row, wrap
-from wizard.tui.words import label
-from wizard.words import count
+from narrowdown.wizard.report.culprit_groups import groups
+from narrowdown.wizard.report.vicinity import Vicinity
+from narrowdown.wizard.tui import pictures
+from narrowdown.wizard.tui.glyphs import Glyphs
+from narrowdown.wizard.tui.scene import Scene
+from narrowdown.wizard.tui.widgets.evidence import BARS, Seen, history, profile
+from narrowdown.wizard.tui.widgets.lines import Lines, row, wrap
+from narrowdown.wizard.tui.words import label
+from narrowdown.wizard.words import count
 
 
 def gallery(scene: Scene, width: int, glyphs: Glyphs) -> list[Content]:
@@ -26,21 +27,37 @@ def gallery(scene: Scene, width: int, glyphs: Glyphs) -> list[Content]:
         drawn.append((f"Around the suspect{of}", pictures.graph(place, width, glyphs)))
     seen = Seen(sight, tolerance, metric, height=8)
     logs = next(
-        (str(v.outcome["profile"]) for v in reversed(state.route) if v.outcome and v.outcome.get("profile")), ""
+        (
+            str(v.outcome["profile"])
+            for v in reversed(state.route)
+            if v.outcome and v.outcome.get("profile")
+        ),
+        "",
     )
     drawn.append(("Error by depth", profile(logs, width, glyphs, seen)))
     for suspect in findings.suspects[:3]:
         rows = [(label(name), getattr(suspect, name)) for name in BARS]
-        drawn.append((f"Error at {suspect.name or '(no name)'}", pictures.bars(rows, width, glyphs, tolerance, metric)))
+        drawn.append(
+            (
+                f"Error at {suspect.name or '(no name)'}",
+                pictures.bars(rows, width, glyphs, tolerance, metric),
+            )
+        )
     for visit in reversed(state.route):
         if looked := pictures.outcome_looks(visit.outcome or {}):
             drawn.append(("How often it fails", pictures.interval(*looked, width, glyphs)))
             break
-    drawn.append(("The probes of the latest step", history(scene.hunt, width, glyphs, scene.hunt.whole)))
+    drawn.append(
+        ("The probes of the latest step", history(scene.hunt, width, glyphs, scene.hunt.whole))
+    )
     rows_: list[Content] = []
     for heading, picture in drawn:
         if picture:
-            rows_ += [*([Content()] if rows_ else []), row([(heading, "bold $recommended")]), *picture]
+            rows_ += [
+                *([Content()] if rows_ else []),
+                row([(heading, "bold $recommended")]),
+                *picture,
+            ]
     return rows_ or wrap("Nothing has been measured yet that could be drawn.", width)
 
 
@@ -56,7 +73,8 @@ class Gallery(Lines[Scene]):
 
 
 class Surroundings(Lines[tuple[Vicinity, ...]]):
-    """The neighbourhood of each suspect; of those that look the same, the first. It takes no room where there is none."""
+    """The neighbourhood of each suspect; of those that look the same, the first. It takes no room
+    where there is none."""
 
     _told = ()
 
@@ -67,7 +85,9 @@ class Surroundings(Lines[tuple[Vicinity, ...]]):
 def surroundings(places: Sequence[Vicinity], width: int, glyphs: Glyphs) -> list[Content]:
     """One drawing each; places alike are drawn once and counted."""
     rows: list[Content] = []
-    for first, *like in groups(tuple((spot.op, spot.suspect, spot.reads) for spot in place.spots) for place in places):
+    for first, *like in groups(
+        tuple((spot.op, spot.suspect, spot.reads) for spot in place.spots) for place in places
+    ):
         rows += [*([Content()] if rows else []), *pictures.graph(places[first], width, glyphs)]
         if like:
             looks = "look" if len(like) > 1 else "looks"

@@ -1,4 +1,5 @@
-"""A widget whose text depends on its width, so that names are elided in the middle and columns line up."""
+"""A widget whose text depends on its width, so that names are elided in the middle and columns line
+up."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -12,15 +13,16 @@ from textual.strip import Strip
 from textual.visual import Visual
 from textual.widget import Widget
 
-from wizard.tui.glyphs import ASCII, UNICODE, Glyphs, in_ascii
-from wizard.tui.literal import clean, join_contents, literal, wrap_words
+from narrowdown.wizard.tui.glyphs import ASCII, UNICODE, Glyphs, in_ascii
+from narrowdown.wizard.tui.literal import clean, join_contents, literal, wrap_words
 
 ToldT = TypeVar("ToldT")
 TERM = re.compile(r"‹[^›\n]{1,60}›")  # a word that ``t`` explains
 
 
 class Lines(Widget, Generic[ToldT]):
-    """Subclasses give ``lines(width)`` of what they were told last (``tell``). Height follows the text."""
+    """Subclasses give ``lines(width)`` of what they were told last (``tell``). Height follows the
+    text."""
 
     _told: ToldT  # what the text is made of
     DEFAULT_CSS = "Lines { width: 1fr; height: auto; }"
@@ -35,12 +37,13 @@ class Lines(Widget, Generic[ToldT]):
         return getattr(self.app, "glyphs", UNICODE)
 
     def fill_in_keys(self, text: str) -> str:
-        """A text of ours with the user's keys for the actions that it names in braces, as in ``{why} says why``."""
+        """A text of ours with the user's keys for the actions that it names in braces, as in
+        ``{why} says why``."""
         return str(getattr(self.app, "fill_in_keys", str)(text))
 
     def lines(self, width: int) -> Sequence[Content]:
-        """The text for ``width`` cells, one Content a row; what is wider is cut. Only the rows in sight are asked for, so it
-        may be a sequence that makes each when it is."""
+        """The text for ``width`` cells, one Content a row; what is wider is cut. Only the rows in
+        sight are asked for, so it may be a sequence that makes each when it is."""
         raise NotImplementedError
 
     def tell(self, told: ToldT) -> None:
@@ -50,7 +53,8 @@ class Lines(Widget, Generic[ToldT]):
             self.changed()
 
     def changed(self) -> None:
-        """The data is new: draw again what it changes, and lay the screen out again only where the height is another."""
+        """The data is new: draw again what it changes, and lay the screen out again only where the
+        height is another."""
         before, self._drawn = self._drawn, None
         if before is None or not self.is_attached or before[0] != self.content_size.width:
             self.refresh(layout=True)
@@ -58,7 +62,11 @@ class Lines(Widget, Generic[ToldT]):
         rows = self._at(before[0])
         if len(rows) != len(before[1]):
             self.refresh(layout=True)
-        elif other := [n for n, (new, old) in enumerate(zip(rows, before[1], strict=True)) if not new.is_same(old)]:
+        elif other := [
+            n
+            for n, (new, old) in enumerate(zip(rows, before[1], strict=True))
+            if not new.is_same(old)
+        ]:
             self.paint_again(other)
 
     def paint_again(self, rows: Iterable[int]) -> None:
@@ -79,7 +87,8 @@ class Lines(Widget, Generic[ToldT]):
         return in_ascii(drawn) if self.glyphs is ASCII else drawn
 
     def render_line(self, y: int) -> Strip:
-        """Only the rows in sight are painted: Textual paints all of a text with every key. While text is selected, as it does."""
+        """Only the rows in sight are painted: Textual paints all of a text with every key. While
+        text is selected, as it does."""
         if self.text_selection is not None:
             return super().render_line(y)
         if y >= len(self._at(self.content_size.width)):
@@ -93,7 +102,9 @@ class Lines(Widget, Generic[ToldT]):
 
     def render(self) -> Content:
         """All rows at the present width."""
-        return Content("\n").join(self.row(number) for number in range(len(self._at(self.content_size.width))))
+        return Content("\n").join(
+            self.row(number) for number in range(len(self._at(self.content_size.width)))
+        )
 
 
 class Text(Lines[tuple[str, str]]):
@@ -136,7 +147,13 @@ class Text(Lines[tuple[str, str]]):
 class Panel(VerticalGroup):
     """A framed group with a title of ours."""
 
-    def __init__(self, title: str, *children: Widget, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002 (the name is Textual's)
+    def __init__(
+        self,
+        title: str,
+        *children: Widget,
+        id: str | None = None,  # noqa: A002
+        classes: str | None = None,
+    ) -> None:
         super().__init__(*children, id=id, classes=classes)
         self._named, self._needed = (title, ""), False
         self.border_title = literal(title)
@@ -147,7 +164,8 @@ class Panel(VerticalGroup):
         return self._named[0]
 
     def name_it(self, title: str, subtitle: str = "", *, needed: bool = False) -> None:
-        """Change the title; ``subtitle`` stands at the lower edge. ``needed``: behind the title where there is no lower edge."""
+        """Change the title; ``subtitle`` stands at the lower edge. ``needed``: behind the title
+        where there is no lower edge."""
         if (title, subtitle) != self._named:
             self._named, self._needed = (title, subtitle), needed
             self._write()
@@ -165,7 +183,8 @@ class Panel(VerticalGroup):
 
 
 def wrap(text: str, width: int, style: str = "") -> list[Content]:
-    """Foreign or own text, wrapped at words; single line ends flow together, blank lines part paragraphs, indented lines stay."""
+    """Foreign or own text, wrapped at words; single line ends flow together, blank lines part
+    paragraphs, indented lines stay."""
     rows: list[Content] = []
     for paragraph in paragraphs(clean(text, lines=True)):
         content = Content.styled(paragraph, style).highlight_regex(TERM, style="bold $recommended")
@@ -174,8 +193,11 @@ def wrap(text: str, width: int, style: str = "") -> list[Content]:
 
 
 def paragraphs(text: str) -> list[str]:
-    """Logical lines of ``text``: plain lines are joined; indented lines and list items keep their own."""
-    found: list[list[str]] = []  # joined in the end: a text of a stranger's may have lines by the million
+    """Logical lines of ``text``: plain lines are joined; indented lines and list items keep their
+    own."""
+    found: list[
+        list[str]
+    ] = []  # joined in the end: a text of a stranger's may have lines by the million
     flowing = False
     for line in text.strip("\n").split("\n"):
         bare = line.strip()
@@ -191,8 +213,11 @@ def paragraphs(text: str) -> list[str]:
     return [" ".join(lines) for lines in found]
 
 
-def pairs(rows: Sequence[tuple[str, str]], width: int, *, style: str = "", most: int = 34) -> list[Content]:
-    """Label and value in two columns; long values wrap under themselves. On narrow widths the label column shrinks."""
+def pairs(
+    rows: Sequence[tuple[str, str]], width: int, *, style: str = "", most: int = 34
+) -> list[Content]:
+    """Label and value in two columns; long values wrap under themselves. On narrow widths the label
+    column shrinks."""
     if not rows:
         return []
     column = min(max(cell_len(clean(label)) for label, _ in rows), most, max(1, width // 2 - 2))
@@ -203,7 +228,9 @@ def pairs(rows: Sequence[tuple[str, str]], width: int, *, style: str = "", most:
         for index in range(max(len(names), len(values))):
             left = names[index] if index < len(names) else Content()
             right = values[index] if index < len(values) else Content()
-            found.append(Content.assemble(left.pad_right(max(0, column - left.cell_length)), "  ", right))
+            found.append(
+                Content.assemble(left.pad_right(max(0, column - left.cell_length)), "  ", right)
+            )
     return found
 
 

@@ -1,18 +1,19 @@
-"""The route so far, down the left side; and the same as one crumb line where there is no room for a side."""
+"""The route so far, down the left side; and the same as one crumb line where there is no room for a
+side."""
 
 from collections.abc import Sequence
 
 from rich.cells import cell_len
 from textual.content import Content
 
-from wizard.flow.layout import title
-from wizard.flow.model import Flow
-from wizard.report.stage import UNMEASURED, stage
-from wizard.session.state import Visit
-from wizard.tui.glyphs import Glyphs
-from wizard.tui.literal import elide, literal
-from wizard.tui.scene import answer_text, chosen_freely
-from wizard.tui.widgets.lines import Lines, row
+from narrowdown.wizard.flow.layout import title
+from narrowdown.wizard.flow.model import Flow
+from narrowdown.wizard.report.stage import UNMEASURED, stage
+from narrowdown.wizard.session.state import Visit
+from narrowdown.wizard.tui.glyphs import Glyphs
+from narrowdown.wizard.tui.literal import elide, literal
+from narrowdown.wizard.tui.scene import answer_text, chosen_freely
+from narrowdown.wizard.tui.widgets.lines import Lines, row
 
 
 def ahead(flow: Flow, visited: Sequence[str], here: str) -> list[str]:
@@ -25,12 +26,14 @@ def ahead(flow: Flow, visited: Sequence[str], here: str) -> list[str]:
             if answer.goto in flow.nodes and answer.goto not in reachable:
                 reachable.add(answer.goto)
                 frontier.append(answer.goto)
-    return [name for name in flow.nodes if name in reachable and name not in visited and name != here]
+    return [
+        name for name in flow.nodes if name in reachable and name not in visited and name != here
+    ]
 
 
 class Route(Lines[tuple[Flow, tuple[Visit, ...], str, str] | None]):
-    """Every visit with its answer, where we are with what happens there in a word or two (running, your answer), and what may
-    follow."""
+    """Every visit with its answer, where we are with what happens there in a word or two (running,
+    your answer), and what may follow."""
 
     here_row = 0  # of the drawn text: where we are
     _told = None
@@ -42,10 +45,16 @@ class Route(Lines[tuple[Flow, tuple[Visit, ...], str, str] | None]):
         g = self.glyphs
         rows: list[Content] = []
 
-        def stop(glyph: str, style: str, name: str, below: str, below_style: str = "$quiet") -> None:
+        def stop(
+            glyph: str, style: str, name: str, below: str, below_style: str = "$quiet"
+        ) -> None:
             room = max(4, width - 2)
             for index, line in enumerate(literal(name, style).wrap(room)):
-                rows.append(Content.assemble((f"{g.line if index else glyph} ", "$quiet" if index else style), line))
+                rows.append(
+                    Content.assemble(
+                        (f"{g.line if index else glyph} ", "$quiet" if index else style), line
+                    )
+                )
             for line in literal(below, below_style).wrap(room) if below else []:
                 rows.append(Content.assemble((f"{g.line} ", "$quiet"), line))
 

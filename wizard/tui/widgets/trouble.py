@@ -1,12 +1,13 @@
-"""Errors of four kinds, each with a frame and a layout of its own, so that they are told apart without colour too."""
+"""Errors of four kinds, each with a frame and a layout of its own, so that they are told apart
+without colour too."""
 
 from textual.app import ComposeResult
 from textual.containers import VerticalGroup
 from textual.content import Content
 
-from wizard.tui.literal import clean
-from wizard.tui.troubles import Kind, Trouble
-from wizard.tui.widgets.lines import Lines, Panel, row, wrap
+from narrowdown.wizard.tui.literal import clean
+from narrowdown.wizard.tui.troubles import Kind, Trouble
+from narrowdown.wizard.tui.widgets.lines import Lines, Panel, row, wrap
 
 ORDER: tuple[Kind, ...] = ("notice", "input", "worker", "engine", "ours")
 STYLES: dict[Kind, str] = {
@@ -15,7 +16,8 @@ STYLES: dict[Kind, str] = {
 
 
 class Told(Lines[tuple[Trouble, ...]]):
-    """All troubles of one kind: of each its sentences, the end of its log as it was written, and what to do."""
+    """All troubles of one kind: of each its sentences, the end of its log as it was written, and
+    what to do."""
 
     _told: tuple[Trouble, ...] = ()
 
@@ -25,9 +27,14 @@ class Told(Lines[tuple[Trouble, ...]]):
             rows += [*([Content()] if rows else []), *wrap(trouble.text, width, "bold")]
             rows += wrap(trouble.guess, width) if trouble.guess else []
             bar = f"{self.glyphs.line} "
-            rows += [row([(bar, STYLES[trouble.kind]), (clean(line), "$quiet")]) for line in trouble.lines]
+            rows += [
+                row([(bar, STYLES[trouble.kind]), (clean(line), "$quiet")])
+                for line in trouble.lines
+            ]
             rows += wrap(f"From {trouble.where}", width, "$quiet") if trouble.where else []
-            rows += wrap(self.fill_in_keys(trouble.next), width, "$recommended") if trouble.next else []
+            rows += (
+                wrap(self.fill_in_keys(trouble.next), width, "$recommended") if trouble.next else []
+            )
         return rows
 
 

@@ -1,15 +1,16 @@
-"""A line to type in that draws nothing which a terminal obeys: what it holds may be the path of a file, and that any text."""
+"""A line to type in that draws nothing which a terminal obeys: what it holds may be the path of a
+file, and that any text."""
 
 from rich.segment import Segment
 from textual.strip import Strip
 from textual.widgets import Input
 
-from wizard.tui.literal import clean
+from narrowdown.wizard.tui.literal import clean
 
 
 class TypedLine(Input):
-    """Holds what was typed, chosen or pasted as it is, and draws it as all other foreign text is drawn: the suggestion, too,
-    which is the name of a file."""
+    """Holds what was typed, chosen or pasted as it is, and draws it as all other foreign text is
+    drawn: the suggestion, too, which is the name of a file."""
 
     def render_line(self, y: int) -> Strip:
         """One row of it, as wide as before."""

@@ -1,4 +1,5 @@
-"""A step at work: what it does and how far it is, its probes, the smallest part that fails, deaths of workers."""
+"""A step at work: what it does and how far it is, its probes, the smallest part that fails, deaths
+of workers."""
 
 from collections.abc import Sequence
 from typing import ClassVar
@@ -9,16 +10,22 @@ from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.message import Message
 
-from wizard.report.probe_words import WORDS
-from wizard.report.strip import Span, Strip
-from wizard.tui import keys, pictures
-from wizard.tui.board import Hunt, Row
-from wizard.tui.literal import clean, fit
-from wizard.tui.scene import Work
-from wizard.tui.widgets.lines import Lines, row, wrap
-from wizard.words import count, duration, say_over_plan, say_time_left
+from narrowdown.wizard.report.probe_words import WORDS
+from narrowdown.wizard.report.strip import Span, Strip
+from narrowdown.wizard.tui import keys, pictures
+from narrowdown.wizard.tui.board import Hunt, Row
+from narrowdown.wizard.tui.literal import clean, fit
+from narrowdown.wizard.tui.scene import Work
+from narrowdown.wizard.tui.widgets.lines import Lines, row, wrap
+from narrowdown.wizard.words import count, duration, say_over_plan, say_time_left
 
-STYLES = {"passes": "$passes", "fails": "$fails", "unresolved": "$unsure", "running": "", "done": "$quiet"}
+STYLES = {
+    "passes": "$passes",
+    "fails": "$fails",
+    "unresolved": "$unsure",
+    "running": "",
+    "done": "$quiet",
+}
 
 
 class Doing(Lines[tuple[Work, int, bool, tuple[str, ...]]]):
@@ -27,7 +34,8 @@ class Doing(Lines[tuple[Work, int, bool, tuple[str, ...]]]):
     _told = (Work(), 0, False, ())
 
     def show(self, work: Work, hunt: Hunt, whole: int = 0, now: float = 0.0) -> None:
-        """The runner counts the probes that the step has its answer to, known ones among them. ``whole``: nodes of the model."""
+        """The runner counts the probes that the step has its answer to, known ones among them.
+        ``whole``: nodes of the model."""
         self.tell((work, work.done, hunt.resumed, tell_pace(work, hunt, whole, now)))
 
     def lines(self, width: int) -> list[Content]:
@@ -36,7 +44,9 @@ class Doing(Lines[tuple[Work, int, bool, tuple[str, ...]]]):
         rows = wrap(work.text or "starting", width)
         if work.paused and not any(slot.state == "busy" for slot in work.workers):
             rows.append(row([(f"{count(done, 'probe')} done, waiting", "$quiet")]))
-        elif over := say_over_plan(done, work.planned, work.planned_most, work.best, work.nodes, *work.left):
+        elif over := say_over_plan(
+            done, work.planned, work.planned_most, work.best, work.nodes, *work.left
+        ):
             rows += wrap(over, width)
         elif work.expected > 0:
             total = max(work.expected, done)
@@ -47,9 +57,13 @@ class Doing(Lines[tuple[Work, int, bool, tuple[str, ...]]]):
             bar = [(g.full * full, "$recommended"), (g.empty * (room - full), "$quiet")]
             rows += [row([*bar, ("  " + tail, "")])] if beside else [row(bar), row([(tail, "")])]
         elif done:
-            rows.append(row([(f"{count(done, 'probe')} done, how many remain is not known yet", "$quiet")]))
+            rows.append(
+                row([(f"{count(done, 'probe')} done, how many remain is not known yet", "$quiet")])
+            )
         if pace:  # as much of it as one line holds
-            kept = next((n for n in range(len(pace), 1, -1) if cell_len(", ".join(pace[:n])) <= width), 1)
+            kept = next(
+                (n for n in range(len(pace), 1, -1) if cell_len(", ".join(pace[:n])) <= width), 1
+            )
             rows.append(row([(", ".join(pace[:kept]), "$quiet")]))
         busy = [slot for slot in work.workers if slot.state == "busy"]
         for slot in busy[:4]:
@@ -58,17 +72,29 @@ class Doing(Lines[tuple[Work, int, bool, tuple[str, ...]]]):
         if len(busy) > 4:
             rows.append(row([(f"and {len(busy) - 4} more workers", "$quiet")]))
         if hunt_resumed:
-            rows.append(row([("resumed: what was measured before is known and not run again", "$quiet")]))
+            rows.append(
+                row([("resumed: what was measured before is known and not run again", "$quiet")])
+            )
         if work.paused:
             how = "paused" if work.holder else "paused: {pause} goes on"
             rows.append(row([(self.fill_in_keys(how), "bold $fails")]))
         if work.stopping:
-            rows.append(row([(self.fill_in_keys("stopping after this probe; {stop_now} stops now"), "bold $fails")]))
+            rows.append(
+                row(
+                    [
+                        (
+                            self.fill_in_keys("stopping after this probe; {stop_now} stops now"),
+                            "bold $fails",
+                        )
+                    ]
+                )
+            )
         return rows
 
 
 def tell_pace(work: Work, hunt: Hunt, whole: int, now: float) -> tuple[str, ...]:
-    """How long the step has run, the smallest part that fails so far, and how fast probes come back."""
+    """How long the step has run, the smallest part that fails so far, and how fast probes come
+    back."""
     if not hunt.began or now <= hunt.began or work.paused:  # nothing counts while it waits
         return ()
     seconds = now - hunt.began
@@ -77,13 +103,17 @@ def tell_pace(work: Work, hunt: Hunt, whole: int, now: float) -> tuple[str, ...]
     facts += [f"smallest that fails {min(nodes):,} of {count(whole, 'node')}"] if nodes else []
     if hunt.finished > 2 and seconds >= 5:
         rate = hunt.finished * 60 / seconds
-        facts.append(f"{rate:.0f} probes a minute" if rate >= 2 else f"a probe takes about {duration(60 / rate)}")
+        facts.append(
+            f"{rate:.0f} probes a minute"
+            if rate >= 2
+            else f"a probe takes about {duration(60 / rate)}"
+        )
     return tuple(facts)
 
 
 class Probes(Lines[None], can_focus=True):
-    """The last probes, newest first: number, what was tried, verdict as glyph and word, detail, seconds. Arrows highlight one,
-    Enter opens it; until then the newest stays in sight."""
+    """The last probes, newest first: number, what was tried, verdict as glyph and word, detail,
+    seconds. Arrows highlight one, Enter opens it; until then the newest stays in sight."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up", "move(-1)", "Up", show=False),
@@ -114,7 +144,9 @@ class Probes(Lines[None], can_focus=True):
     @property
     def _index(self) -> int:
         """The highlighted row's index in ``_rows``."""
-        return next((i for i, row in enumerate(self._rows) if row.key == self._chosen), len(self._rows) - 1)
+        return next(
+            (i for i, row in enumerate(self._rows) if row.key == self._chosen), len(self._rows) - 1
+        )
 
     @property
     def _window(self) -> list[Row]:
@@ -129,9 +161,13 @@ class Probes(Lines[None], can_focus=True):
             return [row([("no probe yet", "$quiet")])]
         wanted = max(cell_len(clean(probe.what)) for probe in latest) + 1
         detail = max(cell_len(clean(probe.detail)) for probe in latest)
-        times = [duration(self._took(probe)) for probe in latest] if width >= 50 else [""] * len(latest)
+        times = (
+            [duration(self._took(probe)) for probe in latest] if width >= 50 else [""] * len(latest)
+        )
         said = max(len(WORDS[probe.state]) for probe in latest)
-        column = max(6, *map(len, times))  # as wide as "59.9 s" needs: what it leaves is for the words
+        column = max(
+            6, *map(len, times)
+        )  # as wide as "59.9 s" needs: what it leaves is for the words
         return [
             self._line(probe, width, (wanted, said, detail), f"  {time:>{column}}" if time else "")
             for probe, time in zip(latest, times, strict=True)
@@ -160,7 +196,13 @@ class Probes(Lines[None], can_focus=True):
 
     def _line(self, probe: Row, width: int, columns: tuple[int, int, int], time: str) -> Content:
         g = self.glyphs
-        mark = g.running if probe.state == "running" else g.dot if probe.state == "done" else getattr(g, probe.state)
+        mark = (
+            g.running
+            if probe.state == "running"
+            else g.dot
+            if probe.state == "done"
+            else getattr(g, probe.state)
+        )
         caret = g.caret if self._chosen == probe.key else " "
         wanted, said, detail = columns
         head, verdict = f"{caret}{probe.number:>3} ", f"{mark} {WORDS[probe.state]:<{said}}  "
@@ -206,12 +248,17 @@ class Smallest(Lines[tuple[tuple[tuple[int, float], ...], int, float, float]]):
     _told = ((), 0, 0.0, 0.0)
 
     def show(self, hunt: Hunt, work: Work, whole: int, now: float) -> None:
-        """From the judged probes, or the step's own word (``best``). ``whole``: nodes of the model, 0 unknown."""
+        """From the judged probes, or the step's own word (``best``). ``whole``: nodes of the model,
+        0 unknown."""
         best = tuple((nodes, ts) for nodes, ts in hunt.best if not whole or nodes < whole)
         if 0 < work.best < (best[-1][0] if best else whole):
             best += ((work.best, now),)
-        last = best[-1][1] if best else 0.0  # a second begun is not drawn anew each time, but what it found is
-        self.tell((best, whole or (best[0][0] if best else 0), hunt.began, max(float(int(now)), last)))
+        last = (
+            best[-1][1] if best else 0.0
+        )  # a second begun is not drawn anew each time, but what it found is
+        self.tell(
+            (best, whole or (best[0][0] if best else 0), hunt.began, max(float(int(now)), last))
+        )
 
     @property
     def known(self) -> bool:
@@ -234,6 +281,6 @@ class Tail(Lines[tuple[str, ...]]):
         self.tell(tuple(lines[-self.most :]))
 
     def lines(self, width: int) -> list[Content]:
-        return [row([(set_cell_size(clean(line), width).rstrip(), "$quiet")]) for line in self._told] or [
-            row([("nothing yet", "$quiet")])
-        ]
+        return [
+            row([(set_cell_size(clean(line), width).rstrip(), "$quiet")]) for line in self._told
+        ] or [row([("nothing yet", "$quiet")])]

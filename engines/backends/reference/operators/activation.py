@@ -1,12 +1,13 @@
-"""Softmax and its kin before opset 13: the input is coerced to two dimensions at ``axis`` and each row is normalized whole. The
-evaluator normalizes along ``axis`` alone, in every version, and takes the newest default of ``axis``. Erf: its own takes
-three times as long for the same values, half of a transformer's time."""
+"""Softmax and its kin before opset 13: the input is coerced to two dimensions at ``axis`` and each
+row is normalized whole. The evaluator normalizes along ``axis`` alone, in every version, and takes
+the newest default of ``axis``. Erf: its own takes three times as long for the same values, half of
+a transformer's time."""
 
 import math
 
 import numpy as np
 
-from engines.backends.reference.operators.base import Array, Operator
+from narrowdown.engines.backends.reference.operators.base import Array, Operator
 
 _ALONG_AN_AXIS = 13
 
@@ -34,7 +35,11 @@ class LogSoftmax(Operator):
             return (x,)
         rows, along = _flatten_rows(self, x, axis)
         moved = rows - rows.max(axis=along, keepdims=True)
-        return ((moved - np.log(np.exp(moved).sum(axis=along, keepdims=True))).reshape(x.shape).astype(x.dtype),)
+        return (
+            (moved - np.log(np.exp(moved).sum(axis=along, keepdims=True)))
+            .reshape(x.shape)
+            .astype(x.dtype),
+        )
 
 
 class Hardmax(Operator):

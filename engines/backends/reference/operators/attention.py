@@ -1,14 +1,16 @@
-"""Attention and what goes with it, of ONNX Runtime's own domain, ``com.microsoft``: as transformers are written.
+"""Attention and what goes with it, of ONNX Runtime's own domain, ``com.microsoft``: as transformers
+are written.
 
-What packs, quantizes or shares buffers is left to others: the judge abstains, and says for which node.
+What packs, quantizes or shares buffers is left to others: the judge abstains, and says for which
+node.
 """
 
 import math
 
 import numpy as np
 
-from engines.backends.reference.operators.base import Array
-from engines.backends.reference.operators.fused import Contrib, sigmoid, wide
+from narrowdown.engines.backends.reference.operators.base import Array
+from narrowdown.engines.backends.reference.operators.fused import Contrib, sigmoid, wide
 
 MASKED = -10000.0  # ``mask_filter_value`` where a node states none
 
@@ -33,13 +35,27 @@ def join(x: Array) -> Array:
 
 class _Attending(Contrib):
     def attend(
-        self, q: Array, k: Array, v: Array, mask: Array | None, bias: Array | None, past: int, *, causal: bool = False
+        self,
+        q: Array,
+        k: Array,
+        v: Array,
+        mask: Array | None,
+        bias: Array | None,
+        past: int,
+        *,
+        causal: bool = False,
     ) -> Array:
-        """(batch, heads, sequence, size) each, ``k`` and ``v`` with what is past, so many keys; ``mask``: as the node has it.
-        The output, (batch, sequence, hidden)."""
+        """(batch, heads, sequence, size) each, ``k`` and ``v`` with what is past, so many keys;
+        ``mask``: as the node has it. The output, (batch, sequence, hidden)."""
         queries, keys = q.shape[2], k.shape[2]
-        scores = np.matmul(q, k.transpose(0, 1, 3, 2)) * (self.number("scale", 0) or 1 / math.sqrt(q.shape[-1]))
-        hidden = np.zeros((1, 1, 1, keys), bool) if mask is None else self.read_mask(mask, q.shape[0], queries, keys)
+        scores = np.matmul(q, k.transpose(0, 1, 3, 2)) * (
+            self.number("scale", 0) or 1 / math.sqrt(q.shape[-1])
+        )
+        hidden = (
+            np.zeros((1, 1, 1, keys), bool)
+            if mask is None
+            else self.read_mask(mask, q.shape[0], queries, keys)
+        )
         scores = scores + np.where(hidden, self.number("mask_filter_value", MASKED), 0)
         if causal or self.given.get("unidirectional"):
             if keys != past + queries:  # which token comes before which the page does not say then
@@ -65,7 +81,8 @@ class _Attending(Contrib):
 
 
 class Attention(_Attending):
-    """Projects its input itself; ``past`` and ``present`` hold keys and values, one on the other."""
+    """Projects its input itself; ``past`` and ``present`` hold keys and values, one on the
+    other."""
 
     def compute(  # type: ignore[override]
         self, x: Array, weights: Array, bias: Array | None = None, mask: Array | None = None, past: Array | None = None,
@@ -80,7 +97,10 @@ class Attention(_Attending):
         made = np.matmul(wide(x), wide(weights)) + (0 if bias is None else wide(bias))
         q, k, v = (split(part, heads) for part in np.split(made, np.cumsum(sizes)[:2], axis=-1))
         if past is not None:
-            k, v = (np.concatenate((wide(old), now), axis=2) for old, now in zip(past, (k, v), strict=True))
+            k, v = (
+                np.concatenate((wide(old), now), axis=2)
+                for old, now in zip(past, (k, v), strict=True)
+            )
         before = 0 if past is None else past.shape[3]
         found = self.attend(q, k, v, mask, attention_bias, before).astype(x.dtype)
         return self.cut(found, np.stack((k, v)).astype(x.dtype) if k.shape == v.shape else found)
@@ -110,15 +130,19 @@ class MultiHeadAttention(_Attending):
             parts = [part + b for part, b in zip(parts, np.split(wide(bias), cuts), strict=True)]
         q, k, v = (split(part, heads) if part.ndim == 3 else part for part in parts)
         if past_key is not None and past_value is not None:
-            k, v = (np.concatenate((wide(past), now), axis=2) for past, now in ((past_key, k), (past_value, v)))
+            k, v = (
+                np.concatenate((wide(past), now), axis=2)
+                for past, now in ((past_key, k), (past_value, v))
+            )
         before = 0 if past_key is None else past_key.shape[2]
         found = self.attend(q, k, v, mask, attention_bias, before)
         return self.cut(*(part.astype(query.dtype) for part in (found, k, v)))
 
 
 class GroupQueryAttention(_Attending):
-    """Several heads of queries share one of keys and values; a token attends to those before it, and to itself. Each row has as
-    many tokens: of others the page does not say which of their outputs mean anything."""
+    """Several heads of queries share one of keys and values; a token attends to those before it,
+    and to itself. Each row has as many tokens: of others the page does not say which of their
+    outputs mean anything."""
 
     def compute(  # type: ignore[override]
         self, query: Array, key: Array | None = None, value: Array | None = None, past_key: Array | None = None,
@@ -148,7 +172,9 @@ class GroupQueryAttention(_Attending):
             parts = [wide(query), wide(key), wide(value)]
         q, k, v = (split(part, n) for part, n in zip(parts, (heads, groups, groups), strict=True))
         before, sequence = 0 if past_key is None else past_key.shape[2], q.shape[2]
-        if before + sequence != int(total.reshape(-1)[0]) or np.any(lengths != before + sequence - 1):
+        if before + sequence != int(total.reshape(-1)[0]) or np.any(
+            lengths != before + sequence - 1
+        ):
             self.refuse("rows of other lengths, or a buffer shared by past and present")
         if self.given.get("do_rotary"):
             if cosines is None or sines is None or positions is not None:
@@ -156,16 +182,22 @@ class GroupQueryAttention(_Attending):
                 return (query,)
             at = np.arange(before, before + sequence)
             angles = wide(cosines)[at], wide(sines)[at]
-            q, k = (turn(part, *angles, bool(self.given.get("rotary_interleaved"))) for part in (q, k))
+            q, k = (
+                turn(part, *angles, bool(self.given.get("rotary_interleaved"))) for part in (q, k)
+            )
         if past_key is not None and past_value is not None:
-            k, v = (np.concatenate((wide(past), now), axis=2) for past, now in ((past_key, k), (past_value, v)))
+            k, v = (
+                np.concatenate((wide(past), now), axis=2)
+                for past, now in ((past_key, k), (past_value, v))
+            )
         keys, values = (np.repeat(part, heads // groups, axis=1) for part in (k, v))
         found = self.attend(q, keys, values, None, attention_bias, before, causal=True)
         return self.cut(*(part.astype(query.dtype) for part in (found, k, v)))
 
 
 def turn(x: Array, cos: Array, sin: Array, interleaved: bool) -> Array:
-    """``x`` (batch, heads, sequence, size) with pairs of elements turned, as many as there are angles; the rest stays."""
+    """``x`` (batch, heads, sequence, size) with pairs of elements turned, as many as there are
+    angles; the rest stays."""
     made, turned = x.copy(), 2 * cos.shape[-1]
     first, second = (
         (np.s_[..., 0:turned:2], np.s_[..., 1:turned:2])
@@ -178,22 +210,32 @@ def turn(x: Array, cos: Array, sin: Array, interleaved: bool) -> Array:
 
 
 class RotaryEmbedding(Contrib):
-    """Pairs of elements turned by the angle of their position: halves of a head, or neighbours with ``interleaved``."""
+    """Pairs of elements turned by the angle of their position: halves of a head, or neighbours with
+    ``interleaved``."""
 
     def compute(self, x: Array, positions: Array, cosines: Array, sines: Array) -> tuple[Array]:  # type: ignore[override]
         if self.given.get("is_packed_batching"):
             self.refuse("batches that are packed")
         if self.number("scale", 1.0) != 1:
-            self.refuse("a scale")  # of what, the page does not say, and ONNX Runtime's CPU leaves it out
+            self.refuse(
+                "a scale"
+            )  # of what, the page does not say, and ONNX Runtime's CPU leaves it out
         turned = 2 * cosines.shape[1]
         heads = int(self.given.get("num_heads", 0))
         flat = x.ndim == 3
         each = x if not flat else split(x, heads or x.shape[-1] // turned)
         batch, _, sequence, _ = each.shape
-        at = positions.reshape(-1)[0] + np.arange(sequence)[None] if positions.size == 1 else positions
+        at = (
+            positions.reshape(-1)[0] + np.arange(sequence)[None]
+            if positions.size == 1
+            else positions
+        )
         at = np.broadcast_to(at, (batch, sequence))
         made = turn(
-            wide(each), wide(cosines)[at][:, None], wide(sines)[at][:, None], bool(self.given.get("interleaved"))
+            wide(each),
+            wide(cosines)[at][:, None],
+            wide(sines)[at][:, None],
+            bool(self.given.get("interleaved")),
         )
         return ((join(made) if flat else made).astype(x.dtype),)
 
@@ -234,7 +276,16 @@ class SkipGroupNorm(_GroupNormalization):
         spread = (1, 1, -1) if last else (-1, 1, 1)
         more = wide(skip).reshape(x.shape[0], *spread) if skip.ndim == 2 else wide(skip)
         total = wide(x) + more + (0 if bias is None else wide(bias).reshape(spread))
-        return (self.normalize(total, gamma, beta).astype(x.dtype), total.astype(x.dtype))[: len(self.onnx_node.output)]
+        return (self.normalize(total, gamma, beta).astype(x.dtype), total.astype(x.dtype))[
+            : len(self.onnx_node.output)
+        ]
 
 
-ATTENTION = (Attention, GroupNorm, GroupQueryAttention, MultiHeadAttention, RotaryEmbedding, SkipGroupNorm)
+ATTENTION = (
+    Attention,
+    GroupNorm,
+    GroupQueryAttention,
+    MultiHeadAttention,
+    RotaryEmbedding,
+    SkipGroupNorm,
+)

@@ -1,11 +1,11 @@
-"""Loop: the evaluator takes a condition that is left out for false and runs no iteration, and joins what each iteration gives
-along its first dimension instead of a new one."""
+"""Loop: the evaluator takes a condition that is left out for false and runs no iteration, and joins
+what each iteration gives along its first dimension instead of a new one."""
 
 from typing import Any
 
 import numpy as np
 
-from engines.backends.reference.operators.base import Array, Operator
+from narrowdown.engines.backends.reference.operators.base import Array, Operator
 
 
 class Loop(Operator):
@@ -30,10 +30,15 @@ class Loop(Operator):
         while goes_on and iteration < most:
             fed = (np.array(iteration, np.int64), np.array(goes_on), *states)
             inputs = {**(context or {}), **dict(zip(body.input_names, fed, strict=True))}
-            given = self._run_body(inputs, attributes=more.get("attributes"), bindings=more.get("bindings"))
+            given = self._run_body(
+                inputs, attributes=more.get("attributes"), bindings=more.get("bindings")
+            )
             goes_on = bool(np.asarray(given[0]).reshape(-1)[0])
             states = list(given[1 : 1 + len(states)])
             for values, value in zip(gathered, given[1 + len(states) :], strict=True):
                 values.append(value)
             iteration += 1
-        return (*states, *(np.stack(values) if values else np.zeros((0,), np.float32) for values in gathered))
+        return (
+            *states,
+            *(np.stack(values) if values else np.zeros((0,), np.float32) for values in gathered),
+        )

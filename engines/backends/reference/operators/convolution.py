@@ -1,6 +1,7 @@
-"""Conv: the evaluator's own gathers each window by index, which takes ten times as long as the product (PaddleOCR detection: 16
-of 18 seconds), and fills a dilated kernel with zeros, which an infinity turns into NaN. ConvTranspose: its own takes one group
-only (an error with more) and pads by its own rule where a length is left over."""
+"""Conv: the evaluator's own gathers each window by index, which takes ten times as long as the
+product (PaddleOCR detection: 16 of 18 seconds), and fills a dilated kernel with zeros, which an
+infinity turns into NaN. ConvTranspose: its own takes one group only (an error with more) and pads
+by its own rule where a length is left over."""
 
 import itertools
 import math
@@ -8,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from engines.backends.reference.operators.base import Array, Operator
+from narrowdown.engines.backends.reference.operators.base import Array, Operator
 
 
 class Conv(Operator):
@@ -16,7 +17,9 @@ class Conv(Operator):
         spatial, group = x.ndim - 2, int(given.get("group") or 1)
         kernel = w.shape[2:]
         if x.shape[1] != w.shape[1] * group or w.shape[0] % group:
-            raise ValueError(f"An input {x.shape} and weights {w.shape} in {group} groups do not belong together.")
+            raise ValueError(
+                f"An input {x.shape} and weights {w.shape} in {group} groups do not belong together."
+            )
 
         def each(name: str) -> list[int]:
             value = given.get(name)
@@ -55,7 +58,10 @@ def _padded(
     """Zeros (before, after) each dimension, by ``auto_pad`` or ``pads``."""
     auto = str(given.get("auto_pad") or "NOTSET")
     if auto.startswith("SAME"):
-        over = [max(0, (-(-n // s) - 1) * s + r - n) for n, r, s in zip(sizes, reach, strides, strict=True)]
+        over = [
+            max(0, (-(-n // s) - 1) * s + r - n)
+            for n, r, s in zip(sizes, reach, strides, strict=True)
+        ]
         less, more = [o // 2 for o in over], [o - o // 2 for o in over]
         return (less, more) if auto == "SAME_UPPER" else (more, less)
     pads = given.get("pads") if auto == "NOTSET" else None
@@ -73,10 +79,15 @@ class ConvTranspose(Operator):
             value = given.get(name)
             return [int(v) for v in value] if value is not None else [default] * spatial
 
-        strides, dilations, extra = each("strides", 1), each("dilations", 1), each("output_padding", 0)
+        strides, dilations, extra = (
+            each("strides", 1),
+            each("dilations", 1),
+            each("output_padding", 0),
+        )
         # As far as the kernel reaches from every element of the input, nothing cut off.
         full = [
-            s * (n - 1) + (k - 1) * d + 1 for s, n, k, d in zip(strides, x.shape[2:], kernel, dilations, strict=True)
+            s * (n - 1) + (k - 1) * d + 1
+            for s, n, k, d in zip(strides, x.shape[2:], kernel, dilations, strict=True)
         ]
         begin, length = _kept_ranges(given, full, strides, extra, x.shape[2:])
         channels = w.shape[1]
@@ -94,7 +105,11 @@ class ConvTranspose(Operator):
             )
             made[:, :, *where] += product.reshape(x.shape[0], group * channels, *x.shape[2:])
         made = made[
-            (slice(None), slice(None), *(slice(start, start + size) for start, size in zip(begin, length, strict=True)))
+            (
+                slice(None),
+                slice(None),
+                *(slice(start, start + size) for start, size in zip(begin, length, strict=True)),
+            )
         ]
         if b is not None:
             made = made + b.reshape(-1, *(1,) * spatial)
@@ -102,9 +117,14 @@ class ConvTranspose(Operator):
 
 
 def _kept_ranges(
-    given: dict[str, Any], full: list[int], strides: list[int], extra: list[int], sizes: tuple[int, ...]
+    given: dict[str, Any],
+    full: list[int],
+    strides: list[int],
+    extra: list[int],
+    sizes: tuple[int, ...],
 ) -> tuple[list[int], list[int]]:
-    """(first, length) of what is kept in each dimension: by ``output_shape``, by ``auto_pad``, or by ``pads``."""
+    """(first, length) of what is kept in each dimension: by ``output_shape``, by ``auto_pad``, or
+    by ``pads``."""
     spatial = len(full)
     auto = str(given.get("auto_pad") or "NOTSET")
     shape = given.get("output_shape")
@@ -122,5 +142,6 @@ def _kept_ranges(
     pads = given.get("pads") if auto == "NOTSET" else None
     pads = [int(v) for v in pads] if pads is not None else [0] * 2 * spatial
     return pads[:spatial], [
-        f + e - first - last for f, e, first, last in zip(full, extra, pads[:spatial], pads[spatial:], strict=True)
+        f + e - first - last
+        for f, e, first, last in zip(full, extra, pads[:spatial], pads[spatial:], strict=True)
     ]

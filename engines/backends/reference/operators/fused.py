@@ -1,7 +1,8 @@
-"""Operators of ONNX Runtime's own domain, ``com.microsoft``, that its optimizers and exporters write into models: what several
-standard operators do, in one. ONNX's evaluator knows none of them.
+"""Operators of ONNX Runtime's own domain, ``com.microsoft``, that its optimizers and exporters
+write into models: what several standard operators do, in one. ONNX's evaluator knows none of them.
 
-What is right is what ONNX Runtime's ContribOperators page says of each; they compute in float64 and give what their inputs are.
+What is right is what ONNX Runtime's ContribOperators page says of each; they compute in float64 and
+give what their inputs are.
 """
 
 import math
@@ -11,14 +12,15 @@ import numpy as np
 from onnx import NodeProto, helper
 from onnx.reference.op_run import OpRun
 
-from engines.backends.reference.operators.base import Array
-from engines.backends.reference.operators.convolution import Conv
+from narrowdown.engines.backends.reference.operators.base import Array
+from narrowdown.engines.backends.reference.operators.convolution import Conv
 
 DOMAIN = "com.microsoft"
 
 
 class Contrib(OpRun):  # type: ignore[misc]
-    """No schema is known here: attributes are those that the node has (``given``), else what the page says of each."""
+    """No schema is known here: attributes are those that the node has (``given``), else what the
+    page says of each."""
 
     op_domain = DOMAIN
 
@@ -38,7 +40,9 @@ class Contrib(OpRun):  # type: ignore[misc]
     def refuse(self, what: str) -> None:
         """Raises ``NotImplementedError``: the judge abstains, and says for which node."""
         name = self.onnx_node.name or self.onnx_node.output[0]
-        raise NotImplementedError(f"{self.onnx_node.op_type} '{name}' with {what} is not implemented here.")
+        raise NotImplementedError(
+            f"{self.onnx_node.op_type} '{name}' with {what} is not implemented here."
+        )
 
 
 def wide(value: Array) -> Array:
@@ -82,7 +86,8 @@ class QuickGelu(Contrib):
 
 
 class FusedMatMul(Contrib):
-    """``transA`` and ``transB`` exchange the last two dimensions; ``transBatchA``, ``transBatchB`` are left to others."""
+    """``transA`` and ``transB`` exchange the last two dimensions; ``transBatchA``, ``transBatchB``
+    are left to others."""
 
     def compute(self, a: Array, b: Array) -> tuple[Array]:  # type: ignore[override]
         if self.given.get("transBatchA") or self.given.get("transBatchB"):
@@ -101,18 +106,30 @@ class _SkipNormalization(Contrib):
         self, x: Array, skip: Array, gamma: Array, beta: Array | None, bias: Array | None
     ) -> tuple[Array, ...]:
         total = wide(x) + wide(skip) + (0 if bias is None else wide(bias))
-        mean = total.mean(axis=-1, keepdims=True) if self.centred else np.zeros((*total.shape[:-1], 1))
+        mean = (
+            total.mean(axis=-1, keepdims=True) if self.centred else np.zeros((*total.shape[:-1], 1))
+        )
         spread = ((total - mean) ** 2).mean(axis=-1, keepdims=True)
         inverse = 1 / np.sqrt(spread + self.number("epsilon", 1e-12 if self.centred else 0.0))
         made = (total - mean) * inverse * wide(gamma) + (0 if beta is None else wide(beta))
         # The second and the third are for training; what is not asked for is cut off.
-        found = (made.astype(x.dtype), mean.astype(np.float32), inverse.astype(np.float32), total.astype(x.dtype))
+        found = (
+            made.astype(x.dtype),
+            mean.astype(np.float32),
+            inverse.astype(np.float32),
+            total.astype(x.dtype),
+        )
         return found[: len(self.onnx_node.output)]
 
 
 class SkipLayerNormalization(_SkipNormalization):
     def compute(  # type: ignore[override]
-        self, x: Array, skip: Array, gamma: Array, beta: Array | None = None, bias: Array | None = None
+        self,
+        x: Array,
+        skip: Array,
+        gamma: Array,
+        beta: Array | None = None,
+        bias: Array | None = None,
     ) -> tuple[Array, ...]:
         return self.normalize(x, skip, gamma, beta, bias)
 
@@ -183,12 +200,17 @@ class FusedGemm(_Activated):
         )
         made = self.number("alpha", 1.0) * (left @ right)
         made = made + (0 if c is None else self.number("beta", 1.0) * wide(c))
-        params = [self.number(f"activation_{n}", 0.0) for n in ("alpha", "beta") if f"activation_{n}" in self.given]
+        params = [
+            self.number(f"activation_{n}", 0.0)
+            for n in ("alpha", "beta")
+            if f"activation_{n}" in self.given
+        ]
         return (self.activate(np.asarray(made), params).astype(a.dtype),)
 
 
 class EmbedLayerNormalization(Contrib):
-    """Three embeddings (of words, places and segments) added up and normalized; also how many tokens count."""
+    """Three embeddings (of words, places and segments) added up and normalized; also how many
+    tokens count."""
 
     def compute(  # type: ignore[override]
         self, ids: Array, segments: Array | None, words: Array, places: Array, kinds: Array | None, gamma: Array, beta: Array,
@@ -200,9 +222,17 @@ class EmbedLayerNormalization(Contrib):
             total = total + wide(kinds)[segments]
         mean = total.mean(axis=-1, keepdims=True)
         spread = ((total - mean) ** 2).mean(axis=-1, keepdims=True)
-        made = (total - mean) / np.sqrt(spread + self.number("epsilon", 1e-12)) * wide(gamma) + wide(beta)
-        count = np.zeros(len(ids), np.int32) if mask is None else (mask == 1).sum(axis=1).astype(np.int32)
-        return (made.astype(words.dtype), count, total.astype(words.dtype))[: len(self.onnx_node.output)]
+        made = (total - mean) / np.sqrt(spread + self.number("epsilon", 1e-12)) * wide(
+            gamma
+        ) + wide(beta)
+        count = (
+            np.zeros(len(ids), np.int32)
+            if mask is None
+            else (mask == 1).sum(axis=1).astype(np.int32)
+        )
+        return (made.astype(words.dtype), count, total.astype(words.dtype))[
+            : len(self.onnx_node.output)
+        ]
 
 
 FUSED = (

@@ -1,10 +1,11 @@
-"""Quantized operators of ONNX Runtime's own domain, ``com.microsoft``: they read and write codes, a scale and a zero point for
-each tensor. Each is computed on what the codes are worth, in float64, and rounded once at its end."""
+"""Quantized operators of ONNX Runtime's own domain, ``com.microsoft``: they read and write codes, a
+scale and a zero point for each tensor. Each is computed on what the codes are worth, in float64,
+and rounded once at its end."""
 
 import numpy as np
 
-from engines.backends.reference.operators.base import Array
-from engines.backends.reference.operators.fused import Contrib, sigmoid, wide
+from narrowdown.engines.backends.reference.operators.base import Array
+from narrowdown.engines.backends.reference.operators.fused import Contrib, sigmoid, wide
 
 
 def worth(codes: Array, scale: Array, zero: Array | None = None, axis: int = 0) -> Array:
@@ -50,7 +51,12 @@ class QLinearMul(_OfTwo):
 
 class _OfOne(Contrib):
     def compute(  # type: ignore[override]
-        self, x: Array, x_scale: Array, x_zero: Array | None, scale: Array, zero: Array | None = None
+        self,
+        x: Array,
+        x_scale: Array,
+        x_zero: Array | None,
+        scale: Array,
+        zero: Array | None = None,
     ) -> tuple[Array]:
         made = self.change(worth(x, x_scale, x_zero))
         return (encode(made, scale, np.zeros((), x.dtype) if zero is None else zero),)
@@ -78,12 +84,15 @@ class QLinearGlobalAveragePool(_OfOne):
 
 class QLinearConcat(Contrib):
     def compute(self, scale: Array, zero: Array, *triples: Array) -> tuple[Array]:  # type: ignore[override]
-        parts = [worth(triples[i], triples[i + 1], triples[i + 2]) for i in range(0, len(triples), 3)]
+        parts = [
+            worth(triples[i], triples[i + 1], triples[i + 2]) for i in range(0, len(triples), 3)
+        ]
         return (encode(np.concatenate(parts, axis=int(self.given["axis"])), scale, zero),)
 
 
 class QLinearSoftmax(_OfOne):
-    """Along one axis from opset 13 of the model on; before, over all that lie behind it together."""
+    """Along one axis from opset 13 of the model on; before, over all that lie behind it
+    together."""
 
     def change(self, x: Array) -> Array:
         axis = int(self.given.get("axis", -1))
@@ -98,19 +107,33 @@ class QLinearWhere(Contrib):
         self, condition: Array, x: Array, x_scale: Array, x_zero: Array, y: Array, y_scale: Array, y_zero: Array, scale: Array,
         zero: Array,
     ) -> tuple[Array]:  # fmt: skip
-        return (encode(np.where(condition, worth(x, x_scale, x_zero), worth(y, y_scale, y_zero)), scale, zero),)
+        return (
+            encode(
+                np.where(condition, worth(x, x_scale, x_zero), worth(y, y_scale, y_zero)),
+                scale,
+                zero,
+            ),
+        )
 
 
 class QGemm(Contrib):
-    """``C`` holds codes of the product of both scales. Without a scale of its own the output is in floats."""
+    """``C`` holds codes of the product of both scales. Without a scale of its own the output is in
+    floats."""
 
     def compute(  # type: ignore[override]
         self, a: Array, a_scale: Array, a_zero: Array, b: Array, b_scale: Array, b_zero: Array, c: Array | None = None,
         scale: Array | None = None, zero: Array | None = None,
     ) -> tuple[Array]:  # fmt: skip
-        left, right = worth(a, a_scale, a_zero), worth(b, b_scale, b_zero, 0 if self.given.get("transB") else 1)
-        made = (left.T if self.given.get("transA") else left) @ (right.T if self.given.get("transB") else right)
-        made = made + (0 if c is None else wide(c) * (wide(a_scale).reshape(-1) * wide(b_scale).reshape(-1)))
+        left, right = (
+            worth(a, a_scale, a_zero),
+            worth(b, b_scale, b_zero, 0 if self.given.get("transB") else 1),
+        )
+        made = (left.T if self.given.get("transA") else left) @ (
+            right.T if self.given.get("transB") else right
+        )
+        made = made + (
+            0 if c is None else wide(c) * (wide(a_scale).reshape(-1) * wide(b_scale).reshape(-1))
+        )
         made = self.number("alpha", 1.0) * made
         if scale is None or zero is None:
             return (np.asarray(made).astype(a_scale.dtype),)
@@ -127,29 +150,41 @@ class MatMulIntegerToFloat(Contrib):
 
 
 class DynamicQuantizeMatMul(Contrib):
-    """``A`` becomes codes of its own range first, as DynamicQuantizeLinear makes them: in FP32, as that is part of what it
-    computes."""
+    """``A`` becomes codes of its own range first, as DynamicQuantizeLinear makes them: in FP32, as
+    that is part of what it computes."""
 
     def compute(  # type: ignore[override]
-        self, a: Array, b: Array, b_scale: Array, b_zero: Array | None = None, bias: Array | None = None
+        self,
+        a: Array,
+        b: Array,
+        b_scale: Array,
+        b_zero: Array | None = None,
+        bias: Array | None = None,
     ) -> tuple[Array]:
-        low, high = np.float32(min(0.0, float(a.min(initial=0)))), np.float32(max(0.0, float(a.max(initial=0))))
+        low, high = (
+            np.float32(min(0.0, float(a.min(initial=0)))),
+            np.float32(max(0.0, float(a.max(initial=0)))),
+        )
         scale = np.float32((high - low) / np.float32(255)) if high > low else np.float32(1)
         zero = np.uint8(np.clip(np.rint(-low / scale), 0, 255))
         codes = np.clip(np.rint(a / scale) + zero, 0, 255)
-        made = np.matmul((wide(codes) - float(zero)) * float(scale), worth(b, b_scale, b_zero, b.ndim - 1))
+        made = np.matmul(
+            (wide(codes) - float(zero)) * float(scale), worth(b, b_scale, b_zero, b.ndim - 1)
+        )
         return ((made + (0 if bias is None else wide(bias))).astype(a.dtype),)
 
 
 class MatMulNBits(Contrib):
-    """Weights of 4 or 8 bits in blocks along K, the lower half of a byte first; a zero point that is not given lies in the
-    middle."""
+    """Weights of 4 or 8 bits in blocks along K, the lower half of a byte first; a zero point that
+    is not given lies in the middle."""
 
     def compute(  # type: ignore[override]
         self, a: Array, b: Array, scales: Array, zeros: Array | None = None, order: Array | None = None,
         bias: Array | None = None,
     ) -> tuple[Array]:  # fmt: skip
-        k, n, bits, size = (int(self.given.get(name, 4)) for name in ("K", "N", "bits", "block_size"))
+        k, n, bits, size = (
+            int(self.given.get(name, 4)) for name in ("K", "N", "bits", "block_size")
+        )
         if order is not None or bits not in (4, 8):
             self.refuse("groups in another order" if order is not None else f"{bits} bits")
         blocks = -(-k // size)
@@ -159,7 +194,9 @@ class MatMulNBits(Contrib):
             middle = wide(_unpack(zeros.reshape(n, -1), bits)[:, :blocks])
         elif zeros is not None:
             middle = wide(zeros).reshape(n, blocks)
-        weights = ((wide(codes) - middle[..., None]) * wide(scales).reshape(n, blocks)[..., None]).reshape(n, -1)[:, :k]
+        weights = (
+            (wide(codes) - middle[..., None]) * wide(scales).reshape(n, blocks)[..., None]
+        ).reshape(n, -1)[:, :k]
         made = np.matmul(wide(a), weights.T) + (0 if bias is None else wide(bias))
         return (made.astype(a.dtype),)
 

@@ -1,11 +1,11 @@
-"""RoiAlign: opset 10 has no ``coordinate_transformation_mode`` and shifts nothing; the evaluator shifts by half a pixel in every
-version, and takes the maximum of something else."""
+"""RoiAlign: opset 10 has no ``coordinate_transformation_mode`` and shifts nothing; the evaluator
+shifts by half a pixel in every version, and takes the maximum of something else."""
 
 from typing import Any
 
 import numpy as np
 
-from engines.backends.reference.operators.base import Array, Operator
+from narrowdown.engines.backends.reference.operators.base import Array, Operator
 
 _HALF_PIXEL = 16  # the version that brought the attribute
 
@@ -13,8 +13,14 @@ _HALF_PIXEL = 16  # the version that brought the attribute
 class RoiAlign(Operator):
     def _run(self, x: Array, rois: Array, batch: Array, **given: Any) -> tuple[Array]:
         out_h, out_w = int(given.get("output_height") or 1), int(given.get("output_width") or 1)
-        ratio, scale = int(given.get("sampling_ratio") or 0), float(given.get("spatial_scale") or 1.0)
-        half = self.since >= _HALF_PIXEL and given.get("coordinate_transformation_mode") != "output_half_pixel"
+        ratio, scale = (
+            int(given.get("sampling_ratio") or 0),
+            float(given.get("spatial_scale") or 1.0),
+        )
+        half = (
+            self.since >= _HALF_PIXEL
+            and given.get("coordinate_transformation_mode") != "output_half_pixel"
+        )
         height, width = x.shape[2:]
         made = np.zeros((len(rois), x.shape[1], out_h, out_w), x.dtype)
         for r, (roi, sample) in enumerate(zip(rois.astype(x.dtype), batch, strict=True)):
@@ -29,7 +35,10 @@ class RoiAlign(Operator):
                 continue
             ys = top + (np.arange(out_h * many_h) + 0.5) * bin_h / many_h
             xs = left + (np.arange(out_w * many_w) + 0.5) * bin_w / many_w
-            (low_y, high_y, fy, in_y), (low_x, high_x, fx, in_x) = _neighbours(ys, height), _neighbours(xs, width)
+            (low_y, high_y, fy, in_y), (low_x, high_x, fx, in_x) = (
+                _neighbours(ys, height),
+                _neighbours(xs, width),
+            )
             plane = x[int(sample)]
             corners = [
                 plane[:, a[:, None], b] * (wa[:, None] * wb)
@@ -47,7 +56,8 @@ class RoiAlign(Operator):
 
 
 def _neighbours(at: Array, size: int) -> tuple[Array, Array, Array, Array]:
-    """(lower neighbour, upper one, how far towards it, whether the place counts) of each position."""
+    """(lower neighbour, upper one, how far towards it, whether the place counts) of each
+    position."""
     counts = (at >= -1.0) & (at <= size)
     place = np.maximum(at, 0)
     low = np.minimum(place.astype(np.int64), size - 1)

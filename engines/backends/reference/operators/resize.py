@@ -1,8 +1,9 @@
-"""Resize and Upsample: every interpolation is one matrix for each dimension, from the positions of the outputs in the input.
+"""Resize and Upsample: every interpolation is one matrix for each dimension, from the positions of
+the outputs in the input.
 
-The evaluator's own takes the length of the output for a fraction (``align_corners`` with scales that leave a part of an element),
-has no linear Upsample, no rule of opset 10, and reads half an element in front where one element is left
-(``pytorch_half_pixel``).
+The evaluator's own takes the length of the output for a fraction (``align_corners`` with scales
+that leave a part of an element), has no linear Upsample, no rule of opset 10, and reads half an
+element in front where one element is left (``pytorch_half_pixel``).
 """
 
 import math
@@ -11,14 +12,19 @@ from typing import Any
 
 import numpy as np
 
-from engines.backends.reference.operators.base import Array, Operator
+from narrowdown.engines.backends.reference.operators.base import Array, Operator
 
 _NO_COORDINATES = 11  # before it there was one rule and no attribute for it
 
 
 class Resize(Operator):
     def _run(
-        self, x: Array, roi: Array | None = None, scales: Array | None = None, sizes: Array | None = None, **given: Any
+        self,
+        x: Array,
+        roi: Array | None = None,
+        scales: Array | None = None,
+        sizes: Array | None = None,
+        **given: Any,
     ) -> tuple[Array]:
         if self.since < _NO_COORDINATES and roi is not None:  # which is the scales there
             return (_resize_tensor(x, dict(enumerate(map(float, roi))), {}, {**given, **_OLD}),)
@@ -39,7 +45,11 @@ class Resize(Operator):
         regions = {}
         if roi is not None and roi.size:
             regions = dict(
-                zip(axes, zip(map(float, roi[: len(axes)]), map(float, roi[len(axes) :]), strict=True), strict=True)
+                zip(
+                    axes,
+                    zip(map(float, roi[: len(axes)]), map(float, roi[len(axes) :]), strict=True),
+                    strict=True,
+                )
             )
         return (_resize_tensor(x, factors, lengths, given, regions),)
 
@@ -62,11 +72,19 @@ def _resize_tensor(
     for axis, factor in factors.items():
         size = x.shape[axis]
         length = lengths.get(axis, int(np.floor(np.float32(factor) * np.float32(size))))
-        if factor == 1 and length == size and given.get("coordinate_transformation_mode") != "tf_crop_and_resize":
+        if (
+            factor == 1
+            and length == size
+            and given.get("coordinate_transformation_mode") != "tf_crop_and_resize"
+        ):
             continue
         at = _source_positions(size, length, factor, given, (regions or {}).get(axis, (0.0, 1.0)))
         if given.get("mode", "nearest") == "nearest":
-            y = np.take(y, np.clip(_nearest_index(at, given.get("nearest_mode"), factor), 0, size - 1), axis=axis)
+            y = np.take(
+                y,
+                np.clip(_nearest_index(at, given.get("nearest_mode"), factor), 0, size - 1),
+                axis=axis,
+            )
         else:
             matrix = _weight_matrix(at, size, float(factor), given).astype(y.dtype)
             y = np.moveaxis(np.tensordot(matrix, y, axes=(1, axis)), 0, axis)
@@ -82,13 +100,20 @@ def _resize_tensor(
 
 
 def _source_positions(
-    size: int, length: int, factor: float | Fraction, given: dict[str, Any], region: tuple[float, float]
+    size: int,
+    length: int,
+    factor: float | Fraction,
+    given: dict[str, Any],
+    region: tuple[float, float],
 ) -> Array:
-    """Where each output lies in the input. Of sizes exactly: the factor is their quotient, and the rules for ties are meant for
-    it. Of scales, which are FP32, in FP32 for ``nearest``: their own last digit decides there which element it is (of 642
-    models at random, ONNX Runtime 1.31.1 has 5 otherwise than this, and 107 otherwise than the scale taken for exact)."""
+    """Where each output lies in the input. Of sizes exactly: the factor is their quotient, and the
+    rules for ties are meant for it. Of scales, which are FP32, in FP32 for ``nearest``: their own
+    last digit decides there which element it is (of 642 models at random, ONNX Runtime 1.31.1 has 5
+    otherwise than this, and 107 otherwise than the scale taken for exact)."""
     exact = isinstance(factor, Fraction)
-    kind: Any = np.float32 if given.get("mode", "nearest") == "nearest" and not exact else np.float64
+    kind: Any = (
+        np.float32 if given.get("mode", "nearest") == "nearest" and not exact else np.float64
+    )
     x: Any = np.arange(length, dtype=kind)
 
     def unscale(place: Any) -> Any:
@@ -122,7 +147,9 @@ def _source_positions(
 
 def _nearest_index(at: Array, mode: str | None, factor: float | Fraction) -> Array:
     match mode:
-        case "simple":  # of opset 10 and Upsample: no more is said than that it is the nearest; engines do this
+        case (
+            "simple"
+        ):  # of opset 10 and Upsample: no more is said than that it is the nearest; engines do this
             found = np.ceil(at) if factor < 1 else np.floor(at)
         case "floor":
             found = np.floor(at)
@@ -139,7 +166,9 @@ def _weight_matrix(at: Array, size: int, factor: float, given: dict[str, Any]) -
     """[outputs, inputs]: what each output takes of each input."""
     made = np.zeros((len(at), size))
     cubic = given.get("mode") == "cubic"
-    wide = min(1.0, factor) if given.get("antialias") else 1.0  # a filter that covers all that one output stands for
+    wide = (
+        min(1.0, factor) if given.get("antialias") else 1.0
+    )  # a filter that covers all that one output stands for
     support = (2.0 if cubic else 1.0) / wide
     a = float(given.get("cubic_coeff_a") or -0.75)
     for row, place in enumerate(at):

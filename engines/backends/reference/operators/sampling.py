@@ -1,17 +1,23 @@
-"""GridSample: the evaluator's own knows the names of opset 20 alone (``linear``, ``cubic``), and fails on those of opset 16."""
+"""GridSample: the evaluator's own knows the names of opset 20 alone (``linear``, ``cubic``), and
+fails on those of opset 16."""
 
 import itertools
 
 import numpy as np
 
-from engines.backends.reference.operators.base import Array, Operator
+from narrowdown.engines.backends.reference.operators.base import Array, Operator
 
 _CUBIC = -0.75  # the coefficient is not an attribute here
 
 
 class GridSample(Operator):
     def _run(
-        self, x: Array, grid: Array, align_corners: int = 0, mode: str = "", padding_mode: str = "zeros"
+        self,
+        x: Array,
+        grid: Array,
+        align_corners: int = 0,
+        mode: str = "",
+        padding_mode: str = "zeros",
     ) -> tuple[Array]:
         sizes = x.shape[2:]
         limits = [(0.0, n - 1.0) if align_corners else (-0.5, n - 0.5) for n in sizes]
@@ -19,9 +25,17 @@ class GridSample(Operator):
         at = []
         for n, limit, p in zip(sizes, limits, np.moveaxis(grid, -1, 0)[::-1], strict=True):
             place = (p + 1) / 2 * (n - 1) if align_corners else ((p + 1) * n - 1) / 2
-            at.append(_fold_place(place, n, limit, padding_mode) if mode in ("bilinear", "linear") else place)
+            at.append(
+                _fold_place(place, n, limit, padding_mode)
+                if mode in ("bilinear", "linear")
+                else place
+            )
         if mode == "nearest":
-            return (self._pick(x, [np.rint(p).astype(np.int64) for p in at], limits, padding_mode).astype(x.dtype),)
+            return (
+                self._pick(
+                    x, [np.rint(p).astype(np.int64) for p in at], limits, padding_mode
+                ).astype(x.dtype),
+            )
         cubic = mode in ("bicubic", "cubic")
         taps = range(-1, 3) if cubic else range(2)
         base = [np.floor(p).astype(np.int64) for p in at]
@@ -31,11 +45,15 @@ class GridSample(Operator):
             weight = np.ones(grid.shape[:-1], x.dtype)
             for t, f in zip(tap, part, strict=True):
                 weight = weight * (_cubic_weight(np.abs(t - f)) if cubic else (f if t else 1 - f))
-            value = self._pick(x, [b + t for b, t in zip(base, tap, strict=True)], limits, padding_mode)
+            value = self._pick(
+                x, [b + t for b, t in zip(base, tap, strict=True)], limits, padding_mode
+            )
             total = total + value * weight[:, None]
         return (total.astype(x.dtype),)
 
-    def _pick(self, x: Array, at: list[Array], limits: list[tuple[float, float]], padding: str) -> Array:
+    def _pick(
+        self, x: Array, at: list[Array], limits: list[tuple[float, float]], padding: str
+    ) -> Array:
         """What lies at whole positions, [samples, channels, ...]; outside by the padding."""
         sizes = x.shape[2:]
         inside = np.ones(at[0].shape, bool)

@@ -1,11 +1,13 @@
-"""What a real TensorRT answers to all that the backend asks of it but the build itself: versions whose libraries can be had for
-parsing and configuring only (10.15, 11.2: no kernels for the GPU at hand), and 10.6, which does all.
+"""What a real TensorRT answers to all that the backend asks of it but the build itself: versions
+whose libraries can be had for parsing and configuring only (10.15, 11.2: no kernels for the GPU at
+hand), and 10.6, which does all.
 
-    python tests/engines/backends/tensorrt/answers.py --out FILE.json [--library tensorrt] [--jobs 4] [--only ASK ...]
+    python tests/engines/backends/tensorrt/answers.py --out FILE.json [--library tensorrt] [--jobs
+    4] [--only ASK ...]
 
-Needs TensorRT and a GPU (TensorRT-RTX needs none). A library that dies of one question answers the others in another process.
-``answers.json`` holds what was recorded: version -> question -> answer; ``test_answers.py`` holds the stand-ins of the other
-tests against it.
+Needs TensorRT and a GPU (TensorRT-RTX needs none). A library that dies of one question answers the
+others in another process. ``answers.json`` holds what was recorded: version -> question -> answer;
+``test_answers.py`` holds the stand-ins of the other tests against it.
 """
 
 import argparse
@@ -27,13 +29,15 @@ import onnx.parser
 from onnx import TensorProto, helper, numpy_helper
 
 if __name__ == "__main__":
-    sys.path.insert(0, str(Path(__file__).parents[4]))  # as a script it has no package to import from
-from engines import options
-from engines.backends.base import BuildRequest, EngineFault
-from engines.backends.tensorrt import configure, cuda, library, network, quantization
-from engines.backends.tensorrt import make as backend
-from engines.backends.tensorrt.settings import FLAGS, Settings, strongly_typed
-from engines.spec import parse
+    sys.path.insert(
+        0, str(Path(__file__).parents[4])
+    )  # as a script it has no package to import from
+from narrowdown.engines import options
+from narrowdown.engines.backends.base import BuildRequest, EngineFault
+from narrowdown.engines.backends.tensorrt import configure, cuda, library, network, quantization
+from narrowdown.engines.backends.tensorrt import make as backend
+from narrowdown.engines.backends.tensorrt.settings import FLAGS, Settings, strongly_typed
+from narrowdown.engines.spec import parse
 
 RECORD = Path(__file__).with_name("answers.json")
 ABILITIES = (
@@ -57,14 +61,17 @@ def _graph(text: str, opset: int = 17) -> onnx.ModelProto:
 
 
 def _chain(*ops: str, opset: int = 17, kind: int = TensorProto.FLOAT) -> onnx.ModelProto:
-    nodes = [helper.make_node(op, [f"t{i}"], [f"t{i + 1}"], f"/{op}{i}") for i, op in enumerate(ops)]
+    nodes = [
+        helper.make_node(op, [f"t{i}"], [f"t{i + 1}"], f"/{op}{i}") for i, op in enumerate(ops)
+    ]
     ends = [helper.make_tensor_value_info(f"t{i}", kind, ["n", 4]) for i in (0, len(ops))]
     graph = helper.make_graph(nodes, "chain", ends[:1], ends[1:])
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=9)
 
 
 def _quantized(codes: int, zero: int, bias: bool = False) -> onnx.ModelProto:
-    """A product between Q/DQ pairs of this type; ``bias``: an INT32 one behind a DequantizeLinear of its own."""
+    """A product between Q/DQ pairs of this type; ``bias``: an INT32 one behind a DequantizeLinear
+    of its own."""
     rng = np.random.default_rng(3)
     nodes = [
         helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"], "/q"),
@@ -80,7 +87,10 @@ def _quantized(codes: int, zero: int, bias: bool = False) -> onnx.ModelProto:
     if bias:
         nodes.insert(0, helper.make_node("DequantizeLinear", ["bq", "s"], ["b"], "/dqb"))
         weights.append(helper.make_tensor("bq", TensorProto.INT32, [8], range(8)))
-    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", size]) for name, size in (("x", 32), ("y", 8))]
+    ends = [
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", size])
+        for name, size in (("x", 32), ("y", 8))
+    ]
     graph = helper.make_graph(nodes, "quantized", ends[:1], ends[1:], weights)
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
 
@@ -107,14 +117,19 @@ SCAN = """g (float[1,4] x, float[3,1,4] rows) => (float[1,4] y) {
 
 
 def _models() -> dict[str, onnx.ModelProto]:
+    from narrowdown.wizard.demo import MODELS
     from tests.engines.backends.tensorrt.test_rtx_builds import NARROW
-    from wizard.demo import MODELS
 
     made = {p.stem: onnx.load(p) for p in sorted(MODELS.glob("*.onnx"))}
-    made |= {f"Relu and Exp, opset {opset}": _chain("Relu", "Exp", opset=opset) for opset in (9, 13, 17, 20, 22, 23)}
+    made |= {
+        f"Relu and Exp, opset {opset}": _chain("Relu", "Exp", opset=opset)
+        for opset in (9, 13, 17, 20, 22, 23)
+    }
     made |= {
         "If": _graph(IF.replace("QUOTED", "4").replace("TURN", "Neg (x)")),
-        "If, branches of two shapes": _graph(IF.replace("QUOTED", "8").replace("TURN", "Concat <axis = 1> (x, x)")),
+        "If, branches of two shapes": _graph(
+            IF.replace("QUOTED", "8").replace("TURN", "Concat <axis = 1> (x, x)")
+        ),
         "Loop": _graph(LOOP),
         "Scan": _graph(SCAN),
         "double": _chain("Relu", "Neg", kind=TensorProto.DOUBLE),
@@ -123,15 +138,21 @@ def _models() -> dict[str, onnx.ModelProto]:
         "int8 pairs": _quantized(TensorProto.INT8, 0),
         "int8 pairs, not symmetric": _quantized(TensorProto.INT8, 3),
         "int8 pairs with an int32 bias": _quantized(TensorProto.INT8, 0, bias=True),
-        "an operator that nobody has": _graph("g (float[1,4] x) => (float[1,4] y) { [odd] y = Nonsense (x) }"),
-        "random": _graph("g (float[1,4] x) => (float[1,4] y) { [r] r = RandomNormalLike (x) [s] y = Add (x, r) }"),
+        "an operator that nobody has": _graph(
+            "g (float[1,4] x) => (float[1,4] y) { [odd] y = Nonsense (x) }"
+        ),
+        "random": _graph(
+            "g (float[1,4] x) => (float[1,4] y) { [r] r = RandomNormalLike (x) [s] y = Add (x, r) }"
+        ),
         "Unique": _graph("g (float[8] x) => (float[n] y) { [u] y = Unique <sorted = 1> (x) }"),
         "SequenceAt": _graph(
             "g (float[1,4] x) => (float[1,4] y) { s = SequenceConstruct (x, x)\n i = Constant <value: tensor = int64 {0}> ()\n"
             "[at] y = SequenceAt (s, i) }"
         ),
     }
-    made |= {f"weights of {what}": model for what, (model, _, _) in NARROW.items() if "older" not in what}
+    made |= {
+        f"weights of {what}": model for what, (model, _, _) in NARROW.items() if "older" not in what
+    }
     return made
 
 
@@ -150,7 +171,10 @@ def _shapes(model: onnx.ModelProto) -> dict[str, tuple[int, ...]]:
 
 def ask_abilities(name: str) -> Any:
     found = _library(name)
-    return {"version": found.version, **{ability: bool(getattr(found, ability)) for ability in ABILITIES}}
+    return {
+        "version": found.version,
+        **{ability: bool(getattr(found, ability)) for ability in ABILITIES},
+    }
 
 
 def ask_options(name: str) -> Any:
@@ -160,7 +184,9 @@ def ask_options(name: str) -> Any:
         spec = parse(text)
         gpu = cuda.device()[0]
         try:
-            said[text] = strongly_typed(Settings.of(spec.name, options.values(spec), found, gpu), found)
+            said[text] = strongly_typed(
+                Settings.of(spec.name, options.values(spec), found, gpu), found
+            )
         except ValueError as error:
             said[text] = str(error)
     return said
@@ -199,7 +225,10 @@ def ask_timing_cache(name: str) -> Any:
 def ask_flags(name: str) -> Any:
     """Flag -> whether a configuration has it once it was set, and whether it had it before."""
     found = _library(name)
-    config, flags = found.trt.Builder(found.log.logger).create_builder_config(), found.trt.BuilderFlag
+    config, flags = (
+        found.trt.Builder(found.log.logger).create_builder_config(),
+        found.trt.BuilderFlag,
+    )
     said: dict[str, Any] = {}
     wanted = {flag for row in FLAGS.values() for flag in row} | {
         "TF32", "DISABLE_TIMING_CACHE", "EDITABLE_TIMING_CACHE", "OBEY_PRECISION_CONSTRAINTS", "PREFER_PRECISION_CONSTRAINTS",
@@ -233,13 +262,19 @@ def ask_parse(name: str, what: str, *, strong: bool = True) -> Any:
         return {"refused": fault.status, "said": f"{fault}", "then": then, "errors": raw}
     made = parsed.network
     layers = [made.get_layer(i) for i in range(made.num_layers)]
-    named = {node for layer in layers for node in network.node_names(layer.metadata) or (layer.name,)}
+    named = {
+        node for layer in layers for node in network.node_names(layer.metadata) or (layer.name,)
+    }
     return {
         "layers": made.num_layers,
         "nodes": len(positions),
         "nodes with a layer of their name": len(named & positions.keys()),
-        "strong": bool(made.get_flag(found.trt.NetworkDefinitionCreationFlag.STRONGLY_TYPED)) if strong else False,
-        "kept in FP32": network.keep_higher(found, made, positions) if found.constraints and not strong else None,
+        "strong": bool(made.get_flag(found.trt.NetworkDefinitionCreationFlag.STRONGLY_TYPED))
+        if strong
+        else False,
+        "kept in FP32": network.keep_higher(found, made, positions)
+        if found.constraints and not strong
+        else None,
     }
 
 
@@ -262,7 +297,8 @@ def ask_marks(name: str, observe: str) -> Any:
 
 
 def ask_configuration(name: str) -> Any:
-    """What a configuration holds once it is written from the options, for a model with an open batch."""
+    """What a configuration holds once it is written from the options, for a model with an open
+    batch."""
     found = _library(name)
     model = _models()["shapes_cnn"]
     builder = found.trt.Builder(found.log.logger)
@@ -299,7 +335,12 @@ def ask_build(name: str, text: str, what: str) -> Any:
         built = engine.build(BuildRequest(model, "", feed_shapes=shapes, say=heard.append))
     except EngineFault as fault:
         log = library.load(name).log
-        return {"refused": fault.status, "said": str(fault), "phases": len(heard), "errors": log.errors()}
+        return {
+            "refused": fault.status,
+            "said": str(fault),
+            "phases": len(heard),
+            "errors": log.errors(),
+        }
     return {"bytes": built.facts.get("bytes", 0) > 0, "phases": len(heard)}
 
 
@@ -326,19 +367,23 @@ def asks() -> dict[str, Callable[[str], Any]]:
     for what in _models():
         parsing[f"parse {what}"] = lambda name, what=what: ask_parse(name, what)  # type: ignore[misc]
     for what in ("shapes_cnn", "If", "int8 pairs"):
-        parsing[f"parse {what}, weakly typed"] = lambda name, what=what: ask_parse(name, what, strong=False)  # type: ignore[misc]
+        parsing[f"parse {what}, weakly typed"] = lambda name, what=what: ask_parse(
+            name, what, strong=False
+        )  # type: ignore[misc]
     return ASKS | parsing
 
 
 def record(name: str, questions: list[str], lanes: int) -> dict[str, Any]:
-    """Question -> answer. Loading a library takes many seconds, so each lane asks all of its questions in one process, and goes
-    on in another where that one died or hung."""
+    """Question -> answer. Loading a library takes many seconds, so each lane asks all of its
+    questions in one process, and goes on in another where that one died or hung."""
 
     def ask_lane(left: list[str]) -> dict[str, Any]:
         said: dict[str, Any] = {}
         while left:
             command = [sys.executable, "-W", "ignore", __file__, "--library", name, "--ask", *left]
-            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            process = subprocess.Popen(
+                command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            )
             assert process.stdout is not None
             assert process.stderr is not None
             dog = threading.Timer(_SECONDS, process.kill)
@@ -353,7 +398,10 @@ def record(name: str, questions: list[str], lanes: int) -> dict[str, Any]:
                     left = [q for q in left if q != what]
             dog.cancel()
             if left and (code := process.wait()):
-                said[left[0]] = {"died": code, "said": " ".join(process.stderr.read().split())[-400:]}
+                said[left[0]] = {
+                    "died": code,
+                    "said": " ".join(process.stderr.read().split())[-400:],
+                }
                 left = left[1:]
         return said
 

@@ -1,10 +1,12 @@
-"""The real bindings of NVIDIA's versions, without TensorRT: which of the names that the backend uses each of them has.
+"""The real bindings of NVIDIA's versions, without TensorRT: which of the names that the backend
+uses each of them has.
 
     python tests/engines/backends/tensorrt/bindings.py
 
-downloads the wheels of ``VERSIONS`` with pip, gives each the few C functions that it wants of TensorRT's libraries (made by gcc,
-they do nothing), imports it in a process of its own and writes ``bindings.json``: name -> the first and last version that has it,
-and what it takes. In a minute, on any Linux machine. ``load`` does that for one version: a real module, real enumerations, real
+downloads the wheels of ``VERSIONS`` with pip, gives each the few C functions that it wants of
+TensorRT's libraries (made by gcc, they do nothing), imports it in a process of its own and writes
+``bindings.json``: name -> the first and last version that has it, and what it takes. In a minute,
+on any Linux machine. ``load`` does that for one version: a real module, real enumerations, real
 signatures, whose builder is nothing.
 """
 
@@ -19,13 +21,25 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import engines.backends.tensorrt
+import narrowdown.engines.backends.tensorrt
 
-BACKEND = Path(engines.backends.tensorrt.__file__).parent  # as installed: the tests also run beside a wheel
+BACKEND = Path(
+    narrowdown.engines.backends.tensorrt.__file__
+).parent  # as installed: the tests also run beside a wheel
 TABLE = Path(__file__).with_name("bindings.json")
-VERSIONS = ("10.0.1", "10.6.0", "10.8.0.43", "10.12.0.36", "10.15.1.29", "11.0.0.114", "11.2.1.2", "11.4.0.106")
+VERSIONS = (
+    "10.0.1",
+    "10.6.0",
+    "10.8.0.43",
+    "10.12.0.36",
+    "10.15.1.29",
+    "11.0.0.114",
+    "11.2.1.2",
+    "11.4.0.106",
+)
 
-# What the backend's variables hold, as they are written there: TensorRT's class. ``trt`` is the module itself.
+# What the backend's variables hold, as they are written there: TensorRT's class. ``trt`` is the
+# module itself.
 CLASSES = {
     "trt": "", "found.trt": "", "self._trt": "", "self._found.trt": "", "self.trt": "",
     "builder": "Builder", "self._builder": "Builder", "network": "INetworkDefinition", "parser": "OnnxParser",
@@ -50,7 +64,8 @@ OURS = {  # attributes of ours on a variable that bears the name of one of Tenso
     "o": {"type", "get"},
     "layer": {"formats", "nodes"},
 }
-# What is asked for by hasattr, or overridden in a class of ours, stands in no attribute: by hand, class -> names.
+# What is asked for by hasattr, or overridden in a class of ours, stands in no attribute: by hand,
+# class -> names.
 ASKED = {
     "": [
         "IDebugListener", "IProgressMonitor", "IAlgorithmSelector", "TimingCacheKey", "IInt8EntropyCalibrator2",
@@ -77,14 +92,19 @@ ASKED = {
 
 
 def used() -> dict[str, set[str]]:
-    """Class ("" for the module itself) -> the names of it that the backend uses, read from its source."""
+    """Class ("" for the module itself) -> the names of it that the backend uses, read from its
+    source."""
     found: defaultdict[str, set[str]] = defaultdict(set)
     for name, names in ASKED.items():
         found[name].update(names)
         if name:
             found[""].add(name.partition(".")[0])
     for module, holder, attribute in _attributes():
-        if OTHERWISE.get((module, holder)) == "" or attribute in OURS.get(holder, ()) or attribute.startswith("__"):
+        if (
+            OTHERWISE.get((module, holder)) == ""
+            or attribute in OURS.get(holder, ())
+            or attribute.startswith("__")
+        ):
             continue
         if holder in CLASSES:
             found[OTHERWISE.get((module, holder), CLASSES[holder])].add(attribute)
@@ -94,17 +114,21 @@ def used() -> dict[str, set[str]]:
 
 
 def unclassified() -> set[str]:
-    """Uses, as ``module: holder.attribute``, of a name that TensorRT's classes have on a variable that nothing is known of."""
+    """Uses, as ``module: holder.attribute``, of a name that TensorRT's classes have on a variable
+    that nothing is known of."""
     members = {name for names in used().values() for name in names if "_" in name}
     return {
         f"{module}: {holder}.{attribute}"
         for module, holder, attribute in _attributes()
-        if attribute in members and holder not in CLASSES and not holder.startswith(("self", "trt.", "found.trt"))
+        if attribute in members
+        and holder not in CLASSES
+        and not holder.startswith(("self", "trt.", "found.trt"))
     }
 
 
 def _attributes() -> Iterator[tuple[str, str, str]]:
-    """(module, what stands before the dot, the name behind it) of every attribute in the backend."""
+    """(module, what stands before the dot, the name behind it) of every attribute in the
+    backend."""
     for path in sorted(BACKEND.glob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Attribute):
@@ -130,8 +154,11 @@ print(json.dumps(said))
 """
 
 
-def dump(module: str, environment: dict[str, str] | None = None, folder: Path | None = None) -> dict[str, str]:
-    """The names of ``used`` that a module has -> the signature that it states, "" where it states none."""
+def dump(
+    module: str, environment: dict[str, str] | None = None, folder: Path | None = None
+) -> dict[str, str]:
+    """The names of ``used`` that a module has -> the signature that it states, "" where it states
+    none."""
     asked = json.dumps({name: sorted(names) for name, names in used().items()})
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", _DUMP, module], input=asked, env=environment, cwd=folder, text=True,
@@ -142,23 +169,48 @@ def dump(module: str, environment: dict[str, str] | None = None, folder: Path | 
 
 
 def load(version: str, folder: Path) -> dict[str, str]:
-    """Fetch the bindings of a version into ``folder``; the environment in which ``import tensorrt_bindings`` works."""
-    wheel = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--only-binary=:all:", "-d", str(folder)]
+    """Fetch the bindings of a version into ``folder``; the environment in which ``import
+    tensorrt_bindings`` works."""
+    wheel = [
+        sys.executable,
+        "-m",
+        "pip",
+        "download",
+        "-q",
+        "--no-deps",
+        "--only-binary=:all:",
+        "-d",
+        str(folder),
+    ]
     subprocess.run([*wheel, f"tensorrt-cu12-bindings=={version}"], check=True)
     (packed,) = folder.glob("*.whl")
     subprocess.run([sys.executable, "-m", "zipfile", "-e", str(packed), str(folder)], check=True)
     native = folder / "tensorrt_bindings" / "tensorrt.so"
-    wanted = [line.split("[")[1].rstrip("]") for line in _said("readelf", "-d", str(native)) if "NEEDED" in line]
+    wanted = [
+        line.split("[")[1].rstrip("]")
+        for line in _said("readelf", "-d", str(native))
+        if "NEEDED" in line
+    ]
     missing = [line.split()[-1] for line in _said("nm", "-D", "--undefined-only", str(native))]
     ours = [
         name
         for name in missing
-        if name.startswith(("createInfer", "createNv", "getBuilder", "getPlugin", "getNv", "initLib"))
+        if name.startswith(
+            ("createInfer", "createNv", "getBuilder", "getPlugin", "getNv", "initLib")
+        )
     ]
     source = folder / "nothing.c"
     source.write_text("\n".join(f"void *{name}(void) {{ return 0; }}" for name in ours))
     for library in (name for name in wanted if name.startswith("libnv")):
-        made = ["gcc", "-shared", "-fPIC", "-o", str(folder / library), f"-Wl,-soname,{library}", str(source)]
+        made = [
+            "gcc",
+            "-shared",
+            "-fPIC",
+            "-o",
+            str(folder / library),
+            f"-Wl,-soname,{library}",
+            str(source),
+        ]
         subprocess.run(made, check=True)
     return {"LD_LIBRARY_PATH": str(folder), "PYTHONPATH": str(folder), "PATH": "/usr/bin:/bin"}
 
@@ -168,8 +220,8 @@ def _said(*command: str) -> list[str]:
 
 
 def takes(signature: str) -> list[str] | None:
-    """Names of the parameters that a pybind11 signature states, without self; those that may be left out end with ``=``. None
-    where it states none (an overloaded function, a property)."""
+    """Names of the parameters that a pybind11 signature states, without self; those that may be
+    left out end with ``=``. None where it states none (an overloaded function, a property)."""
     if "(" not in signature or "*args" in signature:
         return None
     names, depth, word = [], 0, ""
@@ -184,8 +236,8 @@ def takes(signature: str) -> list[str] | None:
 
 
 def record() -> dict[str, Any]:
-    """Name -> ``first`` and ``last`` version that has it, and what it ``takes``. Raises ``AssertionError`` where a version
-    between these two lacks it, or takes something else."""
+    """Name -> ``first`` and ``last`` version that has it, and what it ``takes``. Raises
+    ``AssertionError`` where a version between these two lacks it, or takes something else."""
     seen: defaultdict[str, dict[str, list[str] | None]] = defaultdict(dict)
     for version in VERSIONS:
         with tempfile.TemporaryDirectory(prefix="bindings-") as folder:
@@ -198,13 +250,21 @@ def record() -> dict[str, Any]:
         first, last = min(map(VERSIONS.index, versions)), max(map(VERSIONS.index, versions))
         assert len(versions) == last - first + 1, f"{name} comes and goes: {list(versions)}"
         stated = [found for found in versions.values() if found is not None]
-        assert all(found == stated[0] for found in stated), f"{name} does not take the same everywhere: {versions}"
-        table[name] = {"first": VERSIONS[first], "last": VERSIONS[last], **({"takes": stated[0]} if stated else {})}
+        assert all(found == stated[0] for found in stated), (
+            f"{name} does not take the same everywhere: {versions}"
+        )
+        table[name] = {
+            "first": VERSIONS[first],
+            "last": VERSIONS[last],
+            **({"takes": stated[0]} if stated else {}),
+        }
     return table
 
 
 if __name__ == "__main__":
-    argparse.ArgumentParser(description="Record the names and signatures of TensorRT's bindings anew.").parse_args()
+    argparse.ArgumentParser(
+        description="Record the names and signatures of TensorRT's bindings anew."
+    ).parse_args()
     lines = [f"{json.dumps(name)}: {json.dumps(facts)}" for name, facts in record().items()]
     TABLE.write_text("{\n" + ",\n".join(lines) + "\n}\n")
     print(f"{len(lines)} names of {len(VERSIONS)} versions in {TABLE.name}")

@@ -1,7 +1,9 @@
-"""A stand-in for TensorRT's Python API: a builder that times kernels by a table, with an editable timing cache as 10.8 and later
-document it. It builds nothing: enough to see what is asked of the real one, and in which order.
+"""A stand-in for TensorRT's Python API: a builder that times kernels by a table, with an editable
+timing cache as 10.8 and later document it. It builds nothing: enough to see what is asked of the
+real one, and in which order.
 
-Names and signatures are those of the bindings of 10.15 and 11.2; the log lines are put together from the texts in their library.
+Names and signatures are those of the bindings of 10.15 and 11.2; the log lines are put together
+from the texts in their library.
 """
 
 import contextlib
@@ -12,9 +14,9 @@ from typing import Any
 
 import onnx
 
-from engines.backends.base import Capability, EngineInfo
-from engines.backends.tensorrt.engine import Engine
-from engines.backends.tensorrt.settings import Settings
+from narrowdown.engines.backends.base import Capability, EngineInfo
+from narrowdown.engines.backends.tensorrt.engine import Engine
+from narrowdown.engines.backends.tensorrt.settings import Settings
 
 UNKNOWN = 2**64 - 1  # the kernel of a key that the cache does not hold
 SLOWER = 0.5  # ms that each further kernel takes more
@@ -116,13 +118,20 @@ class Builder:
                     f"Autotuning op {node.name}(key: {key}):",
                     "tactic_id, cost(in ms), cost/fastest_cost, kernel_name, tactic_hash",
                 ]
-                lines += [f"{i}, {1 + SLOWER * i}, {i}, a_kernel, 0x{k:016x}, " for i, k in enumerate(offered)]
-                lines += [f"The selected tactic is (tactic hash, cost(in ms)):0x{offered[0]:016x},1.0"]
+                lines += [
+                    f"{i}, {1 + SLOWER * i}, {i}, a_kernel, 0x{k:016x}, "
+                    for i, k in enumerate(offered)
+                ]
+                lines += [
+                    f"The selected tactic is (tactic hash, cost(in ms)):0x{offered[0]:016x},1.0"
+                ]
                 for hearer in self._said:
                     hearer += lines
                 entries[key] = Value(offered[0], 1.0)
             elif entries[key].tacticHash not in offered:
-                return None  # "If this layer cannot use the new tactic, build errors will be reported"
+                return (
+                    None  # "If this layer cannot use the new tactic, build errors will be reported"
+                )
         return SimpleNamespace(nbytes=1)
 
 
@@ -143,17 +152,23 @@ def engine(kernels: Mapping[str, Sequence[int]], **settings: Any) -> tuple[Engin
 
     builder = Builder(hearers, kernels)
     flags = SimpleNamespace(
-        EDITABLE_TIMING_CACHE="EDITABLE_TIMING_CACHE", DISABLE_TIMING_CACHE="DISABLE_TIMING_CACHE", TF32="TF32"
+        EDITABLE_TIMING_CACHE="EDITABLE_TIMING_CACHE",
+        DISABLE_TIMING_CACHE="DISABLE_TIMING_CACHE",
+        TF32="TF32",
     )
     trt = SimpleNamespace(
         BuilderFlag=flags, TimingCacheValue=Value, Builder=lambda _: builder, OnnxParser=Parser,
         NetworkDefinitionCreationFlag=SimpleNamespace(), ProfilingVerbosity=SimpleNamespace(DETAILED=2),
     )  # fmt: skip
-    log = SimpleNamespace(logger=None, clear=lambda: None, errors=lambda: ["no such kernel"], listening=listening)
+    log = SimpleNamespace(
+        logger=None, clear=lambda: None, errors=lambda: ["no such kernel"], listening=listening
+    )
     found: Any = SimpleNamespace(
         trt=trt, log=log, title="TensorRT", version="11.2", rtx=False, selector=False, monitor=False, editable=Capability(True),
         plug=lambda _: None, has_flag=lambda name: hasattr(flags, name),
     )  # fmt: skip
-    info = EngineInfo("tensorrt", "tensorrt", "11.2", "a stand-in", "fp32", "float32", "stand-in", {})
+    info = EngineInfo(
+        "tensorrt", "tensorrt", "11.2", "a stand-in", "fp32", "float32", "stand-in", {}
+    )
     chosen = Settings(precision="model", typing="strong", **settings)
     return Engine(info, found, chosen, True, Capability(False, "it is a stand-in.")), builder

@@ -1,5 +1,6 @@
-"""What TensorRT 10.15 and 11.2 answered on an H200, and TensorRT-RTX 1.7 with no GPU, recorded by ``answers.py``: the stand-ins
-of the other tests say the same, and the words that a user reads of a refusal come of what the real parsers said."""
+"""What TensorRT 10.15 and 11.2 answered on an H200, and TensorRT-RTX 1.7 with no GPU, recorded by
+``answers.py``: the stand-ins of the other tests say the same, and the words that a user reads of a
+refusal come of what the real parsers said."""
 
 import json
 from types import SimpleNamespace
@@ -7,58 +8,77 @@ from typing import Any
 
 import pytest
 
-from engines import installed, options
-from engines.backends.tensorrt import configure, network
-from engines.backends.tensorrt import make as tensorrt
-from engines.backends.tensorrt.library import Library
-from engines.backends.tensorrt.settings import FLAGS, Settings, strongly_typed
-from engines.spec import parse
+from narrowdown.engines import installed, options
+from narrowdown.engines.backends.tensorrt import configure, network
+from narrowdown.engines.backends.tensorrt import make as tensorrt
+from narrowdown.engines.backends.tensorrt.library import Library
+from narrowdown.engines.backends.tensorrt.settings import FLAGS, Settings, strongly_typed
+from narrowdown.engines.spec import parse
 
 from . import answers, stand_in
 from .test_versions import H200, module
 
 RECORD: dict[str, dict[str, Any]] = json.loads(answers.RECORD.read_text())
 ON_A_GPU = [version for version in RECORD if not version.startswith("rtx")]
-REFUSALS = [(v, q) for v, said in RECORD.items() for q, a in said.items() if q.startswith("parse ") and "refused" in a]
+REFUSALS = [
+    (v, q)
+    for v, said in RECORD.items()
+    for q, a in said.items()
+    if q.startswith("parse ") and "refused" in a
+]
 
 
 def test_each_version_answered_every_question() -> None:
     assert ON_A_GPU == ["10.15.1.29", "11.2.1.2"]
     for version, said in RECORD.items():
-        assert set(said) == set(answers.asks()), f"{version}: run python tests/engines/backends/tensorrt/answers.py"
+        assert set(said) == set(answers.asks()), (
+            f"{version}: run python tests/engines/backends/tensorrt/answers.py"
+        )
         assert not [q for q, a in said.items() if isinstance(a, dict) and "died" in a]
 
 
 @pytest.mark.parametrize("version", ON_A_GPU)
 def test_the_stand_in_of_a_version_can_what_the_real_one_can(version: str) -> None:
     found, said = Library("tensorrt", module(version)), RECORD[version]
-    assert {ability: bool(getattr(found, ability)) for ability in answers.ABILITIES} | {"version": version} == said[
-        "abilities"
-    ]
-    flags = {name for row in FLAGS.values() for name in row} | {"OBEY_PRECISION_CONSTRAINTS", "EDITABLE_TIMING_CACHE"}
+    assert {ability: bool(getattr(found, ability)) for ability in answers.ABILITIES} | {
+        "version": version
+    } == said["abilities"]
+    flags = {name for row in FLAGS.values() for name in row} | {
+        "OBEY_PRECISION_CONSTRAINTS",
+        "EDITABLE_TIMING_CACHE",
+    }
     assert {name for name in flags if said["flags"][name] == "no such flag"} == {
         n for n in flags if not found.has_flag(n)
     }
-    # As the backend uses them: a flag that is set is there afterwards, and TF32 is on before anybody asks.
-    assert all(said["flags"][name] == [name == "TF32", True] for name in flags if found.has_flag(name))
+    # As the backend uses them: a flag that is set is there afterwards, and TF32 is on before
+    # anybody asks.
+    assert all(
+        said["flags"][name] == [name == "TF32", True] for name in flags if found.has_flag(name)
+    )
 
 
 @pytest.mark.parametrize("version", ON_A_GPU)
 @pytest.mark.parametrize("text", answers.OPTIONS)
-def test_an_option_is_taken_or_refused_in_the_words_of_the_real_one(text: str, version: str) -> None:
+def test_an_option_is_taken_or_refused_in_the_words_of_the_real_one(
+    text: str, version: str
+) -> None:
     found, spec = Library("tensorrt", module(version)), parse(text)
     try:
         said: Any = strongly_typed(Settings.of(spec.name, options.values(spec), found, H200), found)
     except ValueError as error:
         said = str(error)
     real = RECORD[version]["options"][text]
-    if isinstance(real, str) and " It has " in real:  # the stand-in holds the sources alone that the backend names
+    if (
+        isinstance(real, str) and " It has " in real
+    ):  # the stand-in holds the sources alone that the backend names
         said, real = said.partition(" It has ")[0], real.partition(" It has ")[0]
     assert said == real
 
 
 @pytest.mark.parametrize("version", ON_A_GPU)
-def test_branches_are_there_as_on_the_real_one(version: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_branches_are_there_as_on_the_real_one(
+    version: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(tensorrt.cuda, "device", lambda: (H200, ""))
     monkeypatch.setattr(tensorrt.library, "load", lambda _: Library("tensorrt", module(version)))
     info = tensorrt.make(parse("tensorrt:precision=fp16")).info
@@ -82,14 +102,23 @@ def test_a_refusal_of_the_real_parser_is_told_in_these_words(version: str, quest
     """The parser's own errors, replayed through what makes a sentence of them."""
     real = RECORD[version][question]
     errors = [
-        SimpleNamespace(code=lambda c=c: c, desc=lambda d=d: d, node_name=lambda n=n: n, node_operator=lambda o=o: o)
+        SimpleNamespace(
+            code=lambda c=c: c,
+            desc=lambda d=d: d,
+            node_name=lambda n=n: n,
+            node_operator=lambda o=o: o,
+        )
         for c, d, n, o in real["errors"]
     ]
     title = "TensorRT-RTX" if version.startswith("rtx") else "TensorRT"
     found: Any = SimpleNamespace(title=title, log=SimpleNamespace(errors=list))
     fault = network.refuse_model(found, errors)
     assert (fault.status, str(fault)) == (real["refused"], real["said"])
-    assert not [word for word in (": false", "&&", "In node -1", "ITensor::", "Error Code") if word in real["said"]]
+    assert not [
+        word
+        for word in (": false", "&&", "In node -1", "ITensor::", "Error Code")
+        if word in real["said"]
+    ]
 
 
 def test_what_each_version_refuses_is_what_the_page_says() -> None:
@@ -104,7 +133,9 @@ def test_what_each_version_refuses_is_what_the_page_says() -> None:
 
 @pytest.mark.parametrize("version", ON_A_GPU)
 def test_a_library_without_kernels_says_so(version: str) -> None:
-    for real in (answer for question, answer in RECORD[version].items() if question.startswith("build ")):
+    for real in (
+        answer for question, answer in RECORD[version].items() if question.startswith("build ")
+    ):
         errors = list(real["errors"])
         found: Any = SimpleNamespace(title="TensorRT", log=SimpleNamespace(errors=errors.copy))
         fault = configure.make_fault(found)
@@ -114,7 +145,9 @@ def test_a_library_without_kernels_says_so(version: str) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:Use Deprecated in TensorRT-RTX")
-@pytest.mark.skipif(not installed.importable("tensorrt_rtx"), reason="TensorRT-RTX is not installed")
+@pytest.mark.skipif(
+    not installed.importable("tensorrt_rtx"), reason="TensorRT-RTX is not installed"
+)
 @pytest.mark.parametrize(
     "question",
     [

@@ -1,5 +1,6 @@
-"""An engine that was built elsewhere: run as it is, told by its inspector, refused in words. On a stand-in for TensorRT's runtime
-and the GPU's memory; what TensorRT-RTX itself says of plans is asked of the real one, which needs no GPU to refuse."""
+"""An engine that was built elsewhere: run as it is, told by its inspector, refused in words. On a
+stand-in for TensorRT's runtime and the GPU's memory; what TensorRT-RTX itself says of plans is
+asked of the real one, which needs no GPU to refuse."""
 
 import ctypes
 import json
@@ -13,16 +14,16 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from engines.backends import make
-from engines.backends.base import BuildRequest, Capability, EngineFault, EngineMissing
-from engines.backends.tensorrt import built_file, execution
-from engines.backends.tensorrt import make as tensorrt
-from engines.backends.tensorrt.cuda import Device
-from engines.consent import NOTHING, Consent
-from engines.data import held
-from engines.installed import importable
-from engines.spec import parse
-from engines.store.content import digest_file
+from narrowdown.engines.backends import make
+from narrowdown.engines.backends.base import BuildRequest, Capability, EngineFault, EngineMissing
+from narrowdown.engines.backends.tensorrt import built_file, execution
+from narrowdown.engines.backends.tensorrt import make as tensorrt
+from narrowdown.engines.backends.tensorrt.cuda import Device
+from narrowdown.engines.consent import NOTHING, Consent
+from narrowdown.engines.data import held
+from narrowdown.engines.installed import importable
+from narrowdown.engines.spec import parse
+from narrowdown.engines.store.content import digest_file
 
 from .test_listening import Memory
 
@@ -92,11 +93,14 @@ def library(said: list[str], *, weak: bool = True) -> Any:
 
 @pytest.fixture
 def engine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Any]:
-    """The engine of a file with this content, agreed to, on a GPU; ``options`` stand behind ``plan=``."""
+    """The engine of a file with this content, agreed to, on a GPU; ``options`` stand behind
+    ``plan=``."""
     monkeypatch.setattr(tensorrt.cuda, "device", lambda: (GPU, ""))
     monkeypatch.setattr(execution, "Stream", Memory)
 
-    def made(content: bytes = b"ptrt good", options: str = "", said: list[str] | None = None, **how: Any) -> Any:
+    def made(
+        content: bytes = b"ptrt good", options: str = "", said: list[str] | None = None, **how: Any
+    ) -> Any:
         monkeypatch.setattr(tensorrt.library, "load", lambda _: library(said or [], **how))
         path = tmp_path / "model.plan"
         path.write_bytes(content)
@@ -107,7 +111,9 @@ def engine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Any
 
 
 def model(given: str = "x", gives: str = "y") -> onnx.ModelProto:
-    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", 3]) for name in (given, gives)]
+    ends = [
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", 3]) for name in (given, gives)
+    ]
     graph = helper.make_graph([helper.make_node("Relu", [given], [gives])], "g", ends[:1], ends[1:])
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
@@ -115,7 +121,10 @@ def model(given: str = "x", gives: str = "y") -> onnx.ModelProto:
 def test_it_runs_as_it_is_and_tells_its_precision_and_layers(engine: Callable[..., Any]) -> None:
     made = engine()
     assert (made.info.precision, made.info.storage) == ("fp16", "float16")
-    assert made.info.rebuilt == "tensorrt:max_shapes=x:4x3,min_shapes=x:1x3,opt_shapes=x:2x3,precision=fp16"
+    assert (
+        made.info.rebuilt
+        == "tensorrt:max_shapes=x:4x3,min_shapes=x:1x3,opt_shapes=x:2x3,precision=fp16"
+    )
     assert not made.info.notes
     built = made.build(BuildRequest(model(), ""))
     fed = np.arange(6, dtype=np.float32).reshape(2, 3)
@@ -134,7 +143,9 @@ def test_what_its_layers_do_not_say_is_said_and_can_be_told(engine: Callable[...
     told = engine(b"ptrt good names", ",precision=fp16")
     assert told.info.precision == "fp16"
     assert "precision=fp16" in told.info.rebuilt
-    assert "precision=fp16" in engine(options=",precision=fp32").info.rebuilt, "its layers know better than who typed"
+    assert "precision=fp16" in engine(options=",precision=fp32").info.rebuilt, (
+        "its layers know better than who typed"
+    )
 
 
 @pytest.mark.parametrize(
@@ -148,7 +159,9 @@ def test_no_part_of_it_is_asked(engine: Callable[..., Any], asked: dict[str, Any
         made.build(BuildRequest(model(), "", **asked))
     assert refused.value.status == "unsupported"
     able = made.info.capabilities
-    assert not any(able[name].present for name in ("mark", "keep", "optimizers", "tactics", "rebuild"))
+    assert not any(
+        able[name].present for name in ("mark", "keep", "optimizers", "tactics", "rebuild")
+    )
     assert {o.name for o in made.info.options} == {"plan", "precision"}
 
 
@@ -156,12 +169,15 @@ def test_no_part_of_it_is_asked(engine: Callable[..., Any], asked: dict[str, Any
     ("other", "words"),
     [(model("z"), "the engine has the input 'x'"), (model(gives="z"), "the model has the output 'z'")],
 )  # fmt: skip
-def test_another_models_engine_is_refused(engine: Callable[..., Any], other: onnx.ModelProto, words: str) -> None:
+def test_another_models_engine_is_refused(
+    engine: Callable[..., Any], other: onnx.ModelProto, words: str
+) -> None:
     with pytest.raises(EngineFault, match=words):
         engine().build(BuildRequest(other, ""))
 
 
-# What TensorRT says (of a version: 10 and 8; of the GPU; TensorRT-RTX 1.7 of a file cut short) -> what we say.
+# What TensorRT says (of a version: 10 and 8; of the GPU; TensorRT-RTX 1.7 of a file cut short) ->
+# what we say.
 SAID = [
     ("not compatible with this version of TensorRT, expecting library version 10.6.0 got 10.7.0", "another version"),
     ("Version tag does not match. Note: Current Version: 239, Serialized: 232", "by another version than"),
@@ -172,7 +188,9 @@ SAID = [
 
 
 @pytest.mark.parametrize(("said", "words"), SAID, ids=[words for _, words in SAID])
-def test_what_the_library_does_not_take_is_one_sentence(engine: Callable[..., Any], said: str, words: str) -> None:
+def test_what_the_library_does_not_take_is_one_sentence(
+    engine: Callable[..., Any], said: str, words: str
+) -> None:
     with pytest.raises((EngineMissing, ValueError), match=words) as refused:
         engine(b"ptrt bad", said=[said])
     assert str(refused.value).count("\n") == 0
@@ -181,7 +199,9 @@ def test_what_the_library_does_not_take_is_one_sentence(engine: Callable[..., An
 def test_what_is_no_engine_never_reaches_the_library(
     engine: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Runtime, "deserialize_cuda_engine", lambda *_: pytest.fail("native code saw it"))
+    monkeypatch.setattr(
+        Runtime, "deserialize_cuda_engine", lambda *_: pytest.fail("native code saw it")
+    )
     with pytest.raises(ValueError, match=r"is no engine that TensorRT has built\.$"):
         engine(b"\x08\x08 an ONNX file")
     with pytest.raises(ValueError, match="one of tensorrt_rtx: --engine tensorrt_rtx:plan="):
@@ -189,11 +209,15 @@ def test_what_is_no_engine_never_reaches_the_library(
 
 
 def test_options_of_a_build_are_refused_beside_it(engine: Callable[..., Any]) -> None:
-    with pytest.raises(ValueError, match="optimization_level= says how to build, and plan= is built already"):
+    with pytest.raises(
+        ValueError, match="optimization_level= says how to build, and plan= is built already"
+    ):
         engine(options=",optimization_level=3")
 
 
-def test_version_11_takes_it_and_rebuilds_it_from_the_files_types(engine: Callable[..., Any]) -> None:
+def test_version_11_takes_it_and_rebuilds_it_from_the_files_types(
+    engine: Callable[..., Any],
+) -> None:
     assert engine(b"ptrt good names", ",precision=int8", weak=False).info.precision == "int8"
     spec = engine(b"ptrt good names", ",precision=int8", weak=False).info.rebuilt
     assert "precision=model" in spec
@@ -207,7 +231,8 @@ def test_nobody_agreed_nothing_is_read(engine: Callable[..., Any], tmp_path: Pat
 
 @pytest.mark.skipif(not importable("tensorrt_rtx"), reason="TensorRT-RTX is not installed")
 def test_tensorrt_rtx_itself_takes_no_half_of_what_it_built(tmp_path: Path) -> None:
-    """A real plan. Whole, it asks for a GPU where there is none; cut short it is damaged; other bytes are no engine."""
+    """A real plan. Whole, it asks for a GPU where there is none; cut short it is damaged; other
+    bytes are no engine."""
     import tensorrt_rtx as trt
 
     builder = trt.Builder(log := trt.Logger(trt.Logger.ERROR))

@@ -1,4 +1,5 @@
-"""Timings that outlive a session: read by no repetition, written by several programs at once, never anybody else's."""
+"""Timings that outlive a session: read by no repetition, written by several programs at once, never
+anybody else's."""
 
 import os
 import subprocess
@@ -12,14 +13,14 @@ import msgspec
 import onnx
 import pytest
 
-from engines.backends.base import BuildRequest, EngineFault
-from engines.backends.tensorrt import configure, kept_timings, network
-from engines.backends.tensorrt.cuda import Device
-from engines.backends.tensorrt.engine import Engine
-from engines.backends.tensorrt.kept_timings import cache_file, keep_timings, read_timings
-from engines.consent import Consent
-from engines.data import held
-from engines.store.content import digest_file
+from narrowdown.engines.backends.base import BuildRequest, EngineFault
+from narrowdown.engines.backends.tensorrt import configure, kept_timings, network
+from narrowdown.engines.backends.tensorrt.cuda import Device
+from narrowdown.engines.backends.tensorrt.engine import Engine
+from narrowdown.engines.backends.tensorrt.kept_timings import cache_file, keep_timings, read_timings
+from narrowdown.engines.consent import Consent
+from narrowdown.engines.data import held
+from narrowdown.engines.store.content import digest_file
 
 from . import stand_in
 
@@ -27,7 +28,8 @@ GPU = Device("NVIDIA H200", "9.0", 1 << 37, "13.0")
 
 
 class Config:
-    """A configuration whose cache grows by a byte a build; ``unreadable``: it takes no cache that holds anything."""
+    """A configuration whose cache grows by a byte a build; ``unreadable``: it takes no cache that
+    holds anything."""
 
     def __init__(self, unreadable: bool = False) -> None:
         self.flags: list[str] = []
@@ -49,7 +51,9 @@ class Config:
         return SimpleNamespace(serialize=lambda: memoryview((self.begun or b"") + b"x"))
 
 
-def built(engine: Any, *, fresh: bool = False, whole: bool = True, config: Config | None = None) -> Config:
+def built(
+    engine: Any, *, fresh: bool = False, whole: bool = True, config: Config | None = None
+) -> Config:
     config = config or Config()
     engine._learn(config, engine._share(config, fresh), whole=whole)
     return config
@@ -82,14 +86,17 @@ def test_a_repetition_reads_nothing_and_leaves_nothing(engine: Any) -> None:
 
 @pytest.fixture
 def build(engine: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Config]:
-    """Build with these words of a request, on an engine of its own; the configuration that it was built with."""
+    """Build with these words of a request, on an engine of its own; the configuration that it was
+    built with."""
 
     def asked(**request: Any) -> Config:
         made, config = engine(), Config()
         parsed = SimpleNamespace(network=None, skipped={}, heard={})
         monkeypatch.setattr(network, "parse_network", lambda *_: parsed)
         monkeypatch.setattr(configure, "configure_build", lambda *_: config)
-        made._builder = SimpleNamespace(build_serialized_network=lambda *_: SimpleNamespace(nbytes=1))
+        made._builder = SimpleNamespace(
+            build_serialized_network=lambda *_: SimpleNamespace(nbytes=1)
+        )
         made._found.monitor = made._found.selector = False
         made.build(BuildRequest(onnx.ModelProto(), "", **request))
         return config
@@ -97,9 +104,14 @@ def build(engine: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Config]
     return asked
 
 
-@pytest.mark.parametrize("asked", [{"attempt": 1}, {"force": {"a": "b"}}, {"forbid": {"a": ("b",)}}])
+@pytest.mark.parametrize(
+    "asked", [{"attempt": 1}, {"force": {"a": "b"}}, {"forbid": {"a": ("b",)}}]
+)
 def test_no_build_that_may_choose_otherwise_is_told_what_was_timed(
-    engine: Any, build: Callable[..., Config], asked: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    engine: Any,
+    build: Callable[..., Config],
+    asked: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(Engine, "_chooser", lambda *_: None)
     keep_timings(engine()._file, b"earlier")
@@ -138,7 +150,9 @@ def test_what_this_version_cannot_read_is_begun_anew(engine: Any) -> None:
     assert built(engine(), config=Config(unreadable=True)).begun == b""
 
 
-def test_each_gpu_driver_and_version_has_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_each_gpu_driver_and_version_has_its_own(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     other = Device("NVIDIA H200", "9.0", 1 << 37, "12.4")
     files = {cache_file("tensorrt", v, g) for v in ("10.6.0", "10.8.0") for g in (GPU, other)}
@@ -179,7 +193,7 @@ def test_a_disk_that_takes_nothing_costs_time_only(tmp_path: Path) -> None:
 
 def test_several_programs_at_once_leave_one_whole_file(tmp_path: Path) -> None:
     program = (
-        "import sys; from pathlib import Path; from engines.backends.tensorrt.kept_timings import keep_timings, read_timings\n"
+        "import sys; from pathlib import Path; from narrowdown.engines.backends.tensorrt.kept_timings import keep_timings, read_timings\n"  # noqa: E501
         "path, me = Path(sys.argv[1]), sys.argv[2].encode()\n"
         "for n in range(1, 40):\n"
         "    keep_timings(path, me * 1000 * n)\n"
@@ -187,7 +201,9 @@ def test_several_programs_at_once_leave_one_whole_file(tmp_path: Path) -> None:
         "    assert len(set(seen)) == 1 and len(seen) >= 1000 * n, (n, len(seen))\n"
     )
     path = tmp_path / "a.cache"
-    all_of_them = [subprocess.Popen([sys.executable, "-c", program, str(path), name]) for name in "abc"]
+    all_of_them = [
+        subprocess.Popen([sys.executable, "-c", program, str(path), name]) for name in "abc"
+    ]
     assert [p.wait(60) for p in all_of_them] == [0, 0, 0]
     assert len(read_timings(path)) == 39_000
     assert {p.name for p in tmp_path.iterdir()} == {"a.cache", ".a.cache.lock"}
@@ -204,7 +220,10 @@ def test_a_cache_that_is_named_is_begun_with_and_never_written(engine: Any, tmp_
         assert built(made).begun == b"theirsx"
     assert named.read_bytes() == b"theirs"
     made._timings = b""
-    with held.under(Consent(files={str(named): digest_file(named)})), pytest.raises(EngineFault, match="does not take"):
+    with (
+        held.under(Consent(files={str(named): digest_file(named)})),
+        pytest.raises(EngineFault, match="does not take"),
+    ):
         built(made, config=Config(unreadable=True))
 
 

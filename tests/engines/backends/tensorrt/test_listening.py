@@ -1,4 +1,5 @@
-"""Inner tensors read by a listener while the engine runs, on a stand-in for the engine and for the GPU's memory."""
+"""Inner tensors read by a listener while the engine runs, on a stand-in for the engine and for the
+GPU's memory."""
 
 import ctypes
 from types import SimpleNamespace
@@ -8,8 +9,8 @@ import numpy as np
 import onnx
 import pytest
 
-from engines.backends.tensorrt import execution, network
-from engines.backends.tensorrt.execution import Execution, address_of
+from narrowdown.engines.backends.tensorrt import execution, network
+from narrowdown.engines.backends.tensorrt.execution import Execution, address_of
 
 INPUT, OUTPUT, HOST, DEVICE = "input", "output", "host", "device"
 
@@ -43,7 +44,8 @@ class Memory:
 
 
 class Context:
-    """Runs y = 2x, and tells of ``twice`` (float16), of ``strange`` (a type that cannot leave) and of a tensor of its own."""
+    """Runs y = 2x, and tells of ``twice`` (float16), of ``strange`` (a type that cannot leave) and
+    of a tensor of its own."""
 
     unfused_tensors_debug_state = False
 
@@ -75,7 +77,14 @@ class Context:
         twice = (2 * x).astype(np.float16)
         for name, kind in (("twice", "HALF"), ("strange", "FP4"), ("__mye3", "FLOAT")):
             if self.listener is not None and self.all:
-                told = (capsule(twice.ctypes.data), DEVICE, SimpleNamespace(name=kind), (3,), name, stream)
+                told = (
+                    capsule(twice.ctypes.data),
+                    DEVICE,
+                    SimpleNamespace(name=kind),
+                    (3,),
+                    name,
+                    stream,
+                )
                 assert self.listener.process_debug_tensor(*told)
         return True
 
@@ -83,7 +92,10 @@ class Context:
 def capsule(address: int) -> Any:
     """What the bindings make of a native pointer."""
     make = ctypes.pythonapi.PyCapsule_New
-    make.argtypes, make.restype = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p], ctypes.py_object
+    make.argtypes, make.restype = (
+        [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p],
+        ctypes.py_object,
+    )
     return make(address, None, None)
 
 
@@ -108,7 +120,9 @@ def test_a_run_gives_what_the_listener_was_told(
         TensorLocation=SimpleNamespace(HOST=HOST),
         IDebugListener=object,
     )
-    found: Any = SimpleNamespace(trt=trt, log=SimpleNamespace(clear=lambda: None, errors=list), title="TensorRT")
+    found: Any = SimpleNamespace(
+        trt=trt, log=SimpleNamespace(clear=lambda: None, errors=list), title="TensorRT"
+    )
     model = onnx.helper.make_model(
         onnx.helper.make_graph([], "g", [onnx.helper.make_tensor_value_info("x", 1, [3])], [])
     )

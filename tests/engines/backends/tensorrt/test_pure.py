@@ -1,4 +1,5 @@
-"""The parts of the TensorRT backend that need no TensorRT: names, choices, inspection, options, and a library of each version."""
+"""The parts of the TensorRT backend that need no TensorRT: names, choices, inspection, options, and
+a library of each version."""
 
 import json
 from types import SimpleNamespace
@@ -9,18 +10,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
-from engines import options
-from engines.backends.base import Capability
-from engines.backends.tensorrt import choices, configure, layers, network
-from engines.backends.tensorrt.cuda import Device
-from engines.backends.tensorrt.settings import Settings, strongly_typed
-from engines.spec import parse
+from narrowdown.engines import options
+from narrowdown.engines.backends.base import Capability
+from narrowdown.engines.backends.tensorrt import choices, configure, layers, network
+from narrowdown.engines.backends.tensorrt.cuda import Device
+from narrowdown.engines.backends.tensorrt.settings import Settings, strongly_typed
+from narrowdown.engines.spec import parse
 
 H200 = Device("NVIDIA H200", "9.0", 150 << 30, "13.0")
 
 
 def library(
-    weak: bool = True, strong: bool = True, rtx: bool = False, flags: tuple[str, ...] = ("FP16", "BF16", "INT8", "TF32")
+    weak: bool = True,
+    strong: bool = True,
+    rtx: bool = False,
+    flags: tuple[str, ...] = ("FP16", "BF16", "INT8", "TF32"),
 ) -> Any:
     """What the settings ask of an installed version."""
     title, version = ("TensorRT-RTX", "1.7") if rtx else ("TensorRT", "10.6.0" if weak else "11.2")
@@ -64,7 +68,9 @@ def test_auto_typing_follows_the_version(spec: str, found: Any, strong: bool) ->
         ("tensorrt:precision=fp16,tf32=off", "fp16", ["TF32"]),
     ],
 )
-def test_tf32_can_be_left_out(spec: str, precision: str, cleared: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tf32_can_be_left_out(
+    spec: str, precision: str, cleared: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     found, gone = library(), list[str]()
     config = SimpleNamespace(clear_flag=gone.append, set_flag=lambda _: None)
     found.trt.BuilderFlag = SimpleNamespace(TF32="TF32")
@@ -79,8 +85,16 @@ def test_tf32_can_be_left_out(spec: str, precision: str, cleared: list[str], mon
 @pytest.mark.parametrize(
     ("spec", "shapes", "profile"),
     [
-        ("tensorrt", (8, 3), ((1, 3), (8, 3), (8, 3))),  # one engine for all rows, and for each of them alone
-        ("tensorrt:min_shapes=x:2x3,opt_shapes=x:4x3,max_shapes=x:9x3", (8, 3), ((2, 3), (4, 3), (9, 3))),
+        (
+            "tensorrt",
+            (8, 3),
+            ((1, 3), (8, 3), (8, 3)),
+        ),  # one engine for all rows, and for each of them alone
+        (
+            "tensorrt:min_shapes=x:2x3,opt_shapes=x:4x3,max_shapes=x:9x3",
+            (8, 3),
+            ((2, 3), (4, 3), (9, 3)),
+        ),
         ("tensorrt:max_shapes=x:16x3", (8, 3), ((1, 3), (8, 3), (16, 3))),
     ],
 )
@@ -93,27 +107,47 @@ def test_one_profile_goes_from_one_row_to_all(
     tensor = SimpleNamespace(name="x", shape=(-1, 3), is_shape_tensor=False)
     made = SimpleNamespace(set_shape=lambda *asked: said.append(asked))
     builder = SimpleNamespace(
-        create_builder_config=lambda: SimpleNamespace(add_optimization_profile=lambda p: added.append(p) or 0),
+        create_builder_config=lambda: SimpleNamespace(
+            add_optimization_profile=lambda p: added.append(p) or 0
+        ),
         create_optimization_profile=lambda: made,
     )
     of_one = SimpleNamespace(num_inputs=1, get_input=lambda _: tensor)
-    configure.configure_build(found, builder, of_one, settings(spec, found), (), {"x": shapes}, {"x": (1, 3)})
+    configure.configure_build(
+        found, builder, of_one, settings(spec, found), (), {"x": shapes}, {"x": (1, 3)}
+    )
     assert (said, added) == ([("x", *profile)], [made])
 
 
 @pytest.mark.parametrize(
     ("spec", "found", "words"),
     [
-        ("tensorrt:typing=weak", library(weak=False), "TensorRT 11.2 has no weakly typed networks. .*typing=strong"),
+        (
+            "tensorrt:typing=weak",
+            library(weak=False),
+            "TensorRT 11.2 has no weakly typed networks. .*typing=strong",
+        ),
         ("tensorrt:typing=strong", library(strong=False), "has no strongly typed networks"),
         ("tensorrt:precision=fp8", library(), "has no builder flag FP8"),
         ("tensorrt:precision=int8", library(weak=False), "Q/DQ nodes"),
         ("tensorrt:observe=unfused", library(), "no unfused ones here"),
         ("tensorrt:observe=debug", library(weak=False), "no listener here"),
         ("tensorrt:tactics=cache", library(), "no editable cache here"),
-        ("tensorrt:tactics=selector", library(weak=False), "has no algorithm selector; use tactics=cache"),
-        ("tensorrt:precision=fp16,calibration=/c", library(), "is for precision=int8, not for fp16"),
-        ("tensorrt:tactic_sources=CUBLAS_LT", library(), "has no tactic source 'CUBLAS_LT'. It has CUBLAS, CUDNN"),
+        (
+            "tensorrt:tactics=selector",
+            library(weak=False),
+            "has no algorithm selector; use tactics=cache",
+        ),
+        (
+            "tensorrt:precision=fp16,calibration=/c",
+            library(),
+            "is for precision=int8, not for fp16",
+        ),
+        (
+            "tensorrt:tactic_sources=CUBLAS_LT",
+            library(),
+            "has no tactic source 'CUBLAS_LT'. It has CUBLAS, CUDNN",
+        ),
     ],
 )
 def test_what_a_version_lacks_is_refused_with_the_reason(spec: str, found: Any, words: str) -> None:
@@ -132,7 +166,10 @@ names = st.sampled_from(["", "a", "b", "a__1", "Relu__0", "Relu"])
 
 @given(st.lists(names, min_size=1, max_size=8))
 def test_every_node_gets_a_name_of_its_own(given_names: list[str]) -> None:
-    nodes = [helper.make_node("Relu", [f"t{i}"], [f"t{i + 1}"], name=name) for i, name in enumerate(given_names)]
+    nodes = [
+        helper.make_node("Relu", [f"t{i}"], [f"t{i + 1}"], name=name)
+        for i, name in enumerate(given_names)
+    ]
     ends = [helper.make_tensor_value_info(f"t{i}", TensorProto.FLOAT, [1]) for i in (0, len(nodes))]
     model = helper.make_model(helper.make_graph(nodes, "g", ends[:1], ends[1:]))
     renamed, positions = network.name_nodes(model)
@@ -145,11 +182,16 @@ def test_every_node_gets_a_name_of_its_own(given_names: list[str]) -> None:
 
 
 def test_marks_get_the_type_that_the_parser_wants() -> None:
-    nodes = [helper.make_node("Relu", ["x"], ["r"]), helper.make_node("Strange", ["r"], ["s"], domain="own")]
+    nodes = [
+        helper.make_node("Relu", ["x"], ["r"]),
+        helper.make_node("Strange", ["r"], ["s"], domain="own"),
+    ]
     nodes.append(helper.make_node("Neg", ["r"], ["y"]))
     ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1]) for name in "xy"]
     opsets = [helper.make_opsetid("", 17), helper.make_opsetid("own", 1)]
-    model = helper.make_model(helper.make_graph(nodes, "g", ends[:1], ends[1:]), opset_imports=opsets)
+    model = helper.make_model(
+        helper.make_graph(nodes, "g", ends[:1], ends[1:]), opset_imports=opsets
+    )
     marked, skipped = network.expose_marks(model, ("r", "s"))
     assert {o.name: o.type.tensor_type.elem_type for o in marked.graph.output} == {"y": 1, "r": 1}
     assert skipped == {"s": "of an unknown type"}
@@ -157,13 +199,20 @@ def test_marks_get_the_type_that_the_parser_wants() -> None:
 
 
 def test_layers_tell_their_nodes() -> None:
-    assert network.node_names("[ONNX Layer: a/b]\x1e[ONNX Layer: c]\x1f[ONNX Layer: a/b]") == ("a/b", "c")
+    assert network.node_names("[ONNX Layer: a/b]\x1e[ONNX Layer: c]\x1f[ONNX Layer: a/b]") == (
+        "a/b",
+        "c",
+    )
     assert network.node_names("") == ()
 
 
 def layer(name: str, form: str, *nodes: str) -> dict[str, Any]:
     outputs = [{"Name": "fp16_t", "Format/Datatype": form}]
-    return {"Name": name, "Metadata": "".join(f"[ONNX Layer: {n}]" for n in nodes), "Outputs": outputs}
+    return {
+        "Name": name,
+        "Metadata": "".join(f"[ONNX Layer: {n}]" for n in nodes),
+        "Outputs": outputs,
+    }
 
 
 INSPECTED = json.dumps(
@@ -187,7 +236,9 @@ def test_what_became_of_kept_nodes_is_read_back() -> None:
 
 def test_what_is_fp32_only_for_its_neighbours_is_told() -> None:
     built = layers.layers_of(
-        json.dumps({"Layers": [layer("one", "Row major linear FP32", "a", "b"), layer("two", "Half", "c")]})
+        json.dumps(
+            {"Layers": [layer("one", "Row major linear FP32", "a", "b"), layer("two", "Half", "c")]}
+        )
     )
     assert layers.precision_of({"a"}, built) == {"a": "applied", "b": "widened"}
 
@@ -195,9 +246,16 @@ def test_what_is_fp32_only_for_its_neighbours_is_told() -> None:
 def test_the_inspector_of_11_says_type_and_format_apart() -> None:
     """Fields and words as TensorRT-RTX 1.7, of the same family, writes them into its log."""
     outputs = [{"Name": "t", "Datatype": "Half", "Format": "(NHWC) Channel major format"}]
-    entry = {"Name": "conv0_myl0_1", "LayerType": "correlation", "Outputs": outputs, "TacticName": "__myelin_CASK_STUB"}
+    entry = {
+        "Name": "conv0_myl0_1",
+        "LayerType": "correlation",
+        "Outputs": outputs,
+        "TacticName": "__myelin_CASK_STUB",
+    }
     entry["Metadata"] = "[ONNX Layer: conv0]\x1f[ONNX Layer: tanh0]"
-    (built,) = layers.layers_of(json.dumps({"Layers": [entry], "I/O Tensors": [{"Name": "x", "DataType": "Float"}]}))
+    (built,) = layers.layers_of(
+        json.dumps({"Layers": [entry], "I/O Tensors": [{"Name": "x", "DataType": "Float"}]})
+    )
     assert (built.nodes, built.formats) == (("conv0", "tanh0"), ("Half",))
     assert layers.precision_of({"conv0"}, (built,)) == {"conv0": "fused"}
 
@@ -208,7 +266,9 @@ def test_an_engine_that_tells_nothing_has_no_layers(text: str) -> None:
 
 
 @given(
-    st.lists(st.sampled_from("abcd"), max_size=6), st.sampled_from(["", "a", "z"]), st.lists(st.sampled_from("abcd"))
+    st.lists(st.sampled_from("abcd"), max_size=6),
+    st.sampled_from(["", "a", "z"]),
+    st.lists(st.sampled_from("abcd")),
 )
 def test_a_forced_choice_is_the_only_one_and_a_forbidden_one_is_none(
     offered: list[str], wanted: str, forbidden: list[str]
@@ -246,19 +306,29 @@ NO_MEMORY = "Requested amount of GPU memory could not be allocated: insufficient
             "build-failed",
             "could not build the engine: Assertion !impls.empty() failed. nms has no runners.",
         ),
-        (["Error Code 2: Internal Error (a (b).)"], "build-failed", "could not build the engine: a (b)."),
+        (
+            ["Error Code 2: Internal Error (a (b).)"],
+            "build-failed",
+            "could not build the engine: a (b).",
+        ),
     ],
 )
 def test_why_a_build_failed_is_one_line(lines: list[str], status: str, words: str) -> None:
-    found = SimpleNamespace(title="TensorRT", log=SimpleNamespace(errors=lambda: lines, warnings=list))
+    found = SimpleNamespace(
+        title="TensorRT", log=SimpleNamespace(errors=lambda: lines, warnings=list)
+    )
     fault = configure.make_fault(found)
     assert fault.status == status
     assert words in str(fault)
     assert "cpp" not in str(fault)
 
 
-def test_a_failure_without_a_reason_on_a_full_gpu_is_laid_to_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    silent = SimpleNamespace(errors=lambda: ["Error Code 1: Cask (no further information)"], warnings=list)
+def test_a_failure_without_a_reason_on_a_full_gpu_is_laid_to_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    silent = SimpleNamespace(
+        errors=lambda: ["Error Code 1: Cask (no further information)"], warnings=list
+    )
     monkeypatch.setattr(configure.cuda, "memory_room", lambda: (700 << 20, 143000 << 20))
     fault = configure.make_fault(SimpleNamespace(title="TensorRT", log=silent))  # type: ignore[arg-type]
     assert fault.status == "out-of-memory"
@@ -273,13 +343,21 @@ def test_a_failure_without_a_reason_on_a_full_gpu_is_laid_to_memory(monkeypatch:
 def test_nodes_that_were_built_in_fp32_though_less_was_allowed() -> None:
     text = {
         "Layers": [
-            {"Name": "l0", "Metadata": "[ONNX Layer: pow]", "Outputs": [{"Format/Datatype": "Row major linear FP32"}]},
+            {
+                "Name": "l0",
+                "Metadata": "[ONNX Layer: pow]",
+                "Outputs": [{"Format/Datatype": "Row major linear FP32"}],
+            },
             {
                 "Name": "l1",
                 "Metadata": "[ONNX Layer: mul]\u001e[ONNX Layer: add]",
                 "Outputs": [{"Format/Datatype": "FP16"}],
             },
-            {"Name": "l2", "Metadata": "[ONNX Layer: add]", "Outputs": [{"Format/Datatype": "Row major linear FP32"}]},
+            {
+                "Name": "l2",
+                "Metadata": "[ONNX Layer: add]",
+                "Outputs": [{"Format/Datatype": "Row major linear FP32"}],
+            },
             {"Name": "l3", "Metadata": "[ONNX Layer: shape]"},
         ]
     }
@@ -287,10 +365,12 @@ def test_nodes_that_were_built_in_fp32_though_less_was_allowed() -> None:
 
 
 def test_a_build_tells_how_many_layers_are_timed_beside_what_it_is_at() -> None:
-    """The phases of TensorRT 10.6 (docs/logs/fresh-builds.jsonl): the innermost begins anew for each layer."""
+    """The phases of TensorRT 10.6 (docs/logs/fresh-builds.jsonl): the innermost begins anew for
+    each layer."""
     said: list[str] = []
     found = SimpleNamespace(
-        monitor=True, trt=SimpleNamespace(IProgressMonitor=type("Base", (), {"__init__": lambda _: None}))
+        monitor=True,
+        trt=SimpleNamespace(IProgressMonitor=type("Base", (), {"__init__": lambda _: None})),
     )
     monitor = configure.watch_build(found, SimpleNamespace(), said.append)  # type: ignore[arg-type]
     monitor.phase_start("Computing profile costs", "Building engine", 5)

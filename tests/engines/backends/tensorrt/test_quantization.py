@@ -1,4 +1,5 @@
-"""INT8 and FP8 on TensorRT: what a model's Q/DQ nodes ask of a weakly typed build, and TensorRT-RTX's real builder on FP8."""
+"""INT8 and FP8 on TensorRT: what a model's Q/DQ nodes ask of a weakly typed build, and
+TensorRT-RTX's real builder on FP8."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,20 +11,27 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from engines.backends import make
-from engines.backends.base import BuildRequest, EngineFault
-from engines.backends.tensorrt import configure, quantization
-from engines.backends.tensorrt.settings import Settings
-from engines.demos.scaled_apart import quantize, scale_apart
-from engines.installed import importable
-from wizard.demo import MODELS
+from narrowdown.engines.backends import make
+from narrowdown.engines.backends.base import BuildRequest, EngineFault
+from narrowdown.engines.backends.tensorrt import configure, quantization
+from narrowdown.engines.backends.tensorrt.settings import Settings
+from narrowdown.engines.demos.scaled_apart import quantize, scale_apart
+from narrowdown.engines.installed import importable
+from narrowdown.wizard.demo import MODELS
 
-INT8, UINT8, FP8, E5M2 = TensorProto.INT8, TensorProto.UINT8, TensorProto.FLOAT8E4M3FN, TensorProto.FLOAT8E5M2
+INT8, UINT8, FP8, E5M2 = (
+    TensorProto.INT8,
+    TensorProto.UINT8,
+    TensorProto.FLOAT8E4M3FN,
+    TensorProto.FLOAT8E5M2,
+)
 
 
-def model(*kinds: int, opset: int = 19, stated: bool = False, stored: bool = False) -> onnx.ModelProto:
-    """A row of Q/DQ pairs of these types behind a Tanh. ``stated``: the type is an attribute, there is no zero point. ``stored``:
-    only the DequantizeLinear of a weight."""
+def model(
+    *kinds: int, opset: int = 19, stated: bool = False, stored: bool = False
+) -> onnx.ModelProto:
+    """A row of Q/DQ pairs of these types behind a Tanh. ``stated``: the type is an attribute, there
+    is no zero point. ``stored``: only the DequantizeLinear of a weight."""
     nodes = [helper.make_node("Tanh", ["x"], ["t0"])]
     weights = [numpy_helper.from_array(np.array(0.5, np.float32), "scale")]
     for i, kind in enumerate(kinds):
@@ -33,12 +41,21 @@ def model(*kinds: int, opset: int = 19, stated: bool = False, stored: bool = Fal
             weights.append(helper.make_tensor(f"zero{i}", kind, [], [0]))
         if stored:
             weights.append(helper.make_tensor(f"codes{i}", kind, [4], [1, 2, 3, 4]))
-            nodes.append(helper.make_node("DequantizeLinear", [f"codes{i}", "scale", *zero], [f"w{i}"]))
+            nodes.append(
+                helper.make_node("DequantizeLinear", [f"codes{i}", "scale", *zero], [f"w{i}"])
+            )
             nodes.append(helper.make_node("Mul", [f"t{i}", f"w{i}"], [f"t{i + 1}"]))
             continue
-        nodes.append(helper.make_node("QuantizeLinear", [f"t{i}", "scale", *zero], [f"codes{i}"], **rest))
-        nodes.append(helper.make_node("DequantizeLinear", [f"codes{i}", "scale", *zero], [f"t{i + 1}"]))
-    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", 4]) for name in ("x", f"t{len(kinds)}")]
+        nodes.append(
+            helper.make_node("QuantizeLinear", [f"t{i}", "scale", *zero], [f"codes{i}"], **rest)
+        )
+        nodes.append(
+            helper.make_node("DequantizeLinear", [f"codes{i}", "scale", *zero], [f"t{i + 1}"])
+        )
+    ends = [
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", 4])
+        for name in ("x", f"t{len(kinds)}")
+    ]
     graph = helper.make_graph(nodes, "g", ends[:1], ends[1:], weights)
     made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=9)
     onnx.checker.check_model(made, full_check=True)
@@ -59,7 +76,9 @@ def model(*kinds: int, opset: int = 19, stated: bool = False, stored: bool = Fal
         (model(FP8, opset=23), {"fp8"}),
     ],
 )
-def test_the_type_of_the_codes_is_read_wherever_it_stands(subject: onnx.ModelProto, found: set[str]) -> None:
+def test_the_type_of_the_codes_is_read_wherever_it_stands(
+    subject: onnx.ModelProto, found: set[str]
+) -> None:
     assert quantization.coded_types(subject) == found
 
 
@@ -79,27 +98,37 @@ def test_the_type_of_the_codes_is_read_wherever_it_stands(subject: onnx.ModelPro
 def test_flags_follow_the_model(
     precision: str, subject: onnx.ModelProto, strong: bool, part: bool, expected: tuple[str, ...]
 ) -> None:
-    assert quantization.builder_flags(subject, Settings(precision=precision), strong, part) == expected
+    assert (
+        quantization.builder_flags(subject, Settings(precision=precision), strong, part) == expected
+    )
 
 
 @pytest.mark.parametrize(
     ("precision", "subject", "words"),
     [
-        ("fp8", model(), "FP8 goes by Q/DQ nodes of that type .*this model has none: quantize it to FP8"),
+        (
+            "fp8",
+            model(),
+            "FP8 goes by Q/DQ nodes of that type .*this model has none: quantize it to FP8",
+        ),
         ("fp8", model(E5M2), "this model has none"),
         ("fp8", model(INT8), "are of INT8, not of FP8: use precision=int8, or precision=model"),
         ("int8", model(FP8), "are of FP8, not of INT8: use precision=fp8, or precision=model"),
         ("int8", model(), "give a calibration cache .*or a model with Q/DQ nodes"),
     ],
 )
-def test_a_whole_model_with_nothing_to_go_by_is_refused(precision: str, subject: onnx.ModelProto, words: str) -> None:
+def test_a_whole_model_with_nothing_to_go_by_is_refused(
+    precision: str, subject: onnx.ModelProto, words: str
+) -> None:
     with pytest.raises(EngineFault, match=words) as refused:
         quantization.builder_flags(subject, Settings(precision=precision), strong=False, part=False)
     assert refused.value.status == "refused"
 
 
 def test_a_failed_build_tells_of_pairs_that_nobody_asked_for() -> None:
-    log = SimpleNamespace(errors=lambda: ["Error Code 4: int8 is not configured in the builder"], warnings=list)
+    log = SimpleNamespace(
+        errors=lambda: ["Error Code 4: int8 is not configured in the builder"], warnings=list
+    )
     found: Any = SimpleNamespace(title="TensorRT", log=log)
     hint = quantization.hint_at_types(model(INT8), Settings(precision="fp16"), strong=False)
     fault = configure.make_fault(found, hint)
@@ -108,7 +137,9 @@ def test_a_failed_build_tells_of_pairs_that_nobody_asked_for() -> None:
         "a strongly typed one precision=model."
     )
     for precision in ("fp16", "int8", "fp8"):
-        both = quantization.hint_at_types(model(FP8, INT8), Settings(precision=precision), strong=False)
+        both = quantization.hint_at_types(
+            model(FP8, INT8), Settings(precision=precision), strong=False
+        )
         assert "Q/DQ nodes of FP8 and INT8: a weakly typed build is for one of them" in both
     assert quantization.hint_at_types(model(INT8), Settings(precision="int8"), strong=False) == ""
     assert quantization.hint_at_types(model(INT8), Settings(precision="fp16"), strong=True) == ""
@@ -143,7 +174,12 @@ def test_int8_reads_the_users_calibration(tmp_path: Path) -> None:
     ("text", "classes", "status", "words"),
     [
         ("", ("IInt8EntropyCalibrator2",), "refused", "cannot be read"),
-        ("nonsense", ("IInt8EntropyCalibrator2",), "unsupported", "is no calibration cache of TensorRT's"),
+        (
+            "nonsense",
+            ("IInt8EntropyCalibrator2",),
+            "unsupported",
+            "is no calibration cache of TensorRT's",
+        ),
         (CACHE, (), "unsupported", "is of no use: It has no calibration"),
     ],
 )
@@ -180,21 +216,29 @@ def test_the_reference_computes_fp8_as_ml_dtypes_does() -> None:
     np.testing.assert_array_equal(got["t1"], codes.astype(np.float32) * np.float32(0.5))
 
 
-def test_what_onnx_runtime_s_quantizer_makes_by_default_is_told_with_what_to_do(tmp_path: Path) -> None:
-    """Real models of the real quantizer: as it makes them, and as the sentence says to make them."""
+def test_what_onnx_runtime_s_quantizer_makes_by_default_is_told_with_what_to_do(
+    tmp_path: Path,
+) -> None:
+    """Real models of the real quantizer: as it makes them, and as the sentence says to make
+    them."""
     from onnxruntime.quantization import CalibrationDataReader, QuantType, quantize_static
 
     rng = np.random.default_rng(0)
     weights = {"w": rng.standard_normal((4, 3, 3, 3)), "b": rng.standard_normal(4)}
     graph = helper.make_graph(
-        [helper.make_node("Conv", ["x", "w", "b"], ["c"], pads=[1, 1, 1, 1]), helper.make_node("Relu", ["c"], ["y"])],
+        [
+            helper.make_node("Conv", ["x", "w", "b"], ["c"], pads=[1, 1, 1, 1]),
+            helper.make_node("Relu", ["c"], ["y"]),
+        ],
         "g",
         [helper.make_tensor_value_info("x", 1, [1, 3, 8, 8])],
         [helper.make_tensor_value_info("y", 1, [1, 4, 8, 8])],
         [numpy_helper.from_array(v.astype(np.float32), k) for k, v in weights.items()],
     )
     path = tmp_path / "m.onnx"
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path
+    )
 
     class Reader(CalibrationDataReader):
         def __init__(self) -> None:
@@ -209,7 +253,9 @@ def test_what_onnx_runtime_s_quantizer_makes_by_default_is_told_with_what_to_do(
     assert "1 of a bias in int32" in said
     assert "'ActivationSymmetric': True" in said
     options = {"ActivationSymmetric": True, "WeightSymmetric": True, "QuantizeBias": False}
-    quantize_static(path, tmp_path / "s.onnx", Reader(), activation_type=QuantType.QInt8, extra_options=options)
+    quantize_static(
+        path, tmp_path / "s.onnx", Reader(), activation_type=QuantType.QInt8, extra_options=options
+    )
     assert quantization.say_untaken(onnx.load(tmp_path / "s.onnx")) == ""
 
 
@@ -217,12 +263,24 @@ def test_what_onnx_runtime_s_quantizer_makes_by_default_is_told_with_what_to_do(
     ("code", "zero", "on_rtx", "elsewhere"),
     [
         (TensorProto.UINT8, 0, "", "2 with unsigned codes or a zero point"),
-        (TensorProto.UINT8, 128, "2 with a zero point other than 0.", "2 with unsigned codes or a zero point"),
-        (TensorProto.INT8, 3, "2 with a zero point other than 0.", "2 with unsigned codes or a zero point"),
+        (
+            TensorProto.UINT8,
+            128,
+            "2 with a zero point other than 0.",
+            "2 with unsigned codes or a zero point",
+        ),
+        (
+            TensorProto.INT8,
+            3,
+            "2 with a zero point other than 0.",
+            "2 with unsigned codes or a zero point",
+        ),
         (TensorProto.INT8, 0, "", ""),
     ],
 )
-def test_unsigned_codes_are_taken_by_tensorrt_rtx_alone(code: int, zero: int, on_rtx: str, elsewhere: str) -> None:
+def test_unsigned_codes_are_taken_by_tensorrt_rtx_alone(
+    code: int, zero: int, on_rtx: str, elsewhere: str
+) -> None:
     held_values = [helper.make_tensor("s", 1, [], [0.1]), helper.make_tensor("z", code, [], [zero])]
     nodes = [
         helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"]),
@@ -246,7 +304,8 @@ def test_unsigned_codes_are_taken_by_tensorrt_rtx_alone(code: int, zero: int, on
 
 
 def test_the_quantized_value_that_a_pad_fills_in_is_told_with_the_other_kinds_and_alone() -> None:
-    """The INT8 demo, quantized as the sentence for its unsigned codes says: TensorRT 10.6 refused it for its Pad all the same."""
+    """The INT8 demo, quantized as the sentence for its unsigned codes says: TensorRT 10.6 refused
+    it for its Pad all the same."""
     subject = scale_apart(onnx.load(MODELS / "shapes_cnn.onnx"))
     feeds = dict(np.load(MODELS / "shapes_cnn_in.npz"))
     from onnxruntime.quantization import QuantType
@@ -259,7 +318,10 @@ def test_the_quantized_value_that_a_pad_fills_in_is_told_with_the_other_kinds_an
         f"quantize_static(..., activation_type=QuantType.QInt8, extra_options={symmetric}, nodes_to_exclude=['/pad/Pad'])"
         in first
     )
-    padded, spared = quantize(subject, feeds, **more), quantize(subject, feeds, nodes_to_exclude=["/pad/Pad"], **more)
+    padded, spared = (
+        quantize(subject, feeds, **more),
+        quantize(subject, feeds, nodes_to_exclude=["/pad/Pad"], **more),
+    )
     assert quantization.say_untaken(padded) == (
         " The model has pairs that TensorRT does not take: 1 of the value that a Pad fills in. Quantize it anew without the Pad; "
         "with ONNX Runtime: quantize_static(..., nodes_to_exclude=['/pad/Pad'])."

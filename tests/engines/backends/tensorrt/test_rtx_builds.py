@@ -1,4 +1,5 @@
-"""TensorRT-RTX builds real engines here, with no GPU: every model that it supports, and sentences for what it refuses."""
+"""TensorRT-RTX builds real engines here, with no GPU: every model that it supports, and sentences
+for what it refuses."""
 
 import importlib.util
 from pathlib import Path
@@ -10,16 +11,21 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from engines.backends import make
-from engines.backends.base import BuildRequest, EngineFault
-from engines.installed import importable
-from wizard.demo import MODELS
+from narrowdown.engines.backends import make
+from narrowdown.engines.backends.base import BuildRequest, EngineFault
+from narrowdown.engines.installed import importable
+from narrowdown.wizard.demo import MODELS
 
-pytestmark = pytest.mark.skipif(not importable("tensorrt_rtx"), reason="TensorRT-RTX is not installed")
+pytestmark = pytest.mark.skipif(
+    not importable("tensorrt_rtx"), reason="TensorRT-RTX is not installed"
+)
 
 
 def request(model: onnx.ModelProto, rows: int = 2, **rest: Any) -> BuildRequest:
-    shapes = {i.name: tuple(d.dim_value or rows for d in i.type.tensor_type.shape.dim) for i in model.graph.input}
+    shapes = {
+        i.name: tuple(d.dim_value or rows for d in i.type.tensor_type.shape.dim)
+        for i in model.graph.input
+    }
     return BuildRequest(model, "", feed_shapes=shapes, **rest)
 
 
@@ -34,7 +40,9 @@ def chain(*ops: str, kind: int = TensorProto.FLOAT) -> onnx.ModelProto:
 @pytest.mark.parametrize("precision", ["model", "fp16", "bf16"])
 @pytest.mark.parametrize("name", ["shapes_cnn", "sort_tf_massive_m4"])
 def test_real_models_build_in_every_precision(name: str, precision: str) -> None:
-    built = make(f"tensorrt_rtx:precision={precision}").build(request(onnx.load(MODELS / f"{name}.onnx")))
+    built = make(f"tensorrt_rtx:precision={precision}").build(
+        request(onnx.load(MODELS / f"{name}.onnx"))
+    )
     assert built.facts["bytes"] > 100_000
     with pytest.raises(EngineFault, match="The engine was built, but"):
         built.run({})
@@ -58,7 +66,10 @@ def beside(path: Path) -> Any:
 
 
 TESTS = Path(__file__).parents[3]
-failures, tiny = beside(TESTS / "engines" / "search" / "failures.py"), beside(TESTS / "e2e" / "tiny.py")
+failures, tiny = (
+    beside(TESTS / "engines" / "search" / "failures.py"),
+    beside(TESTS / "e2e" / "tiny.py"),
+)
 # What TensorRT-RTX 1.7 does not take, and what it says of it.
 REFUSED = {
     "NonMaxSuppression of scores 2e-5 apart": "has no runners that implement it",
@@ -67,14 +78,22 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("failure", [f for f in failures.TABLE if f.build is not None], ids=lambda f: f.what)
-def test_every_small_construction_builds_or_is_refused_in_words(failure: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "failure", [f for f in failures.TABLE if f.build is not None], ids=lambda f: f.what
+)
+def test_every_small_construction_builds_or_is_refused_in_words(
+    failure: Any, tmp_path: Path
+) -> None:
     path, inputs = failure.build(tmp_path, tiny)
     feeds = dict(np.load(inputs)) if inputs else {}
     asked = request(onnx.load(path))
-    asked = msgspec.structs.replace(asked, feed_shapes={n: a.shape for n, a in feeds.items()} or asked.feed_shapes)
+    asked = msgspec.structs.replace(
+        asked, feed_shapes={n: a.shape for n, a in feeds.items()} or asked.feed_shapes
+    )
     engine = make("tensorrt_rtx:precision=fp16")
-    if failure.what not in REFUSED or (engine.info.capabilities["run"].present and "GPU" in REFUSED[failure.what]):
+    if failure.what not in REFUSED or (
+        engine.info.capabilities["run"].present and "GPU" in REFUSED[failure.what]
+    ):
         assert engine.build(asked).facts["bytes"] > 0
         return
     with pytest.raises(EngineFault, match=REFUSED[failure.what]) as refused:
@@ -93,8 +112,8 @@ def marked(*marks: str) -> onnx.ModelProto:
 @pytest.mark.parametrize("observe", ["outputs", "debug", "unfused"])
 @pytest.mark.parametrize("precision", ["model", "fp16"])
 def test_inner_tensors_are_marked_in_every_way_that_it_has(precision: str, observe: str) -> None:
-    """The network that TensorRT-RTX's own parser made: a tensor that is listened to is found in it by its name, also where the
-    model was typed and the mark itself was a cast."""
+    """The network that TensorRT-RTX's own parser made: a tensor that is listened to is found in it
+    by its name, also where the model was typed and the mark itself was a cast."""
     marks = ("t1", "t2", "above")
     engine = make(f"tensorrt_rtx:precision={precision},observe={observe}")
     built = engine.build(request(marked(*marks), marks=marks))
@@ -125,7 +144,9 @@ def test_an_operator_of_a_plugin_that_is_not_here_is_said_so() -> None:
     model.graph.output[0].type.tensor_type.elem_type = TensorProto.INT64
     del model.graph.node[2:]
     model.graph.node[1].output[0] = "t3"
-    with pytest.raises(EngineFault, match=r".NonZero.: its plugin 'NonZero' is not installed here\.$") as refused:
+    with pytest.raises(
+        EngineFault, match=r".NonZero.: its plugin 'NonZero' is not installed here\.$"
+    ) as refused:
         make("tensorrt_rtx").build(request(model))
     assert refused.value.status == "unsupported"
 
@@ -138,7 +159,9 @@ def test_an_engine_is_for_the_capability_that_was_asked_for() -> None:
 
 
 def test_kept_nodes_are_islands_of_casts() -> None:
-    built = make("tensorrt_rtx:precision=fp16").build(request(chain("Tanh", "Exp", "Neg"), keep=frozenset({1})))
+    built = make("tensorrt_rtx:precision=fp16").build(
+        request(chain("Tanh", "Exp", "Neg"), keep=frozenset({1}))
+    )
     kinds = [n.op_type for n in built.model.graph.node]
     assert kinds.count("Cast") >= 3  # in, around the island, out
     assert "Exp" in kinds
@@ -183,14 +206,21 @@ def test_weights_outside_of_the_model_are_found(tmp_path: Path) -> None:
         opset_imports=[helper.make_opsetid("", 17)],
         ir_version=8,
     )
-    onnx.save(model, tmp_path / "m.onnx", save_as_external_data=True, location="w.bin", size_threshold=0)
+    onnx.save(
+        model, tmp_path / "m.onnx", save_as_external_data=True, location="w.bin", size_threshold=0
+    )
     outside = onnx.load(tmp_path / "m.onnx", load_external_data=False)
-    built = make("tensorrt_rtx").build(BuildRequest(outside, str(tmp_path), feed_shapes={"x": (2, 4)}))
+    built = make("tensorrt_rtx").build(
+        BuildRequest(outside, str(tmp_path), feed_shapes={"x": (2, 4)})
+    )
     assert built.facts["bytes"] > 0
 
 
-def weighed(kind: int, opset: int, *, block: int = 0, scale: int = TensorProto.FLOAT) -> onnx.ModelProto:
-    """x @ DequantizeLinear(w), 32 x 32; ``block``: rows of w for each scale, 0: one scale for all."""
+def weighed(
+    kind: int, opset: int, *, block: int = 0, scale: int = TensorProto.FLOAT
+) -> onnx.ModelProto:
+    """x @ DequantizeLinear(w), 32 x 32; ``block``: rows of w for each scale, 0: one scale for
+    all."""
     values = [(i % 5) - 2 for i in range(32 * 32)]
     scales = ([32 // block, 32], [1.0] * (32 // block * 32)) if block else ([], [1.0])
     by_block = {"axis": 0, "block_size": block} if block else {}
@@ -200,13 +230,17 @@ def weighed(kind: int, opset: int, *, block: int = 0, scale: int = TensorProto.F
         helper.make_node("MatMul", ["x", "f"], ["y"], "product"),
     ]
     ends = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [4, 32]) for n in "xy"]
-    weights = [helper.make_tensor("w", kind, [32, 32], values), helper.make_tensor("s", scale, *scales)]
+    weights = [
+        helper.make_tensor("w", kind, [32, 32], values),
+        helper.make_tensor("s", scale, *scales),
+    ]
     graph = helper.make_graph(nodes, "g", ends[:1], ends[1:], weights)
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=11)
 
 
 P = TensorProto
-# Weights of each narrow type, for which GPU: built, or the words of the refusal. docs/tensorrt.md tells it.
+# Weights of each narrow type, for which GPU: built, or the words of the refusal. docs/tensorrt.md
+# tells it.
 NARROW = {
     "INT8": (weighed(P.INT8, 21), "sm89", ""),
     "INT4": (weighed(P.INT4, 21), "sm89", ""),

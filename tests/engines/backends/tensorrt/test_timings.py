@@ -1,4 +1,5 @@
-"""Kernels recorded, forced and kept out through the editable timing cache, on a stand-in for the builder."""
+"""Kernels recorded, forced and kept out through the editable timing cache, on a stand-in for the
+builder."""
 
 from typing import Any
 
@@ -8,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
-from engines.backends import make
-from engines.backends.base import BuildRequest, EngineFault
-from engines.backends.tensorrt import library, timings
-from engines.data.tactic_replay import rank_suspects
-from engines.installed import importable
+from narrowdown.engines.backends import make
+from narrowdown.engines.backends.base import BuildRequest, EngineFault
+from narrowdown.engines.backends.tensorrt import library, timings
+from narrowdown.engines.data.tactic_replay import rank_suspects
+from narrowdown.engines.installed import importable
 
 from . import stand_in
 
@@ -20,9 +21,14 @@ KERNELS = {"Tanh": (7, 8, 9), "Exp": (4,)}
 
 
 def request(*ops: str, **rest: Any) -> BuildRequest:
-    nodes = [helper.make_node(op, [f"t{i}"], [f"t{i + 1}"], name=f"{op.lower()}{i}") for i, op in enumerate(ops)]
+    nodes = [
+        helper.make_node(op, [f"t{i}"], [f"t{i + 1}"], name=f"{op.lower()}{i}")
+        for i, op in enumerate(ops)
+    ]
     ends = [helper.make_tensor_value_info(f"t{i}", TensorProto.FLOAT, [1]) for i in (0, len(ops))]
-    return BuildRequest(helper.make_model(helper.make_graph(nodes, "g", ends[:1], ends[1:])), "", **rest)
+    return BuildRequest(
+        helper.make_model(helper.make_graph(nodes, "g", ends[:1], ends[1:])), "", **rest
+    )
 
 
 def layer(op: str, name: str) -> str:
@@ -46,7 +52,9 @@ def test_what_a_build_chose_is_read_by_operation() -> None:
 
 
 def test_a_forced_kernel_takes_a_second_build_from_what_the_first_timed() -> None:
-    found, asked = facts(request("Tanh", "Exp", force={TANH: timings.write_choice(9), EXP: timings.write_choice(4)}))
+    found, asked = facts(
+        request("Tanh", "Exp", force={TANH: timings.write_choice(9), EXP: timings.write_choice(4)})
+    )
     assert found["choices"] == {TANH: timings.write_choice(9), EXP: timings.write_choice(4)}
     assert asked == [{}, {stand_in.key_of("Tanh"): 9, stand_in.key_of("Exp"): 4}]
 
@@ -60,7 +68,9 @@ def test_what_is_chosen_anyway_takes_no_second_build() -> None:
 def test_a_forbidden_kernel_gives_way_to_the_fastest_other() -> None:
     found, _ = facts(request("Tanh", forbid={TANH: (timings.write_choice(7),)}))
     assert found["choices"] == {TANH: timings.write_choice(8)}
-    found, _ = facts(request("Tanh", forbid={TANH: (timings.write_choice(7), timings.write_choice(8))}))
+    found, _ = facts(
+        request("Tanh", forbid={TANH: (timings.write_choice(7), timings.write_choice(8))})
+    )
     assert found["choices"] == {TANH: timings.write_choice(9)}
     assert found["refused"] == []
 
@@ -69,11 +79,16 @@ def test_a_forbidden_kernel_gives_way_to_the_fastest_other() -> None:
     ("told", "refused"),
     [
         ({"forbid": {EXP: (timings.write_choice(4),)}}, [EXP]),  # the only kernel that there is
-        ({"force": {layer("Neg", "neg"): timings.write_choice(1)}}, [layer("Neg", "neg")]),  # no such operation
+        (
+            {"force": {layer("Neg", "neg"): timings.write_choice(1)}},
+            [layer("Neg", "neg")],
+        ),  # no such operation
         ({"force": {"conv1": "{}"}}, ["conv1"]),  # recorded by the algorithm selector
     ],
 )
-def test_what_cannot_be_followed_is_named_and_the_build_is_free(told: dict[str, Any], refused: list[str]) -> None:
+def test_what_cannot_be_followed_is_named_and_the_build_is_free(
+    told: dict[str, Any], refused: list[str]
+) -> None:
     found, _ = facts(request("Tanh", "Exp", **told))
     assert found["refused"] == refused
     assert found["choices"] == {TANH: timings.write_choice(7), EXP: timings.write_choice(4)}
@@ -106,11 +121,14 @@ The selected tactic is (tactic hash, cost(in ms)):0x00000000000000ff,0.25
 def test_kernels_of_an_operation_without_a_key_are_not_laid_to_the_one_before() -> None:
     """The line is TensorRT-RTX 1.7's own."""
     keyless = "*************** Autotuning format combination: Float(64,1) -> Float(64,1) {key: None} ***************"
-    found = timings.parse_timings([*LOG.splitlines(), keyless, "Tactic: 0x0000000000000009 Time: 0.001"])
+    found = timings.parse_timings(
+        [*LOG.splitlines(), keyless, "Tactic: 0x0000000000000009 Time: 0.001"]
+    )
     assert all(9 not in operation.tried for operation in found.values())
 
 
-# TensorRT 10.6's texts (from its library): no keys, so nothing that an entry of a cache could be told by.
+# TensorRT 10.6's texts (from its library): no keys, so nothing that an entry of a cache could be
+# told by.
 OLD = """\
 *************** Autotuning format combination: Float(2048,256,16,1) -> Float(4096,256,16,1) ***************
 --------------- Timing Runner: conv0 (CaskConvolution[0x80000009])
@@ -134,7 +152,9 @@ def test_a_real_builder_is_heard_and_a_real_key_is_written_as_we_read_it() -> No
     assert (value.tacticHash, value.timingMSec) == (0xFF, 0.5)
     with found.log.listening() as lines:
         asked = request("Tanh", "Exp")
-        make("tensorrt_rtx:timing_cache=off").build(msgspec.structs.replace(asked, feed_shapes={"t0": (1,)}))
+        make("tensorrt_rtx:timing_cache=off").build(
+            msgspec.structs.replace(asked, feed_shapes={"t0": (1,)})
+        )
     assert any("Autotuning" in line for line in lines)
     assert any("Tactic: 0x" in line for line in lines)
     assert timings.parse_timings(lines) == {}  # its cache holds nothing

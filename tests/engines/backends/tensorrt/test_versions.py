@@ -1,6 +1,6 @@
-"""Every version of TensorRT: the backend uses nothing that a version lacks, and what a version cannot do is refused or hidden
-with its reason. The names are those of the real bindings, recorded by ``bindings.py``; 9 is not to be had and written from
-NVIDIA's reference."""
+"""Every version of TensorRT: the backend uses nothing that a version lacks, and what a version
+cannot do is refused or hidden with its reason. The names are those of the real bindings, recorded
+by ``bindings.py``; 9 is not to be had and written from NVIDIA's reference."""
 
 import ast
 import json
@@ -9,20 +9,21 @@ from typing import Any
 
 import pytest
 
-from engines import installed, options
-from engines.backends.base import EngineMissing
-from engines.backends.tensorrt import make as tensorrt
-from engines.backends.tensorrt.cuda import Device
-from engines.backends.tensorrt.library import Library
-from engines.backends.tensorrt.settings import Settings, strongly_typed
-from engines.spec import parse
+from narrowdown.engines import installed, options
+from narrowdown.engines.backends.base import EngineMissing
+from narrowdown.engines.backends.tensorrt import make as tensorrt
+from narrowdown.engines.backends.tensorrt.cuda import Device
+from narrowdown.engines.backends.tensorrt.library import Library
+from narrowdown.engines.backends.tensorrt.settings import Settings, strongly_typed
+from narrowdown.engines.spec import parse
 
 from . import bindings
 
 TABLE: dict[str, dict[str, Any]] = json.loads(bindings.TABLE.read_text())
 H200 = Device("NVIDIA H200", "9.0", 150 << 30, "13.0")
 RTX_5090 = Device("NVIDIA GeForce RTX 5090", "12.0", 32 << 30, "13.0")
-# Only TensorRT-RTX builds for another GPU; methods that a class of ours brings and the base class does not name.
+# Only TensorRT-RTX builds for another GPU; methods that a class of ours brings and the base class
+# does not name.
 ELSEWHERE = {
     "ComputeCapability", "IBuilderConfig.num_compute_capabilities", "IBuilderConfig.set_compute_capability",
     "IOutputAllocator.notify_shape", "IOutputAllocator.reallocate_output", "IOutputAllocator.reallocate_output_async",
@@ -44,7 +45,13 @@ GUARDED = {
 }  # fmt: skip
 # Asked for one by one, right where they are used.
 ASKED = ("TacticSource.", "NetworkDefinitionCreationFlag.", "ParserError.node_")
-BEFORE_10 = (*GUARDED["debug"], "ParserError.node_", "DataType.BF16", "DataType.INT64", "DataType.UINT8")
+BEFORE_10 = (
+    *GUARDED["debug"],
+    "ParserError.node_",
+    "DataType.BF16",
+    "DataType.INT64",
+    "DataType.UINT8",
+)
 
 
 def names(version: str) -> set[str]:
@@ -53,7 +60,11 @@ def names(version: str) -> set[str]:
         return {name for name in names("10.0.1") if not name.startswith(BEFORE_10)}
     at = bindings.VERSIONS.index(version)
     span = {name: (facts["first"], facts["last"]) for name, facts in TABLE.items()}
-    return {n for n, (a, b) in span.items() if bindings.VERSIONS.index(a) <= at <= bindings.VERSIONS.index(b)}
+    return {
+        n
+        for n, (a, b) in span.items()
+        if bindings.VERSIONS.index(a) <= at <= bindings.VERSIONS.index(b)
+    }
 
 
 def module(version: str) -> Any:
@@ -96,13 +107,20 @@ def test_what_a_version_can_do_is_read_from_its_names(version: str) -> None:
 def test_nothing_is_used_that_the_version_lacks(version: str) -> None:
     """A name that is missing belongs to an ability that the library says is missing."""
     found, here = Library("tensorrt", module(version)), names(version)
-    used = {f"{owner}.{name}" if owner else name for owner, members in bindings.used().items() for name in members}
+    used = {
+        f"{owner}.{name}" if owner else name
+        for owner, members in bindings.used().items()
+        for name in members
+    }
     missing = used - here - ELSEWHERE
     unguarded = {
         name
         for name in missing
         if not name.startswith(ASKED)
-        and not any(name.startswith(marks) and not getattr(found, ability) for ability, marks in GUARDED.items())
+        and not any(
+            name.startswith(marks) and not getattr(found, ability)
+            for ability, marks in GUARDED.items()
+        )
         and not (version == "9.3" and name.startswith("DataType."))  # names of a table, not uses
     }
     assert not unguarded
@@ -112,24 +130,40 @@ def test_tensorrt_rtx_has_what_is_used_of_it() -> None:
     if not installed.importable("tensorrt_rtx"):
         pytest.skip("TensorRT-RTX is not installed")
     here = bindings.dump("tensorrt_rtx")
-    used = {f"{owner}.{name}" if owner else name for owner, members in bindings.used().items() for name in members}
+    used = {
+        f"{owner}.{name}" if owner else name
+        for owner, members in bindings.used().items()
+        for name in members
+    }
     lacking = {name for name in used - set(here) - ELSEWHERE if not name.startswith(ASKED)}
     absent = [*GUARDED["weak"], *GUARDED["constraints"], *GUARDED["selector"]]
     assert {name for name in lacking if not name.startswith(tuple(absent))} == set()
-    assert {"IBuilderConfig.set_compute_capability", "IBuilderConfig.num_compute_capabilities"} <= set(here)
+    assert {
+        "IBuilderConfig.set_compute_capability",
+        "IBuilderConfig.num_compute_capabilities",
+    } <= set(here)
     stated = {name: bindings.takes(signature) for name, signature in here.items() if name in TABLE}
-    other = {n: t for n, t in stated.items() if t is not None and "takes" in TABLE[n] and TABLE[n]["takes"] != t}
+    other = {
+        n: t
+        for n, t in stated.items()
+        if t is not None and "takes" in TABLE[n] and TABLE[n]["takes"] != t
+    }
     assert other == {}
 
 
 def test_the_record_knows_every_name_that_is_used() -> None:
-    used = {f"{owner}.{name}" if owner else name for owner, members in bindings.used().items() for name in members}
+    used = {
+        f"{owner}.{name}" if owner else name
+        for owner, members in bindings.used().items()
+        for name in members
+    }
     assert used - set(TABLE) == ELSEWHERE, "run python tests/engines/backends/tensorrt/bindings.py"
     assert bindings.unclassified() == set(), "say in bindings.CLASSES what these variables hold"
 
 
 def calls() -> list[tuple[str, str, int, tuple[str, ...]]]:
-    """(module, function of TensorRT's, positional arguments, keywords) of every call in the backend."""
+    """(module, function of TensorRT's, positional arguments, keywords) of every call in the
+    backend."""
     made = []
     for path in sorted(bindings.BACKEND.glob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
@@ -139,7 +173,9 @@ def calls() -> list[tuple[str, str, int, tuple[str, ...]]]:
             owner = bindings.OTHERWISE.get((path.stem, holder), bindings.CLASSES.get(holder))
             name = f"{owner}.{node.func.attr}" if owner else node.func.attr
             if owner is not None and name in TABLE:
-                made.append((path.stem, name, len(node.args), tuple(k.arg or "**" for k in node.keywords)))
+                made.append(
+                    (path.stem, name, len(node.args), tuple(k.arg or "**" for k in node.keywords))
+                )
     return made
 
 
@@ -150,7 +186,9 @@ def test_every_call_fits_the_signature_that_the_bindings_state() -> None:
             continue
         needed = [parameter for parameter in takes if not parameter.endswith("=")]
         assert len(needed) <= count + len(keywords) <= len(takes), f"{place}: {name} takes {takes}"
-        assert set(keywords) <= {parameter.rstrip("=") for parameter in takes}, f"{place}: {name} takes {takes}"
+        assert set(keywords) <= {parameter.rstrip("=") for parameter in takes}, (
+            f"{place}: {name} takes {takes}"
+        )
         checked += 1
     assert checked > 30
 
@@ -165,7 +203,11 @@ def test_what_we_override_takes_what_tensorrt_hands_over() -> None:
         if isinstance(node, ast.FunctionDef)
     }
     bases = ("IDebugListener", "IProgressMonitor", "IAlgorithmSelector", "IInt8EntropyCalibrator2")
-    handed = {n.rpartition(".")[2]: f["takes"] for n, f in TABLE.items() if n.startswith(bases) and "takes" in f}
+    handed = {
+        n.rpartition(".")[2]: f["takes"]
+        for n, f in TABLE.items()
+        if n.startswith(bases) and "takes" in f
+    }
     assert len(handed) == 10
     for name, takes in handed.items():
         assert ours[name] == len(takes), f"{name} is handed {takes}"
@@ -195,7 +237,9 @@ def test_what_a_version_cannot_do_is_refused_in_words(text: str, version: str) -
     found = Library("tensorrt", module(version))
     spec = parse(text)
     chosen = Settings.of(spec.name, options.values(spec), found, H200)
-    words = next((words for versions, words in REFUSED[text].items() if version.startswith(versions)), "")
+    words = next(
+        (words for versions, words in REFUSED[text].items() if version.startswith(versions)), ""
+    )
     if words:
         with pytest.raises(ValueError, match=words):
             strongly_typed(chosen, found)
@@ -216,7 +260,8 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
     return info
 
 
-# Branches of the flows and what they stand on; version -> the reason that a report gives where there is none.
+# Branches of the flows and what they stand on; version -> the reason that a report gives where
+# there is none.
 HIDDEN = {
     "weakly-typed": {"11.": "has no weakly typed precision flags"},
     "strongly-typed": {},
@@ -235,7 +280,9 @@ HIDDEN = {
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_branches_that_a_version_lacks_are_hidden_with_the_reason(version: str, engine: Callable[..., Any]) -> None:
+def test_branches_that_a_version_lacks_are_hidden_with_the_reason(
+    version: str, engine: Callable[..., Any]
+) -> None:
     able = engine(version, "tensorrt:precision=fp16").capabilities
     for branch, missing in HIDDEN.items():
         reason = next((words for start, words in missing.items() if version.startswith(start)), "")
@@ -255,7 +302,9 @@ def test_tensorrt_rtx_has_no_tactics_whatever_its_names_say(engine: Callable[...
 
 def test_a_library_that_does_not_load_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(_: str) -> Any:
-        raise ImportError("libnvinfer.so.10: cannot open shared object file: No such file or directory")
+        raise ImportError(
+            "libnvinfer.so.10: cannot open shared object file: No such file or directory"
+        )
 
     monkeypatch.setattr(tensorrt.cuda, "device", lambda: (H200, ""))
     monkeypatch.setattr(tensorrt.library, "load", broken)

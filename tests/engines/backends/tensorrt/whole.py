@@ -1,5 +1,6 @@
-"""TensorRT of any version as an installed package, with a driver and a GPU: for the whole program, workers and all, as a
-user of that version meets it. What it computes is the emulation's; what it can and refuses is the real ones'."""
+"""TensorRT of any version as an installed package, with a driver and a GPU: for the whole program,
+workers and all, as a user of that version meets it. What it computes is the emulation's; what it
+can and refuses is the real ones'."""
 
 import json
 import shutil
@@ -14,8 +15,9 @@ HERE = Path(__file__).parent
 
 
 def install(folder: Path, version: str, **behaves: Any) -> dict[str, str]:
-    """Put the package into the folder; the environment in which it is found. ``refuses``: operators that its parser refuses;
-    ``wide``: those that a weakly typed build computes in FP32 whatever is allowed. Needs a C compiler, for the driver."""
+    """Put the package into the folder; the environment in which it is found. ``refuses``: operators
+    that its parser refuses; ``wide``: those that a weakly typed build computes in FP32 whatever is
+    allowed. Needs a C compiler, for the driver."""
     package, cuda = folder / "tensorrt", folder / "cuda" / "bindings"
     for made in (package, cuda):
         made.mkdir(parents=True)

@@ -1,5 +1,5 @@
-"""CUDA's runtime API, as far as the backend calls it, on this machine's own memory (``whole.install`` copies it as
-``cuda/bindings/runtime.py``)."""
+"""CUDA's runtime API, as far as the backend calls it, on this machine's own memory
+(``whole.install`` copies it as ``cuda/bindings/runtime.py``)."""
 
 import ctypes
 from types import SimpleNamespace
@@ -12,7 +12,9 @@ def cudaGetDeviceCount():  # noqa: N802
 
 
 def cudaGetDeviceProperties(_number):  # noqa: N802
-    return 0, SimpleNamespace(name=b"NVIDIA H100 80GB HBM3", major=9, minor=0, totalGlobalMem=80 << 30)
+    return 0, SimpleNamespace(
+        name=b"NVIDIA H100 80GB HBM3", major=9, minor=0, totalGlobalMem=80 << 30
+    )
 
 
 def cudaDriverGetVersion():  # noqa: N802
@@ -65,5 +67,8 @@ def cudaMemcpyAsync(to, source, size, kind, _stream):  # noqa: N802
 
 
 cudaMemcpyKind = SimpleNamespace(  # noqa: N816
-    cudaMemcpyHostToHost=0, cudaMemcpyHostToDevice=1, cudaMemcpyDeviceToHost=2, cudaMemcpyDeviceToDevice=3
+    cudaMemcpyHostToHost=0,
+    cudaMemcpyHostToDevice=1,
+    cudaMemcpyDeviceToHost=2,
+    cudaMemcpyDeviceToDevice=3,
 )

@@ -1,9 +1,11 @@
-"""TensorRT as an installed package: the names of one version's real bindings, and behind them engines that run here.
+"""TensorRT as an installed package: the names of one version's real bindings, and behind them
+engines that run here.
 
-``whole.install`` copies this file as ``tensorrt/__init__.py`` beside ``stand_in.json``: the version, its names, how it behaves.
-Weakly typed FP16 is what the emulation gives, with the layers in FP32 that were asked for or that ``wide`` names; strongly typed
-networks compute in the types of their file. What ``refuses`` names the parser refuses, as the real one refuses Unique. Each build
-is a line of ``builds.jsonl`` there.
+``whole.install`` copies this file as ``tensorrt/__init__.py`` beside ``stand_in.json``: the
+version, its names, how it behaves. Weakly typed FP16 is what the emulation gives, with the layers
+in FP32 that were asked for or that ``wide`` names; strongly typed networks compute in the types of
+their file. What ``refuses`` names the parser refuses, as the real one refuses Unique. Each build is
+a line of ``builds.jsonl`` there.
 """
 
 import ctypes
@@ -16,9 +18,9 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from engines.backends import make
-from engines.backends.base import BuildRequest
-from engines.graph import schema
+from narrowdown.engines.backends import make
+from narrowdown.engines.backends.base import BuildRequest
+from narrowdown.engines.graph import schema
 
 MAGIC = b"ptrt"
 _TOLD = json.loads((Path(__file__).parent / "stand_in.json").read_text())
@@ -82,7 +84,9 @@ float32, float16, bfloat16, bool = (_BY_NAME[n] for n in ("FLOAT", "HALF", "BF16
 
 
 def nptype(kind):
-    return helper.tensor_dtype_to_np_dtype(next(code for code, name in _TYPES.items() if name == kind.name))
+    return helper.tensor_dtype_to_np_dtype(
+        next(code for code, name in _TYPES.items() if name == kind.name)
+    )
 
 
 def init_libnvinfer_plugins(_logger, _namespace):
@@ -101,9 +105,15 @@ class Layer(globals()["ILayer"]):
 
     def __init__(self, node, types):
         self.name, self.metadata = node.name, f"[ONNX Layer: {node.name}]"
-        kinds = {"Constant": LayerType.CONSTANT, "Shape": LayerType.SHAPE, "DequantizeLinear": LayerType.DEQUANTIZE}
+        kinds = {
+            "Constant": LayerType.CONSTANT,
+            "Shape": LayerType.SHAPE,
+            "DequantizeLinear": LayerType.DEQUANTIZE,
+        }
         self.type = kinds.get(node.op_type, node.op_type)
-        self._outputs = [Tensor(name, types.get(name, TensorProto.FLOAT)) for name in node.output if name]
+        self._outputs = [
+            Tensor(name, types.get(name, TensorProto.FLOAT)) for name in node.output if name
+        ]
         self._inputs = [Tensor(name, types.get(name, TensorProto.FLOAT)) for name in node.input]
         self.num_inputs, self.num_outputs, self.kept = len(self._inputs), len(self._outputs), False
 
@@ -133,10 +143,17 @@ class Network(globals()["INetworkDefinition"]):
         self.model, self.folder, types = model, folder, schema.element_types(model)
         self.layers = [Layer(node, types) for node in model.graph.node]
         self.inputs = [
-            Tensor(i.name, i.type.tensor_type.elem_type, [d.dim_value or -1 for d in i.type.tensor_type.shape.dim])
+            Tensor(
+                i.name,
+                i.type.tensor_type.elem_type,
+                [d.dim_value or -1 for d in i.type.tensor_type.shape.dim],
+            )
             for i in model.graph.input
         ]
-        self.outputs = [Tensor(o.name, types.get(o.name, o.type.tensor_type.elem_type)) for o in model.graph.output]
+        self.outputs = [
+            Tensor(o.name, types.get(o.name, o.type.tensor_type.elem_type))
+            for o in model.graph.output
+        ]
 
     num_inputs = property(lambda self: len(self.inputs))
     num_outputs = property(lambda self: len(self.outputs))
@@ -257,7 +274,10 @@ class Config(globals()["IBuilderConfig"]):
         return 0
 
     def has(self, name):
-        return hasattr(globals()["BuilderFlag"], name) and getattr(globals()["BuilderFlag"], name) in self.flags
+        return (
+            hasattr(globals()["BuilderFlag"], name)
+            and getattr(globals()["BuilderFlag"], name) in self.flags
+        )
 
 
 class Profile:
@@ -275,7 +295,9 @@ class Builder:
 
     def create_network(self, flags=0):
         creation = globals()["NetworkDefinitionCreationFlag"]
-        return Network("BuilderFlag.FP16" not in _NAMES or flags & (1 << int(creation.STRONGLY_TYPED)) > 0)
+        return Network(
+            "BuilderFlag.FP16" not in _NAMES or flags & (1 << int(creation.STRONGLY_TYPED)) > 0
+        )
 
     def create_builder_config(self):
         return Config()
@@ -295,7 +317,11 @@ class Builder:
             log.write(f"{json.dumps(told)}\n")
         narrow = next((p for p in ("fp16", "bf16") if config.has(p.upper())), "")
         wide = {layer.name for layer in network.layers if layer.kept}
-        wide |= {n.name for n in network.model.graph.node if narrow and n.op_type in _TOLD.get("wide", ())}
+        wide |= {
+            n.name
+            for n in network.model.graph.node
+            if narrow and n.op_type in _TOLD.get("wide", ())
+        }
         if (monitor := config.progress_monitor) is not None:
             monitor.phase_start("Timing tactics", None, len(network.layers))
             for step in range(len(network.layers)):
@@ -319,7 +345,10 @@ class Runtime:
     def deserialize_cuda_engine(self, plan):
         read = pickle.loads(bytes(plan).removeprefix(MAGIC))
         if read["version"] != __version__:
-            self._logger.log(ILogger.ERROR, f"not compatible with this version of TensorRT, expecting {__version__}")
+            self._logger.log(
+                ILogger.ERROR,
+                f"not compatible with this version of TensorRT, expecting {__version__}",
+            )
             return None
         return Engine(read)
 
@@ -337,10 +366,20 @@ class Engine:
         known = {o.name for o in self.model.graph.output}
         for name in plan["debugged"]:
             if name not in known:
-                self.model.graph.output.append(helper.make_tensor_value_info(name, self.types[name], None))
+                self.model.graph.output.append(
+                    helper.make_tensor_value_info(name, self.types[name], None)
+                )
         narrow = plan["precision"]
-        typed = any(code in (TensorProto.FLOAT16, TensorProto.BFLOAT16) for code in self.types.values())
-        spec = f"emulate:precision={narrow}" if narrow else "emulate:precision=typed" if typed else "onnxruntime"
+        typed = any(
+            code in (TensorProto.FLOAT16, TensorProto.BFLOAT16) for code in self.types.values()
+        )
+        spec = (
+            f"emulate:precision={narrow}"
+            if narrow
+            else "emulate:precision=typed"
+            if typed
+            else "onnxruntime"
+        )
         keep = frozenset(position[name] for name in plan["wide"])
         self.built = make(spec).build(BuildRequest(self.model, plan["folder"], keep=keep))
 
@@ -354,7 +393,9 @@ class Engine:
         return _BY_NAME[_TYPES.get(self.types.get(name, TensorProto.FLOAT), "FLOAT")]
 
     def get_tensor_shape(self, name):
-        kind = next(v for v in (*self.model.graph.input, *self.model.graph.output) if v.name == name).type.tensor_type
+        kind = next(
+            v for v in (*self.model.graph.input, *self.model.graph.output) if v.name == name
+        ).type.tensor_type
         return tuple(d.dim_value or -1 for d in kind.shape.dim)
 
     def get_tensor_profile_shape(self, name, _profile):
@@ -367,7 +408,9 @@ class Engine:
         return Context(self)
 
     def create_engine_inspector(self):
-        return SimpleNamespace(get_engine_information=lambda _format: json.dumps({"Layers": self._layers()}))
+        return SimpleNamespace(
+            get_engine_information=lambda _format: json.dumps({"Layers": self._layers()})
+        )
 
     def _layers(self):
         return [
@@ -381,13 +424,21 @@ class Engine:
 
     def _stored(self, node, tensor):
         if self.plan["strong"]:
-            return {TensorProto.FLOAT16: "FP16", TensorProto.BFLOAT16: "BF16"}.get(self.types.get(tensor), "FP32")
+            return {TensorProto.FLOAT16: "FP16", TensorProto.BFLOAT16: "BF16"}.get(
+                self.types.get(tensor), "FP32"
+            )
         return "FP32" if node in self.plan["wide"] else self.plan["precision"].upper() or "FP32"
 
 
 class Context:
     def __init__(self, engine):
-        self._engine, self._shapes, self._at, self._growing, self._listener = engine, {}, {}, {}, None
+        self._engine, self._shapes, self._at, self._growing, self._listener = (
+            engine,
+            {},
+            {},
+            {},
+            None,
+        )
 
     def set_input_shape(self, name, shape):
         self._shapes[name] = shape
@@ -405,7 +456,9 @@ class Context:
                 info.type.tensor_type.shape.dim.add(dim_value=size)
         for info in fed.graph.output:
             info.type.tensor_type.ClearField("shape")
-        made = {o.name: o.type.tensor_type for o in onnx.shape_inference.infer_shapes(fed).graph.output}[name]
+        made = {
+            o.name: o.type.tensor_type for o in onnx.shape_inference.infer_shapes(fed).graph.output
+        }[name]
         return (
             tuple(d.dim_value if d.HasField("dim_value") else -1 for d in made.shape.dim)
             if made.HasField("shape")
@@ -430,11 +483,15 @@ class Context:
             kind = helper.tensor_dtype_to_np_dtype(info.type.tensor_type.elem_type)
             shape = self._shapes[info.name]
             size = int(np.prod(shape)) * kind.itemsize
-            fed[info.name] = np.frombuffer(ctypes.string_at(self._at[info.name], size), kind).reshape(shape)
+            fed[info.name] = np.frombuffer(
+                ctypes.string_at(self._at[info.name], size), kind
+            ).reshape(shape)
         given = engine.built.run(fed)
         for name in engine.plan["outputs"]:
             if name not in self._growing:
-                ctypes.memmove(self._at[name], np.ascontiguousarray(given[name]).tobytes(), given[name].nbytes)
+                ctypes.memmove(
+                    self._at[name], np.ascontiguousarray(given[name]).tobytes(), given[name].nbytes
+                )
         for name, allocator in self._growing.items():
             value = np.ascontiguousarray(given[name])
             address = allocator.reallocate_output(name, 0, value.nbytes, 256)
@@ -443,5 +500,7 @@ class Context:
         for name in engine.plan["debugged"]:
             value = np.ascontiguousarray(given[name])
             kind = engine.get_tensor_dtype(name)
-            self._listener.process_debug_tensor(value.ctypes.data, TensorLocation.HOST, kind, value.shape, name, stream)
+            self._listener.process_debug_tensor(
+                value.ctypes.data, TensorLocation.HOST, kind, value.shape, name, stream
+            )
         return True

@@ -1,6 +1,7 @@
-"""drift for Narrowdown: what is known of it with nothing loaded, and what a case's check.py takes to run it."""
+"""drift for Narrowdown: what is known of it with nothing loaded, and what a case's check.py takes
+to run it."""
 
-from engines.declaration import CheckPart, Declaration, Found, Option
+from narrowdown.engines.declaration import CheckPart, Declaration, Found, Option
 
 CHECK = """
 def start():
@@ -26,6 +27,8 @@ DECLARATION = Declaration(
     "narrowdown_drift.engine",
     package="drift",
     install="pip install drift-engine",
-    options=(Option("tanh", "str", "table", "How Tanh is computed.", ("table", "exact"), plain="exact"),),
+    options=(
+        Option("tanh", "str", "table", "How Tanh is computed.", ("table", "exact"), plain="exact"),
+    ),
     check_part=check_part,
 )

@@ -7,11 +7,11 @@ import drift
 import numpy as np
 import onnx
 
-from engines import options
-from engines.backends import machine
-from engines.backends.base import BuildRequest, Capability, EngineFault, EngineInfo
-from engines.backends.marks import with_outputs
-from engines.spec import EngineSpec
+from narrowdown.engines import options
+from narrowdown.engines.backends import machine
+from narrowdown.engines.backends.base import BuildRequest, Capability, EngineFault, EngineInfo
+from narrowdown.engines.backends.marks import with_outputs
+from narrowdown.engines.spec import EngineSpec
 from narrowdown_drift import DECLARATION
 
 
@@ -34,7 +34,9 @@ class Build:
         except Exception as error:
             raise fault("build-failed", error) from error
 
-    def run(self, feeds: Mapping[str, np.ndarray], outputs: Sequence[str] = ()) -> dict[str, np.ndarray]:
+    def run(
+        self, feeds: Mapping[str, np.ndarray], outputs: Sequence[str] = ()
+    ) -> dict[str, np.ndarray]:
         if self._engine is None:
             raise EngineFault("refused", "This build was closed.")
         known = [o.name for o in self.model.graph.output]
@@ -51,7 +53,9 @@ class Build:
             raise fault("unsupported", error) from error
         except Exception as error:
             raise fault("error", error) from error
-        return {n: np.asarray(v) for n, v in zip(wanted, values, strict=True) if not isinstance(v, list)}
+        return {
+            n: np.asarray(v) for n, v in zip(wanted, values, strict=True) if not isinstance(v, list)
+        }
 
     def close(self) -> None:
         self._engine = None

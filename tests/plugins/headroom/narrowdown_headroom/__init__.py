@@ -1,16 +1,17 @@
-"""headroom: how near do the model's outputs come to the largest number that the engine can store?"""
+"""headroom: how near do the model's outputs come to the largest number that the engine can
+store?"""
 
 from typing import Literal
 
 import msgspec
 
-from engines.asking import Note, StepContext, asked
-from engines.search import works
-from engines.search.cost import Plan, Size
-from engines.search.storage import largest_finite
-from engines.search.whole import probe_whole
-from engines.steps.base import End, Finish, Steps, StepSpec, comparison
-from engines.steps.prepare import load_findings
+from narrowdown.engines.asking import Note, StepContext, asked
+from narrowdown.engines.search import works
+from narrowdown.engines.search.cost import Plan, Size
+from narrowdown.engines.search.storage import largest_finite
+from narrowdown.engines.search.whole import probe_whole
+from narrowdown.engines.steps.base import End, Finish, Steps, StepSpec, comparison
+from narrowdown.engines.steps.prepare import load_findings
 
 
 class HeadroomParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -31,8 +32,14 @@ def headroom(ctx: StepContext) -> Steps[HeadroomOutcome]:
     yield Note("how large do the outputs become in the reference?")
     m = yield from asked(probe_whole(ctx, findings, engine=ctx.reference))
     if m.status != "ok":
-        return Finish(HeadroomOutcome(message=f"The reference gave no values: {m.message}"), findings)
-    rows = [{"sample": r.sample, "output": s.name, "reached": s.absmax} for r in m.results for s in r.outputs]
+        return Finish(
+            HeadroomOutcome(message=f"The reference gave no values: {m.message}"), findings
+        )
+    rows = [
+        {"sample": r.sample, "output": s.name, "reached": s.absmax}
+        for r in m.results
+        for s in r.outputs
+    ]
     furthest = max(rows, key=lambda row: row["reached"])
     reached, largest = furthest["reached"], largest_finite(ctx.storage)
     times = largest / reached if reached else None
@@ -44,11 +51,17 @@ def headroom(ctx: StepContext) -> Steps[HeadroomOutcome]:
         times=times,
         message=f"{furthest['output']} reaches {reached:.3g}; {ctx.storage} holds {largest:,.0f}.",
     )
-    return Finish(outcome, findings, tables={"outputs": rows}, decisive={"whole": (probe_whole(ctx, findings),)})
+    return Finish(
+        outcome,
+        findings,
+        tables={"outputs": rows},
+        decisive={"whole": (probe_whole(ctx, findings),)},
+    )
 
 
 def plan(ctx: StepContext, _size: Size) -> Plan:
-    """The probes to expect: all samples once, and what takes the model in where that is still to be done."""
+    """The probes to expect: all samples once, and what takes the model in where that is still to be
+    done."""
     return Plan((*works.reads(ctx), works.on_all(ctx)))
 
 
@@ -60,7 +73,11 @@ SPEC = StepSpec(
     outcome=HeadroomOutcome,
     params=HeadroomParams,
     plan=plan,
-    needs=(comparison("An external check shows no values, so nothing can be said of how large they are."),),
+    needs=(
+        comparison(
+            "An external check shows no values, so nothing can be said of how large they are."
+        ),
+    ),
     ends=(End("verdict", "unresolved", "unresolved"),),
     labels={"output": "reaches furthest", "reached": "reaches", "times": "times that fits"},
 )

@@ -1,12 +1,19 @@
-"""Cards that lie over a screen: for reading (terms, why, log, map, command, error, help) and for asking (note, rewind, ...)."""
+"""Cards that lie over a screen: for reading (terms, why, log, map, command, error, help) and for
+asking (note, rewind, ...)."""
 
-from wizard.tui.narrative import Entry
-from wizard.tui.screens.overlays.asking import Choose, Field, Fields, NoteCard
-from wizard.tui.screens.overlays.card import Card
-from wizard.tui.screens.overlays.listed import CommandsCard, Listed, ProbesCard, RewindCard, TermsCard
-from wizard.tui.screens.overlays.log import LogCard
-from wizard.tui.screens.overlays.pick import Pick, PickFile
-from wizard.tui.screens.overlays.reading import Drawing, Map, PlainCard, Reading
+from narrowdown.wizard.tui.narrative import Entry
+from narrowdown.wizard.tui.screens.overlays.asking import Choose, Field, Fields, NoteCard
+from narrowdown.wizard.tui.screens.overlays.card import Card
+from narrowdown.wizard.tui.screens.overlays.listed import (
+    CommandsCard,
+    Listed,
+    ProbesCard,
+    RewindCard,
+    TermsCard,
+)
+from narrowdown.wizard.tui.screens.overlays.log import LogCard
+from narrowdown.wizard.tui.screens.overlays.pick import Pick, PickFile
+from narrowdown.wizard.tui.screens.overlays.reading import Drawing, Map, PlainCard, Reading
 
 __all__ = [
     "Card", "Choose", "CommandsCard", "Drawing", "Entry", "Field", "Fields", "Listed", "LogCard", "Map",

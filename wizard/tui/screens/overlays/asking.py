@@ -7,15 +7,17 @@ from textual.app import ComposeResult
 from textual.widgets import Input, OptionList
 from textual.widgets.option_list import Option
 
-from wizard.tui.screens.overlays.card import Card
-from wizard.tui.widgets.lines import Text, row
-from wizard.tui.widgets.typed_line import TypedLine
+from narrowdown.wizard.tui.screens.overlays.card import Card
+from narrowdown.wizard.tui.widgets.lines import Text, row
+from narrowdown.wizard.tui.widgets.typed_line import TypedLine
 
 
 class Choose(Card[str]):
     """Pick one of several; the result is its id, None when closed."""
 
-    ABOUT = "Arrows choose a line, Enter takes it. {close} closes the card, and nothing has changed."
+    ABOUT = (
+        "Arrows choose a line, Enter takes it. {close} closes the card, and nothing has changed."
+    )
 
     def __init__(self, title: str, text: str, options: Sequence[tuple[str, str, str]]) -> None:
         """``options``: (id, label, explanation)."""
@@ -25,7 +27,10 @@ class Choose(Card[str]):
     def body(self) -> ComposeResult:
         if self._text:
             yield Text(self._text, classes="paragraph")
-        prompts = [row([(label, "bold"), (f"  {more}" if more else "", "$quiet")]) for _, label, more in self._options]
+        prompts = [
+            row([(label, "bold"), (f"  {more}" if more else "", "$quiet")])
+            for _, label, more in self._options
+        ]
         yield OptionList(*(Option(prompt) for prompt in prompts), markup=False)
 
     def on_mount(self) -> None:
@@ -47,7 +52,8 @@ class Field(msgspec.Struct, frozen=True):
 
 
 class Fields(Card[Mapping[str, str]]):
-    """Ask for a few values by name. Enter in the last one is done; the result holds every name, empty where nothing was typed."""
+    """Ask for a few values by name. Enter in the last one is done; the result holds every name,
+    empty where nothing was typed."""
 
     ABOUT = (
         "Type over what stands in the field, or change it. Tab goes to the next field, Enter in the last one is done. {close} "
@@ -87,7 +93,8 @@ class Fields(Card[Mapping[str, str]]):
 
 
 class NoteCard(Fields):
-    """Asks for a note. It outlives the screen below: nobody's typing goes elsewhere because a session has ended."""
+    """Asks for a note. It outlives the screen below: nobody's typing goes elsewhere because a
+    session has ended."""
 
     def __init__(self, text: str) -> None:
         super().__init__("Note", text, [Field("note", "Your note")])

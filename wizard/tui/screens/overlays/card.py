@@ -15,10 +15,10 @@ from textual.screen import ModalScreen
 from textual.strip import Strip
 from textual.visual import Visual
 
-from wizard.tui import keys
-from wizard.tui.literal import literal
-from wizard.tui.paint import Sparing
-from wizard.tui.widgets.lines import Text
+from narrowdown.wizard.tui import keys
+from narrowdown.wizard.tui.literal import literal
+from narrowdown.wizard.tui.paint import Sparing
+from narrowdown.wizard.tui.widgets.lines import Text
 
 ResultT = TypeVar("ResultT")
 
@@ -37,9 +37,10 @@ def _dimmed(style: Style, tint: Color) -> Style:
 
 
 class Behind(Visual):
-    """The screen below a card, as Textual's ``BackgroundScreen`` shows it, at a tenth of its cost: no detour through Rich, and
-    each style is blended once. Opening a card is what keys do most, and it must not be felt. Nothing is drawn anew behind a card,
-    so the rows are made once for each size."""
+    """The screen below a card, as Textual's ``BackgroundScreen`` shows it, at a tenth of its cost:
+    no detour through Rich, and each style is blended once. Opening a card is what keys do most, and
+    it must not be felt. Nothing is drawn anew behind a card, so the rows are made once for each
+    size."""
 
     def __init__(self, below: BackgroundScreen) -> None:
         self._screen, self._tint = below.screen, below.color
@@ -48,13 +49,28 @@ class Behind(Visual):
 
     def shows(self, below: BackgroundScreen) -> bool:
         """Whether these are the rows of that screen, as large as it is now."""
-        return (self._screen, self._tint, self._size) == (below.screen, below.color, below.screen.size)
+        return (self._screen, self._tint, self._size) == (
+            below.screen,
+            below.color,
+            below.screen.size,
+        )
 
-    def render_strips(self, width: int, height: int | None, style: object, options: object) -> list[Strip]:  # noqa: ARG002
+    def render_strips(
+        self,
+        width: int,  # noqa: ARG002
+        height: int | None,
+        style: object,  # noqa: ARG002
+        options: object,  # noqa: ARG002
+    ) -> list[Strip]:
         """As many rows as fit."""
         if not self._rows:
             self._rows = [
-                Strip([Segment(text, _dimmed(own or Style(), self._tint), control) for text, own, control in row])
+                Strip(
+                    [
+                        Segment(text, _dimmed(own or Style(), self._tint), control)
+                        for text, own, control in row
+                    ]
+                )
                 for row in self._screen._compositor.render_strips()
             ]
         return self._rows[:height]
@@ -69,7 +85,8 @@ class Behind(Visual):
 
 
 class Frame(Vertical):
-    """What scrolls in a card gets the rows that the rest leaves: an fr of a frame as tall as its text would be all of it."""
+    """What scrolls in a card gets the rows that the rest leaves: an fr of a frame as tall as its
+    text would be all of it."""
 
     def on_resize(self) -> None:
         """When it opens, and whenever the terminal or what it holds has another size."""
@@ -77,11 +94,14 @@ class Frame(Vertical):
             if area.classes & {"reading", "listed"}:
                 others = [child for child in self.children if child is not area and child.display]
                 rest = sum(child.outer_size.height + child.styles.margin.height for child in others)
-                area.styles.max_height = max(3, self.screen.size.height * 9 // 10 - self.gutter.height - rest)
+                area.styles.max_height = max(
+                    3, self.screen.size.height * 9 // 10 - self.gutter.height - rest
+                )
 
 
 class Card(ModalScreen[ResultT], Sparing[ResultT]):  # styles follow the first
-    """A framed overlay; Esc closes it with no result. Subclasses compose their ``body``; ``ABOUT`` is what ``?`` says of them."""
+    """A framed overlay; Esc closes it with no result. Subclasses compose their ``body``; ``ABOUT``
+    is what ``?`` says of them."""
 
     BINDINGS: ClassVar[list[BindingType]] = keys.bindings("close", "keys_help", "form_help")
     ABOUT: ClassVar[str] = ""
@@ -97,7 +117,9 @@ class Card(ModalScreen[ResultT], Sparing[ResultT]):  # styles follow the first
     def compose(self) -> ComposeResult:
         with self._frame as frame:
             frame.border_title = literal(self._title)
-            frame.border_subtitle = literal(self.fill_in_keys(self._hint + (self.HELPED if self._about else "")))
+            frame.border_subtitle = literal(
+                self.fill_in_keys(self._hint + (self.HELPED if self._about else ""))
+            )
             yield from self.body()
 
     def _compositor_refresh(self) -> None:

@@ -1,4 +1,5 @@
-"""Cards with a list and, below or beside it, what is highlighted in it: terms, commands, rewind, probes."""
+"""Cards with a list and, below or beside it, what is highlighted in it: terms, commands, rewind,
+probes."""
 
 from collections.abc import Callable, Sequence
 from typing import ClassVar, TypeVar
@@ -10,10 +11,10 @@ from textual.content import Content
 from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
-from wizard.tui.literal import clean
-from wizard.tui.narrative import Entry
-from wizard.tui.screens.overlays.card import Card
-from wizard.tui.widgets.lines import Text, row
+from narrowdown.wizard.tui.literal import clean
+from narrowdown.wizard.tui.narrative import Entry
+from narrowdown.wizard.tui.screens.overlays.card import Card
+from narrowdown.wizard.tui.widgets.lines import Text, row
 
 ResultT = TypeVar("ResultT")
 
@@ -27,7 +28,9 @@ class Listed(Card[ResultT]):
         Binding("pagedown", "scroll_detail(1)", "scroll down", show=False, priority=True),
     ]
 
-    def __init__(self, title: str, entries: Sequence[Entry], *, text: str = "", hint: str, at: int = 0) -> None:
+    def __init__(
+        self, title: str, entries: Sequence[Entry], *, text: str = "", hint: str, at: int = 0
+    ) -> None:
         super().__init__(title, hint=hint)
         self._entries, self._text, self._first = tuple(entries), text, at
 
@@ -79,7 +82,9 @@ class Listed(Card[ResultT]):
 
 def prompt(entry: Entry) -> Content:
     """An entry as a line of the list."""
-    return row([(clean(entry.label), "bold"), (f"  {clean(entry.more)}" if entry.more else "", "$quiet")])
+    return row(
+        [(clean(entry.label), "bold"), (f"  {clean(entry.more)}" if entry.more else "", "$quiet")]
+    )
 
 
 class TermsCard(Listed[None]):
@@ -93,8 +98,17 @@ class TermsCard(Listed[None]):
     def __init__(self, entries: Sequence[Entry], here: int) -> None:
         """``here``: how many of the entries are used at this node; they come first."""
         used = "The first is used" if here == 1 else f"The first {here} are used"
-        text = f"{used} here; the others are all other words that have a card." if 0 < here < len(entries) else ""
-        super().__init__("Words used here", entries, text=text, hint="arrows choose, PgUp PgDn scroll, {close} closes")
+        text = (
+            f"{used} here; the others are all other words that have a card."
+            if 0 < here < len(entries)
+            else ""
+        )
+        super().__init__(
+            "Words used here",
+            entries,
+            text=text,
+            hint="arrows choose, PgUp PgDn scroll, {close} closes",
+        )
 
     def take(self, entry: Entry) -> None:  # noqa: ARG002
         """Enter closes: there is nothing to take."""
@@ -113,9 +127,13 @@ class CommandsCard(Listed[None]):
     BINDINGS: ClassVar[list[BindingType]] = [Binding("c", "copy", "copy", show=False, id="copy")]
 
     def __init__(self, entries: Sequence[Entry], copy: Callable[[str], str], said: str) -> None:
-        """``copy`` copies a command and says where it went; ``said``: what it said about the first."""
+        """``copy`` copies a command and says where it went; ``said``: what it said about the
+        first."""
         super().__init__(
-            "Same, by hand", entries, text=said, hint="arrows choose a tool, {copy} copies it, {close} closes"
+            "Same, by hand",
+            entries,
+            text=said,
+            hint="arrows choose a tool, {copy} copies it, {close} closes",
         )
         self._copy = copy
 
@@ -130,7 +148,8 @@ class CommandsCard(Listed[None]):
 
 
 class RewindCard(Listed[str]):
-    """Earlier questions, the latest first; each says what going back to it sets aside. The result is the entry's id."""
+    """Earlier questions, the latest first; each says what going back to it sets aside. The result
+    is the entry's id."""
 
     ABOUT = (
         "The questions that you have answered, the latest first. Going back to one sets aside what was answered "
@@ -140,7 +159,9 @@ class RewindCard(Listed[str]):
 
     def __init__(self, entries: Sequence[Entry]) -> None:
         text = "Nothing is deleted: what was measured stays known, and is not measured again."
-        super().__init__("Rewind", entries, text=text, hint="arrows choose, Enter goes back, {close} closes")
+        super().__init__(
+            "Rewind", entries, text=text, hint="arrows choose, Enter goes back, {close} closes"
+        )
 
     def take(self, entry: Entry) -> None:
         """Go back to it."""
@@ -156,7 +177,11 @@ class ProbesCard(Listed[str]):
     )
 
     def __init__(self, entries: Sequence[Entry]) -> None:
-        super().__init__("Probes of this step", entries, hint="arrows choose, Enter shows its log, {close} closes")
+        super().__init__(
+            "Probes of this step",
+            entries,
+            hint="arrows choose, Enter shows its log, {close} closes",
+        )
 
     def take(self, entry: Entry) -> None:
         """Its log."""

@@ -12,12 +12,12 @@ from textual.binding import Binding, BindingType
 from textual.geometry import Size
 from textual.widgets import Input, Log
 
-from wizard.tui import keys
-from wizard.tui.literal import clean
-from wizard.tui.screens.overlays.card import Card
-from wizard.tui.widgets.lines import Text
-from wizard.tui.widgets.typed_line import TypedLine
-from wizard.words import count
+from narrowdown.wizard.tui import keys
+from narrowdown.wizard.tui.literal import clean
+from narrowdown.wizard.tui.screens.overlays.card import Card
+from narrowdown.wizard.tui.widgets.lines import Text
+from narrowdown.wizard.tui.widgets.typed_line import TypedLine
+from narrowdown.wizard.words import count
 
 HINT = "{follow} follow, {find} find, {next_match} {match_before} next and before, {close} closes"
 
@@ -35,7 +35,8 @@ class Found(Highlighter):
 
 
 class Written(Log):
-    """Lines that are replaced all at once; Textual's own way measures them in a thread and draws twice."""
+    """Lines that are replaced all at once; Textual's own way measures them in a thread and draws
+    twice."""
 
     def __init__(self, found: Found, resized: Callable[[], None]) -> None:
         super().__init__(classes="reading", highlight=True)
@@ -51,7 +52,9 @@ class Written(Log):
         old, self._lines = self._lines, list(lines)
         if self._lines[: len(old)] != old:
             self._render_line_cache.clear()
-        self._width = max((len(line) if line.isascii() else cell_len(line) for line in lines), default=0)
+        self._width = max(
+            (len(line) if line.isascii() else cell_len(line) for line in lines), default=0
+        )
         self.virtual_size = Size(self._width, len(lines))
         self.refresh()
 
@@ -62,7 +65,8 @@ class Written(Log):
 
 
 class LogCard(Card[None]):
-    """What the probes of this step did, and what the engines wrote; the end of it where it is long."""
+    """What the probes of this step did, and what the engines wrote; the end of it where it is
+    long."""
 
     ABOUT = (
         "Each try in one line, then what the engine wrote meanwhile. {find} asks for words (or a regular expression) and marks "
@@ -75,10 +79,16 @@ class LogCard(Card[None]):
     ]
 
     def __init__(
-        self, lines: Sequence[str], where: str, title: str = "Log", *, probe: str = "", during: bool = False
+        self,
+        lines: Sequence[str],
+        where: str,
+        title: str = "Log",
+        *,
+        probe: str = "",
+        during: bool = False,
     ) -> None:
-        """Without a ``probe`` (the key of one) it is followed; else it is read from its beginning. ``during``: it was opened
-        while a step ran, so it says when that has ended."""
+        """Without a ``probe`` (the key of one) it is followed; else it is read from its beginning.
+        ``during``: it was opened while a step ran, so it says when that has ended."""
         super().__init__(title, hint=HINT)
         self._lines, self._where, self.probe, self.during = tuple(lines), where, probe, during
         self._found = Found()
@@ -101,8 +111,8 @@ class LogCard(Card[None]):
         self.query_one(Written).focus()
 
     def follow(self, lines: Sequence[str], where: str, waits: str) -> None:
-        """The log grew, or its probe has ended. ``waits``: what is behind the card since the step has ended; keys stand in
-        braces."""
+        """The log grew, or its probe has ended. ``waits``: what is behind the card since the step
+        has ended; keys stand in braces."""
         if not self.is_mounted:
             return
         if (tuple(lines), where) != (self._lines, self._where):
@@ -120,7 +130,8 @@ class LogCard(Card[None]):
         log = self.query_one(Written)
         top = log.scroll_offset
         self.following = self.following and (log.is_vertical_scroll_end or log.line_count == 0)
-        # A line without a character would not be a line to the widget, and matches are found by number.
+        # A line without a character would not be a line to the widget, and matches are found by
+        # number.
         log.put([clean(line) or " " for line in self._lines] or ["Nothing was written yet."])
         self._keep_the_end()
         if not self.following:
@@ -133,7 +144,11 @@ class LogCard(Card[None]):
 
     def _search(self) -> None:
         pattern = self._found.pattern
-        self._matches = [i for i, line in enumerate(self._lines) if pattern.search(clean(line))] if pattern else []
+        self._matches = (
+            [i for i, line in enumerate(self._lines) if pattern.search(clean(line))]
+            if pattern
+            else []
+        )
         self._at = min(self._at, max(0, len(self._matches) - 1))
         self._say()
 
@@ -164,7 +179,8 @@ class LogCard(Card[None]):
         field.focus()
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Look for what was typed: as a regular expression where it is one, else literally, in any case."""
+        """Look for what was typed: as a regular expression where it is one, else literally, in any
+        case."""
         text = event.value
         try:
             pattern = re.compile(text, re.IGNORECASE) if text else None

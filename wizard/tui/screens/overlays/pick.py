@@ -1,4 +1,5 @@
-"""Pickers of Setup: a file from a folder, or one of a few values that fit. Typing narrows the list."""
+"""Pickers of Setup: a file from a folder, or one of a few values that fit. Typing narrows the
+list."""
 
 import os
 from collections.abc import Sequence
@@ -11,22 +12,21 @@ from textual.binding import Binding, BindingType
 from textual.widgets import Input, OptionList
 from textual.widgets.option_list import Option
 
-from wizard.tui.narrative import Entry
-from wizard.tui.screens.overlays.card import Card
-from wizard.tui.screens.overlays.listed import prompt
-from wizard.tui.widgets.lines import Text
-from wizard.tui.widgets.typed_line import TypedLine
-from wizard.words import size
+from narrowdown.wizard.tui.narrative import Entry
+from narrowdown.wizard.tui.screens.overlays.card import Card
+from narrowdown.wizard.tui.screens.overlays.listed import prompt
+from narrowdown.wizard.tui.widgets.lines import Text
+from narrowdown.wizard.tui.widgets.typed_line import TypedLine
+from narrowdown.wizard.words import size
 
 MOST = 500  # entries of a folder that are listed
 
 
 class Pick(Card[str]):
-    """A filter and a list; the result is the id of what Enter took. Each entry's ``detail`` shows below while highlighted."""
+    """A filter and a list; the result is the id of what Enter took. Each entry's ``detail`` shows
+    below while highlighted."""
 
-    ABOUT = (
-        "What fits into the field. Typing leaves those that hold what was typed; arrows choose, Enter takes the line."
-    )
+    ABOUT = "What fits into the field. Typing leaves those that hold what was typed; arrows choose, Enter takes the line."
     HELPED = ", {form_help} explains"  # letters go into the field
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("down", "move(1)", "down", show=False, priority=True),
@@ -58,7 +58,10 @@ class Pick(Card[str]):
         self._all = tuple(entries)
         self._shown = narrow(self._all, self.query_one("#narrow", Input).value)
         options = self.query_one("#picks", OptionList)
-        options.set_options([Option(prompt(entry)) for entry in self._shown] or [Option("nothing fits", disabled=True)])
+        options.set_options(
+            [Option(prompt(entry)) for entry in self._shown]
+            or [Option("nothing fits", disabled=True)]
+        )
         options.highlighted = self.find_first(self._shown) if self._shown else None
         if not self._shown:  # nothing is highlighted, which nobody is told
             self.query_one("#pick-detail", Text).show("")
@@ -103,7 +106,8 @@ class Pick(Card[str]):
 
 
 def narrow(entries: Sequence[Entry], typed: str) -> tuple[Entry, ...]:
-    """The entries that hold every word that was typed: first those in whose line it stands, then those of which it is said."""
+    """The entries that hold every word that was typed: first those in whose line it stands, then
+    those of which it is said."""
     wanted = typed.lower().split()
 
     def holds(*texts: str) -> bool:
@@ -167,7 +171,8 @@ def up(folder: Path) -> Entry:
 
 
 def inside(folder: Path, kinds: Sequence[str]) -> list[Entry]:
-    """A folder's files of these kinds, then its folders, each by name; hidden ones left out, MOST in all. Raises ``OSError``."""
+    """A folder's files of these kinds, then its folders, each by name; hidden ones left out, MOST
+    in all. Raises ``OSError``."""
     files, folders = [], []
     with os.scandir(folder) as found:
         for item in found:

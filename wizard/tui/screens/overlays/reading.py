@@ -11,16 +11,18 @@ from textual.content import Content
 from textual.geometry import Region
 from textual.widgets import Static
 
-from wizard.flow.layout import arrange, title
-from wizard.flow.model import Flow
-from wizard.session.state import Visit
-from wizard.tui import flowmap
-from wizard.tui.glyphs import ASCII, UNICODE, in_ascii
-from wizard.tui.literal import clean, literal
-from wizard.tui.screens.overlays.card import Card
-from wizard.tui.widgets.lines import Lines, Text, pairs, wrap
+from narrowdown.wizard.flow.layout import arrange, title
+from narrowdown.wizard.flow.model import Flow
+from narrowdown.wizard.session.state import Visit
+from narrowdown.wizard.tui import flowmap
+from narrowdown.wizard.tui.glyphs import ASCII, UNICODE, in_ascii
+from narrowdown.wizard.tui.literal import clean, literal
+from narrowdown.wizard.tui.screens.overlays.card import Card
+from narrowdown.wizard.tui.widgets.lines import Lines, Text, pairs, wrap
 
-Section = tuple[str, str | Sequence[tuple[str, str]]]  # (heading, a paragraph or rows of label and value)
+Section = tuple[
+    str, str | Sequence[tuple[str, str]]
+]  # (heading, a paragraph or rows of label and value)
 
 
 class Sections(Lines[None]):
@@ -34,14 +36,20 @@ class Sections(Lines[None]):
         rows: list[Content] = []
         for heading, content in self._sections:
             rows += literal(heading, "bold $recommended").wrap(width) if heading else []
-            rows += [*wrap(content, width), Content()] if isinstance(content, str) else pairs(content, width)
+            rows += (
+                [*wrap(content, width), Content()]
+                if isinstance(content, str)
+                else pairs(content, width)
+            )
         return rows
 
 
 class Reading(Card[None]):
     """Headed paragraphs and tables, scrolled with the arrows. Any of b, q, Enter and Esc closes."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("b,q,enter,space", "close", "close", show=False)]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("b,q,enter,space", "close", "close", show=False)
+    ]
 
     def __init__(
         self,
@@ -72,7 +80,13 @@ class PlainCard(Card[None]):
     ]
 
     def __init__(
-        self, title: str, text: str, *, before: str = "", hint: str = "{close} closes", about: str = ""
+        self,
+        title: str,
+        text: str,
+        *,
+        before: str = "",
+        hint: str = "{close} closes",
+        about: str = "",
     ) -> None:
         super().__init__(title, hint=hint, about=about)
         self._text, self._before = text, before
@@ -121,7 +135,8 @@ class Drawing(Card[None]):
 
 
 class Map(Lines[None], can_focus=True):
-    """The flowchart with the route in it. Arrows choose a node or an end, Enter (or a click on its row) explains it."""
+    """The flowchart with the route in it. Arrows choose a node or an end, Enter (or a click on its
+    row) explains it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up", "choose(-1)", "choose", show=False),
@@ -147,7 +162,9 @@ class Map(Lines[None], can_focus=True):
     def _chart(self, width: int) -> flowmap.Chart:
         """Drawn once for each width: nothing of it changes while the card is open."""
         if width not in self._charts:
-            self._charts[width] = flowmap.draw_flow(self._flow, self._route, self._here, max(1, width), self.glyphs)
+            self._charts[width] = flowmap.draw_flow(
+                self._flow, self._route, self._here, max(1, width), self.glyphs
+            )
         return self._charts[width]
 
     def _row_of(self, name: str) -> int:
@@ -179,7 +196,10 @@ class Map(Lines[None], can_focus=True):
         """What the chosen node is for."""
         if self._chosen:
             self.app.push_screen(
-                Reading(title(self._flow, self._chosen), flowmap.describe_place(self._flow, self._chosen))
+                Reading(
+                    title(self._flow, self._chosen),
+                    flowmap.describe_place(self._flow, self._chosen),
+                )
             )
 
     def on_click(self, event: events.Click) -> None:
