@@ -1,5 +1,5 @@
 # make demo   a real model with a real failure, from nothing to a minimal case: sets itself up in .venv
-# make bench  measures what docs/benchmarks.md tells, and goes on where it was stopped (ARGS="--list", names, --keep: into that page)
+# make bench  measures what campaigns/benchmarks.md tells, and goes on where it was stopped (ARGS="--list", names, --keep: into that page)
 # make estimates  holds what steps were expected to take against what they took, on real sessions, for docs/estimates.md
 # make faults kills sessions at 1000 moments (NARROWDOWN_FAULTS=N for fewer) and prints a table
 # make faults-mutants  breaks the promises behind it one by one; the campaign must notice each
@@ -23,11 +23,12 @@ test: lint
 	@.ci/suite $(VENV) $(INSTALL) $(ARGS)
 
 test-slow: $(VENV)/.dev
-	$(BIN)/python -m pytest -m slow $(ARGS)
+	$(BIN)/python -m pytest -m slow $(ARGS) tests campaigns
+	$(BIN)/python -m pytest $(ARGS) campaigns
 	$(BIN)/python -m pytest -m "hypothesis and not slow and not gpu and not fuzz" $(ARGS) || [ $$? -eq 5 ]
 
 bench: $(VENV)/.dev
-	$(BIN)/python tests/benchmarks/bench.py $(ARGS)
+	$(BIN)/python campaigns/benchmarks/bench.py $(ARGS)
 
 estimates: $(VENV)/.dev
 	$(BIN)/python tests/benchmarks/estimates.py --page docs/logs/estimates.md $(ARGS)
@@ -37,22 +38,22 @@ screenshots: $(VENV)/.dev
 	$(BIN)/python -P docs/screenshots/moving.py
 
 faults: $(VENV)/.dev
-	$(BIN)/python tests/e2e/fault_run.py $(ARGS)
+	$(BIN)/python campaigns/faults/fault_run.py $(ARGS)
 
 faults-mutants: $(VENV)/.dev
-	$(BIN)/python tests/e2e/fault_mutants.py $(ARGS)
+	$(BIN)/python campaigns/faults/fault_mutants.py $(ARGS)
 
 fuzz: $(VENV)/.dev
-	$(BIN)/python -m pytest -m fuzz $(ARGS) tests/fuzz
+	$(BIN)/python -m pytest -m fuzz $(ARGS) campaigns/fuzz
 
 fuzz-mutants: $(VENV)/.dev
-	$(BIN)/python tests/fuzz/mutants.py $(ARGS)
+	$(BIN)/python campaigns/fuzz/mutants.py $(ARGS)
 
 forged: $(VENV)/.dev
-	$(BIN)/python -m pytest -s -m fuzz $(ARGS) tests/forged
+	$(BIN)/python -m pytest -s -m fuzz $(ARGS) campaigns/forged
 
 field: $(VENV)/.dev
-	$(BIN)/python tests/field/campaign.py --out build/field $(ARGS)
+	$(BIN)/python campaigns/field/campaign.py --out build/field $(ARGS)
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

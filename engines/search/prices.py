@@ -111,7 +111,7 @@ LOOKED, ALONE, FELT = (0.55, 2.0), (0.6, 1.6), (0.55, 1.6)
 
 def price_plan(plan: Plan, seen: Sequence[Seen], slots: int = 1) -> Cost:
     """The plan, priced. ``slots``: probes at a time; a search that runs ahead on n of them is about
-    1 + log2(n) / 5 times as fast (docs/benchmarks.md: 1.3 on 2 slots, 1.5 on 4, 1.6 on 8), as most
+    1 + log2(n) / 5 times as fast (campaigns/benchmarks.md: 1.3 on 2 slots, 1.5 on 4, 1.6 on 8), as most
     of what runs ahead is not asked for."""
     built = [w for w in plan.works if w.kind not in ("import", "read", "emulated")]
     least, seconds, most = _price_works(plan.works, seen, slots)

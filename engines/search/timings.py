@@ -19,7 +19,7 @@ from narrowdown.engines.search.cost import Kind
 from narrowdown.engines.spec import parse
 
 # Times its build and its runs that a probe takes, with scores and messages: 1.28 at 30 ms a build
-# (tests/benchmarks/test_warm_probe.py).
+# (campaigns/benchmarks/test_warm_probe.py).
 SCORED = 1.25
 # And from which it is taken to have paid for later ones, so that it prices none of them: of 12 and
 # 15 s on TensorRT later ones took 2 to 6, of 84 s 8. What a CPU engine builds for so long it mostly

@@ -323,7 +323,7 @@ def _plan(ctx: StepContext, size: Size) -> Plan:
     """Each layer alone and its pairs, the layers as they are; the effect of each, at most 48; then
     a search for layers to keep, which begins with those that lose the most. As samples join it,
     that takes up to five for each layer, of which half are planned: of 46 layers 290 probes in all
-    came for the demo, 184 on TensorRT (docs/logs/tensorrt.md), of 48 another time 65."""
+    came for the demo, 184 on TensorRT (campaigns/logs/tensorrt.md), of 48 another time 65."""
     found = len(find_layers(size.index)) if size.index else 0
     effects = min(MOST_EFFECTS, found or max(4, size.nodes // 4))
     measured = not unquantized(ctx.reference)

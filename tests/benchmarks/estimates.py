@@ -14,7 +14,7 @@ went with that machine.
 Without a folder, sets of sessions on CPU engines are walked first, with the recommended answers,
 twice, into build/estimates; what lies there is not walked again. Their probes take seconds of the
 processor (``processor``), on one core. Models of others come from their wheels
-(``tests/field/models.py``). ``--page`` writes the tables into a page, between its marks.
+(``campaigns/field/models.py``). ``--page`` writes the tables into a page, between its marks.
 """
 
 import argparse
@@ -32,6 +32,7 @@ from typing import Any
 import msgspec
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
+from campaigns.field import campaign, models
 from narrowdown.engines.asking import Note, StepRefused
 from narrowdown.engines.graph.index import GraphIndex
 from narrowdown.engines.probe import Measurement
@@ -51,7 +52,6 @@ from narrowdown.wizard.session import folder as folders
 from narrowdown.wizard.session import journal as journals
 from narrowdown.wizard.session.state import State, advance
 from narrowdown.wizard.words import count
-from tests.field import campaign, models
 
 ROOT = Path(__file__).parents[2]
 SOON = 1.0  # seconds; how far off what takes less is does not matter to anyone

@@ -10,6 +10,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).parents[2] / "campaigns" / "benchmarks"))
+
 import faulty
 import metering
 import numpy as np

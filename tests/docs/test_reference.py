@@ -486,7 +486,8 @@ def test_every_table_of_figures_says_how_they_are_made_again() -> None:
                 if len(numbers) * 4 < len(cells) or head.startswith(("| exit code", "| precision")):
                     continue
                 if not re.search(
-                    r"(?m)(?:`|^)(make|pytest|python) [\w-]|tests/\w+/", section + beginning
+                    r"(?m)(?:`|^)(make|pytest|python) [\w-]|(?:tests|campaigns)/\w+/",
+                    section + beginning,
                 ):
                     silent.append((page.name, head))
     assert silent == []
@@ -510,7 +511,8 @@ def test_every_file_that_is_named_is_there() -> None:
         name
         for page in (*DOCS.glob("*.md"), DOCS.parent / "README.md", DOCS.parent / "SECURITY.md")
         for name in re.findall(
-            r"`((?:wizard|engines|flows|tests|docs)/[\w./-]*)`", page.read_text(encoding="utf-8")
+            r"`((?:wizard|engines|flows|tests|campaigns|docs)/[\w./-]*)`",
+            page.read_text(encoding="utf-8"),
         )
     }
     assert len(told) > 40

@@ -81,10 +81,6 @@ BARS = {
 # (place, bar) -> why it stays. A field's name or a recorded sentence is no sentence of ours; each
 # must still be needed.
 FINE = {
-    ("docs/newcomer.md", "share"): "quotes what newcomers did not understand",
-    ("docs/newcomer.md", "ids"): "quotes what newcomers did not understand",
-    ("docs/newcomer.md", "riddles"): "quotes what newcomers did not understand",
-    ("docs/newcomer.md", "insides"): "quotes what newcomers did not understand",
     ("docs/json.md", "no number"): "for programs: the value as it stands in the files",
     ("docs/json.md", "share"): "for programs: `allowed` as it stands in the file",
     ("docs/overlays.md", "no number"): "for programs: the value as it stands in the file",

@@ -1,5 +1,5 @@
 """Sessions in surroundings that are not as one expects: many at once, a clock that goes back,
-little memory, no locks. Each is tried for real (docs/faults.md)."""
+little memory, no locks. Each is tried for real (campaigns/faults.md)."""
 
 import json
 import os

@@ -4,7 +4,7 @@ reference, graphs, cuts) is computed here. ``sort-weak`` is of a program that di
 option makes a precision an order, ``sort-order`` of one that does, on two GPUs.
 
 A search that asks what was not asked there finds no answer and another part: then record it again
-(``python tests/gpu/campaign.py --only sort-weak`` and ``record`` below)."""
+(``python campaigns/gpu/campaign.py --only sort-weak`` and ``record`` below)."""
 
 import asyncio
 import gzip

@@ -51,7 +51,7 @@ def test_a_report_that_is_not_there_is_not_named(
     def full(*_: Any) -> str:
         raise OSError(28, "No space left on device", str(tmp_path / "report.html"))
 
-    from tests.forged import forge
+    from campaigns.forged import forge
 
     place = forge.released(tmp_path / "base")
     before = (place / "report.html").exists()

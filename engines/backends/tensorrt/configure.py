@@ -87,7 +87,7 @@ class Phase(NamedTuple):
 
 # Steps of a phase from which it tells how far a build is. The outer phases have a handful of steps,
 # of which one takes nearly all of the time ("Computing profile costs, 1 of 5"); "Timing graph
-# nodes" has one for each layer, and is 99 % of a build (docs/logs/fresh-builds.jsonl); those inside
+# nodes" has one for each layer, and is 99 % of a build (campaigns/logs/fresh-builds.jsonl); those inside
 # of it start anew for each layer.
 COUNTED = 10
 

@@ -388,7 +388,7 @@ WORDS = {
 def page(
     rows: dict[tuple[str, int, str], list[Compared]], counts: dict[str, int], versions: int
 ) -> str:
-    """docs/evaluator.md: what is left."""
+    """campaigns/evaluator.md: what is left."""
     lines = [
         "# ONNX's evaluator, operator by operator",
         "",

@@ -20,7 +20,7 @@ from narrowdown.engines.backends.reference.operators.fused import FUSED
 from narrowdown.engines.backends.reference.operators.on_codes import ON_CODES
 
 RNG = np.random.default_rng(11)
-PAGE = Path(__file__).parents[3] / "docs" / "evaluator.md"
+PAGE = Path(__file__).parents[3] / "campaigns" / "evaluator.md"
 CONTRIB = "<!-- com.microsoft -->"  # where this sweep's part of the page begins: the other one leaves it as it is
 
 
@@ -325,7 +325,7 @@ CHANGES: dict[str, list[Any]] = {
 @pytest.mark.timeout(600)
 def test_the_sweep_over_com_microsoft() -> None:
     """Every case with each attribute changed, in FP32 and in doubles. Writes its part of
-    docs/evaluator.md with NARROWDOWN_WRITE_DOCS=1."""
+    campaigns/evaluator.md with NARROWDOWN_WRITE_DOCS=1."""
     schemas = {s.name: s for s in get_all_operator_schema() if s.domain == "com.microsoft"}
     agree: collections.Counter[str] = collections.Counter()
     silent: dict[str, set[str]] = collections.defaultdict(set)

@@ -16,7 +16,7 @@ from onnx import TensorProto, helper
 from narrowdown.engines.backends import make
 from narrowdown.engines.backends.base import BuildRequest, EngineFault
 
-PAGE = Path(__file__).parents[3] / "docs" / "evaluator.md"
+PAGE = Path(__file__).parents[3] / "campaigns" / "evaluator.md"
 RNG = np.random.default_rng(7)
 
 
@@ -176,7 +176,7 @@ LEFT: frozenset[tuple[str, str]] = frozenset(
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 def test_the_sweep_over_every_operator() -> None:
-    """Writes docs/evaluator.md with NARROWDOWN_WRITE_DOCS=1."""
+    """Writes campaigns/evaluator.md with NARROWDOWN_WRITE_DOCS=1."""
     spec = importlib.util.spec_from_file_location("sweep", Path(__file__).with_name("sweep.py"))
     assert spec is not None
     assert spec.loader is not None

@@ -175,7 +175,7 @@ def test_what_a_probe_takes_depends_on_its_rows_and_runs() -> None:
 
 def test_a_build_that_stood_prices_none_that_is_made() -> None:
     """355 s for the first build of a CNN, 0.25 s for a row that it was fed then, 5 s for the next
-    (docs/logs/tensorrt.md)."""
+    (campaigns/logs/tensorrt.md)."""
     first = Seen("whole", 8, 1, 355.0, build_seconds=354.6, first=True)
     fed, made = Seen("whole", 1, 1, 0.25, reused=True), Seen("whole", 1, 1, 5.0, build_seconds=4.6)
     row = Work("whole", 1, rows=1)

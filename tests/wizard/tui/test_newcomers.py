@@ -1,4 +1,4 @@
-"""Newcomers' routes (docs/newcomer.md) with real keys: a set-up that is edited, a note and another
+"""Newcomers' routes (campaigns/newcomer.md) with real keys: a set-up that is edited, a note and another
 set-up at the end, a model that is refused, a search that is ended with what it has found."""
 
 import json

@@ -365,7 +365,7 @@ def test_nodes_that_were_built_in_fp32_though_less_was_allowed() -> None:
 
 
 def test_a_build_tells_how_many_layers_are_timed_beside_what_it_is_at() -> None:
-    """The phases of TensorRT 10.6 (docs/logs/fresh-builds.jsonl): the innermost begins anew for
+    """The phases of TensorRT 10.6 (campaigns/logs/fresh-builds.jsonl): the innermost begins anew for
     each layer."""
     said: list[str] = []
     found = SimpleNamespace(
