@@ -17,6 +17,7 @@ import pytest
 from tables import show
 from test_scale import indexed, inquiry, random_reads, scored
 
+from narrowdown.engines.asking.oracle import make_oracle
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.graph.index import GraphIndex
 from narrowdown.engines.probe import Measurement
@@ -111,7 +112,7 @@ class Same:
 
 def step(index: GraphIndex) -> StepSpec[Any]:
     def run(_: Any) -> Steps[Any]:
-        trials = Trials(inquiry(index), known={}, measured={})
+        trials = Trials(make_oracle(inquiry(index)), known={})
         whole = frozenset(range(len(index.nodes)))
 
         def search() -> Generator[Any, Any, Any]:

@@ -26,6 +26,7 @@ from tables import show
 from test_beside_reduce import REGEX, narrowdown
 
 from narrowdown.engines.asking import Note, StepContext
+from narrowdown.engines.asking.oracle import make_oracle
 from narrowdown.engines.compare.criterion import Criterion, Signature
 from narrowdown.engines.findings import Findings
 from narrowdown.engines.graph import external, load, ranges
@@ -279,7 +280,7 @@ def scored(error: float) -> Measurement:
 
 def probes(index: GraphIndex, culprits: set[int]) -> int:
     """How many the real search asks before it has exactly the culprits."""
-    trials = Trials(inquiry(index), known={}, measured={})
+    trials = Trials(make_oracle(inquiry(index)), known={})
 
     def search() -> Generator[Any, Any, Any]:
         whole = frozenset(range(len(index.nodes)))

@@ -233,6 +233,22 @@ def worst_run(measurement: Measurement, criterion: Criterion) -> Measurement:
     return msgspec.structs.replace(measurement, results=chosen, runs=())
 
 
+def sign_failure(result: SampleResult, rule: Criterion, sample: str) -> Signature:
+    """The signature of one failing result: its outputs that are over tolerance, their errors,
+    non-finite or not."""
+    failing = {s.name: badness(s, rule) for s in result.outputs if over(s, rule)}
+    return Signature(
+        kind="accuracy",
+        sample=sample,
+        outputs=tuple(failing),
+        errors=failing,
+        nonfinite=any(s.new_nonfinite for s in result.outputs),
+        metric=rule.metric,
+        tolerance=rule.tolerance,
+        places=find_places(result.outputs, rule),
+    )
+
+
 def judge_whole(measurement: Measurement, criterion: Criterion) -> Verdict:
     """The whole model: fails when any output of any result, in any run, is over its limit."""
     if measurement.assumed:

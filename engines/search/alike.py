@@ -4,7 +4,9 @@ at alone."""
 import msgspec
 
 from narrowdown.engines.asking import Sub
-from narrowdown.engines.compare.criterion import Verdict
+from narrowdown.engines.asking.answer import Answer
+from narrowdown.engines.asking.oracle import make_oracle
+from narrowdown.engines.asking.question import Question
 from narrowdown.engines.findings import Culprit
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.graph.index import GraphIndex
@@ -12,7 +14,7 @@ from narrowdown.engines.search.foretold import Place, foretell_places
 from narrowdown.engines.search.fresh import Seen, confirm_in_fresh_builds
 from narrowdown.engines.search.inquiry import Inquiry
 from narrowdown.engines.search.search import Trials
-from narrowdown.engines.search.settle import settle_case
+from narrowdown.engines.search.settle import Settled, make_case, settle
 
 
 class Another(msgspec.Struct, frozen=True):
@@ -62,6 +64,7 @@ def find_alike(
     places: tuple[Place, ...] = yield from foretell_places(ask, ask.index.nodes[node].op)
     cured = {*inside, *ranges.decode(ask.findings.keep)}
     own = {n for p in places if p.node in inside for n in p.keep} - set(ranges.decode(first.keep))
+    oracle = make_oracle(ask)
     found: list[Another] = []
     silent: list[Place] = []
     more: list[Place] = []
@@ -72,22 +75,16 @@ def find_alike(
             more.append(place)
             continue
         suspect = next((s for s in ask.findings.suspects if s.node == place.node), None)
-        lowered = ask.lowered(suspect.effect if suspect else None)
-        trials = Trials(lowered, known={}, measured={})
-        verdict: Verdict = yield from trials.test(frozenset({place.node}))
-        if verdict.passed:
+        form = Question(e0=suspect.effect if suspect else None)
+        trials, only = Trials(oracle, form, known={}), frozenset({place.node})
+        answer: Answer = yield from trials.test(only)
+        if answer.passes:
             silent.append(place)
-        if not verdict.failed:
+        if not answer.fails:
             continue
-        case, _, _ = yield from settle_case(
-            lowered,
-            trials,
-            frozenset({place.node}),
-            True,
-            found_by=found_by,
-            verify=0,
-            shrink_probes=shrink_probes,
-        )
+        settled: Settled = yield from settle(oracle, trials, only, verify=0, shrinks=shrink_probes)
+        case = make_case(ask, settled, minimal=True, found_by=found_by)
+        lowered = ask.lowered(form.e0)
         seen: Seen = yield from confirm_in_fresh_builds(lowered, case, repeats)
         if seen.failures:
             found.append(Another(seen, place.keep))

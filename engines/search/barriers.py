@@ -71,11 +71,10 @@ def find_barriers(
         told = m.status == "ok" and not m.assumed
         return judge_whole(restrict(m, set(by_sample(m)) - held) if told else m, ask.criterion)
 
-    def cures(tensors: tuple[int, ...]) -> Sub[Verdict]:
-        """Delta debugging keeps what "fails": the sets that cure."""
+    def cures(tensors: tuple[int, ...]) -> Sub[bool]:
         nonlocal spent
         if spent >= BUDGET:
-            return Verdict("unresolved")
+            return False
         spent += 1
         done = "made outputs" if form == BARRIER else "wrapped"
         yield Note(f"{len(tensors)} {'tensor' if len(tensors) == 1 else 'tensors'} {done}")
@@ -85,12 +84,10 @@ def find_barriers(
             ),
             judged,
         )
-        verdict = judged(m)
-        return {"pass": Verdict("fail"), "fail": Verdict("pass")}.get(verdict.kind, verdict)
+        return judged(m).passed
 
     for ring in rings:
-        found: Verdict = yield from cures(ring)
-        if found.failed:
+        if (yield from cures(ring)):
             fewest: tuple[int, ...] = yield from ddmin(ring, cures)
             return Barriers(fewest, spent < BUDGET)
     return Barriers()

@@ -13,8 +13,6 @@ from itertools import pairwise
 from typing import TypeVar
 
 from narrowdown.engines.asking import Sub
-from narrowdown.engines.compare.criterion import Verdict
-from narrowdown.engines.search.pace import Pace, count_trim
 
 Item = TypeVar("Item", bound=Hashable)
 # Chunks spared in a row before two are tried at once, then four. Of an oracle that is monotone at
@@ -25,20 +23,16 @@ _IN_A_ROW = 3
 
 def ddmin(
     items: Sequence[Item],
-    test: Callable[[tuple[Item, ...]], Sub[Verdict]],
+    test: Callable[[tuple[Item, ...]], Sub[bool]],
     parts: int = 2,
-    pace: Pace | None = None,
 ) -> Sub[tuple[Item, ...]]:
     """A small failing subset of ``items``, in their order. ``items`` themselves are taken to fail;
     early items are dropped first. ``parts``: into how many it is divided at first; as many as there
-    are items where most are likely to be needed. ``pace``: is told before each question how many
-    are left, and that these are the least as long as chunks hold several.
+    are items where most are likely to be needed.
 
-    ``test`` is a sub-generator that returns a Verdict. Ends after O(n^2) questions whatever the
-    answers are.
+    ``test`` says whether these fail. Ends after O(n^2) questions whatever the answers are.
     """
     failing = tuple(items)
-    more = pace is not None and pace.more
     while len(failing) > 1:
         single = parts >= len(failing)
         chunks = _split(failing, parts)
@@ -48,14 +42,8 @@ def ddmin(
         while at < len(chunks):
             gone = frozenset(x for chunk in chunks[at : at + wide] for x in chunk)
             rest = tuple(x for x in failing if x not in gone)
-            if pace is not None:
-                kept = at - len(chunks) + survivors
-                pace.left = count_trim(before, len(chunks), at, kept, single=single)
-                pace.more = (
-                    more or not single
-                )  # as long as it is halved nobody knows how many will be needed
-            verdict: Verdict | None = (yield from test(rest)) if rest else None
-            if verdict is None or not verdict.failed:
+            fails: bool = (yield from test(rest)) if rest else False
+            if not fails:
                 if wide == 1:
                     at += 1
                 row, wide = 0, 1

@@ -100,16 +100,10 @@ def foretell_places(ask: Inquiry, op: str = "") -> Sub[tuple[Place, ...]]:
     )
 
 
-def list_beyond(ask: Inquiry) -> Sub[frozenset[int]]:
-    """The tensors that nodes make, on the sample that the search works on, which the storage type
-    makes infinite. Asks the reference what ``foretell_places`` asks it first."""
-    told: dict[int, float] = yield from measure_reached(
-        ask,
-        (t for n in ask.everything for t in floating_outputs(ask.index, n)),
-        (ask.findings.sample,),
-    )
-    limit = SURELY * largest_finite(ask.ctx.storage)
-    return frozenset(t for t, top in told.items() if top > limit)
+def pack_reached(index: GraphIndex, nodes: Iterable[int]) -> list[tuple[int, ...]]:
+    """What these nodes make, in batches that one run of the reference can hold."""
+    made = tuple(t for n in nodes for t in floating_outputs(index, n))
+    return pack_batches(index, made, BATCH_BYTES)
 
 
 def _nodes_behind(

@@ -236,6 +236,9 @@ class _Forced:
             exclusive=True,
         )
 
+    def fails(self, good: Build, taken: Iterable[str]) -> Sub[bool]:
+        return (yield from self.test(good, taken)).failed
+
     def test(self, good: Build, taken: Iterable[str], look: int = 0) -> Sub[Verdict]:
         """The verdict on the good build with the bad one's choices in these layers; unresolved
         where it took others in a layer that tells the two builds apart, or one elsewhere that no
@@ -345,7 +348,7 @@ def _find_guilty(
                 {},
                 f"a build forced to a bad one's choices did not fail ({_say_what_decides(forced.ignored, every)})",
             )
-        needed: tuple[str, ...] = yield from ddmin(layers, partial(forced.test, build))
+        needed: tuple[str, ...] = yield from ddmin(layers, partial(forced.fails, build))
         needed, unseen = yield from _find_needed(forced, build, needed)
         if unseen:
             return (

@@ -1,14 +1,12 @@
 """Looking again: the same build run many times, for faults that come and go."""
 
-from collections.abc import Callable
-
 import msgspec
 
 from narrowdown.engines.asking import Note, StepContext, Sub, asked
-from narrowdown.engines.compare.criterion import Criterion, Verdict
+from narrowdown.engines.compare.criterion import Criterion
 from narrowdown.engines.compare.judge import judge_whole
 from narrowdown.engines.findings import Findings
-from narrowdown.engines.probe import Check, Measure, Measurement, SampleResult
+from narrowdown.engines.probe import Measurement, SampleResult
 from narrowdown.engines.search.statistics import looks_to_see
 from narrowdown.engines.search.whole import lock_failure, probe_whole
 from narrowdown.engines.spec import parse
@@ -122,24 +120,6 @@ def builds_to_see(failing: int, answered: int) -> int:
     """How many fresh builds show a fault that ``failing`` of ``answered`` builds had, with
     CONFIDENCE; within MOST_BUILDS."""
     return min(MOST_BUILDS, looks_to_see(failing / answered)) if 0 < failing < answered else 1
-
-
-def ask_fresh_builds(
-    builds: int,
-    question: Callable[[int], Measure | Check],
-    judged: Callable[[Measurement], Verdict],
-) -> Sub[Measurement]:
-    """The same question to so many fresh builds (or external checks): the first answer that fails;
-    else the first that was none, as a failure may hide there; else the last. ``question``: the
-    probe of an attempt, from 0 on."""
-    unresolved: Measurement | None = None
-    for attempt in range(builds):
-        m = yield from asked(question(attempt))
-        verdict = judged(m)
-        if verdict.failed:
-            return m
-        unresolved = unresolved or (None if verdict.passed else m)
-    return unresolved or m
 
 
 def count_failed_runs(m: Measurement, rule: Criterion) -> int:

@@ -9,50 +9,41 @@ reference value.
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable
-from typing import TypeAlias
+from collections.abc import Collection, Iterable
 
 import msgspec
 
 from narrowdown.engines.asking import Note, Sub
-from narrowdown.engines.compare.criterion import Verdict
+from narrowdown.engines.asking.answer import PASSES, Answer, unknown
+from narrowdown.engines.asking.oracle import Oracle
+from narrowdown.engines.asking.question import NodeIds, Question
 from narrowdown.engines.graph.index import GraphIndex
-from narrowdown.engines.probe import Measurement
 from narrowdown.engines.search.ddmin import ddmin
-from narrowdown.engines.search.inquiry import Inquiry
-from narrowdown.engines.search.pace import Pace, halvings
 
-NodeIds: TypeAlias = frozenset[int]
-Test: TypeAlias = Callable[[NodeIds], Sub[Verdict]]
-
-# Reasons that say where the fault is, not that the engine could not run the candidate.
-DIRECTIONAL = ("harmless", "milder", "amplified-downstream", "unrepresentable-input")
 # Nodes beyond the two ends of a cut that are looked for one by one, and the smallest cut that is
 # worth it: each costs a bisection (log2 n), and a group that hangs together is cheaper by delta
 # debugging. Two, chosen: faults of up to four nodes at a distance.
 _APART = 2
 _WIDE = 8
-FEW = 4  # questions about what a cut holds, as a rule. Chosen, not measured
 # Lengths tried beside one that the engine cannot run, doubling: what does not build mostly ends in
 # the middle of something, and that is over a few nodes on.
 _BESIDE = (1, 2, 4, 8)
 
 
 class Trials(msgspec.Struct):
-    """Every node set asked about so far, with its verdict. ``count`` is the number of distinct
-    decision probes; ``most`` how many there may be, 0 for as many as it takes: from then on nothing
-    new is asked, and cannot be told. ``beyond``: tensors whose captured values are infinite once
-    stored. A part that is fed one of them cannot be seen to fail, and is not asked about. ``pace``:
-    how many are still to come."""
+    """Every node set asked about so far, with its answer. ``form``: how all of them are asked about.
+    ``count`` is the number of sets asked about; ``most`` how many there may be, 0 for as many as it
+    takes: from then on nothing new is asked, and cannot be told. ``beyond``: tensors whose captured
+    values are infinite once stored. A part that is fed one of them cannot be seen to fail, and is
+    not asked about."""
 
-    ask: Inquiry
-    known: dict[NodeIds, Verdict] = {}
-    measured: dict[NodeIds, Measurement] = {}
+    oracle: Oracle
+    form: Question = msgspec.field(default_factory=Question)
+    known: dict[NodeIds, Answer] = {}
     count: int = 0
     best: int = -1
     most: int = 0
-    beyond: frozenset[int] = frozenset()
-    pace: Pace = msgspec.field(default_factory=Pace)
+    beyond: NodeIds = frozenset()
 
     @property
     def ended(self) -> bool:
@@ -61,48 +52,43 @@ class Trials(msgspec.Struct):
 
     def smallest(self, nodes: NodeIds) -> NodeIds:
         """The smallest set that was measured to fail, of those as small as ``nodes`` this one."""
-        failing = [s for s, v in self.known.items() if v.failed]
+        failing = [s for s, answer in self.known.items() if answer.fails]
         return min([nodes, *failing], key=len)
 
-    def test(self, nodes: NodeIds) -> Sub[Verdict]:
-        """The verdict on a node set, fed as stored, judged by own error and effect. The empty set
-        passes."""
+    def test(self, nodes: NodeIds) -> Sub[Answer]:
+        """The answer for a node set. The empty set passes."""
         if not nodes:
-            return Verdict("pass", own=0.0)
+            return PASSES
         if nodes not in self.known:
             if self.ended:
-                return Verdict("unresolved", detail="the search was ended")
-            if self.beyond and not self.beyond.isdisjoint(self.ask.index.boundary(nodes)[0]):
-                return Verdict("unresolved", "unrepresentable-input")
-            text = f"trying {len(nodes):,} of {len(self.ask.index.nodes):,} nodes"
-            yield Note(
-                text,
-                best=self.best,
-                tried=self.count,
-                expected=self.pace.expected,
-                more=self.pace.more,
-            )
-            candidate = self.ask.candidate(nodes)
-            m: Measurement = yield from self.ask.repeated(
-                lambda attempt: self.ask.ask(candidate, attempt=attempt), self.ask.verdict
+                return unknown("error", "the search was ended")
+            index = self.oracle.index
+            if self.beyond and not self.beyond.isdisjoint(index.boundary(nodes)[0]):
+                return unknown("unrepresentable-input")
+            text = f"trying {len(nodes):,} of {len(index.nodes):,} nodes"
+            note = Note(text, best=self.best, tried=self.count)
+            answer: Answer = yield from self.oracle.ask(
+                msgspec.structs.replace(self.form, nodes=nodes, note=note)
             )
             self.count += 1
-            verdict = self.ask.verdict(m)
-            self.known[nodes], self.measured[nodes] = verdict, m
-            if verdict.failed and (self.best < 0 or len(nodes) < self.best):
+            self.known[nodes] = answer
+            if answer.fails and (self.best < 0 or len(nodes) < self.best):
                 self.best = len(nodes)
         return self.known[nodes]
 
+    def fails(self, nodes: Iterable[int]) -> Sub[bool]:
+        """Whether a node set fails; what could not be told does not."""
+        answer: Answer = yield from self.test(frozenset(nodes))
+        return answer.fails
+
     def unresolved(self) -> dict[str, int]:
-        """How many probes were unresolved, by reason."""
-        return dict(
-            Counter(v.reason or "error" for v in self.known.values() if v.kind == "unresolved")
-        )
+        """How many could not be told, by reason."""
+        return dict(Counter(a.why for a in self.known.values() if a.kind == "unknown"))
 
     def good(self, failing: NodeIds) -> NodeIds:
         """The largest passing node set asked about, neighbours of the failing one (it less one
         node) first; empty if none."""
-        passing = [s for s, v in self.known.items() if v.passed]
+        passing = [s for s, answer in self.known.items() if answer.passes]
         near = [s for s in passing if s < failing and len(failing) - len(s) == 1]
         return max(near or passing, key=lambda s: (len(s), sorted(s)), default=frozenset())
 
@@ -122,17 +108,15 @@ def find_shortest(
         return beside.union(order[len(order) - length :] if from_end else order[:length])
 
     low, high = 0, len(order)
-    trials.pace.more = True  # what is left may hang together, which takes longer
     while high - low > 1:
-        trials.pace.left = halvings(high - low - 1) + (0 if from_end else halvings(high - 1)) + FEW
         middle = (low + high) // 2
         near = [middle, *(m for d in _BESIDE for m in (middle + d, middle - d) if low < m < high)]
         for length in near:
-            verdict: Verdict = yield from trials.test(part(length))
-            if verdict.failed:
+            answer: Answer = yield from trials.test(part(length))
+            if answer.fails:
                 high = length
                 break
-            if verdict.passed or verdict.reason in DIRECTIONAL:
+            if answer.clean:
                 low = length
                 break
         else:
@@ -151,11 +135,10 @@ def find_apart(trials: Trials, failing: tuple[int, ...]) -> Sub[tuple[int, ...]]
     for found in range(_APART + 1):
         if len(failing) < _WIDE:
             break
-        trials.pace.left = 1 + (_APART - found) * halvings(len(failing))
-        verdict: Verdict = yield from trials.test(needed)
-        if verdict.failed:
+        answer: Answer = yield from trials.test(needed)
+        if answer.fails:
             return tuple(sorted(needed))
-        if found == _APART or not (verdict.passed or verdict.reason in DIRECTIONAL):
+        if found == _APART or not answer.clean:
             break
         rest = tuple(n for n in failing if n not in needed)
         failing = yield from find_shortest(trials, rest, from_end=False, beside=needed)
@@ -174,24 +157,21 @@ def minimise(
         failing = yield from find_shortest(trials, failing, from_end=False)
         failing = yield from find_shortest(trials, failing, from_end=True)
         failing = yield from find_apart(trials, failing)
-    trials.pace.more = False
     if len(failing) == 1:
         return frozenset(failing)
-    return frozenset(
-        (yield from ddmin(failing, lambda items: trials.test(frozenset(items)), pace=trials.pace))
-    )
+    return frozenset((yield from ddmin(failing, trials.fails)))
 
 
-def grow_cut(index: GraphIndex, nodes: Iterable[int], verdict: Verdict) -> NodeIds:
+def grow_cut(index: GraphIndex, nodes: Iterable[int], answer: Answer) -> NodeIds:
     """The cut with its neighbours: producers where a captured value cannot be fed, readers where
     the error shows only further down, both where it just passes."""
     inside = set(nodes)
     feeds, leaves = index.boundary(inside)
     up = {index.tensors[t].producer for t in feeds if index.tensors[t].producer >= 0}
     down = {r for t in leaves for r in index.readers[t]}
-    if verdict.reason == "unrepresentable-input":
+    if answer.why == "unrepresentable-input":
         return frozenset(inside | up)
-    if verdict.reason == "amplified-downstream":
+    if answer.why == "amplified-downstream":
         return frozenset(inside | down)
     return frozenset(inside | up | down)
 
@@ -199,12 +179,12 @@ def grow_cut(index: GraphIndex, nodes: Iterable[int], verdict: Verdict) -> NodeI
 def find_around(trials: Trials, nodes: NodeIds) -> Sub[NodeIds | None]:
     """``nodes`` with as many of their neighbours as it takes to fail; None where half of the model
     does not."""
-    index = trials.ask.index
+    index = trials.oracle.index
     while nodes and len(nodes) <= len(index.nodes) // 2:
-        verdict: Verdict = yield from trials.test(nodes)
-        if verdict.failed:
+        answer: Answer = yield from trials.test(nodes)
+        if answer.fails:
             return nodes
-        larger = grow_cut(index, nodes, verdict)
+        larger = grow_cut(index, nodes, answer)
         if larger == nodes:
             break
         nodes = larger
@@ -217,7 +197,6 @@ def prove_one_minimal(trials: Trials, nodes: NodeIds) -> Sub[bool]:
     if len(nodes) == 1:
         return True
     for n in sorted(nodes):
-        verdict: Verdict = yield from trials.test(nodes - {n})
-        if verdict.failed:
+        if (yield from trials.fails(nodes - {n})):
             return False
     return True

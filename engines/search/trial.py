@@ -14,7 +14,7 @@ import msgspec
 
 from narrowdown.engines.asking import Note, StepContext, Sub, asked
 from narrowdown.engines.compare.criterion import Criterion
-from narrowdown.engines.compare.judge import exceed, limit, worst
+from narrowdown.engines.compare.judge import exceed, limit, sign_failure, worst
 from narrowdown.engines.findings import Findings, Replaced
 from narrowdown.engines.options import families
 from narrowdown.engines.probe import Measurement
@@ -35,7 +35,6 @@ from narrowdown.engines.search.whole import (
     list_failing,
     lock_failure,
     probe_whole,
-    sign_failure,
 )
 
 # Seconds for one run of the whole model up to which a confirmed voice serves as the reference of a

@@ -13,12 +13,12 @@ import msgspec
 
 from narrowdown.engines.asking import Note, StepContext, Sub, asked
 from narrowdown.engines.compare.criterion import Criterion
-from narrowdown.engines.compare.judge import judge_whole
+from narrowdown.engines.compare.judge import judge_whole, sign_failure
 from narrowdown.engines.findings import Findings
 from narrowdown.engines.probe import Measurement
 from narrowdown.engines.search.inquiry import Inquiry
-from narrowdown.engines.search.search import NodeIds, Trials
-from narrowdown.engines.search.whole import list_failing, probe_whole, sign_failure
+from narrowdown.engines.search.settle import SHRINK_PROBES
+from narrowdown.engines.search.whole import list_failing, probe_whole
 from narrowdown.engines.spec import parse
 from narrowdown.engines.views import EngineView
 
@@ -32,6 +32,9 @@ CHEAPER = 3.0
 # other kernels round otherwise. A wrong guess costs time only, as what is found has to fail on the
 # engine as given too.
 ALIKE = 2.0
+# Edits that are tried on a case where builds are expensive: up to 2 s each on the twin, 9 s as
+# given, and what they simplify is no node less.
+SHRINK_EXPENSIVE = 8
 
 
 def list_twins(engine: str, info: EngineView) -> tuple[str, ...]:
@@ -106,25 +109,6 @@ def asking_twin(ask: Inquiry) -> Inquiry:
     return ask.of(ask.findings.twin)
 
 
-def without_twin(ask: Inquiry) -> Inquiry:
-    """The same questions with no twin to ask."""
-    return ask.knowing(msgspec.structs.replace(ask.findings, twin=""))
-
-
-def as_given(ask: Inquiry, found: Trials, nodes: NodeIds) -> Sub[Trials | None]:
-    """Trials on the engine as it was given in which ``nodes`` fail; None where they do not.
-    ``found``: those of the search on the twin. The largest part that passes there is handed on
-    unasked: a case shows one, and builds it for that."""
-    if found.ask.ctx.engine == ask.ctx.engine:
-        return found
-    given = Trials(
-        msgspec.structs.replace(found.ask, ctx=ask.ctx, findings=ask.findings),
-        known={},
-        measured={},
-    )
-    yield Note("what was found, on the engine as it was given", best=len(nodes))
-    if not (yield from given.test(nodes)).failed:
-        return None
-    if good := found.good(nodes):
-        given.known[good] = found.known[good]
-    return given
+def shrinks_for(findings: Findings) -> int:
+    """How many edits are tried on a case."""
+    return SHRINK_EXPENSIVE if findings.twin or findings.dear else SHRINK_PROBES

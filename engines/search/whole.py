@@ -10,13 +10,11 @@ from narrowdown.engines.asking import Note, StepContext, Sub, asked
 from narrowdown.engines.compare.criterion import Criterion, Signature
 from narrowdown.engines.compare.judge import (
     REFUSALS,
-    badness,
     exceed,
-    find_places,
     judge_check,
     judge_whole,
     list_slight,
-    over,
+    sign_failure,
     worst,
 )
 from narrowdown.engines.findings import Findings
@@ -136,19 +134,3 @@ def list_feeds(findings: Findings) -> tuple[str, ...]:
 def list_failing(results: Iterable[SampleResult], rule: Criterion) -> tuple[SampleResult, ...]:
     """The results over tolerance."""
     return tuple(r for r in results if exceed((r,), rule))
-
-
-def sign_failure(result: SampleResult, rule: Criterion, sample: str) -> Signature:
-    """The signature of one failing result: its outputs that are over tolerance, their errors,
-    non-finite or not."""
-    failing = {s.name: badness(s, rule) for s in result.outputs if over(s, rule)}
-    return Signature(
-        kind="accuracy",
-        sample=sample,
-        outputs=tuple(failing),
-        errors=failing,
-        nonfinite=any(s.new_nonfinite for s in result.outputs),
-        metric=rule.metric,
-        tolerance=rule.tolerance,
-        places=find_places(result.outputs, rule),
-    )

@@ -6,6 +6,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from narrowdown.engines.asking import Count, Note, StepContext, StepRefused, Sub, asked
+from narrowdown.engines.asking.oracle import make_oracle
 from narrowdown.engines.compare.judge import REFUSALS, judge_whole, worst
 from narrowdown.engines.findings import Case, Culprit, Findings
 from narrowdown.engines.graph import ranges
@@ -30,7 +31,7 @@ from narrowdown.engines.steps.reduce import (
     Reduced,
     ReduceParams,
     plan_of_reduction,
-    search_smallest,
+    reduce_model,
 )
 
 # A tensor that loses this part of itself when it is stored cannot be fed: rounding alone costs BF16
@@ -53,9 +54,6 @@ STANDS = 0.25
 # Times its price that the last look at all samples takes: what is as it was before is there, or
 # nothing is. 0.1 to 6 came.
 REST = (0.4, 2.1)
-# Probes that follow those in fresh builds, as a rule: the model with right values after the case,
-# on one sample and on all.
-THEN = 4
 
 
 class ConfirmOutcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -132,7 +130,7 @@ def confirm(ctx: StepContext) -> Steps[ConfirmOutcome]:
     params = msgspec.convert(dict(ctx.params), ConfirmParams)
     findings = yield from prepare_findings(ctx)
     ask: Inquiry = yield from open_inquiry(ctx, findings)
-    case, files = yield from _find_case(ask, params.repeats)
+    case, files = yield from _find_case(ask)
     ask = ask.lowered(case.effect)
     there = ask.of(case.engine)
     seen: Seen = yield from _see_afresh(ask, there, case, params.repeats)
@@ -185,15 +183,16 @@ def confirm(ctx: StepContext) -> Steps[ConfirmOutcome]:
     )
 
 
-def _find_case(ask: Inquiry, repeats: int) -> Sub[tuple[Case, tuple[Saved, ...]]]:
+def _find_case(ask: Inquiry) -> Sub[tuple[Case, tuple[Saved, ...]]]:
     """The case that was reduced before, or else is now: a route that named a tactic or an optimizer
     comes with no smaller model yet. Raises StepRefused where there is none."""
     if ask.findings.case is not None:
         return ask.findings.case, ()
-    reduced: Reduced = yield from search_smallest(ask, ReduceParams(), then=repeats + THEN)
-    if reduced.case is None:
+    uncut = msgspec.structs.replace(ask, frozen=ask.index.from_weights)
+    reduced: Reduced = yield from reduce_model(make_oracle(uncut), uncut, ReduceParams())
+    if reduced.case is None or reduced.found.settled is None:
         raise StepRefused(f"There is no failing case to confirm: {reduced.reason}.")
-    return reduced.case, reduced.files
+    return reduced.case, reduced.found.settled.files
 
 
 def _see_afresh(ask: Inquiry, there: Inquiry, case: Case, repeats: int) -> Sub[Seen]:

@@ -7,20 +7,22 @@ from typing import TypeAlias
 import msgspec
 
 from narrowdown.engines.asking import Count, Note, StepContext, Sub
-from narrowdown.engines.compare.criterion import Verdict
+from narrowdown.engines.asking.answer import Answer
+from narrowdown.engines.asking.inquiry import Inquiry
+from narrowdown.engines.asking.oracle import Oracle, make_oracle, open_oracle
+from narrowdown.engines.asking.question import Feed, NodeIds, Question
 from narrowdown.engines.findings import Case, Suspect
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.probe import HUGE
 from narrowdown.engines.search import works
 from narrowdown.engines.search.cost import Plan, Size, Work
 from narrowdown.engines.search.foretold import Place, foretell_places
-from narrowdown.engines.search.inquiry import Inquiry, open_inquiry
 from narrowdown.engines.search.ordered import order_precision, say_ordered
-from narrowdown.engines.search.pace import Pace
 from narrowdown.engines.search.remedy import list_cured
-from narrowdown.engines.search.search import NodeIds, Trials, grow_cut, minimise, prove_one_minimal
-from narrowdown.engines.search.settle import foretell_settling, settle_case, shrinks_for
-from narrowdown.engines.search.twin import as_given, asking_twin, find_twin, without_twin
+from narrowdown.engines.search.search import Trials, grow_cut, minimise, prove_one_minimal
+from narrowdown.engines.search.settle import Settled, make_case, settle
+from narrowdown.engines.search.smallest import ask_as_given
+from narrowdown.engines.search.twin import find_twin, shrinks_for
 from narrowdown.engines.steps.base import BUILDS_MODELS, End, Finish, Steps, StepSpec, with_case
 from narrowdown.engines.steps.layerwise import layerwise
 from narrowdown.engines.steps.prepare import prepare_findings
@@ -88,10 +90,8 @@ def extract(ctx: StepContext) -> Steps[ExtractOutcome]:
         # The step runs alone: what it needs to know, layerwise finds out.
         finish = yield from layerwise(msgspec.structs.replace(ctx, findings=findings, params={}))
         findings = finish.findings
-    ask: Inquiry = yield from open_inquiry(ctx, findings)
-    # What makes constants is not cut through: fed as an input it would not be folded, and an engine
-    # joins no layer with it.
-    ask = msgspec.structs.replace(ask, frozen=ask.index.from_weights)
+    oracle, ask = yield from open_oracle(ctx, findings)
+    where_ordered = make_oracle(ask.of(ordered)) if ordered else None
     reason = (
         "the error is spread over many layers" if findings.spread else "layerwise named no node"
     )
@@ -101,10 +101,10 @@ def extract(ctx: StepContext) -> Steps[ExtractOutcome]:
     part = msgspec.structs.replace(
         params, most_nodes=min(params.most_nodes, len(ask.index.nodes) // 2)
     )
-    if ordered and accused:
-        found = yield from _find_first_alone(ask.of(ordered), accused, part, reason)
+    if where_ordered and accused:
+        found = yield from _find_first_alone(where_ordered, accused, part, reason)
     else:
-        found = yield from _find_first(ask, accused, params, reason)
+        found = yield from _find_first(oracle, accused, params, reason)
     instead = ""
     if isinstance(found, str) and (accused or told) and ctx.can("keep"):
         # Where engines compute a node otherwise alone than among others, the accused may be the
@@ -120,12 +120,12 @@ def extract(ctx: StepContext) -> Steps[ExtractOutcome]:
         tries = [
             (_suspect_place(ask, p), growth) for p in places[: 1 if told else params.most_places]
         ]
-        other = yield from _find_first(ask, tries, params, found, surely=not told)
-        if isinstance(other, str) and ordered:
+        other = yield from _find_first(oracle, tries, params, found, surely=not told)
+        if isinstance(other, str) and where_ordered:
             those = [
                 (_suspect_place(ask, p), params.place_growth) for p in places[: params.most_places]
             ]
-            other = yield from _find_first_alone(ask.of(ordered), those, part, other)
+            other = yield from _find_first_alone(where_ordered, those, part, other)
         if not isinstance(other, str):
             alone = "" if told else "; what layerwise accused is right alone"
             found, instead = other, f" It is beyond the storage type in the reference{alone}."
@@ -140,29 +140,24 @@ def extract(ctx: StepContext) -> Steps[ExtractOutcome]:
         )
     trials, nodes, grown = found
     minimal = yield from prove_one_minimal(trials, nodes)
-    case, files, _ = yield from settle_case(
-        trials.ask,
-        trials,
-        nodes,
-        minimal,
-        found_by="extract",
-        verify=params.verify,
-        shrink_probes=shrinks_for(findings),
-        then=0,
+    settled: Settled = yield from settle(
+        trials.oracle, trials, nodes, verify=params.verify, shrinks=shrinks_for(findings)
     )
-    if trials.ask.ctx.engine != ctx.engine:
-        case = msgspec.structs.replace(case, engine=trials.ask.ctx.engine)
+    case = make_case(ask, settled, minimal=minimal, found_by="extract")
+    there = ask
+    if trials.oracle is where_ordered:
+        there, case = ask.of(ordered), msgspec.structs.replace(case, engine=ordered)
         instead += say_ordered(ctx, case)
     return Finish(
         _outcome(case, grown, ask, instead),
         msgspec.structs.replace(findings, case=case),
-        tables={"bundle": files},
-        decisive={"case": (trials.ask.ask(case.candidate),)},
+        tables={"bundle": settled.files},
+        decisive={"case": (there.ask(case.candidate, feed=settled.question.feed),)},
     )
 
 
 def _find_first(
-    given: Inquiry,
+    oracle: Oracle,
     tries: Iterable[tuple[Suspect, int]],
     params: ExtractParams,
     reason: str,
@@ -170,27 +165,29 @@ def _find_first(
     surely: bool = True,
 ) -> Sub[Isolated]:
     """What ``_isolate`` gives for the first suspect that fails alone on the engine as it was given,
-    else the last phrase. ``surely``: where a twin shows none, the engine as it was given is asked
-    too."""
-    found = yield from _find_first_alone(asking_twin(given), tries, params, reason)
-    if isinstance(found, str) and not (given.findings.twin and surely):
-        return found
-    if not isinstance(found, str):
-        trials, nodes, grown = found
-        there: Trials | None = yield from as_given(given, trials, nodes)
-        if there is not None:
-            return there, nodes, grown
-    # On the twin none fails alone, or one that is right on the engine as it was given.
-    return (yield from _find_first_alone(without_twin(given), tries, params, reason))
+    else the last phrase. ``surely``: where its cheap form shows none, the engine as it was given is
+    asked too."""
+    if oracle.cheap is not None:
+        found = yield from _find_first_alone(oracle.cheap, tries, params, reason)
+        if not isinstance(found, str):
+            trials, nodes, grown = found
+            there: Trials | None = yield from ask_as_given(oracle, trials, nodes)
+            if there is not None:
+                return there, nodes, grown
+        elif not surely:
+            return found
+        # There none fails alone, or one that is right on the engine as it was given.
+        oracle = msgspec.structs.replace(oracle, cheap=None)
+    return (yield from _find_first_alone(oracle, tries, params, reason))
 
 
 def _find_first_alone(
-    ask: Inquiry, tries: Iterable[tuple[Suspect, int]], params: ExtractParams, reason: str
+    oracle: Oracle, tries: Iterable[tuple[Suspect, int]], params: ExtractParams, reason: str
 ) -> Sub[Isolated]:
     """What ``_isolate`` gives for the first suspect that fails alone, else the last phrase. With
     each: how often it is grown."""
     for suspect, most_growth in tries:
-        found = yield from _isolate(ask, suspect, params, most_growth)
+        found = yield from _isolate(oracle, suspect, params, most_growth)
         if not isinstance(found, str):
             return found
         reason = found
@@ -211,7 +208,7 @@ def _suspect_place(ask: Inquiry, place: Place) -> Suspect:
 
 
 def _isolate(
-    ask: Inquiry, suspect: Suspect, params: ExtractParams, most_growth: int
+    oracle: Oracle, suspect: Suspect, params: ExtractParams, most_growth: int
 ) -> Sub[Isolated]:
     """(trials, node set, times grown) of the smallest cut around a suspect that fails, or a phrase
     that says why there is none.
@@ -219,32 +216,30 @@ def _isolate(
     A node that only amplifies the rounding of its inputs is cut with its producers and fed exactly:
     then the case holds the whole cause and fails whatever its inputs are rounded to.
     """
+    index, name = oracle.index, oracle.index.shown_names[suspect.node]
     amplifier = ranges.decode(suspect.nodes) != (suspect.node,)
-    for feed in ("exact", "stored") if amplifier else ("stored",):
-        pace = Pace(after=foretell_settling(ask, shrinks_for(ask.findings), params.verify))
-        lowered = msgspec.structs.replace(ask.lowered(suspect.effect), feed=feed)
-        trials = Trials(lowered, known={}, measured={}, pace=pace)
+    feeds: tuple[Feed, ...] = ("exact", "stored") if amplifier else ("stored",)
+    for feed in feeds:
+        trials = Trials(oracle, Question(feed=feed, e0=suspect.effect), known={})
         nodes: NodeIds = frozenset(ranges.decode(suspect.nodes))
         for grown in range(most_growth + 1):
-            yield Note(f"cutting out {len(nodes)} nodes around {ask.names([suspect.node])[0]}")
-            verdict: Verdict = yield from trials.test(nodes)
-            if verdict.failed:
+            yield Note(f"cutting out {len(nodes)} nodes around {name}")
+            answer: Answer = yield from trials.test(nodes)
+            if answer.fails:
                 smallest = yield from minimise(trials, nodes, cuts=False)
                 return trials, smallest, grown
             # A path that leaves the cut and comes back is fed true values in place of the cut's own
             # wrong ones. What the cut gives after it is then right, and transplanted hides the
             # error. Where no path does, harmless it is.
-            harmless = verdict.reason == "harmless"
-            larger = (
-                ask.index.with_paths(nodes) if harmless else grow_cut(ask.index, nodes, verdict)
-            )
+            harmless = answer.why == "harmless"
+            larger = index.with_paths(nodes) if harmless else grow_cut(index, nodes, answer)
             if larger == nodes or len(larger) > params.most_nodes:
                 break
             nodes = larger
     if not most_growth:
-        return f"{ask.names([suspect.node])[0]} does not fail alone"
-    why = verdict.reason or verdict.detail or "however far it is grown"
-    return f"the cut around {ask.names([suspect.node])[0]} does not fail ({why})"
+        return f"{name} does not fail alone"
+    why = answer.why or answer.detail or "however far it is grown"
+    return f"the cut around {name} does not fail ({why})"
 
 
 def _outcome(case: Case, grown: int, ask: Inquiry, instead: str) -> ExtractOutcome:

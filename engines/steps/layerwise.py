@@ -15,6 +15,7 @@ from typing import Literal
 import msgspec
 
 from narrowdown.engines.asking import Count, Note, StepContext, Sub, asked
+from narrowdown.engines.asking.layers.engine import find_worst_scores, sever_nodes
 from narrowdown.engines.compare.criterion import Verdict
 from narrowdown.engines.compare.judge import badness, judge_whole, limit
 from narrowdown.engines.compare.say import say_amount, say_part, wrong_by
@@ -23,7 +24,7 @@ from narrowdown.engines.graph import ranges
 from narrowdown.engines.graph.index import GraphIndex
 from narrowdown.engines.probe import Candidate, Measurement, Score
 from narrowdown.engines.search import remedy, works
-from narrowdown.engines.search.alone import ALONE, find_worst_scores, pack_alone, sever_nodes
+from narrowdown.engines.search.alone import ALONE, pack_alone
 from narrowdown.engines.search.cost import Plan, Size, Work
 from narrowdown.engines.search.draft import draft_for_given
 from narrowdown.engines.search.emulation import find_emulation
@@ -440,7 +441,7 @@ def _measure_added(
     todo = [(b, params.splits) for b in pack_alone(index, outputs, params.batch_bytes // 2)]
     while todo:
         batch, splits = todo.pop(0)
-        candidate = sever_nodes(index, batch)
+        candidate = sever_nodes(index, (index.tensors[t].producer for t in batch), batch)
         yield Note(f"{len(ranges.decode(candidate.nodes))} nodes, each alone, fed reference values")
         stored, exact = yield from _fed_both_ways(ask, candidate)
         if stored.status != "ok" or not stored.results:

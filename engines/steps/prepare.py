@@ -11,7 +11,7 @@ import msgspec
 
 from narrowdown.engines.asking import Note, StepContext, StepRefused, Sub, asked
 from narrowdown.engines.compare.criterion import Criterion
-from narrowdown.engines.compare.judge import judge_whole, worst
+from narrowdown.engines.compare.judge import judge_whole, sign_failure, worst
 from narrowdown.engines.compare.tolerance import criterion
 from narrowdown.engines.findings import Findings
 from narrowdown.engines.options import recorded
@@ -26,7 +26,6 @@ from narrowdown.engines.search.whole import (
     list_feeds,
     lock_failure,
     probe_whole,
-    sign_failure,
 )
 from narrowdown.engines.sources import paths, postprocess_script
 from narrowdown.engines.spec import unquantized

@@ -6,35 +6,20 @@ from typing import Literal
 
 import msgspec
 
-from narrowdown.engines.asking import Count, Note, StepContext, Sub, asked
-from narrowdown.engines.compare.criterion import Verdict
-from narrowdown.engines.compare.judge import judge_whole
+from narrowdown.engines.asking import Count, StepContext, Sub
+from narrowdown.engines.asking.inquiry import Inquiry
+from narrowdown.engines.asking.oracle import Oracle, open_oracle
 from narrowdown.engines.findings import Case
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.graph.index import GraphIndex
 from narrowdown.engines.search import works
-from narrowdown.engines.search.alone import find_alone
 from narrowdown.engines.search.cost import Plan, Size, Work
-from narrowdown.engines.search.foretold import list_beyond
-from narrowdown.engines.search.inquiry import Inquiry, open_inquiry
-from narrowdown.engines.search.pace import Pace, halvings
+from narrowdown.engines.search.pace import halvings
 from narrowdown.engines.search.remedy import list_cured
-from narrowdown.engines.search.search import (
-    NodeIds,
-    Trials,
-    find_around,
-    minimise,
-    prove_one_minimal,
-)
-from narrowdown.engines.search.settle import (
-    SHRINK_PROBES,
-    SHRINKS_OF_MANY,
-    Saved,
-    foretell_settling,
-    settle_case,
-    shrinks_for,
-)
-from narrowdown.engines.search.twin import as_given, asking_twin, find_twin, without_twin
+from narrowdown.engines.search.settle import SHRINK_PROBES, make_case
+from narrowdown.engines.search.smallest import Smallest, Wanted, find_smallest
+from narrowdown.engines.search.twin import find_twin, shrinks_for
+from narrowdown.engines.search.works import SHRINKS_OF_MANY
 from narrowdown.engines.steps.base import (
     BUILDS_MODELS,
     End,
@@ -91,17 +76,14 @@ class ReduceParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Reduced(msgspec.Struct, frozen=True):
-    """A search's result, verified or not. ``case`` is None where the full model did not fail."""
+    """A search's result in the words of the session. ``case`` None where the full model did not
+    fail; ``verdict`` "unresolved" beside a case: it failed in no fresh build."""
 
     case: Case | None
-    verdict: str  # reduced | not-reproduced | unresolved
+    verdict: Literal["reduced", "not-reproduced", "unresolved"]
+    found: Smallest
     reason: str = ""
-    probes: int = 0
-    verifications: int = 0
-    unresolved: dict[str, int] = {}
-    stopped: bool = False  # the search was ended before it was through
-    twin: str = ""  # the engine that the search asked, where it was a cheap twin
-    files: tuple[Saved, ...] = ()  # rows of the table "bundle"
+    twin: str = ""  # the engine that the search asked, where it was a cheap form of this one
 
 
 def reduce(ctx: StepContext) -> Steps[ReduceOutcome]:
@@ -117,11 +99,11 @@ def reduce(ctx: StepContext) -> Steps[ReduceOutcome]:
             findings,
         )
     findings = yield from find_twin(ctx, findings)
-    ask: Inquiry = yield from open_inquiry(ctx, findings)
-    reduced: Reduced = yield from search_smallest(ask, params)
-    case = reduced.case
+    oracle, ask = yield from open_oracle(ctx, findings)
+    reduced: Reduced = yield from reduce_model(oracle, ask, params)
+    case, found = reduced.case, reduced.found
     outcome = ReduceOutcome(
-        verdict=reduced.verdict,  # type: ignore[arg-type]
+        verdict=reduced.verdict,
         nodes_before=len(ask.index.nodes),
         nodes_after=len(case.nodes) if case else 0,
         ops=" + ".join(case.ops) if case else "",
@@ -130,122 +112,58 @@ def reduce(ctx: StepContext) -> Steps[ReduceOutcome]:
         effect=case.effect if case else None,
         own_places=case.own_places if case else (0, 0),
         effect_places=case.effect_places if case else (0, 0),
-        probes=reduced.probes,
-        verifications=reduced.verifications,
-        unresolved=sum(reduced.unresolved.values()),
+        probes=found.probes,
+        verifications=found.checks,
+        unresolved=sum(found.unresolved.values()),
         verified=case.verified if case else "",
         minimal=case.minimal if case else False,
-        reason=reduced.reason
-        or ", ".join(f"{k} {v}" for k, v in sorted(reduced.unresolved.items())),
+        reason=reduced.reason or ", ".join(f"{k} {v}" for k, v in sorted(found.unresolved.items())),
         message=_message(reduced, ask),
     )
     return Finish(
         outcome,
         msgspec.structs.replace(findings, case=case if reduced.verdict == "reduced" else None),
         tables={
-            "bundle": reduced.files,
-            "unresolved": [reduced.unresolved] if reduced.unresolved else [],
+            "bundle": found.settled.files if found.settled else (),
+            "unresolved": [found.unresolved] if found.unresolved else [],
         },
         decisive={"case": (ask.ask(case.candidate),)} if case else {},
     )
 
 
-def search_smallest(
-    ask: Inquiry, params: ReduceParams, start: NodeIds | None = None, *, then: int = 0
-) -> Sub[Reduced]:
-    """Prove the ends, search from ``start`` (default the whole model), shrink, verify. Returns
-    Reduced. ``then``: probes that follow it in the step."""
-    # As in extract: what makes constants is not cut through, as fed as inputs they would not be
-    # folded and joined with a layer.
-    ask = msgspec.structs.replace(ask, frozen=ask.index.from_weights)
-    shrinks = min(params.shrink_probes, shrinks_for(ask.findings)) if params.shrink else 0
-    pace = Pace(after=foretell_settling(ask, shrinks, params.verify, SHRINKS_OF_MANY) + then)
-    trials = Trials(asking_twin(ask), known={}, measured={}, most=params.budget, pace=pace)
-    whole = frozenset(ask.everything)
-    yield Note("the whole model must fail, and the reference must pass")
-    verdict: Verdict = yield from trials.test(whole)
-    if ask.findings.twin and not verdict.failed:
-        return (yield from search_smallest(without_twin(ask), params, start, then=then))
-    if not verdict.failed:
-        if verdict.passed and ask.signature.kind == "crash":
-            # It is no longer known whether its results are right: they never came.
-            died = "the engine took its process down on the whole model once, and not when looked at again"
-            return Reduced(None, "unresolved", died, 0, 1, trials.unresolved())
-        reason = (
-            "the whole model passes, looked at again"
-            if verdict.passed
-            else verdict.detail or verdict.reason
-        )
-        return Reduced(
-            None,
-            "not-reproduced" if verdict.passed else "unresolved",
-            reason,
-            0,
-            1,
-            trials.unresolved(),
-        )
-    verifications = 1
-    if not ask.ctx.check and ask.signature.kind == "accuracy":
-        control = yield from asked(ask.plain((ask.findings.sample,), engine=ask.ctx.reference))
-        verifications += 1
-        if not judge_whole(control, ask.criterion).passed:
-            return Reduced(
-                None, "unresolved", "the reference does not agree with itself", 0, verifications
-            )
-    # What the reference foretells, and hides where it is cut out, needs company: no beginning or
-    # end of the model has it all, so halving those found nothing in 60 probes (sort_tf_massive_m4,
-    # weakly typed), and leaving out any nodes half of it in 40.
-    hiding = around = frozenset(list_cured(ask.findings))
-    if start is not None and not (yield from trials.test(start)).failed:
-        around, start = start, None  # it took so many on the twin: fewer would do even less
-    cuts = params.search != "linear" and not hiding
-    if start is None and hiding:
-        # They and the neighbours that the engine joins them with: three builds in place of the 60
-        # that it took to leave out all that lies further off, one part after another
-        # (sort_tf_massive_m4, weakly typed, TensorRT 10.6).
-        start = yield from find_around(trials, around)
-        trials.beyond = yield from list_beyond(ask)
-    elif (
-        start is None
-        and cuts
-        and not (_builds_long(ask.ctx) or ask.ctx.check)
-        and ask.signature.kind == "accuracy"
-    ):
-        start = yield from find_alone(trials)
-    nodes: NodeIds = yield from minimise(trials, start or whole, cuts=cuts, likely=hiding)
-    probes = trials.count - 1
-    stopped = trials.ended
-    nodes = trials.smallest(nodes) if stopped else nodes
-    trials.most = 0  # what was found is checked all the same
-    given: Trials | None = yield from as_given(ask, trials, nodes)
-    if given is None:  # a part that fails on the twin alone is no case of the engine's
-        few = msgspec.structs.replace(
-            params, shrink_probes=min(params.shrink_probes, shrinks_for(ask.findings))
-        )
-        return (yield from search_smallest(without_twin(ask), few, start, then=then))
-    # On a twin, where the search ended: as given each of these builds is another one's first (7 to
-    # 26 s of them on an H200), and they say of kernels, not of nodes, whether one can go.
-    searched, twin = trials.count, trials.ask.ctx.engine if trials is not given else ""
-    minimal: bool = False if stopped else (yield from prove_one_minimal(trials, nodes))
-    verifications += trials.count - searched
-    ask, trials = given.ask, given
-    case, files, spent = yield from settle_case(
-        ask,
-        trials,
-        nodes,
-        minimal,
-        found_by="reduce",
+def reduce_model(oracle: Oracle, ask: Inquiry, params: ReduceParams) -> Sub[Reduced]:
+    """The smallest part that fails, as a case."""
+    findings = ask.findings
+    # One large build of all nodes side by side pays where a build is not what is waited for.
+    builds_long = findings.dear or findings.twin or ask.ctx.engine_info.gpus
+    wanted = Wanted(
+        halve=params.search != "linear",
+        alone=params.search != "linear" and not builds_long,
+        cured=frozenset(list_cured(findings)),
+        most=params.budget,
         verify=params.verify,
-        shrink_probes=0 if stopped else shrinks,
-        then=then,
+        shrinks=min(params.shrink_probes, shrinks_for(findings)) if params.shrink else 0,
     )
-    again = params.verify == 0 or not case.verified.startswith("0/")
-    looks = case.verified.partition("/")[2]
-    reason = "" if again else f"what was left failed once, and in none of {looks} fresh builds"
-    spent += verifications
-    return Reduced(
-        case, "reduced" if again else "unresolved", reason, probes, spent, trials.unresolved(), stopped, twin, files
-    )  # fmt: skip
+    found: Smallest = yield from find_smallest(oracle, wanted)
+    if found.untrue:
+        return Reduced(None, "unresolved", found, "the reference does not agree with itself")
+    if found.settled is None and found.answer.passes and ask.signature.kind == "crash":
+        # It is no longer known whether its results are right: they never came.
+        died = (
+            "the engine took its process down on the whole model once, and not when looked at again"
+        )
+        return Reduced(None, "unresolved", found, died)
+    if found.settled is None and found.answer.passes:
+        return Reduced(None, "not-reproduced", found, "the whole model passes, looked at again")
+    if found.settled is None:
+        return Reduced(None, "unresolved", found, found.answer.detail or found.answer.why)
+    settled = found.settled
+    case = make_case(ask, settled, minimal=found.minimal, found_by="reduce")
+    twin = findings.twin if found.cheaply else ""
+    if settled.failures or not params.verify:
+        return Reduced(case, "reduced", found, "", twin)
+    never = f"what was left failed once, and in none of {settled.builds} fresh builds"
+    return Reduced(case, "unresolved", found, never, twin)
 
 
 def _message(reduced: Reduced, ask: Inquiry) -> str:
@@ -264,7 +182,7 @@ def _message(reduced: Reduced, ask: Inquiry) -> str:
     whole = say_left_whole(ask.index, ranges.decode(case.node_ids))
     early = (
         " The search was stopped here: that no smaller part fails was not shown."
-        if reduced.stopped
+        if reduced.found.stopped
         else ""
     )
     if reduced.twin and case.minimal and len(case.nodes) > 1:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from narrowdown.engines.asking import Answer, Note, StepContext, StepRefused
+from narrowdown.engines.asking import Note, Reply, StepContext, StepRefused
 from narrowdown.engines.compare.criterion import Verdict
 from narrowdown.engines.compare.judge import judge_check
 from narrowdown.engines.compare.tolerance import criterion
@@ -71,7 +71,7 @@ def _complete_run(spec: StepSpec[OutcomeT]) -> Callable[[StepContext], Steps[Out
         rule = criterion(ctx.problem, ctx.engine_info.precision)
         rows: dict[Check, Iteration] = {}
         steps = spec.run(ctx)
-        answer: Answer = None
+        answer: Reply = None
         try:
             while True:
                 try:

@@ -12,6 +12,7 @@ from typing import Literal
 import msgspec
 
 from narrowdown.engines.asking import Count, Note, StepContext, Sub
+from narrowdown.engines.asking.layers.fresh_builds import ask_fresh_builds
 from narrowdown.engines.compare.criterion import Criterion, Verdict
 from narrowdown.engines.compare.judge import judge_cured
 from narrowdown.engines.findings import Findings
@@ -20,7 +21,6 @@ from narrowdown.engines.search import works
 from narrowdown.engines.search.cost import Plan, Size
 from narrowdown.engines.search.ddmin import ddmin
 from narrowdown.engines.search.kernels import Tried, compare_kernels
-from narrowdown.engines.search.looks import ask_fresh_builds
 from narrowdown.engines.search.pace import halvings
 from narrowdown.engines.search.switches import Switches, list_switches
 from narrowdown.engines.search.whole import probe_whole
@@ -157,6 +157,9 @@ class _Switching:
             return Verdict("unresolved", detail="the search was ended")
         return (yield from self.look(on))
 
+    def fails(self, on: tuple[str, ...]) -> Sub[bool]:
+        return (yield from self.search(on)).failed
+
     def conclude(self, message: str, **rest: object) -> TacticsOutcome:
         """The outcome, with the builds counted."""
         good, bad = (sum(v.kind == kind for v in self.asked.values()) for kind in ("pass", "fail"))
@@ -234,7 +237,7 @@ def _find_guilty(tried: _Switching) -> Sub[_Guilty]:
     enablers: tuple[str, ...] = ()
     left = tried.can.names
     while True:
-        needed: tuple[str, ...] = yield from ddmin(tuple(sorted(left)), tried.search)
+        needed: tuple[str, ...] = yield from ddmin(tuple(sorted(left)), tried.fails)
         each: list[str] = []
         for name in needed:
             if (yield from tried.search(tuple(left - {name}))).passed:

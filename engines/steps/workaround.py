@@ -8,7 +8,6 @@ from typing import Literal
 import msgspec
 
 from narrowdown.engines.asking import Amount, Count, Note, StepContext, Sub, asked
-from narrowdown.engines.compare.criterion import Verdict
 from narrowdown.engines.compare.judge import (
     REFUSALS,
     by_sample,
@@ -487,8 +486,7 @@ def _find_fewest(ask: Inquiry) -> Sub[tuple[str, ...]]:
     guilty = (*findings.optimizers, *findings.options)
     can = list_switches(ask.ctx.engine, ask.ctx.engine_info)
 
-    def cures(off: tuple[str, ...]) -> Sub[Verdict]:
-        """Delta debugging keeps what "fails": the sets that cure."""
+    def cures(off: tuple[str, ...]) -> Sub[bool]:
         yield Note(f"without {', '.join(off)} alone")
         m = yield from asked(
             ask.plain(
@@ -498,8 +496,7 @@ def _find_fewest(ask: Inquiry) -> Sub[tuple[str, ...]]:
                 exclusive=findings.looks > 1,
             )
         )
-        verdict = judge_cured(m, ask.criterion, findings.signature)
-        return {"pass": Verdict("fail"), "fail": Verdict("pass")}.get(verdict.kind, verdict)
+        return judge_cured(m, ask.criterion, findings.signature).passed
 
     return (yield from ddmin(guilty, cures, len(guilty)))
 

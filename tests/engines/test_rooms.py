@@ -13,8 +13,12 @@ from narrowdown import engines, wizard
 ROOT = Path(__file__).parents[2]
 PACKAGES = {"engines": Path(str(engines.__path__[0])), "wizard": Path(str(wizard.__path__[0]))}
 PURE = sorted(
-    [PACKAGES["engines"] / name for name in ("asking.py", "findings.py", "views.py")]
-    + [path for room in ("search", "steps") for path in (PACKAGES["engines"] / room).glob("*.py")]
+    [PACKAGES["engines"] / name for name in ("findings.py", "views.py")]
+    + [
+        path
+        for room in ("asking", "search", "steps")
+        for path in (PACKAGES["engines"] / room).rglob("*.py")
+    ]
 )
 ROOMS = sorted(
     f"{package}/{path.parent.name}"

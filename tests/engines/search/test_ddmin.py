@@ -7,7 +7,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from narrowdown.engines.asking import Sub
-from narrowdown.engines.compare.criterion import Verdict
 from narrowdown.engines.search.ddmin import ddmin
 
 Answer = Callable[[tuple[int, ...]], str]
@@ -22,7 +21,7 @@ def run(
 
     def test(chosen: tuple[int, ...]) -> Sub:
         kind = yield chosen
-        return Verdict(kind)
+        return bool(kind == "fail")
 
     generator = ddmin(items, test)
     try:

@@ -11,14 +11,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from narrowdown.engines.asking import Note, StepContext
+from narrowdown.engines.asking import Note, StepContext, Sub
+from narrowdown.engines.asking.answer import PASSES, Answer, unknown
+from narrowdown.engines.asking.inquiry import Inquiry, open_inquiry
+from narrowdown.engines.asking.oracle import Oracle
+from narrowdown.engines.asking.question import Question
 from narrowdown.engines.compare.criterion import Criterion, Signature
 from narrowdown.engines.findings import Findings
-from narrowdown.engines.graph import ranges
 from narrowdown.engines.graph.index import GraphIndex, Node, Tensor
-from narrowdown.engines.probe import Candidate, Measure, Measurement, SampleResult, Score
-from narrowdown.engines.search.inquiry import Inquiry, open_inquiry
-from narrowdown.engines.search.pace import Pace
+from narrowdown.engines.probe import Candidate, Measure
 from narrowdown.engines.search.search import Trials, find_around, minimise, prove_one_minimal
 from narrowdown.engines.search.settle import HEAVIEST_GOOD
 from narrowdown.engines.search.statistics import CONFIDENCE, looks_to_see
@@ -27,7 +28,7 @@ from narrowdown.engines.search.whole import probe_whole
 from ..steps import simulated
 from ..steps.conftest import walk
 
-Oracle = Callable[[frozenset[int]], Measurement]
+Told = Callable[[frozenset[int]], Answer]
 
 
 def graph(edges: list[tuple[int, ...]]) -> GraphIndex:
@@ -48,31 +49,9 @@ def chain(n: int) -> GraphIndex:
     return graph([(i - 1,) if i else () for i in range(n)])
 
 
-def inquiry(index: GraphIndex) -> Inquiry:
-    signature = Signature(
-        kind="accuracy", sample="real:0", outputs=("y",), errors={"y": 0.5}, tolerance=1e-2
-    )
-    findings = Findings(
-        model="m",
-        inputs="i",
-        sample="real:0",
-        criterion=Criterion(tolerance=1e-2),
-        signature=signature,
-    )
-    ctx = StepContext(engine="e", reference="r", findings=findings)
-    return Inquiry(ctx, findings, index, signature, Criterion(tolerance=1e-2), index.outputs)
-
-
-def scored(own: float, effect: float) -> Measurement:
-    result = SampleResult(
-        "real:0", outputs=(Score("t", rel_l2=own),), effect=(Score("y", rel_l2=effect),)
-    )
-    return Measurement(results=(result,))
-
-
-FAIL, PASS = scored(0.5, 0.5), scored(0.0, 0.0)
-HARMLESS, MILDER, AMPLIFIED = scored(0.5, 0.0), scored(0.5, 0.02), scored(0.001, 0.5)
-REFUSED = Measurement(status="build-failed", message="no")
+FAIL, PASS = Answer("fails", own=0.5, effect=0.5), PASSES
+HARMLESS, MILDER, AMPLIFIED = map(unknown, ("harmless", "milder", "amplified-downstream"))
+REFUSED = unknown("build-failed", "no")
 
 
 @pytest.mark.parametrize(("inputs", "sample", "reference"), [("", "", ""), ("i", "real:0", "r")])
@@ -92,46 +71,39 @@ def test_with_a_check_that_is_handed_no_inputs_no_reference_is_named(
         assert probe.reference == reference
 
 
-def drive(
-    generator: Generator[Any, Any, Any], index: GraphIndex, oracle: Oracle
-) -> tuple[Any, int]:
-    """Run a sub-generator against an oracle over node sets; returns its value and the number of
-    probes."""
-    probes, answer = 0, None
-    while True:
-        try:
-            asked = generator.send(answer)
-        except StopIteration as stop:
-            return stop.value, probes
-        answer = None
-        if isinstance(asked, Note):
-            continue
-        assert isinstance(asked, Measure)
-        probes += 1
-        assert probes < 5000, "the search does not end"
-        nodes = asked.candidate.nodes
-        every = range(len(index.nodes))
-        answer = oracle(frozenset(every if nodes == ranges.ALL else ranges.decode(nodes)))
+def over(index: GraphIndex, told: Told) -> Trials:
+    """Trials over a function from node sets as their oracle."""
+
+    def put(question: Question) -> Sub[Answer]:
+        assert question.nodes is not None
+        if question.note is not None:
+            yield question.note
+        return told(question.nodes)
+
+    return Trials(Oracle(index, put, tuple(range(len(index.nodes)))), known={})
+
+
+def run(search: Generator[Any, Any, Any]) -> Any:
+    """What a search returns whose oracle answers at once."""
+    try:
+        while isinstance(next(search), Note):
+            pass
+    except StopIteration as stop:
+        return stop.value
+    raise AssertionError("a search asked past its oracle")
 
 
 def search(
-    index: GraphIndex, oracle: Oracle, cuts: bool = True
+    index: GraphIndex, told: Told, cuts: bool = True
 ) -> tuple[frozenset[int], bool, int, Trials]:
-    trials = Trials(inquiry(index), known={}, measured={})
-
-    def both() -> Generator[Any, Any, Any]:
-        whole = frozenset(range(len(index.nodes)))
-        yield from trials.test(whole)
-        found = yield from minimise(trials, whole, cuts=cuts)
-        count = trials.count
-        minimal = yield from prove_one_minimal(trials, found)
-        return found, minimal, count
-
-    (found, minimal, count), _ = drive(both(), index, oracle)
-    return found, minimal, count, trials
+    trials, whole = over(index, told), frozenset(range(len(index.nodes)))
+    run(trials.test(whole))
+    found = run(minimise(trials, whole, cuts=cuts))
+    count = trials.count
+    return found, run(prove_one_minimal(trials, found)), count, trials
 
 
-def needs(*culprits: int) -> Oracle:
+def needs(*culprits: int) -> Told:
     return lambda nodes: FAIL if set(culprits) <= nodes else PASS
 
 
@@ -145,55 +117,25 @@ def test_one_culprit_in_a_chain_costs_no_more_than_two_bisections(n: int, where:
     assert count - 1 <= 2 * math.ceil(math.log2(n) if n > 1 else 0) + 2
 
 
-@pytest.mark.parametrize("culprits", [(97,), (40, 97, 200, 210), tuple(range(3, 300, 9))])
-def test_a_search_says_how_many_questions_are_left(culprits: tuple[int, ...]) -> None:
-    """While it bisects, the least that are; once it leaves out one part after another, about as
-    many as come."""
-    index, told = chain(300), []
-    trials = Trials(inquiry(index), known={}, measured={}, pace=Pace(after=12))
-
-    def overheard() -> Generator[Any, Any, Any]:
-        steps, answer = minimise(trials, range(300)), None
-        while True:
-            try:
-                asked = steps.send(answer)
-            except StopIteration:
-                return
-            if isinstance(asked, Note):
-                told.append(asked)
-            answer = yield asked
-
-    _, probes = drive(overheard(), index, needs(*culprits))
-    assert len(told) == probes
-    left = [probes - i + 12 for i in range(probes)]
-    assert all(
-        note.expected <= 1.5 * come for note, come in zip(told, left, strict=True) if note.more
-    )
-    sure = [(note.expected, come) for note, come in zip(told, left, strict=True) if not note.more]
-    assert all(come / 2 <= expected <= 2 * come for expected, come in sure[len(sure) // 4 :])
-    assert told[0].more
-    assert bool(sure) == (len(culprits) > 2)
-
-
 @pytest.mark.parametrize("most", [1, 2, 5, 9, 14])
 def test_a_search_that_is_ended_gives_the_smallest_part_that_failed(most: int) -> None:
     """It asks no more than it may, and what it has is the smallest that was measured to fail by
     then."""
     index, whole = chain(300), frozenset(range(300))
-    trials = Trials(inquiry(index), known={}, measured={}, most=most)
+    asked: list[frozenset[int]] = []
 
-    def ended() -> Generator[Any, Any, Any]:
-        yield from trials.test(whole)
-        found = yield from minimise(trials, whole)
-        return trials.smallest(found)
+    def told(nodes: frozenset[int]) -> Answer:
+        asked.append(nodes)
+        return needs(40, 97, 200, 210)(nodes)
 
-    found, probes = drive(ended(), index, needs(40, 97, 200, 210))
+    trials = over(index, told)
+    trials.most = most
+    run(trials.test(whole))
+    found = trials.smallest(run(minimise(trials, whole)))
     assert trials.ended
-    assert probes == trials.count == most
-    assert trials.known[found].failed
-    assert len(found) == min(
-        len(nodes) for nodes, verdict in trials.known.items() if verdict.failed
-    )
+    assert len(asked) == trials.count == most
+    assert trials.known[found].fails
+    assert len(found) == min(len(nodes) for nodes, answer in trials.known.items() if answer.fails)
 
 
 def test_two_distant_interacting_nodes_end_as_two_nodes() -> None:
@@ -249,23 +191,21 @@ def test_an_oracle_that_refuses_at_random_never_becomes_the_answer(
     the result was seen to fail."""
     rng = random.Random(seed)
     culprits = set(rng.sample(range(n), rng.randint(1, min(3, n))))
-    answers: dict[frozenset[int], Measurement] = {frozenset(range(n)): FAIL}
+    answers: dict[frozenset[int], Answer] = {frozenset(range(n)): FAIL}
 
-    def oracle(nodes: frozenset[int]) -> Measurement:
+    def oracle(nodes: frozenset[int]) -> Answer:
         if nodes not in answers:
             truth = FAIL if culprits <= nodes else rng.choice([PASS, HARMLESS, MILDER, AMPLIFIED])
             answers[nodes] = (
-                rng.choice([REFUSED, Measurement(status="crash", signal=11)])
-                if rng.random() < rate
-                else truth
+                rng.choice([REFUSED, unknown("crash")]) if rng.random() < rate else truth
             )
         return answers[nodes]
 
     found, _, _, trials = search(chain(n), oracle)
     assert culprits <= found
-    assert trials.known[found].failed
+    assert trials.known[found].fails
     for node in found:
-        assert not trials.known.get(found - {node}, trials.known[found]).failed or len(found) == 1
+        assert not trials.known.get(found - {node}, trials.known[found]).fails or len(found) == 1
 
 
 def test_everything_unresolved_ends_with_the_whole_model() -> None:
@@ -280,11 +220,11 @@ def test_everything_unresolved_ends_with_the_whole_model() -> None:
 @given(st.integers(2, 40), st.integers(0, 2**16))
 def test_a_failure_that_is_not_monotone_still_ends_in_a_failing_set(n: int, seed: int) -> None:
     rng = random.Random(seed)
-    answers: dict[frozenset[int], Measurement] = {frozenset(range(n)): FAIL}
+    answers: dict[frozenset[int], Answer] = {frozenset(range(n)): FAIL}
     found, minimal, _, trials = search(
         chain(n), lambda nodes: answers.setdefault(nodes, FAIL if rng.random() < 0.4 else PASS)
     )
-    assert trials.known[found].failed
+    assert trials.known[found].fails
     assert minimal or len(found) > 1
 
 
@@ -294,8 +234,8 @@ def test_the_same_answers_give_the_same_questions() -> None:
     for _ in range(2):
         log: list[str] = []
 
-        def oracle(nodes: frozenset[int], log: list[str] = log) -> Measurement:
-            log.append(ranges.encode(nodes))
+        def oracle(nodes: frozenset[int], log: list[str] = log) -> Answer:
+            log.append(str(sorted(nodes)))
             return needs(13, 31)(nodes)
 
         search(index, oracle)
@@ -306,7 +246,7 @@ def test_the_same_answers_give_the_same_questions() -> None:
 def test_a_passing_neighbour_is_kept() -> None:
     found, _, _, trials = search(chain(20), needs(4, 9))
     good = trials.good(found)
-    assert trials.known[good].passed
+    assert trials.known[good].passes
     assert good < found
 
 
@@ -364,15 +304,15 @@ def test_removing_any_node_of_the_result_makes_the_failure_vanish_or_change(
     assert fails(found)
     assert minimal
     assert [node for node in found if len(found) > 1 and fails(found - {node})] == []
-    assert trials.known[found].failed
+    assert trials.known[found].fails
     assert count <= 4 * math.ceil(math.log2(n)) + 2 * n + len(found) ** 2 + 8
 
 
 BROKEN = [
     REFUSED,
-    Measurement(status="crash", signal=11),
-    Measurement(status="timeout", message="it did not end"),
-    Measurement(status="out-of-memory", message="no memory"),
+    unknown("crash"),
+    unknown("timeout"),
+    unknown("out-of-memory"),
     HARMLESS,
     MILDER,
 ]
@@ -388,9 +328,9 @@ def test_an_engine_that_breaks_on_most_candidates_costs_time_and_no_truth(
     rng = random.Random(seed)
     index = random_graph(n, rng)
     fails = planted(kind, n, rng, index)
-    answers: dict[frozenset[int], Measurement] = {frozenset(range(n)): FAIL}
+    answers: dict[frozenset[int], Answer] = {frozenset(range(n)): FAIL}
 
-    def oracle(nodes: frozenset[int]) -> Measurement:
+    def oracle(nodes: frozenset[int]) -> Answer:
         if nodes not in answers:
             answers[nodes] = (
                 rng.choice(BROKEN) if rng.random() < rate else FAIL if fails(nodes) else PASS
@@ -419,7 +359,7 @@ def test_a_fault_that_comes_and_goes_is_looked_at_often_enough(
     assert (1 - rate) ** looks <= (1 - CONFIDENCE) ** 2 + 1e-12
     missed = 0
 
-    def oracle(nodes: frozenset[int]) -> Measurement:
+    def oracle(nodes: frozenset[int]) -> Answer:
         nonlocal missed
         if not culprits <= nodes:
             return PASS
@@ -428,7 +368,7 @@ def test_a_fault_that_comes_and_goes_is_looked_at_often_enough(
         return FAIL if seen or len(nodes) == n else PASS
 
     found, minimal, count, trials = search(index := chain(n), oracle)
-    assert trials.known[found].failed
+    assert trials.known[found].fails
     assert culprits <= found
     assert count <= n**2 + 12 * math.ceil(math.log2(n)) + 8
     if not missed:
@@ -463,32 +403,30 @@ def test_what_takes_company_is_found_with_its_neighbours(n: int, data: st.DataOb
     never asked about."""
     places = data.draw(st.sets(st.integers(4, n - 5), min_size=1, max_size=3))
     company = {p + data.draw(st.sampled_from((-3, -2, -1, 1, 2, 3))) for p in places}
-    trials = Trials(inquiry(chain(n)), known={}, measured={})
-    found, probes = drive(
-        find_around(trials, frozenset(places)), trials.ask.index, needs(*places, *company)
-    )
+    trials = over(chain(n), needs(*places, *company))
+    found = run(find_around(trials, frozenset(places)))
     assert found is not None
     assert places | company <= found
     assert len(found) <= 7 * len(places)
-    assert probes <= 4
+    assert trials.count <= 4
 
 
 def test_company_that_is_half_of_the_model_away_is_left_to_the_whole_search() -> None:
-    trials = Trials(inquiry(chain(40)), known={}, measured={})
-    found, probes = drive(find_around(trials, frozenset((2,))), trials.ask.index, needs(2, 39))
-    assert found is None
-    assert probes <= 20
+    trials = over(chain(40), needs(2, 39))
+    assert run(find_around(trials, frozenset((2,)))) is None
+    assert trials.count <= 20
 
 
 def test_a_part_that_is_fed_what_the_storage_type_cannot_hold_is_not_asked_about() -> None:
     index, fed = chain(40), set[int]()
     beyond = frozenset(index.nodes[20].outputs)
 
-    def oracle(nodes: frozenset[int]) -> Measurement:
+    def oracle(nodes: frozenset[int]) -> Answer:
         fed.update(index.boundary(nodes)[0])
         return needs(21)(nodes)
 
-    trials = Trials(inquiry(index), known={}, measured={}, beyond=beyond)
-    found, _ = drive(minimise(trials, range(40), cuts=False), index, oracle)
+    trials = over(index, oracle)
+    trials.beyond = beyond
+    found = run(minimise(trials, range(40), cuts=False))
     assert found == {20, 21}, "what makes the value stays beside what reads it"
     assert not fed & beyond

@@ -10,7 +10,7 @@ import msgspec
 
 from narrowdown.engines.asking import Described, StepContext
 from narrowdown.engines.compare.criterion import Criterion
-from narrowdown.engines.compare.judge import over
+from narrowdown.engines.compare.judge import over, sign_failure
 from narrowdown.engines.findings import Findings
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.graph.cut import node_ids, outputs_of, severed_of
@@ -24,7 +24,6 @@ from narrowdown.engines.probe import (
     SampleResult,
     Score,
 )
-from narrowdown.engines.search.whole import sign_failure
 from narrowdown.engines.views import view_engine
 
 RULE = Criterion(tolerance=0.01, precision="fp16")

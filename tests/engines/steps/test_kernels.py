@@ -115,6 +115,9 @@ def test_what_breaks_two_good_builds_is_tried_in_the_third_too() -> None:
             return Verdict("fail" if breaks[good.attempt] <= set(taken) else "pass")
             yield
 
+        def fails(self, good: Build, taken: Iterable[str]) -> Sub[bool]:
+            return (yield from self.test(good, taken)).failed
+
         def cures(self, layers: Iterable[str], look: int = 0) -> Sub[Verdict]:
             return Verdict("pass" if {"a", "b"} <= set(layers) else "fail")
             yield

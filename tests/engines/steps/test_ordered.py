@@ -15,8 +15,7 @@ from narrowdown.engines.findings import Workaround
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.probe import Measure, Measurement, Score
 from narrowdown.engines.search.ordered import order_precision
-from narrowdown.engines.search.settle import SHRINK_DEAR, shrinks_for
-from narrowdown.engines.search.twin import DEAR
+from narrowdown.engines.search.twin import DEAR, SHRINK_EXPENSIVE, shrinks_for
 from narrowdown.engines.views import view_engine
 
 from .conftest import walk
@@ -127,7 +126,7 @@ def test_what_is_right_alone_as_given_is_a_case_where_the_precision_is_an_order(
     assert (found.findings.dear, found.findings.twin) == (DEAR, "")
     assert (
         shrinks_for(found.findings)
-        == SHRINK_DEAR
+        == SHRINK_EXPENSIVE
         < shrinks_for(msgspec.structs.replace(found.findings, dear=0.0))
     )
     assert all(p.engine == ORDERED for p in found.decisive["case"])

@@ -13,7 +13,7 @@ from onnx import TensorProto, helper
 from narrowdown.engines.asking import Described
 from narrowdown.engines.graph.ranges import decode
 from narrowdown.engines.probe import Measure, Measurement
-from narrowdown.engines.search.settle import SHRINK_DEAR
+from narrowdown.engines.search.twin import SHRINK_EXPENSIVE
 
 from .conftest import walk
 
@@ -133,7 +133,7 @@ def test_where_the_twin_was_no_help_few_edits_are_tried_on_the_engine_as_given(
     ).finish.findings.case
     assert len(case.nodes) > 1
     assert {p.engine for p in edited} == {GIVEN}
-    assert len(edited) == SHRINK_DEAR
+    assert len(edited) == SHRINK_EXPENSIVE
 
 
 def saved(s: Any, done: Any) -> onnx.ModelProto:

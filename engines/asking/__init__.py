@@ -90,9 +90,9 @@ class StepContext(msgspec.Struct, frozen=True, dict=True):
 
 
 # What the runner sends back for what a step has yielded: nothing for a Note.
-Answer: TypeAlias = "Measurement | Described | None"
+Reply: TypeAlias = "Measurement | Described | None"
 # A step, or a part of one: it yields questions, is sent answers, and ends in a T.
-Sub: TypeAlias = Generator[AnyProbe | Note, Answer, T]
+Sub: TypeAlias = Generator[AnyProbe | Note, Reply, T]
 
 
 # A row of a table that a step leaves (evidence, report, JSON), stored as the JSON object that it

@@ -1,0 +1,59 @@
+"""What a search is told."""
+
+from collections.abc import Mapping
+from typing import Literal
+
+import msgspec
+
+from narrowdown.engines.compare.criterion import Signature
+from narrowdown.engines.probe import Score
+
+# Reasons that say where the fault is, not that the engine could not run the part.
+DIRECTIONAL = ("harmless", "milder", "amplified-downstream", "unrepresentable-input")
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """All that a search may read. ``unknown`` is neither: it never counts as a failure or a pass,
+    and ``why`` says in a word what kept it from one.
+
+    ``own``: badness of the part's own outputs; ``effect``: of the model's outputs when those values
+    are put into the reference run; None where not measured. ``places``: of whole numbers, those
+    that are wrong and all, for own and effect. ``errors``: of each output that is over its limit, by
+    name; ``signature``: what this part's own failure looks like. ``scores``: of what was watched.
+    ``files``: digests of what was kept. ``probes``: how many it took.
+    """
+
+    kind: Literal["fails", "passes", "unknown"]
+    why: str = ""
+    detail: str = ""
+    own: float | None = None
+    effect: float | None = None
+    own_places: tuple[int, int] = (0, 0)
+    effect_places: tuple[int, int] = (0, 0)
+    errors: Mapping[str, float] = {}
+    signature: Signature | None = None
+    scores: Mapping[str, Score] = {}
+    files: Mapping[str, str] = {}
+    probes: int = 0
+
+    @property
+    def fails(self) -> bool:
+        return self.kind == "fails"
+
+    @property
+    def passes(self) -> bool:
+        return self.kind == "passes"
+
+    @property
+    def clean(self) -> bool:
+        """Whether nothing that makes the failure lies in here: it passes, or its error does not
+        come to it."""
+        return self.passes or self.why in DIRECTIONAL
+
+
+FAILS, PASSES = Answer("fails"), Answer("passes")
+
+
+def unknown(why: str, detail: str = "") -> Answer:
+    """An answer that cost nothing and says nothing."""
+    return Answer("unknown", why, detail)

@@ -1,0 +1,293 @@
+"""How the searching steps phrase their probes: one model, one sample, one signature, parts of the
+graph as node sets."""
+
+from collections.abc import Callable, Iterable
+from typing import Literal
+
+import msgspec
+
+from narrowdown.engines.asking import Described, StepContext, StepRefused, Sub, asked
+from narrowdown.engines.asking.layers.fresh_builds import ask_fresh_builds
+from narrowdown.engines.asking.layers.patched_culprits import cut_patches
+from narrowdown.engines.compare.criterion import Criterion, Signature, Verdict
+from narrowdown.engines.compare.judge import judge, judge_check, unpatched, worst, worst_run
+from narrowdown.engines.findings import Findings
+from narrowdown.engines.graph import ranges
+from narrowdown.engines.graph.index import GraphIndex
+from narrowdown.engines.probe import (
+    Candidate,
+    Check,
+    Describe,
+    Edit,
+    Measure,
+    Measurement,
+    SampleResult,
+)
+
+
+class Inquiry(msgspec.Struct, frozen=True):
+    """Everything that stays the same while a search changes the node set."""
+
+    ctx: StepContext
+    findings: Findings
+    index: GraphIndex
+    signature: Signature
+    criterion: Criterion
+    watched: tuple[int, ...]  # tensor ids of the signature's outputs
+    feed: Literal["stored", "exact"] = (
+        "stored"  # how cut tensors are fed unless a probe says otherwise
+    )
+
+    # Tensors that are baked in as constants where they are cut, beside those that decide a shape.
+    frozen: frozenset[int] = frozenset()
+    live: tuple[
+        int, ...
+    ] = ()  # node ids that reach the model's outputs once earlier culprits are patched
+
+    @property
+    def everything(self) -> tuple[int, ...]:
+        return self.live or tuple(range(len(self.index.nodes)))
+
+    def candidate(
+        self,
+        nodes: Iterable[int],
+        *,
+        outputs: Iterable[int] | None = None,
+        edits: tuple[Edit, ...] = (),
+    ) -> Candidate:
+        """The cut of these nodes, with the outputs of earlier culprits patched wherever they are
+        made inside.
+
+        What is judged: the tensors that a live node outside reads, or that are the model's own;
+        patched ones carry no error.
+        """
+        ids = frozenset(nodes)
+        patches = frozenset(ranges.decode(self.findings.patches))
+        judged, severed = cut_patches(self.index, self.everything, patches, ids)
+        return self.cut(ids, judged if outputs is None else outputs, severed, edits)
+
+    def cut(
+        self,
+        nodes: frozenset[int],
+        outputs: Iterable[int] = (),
+        severed: Iterable[int] = (),
+        edits: tuple[Edit, ...] = (),
+    ) -> Candidate:
+        """The part as a worker cuts it."""
+        return Candidate(
+            nodes=ranges.ALL if len(nodes) == len(self.index.nodes) else ranges.encode(nodes),
+            outputs=ranges.encode(outputs),
+            severed=ranges.encode(severed),
+            constants=self._constants(nodes),
+            edits=edits,
+        )
+
+    def _constants(self, ids: frozenset[int]) -> str | None:
+        """The fed tensors of a cut that are baked in; None (the default rule) where none of them is
+        frozen."""
+        feeds = set(self.index.boundary(ids)[0]) if self.frozen else set()
+        return ranges.encode(self._baked(feeds)) if feeds & self.frozen else None
+
+    def _baked(self, feeds: Iterable[int]) -> set[int]:
+        """Those of the tensors that a cut holds as constants: the frozen ones, and what decides a
+        shape by the default rule."""
+        deciding = set(self.index.shape_like)
+        return {
+            t
+            for t in feeds
+            if t in self.frozen or (t in deciding and self.index.tensors[t].kind != "input")
+        }
+
+    def fed(self, nodes: Iterable[int]) -> tuple[int, ...]:
+        """Tensors that the cut of these nodes is fed, ascending: no constants."""
+        feeds = self.index.boundary(nodes)[0]
+        baked = self._baked(feeds)
+        return tuple(t for t in feeds if t not in baked)
+
+    def ask(
+        self,
+        candidate: Candidate,
+        *,
+        feed: Literal["stored", "exact"] | None = None,
+        attempt: int = 0,
+        exclusive: bool = False,
+        save: str = "",
+        marks: Iterable[int] = (),
+        effect: bool = True,
+    ) -> Measure | Check:
+        """The probe that judges one candidate on the search's sample."""
+        if self.ctx.check:
+            return Check(
+                model=self.findings.model,
+                command=self.ctx.check,
+                candidate=candidate,
+                inputs=self.findings.inputs,
+                sample=self.findings.sample,
+                reference=self.ctx.reference if self.findings.inputs else "",
+                attempt=attempt,
+                exclusive=exclusive,
+                artifacts=("model.onnx", "weights.bin", "inputs.json", "expected.json")
+                if save
+                else (),
+            )
+        return Measure(
+            model=self.findings.model,
+            inputs=self.findings.inputs,
+            samples=(self.findings.sample,),
+            engine=self.ctx.engine,
+            reference=self.ctx.reference,
+            candidate=candidate,
+            keep=self.findings.keep,
+            righted=self.findings.righted,
+            marks=ranges.encode(marks),
+            effect=effect and not candidate.edits,
+            effect_on=ranges.encode(self.watched),
+            # What does not build is asked to be built, nothing more: so it is reduced also where
+            # nothing can run it.
+            runs=0
+            if self.signature.kind == "build" and self.ctx.can("build", untold=True)
+            else self.findings.looks,
+            feed=feed or self.feed,
+            attempt=attempt,
+            exclusive=exclusive or self.findings.looks > 1,
+            # A guilty tactic is forced wherever its layer is: what came and went with the builds
+            # fails steadily so.
+            force=self.findings.tactics,
+            save=save,
+        )
+
+    def of(self, engine: str) -> "Inquiry":
+        """The same questions to another engine; as they are where none is named."""
+        return (
+            msgspec.structs.replace(self, ctx=msgspec.structs.replace(self.ctx, engine=engine))
+            if engine
+            else self
+        )
+
+    def knowing(self, findings: Findings) -> "Inquiry":
+        """The same questions with other findings, of the same failure."""
+        return msgspec.structs.replace(self, findings=findings)
+
+    def whole(
+        self,
+        samples: tuple[str, ...],
+        *,
+        patches: Iterable[int] | None = None,
+        keep: Iterable[int] | None = None,
+        righted: Iterable[int] | None = None,
+        engine: str = "",
+        **rest: object,
+    ) -> Measure:
+        """The whole model on the engine, on these samples, run as often as a verdict needs. Earlier
+        culprits are cured unless ``patches`` (tensors fed with reference values), ``keep`` (nodes
+        in FP32) and ``righted`` (nodes that the reference computes) say otherwise."""
+        looks = 1 if engine == self.ctx.reference else self.findings.looks
+        probe = Measure(
+            model=self.findings.model,
+            inputs=self.findings.inputs,
+            samples=samples,
+            engine=engine or self.ctx.engine,
+            reference=self.ctx.reference,
+            candidate=Candidate(
+                severed=self.findings.patches if patches is None else ranges.encode(patches)
+            ),
+            keep=self.findings.keep if keep is None else ranges.encode(keep),
+            righted=self.findings.righted if righted is None else ranges.encode(righted),
+            runs=looks,
+            exclusive=looks > 1,
+        )
+        return msgspec.structs.replace(probe, **rest)
+
+    def kept(
+        self, samples: tuple[str, ...], keep: Iterable[int], *, engine: str = "", **rest: object
+    ) -> Measure:
+        """The whole model with these nodes in FP32, and nothing else cured."""
+        return self.whole(samples, patches=(), keep=keep, righted=(), engine=engine, **rest)
+
+    def plain(self, samples: tuple[str, ...], *, engine: str = "", **rest: object) -> Measure:
+        """The whole model as it is, nothing cured."""
+        return self.kept(samples, (), engine=engine, **rest)
+
+    def repeated(
+        self, question: Callable[[int], Measure | Check], judged: Callable[[Measurement], Verdict]
+    ) -> Sub[Measurement]:
+        """The answer of as many fresh builds as a verdict needs. ``question``: the probe of an
+        attempt, from 0 on."""
+        # A guilty tactic is forced wherever its layer is, and what is forced fails steadily.
+        builds = 1 if self.findings.tactics else self.findings.builds
+        return (yield from ask_fresh_builds(builds, question, judged))
+
+    def unpatched(
+        self, measurement: Measurement, patches: Iterable[int] | None = None
+    ) -> Measurement:
+        """The measurement of a whole model without the outputs that are patched: by earlier
+        culprits unless told."""
+        ids = ranges.decode(self.findings.patches) if patches is None else patches
+        return unpatched(measurement, {self.index.tensors[t].name for t in ids})
+
+    def verdict(self, measurement: Measurement) -> Verdict:
+        if self.ctx.check:
+            return judge_check(measurement, self.criterion)
+        return judge(measurement, self.criterion, self.signature)
+
+    def row(self, measurement: Measurement) -> SampleResult:
+        """The result of the row that the signature was locked on, of a feed whose rows are told
+        apart; else the worst one. Of several runs the worst: what comes and goes shows in some
+        only."""
+        results = worst_run(measurement, self.criterion).results
+        named = next((r for r in results if r.sample == self.signature.sample), None)
+        if named is not None or len(results) == 1:
+            return named or results[0]
+        sample = worst(results, self.criterion)[0]
+        return next((r for r in results if r.sample == sample), results[0])
+
+    def lowered(self, effect: float | None) -> "Inquiry":
+        """The same with an e0 of at most ``effect``: for a culprit whose own effect is a part of
+        the failure, the rest being what the engine makes of it further down (an overflow that only
+        the wrong values reach)."""
+        if effect is None or effect >= self.signature.error:
+            return self
+        errors = {name: min(error, effect) for name, error in self.signature.errors.items()}
+        return msgspec.structs.replace(
+            self, signature=msgspec.structs.replace(self.signature, errors=errors)
+        )
+
+    def names(self, nodes: Iterable[int]) -> tuple[str, ...]:
+        """Names for people: see ``GraphIndex.shown_names``."""
+        return tuple(self.index.shown_names[n] for n in nodes)
+
+    def ops(self, nodes: Iterable[int]) -> tuple[str, ...]:
+        return tuple(self.index.nodes[n].op for n in nodes)
+
+
+def open_inquiry(ctx: StepContext, findings: Findings) -> Sub[Inquiry]:
+    """Describe the working model and return an Inquiry. Raises StepRefused where no failure has
+    been locked."""
+    signature = findings.round_signature or findings.signature
+    if signature is None or findings.criterion is None:
+        raise StepRefused("The model passes here, so there is nothing to search for.", code=10)
+    answer = yield from asked(
+        Describe(
+            model=findings.model,
+            sample=findings.sample,
+            inputs=findings.inputs,
+            reference=ctx.reference if findings.sample else "",
+        )
+    )
+    if not isinstance(answer, Described):
+        raise StepRefused(f"The reference run of the whole model did not work: {answer.message}")
+    return make_inquiry(ctx, findings, answer.index, signature)
+
+
+def make_inquiry(
+    ctx: StepContext, findings: Findings, index: GraphIndex, signature: Signature
+) -> Inquiry:
+    """An Inquiry over an index that is known already. Raises StepRefused where nothing says what
+    counts as failing."""
+    if findings.criterion is None:
+        raise StepRefused("Nothing says yet what counts as failing; compare first.")
+    watched = tuple(index.by_name[name] for name in signature.outputs if name in index.by_name)
+    live = index.ancestors(index.outputs, stop=ranges.decode(findings.patches))
+    return Inquiry(
+        ctx, findings, index, signature, findings.criterion, watched or index.outputs, live=live
+    )

@@ -1,0 +1,20 @@
+"""The user's own program in place of the comparison: it is handed the part, and its exit code and
+what it prints decide."""
+
+from narrowdown.engines.asking import Sub, asked
+from narrowdown.engines.asking.answer import Answer
+from narrowdown.engines.asking.inquiry import Inquiry
+from narrowdown.engines.asking.layers import Ask
+from narrowdown.engines.asking.layers.engine import read
+from narrowdown.engines.asking.question import Question
+
+
+def ask_checker(inquiry: Inquiry) -> Ask:
+    def ask(question: Question) -> Sub[Answer]:
+        if question.note is not None:
+            yield question.note
+        part = inquiry.cut(question.nodes or frozenset(), question.outputs, question.how.severed)
+        m = yield from asked(inquiry.ask(part, attempt=question.build or 0, save=question.save))
+        return read(inquiry, question, m)
+
+    return ask

@@ -1,0 +1,162 @@
+"""The innermost way to ask: a question becomes one probe of the engine, its measurement an answer."""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from narrowdown.engines.asking import Sub, asked
+from narrowdown.engines.asking.answer import Answer
+from narrowdown.engines.asking.inquiry import Inquiry
+from narrowdown.engines.asking.layers import Ask
+from narrowdown.engines.asking.question import Question
+from narrowdown.engines.compare.criterion import Signature, Verdict
+from narrowdown.engines.compare.judge import (
+    SHARE,
+    badness,
+    judge_whole,
+    over,
+    sign_failure,
+)
+from narrowdown.engines.graph import ranges
+from narrowdown.engines.graph.index import GraphIndex
+from narrowdown.engines.probe import HUGE, Candidate, Measure, Measurement, Score
+
+KINDS = {"fail": "fails", "pass": "passes", "unresolved": "unknown"}
+# A simplified part fails like itself with a tenth of its own error and more, as a part does like
+# the model (``engines.compare.judge.SHARE``); of an error beyond 1, of 1: how far beyond is a matter
+# of the values that were made simple.
+OWN = 1.0
+
+
+def ask_engine(inquiry: Inquiry) -> Ask:
+    """Whatever the layers around it have left in ``Question.how`` goes into the probe."""
+
+    def ask(question: Question) -> Sub[Answer]:
+        if question.note is not None:
+            yield question.note
+        m = yield from asked(phrase(inquiry, question))
+        return read(inquiry, question, m)
+
+    return ask
+
+
+def phrase(inquiry: Inquiry, question: Question) -> Measure:
+    """The probe that asks this of the engine, on the sample that the search works on."""
+    how, findings, ctx = question.how, inquiry.findings, inquiry.ctx
+    part = question.nodes is not None
+    return Measure(
+        model=findings.model,
+        inputs=findings.inputs,
+        samples=(findings.sample,),
+        engine=ctx.reference if question.reference else ctx.engine,
+        reference=ctx.reference,
+        candidate=_cut(inquiry, question),
+        keep=how.keep,
+        righted=how.righted,
+        marks=ranges.encode(question.watch),
+        effect=part and not question.alone and not question.edits,
+        effect_on=ranges.encode(inquiry.watched) if part else "",
+        runs=how.runs,
+        feed=question.feed,
+        attempt=question.build or 0,
+        exclusive=how.exclusive,
+        force=dict(how.force),
+        save=question.save,
+    )
+
+
+def _cut(inquiry: Inquiry, question: Question) -> Candidate:
+    if question.nodes is None:
+        return Candidate(severed=ranges.encode(question.how.severed))
+    if question.alone:
+        return sever_nodes(inquiry.index, question.nodes, question.outputs)
+    return inquiry.cut(question.nodes, question.outputs, question.how.severed, question.edits)
+
+
+def sever_nodes(index: GraphIndex, nodes: Iterable[int], outputs: Iterable[int]) -> Candidate:
+    """The nodes side by side: every edge between them is severed."""
+    nodes = frozenset(nodes)
+    made = {t for n in nodes for t in index.nodes[n].outputs}
+    read = {t for n in nodes for t in index.nodes[n].reads}
+    return Candidate(
+        nodes=ranges.encode(nodes),
+        outputs=ranges.encode(outputs),
+        severed=ranges.encode(made & read),
+    )
+
+
+def read(inquiry: Inquiry, question: Question, m: Measurement) -> Answer:
+    """What the measurement says of the question. Pure: a new tolerance is a new reading."""
+    rule = inquiry.criterion
+    if question.like is not None:
+        verdict = _judge_simpler(inquiry, question.like, m)
+    elif question.nodes is None or question.alone:
+        verdict = judge_whole(m, rule)
+    else:
+        verdict = inquiry.lowered(question.e0).verdict(m)
+    told = m.status == "ok" and bool(m.results)
+    alone = find_worst_scores(inquiry, m) if question.alone else {}
+    return Answer(
+        kind=KINDS[verdict.kind],  # type: ignore[arg-type]
+        why=verdict.reason or ("" if verdict.kind != "unresolved" else "error"),
+        detail=verdict.detail,
+        own=verdict.own,
+        effect=verdict.effect,
+        own_places=verdict.own_places,
+        effect_places=verdict.effect_places,
+        errors={n: badness(s, rule) for n, s in alone.items() if over(s, rule)},
+        signature=_sign(inquiry, m) if verdict.failed else None,
+        scores=_find_scores(m) if told and question.watch else {},
+        files=dict(m.artifacts),
+        probes=1,
+    )
+
+
+def _sign(inquiry: Inquiry, m: Measurement) -> Signature | None:
+    """The part's own failure. What crashes or does not build has no errors: there it is the
+    model's."""
+    if inquiry.signature.kind in ("build", "crash"):
+        return inquiry.signature
+    if not m.results:
+        return None
+    return sign_failure(inquiry.row(m), inquiry.criterion, inquiry.findings.sample)
+
+
+def _judge_simpler(inquiry: Inquiry, like: Signature, m: Measurement) -> Verdict:
+    """A simplified part, which has no effect on the model's outputs to be judged by: it fails where
+    the outputs of its own failure do, by enough, and in the same way."""
+    if m.assumed or m.status != "ok" or not m.results:
+        return judge_whole(m, inquiry.criterion)
+    scores = {s.name: s for s in inquiry.row(m).outputs}
+    same = [scores[n] for n in like.outputs if n in scores]
+    worst = max((badness(s, inquiry.criterion) for s in same), default=0.0)
+    failed = (
+        any(over(s, inquiry.criterion) for s in same)
+        and worst >= SHARE * min(like.error, OWN)
+        and any(s.new_nonfinite > 0 for s in same) == like.nonfinite
+        # a reference of zeros makes any error infinitely large
+        and (worst >= HUGE) == (like.error >= HUGE)
+    )
+    return Verdict("fail" if failed else "pass", own=worst)
+
+
+def find_worst_scores(inquiry: Inquiry, m: Measurement) -> dict[str, Score]:
+    """The judged scores by name, each the worst of all runs; none where the probe could not be
+    answered."""
+    found: dict[str, Score] = {}
+    rule = inquiry.criterion
+    for run in m.each_run if m.status == "ok" and m.results else ():
+        for score in inquiry.row(msgspec.structs.replace(m, results=run, runs=())).outputs:
+            held = found.get(score.name)
+            if held is None or badness(score, rule) > badness(held, rule):
+                found[score.name] = score
+    return found
+
+
+def _find_scores(m: Measurement) -> dict[str, Score]:
+    """The score of each tensor; of several rows the one with the largest values."""
+    found: dict[str, Score] = {}
+    for score in (s for r in m.results for s in (*r.marks, *r.outputs)):
+        if score.name not in found or score.absmax > found[score.name].absmax:
+            found[score.name] = score
+    return found

@@ -1,0 +1,51 @@
+"""Earlier culprits stay cured while the next one is searched: by reference values after them, by
+FP32, or computed by the reference."""
+
+from collections.abc import Collection, Iterable
+
+import msgspec
+
+from narrowdown.engines.asking import Sub
+from narrowdown.engines.asking.answer import Answer
+from narrowdown.engines.asking.layers import Ask
+from narrowdown.engines.asking.question import NodeIds, Question
+from narrowdown.engines.findings import Findings
+from narrowdown.engines.graph import ranges
+from narrowdown.engines.graph.index import GraphIndex
+
+
+def cure_earlier(inner: Ask, findings: Findings, index: GraphIndex, live: Collection[int]) -> Ask:
+    """``live``: nodes that reach the model's outputs with the patches in place."""
+    patches = frozenset(ranges.decode(findings.patches))
+
+    def ask(question: Question) -> Sub[Answer]:
+        if question.reference:
+            return inner(question)
+        how = msgspec.structs.replace(question.how, keep=findings.keep, righted=findings.righted)
+        if question.nodes is not None and patches and not question.alone:
+            outputs, severed = cut_patches(index, live, patches, question.nodes)
+            how = msgspec.structs.replace(how, severed=severed)
+            question = msgspec.structs.replace(question, outputs=question.outputs or outputs)
+        return inner(msgspec.structs.replace(question, how=how))
+
+    return ask
+
+
+def cut_patches(
+    index: GraphIndex, live: Collection[int], patches: NodeIds, nodes: Iterable[int]
+) -> tuple[tuple[int, ...], NodeIds]:
+    """(outputs, severed) of a part: the patched tensors that it makes are fed to its own nodes, and
+    are not judged, as they carry no error. What is: the tensors that a live node outside reads, or
+    that are the model's own. ``()``: all of them."""
+    ids = set(nodes)
+    severed = frozenset(t for n in ids for t in index.nodes[n].outputs) & patches
+    if not patches or len(ids) == len(index.nodes):
+        return (), severed
+    final, outside = set(index.outputs), set(live) - ids
+    _, leaves = index.boundary(ids)
+    judged = tuple(
+        t
+        for t in leaves
+        if t not in patches and (t in final or any(r in outside for r in index.readers[t]))
+    )
+    return judged, severed

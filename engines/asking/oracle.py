@@ -1,0 +1,82 @@
+"""The oracle: what a search asks, with every mode of asking wrapped around the engine.
+
+A search knows a graph, a failure and ``ask``. Whether the fault comes and goes, is judged by an
+external program, refuses to build, or has earlier culprits beside it is a layer's business
+(``engines.asking.layers``), so that n searches and m modes are n + m pieces.
+"""
+
+import msgspec
+
+from narrowdown.engines.asking import StepContext, Sub
+from narrowdown.engines.asking.answer import Answer
+from narrowdown.engines.asking.inquiry import Inquiry, open_inquiry
+from narrowdown.engines.asking.layers import Ask
+from narrowdown.engines.asking.layers.build_only import only_build
+from narrowdown.engines.asking.layers.checker import ask_checker
+from narrowdown.engines.asking.layers.engine import ask_engine
+from narrowdown.engines.asking.layers.fresh_builds import build_afresh
+from narrowdown.engines.asking.layers.guilty_tactics import force_tactics
+from narrowdown.engines.asking.layers.not_compared import compare_nothing
+from narrowdown.engines.asking.layers.patched_culprits import cure_earlier
+from narrowdown.engines.asking.layers.repeated_runs import run_repeatedly
+from narrowdown.engines.asking.question import Question
+from narrowdown.engines.findings import Findings
+from narrowdown.engines.graph.index import GraphIndex
+
+
+class Oracle(msgspec.Struct, frozen=True):
+    """``put``: who answers. ``error``: e0 of the failure; ``live``: nodes that reach the model's
+    outputs once earlier culprits are cured; ``row``: of a batch that is fed, the one that fails;
+    ``storage``: the type that values are held in between nodes. ``cheap``: the same engine where it builds
+    faster and fails alike; None where there is none. ``builds``: fresh ones that a verdict takes.
+    """
+
+    index: GraphIndex
+    put: Ask
+    live: tuple[int, ...]
+    error: float = 1.0
+    row: int = 0
+    storage: str = "float32"
+    cheap: "Oracle | None" = None
+    builds: int = 1
+
+    def ask(self, question: Question) -> Sub[Answer]:
+        return self.put(question)
+
+
+def open_oracle(ctx: StepContext, findings: Findings) -> Sub[tuple[Oracle, Inquiry]]:
+    """The oracle of this step, and what is not moved onto it yet. Raises StepRefused where no
+    failure has been locked."""
+    inquiry = yield from open_inquiry(ctx, findings)
+    # What makes constants is not cut through: fed as an input it would not be folded, and an engine
+    # joins no layer with it.
+    inquiry = msgspec.structs.replace(inquiry, frozen=inquiry.index.from_weights)
+    return make_oracle(inquiry), inquiry
+
+
+def make_oracle(inquiry: Inquiry) -> Oracle:
+    """Every layer that this failure needs, the innermost first."""
+    ctx, findings, signature = inquiry.ctx, inquiry.findings, inquiry.signature
+    ask: Ask = ask_checker(inquiry) if ctx.check else ask_engine(inquiry)
+    if signature.kind == "build" and ctx.can("build", untold=True):
+        ask = only_build(ask)
+    ask = run_repeatedly(ask, findings.looks)
+    if findings.tactics:
+        ask = force_tactics(ask, findings.tactics)
+    ask = cure_earlier(ask, findings, inquiry.index, inquiry.everything)
+    # What is forced fails steadily.
+    ask = build_afresh(ask, 1 if findings.tactics else findings.builds)
+    if ctx.check or signature.kind != "accuracy":
+        ask = compare_nothing(ask)
+    row = signature.sample.partition("/")[2] if "/" not in findings.sample else ""
+    twin = findings.twin if findings.twin != ctx.engine else ""
+    return Oracle(
+        inquiry.index,
+        ask,
+        inquiry.everything,
+        signature.error,
+        int(row or 0),
+        ctx.storage,
+        make_oracle(inquiry.of(twin)) if twin else None,
+        findings.builds,
+    )

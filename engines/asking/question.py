@@ -1,0 +1,55 @@
+"""What a search may ask about a model."""
+
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from narrowdown.engines.asking import Note
+from narrowdown.engines.compare.criterion import Signature
+from narrowdown.engines.probe import Edit
+
+NodeIds: TypeAlias = frozenset[int]
+Feed: TypeAlias = Literal["stored", "exact"]
+
+
+class How(msgspec.Struct, frozen=True):
+    """What the layers make of a question on its way to the engine; no search sets it. ``severed``:
+    tensors that are fed with reference values where they are made inside; ``keep``: nodes in FP32;
+    ``righted``: nodes that the reference computes; ``force``: choices that the build must make;
+    ``runs`` of one build, 0: none; ``exclusive``: nothing else runs meanwhile."""
+
+    severed: NodeIds = frozenset()
+    keep: str = ""
+    righted: str = ""
+    force: tuple[tuple[str, str], ...] = ()
+    runs: int = 1
+    exclusive: bool = False
+
+
+class Question(msgspec.Struct, frozen=True):
+    """Does this part of the model fail as the model does? Ids only, so that a dictionary can answer.
+
+    ``nodes``: the part that is cut out, fed with what the reference has there; None: the whole
+    model, held against the reference by its own outputs. ``outputs``: the tensors that are judged,
+    as a rule what the rest of the model reads. ``alone``: each of the nodes by itself, all in one
+    build. ``edits``: with these simplifications; ``like``: it must then fail as this part did.
+    ``feed``: values as the engine would have stored them, or exactly. ``e0``: an effect of a tenth
+    of this counts as the failure, where it is less than the model's own. ``watch``: tensors whose
+    scores are wanted, too. ``build``: this fresh build alone; None: as many as a verdict needs.
+    ``save``: keep what was built under this name. ``reference``: of the reference, not the engine.
+    ``note``: what people are told where it has to be asked.
+    """
+
+    nodes: NodeIds | None = None
+    outputs: tuple[int, ...] = ()
+    alone: bool = False
+    edits: tuple[Edit, ...] = ()
+    like: Signature | None = None
+    feed: Feed = "stored"
+    e0: float | None = None
+    watch: tuple[int, ...] = ()
+    build: int | None = None
+    save: str = ""
+    reference: bool = False
+    note: Note | None = None
+    how: How = How()
