@@ -12,7 +12,7 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
-from narrowdown.engines.compare.answers import DIGITS, Floats, is_integral, to_json, widen
+from narrowdown.engines.compare.answers import DIGITS, Floats, is_integral, to_json
 from narrowdown.engines.probe import HUGE, SILENT_DB, Score
 
 CHUNK = 1 << 16  # elements: their float64 copies stay in the processor's cache
@@ -76,6 +76,7 @@ class _Totals:
     vanished_max: float = 0.0
     first: int = -1  # flat index of the first that is not finite where the reference is
     front: Floats = dataclasses.field(default_factory=lambda: np.zeros((0, 2)))
+    corner: tuple[float, float] = (-1.0, -1.0)  # of the front: exceeds most points in both
 
     def leave_out_nonfinite(self, offset: int, a: Floats, b: Floats) -> tuple[Floats, Floats]:
         """Count what is not finite on either side. Returns what is on both."""
@@ -94,12 +95,16 @@ class _Totals:
         both = finite_a & finite_b
         return a[both], b[both]
 
-    def add_finite(self, x: Floats, y: Floats, own: float, square: float, coarse: np.dtype) -> None:
+    def add_finite(
+        self, x: Floats, y: Floats, own: float, square: float, coarse: np.dtype, room: Floats
+    ) -> None:
         """Take in finite values and their reference, at least one of each. ``own``, ``square``: the
-        sums of their squares; ``coarse``: the type whose last place counts."""
-        size = np.abs(y)
+        sums of their squares; ``coarse``: the type whose last place counts; ``room``: three rows
+        to compute in."""
+        size, apart, relative = room[:, : x.size]
+        np.abs(y, out=size)
         with np.errstate(over="ignore"):
-            apart = x - y
+            np.subtract(x, y, out=apart)
         np.abs(apart, out=apart)
         farthest, smallest, largest_size = float(apart.max()), float(size.min()), float(size.max())
         if farthest > HUGE:
@@ -111,7 +116,8 @@ class _Totals:
             self.power, self.dot = self.power + square, self.dot + square
             return
         with np.errstate(over="ignore"):
-            relative = apart / (np.where(size == 0, TINY, size) if smallest == 0 else size)
+            divisors = _denominators(size, relative) if smallest == 0 else size
+            np.divide(apart, divisors, out=relative)
         if not (largest := float(relative.max())) <= HUGE:
             np.minimum(relative, HUGE, out=relative)
             largest = float(relative.max())
@@ -126,14 +132,55 @@ class _Totals:
             max(self.max_rel, largest),
         )
         self.mismatched += int(np.count_nonzero((apart > DEFAULT) & (relative > DEFAULT)))
-        self.ulp = max(self.ulp, _ulps(apart, size, coarse))
-        self.front = _merge(self.front, apart, relative)
+        self.add_to_front(apart, relative)
+        self._add_ulps(apart, size, relative, coarse, zeros=smallest == 0)
 
     def _count_vanished(self, x: Floats, size: Floats) -> None:
         if (zero := x == 0).any():
             gone = size[zero & (size > 0)]
             self.vanished += gone.size
             self.vanished_max = max(self.vanished_max, float(gone.max(initial=0.0)))
+
+    def add_to_front(self, apart: Floats, relative: Floats) -> None:
+        """Take in the points of a chunk. Only what the corner does not exceed is sorted; where that
+        is much, of a few points the step that exceeds most of them is the next corner, as long as
+        that leaves out half."""
+        before = math.inf
+        while True:
+            ahead = np.flatnonzero((apart > self.corner[0]) | (relative > self.corner[1]))
+            apart, relative = apart[ahead], relative[ahead]
+            if not 4 * SAMPLE < len(apart) < before / 2:
+                break
+            before = len(apart)
+            few = slice(None, None, len(apart) // SAMPLE)
+            points = np.stack([apart[few], relative[few]], axis=1)
+            self.front = _front(np.concatenate([self.front, points]))
+            exceeded = (points[:, :1] <= self.front[:, 0]) & (points[:, 1:] <= self.front[:, 1])
+            absolute, steepest = self.front[int(exceeded.sum(axis=0).argmax())]
+            self.corner = float(absolute), float(steepest)
+        if len(apart):
+            points = np.stack([apart, relative], axis=1)
+            self.front = _front(np.concatenate([self.front, points]))
+
+    def _add_ulps(
+        self, apart: Floats, size: Floats, relative: Floats, dtype: np.dtype, *, zeros: bool
+    ) -> None:
+        """The largest difference in units in the last place of ``dtype`` at the reference's
+        magnitude. A place is between half the magnitude and all of it, times a power of two: what
+        is relatively nearer than half of the largest so far is left out, but at a reference of
+        0, whose place is the smallest."""
+        tiny, digits = _precision(dtype)
+        ahead = relative > self.ulp / 2.0 ** (digits + 1)
+        if zeros:
+            ahead |= (size == 0) & (apart > 0)
+        at = np.flatnonzero(ahead)
+        if not at.size:
+            return
+        # Without its mantissa a number is the largest power of two in it, of which the last place
+        # is 2^-digits.
+        powers = (np.maximum(size[at], tiny).view(np.int64) & _EXPONENT).view(np.float64)
+        with np.errstate(over="ignore"):
+            self.ulp = max(self.ulp, float(np.max(apart[at] / powers)) * 2.0**digits)
 
     def to_score(
         self, name: str, expected: np.ndarray, shape: tuple[int, ...], *, exact: bool = False
@@ -168,7 +215,8 @@ class _Totals:
 def _floats(name: str, actual: np.ndarray, expected: np.ndarray, shape: tuple[int, ...]) -> Score:
     coarse = _coarser(actual.dtype, expected.dtype)
     totals = _Totals(scale=_scale(actual, expected))
-    for offset, x, y in _chunks(actual, expected):
+    room = np.empty((5, CHUNK if actual.size > CHUNK else 2 * actual.size))
+    for offset, x, y in _chunks(actual, expected, room[:2]):
         # Passes over the chunk are what this costs, so none is made for what the numbers that are
         # needed anyway rule out: sums of squares are finite only where all values are.
         own, square = _squares(totals.scale, x, y)
@@ -179,7 +227,7 @@ def _floats(name: str, actual: np.ndarray, expected: np.ndarray, shape: tuple[in
             if not x.size:
                 continue
             own, square = _squares(totals.scale, x, y)
-        totals.add_finite(x, y, own, square, coarse)
+        totals.add_finite(x, y, own, square, coarse, room[2:])
     return totals.to_score(name, expected, shape)
 
 
@@ -207,7 +255,7 @@ def _integers(name: str, actual: np.ndarray, expected: np.ndarray, shape: tuple[
         t.dot += float(np.dot(x, y))
         if unequal := int(np.count_nonzero(apart)):
             t.differing += unequal
-            t.front = _merge(t.front, apart, relative)
+            t.add_to_front(apart, relative)
     t.mismatched, t.ulp = t.differing, t.max_abs  # each whole number is a place
     return t.to_score(name, expected, shape, exact=True)
 
@@ -246,12 +294,17 @@ def _strings(name: str, actual: np.ndarray, expected: np.ndarray, shape: tuple[i
     )  # fmt: skip
 
 
-def _chunks(actual: np.ndarray, expected: np.ndarray) -> Iterator[tuple[int, Floats, Floats]]:
-    """(flat offset, actual, expected) as float64. Complex numbers are compared by their parts, real
-    and imaginary in turn."""
+def _chunks(
+    actual: np.ndarray, expected: np.ndarray, room: Floats
+) -> Iterator[tuple[int, Floats, Floats]]:
+    """(flat offset, actual, expected) as float64, in the two rows of ``room``. Complex numbers are
+    compared by their parts, real and imaginary in turn."""
     a, b = _parts(actual), _parts(expected)
     for i in range(0, a.size, CHUNK):
-        yield i, widen(a[i : i + CHUNK]), widen(b[i : i + CHUNK])
+        x, y = room[:, : min(CHUNK, a.size - i)]
+        np.copyto(x, a[i : i + CHUNK], casting="unsafe")
+        np.copyto(y, b[i : i + CHUNK], casting="unsafe")
+        yield i, x, y
 
 
 def _scale(*arrays: np.ndarray) -> float:
@@ -271,23 +324,6 @@ def _scale(*arrays: np.ndarray) -> float:
 def _parts(x: np.ndarray) -> np.ndarray:
     flat = np.ravel(x)
     return np.ascontiguousarray(flat).view(flat.real.dtype) if np.iscomplexobj(flat) else flat
-
-
-def _merge(front: Floats, apart: Floats, relative: Floats) -> Floats:
-    """The front with more points, not all of which are 0 apart. Only what no step exceeds is
-    sorted: of a few points the step that exceeds most of them is held against all, once more as
-    long as that leaves out half."""
-    before = math.inf
-    while 4 * SAMPLE < len(apart) < before / 2:
-        before = len(apart)
-        few = slice(None, None, len(apart) // SAMPLE)
-        points = np.stack([apart[few], relative[few]], axis=1)
-        front = _front(np.concatenate([front, points]))
-        exceeded = (points[:, :1] <= front[:, 0]) & (points[:, 1:] <= front[:, 1])
-        absolute, steepest = front[int(exceeded.sum(axis=0).argmax())]
-        ahead = np.flatnonzero((apart > absolute) | (relative > steepest))
-        apart, relative = apart[ahead], relative[ahead]
-    return _front(np.concatenate([front, np.stack([apart, relative], axis=1)]))
 
 
 def _front(points: Floats) -> Floats:
@@ -328,15 +364,12 @@ def _square(x: Floats) -> float:
     return float(np.dot(x, x))
 
 
-def _ulps(apart: Floats, size: Floats, dtype: np.dtype) -> float:
-    """The largest difference in units in the last place of ``dtype`` at the reference's
-    magnitude."""
-    tiny, digits = _precision(dtype)
-    # Without its mantissa a number is the largest power of two in it, of which the last place is
-    # 2^-digits.
-    powers = (np.maximum(size, tiny).view(np.int64) & _EXPONENT).view(np.float64)
-    with np.errstate(over="ignore"):
-        return float(np.max(apart / powers)) * 2.0**digits
+def _denominators(size: Floats, room: Floats) -> Floats:
+    """The magnitudes, with TINY in place of 0, in ``room``."""
+    np.maximum(size, TINY, out=room)
+    if np.count_nonzero(size < TINY) > np.count_nonzero(size == 0):
+        np.copyto(room, size, where=size > 0)
+    return room
 
 
 @functools.cache

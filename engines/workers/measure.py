@@ -53,7 +53,6 @@ _KEPT_BUILDS = 4
 _HEAVIEST = 128 << 20
 _Pair: TypeAlias = tuple[Array | None, Array]  # what the engine gave, what the reference gave
 _LOOKED_AT = 64 << 20  # bytes of a weight that is looked at for its largest value
-_CHUNK = 1 << 20  # elements at a time where float64 copies are made
 
 
 @dataclass
@@ -338,9 +337,7 @@ class _Measuring:
                 r in self.keep and r in inside for r in self.index.readers[t]
             ):
                 continue
-            with np.errstate(all="ignore"):
-                stored = np.asarray(value).astype(storage).astype(value.dtype)
-            distance, overflows, vanishes = _measure_rounding(value, stored)
+            stored, distance, overflows, vanishes = _round(value, storage)
             if distance > 0 or overflows:
                 feed.exact[t], feed.arrays[t] = value, stored
                 feed.rounded[info.name] = distance
@@ -904,15 +901,18 @@ def _is_wider(dtype: np.dtype[Any], storage: np.dtype[Any]) -> bool:
     return floating and dtype.itemsize > storage.itemsize
 
 
-def _measure_rounding(value: Array, stored: Array) -> tuple[float, bool, bool]:
-    """(relative L2 distance over the elements that stayed finite, whether a finite value became
-    infinite, whether one that is not 0 became 0)."""
+def _round(value: Array, storage: np.dtype[Any]) -> tuple[Array, float, bool, bool]:
+    """(the values as ``storage`` holds them, the relative L2 distance over the elements that stayed
+    finite, whether a finite value became infinite, whether one that is not 0 became 0)."""
     square = difference = 0.0
     overflows = vanishes = False
-    flat, other = value.reshape(-1), stored.reshape(-1)
-    for start in range(0, flat.size, _CHUNK):
-        a = flat[start : start + _CHUNK].astype(np.float64)
-        b = other[start : start + _CHUNK].astype(np.float64)
+    stored = np.empty(value.shape, value.dtype)
+    flat, other = np.ravel(value), stored.reshape(-1)
+    for start in range(0, flat.size, metrics.CHUNK):
+        here = slice(start, start + metrics.CHUNK)
+        with np.errstate(all="ignore"):
+            other[here] = flat[here].astype(storage)
+        a, b = flat[here].astype(np.float64), other[here].astype(np.float64)
         if not (np.isfinite(a).all() and np.isfinite(b).all()):
             finite = np.isfinite(a)
             both = finite & np.isfinite(b)
@@ -921,11 +921,12 @@ def _measure_rounding(value: Array, stored: Array) -> tuple[float, bool, bool]:
         vanishes = vanishes or bool(np.any((b == 0) & (a != 0)))
         with np.errstate(all="ignore"):
             np.subtract(a, b, out=b)
-            square += float(np.sum(np.square(a, out=a)))
-            difference += float(np.sum(np.square(b, out=b)))
+            square += float(np.dot(a, a))
+            difference += float(np.dot(b, b))
     if difference == 0.0:
-        return 0.0, overflows, vanishes
-    return (min(HUGE, (difference / square) ** 0.5) if square > 0 else HUGE), overflows, vanishes
+        return stored, 0.0, overflows, vanishes
+    distance = min(HUGE, (difference / square) ** 0.5) if square > 0 else HUGE
+    return stored, distance, overflows, vanishes
 
 
 def _same_bits(a: Array, b: Array) -> bool:

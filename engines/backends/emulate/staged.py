@@ -62,8 +62,10 @@ _sessions: Kept[Session] = Kept(
 def divide(model: onnx.ModelProto) -> Division | None:
     """The stages of a model for which they are worth it, and that takes and gives numbers."""
     graph = model.graph
+    # Nodes that are each fed from outside pass nothing on, and naming all that is fed takes longer
+    # than such a part is worth.
     worth = (
-        len(graph.node) >= FEWEST
+        len(graph.node) >= max(FEWEST, len(graph.input))
         and model.ByteSize() <= LARGEST
         and outside_bytes(model) <= HEAVIEST
     )
@@ -290,4 +292,6 @@ def held() -> int:
 
 def _digest(name: str, array: Array) -> bytes:
     head = repr((name, array.dtype.str, array.shape)).encode()
-    return hashlib.sha256(head + np.ascontiguousarray(array).tobytes()).digest()
+    digest = hashlib.sha256(head)
+    digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+    return digest.digest()

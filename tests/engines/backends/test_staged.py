@@ -424,3 +424,13 @@ def test_a_model_that_cannot_be_divided_is_one_stage(tmp_path: Path) -> None:
     now = build(chain, keep)
     assert isinstance(now, Session)
     assert same(now.run(feed), build(chain, keep, attempt=1).run(feed))
+
+
+def test_nodes_that_are_each_fed_from_outside_are_one_stage() -> None:
+    """Naming all that is fed would take longer than what passes between stages is worth."""
+    apart = tangled(3)
+    assert staged.divide(apart)
+    extra = range(len(apart.graph.node) + 1)
+    fed = [helper.make_tensor_value_info(f"fed{i}", TensorProto.FLOAT, [1]) for i in extra]
+    apart.graph.input.extend(fed)
+    assert staged.divide(apart) is None

@@ -247,9 +247,30 @@ def test_a_long_front_is_rounded_outwards_and_fast_paths_agree(
     relative = 1 / apart * rng.random(20000)
     plain = metrics._front(np.stack([apart, relative], axis=1))
     monkeypatch.setattr(metrics, "SAMPLE", 50)
-    merged = metrics._merge(np.zeros((0, 2)), apart, relative)
-    assert np.array_equal(plain, merged)
+    totals = metrics._Totals()
+    for here in (slice(12000), slice(12000, None)):
+        totals.add_to_front(apart[here], relative[here])
+    assert np.array_equal(plain, totals.front)
     steps = np.array(metrics._steps(plain))
     assert len(plain) > 64 >= len(steps)
     for a, r in plain:
         assert ((steps[:, 0] >= a) & (steps[:, 1] >= r)).any()
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32])
+@pytest.mark.parametrize("zeros", [False, True])
+def test_the_farthest_in_last_places_may_lie_in_any_chunk(
+    monkeypatch: pytest.MonkeyPatch, dtype: type, *, zeros: bool
+) -> None:
+    """What the farthest of earlier chunks rules out is left out of later ones, and nothing else."""
+    monkeypatch.setattr(metrics, "CHUNK", 8)
+    rng = np.random.default_rng(3)
+    for _ in range(50):
+        y = (rng.normal(size=64) * 10.0 ** rng.integers(-4, 3, size=64)).astype(dtype)
+        if zeros:
+            y = np.maximum(y, 0)
+        x = (y + rng.normal(size=64) * 10.0 ** rng.integers(-6, 0)).astype(dtype)
+        size = np.maximum(np.abs(y), np.finfo(dtype).smallest_normal).astype(np.float64)
+        places = 2.0 ** (np.floor(np.log2(size)) - np.finfo(dtype).nmant)
+        farthest = (np.abs(x.astype(np.float64) - y) / places).max()
+        assert score("y", x, y).ulp == pytest.approx(farthest)
