@@ -62,7 +62,7 @@ OPERATIONS, EXPORT, GATHER = (
 )
 _FINISHED = "ProbeFinished(key=name, run=run, measurement=measurement, seconds=seconds)"
 _BARE = _FINISHED.replace("=measurement,", "=msgspec.structs.replace(measurement, results=()),")
-_NO_RETRY = (POOL, "not job.killed if killed", "False if killed")
+_NO_RETRY = (POOL, "not job.killed\n                if killed", "False\n                if killed")
 _QUEUED = "        self._queue.append(job)\n        self._dispatch()\n        try:\n"
 _CRASHED = (
     "        if getattr(self, '_crashed', False):\n            return Measurement(status='crash')\n"
@@ -127,8 +127,8 @@ MUTANTS = (
             (OPERATIONS, "if (fault := faults.find_fault(error)) is not None:", "if (fault := None) is not None:"),
             (
                 OPERATIONS,
-                "fault = faults.find_fault_in_text(answer.message) or "
-                "faults.find_full_disk(faults.list_written_places(store.root))",
+                "fault = faults.find_fault_in_text(answer.message) or faults.find_full_disk(\n"
+                "        faults.list_written_places(store.root)\n    )",
                 "fault = None",
             ),
         ),
