@@ -34,6 +34,11 @@ def copy(tmp_path: Path) -> Path:
         ROOT / "tests", tmp_path / "tests", ignore=shutil.ignore_patterns("__pycache__")
     )
     shutil.copytree(ROOT / "docs", tmp_path / "docs")
+    shutil.copytree(
+        ROOT / "campaigns",
+        tmp_path / "campaigns",
+        ignore=lambda folder, names: [n for n in names if not n.endswith(".md")],
+    )
     return tmp_path
 
 

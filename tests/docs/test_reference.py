@@ -5,11 +5,14 @@ journal.
 """
 
 import argparse
+import ast
 import inspect
+import io
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import partial
+import textwrap
+import tokenize
+from collections.abc import Callable, Iterable, Mapping
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
@@ -17,10 +20,9 @@ from typing import Any, Literal, get_args, get_origin
 import msgspec
 import pytest
 
-import engines as engine_room
+from narrowdown import engines as engine_room
 from narrowdown import wizard
 from narrowdown.engines import discovery
-from narrowdown.engines.asking import Amount, Count
 from narrowdown.engines.backends.base import EngineInfo
 from narrowdown.engines.compare.criterion import METRICS, TOLERANCE_BY_PRECISION
 from narrowdown.engines.compare.tolerance import ULPS
@@ -47,10 +49,6 @@ DOCS = Path(__file__).parents[2] / "docs"
 BEGIN, END = "<!-- generated: {} -->\n\n", "\n\n<!-- end -->"
 
 
-def cell(text: str) -> str:
-    return " ".join(text.split()).replace("|", r"\|")
-
-
 def held_to(path: Path, part: str, made: str) -> None:
     """The part of a page between its marks is this text; with NARROWDOWN_WRITE_DOCS it becomes
     it."""
@@ -65,11 +63,6 @@ def held_to(path: Path, part: str, made: str) -> None:
     assert written == made, (
         "the page is older than the code: NARROWDOWN_WRITE_DOCS=1 pytest tests/docs"
     )
-
-
-def table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
-    lines = [head, ("---",) * len(head), *rows]
-    return "\n".join(f"| {' | '.join(map(cell, line))} |".replace("|  |", "| |") for line in lines)
 
 
 def commands(made: Parser | None = None, before: str = "") -> dict[str, Parser]:
@@ -97,6 +90,10 @@ def row(action: argparse.Action) -> tuple[str, str]:
 def group(command: Parser, title: str) -> list[argparse.Action]:
     found = [g for g in command._action_groups if g.title == title]
     return [a for g in found for a in g._group_actions if not isinstance(a, argparse._HelpAction)]
+
+
+def options(rows: Iterable[tuple[str, str]]) -> str:
+    return "\n".join(f"- {shown}: {said}" for shown, said in rows)
 
 
 def command_line() -> str:
@@ -131,12 +128,10 @@ def command_line() -> str:
             but = f", but for {', '.join(f'`--{name}`' for name in lacks)}" if lacks else ""
             lines.append(f"It takes {also}{but}.")
         if own:
-            lines.append(table(("word", "what it does"), own))
+            lines.append(options(own))
         parts.append("\n\n".join(lines))
     for title in ("problem", "session"):
-        parts.append(
-            f"### {title} options\n\n{table(('option', 'what it does'), map(row, group(known['run'], title)))}"
-        )
+        parts.append(f"### {title} options\n\n{options(map(row, group(known['run'], title)))}")
     return "\n\n".join(parts)
 
 
@@ -165,115 +160,82 @@ def engines() -> str:
     for declared in discovery.ours().values():
         if declared.hidden or declared.refusal:
             continue
-        rows = [(f"`{o.name}`", values(o), default(o), o.help) for o in declared.options]
+        told = ((o, f"default {default(o)}" if default(o) else "") for o in declared.options)
+        rows = [
+            (f"`{o.name}` ({', '.join(filter(None, (values(o), left)))})", o.help)
+            for o, left in told
+        ]
         how = f"`{declared.install}`. {declared.needs}".strip()
-        head = ("option", "values", "default", "what it does")
-        parts.append(f"### {declared.name}\n\n{declared.summary}\n\n{how}\n\n{table(head, rows)}")
+        parts.append(f"### {declared.name}\n\n{declared.summary}\n\n{how}\n\n{options(rows)}")
     return "\n\n".join(parts)
 
 
-def kind(annotation: Any) -> str:
-    """A field's type in a newcomer's words."""
-    if get_origin(annotation) is Literal:
-        return ", ".join(f"`{c}`" for c in get_args(annotation))
-    if annotation == Count:
-        return "a whole number"
-    if annotation == Amount:
-        return "a number"
-    if parts := get_args(annotation):  # float | None
-        return " or ".join("`null`" if p is type(None) else kind(p) for p in parts)
-    return {str: "text", int: "a whole number", float: "a number", bool: "`true` or `false`"}.get(
-        annotation, "mapping"
-    )
-
-
 def remarks(struct: type) -> dict[str, str]:
-    """Each field's comment in the source: at the end of its line, or in the lines above it."""
+    """Each field's comment in the source: on its own lines, or on the lines right above it."""
+    source = textwrap.dedent(inspect.getsource(struct))
+    comments = {
+        token.start[0]: token.string.lstrip("# ")
+        for token in tokenize.generate_tokens(io.StringIO(source).readline)
+        if token.type == tokenize.COMMENT
+    }
+    (made,) = ast.parse(source).body
+    assert isinstance(made, ast.ClassDef)
     said: dict[str, str] = {}
-    above: list[str] = []
-    for line in inspect.getsource(struct).splitlines()[1:]:
-        code, _, comment = line.partition("#")
-        if field := re.match(r"\s+(\w+): ", code):
-            said[field[1]] = " ".join((*above, comment.strip())).strip().replace("``", "`")
-            above = []
-        else:
-            above = [*above, comment.strip()] if comment and not code.strip() else []
+    end = made.lineno
+    for node in made.body:
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            lines = range(end + 1, (node.end_lineno or node.lineno) + 1)
+            words = " ".join(comments[line] for line in lines if line in comments)
+            said[node.target.id] = words.replace("``", "`")
+        end = node.end_lineno or node.lineno
     return said
 
 
-def several(values: str) -> str:
-    """More than one of such values."""
-    plain = {
-        "text": "texts",
-        "number": "numbers",
-        "whole number": "whole numbers",
-        "a mapping": "mappings",
-    }
-    return plain.get(values, values.replace("a list of", "lists of"))
+def choices(annotation: Any) -> str:
+    """The words that a field may hold, where they are a few."""
+    found = [
+        c
+        for part in (annotation, *get_args(annotation))
+        if get_origin(part) is Literal
+        for c in get_args(part)
+    ]
+    return ", ".join(f"`{c}`" for c in found)
 
 
-def in_json(annotation: Any, titles: Mapping[Any, str]) -> str:
-    """A field's type as a reader of the JSON meets it. ``titles``: the tables of the page, by
-    struct."""
-    inner = partial(in_json, titles=titles)
-    origin, parts = get_origin(annotation), get_args(annotation)
-    if origin is Literal:
-        return ", ".join(f"`{c}`" for c in parts)
-    if origin is tuple and parts[1:] not in ((...,), ()):
-        return f"a list of {len(parts)} {several(inner(parts[0]))}"
-    if origin in (tuple, list):
-        return f"a list of {several(inner(parts[0]))}"
-    if origin is dict:
-        return "a mapping" if parts[1] is Any else f"a mapping to {several(inner(parts[1]))}"
-    if parts:  # float | None
-        told = [
-            "`null`" if p is type(None) else inner(p)
-            for p in parts
-            if p is not int or float not in parts
-        ]
-        return " or ".join(told)
+def refers(annotation: Any, titles: Mapping[Any, str]) -> str:
+    """The section of the page that says what a field holds, where there is one."""
     if annotation in titles:
         return f"[{titles[annotation]}](#{titles[annotation]})"
-    plain = {
-        str: "text",
-        Path: "text",
-        int: "whole number",
-        float: "number",
-        bool: "`true` or `false`",
-        Any: "any",
-    }
-    return plain[annotation]
+    return next(filter(None, (refers(part, titles) for part in get_args(annotation))), "")
 
 
 def records(text: str, structs: Mapping[str, type[msgspec.Struct]], *, defaults: bool) -> str:
-    """A table a struct. What a field means stands in the source where there is a remark, else it is
+    """A list a struct. What a field means stands in the source where there is a remark, else it is
     taken over from the page."""
     titles = {struct: title for title, struct in structs.items()}
     parts = []
     for title, struct in structs.items():
         section = text.partition(f"### {title}\n")[2].partition("\n### ")[0].partition(END)[0]
-        lines = re.findall(r"^\| `(\w+)` \|(.*)\|$", section, re.MULTILINE)
-        kept = {
-            name: re.split(r"(?<!\\)\|", cells)[-1].strip().replace(r"\|", "|")
-            for name, cells in lines
-        }
+        kept = dict(re.findall(r"^- `(\w+)`(?: \(.*?\))?: (.*)$", section, re.MULTILINE))
+        for name, cells in re.findall(r"^\| `(\w+)` \|(.*)\|$", section, re.MULTILINE):
+            kept[name] = re.split(r"(?<!\\)\|", cells)[-1].strip().replace(r"\|", "|")
         said = remarks(struct)
-        rows = []
+        lines = []
         for field in msgspec.structs.fields(struct):
             means = said.get(field.name) or kept.get(field.name, "")
             assert means, f"what does {title}'s '{field.name}' mean? Say it in a comment behind it"
-            default = msgspec.NODEFAULT if not defaults else field.default
-            left = "" if default is msgspec.NODEFAULT else written(default)
+            default = (
+                "" if not defaults or field.default is msgspec.NODEFAULT else written(field.default)
+            )
             if defaults and field.default_factory is not msgspec.NODEFAULT:
-                left = written(field.default_factory())
-            name, values = f"`{field.name}`", in_json(field.type, titles)
-            rows.append((name, values, left, means) if defaults else (name, values, means))
-        head = (
-            ("field", "values", "default", "what it is")
-            if defaults
-            else ("field", "values", "what it is")
-        )
-        parts.append(f"### {title}\n\n{table(head, rows)}")
+                default = written(field.default_factory())
+            about = ", ".join(
+                filter(None, (refers(field.type, titles), default and f"default {default}"))
+            )
+            words = choices(field.type)
+            means = means if not words or words in means else f"{words}. {means}"
+            lines.append(f"- `{field.name}`{f' ({about})' if about else ''}: {means}")
+        parts.append(f"### {title}\n\n" + "\n".join(lines))
     return "\n\n".join(parts)
 
 
@@ -335,11 +297,21 @@ def written(value: Any) -> str:
     return f"`{value if isinstance(value, str) else msgspec.json.encode(value).decode()}`"
 
 
-def fields(struct: type[msgspec.Struct]) -> Iterator[tuple[str, str, str, str]]:
-    """Name, values, default and meaning of each field, as cells."""
-    said = remarks(struct)
+def listed(struct: type[msgspec.Struct], *, defaults: bool) -> list[str]:
+    """A line a field: its name, default, words and meaning; what has neither meaning nor words of its own in one line
+    at the end."""
+    said, lines, plain = remarks(struct), list[str](), list[str]()
     for field in msgspec.structs.fields(struct):
-        yield f"`{field.name}`", kind(field.type), written(field.default), said.get(field.name, "")
+        words, means = choices(field.type), said.get(field.name, "")
+        default = (
+            f" (default {written(field.default)})" if defaults and written(field.default) else ""
+        )
+        told = ". ".join(filter(None, (words, means)))
+        if told or default:
+            lines.append(f"- `{field.name}`{default}{': ' if told else ''}{told}")
+        else:
+            plain.append(f"`{field.name}`")
+    return [*lines, *([f"- {', '.join(plain)}"] if plain else [])]
 
 
 def steps() -> str:
@@ -348,10 +320,9 @@ def steps() -> str:
         lines = [f"### {name}", f"{spec.summary[:1].upper()}{spec.summary[1:].rstrip('.')}."]
         if spec.needs:
             lines.append(f"It needs {' and '.join(need.what for need in spec.needs)}.")
-        if taken := list(fields(spec.params)):
-            lines.append(table(("`with`", "values", "default", "what it does"), taken))
-        answers = [(field, values, meaning) for field, values, _, meaning in fields(spec.outcome)]
-        lines.append(table(("outcome", "values", "what it means"), answers))
+        if taken := listed(spec.params, defaults=True):
+            lines += ["`with`:", "\n".join(taken)]
+        lines += ["`outcome`:", "\n".join(listed(spec.outcome, defaults=False))]
         parts.append("\n\n".join(lines))
     return "\n\n".join(parts)
 

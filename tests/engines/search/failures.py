@@ -1,7 +1,7 @@
 """The small constructions of known failures: each a model, inputs that show it, the engine that
 fails, what must be said of it.
 
-The table of ``docs/causes.md`` is written from ``TABLE`` (``test_causes`` holds the two together).
+The table of ``campaigns/failures.md`` is written from ``TABLE`` (``test_causes`` holds the two together).
 """
 
 from collections.abc import Callable

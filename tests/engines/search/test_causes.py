@@ -106,7 +106,7 @@ def test_the_term_of_a_cause_has_a_card() -> None:
 
 def test_the_document_holds_the_table() -> None:
     """Written by ``rows()``; what it names exists."""
-    assert failures.rows() in (ROOT / "docs" / "causes.md").read_text()
+    assert failures.rows() in (ROOT / "campaigns" / "failures.md").read_text()
     for failure in failures.TABLE:
         assert list(
             ROOT.glob(failure.check if "/" in failure.check else f"tests/engines/*/{failure.check}")
