@@ -118,18 +118,13 @@ class Beside(Protocol):
 # to be no minimum. Rounds add three samples each, so that two dozen can join. Chosen, but for the
 # budget (ResNet-50 under a tolerance that rounding breaks spends all of it) not measured.
 class PrecisionParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    rings: Count = 6  # how far around the seeds nodes are tried before those of the whole model
+    rings: Count = 6  # how far around the seeds nodes are tried first
     budget: Count = 400  # builds
-    rounds: Count = 8  # how often samples that a set does not cure are added to the search
-    margin: Amount = (
-        0.0  # tolerance over error that is aimed at; 0: 2 where kernels are timed, else 1.5
-    )
-    batches: Count = (
-        4  # how often other samples are made that the set is tried on; what fails joins the search
-    )
-    headroom: Amount = (
-        0.0  # nodes whose values come within so many times of the end of FP16 are kept as well
-    )
+    rounds: Count = 8  # how often failing held-out samples join the search
+    # tolerance over error that is aimed at; 0: 2 where kernels are timed, else 1.5
+    margin: Amount = 0.0
+    batches: Count = 4  # how often held-out samples are made; failing ones join the search
+    headroom: Amount = 0.0  # keep nodes whose values come within so many times of the end of FP16
 
 
 class Best(msgspec.Struct, frozen=True):

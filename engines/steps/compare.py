@@ -63,64 +63,53 @@ Verdict = Literal[
 class CompareOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """compare: the whole model on every sample (node ``reproduce``)."""
 
-    # refused: the engine does not take the model, so nothing is right or wrong; refused-whole: nor
-    # any part of it, all for the same reason, so no node is at fault; reference: the reference
-    # itself is suspect; noise: rounding moves the outputs as much; export: the model is not what
-    # the golden outputs were recorded of; built: it builds and cannot run here
+    # refused: the engine does not take the model; refused-whole: nor any part of it;
+    # reference: the reference is suspect; noise: rounding moves the outputs as much; export:
+    # the model is not what was recorded; built: it builds and cannot run here
     verdict: Verdict = "unresolved"
     failure: Literal["accuracy", "crash", "build", "check", "none"] = "none"  # how it fails
     error: float | None = None
     tolerance: float = 0.0
     metric: str = "rel_l2"
     precision: str = "fp32"  # that the default tolerance follows from
-    error_places: tuple[int, int] = (
-        0,
-        0,
-    )  # where it is of whole numbers, how many of them are wrong, and of how many
+    error_places: tuple[int, int] = (0, 0)  # of whole numbers: wrong ones, and all
     worst_output: str = ""  # the output that is furthest off
     worst_sample: str = ""  # where it is
-    margin: float | None = None  # how many times the worst error fits into what is allowed there
+    margin: float | None = None  # how many times the worst error fits into what is allowed
     samples: int = 0
     samples_failing: int = 0
-    nonfinite: bool = False  # the engine gives infinite or NaN where the reference does not
+    nonfinite: bool = False  # Inf or NaN where the reference is finite
     emulated_error: float | None = None  # what this precision alone explains
-    # whose fault it looks like; keeps-higher: the engine computes more exactly than it claims;
-    # both: of a quantized model, its codes and what the engine makes of them, which are over the
-    # tolerance each, or together only
+    # whose fault it looks like; keeps-higher: it computes more exactly than it claims; both:
+    # the codes of a quantized model, and the engine
     explanation: Literal["engine", "precision", "both", "keeps-higher", "unknown"] = "unknown"
-    engine_error: float | None = (
-        None  # of a quantized model: how far the engine is from its codes, computed literally
-    )
-    reference_error: float | None = None  # how far the reference is from a more exact computation
+    # of a quantized model: distance from its codes, computed literally
+    engine_error: float | None = None
+    reference_error: float | None = None  # distance of the reference from a more exact computation
     reference_judge: str = ""  # what computed that, "" = nothing did
     reference_steady: bool = True  # its second run gave the same as its first
-    reference_replaced: str = (
-        ""  # what stands in for the reference, where two independent engines agree against it
-    )
+    # the new reference, where two independent engines agree against the given one
+    reference_replaced: str = ""
     alike: bool = False  # reference and engine are wrong in the same way
-    model_error: float | None = None  # how far the model in FP32 is from the golden outputs
+    model_error: float | None = None  # distance of the model in FP32 from the golden outputs
     model_voice: str = ""  # what computed it
-    departs: str = ""  # the first tensor at which it is off, or at which the reference and who speaks against it part
+    # the first tensor that differs from these, or at which reference and judge part
+    departs: str = ""
     departs_node: str = ""  # the node that makes it
-    moved_error: float | None = (
-        None  # how far one unit in the last place of the inputs or weights moves the outputs
-    )
+    # how far one rounding step of inputs or weights moves the outputs
+    moved_error: float | None = None
     looks: int = 0  # runs or builds looked at
     failures: int = 0  # of them
     interval_low: float = 0.0
     interval_high: float = 1.0
-    more_looks: int = (
-        0  # further runs without a failure that would rule out the next rarer fault at 95 %
-    )
-    as_built: bool = False  # the engine was built elsewhere and runs as it is
-    # of what is refused: nor does the reference run it, so no part of it can be fed and looked at
-    no_reference: bool = False
+    more_looks: int = 0  # passing runs that would rule out the next rarer fault at 95 %
+    as_built: bool = False  # the engine was built elsewhere
+    no_reference: bool = False  # of a refused model: the reference does not run it either
     missed: str = ""  # what so many runs without a failure leave possible
     given: int = 0  # of the samples those that are the user's own
-    may_fail: float | None = (
-        None  # of a pass: the share of others like these that may be wrong at the most, at 95 %
-    )
-    near: int = 0  # of a pass on few samples: how many were made near them and tried
+    # of a pass: the share of other samples that may fail, at most, at 95 %
+    may_fail: float | None = None
+    near: int = 0  # of a pass on few samples: made-up ones that were tried too
     near_failing: int = 0  # of these, how many are wrong
     near_error: float | None = None  # the worst of them
     message: str = ""
@@ -129,15 +118,9 @@ class CompareOutcome(msgspec.Struct, frozen=True, kw_only=True):
 # Nodes and seconds bound the one wait that every session begins with. Chosen, not measured: models
 # of that many nodes that take float64 longer than a minute are cut off by the seconds.
 class CompareParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    judge_reference: bool = (
-        True  # whether the reference is held against float64, or a second engine
-    )
-    judge_nodes: Count = (
-        50_000  # float64 takes 0.1 ms a node: larger models are judged by the second engine only
-    )
-    judge_seconds: Amount = (
-        60.0  # that the more exact computation may take, of processor; `--timeout` gives it more
-    )
+    judge_reference: bool = True  # compare the reference with float64, or with a second engine
+    judge_nodes: Count = 50000  # larger models are judged by the second engine only
+    judge_seconds: Amount = 60.0  # processor seconds for that; `--timeout` gives more
     look_again: Looks = Looks()  # where nothing fails at first
 
 

@@ -73,16 +73,12 @@ class ConfirmOutcome(msgspec.Struct, frozen=True, kw_only=True):
     own_places: tuple[int, int] = (0, 0)  # of whole numbers, those that are wrong and all
     effect_places: tuple[int, int] = (0, 0)  # the same of the model's outputs
     culprits: int = 0  # found so far, this one among them
-    alike: int = (
-        0  # more of them found in this step, as the reference foretells the same fault there
-    )
-    patched_fails: bool = (
-        False  # the whole model still fails with this and earlier culprits patched
-    )
+    alike: int = 0  # more of them, found because the reference predicts the same fault there
+    patched_fails: bool = False  # the whole model fails with all culprits patched
     patched_error: float | None = None  # the whole model's then
     fixable: bool = False  # refused as it is, and right in another way
     way: str = ""  # that way: what the engine takes the model with
-    waits: bool = False  # a workaround was begun, and waits for what else is wrong to be known
+    waits: bool = False  # a workaround was begun and waits for the next culprit
     message: str = ""
 
 
@@ -92,15 +88,10 @@ class ConfirmOutcome(msgspec.Struct, frozen=True, kw_only=True):
 # steps forward are a bound, chosen and not measured: a norm's square, sum and root take three.
 class ConfirmParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     repeats: Count = 5  # fresh builds
-    most_culprits: Count = (
-        8  # of the session; more nodes like one that was found are not looked at alone
-    )
-    # of the session, what widens an earlier culprit counted too; then a workaround is looked for
-    most_rounds: Count = 8
-    shrink_others: Count = 6  # probes that go into making the case of such a node simpler
-    most_patches: Count = (
-        12  # steps that a patch is walked forward past values that the precision cannot hold
-    )
+    most_culprits: Count = 8  # of the session
+    most_rounds: Count = 8  # of the session; then a workaround is looked for
+    shrink_others: Count = 6  # probes that simplify the case of a node alike
+    most_patches: Count = 12  # steps that a patch moves past values that the precision cannot hold
 
 
 class Standing(NamedTuple):

@@ -32,8 +32,8 @@ WAYS: dict[Way, str] = {
 
 
 class ConsistencyOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    # contradicts: it gives two answers to one question; stale: the answer follows what was in
-    # memory; no-batch: so does the reference, so rows of these inputs are no samples of their own
+    # contradicts: two answers to one question; stale: the answer follows what was in memory;
+    # no-batch: the reference does the same, so rows are no samples
     verdict: Literal["consistent", "contradicts", "stale", "no-batch", "unresolved"] = "unresolved"
     way: str = ""  # how it was asked the second time
     error: float | None = None  # of the second answer against the first

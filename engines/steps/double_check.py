@@ -58,7 +58,7 @@ class DoubleCheckOutcome(msgspec.Struct, frozen=True, kw_only=True):
     # what to change next
     suggestion: Literal["tolerance", "metric", "regex", "sample", "linear", "seed", "stop"] = "stop"
     culprits: int | None = None  # found in earlier rounds
-    hidden: bool = False  # right while its inner tensors are watched: a workaround needs no case
+    hidden: bool = False  # right while its inner tensors are watched
     message: str = ""
 
 

@@ -45,7 +45,7 @@ class ExtractOutcome(msgspec.Struct, frozen=True, kw_only=True):
     own_places: tuple[int, int] = (0, 0)  # of whole numbers, those that are wrong and all
     effect_places: tuple[int, int] = (0, 0)  # the same of the model's outputs
     grown: int = 0  # how often the cut was grown
-    # it passes when fed exactly, and fails when fed as the engine would have stored it
+    # passes when fed exactly, fails when fed as the engine would store it
     needs_higher_inputs: bool = False
     reason: str = ""
     message: str = ""
@@ -59,10 +59,8 @@ class ExtractParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     most_suspects: Count = 4  # that are tried, worst first
     most_growth: Count = 8  # how often a cut that passes is grown
     most_nodes: Count = 64  # of a cut that is grown
-    most_places: Count = (
-        6  # beyond the storage type by the reference, tried where no suspect fails alone
-    )
-    place_growth: Count = 3  # how often the cut around such a place is grown
+    most_places: Count = 6  # nodes beyond the storage type, tried where no suspect fails alone
+    place_growth: Count = 3  # how often the cut around such a node is grown
     verify: Count = 3  # fresh builds of the result
 
 

@@ -61,8 +61,7 @@ Shown: TypeAlias = Literal["fails", "passes", "not run"]
 
 
 class KnownOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    # known: the bug's own construction fails here, and when its trigger says so; looks-like: not
-    # shown; none: looks like nothing
+    # known: its small model fails here as its trigger says; looks-like: not shown
     verdict: Literal["known", "looks-like", "none", "passes", "unresolved"] = "unresolved"
     bug: str = ""  # the first: its id in the table
     thread: str = ""  # owner/repository#number; empty where none is known
@@ -72,13 +71,13 @@ class KnownOutcome(msgspec.Struct, frozen=True, kw_only=True):
     nodes: str = ""  # of the model that look like it
     alike: int = 0  # bugs that it looks like
     confirmed: int = 0  # of these those that show here
-    left: int = 0  # of these those that were not tried to their end, as the step was ended
-    trigger: str = ""  # how often it fired where the table says that it does, and beside it
+    left: int = 0  # of these those that were not tried to their end
+    trigger: str = ""  # how often it failed where the table says so, and beside it
     message: str = ""
 
 
 class KnownParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    budget: Count = 0  # constructions that are built before it ends with what it has; 0: all
+    budget: Count = 0  # small models that are built; 0: all
 
 
 class KnownRow(msgspec.Struct, frozen=True):

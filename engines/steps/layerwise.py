@@ -69,26 +69,25 @@ WIDTH = 60  # values of a profile: one for each column of a terminal of 80, besi
 
 
 class LayerwiseOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    # what becomes of the failure when every tensor can be read
+    # the failure when every tensor can be read
     observer: Literal["reproduces", "improves", "cannot-run"] = "cannot-run"
     tensors: int = 0  # that were read
     bad: int = 0  # of them over tolerance
     skipped: int = 0  # that could not be read
     culprit: str = ""  # the node whose own error reaches the outputs
     culprit_op: str = ""  # its operator
-    first_bad: str = ""  # the first tensor over tolerance, in the order of the model
-    first_nonfinite: str = ""  # the first that is infinite or NaN where the reference is not
-    inherited: float | None = None  # the culprit's error in the whole model, as it arrives
+    first_bad: str = ""  # the first tensor over tolerance
+    first_nonfinite: str = ""  # the first Inf or NaN where the reference is finite
+    inherited: float | None = None  # the culprit's error as it arrives in the whole model
     added: float | None = None  # its error when its inputs are exact
     effect: float | None = None
     spread: bool = False  # no node makes most of the error
-    largest_part: float | None = (
-        None  # where it is spread: the largest share of it that an eighth of the model makes
-    )
+    # of a spread error: the largest share of an eighth of the model
+    largest_part: float | None = None
     harmless: int = 0  # bad tensors whose error reaches no output
-    left: int = 0  # suspects that were not asked about in every way, as the step was ended
-    emulated: str = ""  # the emulation that was looked into in place of the engine
-    groups: int = 0  # layers of the built engine that stand for several nodes, where it tells
+    left: int = 0  # suspects that were not asked about in every way
+    emulated: str = ""  # the emulation that was asked in place of the engine
+    groups: int = 0  # layers of the built engine that hold several nodes
     group: str = ""  # what it computes together with the culprit
     profile: str = ""  # error by depth, log10, as a sparkline-ready comma list
     reason: str = ""
@@ -104,12 +103,10 @@ class LayerwiseParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     batch_bytes: Count = 512 << 20  # of marked tensors in one build
     most_suspects: Count = 48  # whose effect is measured
     levels: Count = 3  # of producers that an amplifying node is tried with
-    injected: Count = 8  # nodes that are given their true values where none carries the failure
+    injected: Count = 8  # nodes that get their true values where none carries the failure
     quiet: Count = 8  # nodes before the first bad tensor whose small error may grow
     splits: Count = 5  # how often a batch that cannot run is halved
-    budget: Count = (
-        0  # suspects whose effect is asked for before the step ends with what it has; 0: all
-    )
+    budget: Count = 0  # suspects whose effect is measured; 0: all
 
 
 class TensorRow(msgspec.Struct, frozen=True):

@@ -47,25 +47,24 @@ IN_FP32, IN_FP32_SPAN = 0.12, (0.2, 2.0)
 
 
 class PrecisionOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    # not-enough: even with every node kept it fails; whole: with every node kept only, which is no
-    # workaround
+    # not-enough: fails with every node kept; whole: passes only so
     outcome: Literal["found", "none-needed", "not-enough", "whole"] = "not-enough"
     keep: int = 0
     names: str = ""
     minimal: bool = False
-    foretold: int = 0  # of a minimal set those not built without: an emulation failed so, or the engine with more kept
+    foretold: int = 0  # nodes shown to be needed by an emulation or a larger set, not by a build
     samples_ok: int = 0
     samples: int = 0
     error: float | None = None
     margin: float | None = None
-    unseen_ok: int = 0  # right, of the samples that it was not made on
+    unseen_ok: int = 0  # held-out samples that pass
     unseen: int = 0  # samples that the set was not made on
-    slight: int = 0  # samples that are not counted: off on nearly nothing only
-    holds: bool = False  # right on all that it was made on, and on all others
-    knee: int = 0  # nodes at the knee of the curve: more of them buy little; 0: it has none
+    slight: int = 0  # samples not counted: wrong on nearly nothing
+    holds: bool = False  # every tuning and held-out sample passes
+    knee: int = 0  # nodes at the knee of the curve; 0: it has none
     knee_names: str = ""  # the nodes there
     knee_error: float | None = None  # the worst sample's then
-    knee_ok: int = 0  # samples that are right then, of those that it was made on
+    knee_ok: int = 0  # tuning samples that pass then
     builds: int = 0
     message: str = ""
 

@@ -68,11 +68,10 @@ class QuantizationOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """quantization: the layers of a Q/DQ model against the float one. SQNR in dB, 999 where nothing
     is lost."""
 
-    # not-enough: even with every layer in float it fails; whole: with every layer in float only,
-    # which is the float model
+    # not-enough: fails with every layer in float; whole: passes only so
     outcome: Literal["found", "none-needed", "not-enough", "whole"] = "not-enough"
     layers: int = 0  # quantized by pairs
-    whole: int = 0  # nodes that cannot be left in float: quantized in themselves, or fed codes of unknown origin
+    whole: int = 0  # nodes that cannot be left in float
     worst: str = ""  # the layer with the lowest SQNR alone
     worst_db: float | None = None  # its SQNR
     keep: int = 0  # layers to leave in float
@@ -98,9 +97,7 @@ class QuantizationParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True
     most_effects: Count = MOST_EFFECTS  # layers whose effect on the outputs is measured
     budget: Count = 400  # builds of the search
     rounds: Count = 8  # how often samples that a set does not cure are added to the search
-    margin: Amount = (
-        QUANTIZED  # tolerance over error that is aimed at: each layer in float costs speed
-    )
+    margin: Amount = QUANTIZED  # tolerance over error that is aimed at
 
 
 def quantization(ctx: StepContext) -> Steps[QuantizationOutcome]:

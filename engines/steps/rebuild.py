@@ -21,8 +21,8 @@ from narrowdown.engines.steps.prepare import prepare_findings
 
 
 class RebuildOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    # alike: the same outputs fail by as much; otherwise: others do, or by more or less; passes;
-    # refused: it is not built or run
+    # alike: the same outputs fail by as much; otherwise: other outputs, or another error;
+    # refused: it does not build or run
     verdict: Literal["alike", "otherwise", "passes", "refused", "unresolved"] = "unresolved"
     spec: str = ""  # what was built
     error: float | None = None  # of what was built here

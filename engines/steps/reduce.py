@@ -43,9 +43,7 @@ class ReduceOutcome(msgspec.Struct, frozen=True, kw_only=True):
     own_places: tuple[int, int] = (0, 0)  # of whole numbers, those that are wrong and all
     effect_places: tuple[int, int] = (0, 0)  # the same of the model's outputs
     probes: int = 0  # of the search
-    verifications: int = (
-        0  # probes that check the result: the endpoints, each node left out, fresh builds
-    )
+    verifications: int = 0  # probes that check the result
     unresolved: int = 0  # probes that neither passed nor failed
     verified: str = ""  # fresh builds that failed, of those made: k/n
     minimal: bool = False
@@ -68,11 +66,11 @@ LARGER = 1.5
 
 # Three builds: enough to see that it was no chance, before confirm counts it.
 class ReduceParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    search: str = "bisect"  # or "linear": no cuts by node order, delta debugging over everything
+    search: str = "bisect"  # or "linear": delta debugging without cuts by node order
     verify: Count = 3  # fresh builds of the result
-    shrink: bool = True  # whether shapes, values and attributes of the result are made simpler too
+    shrink: bool = True  # make shapes, values and attributes of the result simpler
     shrink_probes: Count = SHRINK_PROBES  # that this may take
-    budget: Count = 0  # parts that the search may try before it takes the smallest so far; 0: as many as it needs
+    budget: Count = 0  # parts that are tried before it takes the smallest so far; 0: all
 
 
 class Reduced(msgspec.Struct, frozen=True):

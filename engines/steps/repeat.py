@@ -52,18 +52,14 @@ class RepeatOutcome(msgspec.Struct, frozen=True, kw_only=True):
     failures: int = 0  # failing builds (or runs, for same-engine)
     interval_low: float = 0.0
     interval_high: float = 1.0
-    bitwise_varies: bool = False  # runs of one build differ, if only in the last digit
-    more_builds: int = 0  # passing builds in a row that would settle it at 95 %
+    bitwise_varies: bool = False  # runs of one build differ in bits
+    more_builds: int = 0  # passing builds that would settle it at 95 %
     more_looks: int = 0  # the same for runs where none failed
-    whole_only: bool = (
-        False  # the model runs whole, as OpenVINO IR does: there are no layers and parts to ask
-    )
-    switchable: bool = (
-        False  # the engine can switch its optimizers or tactics: tactics is worth asking first
-    )
+    whole_only: bool = False  # the model runs whole only, as OpenVINO IR does
+    switchable: bool = False  # the engine can switch its optimizers or tactics
     passed: int = 0  # with ``until``: builds or checks
-    foretold: int = 0  # nodes that the reference takes beyond what the engine stores
-    cured: bool = False  # with these, and what reads them, in FP32 every sample passes
+    foretold: int = 0  # nodes beyond what the engine stores, by the reference
+    cured: bool = False  # with these and their readers in FP32 every sample passes
     keep: int = 0  # nodes in FP32 then
     names: str = ""  # these nodes
     cured_error: float | None = None  # the worst sample's then
@@ -78,8 +74,8 @@ class RepeatParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     runs: Count = 5  # of the one build
     builds: Count = 5  # fresh ones at most, where builds may differ
     most_runs: Count = 300  # where the failure is rare
-    # Polygraphy's way: this many fresh builds (or checks), or until the first one that passes
-    # (``good``) or fails (``bad``).
+    # so many fresh builds (or checks), or until the first one that passes (`good`) or fails
+    # (`bad`)
     until: str = ""
     most_builds: Count = 1000  # with until
 

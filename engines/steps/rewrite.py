@@ -45,14 +45,14 @@ BUILDS = 2  # fresh builds that must pass, as of any workaround: the second is n
 
 
 class RewriteOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    # cures: one of them makes every sample right; undone: one would, and the engine's optimizers
-    # take it back; none: none does
+    # cures: one makes every sample pass; undone: one would, and the engine's optimizers take
+    # it back
     verdict: Literal["cures", "undone", "none", "passes", "unresolved"] = "unresolved"
     rewrite: str = ""  # the one that cures
     what: str = ""  # what is done, in words
     changed: int = 0  # nodes that it changes
     tried: int = 0  # rewrites that found something to do
-    left: int = 0  # rewrites that were not tried, as the step was ended
+    left: int = 0  # rewrites that were not tried
     samples_ok: int = 0
     samples: int = 0
     unseen_ok: int = 0  # right, of the samples that it was not made on
@@ -61,7 +61,7 @@ class RewriteOutcome(msgspec.Struct, frozen=True, kw_only=True):
     tolerance: float = 0.0
     exact: float | None = None  # what the reference's own answer moves by
     cost: str = ""  # what it does to time, one phrase
-    kept: int = 0  # nodes that the other workaround keeps in FP32, where one was found
+    kept: int = 0  # nodes that the other workaround keeps in FP32
     message: str = ""
 
 

@@ -46,7 +46,7 @@ FOLDED = (
 
 
 class SanitizeOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    # of the cleaned model; could-not: it does not run, or that told nothing
+    # of the cleaned model; could-not: it does not run
     verdict: Literal["fails", "passes", "could-not"] = "could-not"
     nodes_before: int = 0
     nodes_after: int = 0
@@ -56,7 +56,7 @@ class SanitizeOutcome(msgspec.Struct, frozen=True, kw_only=True):
     change: Literal["helps", "hurts", "none"] = (
         "none"  # whether the cleaned model is further off or less
     )
-    unseen_ok: int = 0  # right once it is cleaned, of samples that were made near the given ones
+    unseen_ok: int = 0  # made-up samples that pass once it is cleaned
     unseen: int = 0  # made samples, where the given ones pass
     unseen_failing: int = 0  # of these fail as it was given
     goes_on: Literal["original", "sanitized"] = "original"  # which model the search goes on with

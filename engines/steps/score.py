@@ -34,14 +34,11 @@ SAME = 1e-9
 
 
 class ScoreOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    # lower: the fault costs score; higher: it is even better with it; unscored: nobody said what
-    # counts, so costs alone are told
+    # lower: the fault costs score; higher: it gains; unscored: no score was given
     verdict: Literal["lower", "same", "higher", "unscored", "passes", "unresolved"] = "unresolved"
     reference: float | None = None  # the reference's score
     engine: float | None = None  # with the fault
-    best: str = (
-        ""  # of the workarounds that pass, the one with the best score, and of these the fastest
-    )
+    best: str = ""  # the passing workaround with the best score, then the fastest
     best_score: float | None = None  # its score
     best_seconds: float | None = None  # of a run with it
     seconds: float | None = None  # of a run as it is

@@ -39,7 +39,7 @@ class TacticsOutcome(msgspec.Struct, frozen=True, kw_only=True):
     suspects: str = ""  # comma separated
     necessary: bool = False  # off: passes
     sufficient: bool = False  # only it (and its enablers) on: fails
-    enablers: str = ""  # needed beside the suspects for the failure to show, comma separated
+    enablers: str = ""  # needed beside the suspects, comma separated
     good: int = 0  # builds that passed
     bad: int = 0  # builds that failed
     kind: Literal["optimizer", "option", "tactic", "none"] = "none"  # what the suspects are
@@ -61,8 +61,7 @@ class SwitchedBuild(msgspec.Struct, frozen=True):
 # ``repeat`` counts.
 class TacticsParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     builds: Count = 10  # for engines whose builds choose tactics
-    # builds before it ends, of a search among switches with the fewest so far; 0: as many as it
-    # needs
+    # builds before it ends with the fewest switches so far; 0: as many as it needs
     budget: Count = 0
 
 

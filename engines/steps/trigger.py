@@ -54,17 +54,15 @@ AGAIN = 4  # cases that are built once more at the end: the case itself, and of 
 
 
 class TriggerOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    # found: some changes take the failure away; always: none that was tried does; unsteady: the
-    # same case fails and passes; gone: the case as it can be stated does not fail
+    # found: some changes take the failure away; always: none does; unsteady: the same case
+    # fails and passes; gone: the stated case does not fail
     verdict: Literal["found", "always", "unsteady", "gone", "passes", "unresolved"] = "unresolved"
-    condition: str = (
-        ""  # a sentence for each factor that matters: "k: fails with 12, 13; passes with 8, 11."
-    )
-    tried: int = 0  # cases that were built and gave an answer: fires, passes or refused
+    condition: str = ""  # a sentence for each factor that matters
+    tried: int = 0  # cases that gave an answer
     fires: int = 0  # of these
     passes: int = 0  # of these
-    refused: int = 0  # of these: the engine does not build or run them, and the reference does
-    cannot_tell: int = 0  # their reference is not determined, or the fault would not show
+    refused: int = 0  # of these: refused by the engine, not by the reference
+    cannot_tell: int = 0  # the reference is not determined, or the fault would not show
     spent: bool = False  # the budget ended it
     message: str = ""
 

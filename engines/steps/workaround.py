@@ -72,8 +72,8 @@ MOSTLY = 0.95  # of the unseen samples; of 32 all but one
 
 
 class WorkaroundOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    holds: bool = False  # every sample passes with it, those among them that it was not made on
-    mostly: bool = False  # all that it was made on, and nearly all of the others
+    holds: bool = False  # every tuning and held-out sample passes
+    mostly: bool = False  # all tuning samples and nearly all held-out ones pass
     # what is done; precision: nodes kept in FP32
     kind: Literal[
         "precision",
@@ -88,7 +88,7 @@ class WorkaroundOutcome(msgspec.Struct, frozen=True, kw_only=True):
         "rewrite",
         "none",
     ] = "none"
-    what: str = ""  # what is switched off, fixed, made an output, or wrapped, comma separated
+    what: str = ""  # what is switched off, fixed, made an output or wrapped, comma separated
     condition: str = ""  # it is right only while this is so
     elsewhere: int = 0  # given samples of which that is not so
     keep: int = 0
@@ -97,20 +97,14 @@ class WorkaroundOutcome(msgspec.Struct, frozen=True, kw_only=True):
     samples: int = 0  # that it was made on
     unseen_ok: int = 0  # right, of the samples that it was not made on
     unseen: int = 0  # that it was not made on
-    unseen_given: int = 0  # of these the user's own; the others were made near them
+    unseen_given: int = 0  # of these the user's own
     unseen_failing: int = 0  # of these fail without it
-    undetermined: int = (
-        0  # samples that are not counted, as rounding of the inputs moves them as far
-    )
+    undetermined: int = 0  # samples not counted: rounding moves them as far
     joined: int = 0  # samples that it was widened for
     slight: int = 0  # samples that are not counted: off on nearly nothing only
-    known: bool = (
-        False  # it holds, why is known, and real samples, others than those it was made on, show it
-    )
+    known: bool = False  # it holds, the cause is known, and real held-out samples show it
     outside: str = ""  # nodes that cure and lie beyond what is accused
-    # with what is accused in FP32 and nothing else samples fail still, so another culprit is to be
-    # looked for
-    goes_on: bool = False
+    goes_on: bool = False  # samples fail with the accused nodes in FP32: look for another culprit
     accused_ok: int | None = None  # samples that are right then
     accused_error: float | None = None  # what the worst is wrong by then
     error: float | None = None
@@ -118,13 +112,11 @@ class WorkaroundOutcome(msgspec.Struct, frozen=True, kw_only=True):
     margin: float | None = None
     minimal: bool = False
     foretold: int = 0  # of a minimal set those not built without: an emulation failed so, or the engine with more kept
-    close: int = (
-        0  # nodes that stay in FP16 and whose values come near its end on the given samples
-    )
+    close: int = 0  # FP16 nodes whose values come near its end
     cost: str = ""  # what it does to time or size, one phrase
     cause: str = "unknown"
     culprits: int | None = None  # with a minimal case
-    tried: str = ""  # what casts in the model do, where the engine is free to ignore them
+    tried: str = ""  # what casts in the model do
     message: str = ""
 
 
@@ -137,12 +129,9 @@ class WorkaroundParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     headroom: Amount = (
         0.0  # nodes whose values come within so many times of the end of FP16 are kept as well
     )
-    most_culprits: Count = (
-        8  # of the session, as in confirm: with so many the search does not go on
-    )
-    # Whether the flow looks for another culprit where one is left and comes back here: until then a
-    # set for samples that were made near the given ones is not looked for, which takes most of the
-    # builds and is thrown away where one more is accused.
+    most_culprits: Count = 8  # of the session, as in confirm
+    # the flow comes back here after the next culprit, so a set for held-out samples is looked
+    # for only then
     returns: bool = False
 
 

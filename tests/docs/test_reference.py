@@ -12,6 +12,7 @@ import os
 import re
 import textwrap
 import tokenize
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from importlib.resources import files
 from pathlib import Path
@@ -297,32 +298,43 @@ def written(value: Any) -> str:
     return f"`{value if isinstance(value, str) else msgspec.json.encode(value).decode()}`"
 
 
-def listed(struct: type[msgspec.Struct], *, defaults: bool) -> list[str]:
-    """A line a field: its name, default, words and meaning; what has neither meaning nor words of its own in one line
-    at the end."""
+def listed(struct: type[msgspec.Struct], told: Mapping[str, str], *, defaults: bool) -> list[str]:
+    """A line a field: its name, default, words and meaning. What has no words and no meaning of its own, or the one
+    that is told of several steps, stands in one line at the end."""
     said, lines, plain = remarks(struct), list[str](), list[str]()
     for field in msgspec.structs.fields(struct):
         words, means = choices(field.type), said.get(field.name, "")
-        default = (
-            f" (default {written(field.default)})" if defaults and written(field.default) else ""
-        )
-        told = ". ".join(filter(None, (words, means)))
-        if told or default:
-            lines.append(f"- `{field.name}`{default}{': ' if told else ''}{told}")
+        means = "" if told.get(field.name) == means else means
+        value = written(field.default) if defaults else ""
+        if words or means:
+            left = f" (default {value})" if value else ""
+            lines.append(f"- `{field.name}`{left}: {'. '.join(filter(None, (words, means)))}")
         else:
-            plain.append(f"`{field.name}`")
+            plain.append(f"`{field.name}`{f' ({value})' if value else ''}")
     return [*lines, *([f"- {', '.join(plain)}"] if plain else [])]
 
 
+def shared() -> dict[str, str]:
+    """What a field means in the same words in several steps."""
+    counts = Counter(
+        pair
+        for spec in STEPS.values()
+        for struct in (spec.params, spec.outcome)
+        for pair in remarks(struct).items()
+    )
+    return {name: means for (name, means), times in sorted(counts.items()) if means and times > 1}
+
+
 def steps() -> str:
-    parts = []
+    told = shared()
+    parts = ["\n".join(f"- `{name}`: {means}" for name, means in told.items())]
     for name, spec in STEPS.items():
         lines = [f"### {name}", f"{spec.summary[:1].upper()}{spec.summary[1:].rstrip('.')}."]
         if spec.needs:
             lines.append(f"It needs {' and '.join(need.what for need in spec.needs)}.")
-        if taken := listed(spec.params, defaults=True):
+        if taken := listed(spec.params, told, defaults=True):
             lines += ["`with`:", "\n".join(taken)]
-        lines += ["`outcome`:", "\n".join(listed(spec.outcome, defaults=False))]
+        lines += ["`outcome`:", "\n".join(listed(spec.outcome, told, defaults=False))]
         parts.append("\n\n".join(lines))
     return "\n\n".join(parts)
 
