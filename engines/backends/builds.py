@@ -16,9 +16,9 @@ from narrowdown.engines.store import memory
 
 T = TypeVar("T")
 
-# Bytes of one kind that stay where another engine is asked. Four kinds are kept: a quarter of the
-# memory in all.
-_HEAVY = memory.machine() // 16
+# Bytes of one kind that stay where another engine is asked. Four kinds are kept: a sixteenth of the
+# memory in all. With a quarter the weights of an emulation lay beside those of each judge.
+_HEAVY = memory.machine() // 64
 _served = [""]
 _everything: "weakref.WeakSet[Kept[Any]]" = weakref.WeakSet()
 

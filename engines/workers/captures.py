@@ -26,7 +26,7 @@ from onnx import ModelProto
 from narrowdown.engines import backends, spec
 from narrowdown.engines.array import Array
 from narrowdown.engines.backends.base import BuildRequest, Built, Engine, EngineFault, EngineMissing
-from narrowdown.engines.backends.builds import Kept, build, close_built, weigh_built, weigh_nodes
+from narrowdown.engines.backends.builds import Kept, build, close_built, weigh_built
 from narrowdown.engines.data import originals, samples
 from narrowdown.engines.graph import dimensions, load
 from narrowdown.engines.graph.cut import Cut, cut
@@ -157,10 +157,15 @@ _builds: Kept[tuple[Cut, Built, int]] = Kept(
 )
 
 
+def is_heavy(model: ModelProto) -> bool:
+    """Whether two builds of the model shall not be held at once."""
+    return weigh_built(model) > _HEAVIEST
+
+
 def make_room(model: ModelProto) -> None:
-    """Let go of the reference's builds where the engine's build of this model, a classical one,
-    takes much: what they gave lies on the disk."""
-    if weigh_nodes(model) > _HEAVIEST:
+    """Let go of the reference's builds where the engine's build of this model takes much: what they
+    gave lies on the disk."""
+    if is_heavy(model):
         _builds.clear()
 
 

@@ -86,6 +86,29 @@ def test_no_probe_of_an_emulation_writes_weights(small) -> None:
     assert [p.name.count(".") for p in session.store.weights.iterdir()] == [1]
 
 
+def test_builds_of_a_heavy_model_are_not_held_side_by_side(
+    tmp_path: Path, session_of, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The reference answers for every sample, then is gone before the engine is built."""
+    rng = np.random.default_rng(0)
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["y"])]
+    weights = {"w": rng.standard_normal((64, 64), np.float32)}
+    model = save(tmp_path / "m.onnx", nodes, {"x": (1, 64)}, {"y": (1, 64)}, weights)
+    inputs = [tmp_path / f"{i}.npz" for i in range(3)]
+    for file in inputs:
+        np.savez(file, x=rng.standard_normal((1, 64), np.float32))
+    session = session_of(tmp_path / "session", model, *inputs)
+    clear_all()
+    monkeypatch.setattr(captures, "_HEAVIEST", 64)
+    held: list[int] = []
+    make = part.build
+    monkeypatch.setattr(part, "build", lambda *a: held.append(len(captures._builds)) or make(*a))
+    answer = session.measure(EMULATE, samples=tuple(s["id"] for s in session.samples))
+    assert len(answer.results) == len(inputs)
+    assert held == [0]
+    assert not len(captures._builds)
+
+
 # -- every part of the reference is exactly the reference
 
 
