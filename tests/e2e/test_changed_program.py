@@ -14,7 +14,7 @@ from ..patience import allow
 from . import tiny
 from .test_interruptions import events
 
-PACKAGES = Path(wizard.__file__).parents[1]
+PACKAGE = Path(wizard.__file__).parents[1]
 # What feeds a model, or checks it: while it is at work for the first time, a part of the program
 # goes.
 MOVES = """
@@ -50,9 +50,8 @@ def test_nothing_is_answered_for_it(
     worker loads is: the journal said of an engine that it does not load, and the session went
     another way for it."""
     place, script, session = tmp_path / "installation", tmp_path / "script.py", tmp_path / "session"
-    for name in ("wizard", "engines", "flows"):
-        shutil.copytree(PACKAGES / name, place / name)
-    moves = MOVES.format(part=str(place / part), away=str(tmp_path / "away"))
+    shutil.copytree(PACKAGE, place / "narrowdown", ignore=shutil.ignore_patterns("__pycache__"))
+    moves = MOVES.format(part=str(place / "narrowdown" / part), away=str(tmp_path / "away"))
     script.write_text(moves + (CHECK if "--check" in words else FEEDS))
 
     def run(*words: str | Path) -> "subprocess.CompletedProcess[str]":
@@ -66,7 +65,7 @@ def test_nothing_is_answered_for_it(
     assert ran.returncode == 4, ran.stderr
     assert "Narrowdown was changed while it ran" in ran.stderr
     assert "failed" not in ran.stderr
-    (tmp_path / "away").rename(place / part)
+    (tmp_path / "away").rename(place / "narrowdown" / part)
     (tmp_path / "away").mkdir()
     ran = run("resume", session)
     assert ran.returncode == 0, ran.stderr

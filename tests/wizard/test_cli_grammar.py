@@ -246,10 +246,10 @@ def test_our_own_fault_is_one_sentence_and_a_trace_file(
 ) -> None:
     import narrowdown.wizard.cli.entry as entry
 
-    def broken() -> None:
+    def broken(_: object) -> None:
         raise ZeroDivisionError("deep inside")
 
-    monkeypatch.setattr(entry, "same_installation", broken)
+    monkeypatch.setattr(entry, "refuse_unseen", broken)
     assert main(["sessions"]) == 70
     said = capsys.readouterr().err
     assert "our fault" in said

@@ -61,7 +61,7 @@ def test_cells_their_files_and_the_exit_code(
     assert main([*words, "--keep-going", *files]) == whole
     assert capsys.readouterr().out.count(place.name) == 2
     assert "--expect same --engine onnxruntime --keep-going" in (tmp_path / "new.words").read_text()
-    assert (tmp_path / "new.path").read_text().split() == ["engines/", "flows/", "wizard/"], (
+    assert (tmp_path / "new.path").read_text().split() == ["narrowdown/"], (
         "and no engine of this environment"
     )
     suites = ElementTree.fromstring((tmp_path / "j.xml").read_text())

@@ -95,7 +95,11 @@ def run(words: list[str]) -> int:
         say(NOT_UTF8.format(repr(problem.object)[:300]))
         return BAD_USAGE
     except ImportError as problem:
-        from narrowdown.engines import installed
+        try:
+            from narrowdown.engines import installed
+        except ImportError as missing:
+            say(f"A part of Narrowdown is missing here ('{missing.name}'): install it again.")
+            return MISSING
 
         if sentence := installed.say_change() or installed.lacking(problem):
             say(sentence)
