@@ -139,33 +139,35 @@ def command_line() -> str:
 def values(option: Option) -> str:
     if option.choices:
         return ", ".join(f"`{c}`" for c in option.choices)
-    bounds = [
-        f"{word} {limit}"
-        for word, limit in (("from", option.least), ("to", option.most))
-        if limit is not None
-    ]
-    kind = {"str": "a word", "int": "a whole number", "float": "a number", "bool": "`true` or `false`",
-            "command": "a command",
-            "list": "a list, joined with `+`", "library": "a list, joined with `+`", "file": "a file"}[option.type]  # fmt: skip
-    return " ".join((kind, *bounds))
+    bounds = [str(limit) for limit in (option.least, option.most) if limit is not None]
+    kind = {"str": "", "int": "", "float": "", "bool": "`true`, `false`", "command": "a command", "list": "a list",
+            "library": "a list", "file": "a file"}[option.type]  # fmt: skip
+    return kind or (
+        " to ".join(bounds) if len(bounds) == 2 else f"from {bounds[0]}" if bounds else ""
+    )
 
 
 def default(option: Option) -> str:
     if option.default in (None, "", ()):
         return ""
-    return f"`{str(option.default).lower() if option.type == 'bool' else option.default}`"
+    return f"default `{str(option.default).lower() if option.type == 'bool' else option.default}`"
 
 
 def engines() -> str:
-    parts = []
+    """Each engine's options; one that an earlier engine has in the same words is only named."""
+    parts, known = [], dict[Option, str]()
     for declared in discovery.ours().values():
         if declared.hidden or declared.refusal:
             continue
-        told = ((o, f"default {default(o)}" if default(o) else "") for o in declared.options)
-        rows = [
-            (f"`{o.name}` ({', '.join(filter(None, (values(o), left)))})", o.help)
-            for o, left in told
-        ]
+        rows, same = [], dict[str, list[str]]()
+        for option in declared.options:
+            if option in known:
+                same.setdefault(known[option], []).append(f"`{option.name}`")
+                continue
+            known[option] = declared.name
+            about = ", ".join(filter(None, (values(option), default(option))))
+            rows.append((f"`{option.name}`{f' ({about})' if about else ''}", option.help))
+        rows += [(f"as for {name}", ", ".join(names)) for name, names in same.items()]
         how = f"`{declared.install}`. {declared.needs}".strip()
         parts.append(f"### {declared.name}\n\n{declared.summary}\n\n{how}\n\n{options(rows)}")
     return "\n\n".join(parts)
