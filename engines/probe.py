@@ -23,6 +23,7 @@ FORMAT = 1
 # SILENT_DB.
 HUGE = 1e300
 SILENT_DB = 999.0
+GIVEN = "real:"  # what the ids of the user's own samples begin with
 MADE_UP = "random:0"
 BARRIER = "barrier"  # the rewrite that changes no node: inner tensors become outputs
 WRAPS = (
@@ -474,6 +475,11 @@ class SampleInfo(msgspec.Struct, frozen=True, omit_defaults=True):
     source: str  # a file's name, a script, "random by role"
     rows: int = 0  # independent rows; 0: rows cannot be told apart
     shapes: dict[str, tuple[int, ...]] = {}
+
+
+def is_given(sample: str) -> bool:
+    """Whether a sample, by its id, is the user's own."""
+    return sample.startswith(GIVEN)
 
 
 def engine_specs(probe: Probe) -> tuple[str, ...]:

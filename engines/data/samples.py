@@ -28,7 +28,7 @@ from narrowdown.engines.graph.codes import find_codes
 from narrowdown.engines.graph.index import Tensor
 from narrowdown.engines.graph.load import StoredModel, np_dtype
 from narrowdown.engines.nearest import suggest_or_list, suggestion
-from narrowdown.engines.probe import MADE_UP, LoadInputs, SampleInfo
+from narrowdown.engines.probe import GIVEN, MADE_UP, LoadInputs, SampleInfo, is_given
 from narrowdown.engines.store import decoding, regular
 from narrowdown.engines.store.content import Damaged, Store, digest_file
 
@@ -216,7 +216,7 @@ class _Loading:
         for source, arrays in self._read_given():
             fitted = self._fit_feed(arrays, source)
             self._note_large_values(fitted)
-            feeds.append(self._write_feed(folder, f"real:{len(feeds)}", source, fitted))
+            feeds.append(self._write_feed(folder, f"{GIVEN}{len(feeds)}", source, fitted))
             first = first or feeds[0].info.shapes
         if self.probe.random or not feeds:
             self._note_given(
@@ -242,7 +242,7 @@ class _Loading:
         those that it holds."""
         base = self.store.inputs / self.probe.base
         held = _read_index(base).feeds
-        real = [kept for kept in held if kept.info.id.startswith("real:")]
+        real = [kept for kept in held if is_given(kept.info.id)]
         if not any(kept.rows for kept in held):  # seen to be none, or declared as none
             self.batch = "none"
         feeds: list[_Feed] = []
@@ -762,7 +762,7 @@ def keep_feeds(
 ) -> tuple[str, list[str]]:
     """The digest of inputs that hold these feeds, ``real:0`` and so on, whose rows are not told
     apart; and their names."""
-    names = [f"real:{number}" for number in range(len(feeds))]
+    names = [f"{GIVEN}{number}" for number in range(len(feeds))]
 
     def write(folder: Path) -> list[_Feed]:
         made = []

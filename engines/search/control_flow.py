@@ -8,7 +8,7 @@ from narrowdown.engines.asking import Note, Sub, asked
 from narrowdown.engines.compare.judge import by_sample, judge_whole, margin, worst
 from narrowdown.engines.compare.say import wrong_by
 from narrowdown.engines.findings import Unseen, Workaround
-from narrowdown.engines.probe import Measure, Measurement, Unroll
+from narrowdown.engines.probe import Measure, Measurement, Unroll, is_given
 from narrowdown.engines.search.inquiry import Inquiry
 from narrowdown.engines.search.unseen import (
     Near,
@@ -99,7 +99,7 @@ def fix_control_flow(ask: Inquiry) -> Sub[Fixed]:
         return Fixed(
             message=f"With If, Loop and Scan fixed it builds, and is {wrong_by(error, rule.metric)}."
         )
-    given = {s for s in others if s.startswith("real:")}
+    given = {s for s in others if is_given(s)}
     right, right_given = len(others - wrong), len(given - wrong)
     unseen = Unseen(
         right,

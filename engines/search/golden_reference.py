@@ -23,7 +23,7 @@ from narrowdown.engines.graph import ranges
 from narrowdown.engines.graph.filekind import is_ir
 from narrowdown.engines.graph.index import GraphIndex, Tensor
 from narrowdown.engines.options import families, recorded
-from narrowdown.engines.probe import Describe, Measurement
+from narrowdown.engines.probe import Describe, Measurement, is_given
 from narrowdown.engines.search.voices import CLEARLY, FLOAT64, Bounds, name_voice
 from narrowdown.engines.search.whole import lock_failure, probe_whole
 from narrowdown.engines.views import Recorded
@@ -231,7 +231,7 @@ def refuse_unfit(ctx: StepContext, findings: Findings) -> Sub[None]:
     if not recorded(ctx.reference):
         return
     held = ctx.reference_info.recorded or Recorded(0, {})
-    real = [s for s in findings.samples if s.id.startswith("real:")]
+    real = [s for s in findings.samples if is_given(s.id)]
     if not real:
         raise StepRefused(
             "Golden outputs say nothing without the inputs that they were recorded with: give those with --inputs.",

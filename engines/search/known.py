@@ -9,7 +9,7 @@ import msgspec
 from narrowdown.engines.findings import Culprit, Findings, Unseen, Workaround
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.graph.index import GraphIndex
-from narrowdown.engines.probe import APART
+from narrowdown.engines.probe import APART, is_given
 from narrowdown.engines.search.statistics import CONFIDENCE, fisher_exact, say_most_wrong
 
 NEAR = 2  # steps along the graph: what a culprit's nodes feed and read is cured with them
@@ -67,7 +67,7 @@ def _list_accused(culprit: Culprit) -> tuple[int, ...]:
 def list_facts(findings: Findings, cure: Workaround) -> tuple[Fact, ...]:
     """All that is known of the workaround, the most important first."""
     unseen = cure.unseen or Unseen()
-    real = any(s.id.startswith("real:") for s in findings.samples)
+    real = any(is_given(s.id) for s in findings.samples)
     return (
         _cause(findings),
         *_place(findings, cure),

@@ -16,7 +16,7 @@ from narrowdown.engines.asking import Described, Note, StepContext, Sub, asked
 from narrowdown.engines.compare.criterion import Signature
 from narrowdown.engines.compare.judge import by_sample, worst
 from narrowdown.engines.findings import Findings
-from narrowdown.engines.probe import MADE_UP, Describe, Measurement
+from narrowdown.engines.probe import MADE_UP, Describe, Measurement, is_given
 from narrowdown.engines.search.inquiry import Inquiry, make_inquiry
 from narrowdown.engines.search.unseen import (
     FEWEST,
@@ -48,7 +48,7 @@ class Nearby(msgspec.Struct, frozen=True):
 def try_nearby(ctx: StepContext, findings: Findings, m: Measurement) -> Sub[Nearby]:
     """``Nearby``, after all of the user's samples passed by ``m``. None are made where at least as
     many were given, where that takes long, or where the model takes none that are made."""
-    rows = [s for s in by_sample(m) if s.startswith("real:")]
+    rows = [s for s in by_sample(m) if is_given(s)]
     if not rows or len(rows) >= WANTED or findings.criterion is None:
         return Nearby()
     run = m.run_seconds / len(by_sample(m))

@@ -12,7 +12,7 @@ from narrowdown.engines.compare.criterion import Criterion
 from narrowdown.engines.compare.judge import by_sample, exceed, find_largest, list_slight, worst
 from narrowdown.engines.findings import Findings, Unseen
 from narrowdown.engines.options import recorded
-from narrowdown.engines.probe import LoadInputs, Measurement, SampleInfo, SampleResult
+from narrowdown.engines.probe import LoadInputs, Measurement, SampleInfo, SampleResult, is_given
 from narrowdown.engines.search.inquiry import Inquiry
 from narrowdown.engines.search.noise import DRAWS, WITHIN
 from narrowdown.engines.search.statistics import count_independent
@@ -77,7 +77,7 @@ def set_apart(findings: Findings, samples: Collection[str]) -> frozenset[str]:
         | {s.sample for s in signed if s}
         | {findings.sample}
     )
-    given = [s for s in samples if s.startswith("real:")]
+    given = [s for s in samples if is_given(s)]
     free = [s for s in given if s not in met and s.partition("/")[0] not in met]
     if len(given) < GIVEN:
         return frozenset()

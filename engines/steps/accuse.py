@@ -17,6 +17,7 @@ from narrowdown.engines.findings import Suspect
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.graph.index import GraphIndex
 from narrowdown.engines.probe import Measurement, Score
+from narrowdown.engines.search.alone import MOST
 from narrowdown.engines.search.inquiry import Inquiry
 
 # Added error this much larger fed as stored than fed exactly means that the node amplifies the
@@ -34,9 +35,6 @@ ALIKE = 1.5
 # of the error to the outputs (equal parts bring an eighth each, or a third where their errors are
 # independent), and at least half of them bring SOME of it.
 PARTS = 8
-# Of 40 planted failures that are spread, the largest part brought 0.43 at most; a single culprit
-# brings 0.5 to all of it.
-MOST = 0.6
 SOME = 1 / (4 * PARTS)  # a quarter of an equal part: below it a part is as good as right
 
 

@@ -21,7 +21,7 @@ from narrowdown.engines.compare.say import say_error, wrong_by
 from narrowdown.engines.findings import Findings
 from narrowdown.engines.graph.filekind import is_ir
 from narrowdown.engines.options import recorded
-from narrowdown.engines.probe import HUGE, Measurement, SampleResult, Score
+from narrowdown.engines.probe import HUGE, Measurement, SampleResult, Score, is_given
 from narrowdown.engines.search import golden_reference, trial, voices, works
 from narrowdown.engines.search.alike_refused import refused_alike
 from narrowdown.engines.search.controls import Controls, can_pass
@@ -250,7 +250,7 @@ def _sum_up(seen: _Seen) -> CompareOutcome:
         sample = findings.signature.sample
     low, high = binomial_interval(failures, looks)
     verdict = _decide_verdict(seen)
-    given = sum(r.sample.startswith("real:") for r in results)
+    given = sum(is_given(r.sample) for r in results)
     golden, heard = tried.golden, tried.heard
     return msgspec.structs.replace(
         _start(findings, rule),

@@ -16,7 +16,7 @@ from narrowdown.engines.compare.say import (
     wrong_by,
 )
 from narrowdown.engines.findings import Findings
-from narrowdown.engines.probe import HUGE, Measurement, SampleResult, Score
+from narrowdown.engines.probe import HUGE, Measurement, SampleResult, Score, is_given
 from narrowdown.engines.search import trial
 from narrowdown.engines.search.known import UNCALIBRATED
 from narrowdown.engines.search.nearby import Nearby
@@ -122,7 +122,7 @@ def say_nearby(nearby: Nearby, rule: Criterion) -> tuple[str, ...]:
     if not nearby.failing:
         return drawn
     made_of, _, how = nearby.source.removeprefix("near ").partition(": ")
-    of_it = f" ({say_sample(made_of)}, {how})" if how and made_of.startswith("real:") else ""
+    of_it = f" ({say_sample(made_of)}, {how})" if how and is_given(made_of) else ""
     off = f"{nearby.failing} {'is' if nearby.failing == 1 else 'are'} wrong"
     worst_of = say_error(nearby.error, rule).removeprefix("wrong ")
     return (
@@ -213,7 +213,7 @@ def _say_worst(sample: str) -> str:
 def say_made_up(findings: Findings, looks: int, failures: int) -> tuple[str, ...]:
     """What is left open where all runs were of made-up values, which say nothing of others; said
     before all else."""
-    if failures or looks < 2 or any(s.id.startswith("real:") for s in findings.samples):
+    if failures or looks < 2 or any(is_given(s.id) for s in findings.samples):
         return ()
     n = len(list_feeds(findings))
     tried = "Only one made-up input was" if n == 1 else f"Only {n:,} made-up inputs were"

@@ -1,7 +1,7 @@
 """extract: cut out the accused node, feed it captured reference values, grow the cut while it
 passes."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import TypeAlias
 
 import msgspec
@@ -11,10 +11,13 @@ from narrowdown.engines.asking.answer import Answer
 from narrowdown.engines.asking.inquiry import Inquiry
 from narrowdown.engines.asking.oracle import Oracle, make_oracle, open_oracle
 from narrowdown.engines.asking.question import Feed, NodeIds, Question
+from narrowdown.engines.compare.judge import LARGE
+from narrowdown.engines.compare.say import say_error
 from narrowdown.engines.findings import Case, Suspect
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.probe import HUGE
 from narrowdown.engines.search import works
+from narrowdown.engines.search.alone import MOST
 from narrowdown.engines.search.cost import Plan, Size, Work
 from narrowdown.engines.search.foretold import Place, foretell_places
 from narrowdown.engines.search.ordered import order_precision, say_ordered
@@ -142,6 +145,13 @@ def extract(ctx: StepContext) -> Steps[ExtractOutcome]:
         trials.oracle, trials, nodes, verify=params.verify, shrinks=shrinks_for(findings)
     )
     case = make_case(ask, settled, minimal=minimal, found_by="extract")
+    most = [s for s, _ in accused if _is_most(oracle.error, s) and s.node in nodes]
+    if most and len(nodes) > 1:
+        culprit = max(most, key=lambda s: s.effect)
+        instead += (
+            f" {culprit.name} makes most of it: by itself it makes the model's outputs "
+            f"{say_error(culprit.effect, ask.criterion)}. The other nodes carry its error on."
+        )
     there = ask
     if trials.oracle is where_ordered:
         there, case = ask.of(ordered), msgspec.structs.replace(case, engine=ordered)
@@ -156,7 +166,7 @@ def extract(ctx: StepContext) -> Steps[ExtractOutcome]:
 
 def _find_first(
     oracle: Oracle,
-    tries: Iterable[tuple[Suspect, int]],
+    tries: Sequence[tuple[Suspect, int]],
     params: ExtractParams,
     reason: str,
     *,
@@ -180,16 +190,23 @@ def _find_first(
 
 
 def _find_first_alone(
-    oracle: Oracle, tries: Iterable[tuple[Suspect, int]], params: ExtractParams, reason: str
+    oracle: Oracle, tries: Sequence[tuple[Suspect, int]], params: ExtractParams, reason: str
 ) -> Sub[Isolated]:
     """What ``_isolate`` gives for the first suspect that fails alone, else the last phrase. With
-    each: how often it is grown."""
-    for suspect, most_growth in tries:
+    each: how often it is grown. Those that were seen to be most of the failure come first, as they
+    are: a crowd that is grown around another one holds them, too."""
+    for suspect, most_growth in (*((s, 0) for s, _ in tries if _is_most(oracle.error, s)), *tries):
         found = yield from _isolate(oracle, suspect, params, most_growth)
         if not isinstance(found, str):
             return found
         reason = found
     return reason
+
+
+def _is_most(error: float, suspect: Suspect) -> bool:
+    """Whether the node was seen to bring most of the model's error to its outputs by itself."""
+    alone = ranges.decode(suspect.nodes) == (suspect.node,)
+    return suspect.tensor >= 0 and alone and suspect.effect > MOST * min(error, LARGE)
 
 
 def _suspect_place(ask: Inquiry, place: Place) -> Suspect:

@@ -10,7 +10,7 @@ from narrowdown.engines.compare.criterion import Criterion
 from narrowdown.engines.compare.judge import worst
 from narrowdown.engines.compare.say import say_worst, wrong_by
 from narrowdown.engines.findings import Findings
-from narrowdown.engines.probe import MADE_UP, SampleResult
+from narrowdown.engines.probe import MADE_UP, SampleResult, is_given
 from narrowdown.engines.search import works
 from narrowdown.engines.search.cost import Plan, Size
 from narrowdown.engines.search.whole import list_failing, probe_whole
@@ -37,7 +37,7 @@ def inputs(ctx: StepContext) -> Steps[InputsOutcome]:
     if ctx.check:
         message = "An external check chooses its own inputs, so real and random ones cannot be told apart here."
         return Finish(InputsOutcome(message=message), findings)
-    given = any(s.id.startswith("real:") for s in findings.samples)
+    given = any(is_given(s.id) for s in findings.samples)
     m = yield from asked(probe_whole(ctx, findings))
     made = m
     if given:
@@ -57,7 +57,7 @@ def inputs(ctx: StepContext) -> Steps[InputsOutcome]:
     if (
         findings.looks > 1
         and findings.signature is not None
-        and findings.signature.sample.startswith("real:")
+        and is_given(findings.signature.sample)
     ):
         # An intermittent failure was seen on real inputs; this one look need not show it.
         real_error, real_failing = findings.signature.error, max(1, real_failing)

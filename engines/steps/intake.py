@@ -10,7 +10,7 @@ from narrowdown.engines.compare.judge import judge_check
 from narrowdown.engines.graph.quantized import LOOK_WRONG
 from narrowdown.engines.nearest import suggestion
 from narrowdown.engines.options import recorded
-from narrowdown.engines.probe import Measurement, SampleInfo
+from narrowdown.engines.probe import Measurement, SampleInfo, is_given
 from narrowdown.engines.search.controls import Controls
 from narrowdown.engines.sources import POSTPROCESSING
 from narrowdown.engines.sources import scripts as scripts_of
@@ -61,7 +61,7 @@ def refuse_unmeasured(
             f"The postprocess script did not come to an end. {m.message} Mend it.", code=_BAD_INPUT
         )
     if m.status == "reference-failed":
-        blind = "while it ran" in m.message and not any(s.id.startswith("real:") for s in samples)
+        blind = "while it ran" in m.message and not any(is_given(s.id) for s in samples)
         asked = " The inputs were made up; if the model needs others, give them with --inputs, or sizes with --input-shapes."
         guessed = "".join(f" {note}" for note in notes if "--input-shapes" in note)
         hint = f"{asked}{guessed}" if blind else ""

@@ -15,7 +15,14 @@ from narrowdown.engines.compare.judge import judge_whole, sign_failure, worst
 from narrowdown.engines.compare.tolerance import criterion
 from narrowdown.engines.findings import Findings
 from narrowdown.engines.options import recorded
-from narrowdown.engines.probe import Candidate, Import, LoadInputs, Measurement, SampleInfo
+from narrowdown.engines.probe import (
+    Candidate,
+    Import,
+    LoadInputs,
+    Measurement,
+    SampleInfo,
+    is_given,
+)
 from narrowdown.engines.search import golden_reference, works
 from narrowdown.engines.search.batch import see_rows
 from narrowdown.engines.search.bodies import open_bodies
@@ -115,7 +122,7 @@ def _inputs(ctx: StepContext, findings: Findings, **how: bool) -> LoadInputs:
 def _with_inputs(findings: Findings, made: Measurement) -> Findings:
     """Findings with the inputs and the samples that decide: the given ones where there are any."""
     samples = tuple(msgspec.convert(s, SampleInfo) for s in made.facts["samples"])
-    given = tuple(s for s in samples if s.id.startswith("real:"))
+    given = tuple(s for s in samples if is_given(s.id))
     return msgspec.structs.replace(findings, inputs=made.facts["inputs"], samples=given or samples)
 
 
@@ -184,7 +191,7 @@ def measure_whole(
     """(findings, measurement) of the whole working model on every feed."""
     m = yield from asked(probe_whole(ctx, findings, runs=runs, exclusive=runs > 1))
     _refuse_unused_bounds(ctx, m)
-    if any(s.id.startswith("real:") for s in findings.samples):
+    if any(is_given(s.id) for s in findings.samples):
         yield from refuse_wrong_sizes(ctx, findings, m, _inputs(ctx, findings))
         return findings, m
     if ctx.check or m.assumed or m.status != "reference-failed":

@@ -27,7 +27,7 @@ from narrowdown.engines.graph.quantized import (
     is_stored_weight,
     nodes_on_codes,
 )
-from narrowdown.engines.probe import HUGE, Describe
+from narrowdown.engines.probe import HUGE, Describe, is_given
 from narrowdown.engines.search import works
 from narrowdown.engines.search.cost import Plan, Size, Work
 from narrowdown.engines.search.fewest import QUANTIZED, PrecisionParams
@@ -312,7 +312,7 @@ def _message(
 
 def _say_others(ask: Inquiry) -> str:
     """Where all that was given passes: the bound for others, with a space in front."""
-    given = sum(max(1, s.rows) for s in ask.findings.samples if s.id.startswith("real:"))
+    given = sum(max(1, s.rows) for s in ask.findings.samples if is_given(s.id))
     return f" {say_most_wrong(given, given).capitalize()}{UNCALIBRATED}" if given else ""
 
 

@@ -10,7 +10,7 @@ from narrowdown.engines.asking import Note, StepContext, StepRefused, Sub, asked
 from narrowdown.engines.compare.judge import REFUSALS
 from narrowdown.engines.findings import Findings
 from narrowdown.engines.options import recorded
-from narrowdown.engines.probe import LoadInputs, Measurement, SampleInfo
+from narrowdown.engines.probe import LoadInputs, Measurement, SampleInfo, is_given
 from narrowdown.engines.search.whole import probe_whole
 
 _BAD_INPUT, _MISSING = (
@@ -33,9 +33,7 @@ def refuse_wrong_sizes(
         return
     alone = msgspec.structs.replace(made_up, sources=(), source_digests=(), shapes={}, random=True)
     one_a_size = {
-        tuple(sorted(s.shapes.items())): s
-        for s in reversed(findings.samples)
-        if s.id.startswith("real:")
+        tuple(sorted(s.shapes.items())): s for s in reversed(findings.samples) if is_given(s.id)
     }
     for sample in reversed(one_a_size.values()):
         yield Note("does the reference run it?")

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from narrowdown.engines.probe import Inspect, Measure, Measurement
+from narrowdown.engines.probe import Inspect, Measure, Measurement, is_given
 from narrowdown.engines.steps.registry import STEPS
 from narrowdown.engines.store.content import Store
 from narrowdown.engines.workers.pool import Pool
@@ -28,7 +28,6 @@ from narrowdown.wizard.runner.walk import Walk
 from narrowdown.wizard.session import events as e
 from narrowdown.wizard.session.journal import NAME, Journal, read
 
-MADE_UP = "random:"
 RECORDED = Path(__file__).parent / "recorded" / "sort-weak.jsonl.gz"
 ORDER = RECORDED.with_name("sort-order.jsonl.gz")
 ENGINE = "tensorrt:precision=fp16,typing=weak"
@@ -114,14 +113,12 @@ class Recording:
 def _written(probe: Measure) -> bytes:
     """When this was recorded a sample that was made up was asked along with the given ones, and
     stood in the same file."""
-    given = tuple(s for s in probe.samples if not s.startswith(MADE_UP))
+    given = tuple(s for s in probe.samples if is_given(s))
     return msgspec.json.encode(msgspec.structs.replace(probe, inputs="", samples=given))
 
 
 def _of_given(m: Measurement) -> Measurement:
-    return msgspec.structs.replace(
-        m, results=tuple(r for r in m.results if not r.sample.startswith(MADE_UP))
-    )
+    return msgspec.structs.replace(m, results=tuple(r for r in m.results if is_given(r.sample)))
 
 
 def walk(folder: Path, jobs: int, record: Path = RECORDED) -> tuple[Recording, list[Any]]:

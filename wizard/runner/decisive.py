@@ -18,7 +18,7 @@ from narrowdown.engines.compare.judge import (
 )
 from narrowdown.engines.findings import Findings
 from narrowdown.engines.graph import ranges
-from narrowdown.engines.probe import AnyProbe, Check, Measure, Measurement
+from narrowdown.engines.probe import AnyProbe, Check, Measure, Measurement, is_given
 from narrowdown.engines.store import decoding
 from narrowdown.engines.store.content import Store
 from narrowdown.wizard.runner.ledger import asked_probe, known_measurement
@@ -105,7 +105,7 @@ def _looked_at(state: State, store: Store, visit: Visit, role: str, probe: AnyPr
     are any, alone on the machine, with as many runs of a build as it ever took."""
     asked = _plain(probe)
     if isinstance(asked, Measure) and isinstance(probe, Measure):
-        real = tuple(s for s in probe.samples if s.startswith("real:"))
+        real = tuple(s for s in probe.samples if is_given(s))
         asked = msgspec.structs.replace(asked, samples=real or probe.samples)
     answers = list(_alike(state, asked, store))
     if role == "case":

@@ -238,6 +238,33 @@ def test_what_amplifies_is_asked_about_with_what_made_its_inputs() -> None:
     )
 
 
+def test_a_node_that_is_most_of_the_failure_is_cut_out_before_another_is_grown() -> None:
+    """The errors of two nodes cancel in part. The first is within what is allowed and passes alone;
+    grown with what amplifies it, it would be a crowd."""
+    chain = graph([(), *((i,) for i in range(7))])
+    engine = Simulated.single(chain, {0: 0.008, 6: 0.036}, gain={2: 3.5})
+    findings = walk("layerwise", engine.context(), engine).finish.findings
+    assert [s.node for s in findings.suspects] == [0, 6]
+    for error, names in ((0.05, "n6"), (0.07, "n0, n1, n2")):
+        signature = msgspec.structs.replace(findings.signature, errors={"t7": error})
+        told = msgspec.structs.replace(findings, signature=signature)
+        extracted = walk("extract", engine.context(findings=told), engine).finish
+        assert extracted.outcome.names == names
+        assert "makes most of it" not in extracted.outcome.message
+
+
+def test_of_a_part_that_was_grown_the_node_that_makes_most_of_it_is_named() -> None:
+    chain = graph([(), *((i,) for i in range(7))])
+    engine = Simulated.single(chain, {0: 0.008}, gain={2: 3.5})
+    findings = walk("layerwise", engine.context(), engine).finish.findings
+    extracted = walk("extract", engine.context(findings=findings), engine).finish
+    assert extracted.outcome.names == "n0, n1, n2"
+    assert (
+        "n0 makes most of it: by itself it makes the model's outputs wrong by 2.8 %."
+        in extracted.outcome.message
+    )
+
+
 @settings(max_examples=100, deadline=None)
 @given(sizes, seeds, st.integers(1, 3), rates)
 def test_extract_and_reduce_end_with_what_was_seen_to_fail(
