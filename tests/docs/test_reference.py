@@ -437,7 +437,12 @@ def test_every_page_is_in_the_index_and_every_link_leads_somewhere() -> None:
     assert [p.name for p in pages if p.name != "README.md" and f"({p.name})" not in index] == []
     root = DOCS.parent
     assert "(SECURITY.md)" in (root / "README.md").read_text(encoding="utf-8")
-    for page in (*pages, root / "README.md", root / "SECURITY.md"):
+    more = [path for path in (root / "campaigns").rglob("*.md") if path.name != "page.md"]
+    for page in (
+        *pages,
+        *more,
+        *(root / f"{name}.md" for name in ("README", "CONTRIBUTING", "SECURITY")),
+    ):
         text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
         for link in re.findall(r"\]\(([^)\s]+)\)", text):
             place, _, part = link.partition("#")
