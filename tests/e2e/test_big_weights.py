@@ -15,11 +15,11 @@ from pathlib import Path
 import onnx
 import pytest
 
+from campaigns.faults.campaign import MARK, ON_IMPORT, kill_tree
 from narrowdown.engines.store.content import digest_file
 
 from ..patience import allow
 from . import tiny
-from .campaign import MARK, ON_IMPORT, kill_tree
 from .conftest import command, environment
 from .test_interruptions import begin, events, wait_for
 
