@@ -109,7 +109,7 @@ class Recipe(msgspec.Struct, frozen=True):
     tool: str  # and what it takes
     language: Literal["sh", "python", "cpp"]
     text: str
-    line: str = ""  # that of its lines which makes the difference; "" for the last one
+    line: str = ""  # the line that makes the difference; "" for the last one
 
 
 class ByHand(msgspec.Struct, frozen=True):

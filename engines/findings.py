@@ -202,7 +202,7 @@ class Lookalike(msgspec.Struct, frozen=True, omit_defaults=True):
     mended: str = ""  # the first release without it
     cure: str = ""  # what helps
     nodes: tuple[str, ...] = ()  # of the model that look like it
-    trigger: str = ""  # how often it fired where the table says that it does, and beside it
+    trigger: str = ""  # how often it failed where the table says so, and beside it
 
 
 class Findings(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -38,22 +38,15 @@ class Culprit(msgspec.Struct, frozen=True):
     minimal: bool
     needs_higher_inputs: bool
     found_by: str
-    # Nodes that go as far beyond the storage type, without a case of their own; kept with it.
-    also: tuple[str, ...] = ()
-    at: str = (
-        ""  # of several nodes the one that the evidence is about; "" where it is about all of them
-    )
-    # of whole numbers, how many of its own outputs' values are wrong, and all of them
-    own_places: tuple[int, int] = (0, 0)
+    also: tuple[str, ...] = ()  # nodes as far beyond the storage type, without a case of their own
+    at: str = ""  # of several nodes the one that the evidence is about; "": all of them
+    own_places: tuple[int, int] = (0, 0)  # of whole numbers: wrong ones of its own outputs, and all
     effect_places: tuple[int, int] = (0, 0)  # likewise of the model's
-    engine: str = ""  # the spec that it fails on, where that is not the session's: its precision is an order there
+    engine: str = ""  # the spec on which it fails, if not the session's
     around: Vicinity = Vicinity()
     values: tuple[Values, ...] = ()  # of its outputs, the worst first
-    source: tuple[
-        str, ...
-    ] = ()  # file and line of the program that was exported, where the exporter wrote them
-    # What the part in the case folder is wrong by, where its shapes or values were made smaller for
-    # that; ``own`` is as it stands in the model.
+    source: tuple[str, ...] = ()  # file and line of the exported program
+    # error of the part in the case folder, if its shapes or values were made smaller
     made_smaller: float | None = None
 
 
@@ -83,31 +76,25 @@ class Workaround(msgspec.Struct, frozen=True):
     margin: float | None
     cost: str
     minimal: bool
-    tried: str = ""  # what to mind: what casts in the model do, what cannot be seen here
+    tried: str = ""  # what to mind, such as what casts in the model do
     condition: str = ""  # it is right only while this is so
     unseen_ok: int = 0
     unseen_n: int = 0
     unseen_given: int = 0
     unseen_failing: int = 0
-    held_out_ok: int = 0  # ``unseen_ok``, by the name that the steps' JSON has for it
-    held_out_n: int = 0  # ``unseen_n``, by the name that the steps' JSON has for it
-    file: str = ""  # the model with it, beside the report in session and bundle; "" where it is no other model
+    held_out_ok: int = 0  # the same as `unseen_ok`
+    held_out_n: int = 0  # the same as `unseen_n`
+    file: str = ""  # the model with it, beside the report; "" where it is no other model
     accused_inside: bool | None = None  # every accused node is in the set that is kept
-    unseen_least: float | None = (
-        None  # share of others like them that is right at the least, at 95 %; null: not tried
-    )
-    source: tuple[
-        str, ...
-    ] = ()  # lines of the exported program whose nodes it keeps in higher precision
+    # share of other samples that pass at least, at 95 %; null: not tried
+    unseen_least: float | None = None
+    source: tuple[str, ...] = ()  # lines of the exported program whose nodes it keeps
     known: tuple[str, ...] = ()
     curve: tuple[Kept, ...] = ()
     of: int = 0  # nodes that could be kept; 0: not counted
-    holding: tuple[
-        str, ...
-    ] = ()  # of ``keep_higher`` the Loop, If and Scan nodes: all inside them is kept, too
-    holders: tuple[
-        str, ...
-    ] = ()  # where some of ``keep_higher`` lie in bodies: the nodes of the graph that are or hold them
+    # of `keep_higher` the Loop, If and Scan nodes, which are kept whole
+    holding: tuple[str, ...] = ()
+    holders: tuple[str, ...] = ()  # nodes of the graph that are or hold those of `keep_higher`
     apply: tuple[Recipe, ...] = ()  # in the words of each tool, the engine's own first
 
 
@@ -190,9 +177,7 @@ class Weighed(msgspec.Struct, frozen=True):
     )
     passes: bool  # within the tolerance on every sample
     error: float | None  # the worst; `null` where not finite
-    score: (
-        float | None
-    )  # as the user counts; `null` where nobody does, or where it is no finite number
+    score: float | None  # as the user counts; `null`: nobody does, or not finite
     seconds: float | None  # of a run; `null` where its time says nothing, as on an emulation
     chosen: bool  # it is what is recommended
     why: str  # it did not run
@@ -286,42 +271,29 @@ class Report(msgspec.Struct, frozen=True):
     commands: tuple[str, ...]
     seconds: float
     probes: int
-    # Where nothing failed: how many times the worst error fits into what is allowed, and where it
-    # was met.
+    # how many times the worst error fits into what is allowed, where nothing failed
     margin: float | None = None
     worst_output: str = ""
     worst_sample: str = ""
-    spread: str = ""  # what shows that the error is spread over many layers; empty where it is not
+    spread: str = ""  # what shows that the error is spread; else empty
     advice: str = ""  # what the end means, and what to do now
     layers: tuple[QuantizedLayer, ...] = ()
     searches: tuple[Search, ...] = ()
     ruled_out: tuple[RuledOut, ...] = ()
-    # `from`, `to` and `why`, where the given reference was found wrong and another stood in; `null`
-    # where it was not
+    # `from`, `to` and `why`, where another reference stood in
     reference_replaced: dict[str, str] | None = None
     alike: bool = False  # reference and engine under test are wrong in the same way
-    rounds: tuple[
-        tuple[Depth, ...], ...
-    ] = ()  # error by depth of each comparison of layers, the last of them is `depth`
-    names: Shared = (
-        Shared()
-    )  # what most nodes' names begin with: left out where people read, whole in this file
-    # where ``error`` is of whole numbers, how many of them are wrong, and of how many
-    error_places: tuple[int, int] = (0, 0)
-    allowed: str = (
-        ""  # `tolerance` in the words of the metric: `rel_l2 0.0001`, or `atol 0.001, rtol 1e-05`
-    )
+    rounds: tuple[tuple[Depth, ...], ...] = ()  # the same for each comparison of layers
+    names: Shared = Shared()  # the common beginning of names, left out where people read
+    error_places: tuple[int, int] = (0, 0)  # of whole numbers: wrong ones, and all
+    allowed: str = ""  # `tolerance` in words: `rel_l2 0.0001`, or `atol 0.001, rtol 1e-05`
     lookalikes: tuple[Lookalike, ...] = ()  # known bugs that it looks like, confirmed ones first
-    rewrites: tuple[Rewritten, ...] = ()  # what was tried to cure it by other nodes
-    scores: tuple[
-        Weighed, ...
-    ] = ()  # what the fault and each workaround cost and buy; the reference is the first
-    trigger: Trigger | None = (
-        None  # what triggers the first culprit's case; `null` where nobody asked
-    )
+    rewrites: tuple[Rewritten, ...] = ()  # rewrites that were tried
+    scores: tuple[Weighed, ...] = ()  # the reference, the fault and each workaround
+    trigger: Trigger | None = None  # what triggers the first case; `null` where nobody asked
     goes_on_from: str = ""  # id of the session whose findings these are
     brought: tuple[Brought, ...] = ()  # tables of steps that other packages bring
-    next: str = ""  # the command that goes on from here; empty where nothing follows
+    next: str = ""  # the command that continues; empty where nothing follows
     format: Literal[1] = 1  # version of this format
 
 
