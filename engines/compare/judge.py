@@ -75,9 +75,16 @@ def badness(score: Score, criterion: Criterion) -> float:
     return min(HUGE, float(getattr(score, metric)))
 
 
+# What stands in the place of wrong values, and of how many, of a tensor of another shape.
+OTHER_SHAPE = (1, 0)
+
+
 def places(score: Score, criterion: Criterion) -> tuple[int, int]:
     """How many values of a tensor are wrong, and of how many, where it is right or wrong as a
-    whole: whole numbers, truth values and texts, by a share. (0, 0) of any other."""
+    whole: whole numbers, truth values and texts, by a share; OTHER_SHAPE where none can be held
+    against its reference. (0, 0) of any other."""
+    if score.problem == "shape":
+        return OTHER_SHAPE
     if criterion.metric != "rel_l2" or not score.exact or score.problem or score.equal:
         return 0, 0
     size = math.prod(score.shape)

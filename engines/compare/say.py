@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Sequence
 
 from narrowdown.engines.compare.criterion import Criterion
-from narrowdown.engines.compare.judge import badness, limit, margin, places, use_up
+from narrowdown.engines.compare.judge import OTHER_SHAPE, badness, limit, margin, places, use_up
 from narrowdown.engines.probe import HUGE, SampleResult
 
 # A margin below it is said as "just below": "1.01 times below" is read as half as much at least.
@@ -28,6 +28,8 @@ def say_part(error: float | None, metric: str, places: Sequence[int]) -> str:
     numbers are right or wrong, so it is said in how many places: "100 %" says nothing of one code
     among 168 that is one off."""
     wrong, of = places or (0, 0)
+    if (wrong, of) == OTHER_SHAPE:
+        return UNLIKE["shape"]
     if not wrong:
         return wrong_by(error, metric)
     return "wrong in its one value" if of == 1 else f"wrong in {wrong:,} of {of:,} values"

@@ -18,7 +18,7 @@ from narrowdown.engines.compare.judge import (
     use_up,
     worst,
 )
-from narrowdown.engines.compare.say import say_amount, say_most, say_worst
+from narrowdown.engines.compare.say import say_amount, say_most, say_part, say_worst
 from narrowdown.engines.probe import HUGE, Measurement, SampleResult, Score
 
 RULE = Criterion(tolerance=0.01)
@@ -56,6 +56,19 @@ def test_own_and_effect(own: float, effect: float | None, kind: str, reason: str
     assert (verdict.own, verdict.effect) == (own, effect)
 
 
+@pytest.mark.parametrize("rule", [RULE, Criterion(metric="max_abs")])
+def test_another_shape_is_said_and_no_amount(rule: Criterion) -> None:
+    odd = Score("y", shape=(3,), problem="shape")
+    verdict = judge(
+        Measurement(results=(SampleResult("real:0", (odd,), effect=(off(0.5, max_abs=0.5),)),)),
+        rule,
+        SIGNATURE,
+    )
+    said = say_part(verdict.own, rule.metric, verdict.own_places)
+    assert said == "of another shape than the reference's"
+    assert say_part(HUGE, rule.metric, (0, 0)) == "infinitely wrong"
+
+
 def test_whole_numbers_say_in_how_many_places_they_are_wrong() -> None:
     code = Score("y", rel_l2=0.001, shape=(1, 168), exact=True, mismatched=1 / 168)
     verdict = judge(
@@ -71,11 +84,7 @@ def test_whole_numbers_say_in_how_many_places_they_are_wrong() -> None:
         say_worst([SampleResult("real:0", (off(0.5, "x"), code))], RULE)
         == "wrong in 1 of 168 values"
     )
-    for plain in (
-        off(0.5),
-        Score("y", exact=True, equal=True),
-        Score("y", exact=True, problem="shape"),
-    ):
+    for plain in (off(0.5), Score("y", exact=True, equal=True)):
         assert places(plain, RULE) == (0, 0)
     assert places(code, Criterion(metric="max_abs")) == (0, 0)
 

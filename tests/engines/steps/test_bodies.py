@@ -367,6 +367,37 @@ def test_a_file_that_computes_something_else_by_the_reference_is_no_workaround(o
     assert (said.holds, said.kind) == (False, "none")
 
 
+@pytest.mark.parametrize("worse", ["real:0", "real:1", "near:"])
+def test_the_error_that_is_told_is_the_worst_of_all_that_were_tried(
+    opened: Any, worse: str
+) -> None:
+    """Of the sample that it was made on, too."""
+    s = opened(RATED, rate(16000, 1, 2, 3, 4), rate(16000, 5, 6, 7, 8), engine=NO_IF)
+    s.step("reduce")
+    ask = s.ask
+
+    def slightly_off(probe: Any) -> Any:
+        answer = ask(probe)
+        if not (getattr(probe, "written", "") and probe.engine == NO_IF):
+            return answer
+        results = tuple(
+            msgspec.structs.replace(
+                r,
+                outputs=tuple(
+                    msgspec.structs.replace(
+                        score, rel_l2=2e-5 if r.sample.startswith(worse) else 1e-5, equal=False
+                    )
+                    for score in r.outputs
+                ),
+            )
+            for r in answer.results
+        )
+        return msgspec.structs.replace(answer, results=results)
+
+    s.ask = slightly_off
+    assert s.step("workaround").finish.findings.workaround.error == 2e-5
+
+
 def test_where_nothing_can_run_it_the_file_is_held_to_the_model_by_the_reference(
     opened: Any,
 ) -> None:
