@@ -64,13 +64,14 @@ OURS = {  # attributes of ours on a variable that bears the name of one of Tenso
     "o": {"type", "get"},
     "layer": {"formats", "nodes"},
 }
-# What is asked for by hasattr, or overridden in a class of ours, stands in no attribute: by hand,
-# class -> names.
+# What is asked for by hasattr, overridden in a class of ours, or printed to be pasted, stands in no
+# attribute: by hand, class -> names.
 ASKED = {
     "": [
         "IDebugListener", "IProgressMonitor", "IAlgorithmSelector", "TimingCacheKey", "IInt8EntropyCalibrator2",
-        "IOutputAllocator",
+        "IOutputAllocator", "Logger",
     ],
+    "OnnxParser": ["parse_from_file"],
     "BuilderFlag": [
         "FP16", "BF16", "INT8", "FP8", "TF32", "OBEY_PRECISION_CONSTRAINTS", "EDITABLE_TIMING_CACHE", "DISABLE_TIMING_CACHE",
     ],

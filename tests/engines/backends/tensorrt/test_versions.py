@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
-from narrowdown.engines import installed, options
+from narrowdown.engines import installed, options, outside
 from narrowdown.engines.backends.base import EngineMissing
 from narrowdown.engines.backends.tensorrt import make as tensorrt
 from narrowdown.engines.backends.tensorrt.cuda import Device
 from narrowdown.engines.backends.tensorrt.library import Library
 from narrowdown.engines.backends.tensorrt.settings import Settings, strongly_typed
+from narrowdown.engines.declaration import Cure
 from narrowdown.engines.spec import parse
 
 from . import bindings
@@ -327,3 +328,43 @@ def test_answers_about_kept_nodes_are_not_taken_from_a_session_that_kept_them_ot
     now = engine("10.6.0", spec).fingerprint
     monkeypatch.setattr(tensorrt, "_KEPT", "1")
     assert (engine("10.6.0", spec).fingerprint != now) is other
+
+
+@pytest.mark.parametrize("version", bindings.VERSIONS)
+@pytest.mark.parametrize(
+    ("engine", "cures"),
+    [
+        ("tensorrt:precision=fp16", Cure(keep=("a",), file="worked-around.onnx")),
+        ("tensorrt:precision=fp16,typing=strong", Cure(file="worked-around.onnx")),
+        (
+            "tensorrt:precision=model,tf32=off,optimization_level=0,workspace=64"
+            ",tactic_sources=JIT_CONVOLUTIONS",
+            Cure(file="worked-around.onnx"),
+        ),
+        ("emulate:precision=fp16", Cure(keep=("a",), file="worked-around.onnx")),
+    ],
+)
+def test_python_that_is_printed_to_be_pasted_names_nothing_that_a_version_lacks(
+    engine: str, cures: Cure, version: str
+) -> None:
+    """It is run with TensorRT-RTX alone: of TensorRT's own package the names are looked up."""
+    weak = "fp16" in engine and "strong" not in engine and engine.startswith("tensorrt")
+    if weak and bindings.VERSIONS.index(version) >= bindings.VERSIONS.index("11.0.0.114"):
+        pytest.skip("11 has no weak typing")
+    told = outside.apply(outside.found(parse(engine), version), cures)
+    texts = [recipe.text for recipe in told if " as trt\n" in recipe.text]
+    assert texts
+    for text in texts:
+        for node in ast.walk(ast.parse(text)):
+            if not isinstance(node, ast.Attribute):
+                continue
+            holder = ast.unparse(node.value)
+            if holder in bindings.CLASSES:
+                owner = bindings.CLASSES[holder]
+            elif holder.startswith("trt."):
+                owner = holder.removeprefix("trt.")
+            else:
+                assert holder.startswith(("open(", "keep_fp32", "parser.get_error(")), holder
+                continue
+            name = f"{owner}.{node.attr}" if owner else node.attr
+            assert name in names(version), name
