@@ -41,7 +41,12 @@ def drive(
         return Verdict(answers[key])
         yield
 
+    def fails(chosen: tuple[int, ...]):  # type: ignore[no-untyped-def]
+        return (yield from test(chosen)) == STILL
+
     def both():  # type: ignore[no-untyped-def]
+        if search is ddmin:
+            return (yield from search(items, fails))
         if search is not thorough:
             return (yield from search(items, test))
         return (yield from leave_out_each((yield from leave_out_groups(items, test)), test))
