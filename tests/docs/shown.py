@@ -208,7 +208,10 @@ def completed(words: Sequence[str], target: str = "OUT") -> list[str] | None:
     place = 2 if words and words[0] in ("step", "flow") else 1
     # What it works on stands where it can be missing without anybody noticing, so it is tried
     # first.
-    for named, written in (([on], []), ([], []), ([on], ["-o", target]), ([], ["-o", target])):
+    ways = [([on], []), ([], []), ([on], ["-o", target]), ([], ["-o", target])]
+    if words[:1] == ["export"] and not {"-o", "--output", "--overlay"} & set(words):
+        ways = ways[2:]  # it asks where to
+    for named, written in ways:
         whole = [*words[:place], *filter(None, named), *words[place:], *written]
         try:
             with redirect_stdout(StringIO()):

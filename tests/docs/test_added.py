@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import narrowdown
 from narrowdown import engines, flows, wizard
 from narrowdown.wizard.demo import MODELS
 
@@ -30,6 +31,10 @@ def copy(tmp_path: Path) -> Path:
     for package in (wizard, engines, flows):
         there = Path(str(package.__path__[0]))
         shutil.copytree(there, tmp_path / there.name)
+        (tmp_path / "narrowdown").mkdir(exist_ok=True)
+        (tmp_path / "narrowdown" / there.name).symlink_to(tmp_path / there.name)
+    for name in ("__init__.py", "__main__.py"):
+        shutil.copy(Path(str(narrowdown.__path__[0])) / name, tmp_path / "narrowdown")
     shutil.copytree(
         ROOT / "tests", tmp_path / "tests", ignore=shutil.ignore_patterns("__pycache__")
     )
