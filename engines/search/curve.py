@@ -7,13 +7,11 @@ from typing import TypeAlias
 import msgspec
 
 from narrowdown.engines.asking import Sub
-from narrowdown.engines.compare.criterion import Criterion
-from narrowdown.engines.compare.judge import limit
 from narrowdown.engines.findings import Point
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.probe import Measurement
+from narrowdown.engines.search.kept_sets import KeptSets, NodeSet
 from narrowdown.engines.search.knee import find_knee
-from narrowdown.engines.search.sets import KeptSets, NodeSet
 
 POINTS = (
     4  # sets that the curve shows beside nothing kept, everything kept, and the one that is chosen
@@ -27,12 +25,12 @@ Curve: TypeAlias = tuple[tuple[NodeSet, Point], ...]  # each set beside its poin
 
 
 def draw_curve(
-    sets: KeptSets, chosen: NodeSet, everything: NodeSet, samples: tuple[str, ...], aim: Criterion
+    sets: KeptSets, chosen: NodeSet, everything: NodeSet, feeds: tuple[str, ...], enough: float
 ) -> Sub[Curve]:
     """Sets that were tried, fewest nodes first, each with less error than those before, and the
-    chosen one, on all of these samples. Of sets that were asked about some of them only such as
+    chosen one, on all of these. Of sets that were asked about some of them only such as
     have at most ``TRADED`` times the nodes of the chosen one are asked about the rest. The knee is
-    marked. ``aim``: what an error may be at most, below which less gains nothing."""
+    marked. ``enough``: an error below which less gains nothing."""
     most = TRADED * len(chosen)
     rough = [
         (len(k), sets.find_error(m), k)
@@ -44,19 +42,17 @@ def draw_curve(
     # Everything kept may take a long build of its own, where nothing needed it so far.
     found = {(), chosen, *({everything} & sets.list_sets().keys())}
     for keep in dict.fromkeys((*likely[::step], *sorted(found, key=len))):
-        m: Measurement = yield from sets.measure(keep, samples)
+        m: Measurement = yield from sets.measure(keep, feeds)
         if m.status == "ok":
             found.add(keep)
-    whole = {
-        k: m for k, m in sets.list_sets().items() if sets.knows(k, samples) and m.status == "ok"
-    }
+    whole = {k: m for k, m in sets.list_sets().items() if sets.knows(k, feeds) and m.status == "ok"}
     exact = [(len(k), sets.find_error(m), k) for k, m in whole.items()]
     timed = sets.ask.ctx.can("latency", untold=True)
     front = {k for _, _, k in _front(exact)} | {chosen}
     points: list[tuple[NodeSet, Point]] = []
     for n, error, k in sorted(exact, key=lambda row: row[:2]):
         if k in front:
-            known: Measurement = yield from sets.measure(k, samples)
+            known: Measurement = yield from sets.measure(k, feeds)
             points.append(
                 (
                     k,
@@ -69,7 +65,7 @@ def draw_curve(
                     ),
                 )
             )
-    bend = find_knee([(p.nodes, p.error) for _, p in points], limit(aim, ""))
+    bend = find_knee([(p.nodes, p.error) for _, p in points], enough)
     marked = [(k, msgspec.structs.replace(p, knee=i == bend)) for i, (k, p) in enumerate(points)]
     return tuple(marked)
 

@@ -12,12 +12,9 @@ from collections.abc import Collection
 from narrowdown.engines.asking import Sub
 from narrowdown.engines.findings import Close
 from narrowdown.engines.graph import ranges
-from narrowdown.engines.probe import Measurement
-from narrowdown.engines.search.fewest import Best, Fewest
 from narrowdown.engines.search.foretold import NEAR, floating_outputs, measure_reached
 from narrowdown.engines.search.inquiry import Inquiry
 from narrowdown.engines.search.storage import largest_finite
-from narrowdown.engines.search.unseen import does_as_well
 from narrowdown.engines.search.whole import list_feeds
 
 # Times less than the largest value from which on a node is told. The square above was ten times
@@ -31,31 +28,11 @@ def list_close(ask: Inquiry, keep: Collection[int], times: float = CLOSE) -> Sub
     largest that the engine's storage type holds, on any given sample: what feeds or reads what is
     accused first, then the nearest to the end. Those beyond it are none of them: the samples show
     what comes of that. None where the type has FP32's range, or the reference does not answer."""
-    close: dict[int, float] = yield from _find_close(ask, keep, times)
+    close: dict[int, float] = yield from find_close(ask, keep, times)
     return tuple(Close(ask.names([n])[0], top) for n, top in close.items())
 
 
-def keep_close(search: Fewest, best: Best, held: frozenset[str], plain: Measurement) -> Sub[Best]:
-    """The set with the nodes, too, that it leaves within ``params.headroom`` of the end of the
-    storage type; the set itself where there are none, or where that does not do as well."""
-    close: dict[int, float] = yield from _find_close(search.ask, best.keep, search.params.headroom)
-    wider = tuple(sorted({*best.keep, *close}))
-    if (
-        wider == best.keep
-        or not (yield from search.passes(wider, search.ask.criterion, search.all_seen())).passed
-    ):
-        return best
-    tried = yield from search.try_on_unseen(
-        wider, held, plain, search.params.batches + len(search.batches), best
-    )
-    return (
-        Best(wider, search.seen, tried.unseen, tried)
-        if does_as_well(tried.unseen, best.unseen)
-        else best
-    )
-
-
-def _find_close(ask: Inquiry, keep: Collection[int], times: float) -> Sub[dict[int, float]]:
+def find_close(ask: Inquiry, keep: Collection[int], times: float) -> Sub[dict[int, float]]:
     """Node id -> what its values reach, in the order of ``list_close``."""
     if ask.ctx.storage != NARROW:
         return {}

@@ -1,25 +1,26 @@
-"""The search for the fewest nodes to keep in higher precision so that every sample passes, also
-those that it was not made on."""
+"""The fewest nodes in higher precision, as the session asks for them: who is asked
+(``engines.search.kept_sets``), what is likely, and what is told of the set that
+``engines.search.keep_fewest`` finds."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
-from narrowdown.engines.asking import Note, Sub, asked
-from narrowdown.engines.compare.judge import by_sample, judge_whole, worst
-from narrowdown.engines.findings import Unseen
+from narrowdown.engines.asking import Amount, Count, Note, Sub, asked
+from narrowdown.engines.compare.judge import by_sample, judge_whole, limit, worst
+from narrowdown.engines.findings import Findings, Unseen
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.graph.quantized import find_layers
 from narrowdown.engines.probe import Measurement
 from narrowdown.engines.search.cured import is_infinite
-from narrowdown.engines.search.curve import Curve, draw_curve
-from narrowdown.engines.search.draft import Draft
+from narrowdown.engines.search.curve import draw_curve
 from narrowdown.engines.search.emulation import find_emulation
-from narrowdown.engines.search.fewest import AFTER, LONG, Enough, Fewest, PrecisionParams
 from narrowdown.engines.search.foretold import Place, foretell_places
-from narrowdown.engines.search.headroom import keep_close
+from narrowdown.engines.search.headroom import find_close
 from narrowdown.engines.search.inquiry import Inquiry
-from narrowdown.engines.search.kept import Kept, list_keepable
+from narrowdown.engines.search.keep_fewest import MARGIN, Best, Hunt, keep_fewest
+from narrowdown.engines.search.kept import Kept, Knee, list_keepable
+from narrowdown.engines.search.kept_sets import KeptSets, NodeSet
 from narrowdown.engines.search.looks import (
     LOOKS,
     Looks,
@@ -27,39 +28,47 @@ from narrowdown.engines.search.looks import (
     has_threads,
     raise_looks,
 )
-from narrowdown.engines.search.pace import Pace
-from narrowdown.engines.search.polish import polish_best
-from narrowdown.engines.search.ranking import Ranked, list_prefixes, rank_layers
+from narrowdown.engines.search.ranking import Ranked, list_ranked, rank_layers
 from narrowdown.engines.search.remedy import list_cured
-from narrowdown.engines.search.starts import list_hardest
 from narrowdown.engines.search.unseen import (
+    Tried,
     count_plain,
     find_scale,
+    find_worst,
     list_failing,
     measure_noise,
     restrict,
     set_apart,
+    try_unseen,
 )
 from narrowdown.engines.search.whole import list_feeds
 from narrowdown.engines.search.written import Sides, WrittenOut, write_out
 from narrowdown.engines.spec import unquantized
 
-# Part of a build that a run of all samples takes up to which each set is run on all of them.
-# TensorRT runs the 96 rows that a search for magika is judged by in 0.03 s and builds for 0.9 s;
-# without it the set was trimmed three times, each time too far.
-TOGETHER = 0.1
+
+# The budget bounds time: at its end the smallest set so far is given, and said to be no minimum.
+# Chosen; ResNet-50 under a tolerance that rounding breaks spends all of it.
+class PrecisionParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    rings: Count = 6  # no longer used
+    budget: Count = 400  # builds
+    rounds: Count = 8  # no longer used
+    margin: Amount = 0.0  # tolerance over error that is aimed at; 0: 1.5
+    batches: Count = 4  # how often held-out samples are made; failing ones join the search
+    headroom: Amount = 0.0  # keep nodes whose values come within so many times of the end of FP16
 
 
 def keep_higher(
     ask: Inquiry,
     params: PrecisionParams,
-    tries: Sequence[tuple[int, ...]] = (),
-    enough: Enough | None = None,
+    order: NodeSet = (),
+    enough: Callable[[NodeSet], Sub[bool]] | None = None,
 ) -> Sub[Kept]:
-    """Search the set (``_search``). Where threads may race, what was found is run as often as shows
-    one failure in seven; where it fails then, the search is done once more, with as many runs a
-    verdict as that rate asks for."""
-    kept: Kept = yield from _search(ask, params, tries, enough)
+    """Search the set. Where threads may race, what was found is run as often as shows one failure in
+    seven; where it fails then, the search is done once more, with as many runs a verdict as that
+    rate asks for. ``order``: what can be kept, the likeliest first, where somebody knows.
+    ``enough``: asked of the first set that is wrong on samples that it was not made on; where it
+    says so this set is told as it is."""
+    kept: Kept = yield from _Keeping(ask, params).run(order, enough)
     if kept.outcome != "found" or not has_threads(ask.ctx):
         return kept
     yield Note(f"{LOOKS} runs with {len(kept.keep)} nodes in FP32")
@@ -76,94 +85,231 @@ def keep_higher(
         return kept
     yield Note(f"wrong in {failures} of {runs} runs: the search is done with more runs a verdict")
     more = raise_looks(ask.findings, failures, runs, Looks().most)
-    return (yield from _search(ask.knowing(more), params, tries, enough))
+    return (yield from _Keeping(ask.knowing(more), params).run(order, enough))
 
 
-def _search(
-    ask: Inquiry, params: PrecisionParams, tries: Sequence[tuple[int, ...]], enough: Enough | None
-) -> Sub[Kept]:
-    """Search the set. Nothing kept must fail and everything kept must pass, else there is nothing
-    to search. What was set apart of the given samples (``engines.search.unseen``), and others that
-    are made near them, is not searched on: the set is tried on these afterwards. What it fails on
-    there joins the search, and others are made in its place, until it holds on these and on all
-    that were made before, or ``params.batches`` are through. The best set on the way is never lost.
+class _Keeping:
+    """One search. ``tried``: each set that was tried on samples that it was not made on, with what
+    decided then."""
 
-    ``tries``: growing sets to begin with in place of the culprits, in each the likeliest nodes
-    first. In a Q/DQ model on an engine that computes each node in its own type, what can be kept is
-    a quantized layer; against the float model those that lose the most are tried first. ``enough``:
-    asked of the first set that is wrong on samples that it was not made on; where it says so this
-    set is told as it is, and none of them joins."""
-    everything = list_keepable(ask)
-    culprits = {n for c in ask.findings.culprits for n in ranges.decode(c.keep or c.case.node_ids)}
-    seeds = tuple(sorted(culprits or {s.node for s in ask.findings.suspects}))
-    if not tries and len(everything) < len(ask.index.nodes) and unquantized(ask.ctx.reference):
-        rows: tuple[Ranked, ...] = yield from rank_layers(ask, find_layers(ask.index))
-        tries = list_prefixes(rows)
-    everywhere = list_feeds(ask.findings)
-    search = Fewest(ask, params, everything)
-    plain: Measurement = yield from search.measure_plain(everywhere)
-    if judge_whole(plain, ask.criterion).passed:
-        return search.result("none-needed", (), plain)
-    search.long = search.steady and plain.run_seconds > LONG
-    # What was seen to cure passes as everything does, which where kernels are timed may take a
-    # quarter of the first build.
-    cured = list_cured(ask.findings)
-    sound: Measurement = yield from search.measure(cured or everything, everywhere)
-    if cured and not judge_whole(sound, ask.criterion).passed:
-        sound = yield from search.measure(everything, everywhere)
-    if not judge_whole(sound, ask.criterion).passed:
-        off = worst(plain.results, ask.criterion)[2] if plain.results else 0.0
-        return msgspec.structs.replace(search.result("not-enough", everything, sound), plain=off)
-    if not tries and not ask.findings.culprits:
-        # Nobody was found guilty: what the storage type cannot hold, the reference knows.
-        places: tuple[Place, ...] = yield from foretell_places(ask)
-        seeds = tuple(sorted({n for p in places for n in p.keep})) or seeds
-    held = set_apart(ask.findings, by_sample(plain))
-    search.seen = frozenset(by_sample(plain)) - held
-    search.scale = find_scale(plain, ask.criterion)
-    search.together = not search.steady and plain.run_seconds <= TOGETHER * sound.build_seconds
-    search.hold_to(sound)
-    search.working = list_hardest(ask.findings)
-    if (emulation := find_emulation(ask.ctx, ask.findings)) and len(everything) == len(
-        ask.index.nodes
-    ):
-        search.draft, tries = Draft(search, emulation, sound.build_seconds), ()
-    if culprits and culprits.issubset(everything) and is_infinite(ask.findings):
-        # Whether rounding makes it was asked of no sample that is infinite. Of what is left once
-        # that is cured it may.
-        alone: Measurement = yield from search.measure(seeds, everywhere)
-        search.noise = yield from measure_noise(ask, list_failing(alone, ask.criterion))
-    best, put_off = yield from search.find(tries, seeds, held, plain, enough)
-    curve: Curve
-    if best is None:
-        # No set short of the model holds: the best trade on the way is told.
-        whole: Measurement = yield from search.measure(everything, everywhere)
-        curve = yield from draw_curve(
-            search, everything, everything, search.list_telling(), search.aim
+    def __init__(self, ask: Inquiry, params: PrecisionParams) -> None:
+        self.ask, self.params = ask, params
+        self.everywhere = list_feeds(ask.findings)
+        self.sets = KeptSets(ask, list_keepable(ask), params.margin or MARGIN)
+        self.tried: dict[NodeSet, tuple[Tried, frozenset[str]]] = {}
+        self.joined = 0
+        self.incurable: set[str] = set()  # of batches that joined, wrong with everything kept
+        self.held: frozenset[str] = frozenset()
+        self.plain = Measurement()
+
+    def run(self, order: NodeSet, enough: Callable[[NodeSet], Sub[bool]] | None) -> Sub[Kept]:
+        """Nothing kept must fail and everything kept must pass, else there is nothing to search."""
+        ask, sets, findings = self.ask, self.sets, self.ask.findings
+        self.plain = yield from sets.measure_plain(self.everywhere)
+        if judge_whole(self.plain, ask.criterion).passed:
+            return self._tell("none-needed", (), self.plain)
+        # What was seen to cure passes as everything does, which where kernels are timed may take a
+        # quarter of the first build.
+        sound = list_cured(findings) or sets.everything
+        right: Measurement = yield from sets.measure(sound, self.everywhere)
+        if sound != sets.everything and not judge_whole(right, ask.criterion).passed:
+            sound = sets.everything
+            right = yield from sets.measure(sound, self.everywhere)
+        if not judge_whole(right, ask.criterion).passed:
+            off = worst(self.plain.results, ask.criterion)[2] if self.plain.results else 0.0
+            kept = self._tell("not-enough", sets.everything, right)
+            return msgspec.structs.replace(kept, plain=off)
+        self.held = set_apart(findings, by_sample(self.plain))
+        sets.seen |= set(by_sample(self.plain)) - self.held
+        sets.scale = find_scale(self.plain, ask.criterion)
+        likely: NodeSet = yield from self._list_likely()
+        if (
+            not order
+            and len(sets.everything) < len(ask.index.nodes)
+            and unquantized(ask.ctx.reference)
+        ):
+            rows: tuple[Ranked, ...] = yield from rank_layers(ask, find_layers(ask.index))
+            order = list_ranked(rows)
+        allowed: dict[str, float] = yield from allow(sets, sound, tuple(sets.seen))
+        hunt = Hunt(sets, allowed, list_hardest(findings), self.params.budget, order=order)
+        hunt.light = yield from self._emulate(hunt)
+        best: Best | None = yield from keep_fewest(
+            hunt, likely, self._try_on, self.params.batches, enough
         )
-        return search.result("whole", everything, whole, curve=curve)
-    if not put_off:
-        best = yield from polish_best(search, best, seeds, held, plain)
-    if params.headroom and not put_off:
-        best = yield from keep_close(search, best, held, plain)
-    search.pace = Pace(0, AFTER // 2)
-    # A set that is made better soon is told without a curve and a file: they would be made once
-    # more then.
-    final: Measurement = yield from search.measure(
-        best.keep, search.all_seen(), save="" if put_off else "workaround"
-    )
-    if final.status != "ok":
-        # What was made near the given ones cannot be run again, so these decide alone.
-        search.seen = frozenset(by_sample(plain)) - held
-        final = yield from search.measure(best.keep, everywhere)
-    minimal = search.needs_each(best.keep)
-    unseen: Unseen = yield from count_plain(ask, best.tried, best.unseen)
-    if put_off:
-        known = search.result("found", best.keep, final, minimal=minimal, unseen=unseen)
-        return msgspec.structs.replace(known, put_off=True)
-    curve = yield from draw_curve(search, best.keep, everything, search.list_telling(), search.aim)
-    kept = search.result("found", best.keep, final, minimal=minimal, unseen=unseen, curve=curve)
-    missed = kept.samples_n - kept.samples_ok + unseen.n - unseen.ok - best.tried.lost
-    sides = Sides(best.seen, best.tried.near, best.tried.loose | kept.slight | kept.noisy)
-    written: WrittenOut = yield from write_out(ask, best.keep, sides, missed)
-    return msgspec.structs.replace(kept, written=written, files=written.files or kept.files)
+        if best is None:
+            # No set short of the model holds: the best trade on the way is told.
+            whole: Measurement = yield from sets.measure(sets.everything, self.everywhere)
+            return (yield from self._draw(self._tell("whole", sets.everything, whole)))
+        if self.params.headroom and not best.put_off:
+            best = yield from self._keep_close(best)
+        return (yield from self._finish(best))
+
+    def _list_likely(self) -> Sub[NodeSet]:
+        """The nodes that are accused; where nobody is, what the reference takes beyond the storage
+        type. A pair stands for the layers that it serves."""
+        ask, can = self.ask, set(self.sets.everything)
+        seeds = {n for c in ask.findings.culprits for n in ranges.decode(c.keep or c.case.node_ids)}
+        if seeds and seeds <= can and is_infinite(ask.findings):
+            # Whether rounding makes it was asked of no sample that is infinite. Of what is left
+            # once that is cured it may.
+            alone: Measurement = yield from self.sets.measure(tuple(sorted(seeds)), self.everywhere)
+            self.sets.noise = yield from measure_noise(ask, list_failing(alone, ask.criterion))
+        if not seeds:
+            places: tuple[Place, ...] = yield from foretell_places(ask)
+            seeds = {n for p in places for n in p.keep} or {s.node for s in ask.findings.suspects}
+        for layer in find_layers(ask.index) if len(can) < len(ask.index.nodes) else ():
+            if seeds.intersection(layer.around):
+                seeds = seeds | {layer.node}
+        return tuple(sorted(seeds & can))
+
+    def _emulate(self, hunt: Hunt) -> Sub[Hunt | None]:
+        """The same search on an emulation of the precision, where the engine takes seconds for each
+        question and the emulation fails as it does."""
+        emulation = find_emulation(self.ask.ctx, self.ask.findings)
+        if not emulation or len(self.sets.everything) < len(self.ask.index.nodes):
+            return None
+        there = KeptSets(self.ask.of(emulation), self.sets.everything, self.sets.margin)
+        there.near, there.seen, there.apart = self.sets.near, self.sets.seen, True
+        there.scale, there.noise = self.sets.scale, self.sets.noise
+        used = yield from there.use((), hunt.working)
+        if not used or max(used.values()) <= 1:
+            return None
+        return Hunt(there, hunt.allowed, hunt.working, self.params.budget)
+
+    def _try_on(self, keep: NodeSet, batch: int) -> Sub[Mapping[str, float]]:
+        """A set on what was set apart, and on samples made near the session's. What is wrong there
+        joins, as far as everything kept is right on it, with all of its batch that can be told."""
+        sets, before = self.sets, frozenset(self.sets.seen)
+        given: Measurement = yield from sets.measure(keep, self.everywhere)
+        tried: Tried = yield from try_unseen(
+            self.ask, sets.elsewhere(keep), given, self.held - before, self.plain, batch,
+            self.joined, sets.noise,
+        )  # fmt: skip
+        self.tried[keep] = tried, before
+        if not tried.failing:
+            return {}
+        sets.near |= dict.fromkeys(tried.near.feeds, tried.near.inputs)
+        made = [s for _, samples in tried.counted for s in samples]
+        fresh = tuple(dict.fromkeys((*tried.failing, *made)))
+        more: dict[str, float] = yield from allow(sets, sets.everything, fresh)
+        if set(more).isdisjoint(tried.failing):
+            return {}
+        sets.seen |= set(more)
+        self.joined += len(set(tried.failing) & set(more))
+        self.incurable |= set(fresh) - set(more)
+        return more
+
+    def _keep_close(self, best: Best) -> Sub[Best]:
+        """The set with the nodes, too, that it leaves near the end of the storage type, unless it is
+        wrong on more so."""
+        close: dict[int, float] = yield from find_close(self.ask, best.keep, self.params.headroom)
+        wider = tuple(sorted({*best.keep, *close}))
+        wrong = yield from self.sets.use(wider, tuple(self.sets.seen))
+        if wider == best.keep or not wrong or max(wrong.values()) > 1:
+            return best
+        yield from self._try_on(wider, self.params.batches)
+        more = len(self.tried[wider][0].failing) > len(self.tried[best.keep][0].failing)
+        return best if more else Best(wider)
+
+    def _finish(self, best: Best) -> Sub[Kept]:
+        ask, sets = self.ask, self.sets
+        tried, seen = self.tried[best.keep]
+        sets.seen.intersection_update(seen)
+        near = tuple(f for f in sets.near if any(s.partition("/")[0] == f for s in seen))
+        # A set that is made better soon is told without a curve and a file: they would be made once
+        # more then.
+        save = "" if best.put_off else "workaround"
+        final: Measurement = yield from sets.measure(
+            best.keep, (*self.everywhere, *near), save=save
+        )
+        if final.status != "ok":
+            # What was made near the given ones cannot be run again, so these decide alone.
+            sets.seen.intersection_update(by_sample(self.plain))
+            final = yield from sets.measure(best.keep, self.everywhere)
+        unseen: Unseen = yield from count_plain(ask, tried, tried.unseen)
+        unseen = yield from self._count_lost(best.keep, unseen)
+        kept = self._tell("found", best.keep, final, unseen)
+        kept = msgspec.structs.replace(kept, minimal=best.each, put_off=best.put_off)
+        if best.put_off:
+            return kept
+        kept = yield from self._draw(kept)
+        # The file is tried on the last batch alone.
+        missed = kept.samples_n - kept.samples_ok + tried.unseen.n - tried.unseen.ok
+        sides = Sides(seen, tried.near, tried.loose | kept.slight | kept.noisy)
+        written: WrittenOut = yield from write_out(ask, best.keep, sides, missed)
+        return msgspec.structs.replace(kept, written=written, files=written.files or kept.files)
+
+    def _count_lost(self, keep: NodeSet, unseen: Unseen) -> Sub[Unseen]:
+        """The figures with what this set is wrong on of earlier batches, where nothing cures it."""
+        feeds = tuple(
+            f for f in self.sets.near if any(s.partition("/")[0] == f for s in self.incurable)
+        )
+        if not feeds:
+            return unseen
+        m: Measurement = yield from self.sets.measure(keep, feeds)
+        wrong = restrict(m, self.incurable)
+        lost = list_failing(wrong, self.ask.criterion) if m.status == "ok" else []
+        error = max(unseen.error, find_worst(wrong, self.ask.criterion)) if lost else unseen.error
+        return msgspec.structs.replace(unseen, n=unseen.n + len(lost), error=error)
+
+    def _draw(self, kept: Kept) -> Sub[Kept]:
+        """With the curve of error over nodes, on the given samples."""
+        enough = limit(self.ask.criterion, "") / self.sets.margin
+        curve = yield from draw_curve(
+            self.sets, kept.keep, self.sets.everything, self.everywhere, enough
+        )
+        bend = next(((k, p) for k, p in curve if p.knee), None)
+        known = self.sets.list_sets()
+        knee = Knee(*bend, ok=self.sets.count_right(known[bend[0]])[0]) if bend else None
+        return msgspec.structs.replace(kept, curve=tuple(p for _, p in curve), knee=knee)
+
+    def _tell(
+        self, outcome: str, keep: NodeSet, m: Measurement, unseen: Unseen | None = None
+    ) -> Kept:
+        sets = self.sets
+        ok, n = sets.count_right(m)
+        return Kept(
+            outcome,
+            keep,
+            max(sets.find_error(m), unseen.error if unseen else 0.0),
+            builds=sets.spent,
+            samples_ok=ok,
+            samples_n=n,
+            files=dict(m.artifacts),
+            reason="" if m.status == "ok" else m.message,
+            became=dict(m.facts.get("build", {}).get("kept", {})),
+            unseen=unseen,
+            slight=sets.list_slight(m),
+            noisy=sets.list_noisy(m) - sets.list_slight(m),
+        )
+
+
+def allow(sets: KeptSets, sound: NodeSet, samples: Sequence[str]) -> Sub[dict[str, float]]:
+    """What each of these samples may use up, as far as it is right with ``sound`` kept."""
+    used = yield from sets.use(sound, samples)
+    tight = 1 / sets.margin
+    known = used or {}
+    # In their own order, which says what is asked about first.
+    return {s: tight if known[s] <= tight else 1.0 for s in samples if known.get(s, 2.0) <= 1}
+
+
+def draft_for_given(ask: Inquiry, emulation: str, seeds: NodeSet) -> Sub[NodeSet]:
+    """The fewest nodes around these that the emulation needs kept for the given samples; empty where
+    that is not to be had."""
+    sets = KeptSets(ask.of(emulation), tuple(range(len(ask.index.nodes))), MARGIN)
+    sets.apart = True
+    feeds = list_feeds(ask.findings)
+    plain: Measurement = yield from sets.measure((), feeds)
+    sets.seen |= set(by_sample(plain))
+    allowed: dict[str, float] = yield from allow(sets, sets.everything, tuple(sets.seen))
+    if not judge_whole(plain, ask.criterion).failed or set(allowed) != sets.seen:
+        return ()
+    hunt = Hunt(sets, allowed, list_hardest(ask.findings), PrecisionParams().budget)
+    keep: NodeSet = yield from hunt.find(seeds)
+    return keep if len(keep) < len(sets.everything) else ()
+
+
+def list_hardest(findings: Findings) -> tuple[str, ...]:
+    """The samples that the culprits were found on: what cures them cures most."""
+    found = (*(c.case.sample for c in findings.culprits), findings.sample)
+    return tuple(dict.fromkeys(found))

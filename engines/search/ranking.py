@@ -171,16 +171,15 @@ def _order_by_db(row: Ranked) -> tuple[bool, float, int]:
     return (row.db is None, row.db or 0.0, row.layer.node)
 
 
-def list_prefixes(rows: Sequence[Ranked]) -> list[tuple[int, ...]]:
-    """Sets of nodes to try, growing: the layers with the largest effect, the lowest SQNR where it
-    was not measured; each has twice as many as the last, the most telling first."""
-    order = [
+def list_ranked(rows: Sequence[Ranked]) -> tuple[int, ...]:
+    """The layers' nodes, those with the largest effect first; the lowest SQNR where it was not
+    measured."""
+    return tuple(
         r.layer.node
         for r in sorted(
             rows, key=lambda r: (r.effect is None, -(r.effect or 0.0), *_order_by_db(r))
         )
-    ]
-    return [tuple(order[: 2**k]) for k in range(len(order).bit_length() + 1)]
+    )
 
 
 def name_scales(index: GraphIndex, layer: Layer) -> str:

@@ -7,8 +7,7 @@ that fails the first that is needed is found by halving. That takes a third fewe
 delta debugging, which divides everything evenly: of 332 items 8 needed, 64 and 100; of 95, 17, 85
 and 121 (``tests/engines/search/test_trim.py``).
 
-Nothing is presumed: what is returned was measured to do, and answers other than "fail" (here: it
-still does) never count as it.
+Nothing is presumed: what is returned was measured to do.
 """
 
 import math
@@ -16,12 +15,10 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import TypeAlias, TypeVar
 
 from narrowdown.engines.asking import Sub
-from narrowdown.engines.compare.criterion import Verdict
-from narrowdown.engines.search.pace import Pace, count_groups
 
 Item = TypeVar("Item", bound=Hashable)
-# Whether a part still does: delta debugging's word for that is "fail".
-Test: TypeAlias = Callable[[tuple[Item, ...]], Sub[Verdict]]
+# Whether a part still does.
+Test: TypeAlias = Callable[[tuple[Item, ...]], Sub[bool]]
 # Of what was seen so far that is left when the next needed item is found: those that are needed lie
 # together as a rule.
 FADING = 0.9
@@ -29,9 +26,7 @@ FADING = 0.9
 RARE = 8
 
 
-def leave_out_groups(
-    items: Sequence[Item], test: Test[Item], pace: Pace | None = None
-) -> Sub[tuple[Item, ...]]:
+def leave_out_groups(items: Sequence[Item], test: Test[Item]) -> Sub[tuple[Item, ...]]:
     """A part of ``items`` that still does, in their order, early ones left out first; ``items``
     themselves are taken to do. Each that is left was needed when it was looked at. Ends after O(n
     log n) questions whatever the answers are."""
@@ -43,24 +38,21 @@ def leave_out_groups(
         # Where half of them are needed one by one is best; where all were, for long, the rate is 1
         # but for what fades.
         size = 1 if rate > 0.5 else max(1, min(len(left), round(math.log(2) / -math.log1p(-rate))))
-        if pace is not None:
-            pace.left = count_groups(len(left), rate) + len(needed)
-        verdict: Verdict = yield from test((*needed, *left[size:]))
-        if verdict.failed:
+        if (yield from test((*needed, *left[size:]))):
             left, spared = left[size:], spared + size
             continue
         low, high = 0, size  # without so many of the first it does; without so many it does not
         while high - low > 1:
             middle = (low + high) // 2
-            verdict = yield from test((*needed, *left[middle:]))
-            low, high = (middle, high) if verdict.failed else (low, middle)
+            does: bool = yield from test((*needed, *left[middle:]))
+            low, high = (middle, high) if does else (low, middle)
         needed, left = (*needed, left[low]), left[high:]
         found, spared = FADING * found + 1, FADING * spared + low
     return needed
 
 
 def leave_out_each(
-    items: Sequence[Item], test: Test[Item], pace: Pace | None = None, *, once: bool = False
+    items: Sequence[Item], test: Test[Item], *, once: bool = False
 ) -> Sub[tuple[Item, ...]]:
     """A part of ``items`` that still does and of which no single one can be left out, each of which
     was asked about. Early ones are left out first; one is left whatever is needed. Ends after
@@ -71,11 +63,9 @@ def leave_out_each(
     asked = 0
     while needed < len(left) > 1 and not (once and asked == len(items)):
         asked += 1
-        if pace is not None:
-            pace.left = len(left) - needed
-        verdict: Verdict = yield from test(tuple(left[1:]))
+        does: bool = yield from test(tuple(left[1:]))
         one = left.pop(0)
-        if verdict.failed:
+        if does:
             needed = 0
         else:
             left.append(one)

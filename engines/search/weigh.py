@@ -24,7 +24,6 @@ from typing import TypeAlias
 import msgspec
 
 from narrowdown.engines.asking import Sub
-from narrowdown.engines.search.pace import Pace, halvings
 
 # Groups at first. Of 332 items nine heavy, as PaddleOCR's: 58 questions, 65 with 8 and 63 with 16;
 # of 95, 15 and as many half as heavy: 80, 77 and 73. Their halves are asked about one by one, so
@@ -55,7 +54,7 @@ class Weighed(msgspec.Struct, frozen=True):
 
 
 def weigh_groups(
-    items: Sequence[int], load: Load, pace: Pace | None = None, most: int = 0
+    items: Sequence[int], load: Load, most: int = 0
 ) -> Sub[tuple[tuple[Weighed, ...], bool]]:
     """The items in groups, the heaviest items first; what would be kept is single, as far as one
     question for each item goes, or ``most`` questions, where it is not 0. ``load``: what the group
@@ -81,8 +80,6 @@ def weigh_groups(
         wide = next((g for g in kept if len(g.items) > 1), None)
         if wide is None or left <= 0 or adds_up is False:
             return tuple(found), adds_up is not False
-        if pace is not None:
-            pace.left = sum(len(g.items) * halvings(len(g.items)) for g in kept)
         first, second = wide.items[: len(wide.items) // 2], wide.items[len(wide.items) // 2 :]
         one: float = yield from load(first)
         alone = one * FAR_LESS < wide.load

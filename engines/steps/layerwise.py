@@ -26,9 +26,9 @@ from narrowdown.engines.probe import Candidate, Measurement, Score
 from narrowdown.engines.search import remedy, works
 from narrowdown.engines.search.alone import ALONE, pack_alone
 from narrowdown.engines.search.cost import Plan, Size, Work
-from narrowdown.engines.search.draft import draft_for_given
 from narrowdown.engines.search.emulation import find_emulation
 from narrowdown.engines.search.inquiry import Inquiry, open_inquiry
+from narrowdown.engines.search.keeping import draft_for_given
 from narrowdown.engines.search.twin import asking_twin, find_twin
 from narrowdown.engines.search.watchable import pack_batches, split_markable
 from narrowdown.engines.spec import parse

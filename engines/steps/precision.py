@@ -11,9 +11,8 @@ from narrowdown.engines.probe import HUGE
 from narrowdown.engines.search import works
 from narrowdown.engines.search.cost import Plan, Size, Work
 from narrowdown.engines.search.emulation import find_emulation
-from narrowdown.engines.search.fewest import TOLD, PrecisionParams
 from narrowdown.engines.search.inquiry import Inquiry, open_inquiry
-from narrowdown.engines.search.keeping import keep_higher
+from narrowdown.engines.search.keeping import PrecisionParams, keep_higher
 from narrowdown.engines.search.kept import Kept, make_workaround, say_kept
 from narrowdown.engines.search.known import holds_accused
 from narrowdown.engines.search.looks import Looks, count_looks
@@ -142,7 +141,7 @@ def plan_of_keeping(ctx: StepContext, size: Size, budget: int) -> Plan:
     few, many = 0 if again else FEW, MANY
     drafted: tuple[Work, ...] = ()
     if find_emulation(ctx, findings):
-        drafted = (works.between(Work("emulated", DRAFTED, fed), 0, ORDERS * TOLD),)
+        drafted = (works.between(Work("emulated", DRAFTED, fed), 0, ORDERS * DRAFTED),)
         built = min(BUILT, BUILT_A_NODE * size.nodes) if size.nodes else BUILT
         search, few, many = msgspec.structs.replace(search, probes=built), BUILT_FEW, BUILT_MANY
     if ctx.engine_info.gpus:

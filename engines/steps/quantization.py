@@ -30,16 +30,15 @@ from narrowdown.engines.graph.quantized import (
 from narrowdown.engines.probe import HUGE, Describe, is_given
 from narrowdown.engines.search import works
 from narrowdown.engines.search.cost import Plan, Size, Work
-from narrowdown.engines.search.fewest import QUANTIZED, PrecisionParams
 from narrowdown.engines.search.inquiry import Inquiry, make_inquiry
-from narrowdown.engines.search.keeping import keep_higher
+from narrowdown.engines.search.keeping import PrecisionParams, keep_higher
 from narrowdown.engines.search.kept import Kept, make_workaround
 from narrowdown.engines.search.known import UNCALIBRATED
 from narrowdown.engines.search.ranking import (
     BATCH_BYTES,
     MOST_EFFECTS,
     Ranked,
-    list_prefixes,
+    list_ranked,
     name_scales,
     rank_layers,
 )
@@ -91,13 +90,13 @@ class QuantizationOutcome(msgspec.Struct, frozen=True, kw_only=True):
     message: str = ""
 
 
-# The search's bounds are those of precision, with a smaller margin.
+# The search's bounds are those of precision.
 class QuantizationParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     batch_bytes: Count = BATCH_BYTES  # of marked tensors in one build
     most_effects: Count = MOST_EFFECTS  # layers whose effect on the outputs is measured
     budget: Count = 400  # builds of the search
-    rounds: Count = 8  # how often samples that a set does not cure are added to the search
-    margin: Amount = QUANTIZED  # tolerance over error that is aimed at
+    rounds: Count = 8  # no longer used
+    margin: Amount = 0.0  # tolerance over error that is aimed at; 0: 1.5
 
 
 def quantization(ctx: StepContext) -> Steps[QuantizationOutcome]:
@@ -130,8 +129,8 @@ def quantization(ctx: StepContext) -> Steps[QuantizationOutcome]:
         ask, found, params.batch_bytes, params.most_effects
     )
     # Where nothing fails this costs nothing more: the whole model was measured already.
-    search = PrecisionParams(budget=params.budget, rounds=params.rounds, margin=params.margin)
-    kept: Kept = yield from keep_higher(ask, search, tries=list_prefixes(rows))
+    search = PrecisionParams(budget=params.budget, margin=params.margin)
+    kept: Kept = yield from keep_higher(ask, search, order=list_ranked(rows))
     workaround: Workaround | None = yield from make_workaround(ask, kept)
     lowest = rows[0]
     outcome = QuantizationOutcome(

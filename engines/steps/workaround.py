@@ -27,10 +27,9 @@ from narrowdown.engines.search.beyond import Left, look_beyond
 from narrowdown.engines.search.control_flow import Fixed, fix_control_flow
 from narrowdown.engines.search.cost import Plan, Size, Work
 from narrowdown.engines.search.ddmin import ddmin
-from narrowdown.engines.search.fewest import PrecisionParams
 from narrowdown.engines.search.headroom import list_close
 from narrowdown.engines.search.inquiry import Inquiry, open_inquiry
-from narrowdown.engines.search.keeping import keep_higher
+from narrowdown.engines.search.keeping import PrecisionParams, keep_higher
 from narrowdown.engines.search.kept import Kept, make_workaround, say_kept
 from narrowdown.engines.search.known import is_known, list_outside
 from narrowdown.engines.search.latency import TIMED, measure_latency
@@ -446,14 +445,8 @@ def _search_kept(ask: Inquiry, params: WorkaroundParams) -> Sub[Kept]:
         enough = goes_on if params.returns else None
         search = PrecisionParams(budget=params.budget, headroom=params.headroom)
         return (yield from keep_higher(ask, search, enough=enough))
-    nodes = tuple(range(len(ask.index.nodes)))
-    eighths = [k * len(nodes) // 8 for k in range(1, 8)]
-    tries = [t for cut in eighths for t in (nodes[len(nodes) - cut :], nodes[:cut])]
-    return (
-        yield from keep_higher(
-            ask, PrecisionParams(budget=min(params.budget, SPREAD_BUDGET)), tries
-        )
-    )
+    few = PrecisionParams(budget=min(params.budget, SPREAD_BUDGET))
+    return (yield from keep_higher(ask, few))
 
 
 def _is_better(chosen: Workaround | None, known: Workaround) -> bool:

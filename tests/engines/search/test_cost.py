@@ -22,7 +22,6 @@ from narrowdown.engines.probe import (
     SampleInfo,
     Sanitize,
 )
-from narrowdown.engines.search import fewest
 from narrowdown.engines.search import works as phrases
 from narrowdown.engines.search.cost import (
     CUTTING,
@@ -411,7 +410,7 @@ def test_a_search_on_an_engine_that_times_kernels_is_told_by_its_builds_and_by_w
     asked = STEPS["precision"].plan(context(found, engine_info=EngineView(gpus=1)), Size(68)).works
     search = {w.kind: (w.least, w.probes, w.most) for w in asked if w.open}
     assert search == {
-        "emulated": (0, DRAFTED, ORDERS * fewest.TOLD),
+        "emulated": (0, DRAFTED, ORDERS * DRAFTED),
         "whole": (BUILT_FEW, BUILT, BUILT_MANY),
     }
     dear = msgspec.structs.replace(found, dear=100.0)

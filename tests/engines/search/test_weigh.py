@@ -9,9 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from narrowdown.engines.compare.criterion import Verdict
 from narrowdown.engines.search.ddmin import ddmin
-from narrowdown.engines.search.pace import Pace
 from narrowdown.engines.search.trim import leave_out_each
 from narrowdown.engines.search.weigh import Weighed, count_kept, find_prefix, weigh_groups
 
@@ -77,10 +75,6 @@ def test_many_light_ones_in_front_do_not_use_up_what_is_allowed() -> None:
     def does(kept: tuple[int, ...]) -> bool:
         return sum(w**2 for n, w in weights.items() if n not in set(kept)) <= 1
 
-    def test(kept: tuple[int, ...]):  # type: ignore[no-untyped-def]
-        return Verdict("fail" if does(kept) else "pass")
-        yield
-
     def needs(kept: tuple[int, ...]):  # type: ignore[no-untyped-def]
         return does(kept)
         yield
@@ -93,7 +87,7 @@ def test_many_light_ones_in_front_do_not_use_up_what_is_allowed() -> None:
         yield
 
     enough = answer(find_prefix(62, count_kept([g.each for g in groups for _ in g.items]), prefix))
-    ours = answer(leave_out_each(tuple(reversed(order[:enough])), test))
+    ours = answer(leave_out_each(tuple(reversed(order[:enough])), needs))
     theirs = answer(ddmin(range(62), needs))
     assert does(ours)
     assert len(ours) < 0.8 * len(theirs)
@@ -159,15 +153,3 @@ def test_what_is_found_does_though_longer_ones_may_not(most: int, guess: int, se
         yield
 
     assert good[answer(find_prefix(most, guess, does))]
-
-
-def test_how_many_are_left_is_told_before_each_question() -> None:
-    pace, told = Pace(), []
-
-    def load(group: tuple[int, ...]):  # type: ignore[no-untyped-def]
-        told.append(pace.left)
-        return 2.0 if 7 in group else 0.0
-        yield
-
-    answer(weigh_groups(range(64), load, pace))
-    assert all(left > 0 for left in told[4:])

@@ -2,7 +2,6 @@
 fails there widens the set."""
 
 import random
-from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -24,7 +23,7 @@ from narrowdown.engines.probe import (
 )
 from narrowdown.engines.search.knee import find_knee
 from narrowdown.engines.search.known import is_known, list_facts
-from narrowdown.engines.search.unseen import GIVEN, count_worth, does_as_well, say_tried, set_apart
+from narrowdown.engines.search.unseen import GIVEN, count_worth, say_tried, set_apart
 from narrowdown.engines.views import view_engine
 
 from .conftest import walk
@@ -227,7 +226,7 @@ def test_a_wider_set_is_tried_again_on_what_the_smaller_one_was_right_on(other: 
         assert not done.outcome.holds
 
 
-@pytest.mark.parametrize(("nodes", "budget"), [(12, 16), (40, 20)])
+@pytest.mark.parametrize(("nodes", "budget"), [(12, 24), (40, 40)])
 def test_a_widened_set_is_trimmed_though_the_budget_is_spent(nodes: int, budget: int) -> None:
     """What was kept for the sample that joined took the last builds: trimming has some of its
     own."""
@@ -237,7 +236,7 @@ def test_a_widened_set_is_trimmed_though_the_budget_is_spent(nodes: int, budget:
     assert kept(done) == {2, nodes - 5}
     assert done.outcome.minimal
     assert done.outcome.holds
-    assert budget < done.outcome.builds <= 3 * budget
+    assert done.outcome.builds <= 3 * budget
 
 
 def test_where_no_others_can_be_made_a_set_is_trimmed_all_the_same() -> None:
@@ -261,76 +260,6 @@ def test_where_no_others_can_be_made_a_set_is_trimmed_all_the_same() -> None:
     assert kept(done) == {7}
     assert done.outcome.minimal
     assert done.outcome.unseen == 0
-
-
-@pytest.mark.parametrize(
-    ("smaller", "before", "well"),
-    [
-        (Unseen(ok=32, n=32), Unseen(ok=32, n=32, joined=3), True),
-        (Unseen(ok=31, n=32), Unseen(ok=32, n=32, joined=3), False),
-        (Unseen(), Unseen(ok=32, n=32), False),
-        (Unseen(), Unseen(), True),
-        (Unseen(ok=22, n=32), Unseen(ok=24, n=32, joined=3), True),
-        (Unseen(ok=20, n=32), Unseen(ok=24, n=32, joined=3), False),
-        (Unseen(ok=20, n=32), Unseen(ok=24, n=32), True),
-    ],
-)
-def test_a_smaller_set_takes_the_place_of_the_one_before(
-    smaller: Unseen, before: Unseen, well: bool
-) -> None:
-    """Right on all is given up for nothing less; what is not is compared as far as 32 samples tell;
-    what none cures is free."""
-    assert does_as_well(smaller, before) is well
-
-
-def timed(engine: Simulated) -> Any:
-    """What is found on this engine where it times its kernels, so that the next build may round
-    otherwise."""
-    return unseen_of(
-        engine, engine_info=msgspec.structs.replace(engine.context().engine_info, gpus=1)
-    )
-
-
-def uneven(spoiled: Any = MappingProxyType({})) -> Simulated:
-    """More given samples need a node of their own for the margin than join a search, so that a set
-    is trimmed by the tolerance. The rare samples, which are made, are near none of these: without
-    nodes 8 and 9 they are wrong."""
-    added = {f"real:{i}": {2: 0.5, **({12 + i: 0.006} if i % 8 else {})} for i in range(20)}
-    rare = {7: 0.5, 8: 0.006, 9: 0.006}
-    chain = [() if i == 0 else (i - 1,) for i in range(34)]
-    return Simulated(
-        index=graph(chain), added=added, asked={}, hiding={}, rare=rare, spoiled=spoiled
-    )
-
-
-def test_what_a_trimmed_set_has_lost_decides_when_it_is_trimmed_again() -> None:
-    """What the first trimmed set has lost is put right by what was kept for a margin: node 8, or
-    two of those beyond 12."""
-    done = timed(uneven())
-    assert {2, 7, 9} < kept(done)
-    assert len(kept(done)) <= 5
-    assert done.outcome.minimal
-    assert done.outcome.holds
-    assert done.outcome.samples == 10 + 44, (
-        "the given ones that were not set apart, and all that were made to widen it"
-    )
-
-
-def test_where_each_trimmed_set_has_lost_more_the_wider_one_stands_as_it_was() -> None:
-    done = timed(
-        uneven({"near:91": (2, 13, 0.5), "near:113": (2, 14, 0.5), "near:135": (2, 16, 0.5)})
-    )
-    assert {2, 7, 8, 9, 13, 14, 16} < kept(done)
-    assert done.outcome.holds
-    assert done.outcome.samples == 10 + 3
-
-
-def test_a_trimmed_set_keeps_its_margin() -> None:
-    """Without node 8 it is right on everything, by less than half of the tolerance."""
-    engine = Simulated.single(graph(CHAIN), {2: 0.5}, rare={7: 0.5, 8: 0.006})
-    done = timed(engine)
-    assert kept(done) == {2, 7, 8}
-    assert done.outcome.minimal
 
 
 @pytest.mark.parametrize(("error", "needed"), [(0.006, {2, 7}), (0.009, {2, 7, 8})])
@@ -429,12 +358,12 @@ def test_the_best_set_on_the_way_is_never_lost(n: int, seed: int, budget: int) -
     engine = Simulated(index=index, added=added, asked={}, hiding={})
     done = walk("precision", engine.context(params={"budget": budget}), engine)
     needed = {node for of in added.values() for node in of}
-    met = [
-        set(ranges.decode(p.keep))
-        for p in done.probes
-        if isinstance(p, Measure) and p.inputs == "i"
-    ]
-    if any(needed <= keep and len(keep) < n for keep in met):
+    met: dict[str, set[str]] = {}
+    for p in done.probes:
+        if isinstance(p, Measure) and p.inputs == "i":
+            met.setdefault(p.keep, set()).update(p.samples)
+    whole = [set(ranges.decode(k)) for k, samples in met.items() if samples >= added.keys()]
+    if any(needed <= keep and len(keep) < n for keep in whole):
         assert done.finish.outcome.outcome == "found"
         assert needed <= kept(done.finish)
 
@@ -645,19 +574,15 @@ def asked_with(engine: Simulated, *words: str) -> list[str]:
     return [q for q in engine.asked if all(w in q for w in words)]
 
 
-@pytest.mark.parametrize(("seconds", "most"), [(0.5, 16), (0.01, 40)])
-def test_a_row_that_is_right_alone_and_wrong_among_others_is_held_to_less_alone(
-    seconds: float, most: int
-) -> None:
-    """Each row is half as wrong alone: to ask about all rows of every set instead costs as much as
-    there are rows, and where that is little it shows of each node that it is needed."""
+def test_rows_that_are_right_alone_and_wrong_among_others_are_asked_about_together() -> None:
+    """Each row is half as wrong alone."""
     chain = [() if i == 0 else (i - 1,) for i in range(34)]
     added = {2: 0.5, **dict.fromkeys(range(5, 25), 0.001)}
-    engine = Simulated.single(graph(chain), added, rows=4, alone=0.5, seconds=seconds)
+    engine = Simulated.single(graph(chain), added, rows=4, alone=0.5)
     done = unseen_of(engine)
     assert done.outcome.holds
-    assert len(asked_with(engine, "'samples': ('real:0',)")) <= most
-    assert done.outcome.minimal is (seconds < 0.1)
+    assert len(asked_with(engine, "'samples': ('real:0',)")) <= 40
+    assert done.outcome.minimal
 
 
 def test_what_fails_without_the_set_is_asked_of_what_is_told_alone() -> None:

@@ -1,0 +1,272 @@
+"""The fewest nodes to keep in higher precision so that every sample is right.
+
+It assumes three things. Keeping everything cures, which is asked first. Keeping more seldom hurts:
+sets that engines refuse, and nodes that do harm beside others, cost questions and no truth, as what
+is given was measured to do. And what nodes bring adds up roughly like random errors, so that those
+that bring the most are the ones to keep.
+
+In this order, because each makes the next cheap:
+
+1. *What does each node bring?* Everything kept but a group of nodes: the error is theirs
+   (``engines.search.weigh``). It is a guess at an order and decides nothing, so it is asked of the
+   cheapest oracle that fails as the engine does: an emulation, where each build of the engine takes
+   seconds. Where the culprits alone cure, nothing need be weighed; where somebody knows the order
+   (a ranking of quantized layers) it is taken.
+2. *How many of the heaviest?* The shortest prefix that cures, by doubling and halving.
+3. *Which of these can go?* Group testing, lightest first (``engines.search.trim``), then each node
+   by itself, so that of the set that is given every single node is known to be needed.
+4. *Is it right on what it was not made on?* Other samples are made near the given ones. What fails
+   there joins, and again from 2: what was found stays, and as little as possible is added. The
+   figures are those of samples that no set before was made on.
+
+All of it on a few samples, the hardest first: most sets fail there and need not be run on the rest.
+What is wrong on the rest joins.
+
+One rule for the margin: a sample may use up ``1 / MARGIN`` of what is allowed, unless it has more
+with everything kept; then all that is allowed. Samples that nobody has seen go beyond those that
+the set was made on by about as much as these differ among themselves.
+
+Tried and dropped: taking an emulation's word that a set fails, which saved a third of the builds and
+took two words of "how often was it right" to be safe (TensorRT 10.6; weakly typed it was wrong);
+growing rings around culprits before the rest is weighed; a margin of its own for timed kernels and
+for quantized layers; trimming a widened set over and over against samples that each trim lost;
+holding single rows to more than batches in steps of a quarter.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol, TypeAlias
+
+import msgspec
+
+from narrowdown.engines.asking import Sub
+from narrowdown.engines.search.trim import leave_out_each, leave_out_groups
+from narrowdown.engines.search.weigh import MOST, count_kept, find_prefix, weigh_groups
+
+NodeSet: TypeAlias = tuple[int, ...]  # node ids, ascending
+
+# Of 300 files that no set for magika was made on, six sets with 1.3, 1.6 and 2 to spare were wrong
+# on none to two; 2 took twice the nodes of 1.3. Of 216 errors of its rows nine in ten were up to
+# 1.48 times as large among others as alone.
+MARGIN = 1.5
+# Samples that join at once, the worst: each is paid for in every question that follows, and what
+# cures the worst mostly cures the rest.
+JOINING = 3
+# How often samples join one set. With JOINING two dozen can.
+ROUNDS = 8
+# Sets in turn that the engine refused, after which it is asked about no others: basic_pitch was
+# built with up to 172 of 248 nodes kept and with all of them, and of 40 in between with none.
+REFUSED = 8
+
+
+class Sets(Protocol):
+    """Who is asked: ``engines.search.kept_sets``, or a dictionary. ``everything`` that can be kept;
+    ``spent``: how often a set was asked about."""
+
+    everything: NodeSet
+    spent: int
+
+    def use(
+        self, keep: NodeSet, samples: Sequence[str], *, alone: bool = False
+    ) -> Sub[Mapping[str, float] | None]:
+        """What part of what is allowed each sample has with this set, 1 being all of it; None where
+        it could not be run. ``alone``: samples may be run by themselves."""
+        ...
+
+
+class Hunt:
+    """The search on one oracle. ``seen``: the samples that decide; ``working``: those of them that
+    sets are asked about first, the hardest in front; ``allowed``: what each may use up. ``order``:
+    nodes, the heaviest first, where somebody knows; ``light``: who is asked for it where nobody
+    does, if not the oracle itself. ``limit``: questions."""
+
+    def __init__(
+        self,
+        sets: Sets,
+        allowed: dict[str, float],
+        working: Sequence[str],
+        limit: int,
+        *,
+        order: NodeSet = (),
+        light: "Hunt | None" = None,
+    ) -> None:
+        self.sets, self.allowed, self.limit = sets, allowed, limit
+        self.working = [s for s in working if s in allowed] or list(allowed)[:1]
+        self.order, self.light = order, light
+        self.alone = True
+        self.each = False  # every node of the last set was seen to be needed
+        self._short: set[NodeSet] = set()  # sets that were seen not to cure
+        self._refused = 0
+
+    @property
+    def ended(self) -> bool:
+        return self.sets.spent >= self.limit
+
+    def find(self, likely: NodeSet, stays: NodeSet = ()) -> Sub[NodeSet]:
+        """The smallest set that cures all that is seen; everything where none short of it does.
+        ``likely``: tried first, as it is; ``stays``: was needed before, and is not weighed."""
+        keep = everything = self.sets.everything
+        self.each = False
+        for _ in range(ROUNDS):
+            order: NodeSet = yield from self._find_prefix(likely, stays)
+            fresh = yield from leave_out_groups(
+                tuple(reversed(order)),
+                lambda items, s=stays: self._cures((*s, *items)),  # type: ignore[misc]
+            )
+            keep = tuple(sorted({*stays, *fresh}))
+            if keep == everything or not (wrong := (yield from self._list_wrong(keep))):
+                break
+            if not self.join(wrong):
+                self.alone = False  # right alone, wrong among others
+            stays = keep
+        else:
+            return everything
+        return (yield from self._trim(keep)) if keep != everything else keep
+
+    def join(self, samples: Sequence[str]) -> bool:
+        """These are asked about first from now on; False where they were."""
+        fresh = [s for s in samples[:JOINING] if s not in self.working]
+        self.working = [*fresh, *self.working]
+        return bool(fresh)
+
+    def _find_prefix(self, likely: NodeSet, stays: NodeSet) -> Sub[NodeSet]:
+        """What is to be added to ``stays``, the heaviest first: the likely ones where they do, else
+        as few of the heaviest as do."""
+        added = tuple(n for n in likely if n not in stays)
+        if (added or not stays) and likely and (yield from self._cures((*stays, *added))):
+            return added
+        rest = tuple(n for n in self.sets.everything if n not in stays)
+        guess = len(added)
+        if not self.order:
+            there = self.light or self
+            there.working = self.working
+            self.order, guess = yield from there._weigh(rest)
+        inside = set(rest)
+        order = tuple(n for n in self.order if n in inside)
+
+        def cures(length: int) -> Sub[bool]:
+            return (yield from self._cures((*stays, *order[:length]), always=True))
+
+        return order[: (yield from find_prefix(len(order), guess, cures))]
+
+    def _weigh(self, nodes: NodeSet) -> Sub[tuple[NodeSet, int]]:
+        """The nodes, those that bring the most first, and how many of these have to be kept as far
+        as that foretells it."""
+        base: float = yield from self._worst(self.sets.everything)
+        room = math.sqrt(max(0.01, 1 - base**2))  # a percent, where everything kept is all but over
+
+        # Three quarters of what may be asked are left for what decides.
+        until = self.sets.spent + (self.limit - self.sets.spent) // 4
+
+        def load(group: NodeSet) -> Sub[float]:
+            if self.sets.spent >= until:
+                return MOST
+            gone = set(group)
+            used = yield from self._worst(tuple(n for n in self.sets.everything if n not in gone))
+            return min(MOST, math.sqrt(max(0.0, used**2 - base**2)) / room)
+
+        groups, _ = yield from weigh_groups(nodes, load)
+        each = [(n, g.each) for g in groups for n in g.items]
+        return tuple(n for n, _ in each), count_kept([w for _, w in each])
+
+    def _worst(self, keep: NodeSet) -> Sub[float]:
+        """What part of what it may use up the worst sample of the search has, at most ``MOST``: where
+        one has as much the others are not asked."""
+        most = 0.0
+        for s in tuple(self.working):
+            used = yield from self.sets.use(keep, (s,), alone=self.alone)
+            if used is None:
+                return MOST
+            most = max(most, used.get(s, 0.0) / self.allowed[s])
+            if most >= MOST:
+                break
+        return min(MOST, most)
+
+    def _cures(self, nodes: Sequence[int], *, always: bool = False) -> Sub[bool]:
+        """Whether the set is right on what is searched on, the hardest first; no, where no more may
+        be asked."""
+        if (self.ended and not always) or self._refused >= REFUSED:
+            return False
+        keep = tuple(sorted(nodes))
+        for part in (self.working[:1], self.working[1:]):
+            if part and (wrong := (yield from self._ask(keep, part, alone=self.alone))) != []:
+                self._refused = self._refused + 1 if wrong is None else 0
+                if wrong:  # what failed last mostly fails next
+                    self._short.add(keep)
+                    self.working = [wrong[0], *(s for s in self.working if s != wrong[0])]
+                return False
+        self._refused = 0
+        return True
+
+    def _list_wrong(self, keep: NodeSet) -> Sub[list[str]]:
+        """The samples that this set does not cure, the worst first; all where it could not be
+        run."""
+        wrong = yield from self._ask(keep, tuple(self.allowed))
+        return list(self.allowed) if wrong is None else wrong
+
+    def _ask(
+        self, keep: NodeSet, samples: Sequence[str], *, alone: bool = False
+    ) -> Sub[list[str] | None]:
+        used = yield from self.sets.use(keep, samples, alone=alone)
+        if used is None:
+            return None
+        by = {s: u / self.allowed[s] for s, u in used.items()}
+        return sorted((s for s, u in by.items() if u > 1), key=lambda s: -by[s])
+
+    def _trim(self, keep: NodeSet) -> Sub[NodeSet]:
+        """The set without each node that all that is seen can do without."""
+
+        def cures(items: NodeSet) -> Sub[bool]:
+            if not (yield from self._cures(items)):
+                return False
+            wrong = yield from self._ask(tuple(sorted(items)), tuple(self.allowed))
+            if wrong:
+                self.join(wrong)
+                self._short.add(tuple(sorted(items)))
+            return wrong == []
+
+        less: NodeSet = yield from leave_out_each(keep, cures)
+        without = (tuple(k for k in less if k != n) for n in less)
+        self.each = all(tuple(sorted(w)) in self._short for w in without)
+        return tuple(sorted(less))
+
+
+class Best(msgspec.Struct, frozen=True):
+    """``each``: every node of the set was seen to be needed; ``put_off``: it is wrong on samples that
+    it was not made on, and is made better later."""
+
+    keep: NodeSet
+    each: bool = False
+    put_off: bool = False
+
+
+def keep_fewest(
+    hunt: Hunt,
+    likely: NodeSet,
+    try_on: Callable[[NodeSet, int], Sub[Mapping[str, float]]],
+    batches: int,
+    enough: Callable[[NodeSet], Sub[bool]] | None = None,
+) -> Sub[Best | None]:
+    """The fewest nodes; None where nothing short of everything cures.
+
+    ``try_on``: how a set does on a batch of samples that none was made on: where it is wrong, what
+    it has to be right on from now on, those that it is wrong on first, and what each may use up.
+    ``enough``: whether the first set that is wrong there need be made no better now."""
+    best: Best | None = None
+    keep: NodeSet = ()
+    budget = hunt.limit
+    for batch in range(batches):
+        keep = yield from hunt.find(likely, keep)
+        if len(keep) == len(hunt.sets.everything):
+            break
+        best = Best(keep, hunt.each)
+        more = yield from try_on(keep, batch)
+        if not more or batch + 1 == batches:
+            break
+        if not batch and enough is not None and (yield from enough(keep)):
+            return msgspec.structs.replace(best, put_off=True)
+        hunt.allowed |= more
+        hunt.join(tuple(more))
+        # What is added for them is made small again though the builds are spent.
+        hunt.limit = max(hunt.limit, hunt.sets.spent + budget // 2)
+    return best

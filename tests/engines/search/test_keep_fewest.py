@@ -1,0 +1,163 @@
+"""The fewest nodes, over a dictionary of what each node brings on each sample."""
+
+import math
+import random
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from narrowdown.engines.asking import Sub
+from narrowdown.engines.search.keep_fewest import MARGIN, REFUSED, Hunt, keep_fewest
+
+TIGHT = 1 / MARGIN
+
+
+class Told:
+    """``brings``: sample -> node -> what it brings while it is not kept, 1 being all that is
+    allowed. ``harms``: (node, other): the one kept, all is wrong unless the other is, too."""
+
+    def __init__(
+        self, n: int, brings: Mapping[str, Mapping[int, float]], harms: tuple[int, int] = (-1, -1)
+    ) -> None:
+        self.everything = tuple(range(n))
+        self.brings, self.harms, self.spent = brings, harms, 0
+        self.asked: list[tuple[tuple[int, ...], tuple[str, ...]]] = []
+        self.refused: Any = lambda _keep: False
+
+    def use(
+        self, keep: tuple[int, ...], samples: Sequence[str], *, alone: bool = False
+    ) -> Sub[Mapping[str, float] | None]:
+        self.spent += not self.asked or self.asked[-1][0] != keep
+        self.asked.append((keep, tuple(samples)))
+        if self.refused(keep):
+            return None
+        node, other = self.harms
+        if node in keep and other not in keep:
+            return dict.fromkeys(samples, 9.0)
+        inside = set(keep)
+        return {
+            s: math.hypot(*(b for n, b in self.brings[s].items() if n not in inside))
+            for s in samples
+        }
+        yield
+
+
+def run(search: Any) -> Any:
+    with pytest.raises(StopIteration) as ended:
+        next(search)
+    return ended.value.value
+
+
+def hunt(told: Told, limit: int = 400, **rest: Any) -> Hunt:
+    return Hunt(told, dict.fromkeys(told.brings, TIGHT), list(told.brings)[:1], limit, **rest)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.integers(2, 120), st.integers(0, 2**16))
+def test_what_is_found_cures_every_sample_and_each_node_of_it_is_needed(n: int, seed: int) -> None:
+    rng = random.Random(seed)
+    brings = {
+        f"s{i}": {rng.randrange(n): rng.choice((0.05, 0.3, 2.0)) for _ in range(6)}
+        for i in range(3)
+    }
+    told = Told(n, brings)
+    search = hunt(told, 4000)
+    keep = run(search.find(()))
+    used = run(told.use(keep, tuple(brings)))
+    assert max(used.values()) <= TIGHT
+    if len(keep) < n:
+        assert search.each
+        for node in keep:
+            less = tuple(k for k in keep if k != node)
+            assert max(run(told.use(less, tuple(brings))).values()) > TIGHT
+
+
+def test_what_is_likely_and_cures_is_not_weighed() -> None:
+    told = Told(200, {"s": {7: 2.0, 50: 2.0}})
+    assert run(hunt(told).find((7, 50, 90))) == (7, 50)
+    assert told.spent <= 8
+
+
+def test_few_heavy_nodes_among_many_light_ones_cost_a_bisection_each() -> None:
+    light = dict.fromkeys(range(300), 0.01)
+    told = Told(300, {"s": {**light, 3: 2.0, 150: 2.0, 299: 2.0}})
+    assert run(hunt(told).find(())) == (3, 150, 299)
+    assert told.spent < 60
+
+
+def test_an_order_that_is_known_is_taken() -> None:
+    told = Told(64, {"s": {5: 2.0, 60: 2.0}})
+    order = (60, 5, *(n for n in range(64) if n not in (5, 60)))
+    assert run(hunt(told, order=order).find(())) == (5, 60)
+    assert told.spent < 12
+
+
+def test_the_order_is_asked_of_whoever_is_cheap_and_decides_nothing() -> None:
+    """The cheap one is wrong about one of two nodes."""
+    told, cheap = Told(64, {"s": {5: 2.0, 60: 2.0}}), Told(64, {"s": {5: 2.0, 31: 2.0}})
+    search = hunt(told, light=Hunt(cheap, {"s": TIGHT}, ["s"], 400))
+    assert run(search.find(())) == (5, 60)
+    assert cheap.spent > told.spent / 2
+
+
+@pytest.mark.parametrize("limit", [1, 5, 20, 60])
+def test_with_few_questions_what_is_given_cures_all_the_same(limit: int) -> None:
+    rng = random.Random(limit)
+    brings = {f"s{i}": {rng.randrange(100): 2.0 for _ in range(8)} for i in range(3)}
+    told = Told(100, brings)
+    keep = run(hunt(told, limit).find(()))
+    assert max(run(told.use(keep, tuple(brings))).values()) <= TIGHT
+
+
+def test_an_engine_that_refuses_one_set_after_the_other_is_left_in_peace() -> None:
+    told = Told(100, {"s": dict.fromkeys(range(0, 100, 3), 2.0)})
+    told.refused = lambda keep: 20 < len(keep) < 96
+    keep = run(hunt(told).find(()))
+    assert max(run(told.use(keep, ("s",))).values()) <= TIGHT
+    assert sum(20 < len(k) < 96 for k, _ in told.asked) <= 100 + REFUSED
+
+
+def test_a_node_that_harms_without_another_is_kept_with_it_or_not_at_all() -> None:
+    told = Told(30, {"s": {4: 2.0, 9: 2.0}}, harms=(20, 9))
+    assert run(hunt(told).find(())) == (4, 9)
+
+
+def test_what_is_wrong_elsewhere_joins_and_little_is_added() -> None:
+    told = Told(40, {"s": {4: 2.0}, "t": {4: 2.0, 30: 2.0}, "u": {}})
+    search = Hunt(told, {"s": TIGHT}, ["s"], 400)
+    batches: list[tuple[int, ...]] = []
+
+    def try_on(keep: tuple[int, ...], batch: int) -> Sub[Mapping[str, float]]:
+        batches.append(keep)
+        return {"t": TIGHT, "u": TIGHT} if not batch else {}
+        yield
+
+    best = run(keep_fewest(search, (), try_on, 4))
+    assert batches == [(4,), (4, 30)]
+    assert best.keep == (4, 30)
+    assert best.each
+    assert not best.put_off
+
+
+def test_a_set_that_is_enough_for_now_is_told_as_it_is() -> None:
+    told = Told(40, {"s": {4: 2.0}, "t": {30: 2.0}})
+    search = Hunt(told, {"s": TIGHT}, ["s"], 400)
+
+    def try_on(_keep: tuple[int, ...], _batch: int) -> Sub[Mapping[str, float]]:
+        return {"t": TIGHT}
+        yield
+
+    def enough(_keep: tuple[int, ...]) -> Sub[bool]:
+        return True
+        yield
+
+    best = run(keep_fewest(search, (), try_on, 4, enough))
+    assert (best.keep, best.put_off) == ((4,), True)
+
+
+def test_where_only_everything_cures_there_is_no_set() -> None:
+    told = Told(12, {"s": dict.fromkeys(range(12), 2.0)})
+    assert run(keep_fewest(hunt(told), (), lambda *_: iter(()), 4)) is None  # type: ignore[arg-type, return-value]

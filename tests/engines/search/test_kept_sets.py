@@ -1,0 +1,129 @@
+"""What is known of sets of nodes: asked once, told sample by sample, counted by builds."""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import strategies as st
+
+from narrowdown.engines.probe import Measure, Measurement
+from narrowdown.engines.search.inquiry import make_inquiry
+from narrowdown.engines.search.kept_sets import KeptSets
+from tests.engines.steps.simulated import Simulated, graph
+
+SAMPLES = ("real:0", "real:1", "real:2")
+
+
+class Asked:
+    """The sets over an engine that needs node 1 on each sample, and what was asked of it."""
+
+    def __init__(self, answer: Callable[["Asked", Measure], Measurement] | None = None) -> None:
+        added = {sample: {1: 0.5} for sample in SAMPLES}
+        self.engine = Simulated(index=graph([(), (0,), (1,)]), added=added, asked={}, hiding={})
+        findings = self.engine.findings()
+        assert findings.signature is not None
+        self.sets = KeptSets(
+            make_inquiry(self.engine.context(), findings, self.engine.index, findings.signature),
+            (0, 1, 2),
+        )
+        self.answer = answer or (lambda asked, probe: asked.engine(probe))
+        self.probes: list[Measure] = []
+
+    def drive(self, sub: Any) -> Any:
+        reply = None
+        while True:
+            try:
+                probe = sub.send(reply)
+            except StopIteration as end:
+                return end.value
+            reply = None
+            if isinstance(probe, Measure):
+                self.probes.append(probe)
+                reply = self.answer(self, probe)
+
+
+def test_it_knows_what_was_asked_and_nothing_else() -> None:
+    asked = Asked()
+    asked.drive(asked.sets.measure((1,), SAMPLES[:1]))
+    assert asked.sets.knows((1,), SAMPLES[:1])
+    assert not asked.sets.knows((1,), SAMPLES)
+    assert not asked.sets.knows((0,), SAMPLES[:1])
+
+
+def test_what_is_asked_of_a_build_right_after_it_was_made_costs_no_other() -> None:
+    """The hardest sample alone, then the others: two questions and one build."""
+    asked = Asked()
+    asked.drive(asked.sets.measure((1,), SAMPLES[:1]))
+    asked.drive(asked.sets.measure((1,), SAMPLES))
+    assert [len(p.samples) for p in asked.probes] == [1, 2]
+    assert asked.sets.spent == 1
+    asked.drive(asked.sets.measure((0,), SAMPLES))
+    assert asked.sets.spent == 2
+
+
+def test_the_model_as_it_is_is_asked_for_as_the_session_has_run_it() -> None:
+    """On all samples together, which is known by then; told are those that were asked for."""
+    asked = Asked()
+    given: Measurement = asked.drive(asked.sets.measure_plain(SAMPLES[:2]))
+    assert [p.samples for p in asked.probes] == [SAMPLES]
+    assert {r.sample for r in given.results} == set(SAMPLES[:2])
+    assert asked.sets.knows((), SAMPLES[:2])
+
+    def answer(asked: Asked, probe: Measure) -> Measurement:
+        return Measurement(status="crash") if probe.samples == SAMPLES else asked.engine(probe)
+
+    alone = Asked(answer)
+    assert alone.drive(alone.sets.measure_plain(SAMPLES[:1])).status == "ok"
+    assert [p.samples for p in alone.probes] == [SAMPLES, SAMPLES[:1]]
+
+
+def test_what_was_made_near_is_fed_from_its_own_inputs() -> None:
+    asked = Asked()
+    asked.sets.near["near:0"] = "others"
+    asked.drive(asked.sets.measure((1,), ("real:0", "near:0", "real:1")))
+    assert [(p.inputs, p.samples) for p in asked.probes] == [
+        ("i", ("real:0", "real:1")),
+        ("others", ("near:0",)),
+    ]
+
+
+def test_what_could_not_be_built_once_more_to_be_kept_stays_known() -> None:
+    def answer(asked: Asked, probe: Measure) -> Measurement:
+        return (
+            Measurement(status="build-failed", message="no room")
+            if probe.save
+            else asked.engine(probe)
+        )
+
+    asked = Asked(answer)
+    asked.drive(asked.sets.measure((1,), SAMPLES))
+    again = asked.drive(asked.sets.measure((1,), SAMPLES, save="workaround"))
+    assert again.status == "ok"
+    assert [p.save for p in asked.probes] == ["", "workaround"]
+    asked.drive(asked.sets.measure((1,), SAMPLES[:1]))
+    asked.drive(asked.sets.measure((1,), SAMPLES))
+
+
+def test_of_what_was_fed_together_each_has_its_own_part() -> None:
+    def answer(asked: Asked, probe: Measure) -> Measurement:
+        return msgspec.structs.replace(asked.engine(probe), run_seconds=3.0)
+
+    asked = Asked(answer)
+    asked.drive(asked.sets.measure((1,), SAMPLES))
+    one = asked.drive(asked.sets.measure((1,), SAMPLES[1:2]))
+    assert [r.sample for r in one.results] == ["real:1"]
+    assert one.run_seconds == pytest.approx(1.0)
+    assert len(asked.probes) == 1
+
+
+node_sets = st.sets(st.integers(0, 3)).map(lambda nodes: tuple(sorted(nodes)))
+some = st.sets(st.sampled_from(SAMPLES), min_size=1).map(lambda samples: tuple(sorted(samples)))
+# What happens to a search: a set is measured (again, with ``save``, and then with another answer),
+# other samples decide, or values are nearly nothing beside others than before.
+happens = st.one_of(
+    st.tuples(st.just("measure"), node_sets, some, st.lists(st.sampled_from([0.0, 0.008, 0.015, 0.5]), min_size=3, max_size=3)),
+    st.tuples(st.just("measure again"), node_sets, some, st.lists(st.sampled_from([0.0, 0.5]), min_size=3, max_size=3)),
+    st.tuples(st.just("decide"), some),
+    st.tuples(st.just("scale"), st.sampled_from([0.0, 1.0, 1000.0])),
+)  # fmt: skip
