@@ -156,3 +156,10 @@ def test_a_row_that_is_nan_where_the_reference_is_gives_the_same_answer() -> Non
     actual = [[math.nan, 2, 3], [1, 2, 3.5], [math.nan, 3, 2]]
     assert of(actual, expected).top1 == pytest.approx(1 / 3)
     assert of(expected, expected).top1 == 0
+
+
+def test_what_is_equal_counts_in_the_noise(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A chunk that is right to the bit is not squared, and is part of the mean all the same."""
+    monkeypatch.setattr("narrowdown.engines.compare.answers.CHUNK", 4)
+    found = of([0, 1, 2, 3, 4, 5, 6, 9], [0, 1, 2, 3, 4, 5, 6, 7])
+    assert found.psnr_db == pytest.approx(20 * math.log10(7 / math.sqrt(4 / 8)))

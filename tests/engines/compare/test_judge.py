@@ -84,7 +84,11 @@ def test_whole_numbers_say_in_how_many_places_they_are_wrong() -> None:
         say_worst([SampleResult("real:0", (off(0.5, "x"), code))], RULE)
         == "wrong in 1 of 168 values"
     )
-    for plain in (off(0.5), Score("y", exact=True, equal=True)):
+    for plain in (
+        off(0.5),
+        Score("y", exact=True, equal=True),
+        Score("y", exact=True, problem="missing"),
+    ):
         assert places(plain, RULE) == (0, 0)
     assert places(code, Criterion(metric="max_abs")) == (0, 0)
 

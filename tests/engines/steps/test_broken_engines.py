@@ -265,6 +265,29 @@ def test_of_a_part_that_was_grown_the_node_that_makes_most_of_it_is_named() -> N
     )
 
 
+@pytest.mark.parametrize("step", ["layerwise", "reduce"])
+def test_a_node_that_was_fed_what_nobody_can_store_is_not_accused(step: str) -> None:
+    """Fed exactly it is right: whoever made that value is at fault."""
+    engine = Simulated.single(graph([(), (0,), (1,)]), {0: 0.02}, gain={1: 1000.0}, rounding=2e-5)
+
+    def answer(probe: Any) -> Any:
+        m = engine(probe)
+        fed = isinstance(probe, Measure) and probe.feed == "stored"
+        if not fed or 1 not in ranges.decode(probe.candidate.nodes.replace(ranges.ALL, "")):
+            return m
+        if 0 in ranges.decode(probe.candidate.nodes) and not probe.candidate.severed:
+            return m
+        told = tuple(msgspec.structs.replace(r, unrepresentable=("t0",)) for r in m.results)
+        return msgspec.structs.replace(m, results=told)
+
+    found = walk(step, engine.context(), answer).finish.findings
+    if step == "layerwise":
+        assert [s.node for s in found.suspects] == [0]
+    else:
+        assert found.case is not None
+        assert 0 in ranges.decode(found.case.node_ids)
+
+
 @settings(max_examples=100, deadline=None)
 @given(sizes, seeds, st.integers(1, 3), rates)
 def test_extract_and_reduce_end_with_what_was_seen_to_fail(

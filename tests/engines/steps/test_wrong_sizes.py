@@ -9,6 +9,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from narrowdown.engines.asking import StepRefused
+from narrowdown.engines.probe import Measure, Measurement
 
 ORT = "onnxruntime:optimization=all"
 
@@ -75,3 +76,19 @@ def test_what_runs_at_no_size_is_refused_as_before(open_model: Any, model: Path)
     with pytest.raises(StepRefused) as refused:
         open_model(model, ORT, (model.with_name("given.npz"),)).step("compare")
     assert (refused.value.code, "xis" in str(refused.value).partition("Reshape")[0]) == (4, False)
+
+
+def test_what_the_engine_alone_runs_is_no_fault_of_the_inputs(open_model: Any, model: Path) -> None:
+    np.savez(model.with_name("given.npz"), image=np.ones((1, 1, 50, 48), np.float32))
+    session = open_model(model, ORT, (model.with_name("given.npz"),))
+    ask = session.ask
+
+    def runs(probe: Any) -> Any:
+        itself = isinstance(probe, Measure) and probe.engine == probe.reference == ORT
+        return Measurement() if itself else ask(probe)
+
+    session.ask = runs
+    with pytest.raises(StepRefused) as refused:
+        session.step("compare")
+    assert refused.value.code == 4
+    assert str(refused.value).startswith("The reference does not run 'given.npz'")

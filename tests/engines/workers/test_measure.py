@@ -896,3 +896,23 @@ def test_outputs_for_one_side_only_are_refused(small, tmp_path) -> None:
     assert m.message.startswith(
         "The postprocess script gave the output 'emulate' for emulate:precision=fp16 and not for"
     )
+
+
+@pytest.mark.parametrize(
+    ("values", "distance", "overflows", "vanishes"),
+    [
+        ([0.0, 1.0], 0.0, False, False),
+        ([0.0, 1e-9, 1.0], 1e-9, False, True),
+        ([1.0, 1e5], 0.0, True, False),
+        ([1.0 + 2**-12], 2**-12, False, False),
+    ],
+)
+def test_what_storing_does_to_values(
+    values: list[float], distance: float, overflows: bool, vanishes: bool
+) -> None:
+    """An exact zero is none that vanished, and lies in another chunk than what did."""
+    array = np.array(values, np.float32)
+    stored, *said = measure._round(array, np.dtype(np.float16))
+    assert said == [pytest.approx(distance, rel=1e-3), overflows, vanishes]
+    with np.errstate(over="ignore"):
+        assert np.array_equal(stored, array.astype(np.float16).astype(np.float32))
