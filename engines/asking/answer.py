@@ -18,8 +18,11 @@ class Answer(msgspec.Struct, frozen=True):
 
     ``own``: badness of the part's own outputs; ``effect``: of the model's outputs when those values
     are put into the reference run; None where not measured. ``places``: of whole numbers, those
-    that are wrong and all, for own and effect. ``errors``: of each output that is over its limit, by
-    name; ``signature``: what this part's own failure looks like. ``scores``: of what was watched.
+    that are wrong and all, for own and effect. ``reach``: the effect in the worst run, 0 where it is
+    within what is allowed. ``lost``: what was fed holds values that the engine cannot store.
+    ``errors``: of each output that is over its limit, by
+    name; ``signature``: what this part's own failure looks like. ``scores``: of what was
+    watched, and of nodes side by side.
     ``files``: digests of what was kept. ``probes``: how many it took.
     """
 
@@ -30,6 +33,8 @@ class Answer(msgspec.Struct, frozen=True):
     effect: float | None = None
     own_places: tuple[int, int] = (0, 0)
     effect_places: tuple[int, int] = (0, 0)
+    reach: float = 0.0
+    lost: bool = False
     errors: Mapping[str, float] = {}
     signature: Signature | None = None
     scores: Mapping[str, Score] = {}

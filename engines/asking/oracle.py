@@ -20,12 +20,17 @@ from narrowdown.engines.asking.layers.not_compared import compare_nothing
 from narrowdown.engines.asking.layers.patched_culprits import cure_earlier
 from narrowdown.engines.asking.layers.repeated_runs import run_repeatedly
 from narrowdown.engines.asking.question import Question
+from narrowdown.engines.compare.criterion import Criterion, Signature
+from narrowdown.engines.compare.judge import LARGE
 from narrowdown.engines.findings import Findings
 from narrowdown.engines.graph.index import GraphIndex
 
+FAILURE = Signature(kind="accuracy", sample="", errors={"": 1.0})
+
 
 class Oracle(msgspec.Struct, frozen=True):
-    """``put``: who answers. ``error``: e0 of the failure; ``live``: nodes that reach the model's
+    """``put``: who answers. ``failure`` of the model, and by which ``criterion``; ``watched``: the
+    outputs that fail; ``live``: nodes that reach the model's
     outputs once earlier culprits are cured; ``row``: of a batch that is fed, the one that fails;
     ``storage``: the type that values are held in between nodes. ``cheap``: the same engine where it builds
     faster and fails alike; None where there is none. ``builds``: fresh ones that a verdict takes.
@@ -34,11 +39,18 @@ class Oracle(msgspec.Struct, frozen=True):
     index: GraphIndex
     put: Ask
     live: tuple[int, ...]
-    error: float = 1.0
+    failure: Signature = FAILURE
+    criterion: Criterion = Criterion()
+    watched: tuple[int, ...] = ()
     row: int = 0
     storage: str = "float32"
     cheap: "Oracle | None" = None
     builds: int = 1
+
+    @property
+    def error(self) -> float:
+        """e0: the worst badness of the failure, at most LARGE."""
+        return min(self.failure.error, LARGE)
 
     def ask(self, question: Question) -> Sub[Answer]:
         return self.put(question)
@@ -74,7 +86,9 @@ def make_oracle(inquiry: Inquiry) -> Oracle:
         inquiry.index,
         ask,
         inquiry.everything,
-        signature.error,
+        signature,
+        inquiry.criterion,
+        inquiry.watched,
         int(row or 0),
         ctx.storage,
         make_oracle(inquiry.of(twin)) if twin else None,

@@ -33,7 +33,8 @@ class Question(msgspec.Struct, frozen=True):
     model, held against the reference by its own outputs. ``outputs``: the tensors that are judged,
     as a rule what the rest of the model reads. ``alone``: each of the nodes by itself, all in one
     build. ``edits``: with these simplifications; ``like``: it must then fail as this part did.
-    ``feed``: values as the engine would have stored them, or exactly. ``e0``: an effect of a tenth
+    ``right``: tensors of the whole model that are given their true values. ``feed``: values as the
+    engine would have stored them, or exactly. ``e0``: an effect of a tenth
     of this counts as the failure, where it is less than the model's own. ``watch``: tensors whose
     scores are wanted, too. ``build``: this fresh build alone; None: as many as a verdict needs.
     ``save``: keep what was built under this name. ``reference``: of the reference, not the engine.
@@ -43,6 +44,7 @@ class Question(msgspec.Struct, frozen=True):
     nodes: NodeIds | None = None
     outputs: tuple[int, ...] = ()
     alone: bool = False
+    right: NodeIds = frozenset()
     edits: tuple[Edit, ...] = ()
     like: Signature | None = None
     feed: Feed = "stored"

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from narrowdown.engines.asking import Note, Sub
 from narrowdown.engines.asking.answer import Answer
 from narrowdown.engines.asking.question import NodeIds, Question
-from narrowdown.engines.compare.judge import LARGE
 from narrowdown.engines.graph.index import GraphIndex
 from narrowdown.engines.search.search import Trials
 from narrowdown.engines.search.watchable import UNWATCHED, pack_batches, split_markable
@@ -68,7 +67,7 @@ def find_alone(trials: Trials) -> Sub[NodeIds | None]:
             own[node] = max(own.get(node, 0.0), error)
     for n in sorted(own, key=lambda n: (-own[n], n))[:FEW]:
         answer = yield from trials.test(frozenset((n,)))
-        if answer.fails and (answer.effect or 0.0) > MOST * min(oracle.error, LARGE):
+        if answer.fails and (answer.effect or 0.0) > MOST * oracle.error:
             # A part that passes beside it: all the others, or, where these are fed what nobody can
             # store, those before it.
             for others in (live - {n}, frozenset(k for k in live if k < n)):

@@ -15,24 +15,17 @@ from typing import Literal
 import msgspec
 
 from narrowdown.engines.asking import Count, Note, StepContext, Sub, asked
-from narrowdown.engines.asking.layers.engine import find_worst_scores, sever_nodes
-from narrowdown.engines.compare.criterion import Verdict
+from narrowdown.engines.asking.answer import Answer
+from narrowdown.engines.asking.oracle import Oracle, make_oracle
+from narrowdown.engines.asking.question import Question
 from narrowdown.engines.compare.judge import badness, judge_whole, limit
 from narrowdown.engines.compare.say import say_amount, say_part, wrong_by
 from narrowdown.engines.findings import Suspect, Workaround
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.graph.index import GraphIndex
-from narrowdown.engines.probe import Candidate, Measurement, Score
+from narrowdown.engines.probe import Measurement, Score
 from narrowdown.engines.search import remedy, works
-from narrowdown.engines.search.alone import ALONE, pack_alone
-from narrowdown.engines.search.cost import Plan, Size, Work
-from narrowdown.engines.search.emulation import find_emulation
-from narrowdown.engines.search.inquiry import Inquiry, open_inquiry
-from narrowdown.engines.search.keeping import draft_for_given
-from narrowdown.engines.search.twin import asking_twin, find_twin
-from narrowdown.engines.search.watchable import pack_batches, split_markable
-from narrowdown.engines.spec import parse
-from narrowdown.engines.steps.accuse import (
+from narrowdown.engines.search.accuse import (
     PARTS,
     Accused,
     Bounds,
@@ -41,6 +34,14 @@ from narrowdown.engines.steps.accuse import (
     list_producers,
     measure_shares,
 )
+from narrowdown.engines.search.alone import ALONE, pack_alone
+from narrowdown.engines.search.cost import Plan, Size, Work
+from narrowdown.engines.search.emulation import find_emulation
+from narrowdown.engines.search.inquiry import Inquiry, open_inquiry
+from narrowdown.engines.search.keeping import draft_for_given
+from narrowdown.engines.search.twin import asking_twin, find_twin
+from narrowdown.engines.search.watchable import pack_batches, split_markable
+from narrowdown.engines.spec import parse
 from narrowdown.engines.steps.base import (
     BUILDS_MODELS,
     Finish,
@@ -246,7 +247,8 @@ def _look(ask: Inquiry, params: LayerwiseParams) -> Sub[_Look]:
     rows = {t: _make_row(ask, t, s) for t, s in seen.inherited.items()}
     look = _Look(ask, seen, rows)
     if look.observer == "reproduces":
-        added = yield from _measure_added(ask, params, seen)
+        oracle = make_oracle(ask)
+        added = yield from _measure_added(oracle, params, seen)
         for t, (stored, exact) in added.items():
             row = rows.get(t) or _make_row(ask, t, None)
             own, exactly = badness(stored, ask.criterion), _badness_or_none(exact, ask)
@@ -258,7 +260,7 @@ def _look(ask: Inquiry, params: LayerwiseParams) -> Sub[_Look]:
             quiet=params.quiet,
             budget=params.budget,
         )
-        accused: Accused = yield from accuse(ask, bounds, seen.inherited, added)
+        accused: Accused = yield from accuse(oracle, bounds, seen.inherited, added)
         look.suspects, verdicts, look.left = accused.suspects, accused.verdicts, accused.left
         look.harmless = sum(reason == "harmless" for reason in verdicts.values())
         for node, reason in verdicts.items():
@@ -267,7 +269,7 @@ def _look(ask: Inquiry, params: LayerwiseParams) -> Sub[_Look]:
                     rows[t] = msgspec.structs.replace(rows[t], harmless=reason == "harmless")
         for s in look.suspects:
             rows[s.tensor] = msgspec.structs.replace(rows[s.tensor], effect=s.effect)
-        look.shares = () if look.left else (yield from measure_shares(ask, look.suspects))
+        look.shares = () if look.left else (yield from measure_shares(oracle, look.suspects))
     for t in _first_nonfinite(ask.index, seen.inherited):
         rows[t] = msgspec.structs.replace(rows[t], first_nonfinite=True)
     return look
@@ -424,47 +426,31 @@ def _read_groups(ask: Inquiry) -> Sub[tuple[Group, ...]]:
 
 
 def _measure_added(
-    ask: Inquiry, params: LayerwiseParams, seen: _Watched
+    oracle: Oracle, params: LayerwiseParams, seen: _Watched
 ) -> Sub[dict[int, tuple[Score, Score | None]]]:
     """Each node alone, fed reference values: all nodes of a batch in one build, with every edge
     between them severed."""
-    index = ask.index
+    index, live = oracle.index, set(oracle.live)
     added: dict[int, tuple[Score, Score | None]] = {}
     outputs = [
-        t for t in sorted({*seen.inherited, *index.outputs}) if index.tensors[t].producer >= 0
+        t for t in sorted({*seen.inherited, *index.outputs}) if index.tensors[t].producer in live
     ]
-    live = set(ask.everything)
-    outputs = [t for t in outputs if index.tensors[t].producer in live]
     todo = [(b, params.splits) for b in pack_alone(index, outputs, params.batch_bytes // 2)]
     while todo:
         batch, splits = todo.pop(0)
-        candidate = sever_nodes(index, (index.tensors[t].producer for t in batch), batch)
-        yield Note(f"{len(ranges.decode(candidate.nodes))} nodes, each alone, fed reference values")
-        stored, exact = yield from _fed_both_ways(ask, candidate)
-        if stored.status != "ok" or not stored.results:
+        nodes = frozenset(index.tensors[t].producer for t in batch)
+        yield Note(f"{len(nodes)} nodes, each alone, fed reference values")
+        question = Question(nodes, outputs=batch, alone=True)
+        stored: Answer = yield from oracle.ask(question)
+        exact: Answer = yield from oracle.ask(msgspec.structs.replace(question, feed="exact"))
+        if not stored.scores:
             middle = len(batch) // 2
             todo[:0] = [
                 (b, splits - 1) for b in (batch[:middle], batch[middle:]) if splits > 0 and middle
             ]
-            continue
-        exactly = find_worst_scores(ask, exact)
-        for name, score in find_worst_scores(ask, stored).items():
-            added[index.by_name[name]] = (score, exactly.get(name))
+        for name, score in stored.scores.items():
+            added[index.by_name[name]] = (score, exact.scores.get(name))
     return added
-
-
-def _fed_both_ways(ask: Inquiry, candidate: Candidate) -> Sub[tuple[Measurement, Measurement]]:
-    """(measurement fed as stored, measurement fed exactly), its outputs alone judged."""
-
-    def own(m: Measurement) -> Verdict:
-        return judge_whole(m, ask.criterion)
-
-    def fed(feed: Literal["stored", "exact"]) -> Sub[Measurement]:
-        return ask.repeated(
-            lambda attempt: ask.ask(candidate, effect=False, feed=feed, attempt=attempt), own
-        )
-
-    return (yield from fed("stored")), (yield from fed("exact"))
 
 
 def _first_nonfinite(index: GraphIndex, inherited: dict[int, Score]) -> list[int]:

@@ -106,7 +106,9 @@ def read(inquiry: Inquiry, question: Question, m: Measurement) -> Answer:
         effect_places=verdict.effect_places,
         errors={n: badness(s, rule) for n, s in alone.items() if over(s, rule)},
         signature=_sign(inquiry, m) if verdict.failed else None,
-        scores=_find_scores(m) if told and question.watch else {},
+        scores=alone or (_find_scores(m) if told and question.watch else {}),
+        reach=_find_reach(inquiry, m) if told and question.nodes is not None else 0.0,
+        lost=any(r.unrepresentable for r in m.results),
         files=dict(m.artifacts),
         probes=1,
     )
@@ -151,6 +153,16 @@ def find_worst_scores(inquiry: Inquiry, m: Measurement) -> dict[str, Score]:
             if held is None or badness(score, rule) > badness(held, rule):
                 found[score.name] = score
     return found
+
+
+def _find_reach(inquiry: Inquiry, m: Measurement) -> float:
+    names, rule = inquiry.signature.outputs, inquiry.criterion
+    moved = [s for run in m.each_run for r in run for s in r.effect if s.name in names or not names]
+    return (
+        max((badness(s, rule) for s in moved), default=0.0)
+        if any(over(s, rule) for s in moved)
+        else 0.0
+    )
 
 
 def _find_scores(m: Measurement) -> dict[str, Score]:

@@ -26,6 +26,8 @@ def cure_earlier(inner: Ask, findings: Findings, index: GraphIndex, live: Collec
             outputs, severed = cut_patches(index, live, patches, question.nodes)
             how = msgspec.structs.replace(how, severed=severed)
             question = msgspec.structs.replace(question, outputs=question.outputs or outputs)
+        if question.nodes is None:
+            how = msgspec.structs.replace(how, severed=patches | question.right)
         return inner(msgspec.structs.replace(question, how=how))
 
     return ask

@@ -14,10 +14,10 @@ from narrowdown.engines.compare.judge import judge_whole
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.probe import Measure, Measurement
 from narrowdown.engines.search import alone as side_by_side
+from narrowdown.engines.search.accuse import ALIKE
 from narrowdown.engines.search.looks import builds_to_see
 from narrowdown.engines.search.statistics import looks_to_see
 from narrowdown.engines.spec import parse
-from narrowdown.engines.steps.accuse import ALIKE
 
 from . import answers
 from .conftest import walk

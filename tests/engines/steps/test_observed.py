@@ -3,7 +3,6 @@ whole model cures."""
 
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -12,8 +11,11 @@ import onnx
 import pytest
 from onnx import helper
 
-from narrowdown.engines.asking import Described, Note
-from narrowdown.engines.compare.criterion import Signature, Verdict
+from narrowdown.engines.asking import Described, Note, Sub
+from narrowdown.engines.asking.answer import Answer
+from narrowdown.engines.asking.oracle import Oracle
+from narrowdown.engines.asking.question import Question
+from narrowdown.engines.compare.criterion import Signature
 from narrowdown.engines.findings import Case, Culprit
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.graph.index import GraphIndex, Node, Tensor
@@ -28,10 +30,10 @@ from narrowdown.engines.probe import (
     SampleResult,
     Score,
 )
+from narrowdown.engines.search.accuse import PARTS, is_spread, measure_shares
 from narrowdown.engines.search.cured import measure_cured
 from narrowdown.engines.search.inquiry import Inquiry
 from narrowdown.engines.search.unseen import WANTED
-from narrowdown.engines.steps.accuse import PARTS, is_spread, measure_shares
 from narrowdown.engines.steps.layerwise import _first_nonfinite
 
 from .simulated import graph
@@ -234,15 +236,14 @@ def test_a_part_has_its_share_of_a_failure_and_of_ten_times_the_reference_at_mos
 ) -> None:
     """How far beyond that an error is depends on the values: it is shared by parts that bring four
     times the reference each."""
-    ask: Any = SimpleNamespace(
-        signature=Signature(kind="accuracy", sample="real:0", errors={"y": error}),
-        everything=tuple(range(2 * PARTS)),
-        candidate=lambda nodes: Candidate(ranges.encode(nodes)),
-        ask=lambda candidate: candidate,
-        verdict=lambda _m: Verdict("fail", effect=effect),
-        row=lambda m: m,
-    )
-    assert _finish(measure_shares(ask, ())) == (share,) * PARTS
+
+    def put(_question: Question) -> Sub[Answer]:
+        return Answer("fails", effect=effect)
+        yield
+
+    failure = Signature(kind="accuracy", sample="real:0", errors={"y": error})
+    oracle = Oracle(graph([()]), put, tuple(range(2 * PARTS)), failure)
+    assert _finish(measure_shares(oracle, ())) == (share,) * PARTS
 
 
 def _finish(sub: Any) -> Any:

@@ -10,15 +10,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
-from narrowdown.engines.asking import Note, Sub, asked
-from narrowdown.engines.compare import judge
-from narrowdown.engines.compare.judge import LARGE, SHARE, badness, limit, over, places
+from narrowdown.engines.asking import Note, Sub
+from narrowdown.engines.asking.answer import Answer
+from narrowdown.engines.asking.oracle import Oracle
+from narrowdown.engines.asking.question import Question
+from narrowdown.engines.compare.judge import SHARE, badness, limit, over, places
 from narrowdown.engines.findings import Suspect
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.graph.index import GraphIndex
-from narrowdown.engines.probe import Measurement, Score
+from narrowdown.engines.probe import Score
 from narrowdown.engines.search.alone import MOST
-from narrowdown.engines.search.inquiry import Inquiry
 
 # Added error this much larger fed as stored than fed exactly means that the node amplifies the
 # rounding of its inputs. Of all who are accused in tests/engines, amplifiers reach 217 times and
@@ -64,11 +65,11 @@ Added = Mapping[
 
 
 def accuse(
-    ask: Inquiry, bounds: Bounds, inherited: Mapping[int, Score], added: Added
+    oracle: Oracle, bounds: Bounds, inherited: Mapping[int, Score], added: Added
 ) -> Sub[Accused]:
     """Transplant the error of each node that adds any, worst first, into the clean reference run;
     rank by what arrives."""
-    asker = _Asker(ask, inherited, added, bounds.budget)
+    asker = _Asker(oracle, inherited, added, bounds.budget)
     nodes, quiet = _rank(asker, bounds)
     yield from _ask_alone(asker, nodes)
     if not asker.suspects:
@@ -83,8 +84,10 @@ def accuse(
 class _Asker:
     """Asks about one node after another as long as the budget lasts, and keeps what came of it."""
 
-    def __init__(self, ask: Inquiry, inherited: Mapping[int, Score], added: Added, budget: int):
-        self.ask, self.inherited, self.added, self.budget = ask, inherited, added, budget
+    def __init__(
+        self, oracle: Oracle, inherited: Mapping[int, Score], added: Added, budget: int
+    ) -> None:
+        self.oracle, self.inherited, self.added, self.budget = oracle, inherited, added, budget
         self.suspects: list[Suspect] = []
         self.verdicts: dict[int, str] = {}
         self.left = 0
@@ -92,11 +95,14 @@ class _Asker:
         self._ahead = 0  # questions from the suspect at hand on, at most
         by_amount = sorted(added, key=lambda t: (self._amount_at(t), -t))
         self.worst = {
-            ask.index.tensors[t].producer: t for t in by_amount
+            oracle.index.tensors[t].producer: t for t in by_amount
         }  # node -> its tensor that is furthest off
 
     def _amount_at(self, tensor: int) -> float:
-        return badness(self.added[tensor][0], self.ask.criterion)
+        return badness(self.added[tensor][0], self.oracle.criterion)
+
+    def name(self, node: int) -> str:
+        return self.oracle.index.shown_names[node]
 
     def amount(self, node: int) -> float:
         """The largest error that it adds."""
@@ -107,18 +113,19 @@ class _Asker:
         rounding of a right engine. (An error of less that grows on its way is looked for among the
         quiet ones.)"""
         names = {
-            t: self.ask.index.tensors[t].name
-            for t in self.ask.index.nodes[node].outputs
+            t: self.oracle.index.tensors[t].name
+            for t in self.oracle.index.nodes[node].outputs
             if t in self.added
         }
         return any(
-            self._amount_at(t) > limit(self.ask.criterion, name) / 10 for t, name in names.items()
+            self._amount_at(t) > limit(self.oracle.criterion, name) / 10
+            for t, name in names.items()
         )
 
     def amplifies(self, node: int) -> bool:
         exact = self.added[self.worst[node]][1]
         return exact is not None and self.amount(node) > AMPLIFIES * max(
-            badness(exact, self.ask.criterion), EXACT
+            badness(exact, self.oracle.criterion), EXACT
         )
 
     def while_asked(
@@ -134,33 +141,28 @@ class _Asker:
 
     def expect(self) -> int:
         """Questions from here on, at most."""
-        return self._ahead + _count_shares(self.ask, self.suspects)
+        return self._ahead + _count_shares(self.oracle, self.suspects)
 
     def measure(self, n: int, group: tuple[int, ...], at_least: float = SHARE) -> Sub[bool]:
         """Whether the error of its group is this part of the failure: then it is a suspect."""
-        ask, index, criterion = self.ask, self.ask.index, self.ask.criterion
-        text = f"does the error of {ask.names([n])[0]} reach the outputs?"
+        index, criterion, name = self.oracle.index, self.oracle.criterion, self.name(n)
+        text = f"does the error of {name} reach the outputs?"
         # Where nobody was found to carry it yet, others are asked for afterwards.
-        yield Note(
+        note = Note(
             text, expected=self.expect(), best=0, tried=self._asked_for, more=not self.suspects
         )
         self._asked_for += 1
-        outputs = [t for t in index.nodes[n].outputs if t in self.added]
-        candidate = ask.candidate(group, outputs=outputs)
-        m: Measurement = yield from ask.repeated(
-            lambda attempt: ask.ask(candidate, attempt=attempt), ask.verdict
+        outputs = tuple(t for t in index.nodes[n].outputs if t in self.added)
+        answer: Answer = yield from self.oracle.ask(
+            Question(frozenset(group), outputs=outputs, note=note)
         )
-        verdict = ask.verdict(m)
-        self.verdicts[n] = verdict.reason
+        self.verdicts[n] = answer.why
         stored, exact = self.added[self.worst[n]]
         # What was fed was already infinite, and fed exactly the node is right: the culprit is
         # whoever made that value.
-        fed_broken = (
-            any(r.unrepresentable for r in m.results)
-            and exact is not None
-            and not over(exact, criterion)
-        )
-        if verdict.effect is None or fed_broken or not _moves_outputs(ask, m, at_least):
+        fed_broken = answer.lost and exact is not None and not over(exact, criterion)
+        carries = answer.reach > 0 and answer.reach >= at_least * self.oracle.error
+        if answer.effect is None or fed_broken or not carries:
             return False
         inherited = self.inherited.get(self.worst[n])
         self.suspects.append(Suspect(
@@ -168,14 +170,14 @@ class _Asker:
             tensor=self.worst[n],
             nodes=ranges.encode({*group, *(list_producers(index, [n]) if self.amplifies(n) else ())}),
             own=self.amount(n),
-            effect=verdict.effect,
-            name=ask.names([n])[0],
+            effect=answer.effect,
+            name=name,
             inherited=badness(inherited, criterion) if inherited else 0.0,
             added=self.amount(n),
             added_exact=badness(exact, criterion) if exact is not None else None,
             nonfinite=stored.new_nonfinite > 0,
             own_places=places(stored, criterion),
-            effect_places=verdict.effect_places,
+            effect_places=answer.effect_places,
         ))  # fmt: skip
         return True
 
@@ -183,12 +185,12 @@ class _Asker:
 def _rank(asker: _Asker, bounds: Bounds) -> tuple[list[int], list[int]]:
     """The nodes to ask about, the largest error first; and those that add too little by themselves
     and lead to the first bad tensor."""
-    ask, worst = asker.ask, asker.worst
+    worst = asker.worst
     ranked = sorted(
         (n for n in worst if asker.amount(n) > 0), key=lambda n: (-asker.amount(n), worst[n])
     )
     telling = {n for n in worst if asker.adds_enough(n)}
-    leading = set(ask.index.ancestors(_first_bad(ask, asker.inherited)))
+    leading = set(asker.oracle.index.ancestors(_first_bad(asker.oracle, asker.inherited)))
     quiet = [n for n in ranked if n in leading - telling]
     return [n for n in ranked if n in telling][: bounds.most_suspects], quiet[: bounds.quiet]
 
@@ -203,7 +205,7 @@ def _ask_with_producers(asker: _Asker, nodes: Sequence[int], levels: int) -> Sub
     for n in asker.while_asked(nodes, lambda n: levels if asker.amplifies(n) else 0):
         group: tuple[int, ...] = (n,)
         for _ in range(levels if asker.amplifies(n) else 0):
-            group = _with_producers(asker.ask.index, group)
+            group = _with_producers(asker.oracle.index, group)
             if (yield from asker.measure(n, group)):
                 break
 
@@ -211,81 +213,62 @@ def _ask_with_producers(asker: _Asker, nodes: Sequence[int], levels: int) -> Sub
 def _ask_those_that_cure(asker: _Asker, nodes: Sequence[int], levels: int) -> Sub[None]:
     """Nothing carries a tenth of the failure through a right engine: which node, given its true
     values, makes this one right?"""
-    ask, criterion = asker.ask, asker.ask.criterion
+    oracle = asker.oracle
+    small = max(limit(oracle.criterion, ""), SHARE * oracle.error)
     for n in asker.while_asked(nodes):
-        yield Note(f"is the model right once {ask.names([n])[0]} is?", expected=asker.expect())
-        outputs = {t for t in ask.index.nodes[n].outputs if t >= 0}
-        cured = yield from asked(
-            ask.whole(
-                (ask.findings.sample,), patches=outputs | set(ranges.decode(ask.findings.patches))
-            )
-        )
-        remains = judge.worst(judge.worst_run(cured, criterion).results, criterion)[2]
-        if cured.status != "ok" or remains > max(
-            limit(criterion, ""), SHARE * min(ask.signature.error, LARGE)
-        ):
+        note = Note(f"is the model right once {asker.name(n)} is?", expected=asker.expect())
+        outputs = frozenset(t for t in oracle.index.nodes[n].outputs if t >= 0)
+        cured: Answer = yield from oracle.ask(Question(right=outputs, build=0, note=note))
+        if cured.own is None or cured.own > small:
             continue
         group: tuple[int, ...] = (n,)
         for _ in range(levels):
             if (yield from asker.measure(n, group, at_least=0.0)):
                 break
-            group = _with_producers(ask.index, group)
+            group = _with_producers(oracle.index, group)
 
 
-def measure_shares(ask: Inquiry, suspects: Sequence[Suspect]) -> Sub[tuple[float, ...]]:
+def measure_shares(oracle: Oracle, suspects: Sequence[Suspect]) -> Sub[tuple[float, ...]]:
     """The part of the failure that each of PARTS stretches of the model, fed right values, brings
     to the outputs by itself; empty where one node stands for most of it, or where that cannot be
     told."""
-    if not _count_shares(ask, suspects):
+    if not _count_shares(oracle, suspects):
         return ()
-    whole, nodes = min(ask.signature.error, LARGE), ask.everything
+    nodes = oracle.live
     shares = []
     for i in range(PARTS):
         part = nodes[i * len(nodes) // PARTS : (i + 1) * len(nodes) // PARTS]
-        yield Note(f"how much of the error is made in part {i + 1} of {PARTS}?", expected=PARTS - i)
-        m = yield from asked(ask.ask(ask.candidate(part)))
-        effect = ask.verdict(m).effect
-        if effect is None or any(r.unrepresentable for r in m.results):
+        note = Note(
+            f"how much of the error is made in part {i + 1} of {PARTS}?", expected=PARTS - i
+        )
+        answer = yield from oracle.ask(Question(frozenset(part), build=0, note=note))
+        if answer.effect is None or answer.lost:
             return ()
-        shares.append(effect / whole)
+        shares.append(answer.effect / oracle.error)
     return tuple(shares)
 
 
-def _count_shares(ask: Inquiry, suspects: Sequence[Suspect]) -> int:
+def _count_shares(oracle: Oracle, suspects: Sequence[Suspect]) -> int:
     """Stretches of the model whose part in the failure is to be measured, as long as no more
     suspects than these are found."""
-    whole = min(ask.signature.error, LARGE)
-    told = ask.signature.nonfinite or any(
-        s.effect > MOST * whole for s in order_accused(suspects)[:1]
+    told = oracle.failure.nonfinite or any(
+        s.effect > MOST * oracle.error for s in order_accused(suspects)[:1]
     )
-    return 0 if told or len(ask.everything) < 2 * PARTS else PARTS
+    return 0 if told or len(oracle.live) < 2 * PARTS else PARTS
 
 
 def is_spread(shares: Sequence[float]) -> bool:
     return bool(shares) and max(shares) <= MOST and sum(s >= SOME for s in shares) >= PARTS / 2
 
 
-def _first_bad(ask: Inquiry, inherited: Mapping[int, Score]) -> tuple[int, ...]:
+def _first_bad(oracle: Oracle, inherited: Mapping[int, Score]) -> tuple[int, ...]:
     """The tensors over tolerance whose node reads none that is; the failing outputs where no tensor
     before them is over."""
     return (
-        ask.index.first_of([t for t, score in inherited.items() if over(score, ask.criterion)])
-        or ask.watched
-    )
-
-
-def _moves_outputs(ask: Inquiry, m: Measurement, at_least: float) -> bool:
-    """Whether the transplanted error moves the outputs over tolerance, and by this part of e0."""
-    results = [r for run in m.each_run for r in run]
-    moved = [
-        s
-        for r in results
-        for s in r.effect
-        if s.name in ask.signature.outputs or not ask.signature.outputs
-    ]
-    worst = max((badness(s, ask.criterion) for s in moved), default=0.0)
-    return any(over(s, ask.criterion) for s in moved) and worst >= at_least * min(
-        ask.signature.error, LARGE
+        oracle.index.first_of(
+            [t for t, score in inherited.items() if over(score, oracle.criterion)]
+        )
+        or oracle.watched
     )
 
 
