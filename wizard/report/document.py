@@ -40,7 +40,8 @@ class Culprit(msgspec.Struct, frozen=True):
     found_by: str
     also: tuple[str, ...] = ()  # nodes as far beyond the storage type, without a case of their own
     at: str = ""  # of several nodes the one that the evidence is about; "": all of them
-    own_places: tuple[int, int] = (0, 0)  # of whole numbers: wrong ones of its own outputs, and all
+    # of whole numbers: wrong ones of its own, and all; 1 of 0: another shape
+    own_places: tuple[int, int] = (0, 0)
     effect_places: tuple[int, int] = (0, 0)  # likewise of the model's
     engine: str = ""  # the spec on which it fails, if not the session's
     around: Vicinity = Vicinity()
