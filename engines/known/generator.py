@@ -4,6 +4,7 @@ matters changed. Pure: text.
 The program is ours and needs nothing of ours: whoever gets it runs ``python make_case.py`` and has
 ``case.onnx`` and ``inputs.npz``."""
 
+import keyword
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -73,39 +74,44 @@ if __name__ == "__main__":
 '''
 
 
-def write_generator(
-    made: Construction,
-    factors: Sequence[Factor],
-    fires: Sequence[tuple[Factor, Level]],
-    passes: Sequence[tuple[Factor, Level]],
-    refused: Sequence[tuple[Factor, Level]] = (),
-    *,
-    title: str,
-    line: str,
-) -> str:
-    """The program. ``factors``: what it has parameters for; ``fires``, ``passes``, ``refused``:
-    levels that were seen to do so; those are kept that it can make. ``line``: what was found."""
-    shown = [f for f in factors if f.kind in SHOWN]
-    names = name_parameters(shown)
-    of = {f: names[f.name] for f in shown}
+class Program(msgspec.Struct, frozen=True):
+    """What the program is written from. ``factors``: what it has parameters for; ``fires``,
+    ``passes``, ``refused``: levels of factors, by name, that were seen to do so. ``line``: what was
+    found."""
 
-    def rows(levels: Sequence[tuple[Factor, Level]], *more: str) -> str:
-        made = dict.fromkeys(
-            (*more, *(repr({of[f]: _value(f, level)}) for f, level in levels if f in of))
-        )
+    made: Construction
+    factors: tuple[Factor, ...]
+    fires: tuple[tuple[str, Level], ...]
+    passes: tuple[tuple[str, Level], ...]
+    refused: tuple[tuple[str, Level], ...] = ()
+    title: str = ""
+    line: str = ""
+
+
+def write_generator(program: Program) -> str:
+    """The program's text. Of a ``program`` that a stranger has made it runs nothing but what stands
+    here: numbers and names are quoted. Raises ValueError, LookupError, TypeError, ArithmeticError,
+    RecursionError for one that makes no sense."""
+    shown = {f.name: f for f in program.factors if f.kind in SHOWN}
+    names = name_parameters(list(shown.values()))
+    of = {f: names[name] for name, f in shown.items()}
+
+    def rows(levels: Sequence[tuple[str, Level]], *more: str) -> str:
+        said = ({names[n]: _value(shown[n], level)} for n, level in levels if n in shown)
+        made = dict.fromkeys((*more, *map(repr, said)))
         return "[" + "".join(f"\n    {one}," for one in made) + ("\n]" if made else "]")
 
-    parameters = ", ".join(f"{of[f]}={_value(f, f.base)!r}" for f in shown)
-    first = next((f"{of[f]}={_value(f, f.base)!r}".replace(" ", "") for f in shown), "")
+    parameters = ", ".join(f"{of[f]}={_value(f, f.base)!r}" for f in of)
+    first = next((f"{of[f]}={_value(f, f.base)!r}".replace(" ", "") for f in of), "")
     return _HEAD.format(
-        title=_plain(title),
-        line=_plain(line),
-        example=first or "nothing",
-        fires=rows(fires, "{}"),
-        passes=rows(passes),
-        refused=rows(refused),
+        title=_plain(program.title),
+        line=_plain(program.line),
+        example=_plain(first) or "nothing",
+        fires=rows(program.fires, "{}"),
+        passes=rows(program.passes),
+        refused=rows(program.refused),
         parameters=f"*, {parameters}" if parameters else "",
-        body="\n".join(f"    {one}" for one in _body(made, shown, of)) + "\n",
+        body="\n".join(f"    {one}" for one in _body(program.made, list(of), of)) + "\n",
     )
 
 
@@ -113,18 +119,23 @@ def name_parameters(factors: Sequence[Factor]) -> dict[str, str]:
     """A name that Python takes for each factor, by its own."""
     found: dict[str, str] = {}
     for factor in factors:
-        name = re.sub(r"\W+", "_", factor.name).strip("_").lower() or "n"
+        name = re.sub(r"\W+", "_", factor.name, flags=re.ASCII).strip("_").lower() or "n"
         name = f"n_{name}" if name[0].isdigit() else name
-        while name in found.values() or name in (
-            "rng",
-            "np",
-            "model",
-            "feeds",
-            "weights",
-            "nodes",
-            "graph",
-            "helper",
-            "save",
+        while (
+            name in found.values()
+            or keyword.iskeyword(name)
+            or name
+            in (
+                "rng",
+                "np",
+                "model",
+                "feeds",
+                "weights",
+                "nodes",
+                "graph",
+                "helper",
+                "save",
+            )
         ):
             name += "_"
         found[factor.name] = name
@@ -262,5 +273,6 @@ def _value(factor: Factor, level: Level) -> Any:
 
 
 def _plain(text: str) -> str:
-    """Text that a docstring can hold."""
-    return text.replace("\\", "/").replace('"""', "'''")
+    """Text that a docstring can hold: one line, in ASCII."""
+    text = text.replace("\\", "/").replace('"""', "'''")
+    return text.encode("unicode_escape").decode()

@@ -16,7 +16,7 @@ from narrowdown.engines.compare.say import wrong_by
 from narrowdown.engines.findings import Findings
 from narrowdown.engines.known.entry import Construction, MadeTensor
 from narrowdown.engines.known.generator import NAME as GENERATOR
-from narrowdown.engines.known.generator import SHOWN, write_generator
+from narrowdown.engines.known.generator import SHOWN, Program, write_generator
 from narrowdown.engines.known.varied import GIVEN, Factor, Level, Place, is_list, vary
 from narrowdown.engines.probe import HUGE, Candidate, Construct, Measure, Measurement, State
 from narrowdown.engines.search import works
@@ -94,10 +94,12 @@ class FactorRow(msgspec.Struct, frozen=True):
 
 
 class Script(msgspec.Struct, frozen=True):
-    """A row of the table ``generator``: a program, by the name that its file has in a bundle."""
+    """A row of the table ``generator``: a program, by the name that its file has in a bundle, and
+    what it was written from, as the text of a session may be a stranger's."""
 
     name: str
     text: str
+    program: Program
 
 
 class _Tried(msgspec.Struct, frozen=True):
@@ -133,13 +135,14 @@ def trigger(ctx: StepContext) -> Steps[TriggerOutcome]:
     found: Found = yield from find_trigger(factors, trial.ask, max(1, params.budget))
     differs = yield from _ask_again(trial, factors, found)
     outcome = tell(factors, found, differs, stated.facts.get("names", {}))
+    program = _program(trial, factors, found, outcome)
     return Finish(
         outcome,
         findings,
         tables={
             "cases": list_rows(found, trial.tried),
             "factors": list_factor_rows(factors, found),
-            "generator": [Script(GENERATOR, _generate(trial, factors, found, outcome))],
+            "generator": [Script(GENERATOR, write_generator(program), program)],
         },
     )
 
@@ -439,9 +442,9 @@ def list_factor_rows(factors: Sequence[Factor], found: Found) -> list[FactorRow]
     return sorted(rows, key=lambda r: not r.matters)
 
 
-def _generate(
+def _program(
     trial: _Trial, factors: Sequence[Factor], found: Found, outcome: TriggerOutcome
-) -> str:
+) -> Program:
     """The program, with a parameter for each size and for what matters."""
     shown = [
         f
@@ -449,20 +452,20 @@ def _generate(
         if f.kind in SHOWN and (f.kind == "size" or found.matters(f)) and f.base != GIVEN
     ]
 
-    def settings(outcome: Outcome) -> list[tuple[Factor, Level]]:
+    def settings(outcome: Outcome) -> tuple[tuple[str, Level], ...]:
         rows = (
             (r.factor, r.level) for r in found.rows if r.outcome == outcome and r.factor in shown
         )
-        return [
-            (f, level)
+        return tuple(
+            (f.name, level)
             for f, level in rows
             if f and trial.tried.get((f, level), _Tried(outcome)).first
-        ]
+        )
 
     view = trial.ctx.engine_info
-    return write_generator(
+    return Program(
         trial.made,
-        shown,
+        tuple(shown),
         settings("fires")[:12],
         settings("passes")[:12],
         settings("refused")[:4],

@@ -1,11 +1,15 @@
 """The models that a step has made, and the user's own with the workaround in it, written where they
 are wanted."""
 
+import contextlib
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+import msgspec
+
 from narrowdown.engines.known.generator import NAME as GENERATOR
+from narrowdown.engines.known.generator import Program, write_generator
 from narrowdown.engines.steps.registry import step_makes
 from narrowdown.engines.store import copying, sound
 from narrowdown.engines.store.content import Store, atomic, digest_file, write_atomically
@@ -16,9 +20,6 @@ from narrowdown.wizard.report.read import Reading
 from narrowdown.wizard.session.problems import SessionProblem
 from narrowdown.wizard.session.state import Visit
 
-_AS_IT_STANDS = (
-    "# As it stands in the session: where that is another's, read this before you run it."
-)
 _WRITING = 3600.0  # seconds: tens of gigabytes are read and written
 
 
@@ -61,13 +62,14 @@ def place_scripts(reading: Reading, folder: Path) -> None:
 
 
 def _find_script(reading: Reading, visit: Visit) -> str:
-    """The text of the program that a step has written, which has the one name that it may have: a
-    session may be a stranger's."""
-    rows = reading.table(visit.tables.get("generator", ""))
-    text = next(
-        (str(row["text"]) for row in rows if row.get("name") == GENERATOR and row.get("text")), ""
-    )
-    return f"{_AS_IT_STANDS}\n{text}" if text else ""
+    """The program that a step has made of its case, written anew from what it was written from: the
+    text in a session may be a stranger's. "" where there is none, or one of earlier versions."""
+    for row in reading.table(visit.tables.get("generator", "")):
+        with contextlib.suppress(
+            ValueError, LookupError, TypeError, ArithmeticError, RecursionError
+        ):
+            return write_generator(msgspec.convert(row["program"], Program))
+    return ""
 
 
 def write_models(

@@ -15,7 +15,7 @@ import pytest
 from narrowdown.engines.graph.construct import construct, draw_feed
 from narrowdown.engines.graph.model_problem import ModelProblem
 from narrowdown.engines.known.entry import Construction, MadeNode, MadeTensor
-from narrowdown.engines.known.generator import name_parameters, write_generator
+from narrowdown.engines.known.generator import Program, name_parameters, write_generator
 from narrowdown.engines.known.table import read_table
 from narrowdown.engines.known.varied import ABSENT, FEW, Factor, Level, Place, vary
 from narrowdown.engines.search.factors import list_factors
@@ -257,7 +257,9 @@ def run_generator(
     made: Construction, factors: list[Factor], rows: list[list[tuple[Factor, Level]]], at: Path
 ) -> Any:
     """The program's names. ``rows``: settings that fire, settings that pass."""
-    text = write_generator(made, factors, *rows, title='A "case"', line="fires iff a >= 2\\n")
+    fires, passes = (tuple((f.name, level) for f, level in levels) for levels in rows)
+    said = ('A "case"', "fires iff a >= 2\\n")
+    text = write_generator(Program(made, tuple(factors), fires, passes, (), *said))
     path = at / "make_case.py"
     path.write_text(text, encoding="utf-8")
     return runpy.run_path(str(path))

@@ -1,5 +1,6 @@
 """From a journalled session to report and bundle, with a session written by hand."""
 
+import ast
 import errno
 import json
 import re
@@ -20,6 +21,9 @@ from narrowdown.engines import discovery
 from narrowdown.engines.compare.criterion import Criterion, Signature
 from narrowdown.engines.declaration import TRACKER
 from narrowdown.engines.findings import Case, Culprit, Findings, Lookalike, Workaround
+from narrowdown.engines.known.entry import Construction, MadeNode, MadeTensor
+from narrowdown.engines.known.generator import Program
+from narrowdown.engines.known.varied import Factor
 from narrowdown.engines.probe import Candidate, Inspect, Measurement
 from narrowdown.engines.store.content import Store
 from narrowdown.wizard.bundle.case import write_case
@@ -779,13 +783,39 @@ def test_a_workaround_whose_files_a_stranger_has_named_otherwise_is_one_sentence
     assert not (tmp_path / "worked-around.onnx").exists()
 
 
-def test_a_program_of_a_session_says_whose_text_it_is(tmp_path: Path) -> None:
-    rows = [{"name": "make_case.py", "text": '"""A case."""\n'}]
-    state = SimpleNamespace(route=[SimpleNamespace(tables={"generator": "digest"})])
-    place_scripts(
-        SimpleNamespace(state=state, table=lambda digest: rows if digest else []), tmp_path
+def forged_program(text: str) -> Program:
+    """A construction with this text wherever a stranger may write one."""
+    tensor = MadeTensor("float32", (2,))
+    made = Construction(
+        opset=17,
+        inputs={text: tensor},
+        nodes=(MadeNode(text, (text,), (text,), {text: text}, text),),
+        outputs={text: "float32"},
+        weights={f"w{text}": MadeTensor(text, (1,), values=[1])},
     )
-    first, _, text = (tmp_path / "make_case.py").read_text().partition("\n")
-    assert first.startswith("#")
-    assert "before you run it" in first
-    assert text == rows[0]["text"]
+    kinds = ("size", "attribute", "opset", "type", "entries", "number", "values", "scale", "open")
+    factors = tuple(
+        Factor(f"{text}{k}", k, text if k == "attribute" else 1, of="0", key=text) for k in kinds
+    )
+    levels = tuple((f.name, text if f.kind == "attribute" else 1) for f in factors)
+    return Program(made, factors, levels, levels, levels, text, text)
+
+
+@pytest.mark.parametrize(
+    "ran",
+    ["ran()", "'+ran()+'", '"""+ran()+"""', "\nran()\n", '\\"""\nran()', "\rran()", "{ran()}"],
+)
+def test_the_program_of_a_bundle_is_never_the_text_of_a_session(tmp_path: Path, ran: str) -> None:
+    def place(*rows: object) -> str:
+        state = SimpleNamespace(route=[SimpleNamespace(tables={"generator": "digest"})])
+        reading = SimpleNamespace(state=state, table=lambda _: msgspec.to_builtins(rows))
+        place_scripts(reading, tmp_path)
+        path = tmp_path / "make_case.py"
+        return path.read_text() if path.exists() else ""
+
+    assert place({"name": "make_case.py", "text": ran}) == ""
+    assert place({"name": "make_case.py", "text": ran, "program": {"made": ran}}) == ""
+    text = place({"name": "make_case.py", "text": ran, "program": forged_program(ran)})
+    calls = (node.func for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call))
+    assert "def make(" in text
+    assert "ran" not in {call.id for call in calls if isinstance(call, ast.Name)}
