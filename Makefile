@@ -1,6 +1,5 @@
 # make demo   a real model with a real failure, from nothing to a minimal case: sets itself up in .venv
 # make bench  measures what campaigns/benchmarks.md tells, and goes on where it was stopped (ARGS="--list", names, --keep: into that page)
-# make estimates  holds what steps were expected to take against what they took, on real sessions, for docs/estimates.md
 # make faults kills sessions at 1000 moments (NARROWDOWN_FAULTS=N for fewer) and prints a table
 # make faults-mutants  breaks the promises behind it one by one; the campaign must notice each
 # make fuzz   reads damaged files of every kind (NARROWDOWN_FUZZ=N for fewer) and prints a table
@@ -9,7 +8,7 @@
 # make field  asks the product about models of strangers, and scores it (ARGS="--only silero_vad --out DIR"); it takes hours
 # make test   lint, types, import rules and the fast test suite
 .POSIX:
-.PHONY: demo test test-slow bench estimates screenshots faults faults-mutants fuzz fuzz-mutants forged field lint check-format wheel clean
+.PHONY: demo test test-slow bench screenshots faults faults-mutants fuzz fuzz-mutants forged field lint check-format wheel clean
 
 VENV = .venv
 BIN = $(VENV)/bin
@@ -29,9 +28,6 @@ test-slow: $(VENV)/.dev
 
 bench: $(VENV)/.dev
 	$(BIN)/python campaigns/benchmarks/bench.py $(ARGS)
-
-estimates: $(VENV)/.dev
-	$(BIN)/python tests/benchmarks/estimates.py --page docs/logs/estimates.md $(ARGS)
 
 screenshots: $(VENV)/.dev
 	$(BIN)/python -P docs/screenshots/take.py

@@ -43,8 +43,8 @@ from narrowdown.wizard.words import (
     count,
     duration,
     elide,
-    fold_price,
     literal_json,
+    price,
     say_over_plan,
     say_time_left,
     show_error,
@@ -291,8 +291,8 @@ class PlainDisplay:
                     "",
                     head,
                     *(
-                        fold_price(event.expected, "    expected: ")
-                        if event.expected.probes >= 0
+                        [f"    expected: {price(cost.probes, cost.seconds, cost.each)}"]
+                        if (cost := event.expected).probes >= 0
                         else []
                     ),
                 ]
@@ -429,11 +429,9 @@ def progress_line(snapshot: Mapping[str, Any]) -> str:
     parts = [visible(str(snapshot.get("text") or "")), _building(snapshot)]
     done, expected = int(snapshot.get("done") or 0), int(snapshot.get("expected") or -1)
     best = int(snapshot.get("best") or -1)
-    left = tuple(float(snapshot.get(name, -1.0)) for name in ("eta", "eta_least", "eta_most"))
-    planned, most, nodes = (
-        int(snapshot.get(name) or -1) for name in ("planned", "planned_most", "nodes")
-    )
-    if over := say_over_plan(done, planned, most, best, nodes, *left):
+    left = float(snapshot.get("eta", -1.0))
+    planned, nodes = (int(snapshot.get(name) or -1) for name in ("planned", "nodes"))
+    if over := say_over_plan(done, planned, best, nodes, left):
         parts.append(over)
         done = expected = best = -1
     if done > 0 or expected > 0:
@@ -441,7 +439,7 @@ def progress_line(snapshot: Mapping[str, Any]) -> str:
             f"{done} of about {expected} probes" if expected >= done else count(done, "probe")
         )
     if expected > 0:
-        parts.append(say_time_left(*left))
+        parts.append(say_time_left(left))
     if best > 0:
         parts.append(f"smallest that fails: {count(best, 'node')}")
     if snapshot.get("stopping"):

@@ -10,7 +10,6 @@ import msgspec
 
 from narrowdown.engines.compare.say import NEAR, say_amount
 from narrowdown.engines.probe import HUGE, SILENT_DB
-from narrowdown.engines.search.cost import Cost
 
 # Characters of one word: a command's list of layers may be thousands long, a name of a megabyte is
 # an attack.
@@ -154,30 +153,6 @@ def duration(seconds: float) -> str:
     return f"{whole // 86_400} days{f' {hours} h' if hours else ''}"
 
 
-def say_span(least: float, most: float) -> str:
-    """``2 to 40 s``, ``20 s to 4 min``, ``up to 3 s``, ``about 25 s``: as exact as such a range
-    is."""
-    low, high = _rough(least), _rough(most)
-    if not high[0]:
-        return "under 1 s"
-    if low == high:
-        return f"about {high[0]} {high[1]}"
-    if least < 1:
-        return f"up to {high[0]} {high[1]}"
-    return (
-        f"{low[0]} to {high[0]} {high[1]}"
-        if low[1] == high[1]
-        else f"{low[0]} {low[1]} to {high[0]} {high[1]}"
-    )
-
-
-def _rough(seconds: float) -> tuple[int, str]:
-    for unit, name in ((3600, "h"), (60, "min")):
-        if seconds >= 1.5 * unit:
-            return round(seconds / unit), name
-    return round(seconds), "s"
-
-
 def size(bytes_: float) -> str:
     """``12 KiB``, ``1.1 GiB``."""
     for unit in ("bytes", "KiB", "MiB", "GiB"):
@@ -191,83 +166,41 @@ def size(bytes_: float) -> str:
     return ""
 
 
-# Times its least that the most of a range is, from which only its end is told. Chosen.
-VAGUE = 20
-SHORT = 0.05  # seconds that are said as less than 0.1
+def price(probes: int, seconds: float = -1.0, each: float = -1.0) -> str:
+    """What a step is expected to take, before it runs; -1: not known. ``each``: seconds of one of
+    its probes."""
+    one = _say_short(each)
+    if probes < 0:
+        known = f"; one took about {one} before" if each >= 0 else ""
+        return f"how many probes it takes is not known before it runs{known}"
+    asked = f"about {count(probes, 'probe')}"
+    if seconds < 0:
+        return f"{asked}; how long one takes is known after the first"
+    return f"{asked}, about {_say_short(seconds)} ({one} for one, as before)"
 
 
-def price(cost: Cost) -> str:
-    """What a step is expected to take, before it runs: one number for the seconds where they are
-    known well enough for that, else that they are not, and what is."""
-    if not cost.probes:
-        return "nothing has to run: every answer is known from before"
-    if cost.probes < 0:
-        return "not known yet; this step finds out"
-    disk = (
-        f"at most {size(cost.disk)} more on disk" if cost.disk >= 0 else "disk space not known yet"
-    )
-    if cost.open:
-        return f"{_say_unknown(cost)}, {disk}"
-    asked = f"about {count(cost.probes, 'probe')}"
-    work = f" ({count(cost.builds, 'build')}, {count(cost.runs, 'run')})" if cost.builds > 0 else ""
-    return f"{asked}{work}, {_say_about(cost.seconds)}, {disk}"
+def _say_short(seconds: float) -> str:
+    return duration(max(0.1, seconds))
 
 
-def fold_price(cost: Cost, lead: str, width: int = 80) -> list[str]:
-    """``price`` after ``lead``, in lines of at most so many columns where its commas allow that."""
-    lines = [lead]
-    for part in re.findall(r".+?(?:, |$)", price(cost)):
-        if len((lines[-1] + part).rstrip()) > width and lines[-1].strip() != lead.strip():
-            lines.append(" " * len(lead))
-        lines[-1] += part
-    return [line.rstrip() for line in lines]
-
-
-def _say_unknown(cost: Cost) -> str:
-    """``not known yet, 20 s to 4 min, about 70 probes of about 0.3 s``: what is known where the
-    seconds are not."""
-    if cost.seconds < 0 < cost.unit:
-        return f"not known yet, about {count(cost.builds, 'build')}; the first took {duration(cost.unit)}"
-    probes = f"about {count(cost.probes, 'probe')}"
-    if cost.seconds < 0:
-        return f"not known yet, {probes}; this step finds out what they take"
-    # What takes less is not what the step waits for.
-    each = f" of {_say_about(cost.each)}" if cost.each >= SHORT else ""
-    return f"not known yet, {_say_ends(cost.least, cost.most)}, {probes}{each}"
-
-
-def _say_about(seconds: float) -> str:
-    """``about 0.3 s``, ``less than 0.1 s``."""
-    return f"about {duration(seconds)}" if seconds >= SHORT else "less than 0.1 s"
-
-
-def _say_ends(least: float, most: float) -> str:
-    return say_span(least if most <= VAGUE * least else 0.0, most)
-
-
-def say_time_left(seconds: float, least: float = -1.0, most: float = -1.0) -> str:
-    """How much longer a step will take, as far as that is known: as one number, or between which
-    ends."""
-    if seconds < 0 <= most:
-        return f"{_say_ends(least, most)} left"
+def say_time_left(seconds: float) -> str:
+    """How much longer a step will take, as far as that is known."""
     if seconds < 0:
         return "how long is not known yet"
     return f"~{duration(seconds)} left" if seconds >= 1 else "under 1 s left"
 
 
 def say_over_plan(
-    done: int, planned: int, most: int, best: int = -1, nodes: int = -1, *left: float
+    done: int, planned: int, best: int = -1, nodes: int = -1, left: float = -1.0
 ) -> str:
     """That a step has asked more than it was planned to, and what it has so far: there is no time
-    left to count down then, unless its phase tells its end (``left``: as ``say_time_left`` has it).
-    ``most``: how many it was planned to ask at the most, where that depends on what it finds. Empty
-    while it keeps within its plan."""
-    if not 0 < max(planned, most) < done:
+    left to count down then, unless its phase tells its end (``left``: seconds). Empty while it
+    keeps within its plan."""
+    if not 0 < planned < done:
         return ""
-    said = f"at most {most:,} planned" if most > planned else f"planned {planned:,}"
     smallest = f"; smallest so far {best:,} of {count(nodes, 'node')}" if 0 < best <= nodes else ""
-    ends = f"; {say_time_left(*left)}" if max(left, default=-1.0) >= 0 else ""
-    return f"longer than planned: {done:,} probes, {said}{smallest}{ends}"
+    ends = f"; {say_time_left(left)}" if left >= 0 else ""
+    return f"longer than planned: {done:,} probes, planned {planned:,}{smallest}{ends}"
 
 
 def switch(kind: str) -> str:

@@ -42,20 +42,14 @@ Amount: TypeAlias = Annotated[float, msgspec.Meta(ge=0)]
 class Note(msgspec.Struct, frozen=True, omit_defaults=True):
     """Progress for people: what is being tried, the smallest failing node count so far.
     ``expected``: probes still to come until the step ends, the one that is announced among them;
-    -1: as planned; ``more``: these are the least. ``runs``: of the whole model that these make in
-    all, where they run one build again and again, which takes ``limit`` seconds at most. ``tried``:
-    parts that a search has tried, -1 where none may be ended now. ``best`` 0: no part is looked
-    for, but a list is tried, one after the other, and may end early. ``kept``: nodes that the build
-    at work keeps in higher precision as the first one does."""
+    -1: as planned. ``tried``: parts that a search has tried, -1 where none may be ended now.
+    ``best`` 0: no part is looked for, but a list is tried, one after the other, and may end
+    early."""
 
     text: str
     expected: int = -1
     best: int = -1
     tried: int = -1
-    more: bool = False
-    runs: int = 0
-    limit: float = 0.0
-    kept: int = 0
 
 
 class StepContext(msgspec.Struct, frozen=True, dict=True):

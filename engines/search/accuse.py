@@ -148,9 +148,8 @@ class _Asker:
         index, criterion, name = self.oracle.index, self.oracle.criterion, self.name(n)
         text = f"does the error of {name} reach the outputs?"
         # Where nobody was found to carry it yet, others are asked for afterwards.
-        note = Note(
-            text, expected=self.expect(), best=0, tried=self._asked_for, more=not self.suspects
-        )
+        expected = self.expect() if self.suspects else -1
+        note = Note(text, expected=expected, best=0, tried=self._asked_for)
         self._asked_for += 1
         outputs = tuple(t for t in index.nodes[n].outputs if t in self.added)
         answer: Answer = yield from self.oracle.ask(

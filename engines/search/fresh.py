@@ -12,7 +12,6 @@ from narrowdown.engines.probe import Check, Describe, Measure, Measurement
 from narrowdown.engines.search.cause import name_cause
 from narrowdown.engines.search.evidence import Cause, Evidence, Inner
 from narrowdown.engines.search.inquiry import Inquiry
-from narrowdown.engines.search.timings import EMULATION
 from narrowdown.engines.spec import parse, unquantized
 
 HALVES = ("float16", "bfloat16")
@@ -46,7 +45,7 @@ def confirm_in_fresh_builds(ask: Inquiry, case: Case, repeats: int) -> Sub[Seen]
         weights=seen.weights,
         least=seen.least,
         against_float=in_float,
-        emulating=parse(ask.ctx.engine).name == EMULATION,
+        emulating=parse(ask.ctx.engine).name == "emulate",
     )
     cause = name_cause(evidence)
     return Seen(

@@ -54,14 +54,11 @@ def look_again(
         runs = min(at_once, bounds.most - looks, left)
         if runs < 1:
             break
-        rest = min(bounds.most - looks, max(runs, left) if spent > 0 else bounds.most)
         yield Note(
             f"no failure in {looks:,} runs; {runs:,} more"
             if looks
             else f"no failure yet; {runs:,} more runs",
             len(bounds.batches) - number,
-            runs=rest,
-            limit=bounds.seconds - spent,
         )
         m = yield from asked(probe_whole(ctx, findings, runs=runs, exclusive=True))
         if m.status != "ok":

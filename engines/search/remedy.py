@@ -66,7 +66,7 @@ def try_remedy(ask: Inquiry) -> Sub[Remedy]:
         if keep == found.keep or len(keep) == len(ask.index.nodes):
             break
         said = f"{len(places)} nodes go beyond {ask.ctx.storage} in the reference: with {len(keep)} in FP32"
-        yield Note(said, kept=len(keep))
+        yield Note(said)
         tried: Remedy | None = yield from try_keeping(ask, keep)
         if tried is None:
             continue

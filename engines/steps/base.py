@@ -24,7 +24,6 @@ from narrowdown.engines.asking import StepContext, Sub, Tables
 from narrowdown.engines.findings import Findings
 from narrowdown.engines.graph.filekind import is_ir
 from narrowdown.engines.probe import Probe
-from narrowdown.engines.search.cost import Plan, Size, Work
 
 # Covariant: whoever goes through all steps holds them as ``StepSpec[msgspec.Struct]``.
 OutcomeT = TypeVar("OutcomeT", bound=msgspec.Struct, covariant=True)
@@ -166,9 +165,9 @@ class StepSpec(msgspec.Struct, Generic[OutcomeT], frozen=True):
     run: Callable[[StepContext], Steps[OutcomeT]]
     outcome: type[OutcomeT]  # what a flow's ``when``, templates and ``evidence`` may name
     params: type[msgspec.Struct]  # what a flow's ``with`` may set
-    plan: Callable[[StepContext, Size], Plan] = lambda _ctx, _size: Plan(
-        (Work("part"),)
-    )  # the probes to expect
+    # About how many probes it will ask, of a model of so many nodes (0: not read yet); None where
+    # nobody knows.
+    plan: Callable[[StepContext, int], int | None] = lambda _ctx, _nodes: None
     exclusive: bool = False  # of its probes, only those run ahead that are exclusive
     needs: tuple[Need, ...] = ()  # what must hold before it starts
     sets: tuple[

@@ -22,10 +22,9 @@ from narrowdown.engines.findings import Findings
 from narrowdown.engines.graph.filekind import is_ir
 from narrowdown.engines.options import recorded
 from narrowdown.engines.probe import HUGE, Measurement, SampleResult, Score, is_given
-from narrowdown.engines.search import golden_reference, trial, voices, works
+from narrowdown.engines.search import golden_reference, trial, voices
 from narrowdown.engines.search.alike_refused import refused_alike
 from narrowdown.engines.search.controls import Controls, can_pass
-from narrowdown.engines.search.cost import Plan, Size, Work
 from narrowdown.engines.search.evidence import FAULTLESS
 from narrowdown.engines.search.looks import Looks, look_again
 from narrowdown.engines.search.nearby import Nearby, try_nearby
@@ -50,9 +49,6 @@ from narrowdown.engines.steps.intake import refuse_unmeasured, say_of_pairs
 from narrowdown.engines.steps.prepare import load_findings, measure_whole
 
 LITERAL = "onnxruntime"  # optimizers off: every node as it is written
-# Bytes of reference values that are captured unasked: of a feed, and of its worst row. As many as
-# narrowdown.engines.workers.captures takes, which a step may not import.
-AHEAD = 128 << 20
 
 
 Verdict = Literal[
@@ -615,31 +611,6 @@ def _list_scores(results: tuple[SampleResult, ...], rule: Criterion) -> list[Out
     ]
 
 
-def _plan(ctx: StepContext, size: Size) -> Plan:
-    """Read, the reference alone, all samples, the worst row alone, the reference again in three
-    ways, its judge; what a faultless engine would give. Looks that find nothing go on for up to
-    half a minute: that may come, and is not planned. The disk takes the model, and its weights once
-    more rounded where the precision is emulated."""
-    rule = ctx.findings.criterion
-    lower = (rule.precision if rule else "") in ("fp16", "bf16", "int8")
-    emulated = lower and parse(ctx.engine).name != "emulate"
-    asked = (
-        (works.on_all(ctx),)
-        if ctx.check
-        else (
-            *works.reference(ctx),
-            works.on_all(ctx),
-            works.again(works.on_sample(ctx)),
-            *works.others(ctx, 1 + emulated),
-            Work("whole", 0, told=Looks().seconds, least=0, most=1, span=(1.0, 1.0)),
-        )
-    )
-    given = size.given
-    taken_in = 0 if ctx.findings.model else given
-    disk = taken_in + AHEAD + (0 if ctx.check else given * lower) if given >= 0 else -1
-    return Plan((*works.reads(ctx), *asked), disk, AHEAD if disk >= 0 else 0)
-
-
 def _json(told: Told) -> dict[str, object]:
     """The outcome, each sample with its outputs and every metric of them. How many samples there
     were stands beside the list."""
@@ -660,6 +631,12 @@ def _score(row: dict[str, object]) -> dict[str, object]:
     return {**every, **{key: value for key, value in row.items() if key != "front"}}
 
 
+def _plan(ctx: StepContext, _nodes: int) -> int:
+    """Model and inputs, all samples; where outputs are compared the reference alone, the worst row
+    alone, the reference's judge and a faultless engine of that precision."""
+    return 3 if ctx.check else 7
+
+
 SPEC = StepSpec(
     name="compare",
     version=14,
@@ -668,7 +645,6 @@ SPEC = StepSpec(
     outcome=CompareOutcome,
     judges=True,
     params=CompareParams,
-    plan=_plan,
     exclusive=True,
     sets=("emulated", "looks", "replaced", "alike"),
     ends=(
@@ -699,4 +675,5 @@ SPEC = StepSpec(
         "moved_error": "the last place moves it by",
     },
     json=_json,
+    plan=_plan,
 )

@@ -12,10 +12,8 @@ from narrowdown.engines.findings import Case, Culprit, Findings
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.graph.index import GraphIndex
 from narrowdown.engines.graph.quantized import find_bypassable
-from narrowdown.engines.search import works
 from narrowdown.engines.search.alike import Alike, find_alike, say_alike, widen_culprit
 from narrowdown.engines.search.alike import make_culprits as alike_culprits
-from narrowdown.engines.search.cost import Plan, Size, Work
 from narrowdown.engines.search.cured import feed_of, has_own_share, measure_cured, rights_itself
 from narrowdown.engines.search.fresh import Seen, confirm_in_fresh_builds, probe_case
 from narrowdown.engines.search.inquiry import Inquiry, open_inquiry
@@ -30,7 +28,6 @@ from narrowdown.engines.steps.prepare import prepare_findings
 from narrowdown.engines.steps.reduce import (
     Reduced,
     ReduceParams,
-    plan_of_reduction,
     reduce_model,
 )
 
@@ -38,22 +35,10 @@ from narrowdown.engines.steps.reduce import (
 # 0.004, FP8 0.06, and an epsilon that becomes 0 loses all.
 LOST = 0.1
 VANISHING = ("epsilon-underflow", "underflow")
-# Probes that each further place of the same overflow takes to become a case: with six others of its
-# kind the demo sort's confirm was expected to take 104 and took 98 (docs/estimates.md).
-PLACE = 14
 # A case of more than this share of the model, and of more nodes than these, names nobody: what is
 # asked is which part is wrong, and "17 of 24 nodes" answers that it is not in one. Chosen by what a
 # person can use; the field campaign counts the same way.
 MOST, SOME = 0.5, 6
-# Of what the first fresh builds of a case took, later ones do, where kernels are timed: 0.5 to 0.8
-# on seven models.
-ONCE_MORE = 0.65
-# And what the look inside it takes of an effect, as its build stands there: 0.04 to 0.36 on five
-# models.
-STANDS = 0.25
-# Times its price that the last look at all samples takes: what is as it was before is there, or
-# nothing is. 0.1 to 6 came.
-REST = (0.4, 2.1)
 
 
 class ConfirmOutcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -529,70 +514,12 @@ def _message(
     return f"{size} in {seen.failures} of {looks} fresh builds. {seen.cause.evidence}{say_alike(others)}{also}"
 
 
-def _plan(ctx: StepContext, size: Size) -> Plan:
-    """The case in fresh builds, some known from when it was found; its inside once; the model with
-    it patched or kept, on the search's sample and on all. Where there is no case yet, it is reduced
-    first."""
-    params = msgspec.convert(dict(ctx.params), ConfirmParams)
-    case, looks = ctx.findings.case, ctx.findings.looks
-    verified = int(case.verified.partition("/")[2] or 0) if case else ReduceParams().verify
-    # Of the looks that found it, all but the first are looks here.
-    builds = works.part(
-        ctx, params.repeats - min(params.repeats, max(0, verified - 1)), ahead=False
-    )
-    anew = works.afresh(ctx, builds)
-    inside = works.effect(ctx, 1, times=STANDS if anew.timed else 1.0)
-    again = msgspec.structs.replace(anew, times=ONCE_MORE if anew.timed else 1.0), inside
-    # Where the whole model is cured already, who else is wrong is not asked.
-    cured: tuple[Work, ...] = (
-        ()
-        if ctx.check or list_cured(ctx.findings)
-        else (
-            works.on_sample(ctx, 1, looks),
-            msgspec.structs.replace(works.on_all(ctx, looks), span=REST),
-        )
-    )
-    signature = ctx.findings.round_signature or ctx.findings.signature
-    overflows = (signature is not None and signature.nonfinite) or any(
-        s.nonfinite for s in ctx.findings.suspects[:1]
-    )
-    if cured and overflows and ctx.can("keep"):
-        # What overflows cannot be fed: its nodes are kept instead, and the few beside them are
-        # watched; the reference is asked who else goes as far, and who reads that. Where they can
-        # be fed all the same, that is known by then.
-        kept = works.between(works.on_all(ctx, probes=2), 0, 2)
-        far = works.between(Work("control", 2, kept.rows), 0, 2)
-        cured = (*cured, kept, works.between(works.on_sample(ctx), 0, 1), far)
-    alike = _count_places(ctx, size)
-    if cured and alike and ctx.can("keep"):
-        cured = (*cured, works.effect(ctx, alike), works.part(ctx, PLACE * alike, ahead=False))
-    first = (
-        Plan(works.before(ctx, size))
-        if case is not None
-        else plan_of_reduction(ctx, size, ReduceParams())
-    )
-    disk = (
-        first.disk + works.case_bytes(size, case.node_ids if case else "") + size.captured
-        if first.disk >= 0
-        else -1
-    )
-    return Plan((*first.works, Work("read"), *again, *cured), disk, first.captured + size.captured)
-
-
-def _count_places(ctx: StepContext, size: Size) -> int:
-    """How many other suspects are infinite or NaN at the same operator as the case: each may become
-    a culprit of its own."""
-    case, index = ctx.findings.case, size.index
-    if case is None or index is None:
-        return 0
-    inside = set(ranges.decode(case.node_ids))
-    ops = {index.nodes[n].op for n in inside if n < len(index.nodes)}
-    others = (
-        s
-        for s in ctx.findings.suspects
-        if s.nonfinite and s.node not in inside and s.node < len(index.nodes)
-    )
-    return sum(index.nodes[s.node].op in ops for s in others)
+def _plan(ctx: StepContext, _nodes: int) -> int | None:
+    """The case in fresh builds and its inside; the model with the case put right, on the search's
+    sample and on all. Where there is no case yet, nobody knows."""
+    if ctx.findings.case is None:
+        return None
+    return msgspec.convert(dict(ctx.params), ConfirmParams).repeats + 3
 
 
 SPEC = StepSpec(
@@ -602,7 +529,6 @@ SPEC = StepSpec(
     run=confirm,
     outcome=ConfirmOutcome,
     params=ConfirmParams,
-    plan=_plan,
     needs=(BUILDS_MODELS,),
     exclusive=True,
     sets=("case", "culprits", "patches", "righted", "keep", "spread"),
@@ -618,4 +544,5 @@ SPEC = StepSpec(
         "patched_error": "error with them patched",
     },
     json=with_case,
+    plan=_plan,
 )

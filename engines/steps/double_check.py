@@ -6,8 +6,6 @@ import msgspec
 
 from narrowdown.engines.asking import Count, StepContext
 from narrowdown.engines.findings import Findings
-from narrowdown.engines.search import works
-from narrowdown.engines.search.cost import Plan, Size
 from narrowdown.engines.steps.base import Finish, Steps, StepSpec
 from narrowdown.engines.steps.prepare import prepare_findings
 
@@ -109,11 +107,6 @@ def _say_unresolved(counts: dict[str, int], helps: str, passes: bool) -> str:
     return f"{parts} of the model neither passed nor failed: {why}. Changing the {helps} would help most."
 
 
-def _plan(ctx: StepContext, size: Size) -> Plan:
-    """What is known already."""
-    return Plan(works.before(ctx, size))
-
-
 SPEC = StepSpec(
     name="double-check",
     version=2,
@@ -121,7 +114,6 @@ SPEC = StepSpec(
     run=double_check,
     outcome=DoubleCheckOutcome,
     params=DoubleCheckParams,
-    plan=_plan,
     sets=("case",),
     labels={
         "visits_left": "tries left",

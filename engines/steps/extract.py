@@ -16,9 +16,7 @@ from narrowdown.engines.compare.say import say_error
 from narrowdown.engines.findings import Case, Suspect
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.probe import HUGE
-from narrowdown.engines.search import works
 from narrowdown.engines.search.alone import MOST
-from narrowdown.engines.search.cost import Plan, Size, Work
 from narrowdown.engines.search.foretold import Place, foretell_places
 from narrowdown.engines.search.ordered import order_precision, say_ordered
 from narrowdown.engines.search.remedy import list_cured
@@ -30,12 +28,6 @@ from narrowdown.engines.steps.base import BUILDS_MODELS, End, Finish, Steps, Ste
 from narrowdown.engines.steps.layerwise import layerwise
 from narrowdown.engines.steps.prepare import prepare_findings
 from narrowdown.engines.steps.reduce import say_left_whole
-
-# Probes for each node of a group: it is grown first, then each of its nodes is left out. 43 were
-# expected and 44 came for magika (docs/estimates.md).
-GROWN = 6
-# Probes that growing the cut around one node has taken at the most: 1 to 51 in eleven searches.
-MOST_GROWN = 52
 
 
 class ExtractOutcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -280,45 +272,6 @@ def _outcome(case: Case, grown: int, ask: Inquiry, instead: str) -> ExtractOutco
     )
 
 
-def _plan(ctx: StepContext, size: Size) -> Plan:
-    """The suspect alone; of a group, grown until it fails, what is left when each of its nodes is
-    left out in turn; then the case is settled."""
-    params = msgspec.convert(dict(ctx.params), ExtractParams)
-    first = next(iter(ctx.findings.suspects), None)
-    group = len(ranges.decode(first.nodes)) if first else 0
-    if not group and not list_cured(ctx.findings):
-        return Plan((*works.before(ctx, size), *works.twin(ctx), Work("read")))
-    if not group and order_precision(ctx):
-        # What was foretold is cut alone, as given and where the precision is an order, and settled.
-        alone = works.part(ctx, 2, ahead=False)
-        return Plan(
-            (*works.before(ctx, size), Work("read"), alone, *works.settled(ctx, params.verify))
-        )
-    if not group:
-        alone = works.part(ctx, 1, ahead=False)
-        return Plan(
-            (
-                *works.before(ctx, size),
-                *works.twin(ctx),
-                Work("read"),
-                alone,
-                *works.settled(ctx, params.verify),
-            )
-        )
-    search = 1 if group == 1 else GROWN * group
-    searched = works.between(works.effect(ctx, search), 1, MOST_GROWN if group == 1 else 2 * search)
-    return Plan(
-        (
-            *works.before(ctx, size),
-            *works.twin(ctx),
-            Work("read"),
-            searched,
-            *works.settled(ctx, params.verify),
-        ),
-        works.case_bytes(size, first.nodes if first and group == 1 else ""),
-    )
-
-
 SPEC = StepSpec(
     name="extract",
     version=8,
@@ -326,7 +279,6 @@ SPEC = StepSpec(
     run=extract,
     outcome=ExtractOutcome,
     params=ExtractParams,
-    plan=_plan,
     needs=(BUILDS_MODELS,),
     sets=("suspects", "spread", "hidden", "case"),  # what layerwise finds, where it runs alone
     makes=("case",),

@@ -27,8 +27,6 @@ from narrowdown.engines.probe import (
     Measurement,
     Recall,
 )
-from narrowdown.engines.search import works
-from narrowdown.engines.search.cost import Plan, Size, Work
 from narrowdown.engines.search.lookalike import list_lookalikes, say_lookalike
 from narrowdown.engines.search.switches import list_switches
 from narrowdown.engines.search.whole import probe_whole
@@ -50,9 +48,6 @@ JUDGE = "reference"
 # Lookalikes that are asked about: each costs a build and a run of a few nodes, and one that looks
 # like more looks like none.
 ASKED = 6
-# Variants of a construction that a trigger has, about: five that fire, four beside it.
-VARIANTS = 9
-NODES = 4  # of a construction, about
 # Statuses of a model that an engine does not run: which of them it is depends on where it notices.
 _REFUSED = ("build-failed", "unsupported", "invalid-model", "refused", "error", "crash")
 
@@ -375,21 +370,6 @@ def _tell(rows: list[KnownRow], family: str) -> KnownOutcome:
     )
 
 
-def _plan(ctx: StepContext, size: Size) -> Plan:
-    """The graph, the table, and for one lookalike its construction and those of its trigger, inputs
-    and a run of each, and a run of the model."""
-    builds = 1 + VARIANTS
-    small = min(1.0, NODES / max(1, size.nodes))
-    return Plan(
-        (
-            *works.before(ctx, size),
-            Work("read", 2 + 2 * builds),
-            Work("other", builds, 1, share=small),
-            works.on_sample(ctx),
-        )
-    )
-
-
 SPEC = StepSpec(
     name="known",
     version=2,
@@ -397,7 +377,6 @@ SPEC = StepSpec(
     run=known,
     outcome=KnownOutcome,
     params=KnownParams,
-    plan=_plan,
     needs=(
         BUILDS_MODELS,
         comparison(

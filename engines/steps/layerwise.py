@@ -24,7 +24,7 @@ from narrowdown.engines.findings import Suspect, Workaround
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.graph.index import GraphIndex
 from narrowdown.engines.probe import Measurement, Score
-from narrowdown.engines.search import remedy, works
+from narrowdown.engines.search import remedy
 from narrowdown.engines.search.accuse import (
     PARTS,
     Accused,
@@ -34,8 +34,7 @@ from narrowdown.engines.search.accuse import (
     list_producers,
     measure_shares,
 )
-from narrowdown.engines.search.alone import ALONE, pack_alone
-from narrowdown.engines.search.cost import Plan, Size, Work
+from narrowdown.engines.search.alone import pack_alone
 from narrowdown.engines.search.emulation import find_emulation
 from narrowdown.engines.search.inquiry import Inquiry, open_inquiry
 from narrowdown.engines.search.keeping import draft_for_given
@@ -57,12 +56,6 @@ from narrowdown.engines.steps.prepare import prepare_findings
 # by itself after the first. TensorRT 10.6's builder dies of most sets of debug tensors, at ten
 # seconds each.
 DEATHS = 4
-# Of so many nodes, one adds an error whose effect is worth asking for, below FP32; and of all of
-# them four, in FP32, where rounding is far below what is allowed. Fitted: of 94 to 540 nodes 2 to
-# 19 were asked for (docs/estimates.md).
-EFFECTS = 20
-FEW = 4
-DESCRIBED = 3.0  # times that reading a model's graph, with the shapes of a run, takes what a small reading does
 # Questions to an emulation that a look at every layer asks, each as dear as a run of the whole
 # model at most.
 QUESTIONS = 180
@@ -564,68 +557,6 @@ def say_left_out(index: GraphIndex, skipped: int) -> str:
     return (inside if bodies else "") + (unseen if skipped else "")
 
 
-def _plan(ctx: StepContext, size: Size) -> Plan:
-    """Every batch of tensors watched; every node alone, in batches of half the bytes, fed as stored
-    and exactly; the effect of the worst nodes, at most ``most_suspects``: of every node and then of
-    every part of the model, where the tolerance is so strict that rounding alone is over a tenth of
-    it."""
-    params = msgspec.convert(dict(ctx.params), LayerwiseParams)
-    rule = ctx.findings.criterion
-    disk = works.bytes_held(size, 3 * works.TABLE * size.nodes)
-    if ctx.findings.dear and find_emulation(ctx, ctx.findings):
-        # Looked into in place of the engine, which then bears it out: of 248 and 425 nodes 114 and
-        # 454 questions came.
-        there = works.between(
-            Work("emulated", QUESTIONS, works.sample_rows(ctx)), 20, 3 * QUESTIONS
-        )
-        borne_out = works.between(works.on_all(ctx, probes=2), 1, 2)
-        return Plan(
-            (*works.before(ctx, size), Work("read", times=DESCRIBED), there, borne_out),
-            disk,
-            works.activations(size),
-        )
-    usual = (
-        FEW if rule is not None and rule.precision == "fp32" else max(FEW, size.nodes // EFFECTS)
-    )
-    strict = works.rounding_counts(ctx)
-    effects = min(params.most_suspects, size.nodes if strict else usual)
-    parts = works.batches_of(size, params.batch_bytes // 2, ALONE)
-    watched, timed = works.batches_of(size, params.batch_bytes), bool(ctx.engine_info.gpus)
-    held = works.activations(size) if size.index else -1
-    asked: tuple[Work, ...] = (
-        Work("read", times=DESCRIBED),
-        Work(
-            "watched",
-            watched,
-            works.sample_rows(ctx),
-            nodes=size.nodes // watched,
-            bytes=held // watched,
-            timed=timed,
-        ),
-        Work(
-            "alone",
-            2 * parts,
-            works.sample_rows(ctx),
-            ahead=True,
-            share=1 / parts,
-            nodes=size.nodes // parts,
-            bytes=held // parts,
-            timed=timed,
-        ),
-        works.between(
-            works.effect(ctx, effects),
-            3 * effects // 4 if strict else 1,
-            effects if strict else params.most_suspects,
-        ),
-        works.between(works.effect(ctx, PARTS if strict else 0), 0, PARTS),
-    )
-    return Plan(
-        (*works.before(ctx, size), *works.twin(ctx), *asked),
-        disk,
-        works.activations(size),
-    )
-
-
 def _json(told: Told) -> dict[str, object]:
     tensors = told.tables.get("tensors", [])
     first = told.outcome.get("first_bad", "")
@@ -649,7 +580,6 @@ SPEC = StepSpec(
     run=layerwise,
     outcome=LayerwiseOutcome,
     params=LayerwiseParams,
-    plan=_plan,
     needs=(
         BUILDS_MODELS,
         capability("mark"),

@@ -10,8 +10,6 @@ from narrowdown.engines.compare.criterion import Criterion
 from narrowdown.engines.compare.judge import badness
 from narrowdown.engines.findings import Findings, Suspect
 from narrowdown.engines.graph import ranges
-from narrowdown.engines.search import works
-from narrowdown.engines.search.cost import Plan, Size, Work
 from narrowdown.engines.search.inquiry import Inquiry, open_inquiry
 from narrowdown.engines.search.looks import Looks, count_failed_runs, look_again
 from narrowdown.engines.search.statistics import say_ruled_out
@@ -140,17 +138,6 @@ def _message(found: bool, node: str, failures: int, runs: int, single: str) -> s
     )
 
 
-def _plan(ctx: StepContext, size: Size) -> Plan:
-    """Every batch of tensors watched in many runs, then the same on one thread."""
-    params = msgspec.convert(dict(ctx.params), NondeterminismParams)
-    runs = min(params.most_runs, max(params.runs, ctx.findings.looks))
-    watched = Work(
-        "watched", works.batches_of(size, params.batch_bytes), works.sample_rows(ctx), runs
-    )
-    asked = (*works.before(ctx, size), Work("read"), watched, works.on_sample(ctx, runs=runs))
-    return Plan(asked, works.bytes_held(size, works.TABLE * size.nodes), works.activations(size))
-
-
 SPEC = StepSpec(
     name="nondeterminism",
     version=1,
@@ -158,7 +145,6 @@ SPEC = StepSpec(
     run=nondeterminism,
     outcome=NondeterminismOutcome,
     params=NondeterminismParams,
-    plan=_plan,
     needs=(BUILDS_MODELS,),
     exclusive=True,
     sets=("suspects", "looks"),

@@ -23,7 +23,7 @@ from narrowdown.engines.probe import (
     SampleInfo,
     is_given,
 )
-from narrowdown.engines.search import golden_reference, works
+from narrowdown.engines.search import golden_reference
 from narrowdown.engines.search.batch import see_rows
 from narrowdown.engines.search.bodies import open_bodies
 from narrowdown.engines.search.controls import can_pass
@@ -66,7 +66,7 @@ def load_findings(ctx: StepContext) -> Sub[Findings]:
             notes=(*findings.notes, *taken.facts.get("warnings", ())),
         )
     steps = half = ""
-    if not findings.inputs and not works.needs_no_inputs(ctx):
+    if not findings.inputs and not _needs_no_inputs(ctx):
         yield Note("reading the inputs")
         made = yield from asked(_inputs(ctx, findings))
         if made.status != "ok":
@@ -242,3 +242,8 @@ def _refuse_unused_bounds(ctx: StepContext, m: Measurement) -> None:
 
 def _rule(findings: Findings) -> Criterion:
     return findings.criterion or Criterion()
+
+
+def _needs_no_inputs(ctx: StepContext) -> bool:
+    """Whether the user's check needs no inputs of ours."""
+    return bool(ctx.check) and "{inputs}" not in ctx.check and "{expected}" not in ctx.check

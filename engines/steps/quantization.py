@@ -28,8 +28,6 @@ from narrowdown.engines.graph.quantized import (
     nodes_on_codes,
 )
 from narrowdown.engines.probe import HUGE, Describe, is_given
-from narrowdown.engines.search import works
-from narrowdown.engines.search.cost import Plan, Size, Work
 from narrowdown.engines.search.inquiry import Inquiry, make_inquiry
 from narrowdown.engines.search.keeping import PrecisionParams, keep_higher
 from narrowdown.engines.search.kept import Kept, make_workaround
@@ -58,9 +56,6 @@ from narrowdown.engines.steps.base import (
 )
 from narrowdown.engines.steps.precision import KeptNode
 from narrowdown.engines.steps.prepare import load_findings, prepare_findings
-
-# Probes for each layer of a search for those to leave in float, at most.
-EACH = 5
 
 
 class QuantizationOutcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -315,26 +310,6 @@ def _say_others(ask: Inquiry) -> str:
     return f" {say_most_wrong(given, given).capitalize()}{UNCALIBRATED}" if given else ""
 
 
-def _plan(ctx: StepContext, size: Size) -> Plan:
-    """Each layer alone and its pairs, the layers as they are; the effect of each, at most 48; then
-    a search for layers to keep, which begins with those that lose the most. As samples join it,
-    that takes up to five for each layer, of which half are planned: of 46 layers 290 probes in all
-    came for the demo, 184 on TensorRT (campaigns/logs/tensorrt.md), of 48 another time 65."""
-    found = len(find_layers(size.index)) if size.index else 0
-    effects = min(MOST_EFFECTS, found or max(4, size.nodes // 4))
-    measured = not unquantized(ctx.reference)
-    searched = Work("whole", 2 + EACH * effects // 2, works.sample_rows(ctx), ahead=True)
-    asked = (
-        Work("read", 2),
-        *((works.on_all(ctx), works.again(works.on_sample(ctx))) if measured else ()),
-        works.effect(ctx, 2 + effects, times=2.0),  # a layer with its pairs
-        Work("watched", 1, works.sample_rows(ctx)),
-        works.between(searched, 4, 2 * EACH * effects),
-        *works.timed(ctx),
-    )
-    return Plan((*works.before(ctx, size), *asked), size.weights + 3 * works.TABLE * size.nodes)
-
-
 def _json(told: Told) -> dict[str, object]:
     names = [row["node"] for row in told.tables.get("keep", [])]
     rest = {
@@ -356,7 +331,6 @@ SPEC = StepSpec(
     run=quantization,
     outcome=QuantizationOutcome,
     params=QuantizationParams,
-    plan=_plan,
     needs=(
         BUILDS_MODELS,
         comparison(

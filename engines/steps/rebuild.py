@@ -12,8 +12,6 @@ from narrowdown.engines.compare.judge import judge_whole, worst
 from narrowdown.engines.compare.say import wrong_by
 from narrowdown.engines.findings import Findings
 from narrowdown.engines.probe import Measurement
-from narrowdown.engines.search import works
-from narrowdown.engines.search.cost import Plan, Size
 from narrowdown.engines.search.twin import fails_alike
 from narrowdown.engines.search.whole import probe_whole
 from narrowdown.engines.steps.base import Finish, Need, NoParams, Steps, StepSpec, comparison
@@ -85,8 +83,9 @@ def _tell(findings: Findings, spec: str, m: Measurement) -> RebuildOutcome:
     )
 
 
-def _plan(ctx: StepContext, size: Size) -> Plan:
-    return Plan((*works.before(ctx, size), works.on_all(ctx)))
+def _plan(_ctx: StepContext, _nodes: int) -> int:
+    """All samples once."""
+    return 1
 
 
 SPEC = StepSpec(
@@ -96,7 +95,6 @@ SPEC = StepSpec(
     run=rebuild,
     outcome=RebuildOutcome,
     params=NoParams,
-    plan=_plan,
     needs=(
         Need(
             "an engine that was built elsewhere",
@@ -116,4 +114,5 @@ SPEC = StepSpec(
         "error_before": "wrong by, as it came",
         "samples_failing": "samples that fail",
     },
+    plan=_plan,
 )

@@ -12,14 +12,10 @@ from narrowdown.engines.asking.oracle import Oracle, open_oracle
 from narrowdown.engines.findings import Case
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.graph.index import GraphIndex
-from narrowdown.engines.search import works
-from narrowdown.engines.search.cost import Plan, Size, Work
-from narrowdown.engines.search.pace import halvings
 from narrowdown.engines.search.remedy import list_cured
 from narrowdown.engines.search.settle import SHRINK_PROBES, make_case
 from narrowdown.engines.search.smallest import Smallest, Wanted, find_smallest
 from narrowdown.engines.search.twin import find_twin, shrinks_for
-from narrowdown.engines.search.works import SHRINKS_OF_MANY
 from narrowdown.engines.steps.base import (
     BUILDS_MODELS,
     End,
@@ -49,19 +45,6 @@ class ReduceOutcome(msgspec.Struct, frozen=True, kw_only=True):
     minimal: bool = False
     reason: str = ""
     message: str = ""
-
-
-# Probes for each halving where what was foretold takes company that lies anywhere: 85 came for 220
-# nodes, twice (sort_tf_massive_m4, weakly typed, TensorRT 10.6), where 34 had been expected. Where
-# a search has looked at each layer and found nothing that fails alone, too: 31 to 144 came for 37
-# to 74 nodes, 337 for 130. Else half as many: 24 and 84.
-_HIDING, _HALVING = 8, 4
-# Of the first cut on an engine whose builds are dear, what later ones take: 2.3 s, then 0.5 to 0.9
-# each but for the largest few (TensorRT 10.6, tests/gpu/recorded).
-FOUND_DONE = 0.35
-# And where they are not: a search's cuts are larger than those seen by then, which were of a layer
-# or two.
-LARGER = 1.5
 
 
 # Three builds: enough to see that it was no chance, before confirm counts it.
@@ -197,41 +180,6 @@ def say_left_whole(index: GraphIndex, nodes: Iterable[int]) -> str:
     return f" The graph inside its {bodies[0]} is left whole." if bodies else ""
 
 
-def _plan(ctx: StepContext, size: Size) -> Plan:
-    """Both ends; a bisection from either side of the node order, two more nodes looked for at a
-    distance; then the case is settled: 4 log2(n) + 16, or twice that."""
-    return plan_of_reduction(ctx, size, msgspec.convert(dict(ctx.params), ReduceParams))
-
-
-def _builds_long(ctx: StepContext) -> bool:
-    """Whether a build is what the search waits for."""
-    return bool(ctx.findings.dear or ctx.findings.twin or ctx.engine_info.gpus)
-
-
-def plan_of_reduction(ctx: StepContext, size: Size, params: ReduceParams) -> Plan:
-    signature = ctx.findings.round_signature or ctx.findings.signature
-    looked = size.index is not None and signature is not None and signature.kind == "accuracy"
-    each = _HIDING if looked or list_cured(ctx.findings) else _HALVING
-    search = each * halvings(size.nodes) + 4
-    ends = (
-        works.on_sample(ctx),
-        *(() if ctx.check else (Work("control", 1, works.sample_rows(ctx)),)),
-    )
-    # Where builds are dear the few cuts seen by then paid for what these find done.
-    times = FOUND_DONE if _builds_long(ctx) else LARGER
-    asked = (
-        Work("read"),
-        *ends,
-        works.between(works.effect(ctx, search, times=times), 2, 5 * search),
-        *works.settled(ctx, params.verify, SHRINKS_OF_MANY),
-    )
-    return Plan(
-        (*works.before(ctx, size), *works.twin(ctx), *asked),
-        works.bytes_held(size, works.case_bytes(size) + works.good_bytes(size)),
-        works.activations(size),
-    )
-
-
 def _json(told: Told) -> dict[str, object]:
     """The outcome with the case's names as lists, and what it took."""
     found = {
@@ -248,6 +196,12 @@ def _json(told: Told) -> dict[str, object]:
     }
 
 
+def _plan(_ctx: StepContext, nodes: int) -> int | None:
+    """Bisections from either end of the node order, for two nodes that lie apart; then the case is
+    fed exactly, made smaller and built afresh, which takes as many questions as it has edits."""
+    return 4 * nodes.bit_length() + 16 if nodes else None
+
+
 SPEC = StepSpec(
     name="reduce",
     version=7,
@@ -255,7 +209,6 @@ SPEC = StepSpec(
     run=reduce,
     outcome=ReduceOutcome,
     params=ReduceParams,
-    plan=_plan,
     needs=(BUILDS_MODELS,),
     sets=("case",),
     makes=("case",),
@@ -264,4 +217,5 @@ SPEC = StepSpec(
         End("verdict", "unresolved", "unresolved"),
     ),
     json=_json,
+    plan=_plan,
 )

@@ -9,13 +9,12 @@ import msgspec
 
 from narrowdown.engines.asking import Count, Note, StepContext, StepRefused, asked
 from narrowdown.engines.compare.criterion import Criterion, Signature, Verdict
-from narrowdown.engines.compare.judge import judge, judge_check, judge_whole, limit
+from narrowdown.engines.compare.judge import REFUSALS, judge, judge_check, judge_whole, limit
 from narrowdown.engines.compare.say import say_amount
 from narrowdown.engines.findings import Findings
 from narrowdown.engines.graph.filekind import is_ir
 from narrowdown.engines.probe import HUGE, Measure, Measurement
-from narrowdown.engines.search import remedy, works
-from narrowdown.engines.search.cost import Plan, Size, Work
+from narrowdown.engines.search import remedy
 from narrowdown.engines.search.evidence import FAULTLESS
 from narrowdown.engines.search.inquiry import Inquiry, open_inquiry
 from narrowdown.engines.search.looks import Looks, builds_to_see, count_failed_runs, look_again
@@ -27,21 +26,12 @@ from narrowdown.engines.search.statistics import (
     say_ruled_out,
 )
 from narrowdown.engines.search.switches import list_switches
-from narrowdown.engines.search.timings import BROKEN
 from narrowdown.engines.search.twin import ALIKE
 from narrowdown.engines.search.whole import list_feeds, probe_whole
 from narrowdown.engines.steps import intake
 from narrowdown.engines.steps.base import End, Finish, Steps, StepSpec, Told
 from narrowdown.engines.steps.prepare import load_findings, prepare_findings
 from narrowdown.engines.steps.surroundings import TABLE, Iteration, make_iteration
-
-FORETOLD = 3  # runs of the reference with tensors marked, until what it foretells is known
-# Seconds that a build with nodes kept takes beside a plain one, where kernels are timed: its layers
-# are others. Of 23 on TensorRT
-# 10.6 such a build took 0.3 to 2.1 times what that comes to: up to 1.7 s on CNNs, 5 to 8 on a
-# transformer.
-KEPT, KEPT_SPAN = 2.5, (0.25, 2.2)
-AT_ONCE = 1.5  # times that a run among several takes, scored with them, what one by itself does: 0.8 to 2.5 on four models
 
 
 class RepeatOutcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -337,7 +327,7 @@ def _judge_answer(ctx: StepContext, findings: Findings, m: Measurement) -> Verdi
     rule, signature = findings.criterion or Criterion(), findings.signature
     if ctx.check:
         return judge_check(m, rule)
-    if signature is None and m.status in BROKEN:
+    if signature is None and m.status in ("crash", *REFUSALS):
         return Verdict("fail", detail=m.message)
     if signature is None or signature.kind == "accuracy":
         return judge_whole(m, rule)
@@ -348,47 +338,14 @@ def _say_percent(low: float, high: float) -> str:
     return f"{100 * low:.2g} to {100 * high:.3g} % at 95 %"
 
 
-def _plan(ctx: StepContext, size: Size) -> Plan:
-    """One build run again and again; fresh builds where the engine's builds may differ and a
-    faultless one of that precision is right, or the check again. What is foretold is tried first
-    and mostly cures: one build more, and none of the others."""
-    params = msgspec.convert(dict(ctx.params), RepeatParams)
-    findings = ctx.findings
-    if not ctx.check and ctx.can("rebuild") and remedy.can_remedy(ctx, findings):
-        kept = works.on_all(ctx)
-        kept = msgspec.structs.replace(
-            kept, more=KEPT * kept.timed, span=KEPT_SPAN if kept.timed else None
-        )
-        # The reference is asked in some batches what goes beyond. One build that cures ends it.
-        return Plan(
-            (
-                *works.before(ctx, size),
-                Work("read"),
-                Work("control", FORETOLD, works.sample_rows(ctx)),
-                kept,
-            )
-        )
-    again = ctx.check or (
-        ctx.can("rebuild") and not _is_of_the_precision(findings, findings.criterion or Criterion())
-    )
-    runs = max(params.runs, min(params.most_runs, findings.looks))
-    same = (
-        ()
-        if ctx.check
-        else (msgspec.structs.replace(works.again(works.on_sample(ctx, runs=runs)), times=AT_ONCE),)
-    )
-    return Plan(
-        (
-            *works.before(ctx, size),
-            *same,
-            *((works.on_sample(ctx, params.builds),) if again else ()),
-        )
-    )
-
-
 def _json(told: Told) -> dict[str, object]:
     interval = [told.outcome.get("interval_low", 0.0), told.outcome.get("interval_high", 1.0)]
     return {**told.outcome, "interval": interval, **told.tables}
+
+
+def _plan(ctx: StepContext, _nodes: int) -> int:
+    """One build run again and again, then fresh builds; a check again."""
+    return msgspec.convert(dict(ctx.params), RepeatParams).builds + (not ctx.check)
 
 
 SPEC = StepSpec(
@@ -399,7 +356,6 @@ SPEC = StepSpec(
     outcome=RepeatOutcome,
     judges=True,
     params=RepeatParams,
-    plan=_plan,
     exclusive=True,
     sets=("looks", "builds", "workaround"),
     makes=("workaround",),
@@ -414,4 +370,5 @@ SPEC = StepSpec(
         "cured_error": "the worst sample is wrong by then",
     },
     json=_json,
+    plan=_plan,
 )

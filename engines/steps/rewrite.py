@@ -12,9 +12,7 @@ from narrowdown.engines.compare.say import say_most
 from narrowdown.engines.findings import Unseen, Workaround
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.probe import APART, BARRIER, FIXED_SIZES, HUGE, WRAPS, Measurement
-from narrowdown.engines.search import works
 from narrowdown.engines.search.barriers import Barriers, find_barriers, list_rings
-from narrowdown.engines.search.cost import Plan, Size, Work
 from narrowdown.engines.search.inquiry import Inquiry, open_inquiry
 from narrowdown.engines.search.latency import measure_seconds, say_seconds
 from narrowdown.engines.search.rewrites import (
@@ -351,22 +349,6 @@ def find_rewrite(name: str) -> Rewrite:
     return next(r for r in REWRITES if r.name == name)
 
 
-def _plan(ctx: StepContext, size: Size) -> Plan:
-    """Each that may apply: on the reference, and twice on the engine; one that cures is tried on
-    others and timed."""
-    ops = {n.op for n in size.index.nodes} if size.index else {op for r in REWRITES for op in r.ops}
-    many = len(list_rewrites(ops, ctx.storage))
-    return Plan(
-        (
-            *works.before(ctx, size),
-            Work("read"),
-            works.on_all(ctx, probes=1 + BUILDS * many),
-            Work("control", many, works.sample_rows(ctx)),
-            *works.timed(ctx),
-        )
-    )
-
-
 SPEC = StepSpec(
     name="rewrite",
     version=4,
@@ -374,7 +356,6 @@ SPEC = StepSpec(
     run=rewrite,
     outcome=RewriteOutcome,
     params=RewriteParams,
-    plan=_plan,
     needs=(
         BUILDS_MODELS,
         comparison(

@@ -12,8 +12,6 @@ from narrowdown.engines.compare.refusal import is_same
 from narrowdown.engines.compare.say import say_sample, say_worst, wrong_by
 from narrowdown.engines.findings import Findings, Unseen
 from narrowdown.engines.probe import Measurement, Sanitize
-from narrowdown.engines.search import works
-from narrowdown.engines.search.cost import Plan, Size, Work
 from narrowdown.engines.search.inquiry import Inquiry, open_inquiry
 from narrowdown.engines.search.unseen import (
     GIVEN,
@@ -33,16 +31,6 @@ from narrowdown.engines.steps.prepare import measure_whole, prepare_findings
 # Errors within a fifth of each other are called the same: folding changes the order of sums, and so
 # the last digits, which a failure by rounding is made of. Chosen, not measured.
 SAME = 0.2
-# Of what a small reading takes, what cleaning up does (1 to 10 on models of 40 to 600 nodes); and
-# of the first look at a model, which starts workers and libraries too, what the first at the
-# cleaned one does (0.45 to 1.3, but for models that are opened).
-CLEANED, AGAIN = 5.0, 0.95
-# Where kernels are timed, those of the cleaned model are others: 0.8 to 5 times what a later build
-# was taken for, on nine models.
-ANEW = (0.5, 5.0)
-FOLDED = (
-    256 << 20
-)  # bytes of constants that sanitizing makes at most (narrowdown.engines.graph.sanitize)
 
 
 class SanitizeOutcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -286,27 +274,9 @@ def _fails_again(ctx: StepContext, findings: Findings, signature: Signature) -> 
     return (judge_check(again, rule) if ctx.check else judge_whole(again, rule)).failed
 
 
-def _plan(ctx: StepContext, size: Size) -> Plan:
-    """Clean up; where that makes another model, which it does of about half, all samples of that,
-    and the worst row alone; its reference values are captured anew. What a cure is held to is not
-    counted: most models are not cured."""
-    looks = ctx.findings.looks
-    row = (
-        (works.between(works.again(works.fresh(works.on_sample(ctx))), 0, 1),)
-        if "/" in ctx.findings.sample
-        else ()
-    )
-    cleaned = works.between(works.fresh(works.on_all(ctx, looks)), 0, 1)
-    if not cleaned.timed:
-        cleaned = msgspec.structs.replace(cleaned, times=AGAIN)
-    elif cleaned.span is None:
-        cleaned = msgspec.structs.replace(cleaned, span=ANEW)
-    disk = size.captured + min(2 * size.weights, FOLDED)
-    opening = works.opening(ctx)
-    # What was taken apart is as large as the bodies of a loop times its turns, and cleaning that up
-    # took 22 s of a text model.
-    cleaning = Work("open") if opening else Work("read", times=CLEANED)
-    return Plan((*opening, cleaning, cleaned, *row), disk, size.captured)
+def _plan(_ctx: StepContext, _nodes: int) -> int:
+    """The model cleaned up, and all samples of that."""
+    return 2
 
 
 SPEC = StepSpec(
@@ -316,7 +286,6 @@ SPEC = StepSpec(
     run=sanitize,
     outcome=SanitizeOutcome,
     params=NoParams,
-    plan=_plan,
     needs=(BUILDS_MODELS,),
     makes=("model",),
     labels={
@@ -324,4 +293,5 @@ SPEC = StepSpec(
         "change": "what that did to the error",
         "goes_on": "the search goes on with the model",
     },
+    plan=_plan,
 )

@@ -10,8 +10,6 @@ from narrowdown.engines.asking import Count, Note, StepContext, Sub, asked
 from narrowdown.engines.compare.judge import judge_whole, worst
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.probe import APART, HUGE, Measure, Measurement
-from narrowdown.engines.search import works
-from narrowdown.engines.search.cost import Plan, Size, Work
 from narrowdown.engines.search.inquiry import Inquiry, open_inquiry
 from narrowdown.engines.search.latency import TIMED, seconds_of_run
 from narrowdown.engines.search.rewrites import list_rewrites, place_rewrite, rewrite_probe
@@ -264,26 +262,6 @@ def _say_numbers(best: Tried, plain: Tried) -> str:
     return f" ({'; '.join(said)})" if said else ""
 
 
-def _plan(ctx: StepContext, size: Size) -> Plan:
-    """The model as it is and each workaround once on every sample, and timed; each rewrite on the
-    reference first."""
-    cure = ctx.findings.workaround
-    sets = len({p.keep for p in cure.curve if p.keep} | {cure.keep}) if cure else 0
-    ops = {n.op for n in size.index.nodes} if size.index else set[str]()
-    rewrites = len(list_rewrites(ops, ctx.storage))
-    timed = works.timed(ctx)
-    many = 1 + sets + rewrites
-    return Plan(
-        (
-            *works.before(ctx, size),
-            Work("read"),
-            works.on_all(ctx, probes=many),
-            Work("control", rewrites, works.sample_rows(ctx)),
-            *(timed and (works.on_sample(ctx, many, TIMED),)),
-        )
-    )
-
-
 SPEC = StepSpec(
     name="score",
     version=1,
@@ -291,7 +269,6 @@ SPEC = StepSpec(
     run=score,
     outcome=ScoreOutcome,
     params=ScoreParams,
-    plan=_plan,
     needs=(
         BUILDS_MODELS,
         comparison("An external check shows no values, so nothing can be scored."),

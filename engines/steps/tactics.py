@@ -17,11 +17,8 @@ from narrowdown.engines.compare.criterion import Criterion, Verdict
 from narrowdown.engines.compare.judge import judge_cured
 from narrowdown.engines.findings import Findings
 from narrowdown.engines.probe import Measurement
-from narrowdown.engines.search import works
-from narrowdown.engines.search.cost import Plan, Size
 from narrowdown.engines.search.ddmin import ddmin
 from narrowdown.engines.search.kernels import Tried, compare_kernels
-from narrowdown.engines.search.pace import halvings
 from narrowdown.engines.search.switches import Switches, list_switches
 from narrowdown.engines.search.whole import probe_whole
 from narrowdown.engines.steps.base import BUILDS_MODELS, End, Finish, Steps, StepSpec
@@ -296,32 +293,15 @@ def _is_enabler(name: str) -> bool:
     )
 
 
-def _plan(ctx: StepContext, size: Size) -> Plan:
-    """Switches: ``count_switching``. Tactics: fresh builds, then as many as it takes to halve the
-    layers that differ, and some to see it again."""
+def _plan(ctx: StepContext, nodes: int) -> int | None:
+    """Tactics: fresh builds, then as many as it takes to halve the layers that differ. Switches: all
+    on, all off, then one by halving, alone and without it."""
+    if ctx.check:
+        return None
+    if ctx.can("tactics"):
+        return msgspec.convert(dict(ctx.params), TacticsParams).builds + nodes.bit_length()
     names = list_switches(ctx.engine, ctx.engine_info).names
-    if ctx.can("tactics") and not ctx.check:
-        params = msgspec.convert(dict(ctx.params), TacticsParams)
-        return Plan(
-            (
-                *works.before(ctx, size),
-                works.on_sample(ctx, params.builds + 5 + halvings(size.nodes)),
-            )
-        )
-    if not names or ctx.check:
-        return Plan(works.before(ctx, size))
-    return Plan(
-        (
-            *works.before(ctx, size),
-            works.on_sample(ctx, count_switching(len(names)), ctx.findings.looks),
-        )
-    )
-
-
-def count_switching(names: int) -> int:
-    """Probes of a search among so many switches: all on, all off, then one by halving, alone and
-    without it."""
-    return 2 * halvings(names) + 1
+    return 2 * len(names).bit_length() + 1 if names else None
 
 
 SPEC = StepSpec(
@@ -331,7 +311,6 @@ SPEC = StepSpec(
     run=tactics,
     outcome=TacticsOutcome,
     params=TacticsParams,
-    plan=_plan,
     needs=(BUILDS_MODELS,),
     exclusive=True,
     sets=("optimizers", "options", "enablers", "tactics"),
@@ -344,4 +323,5 @@ SPEC = StepSpec(
         "bad": "bad builds",
         "stopped": "ended before it was through",
     },
+    plan=_plan,
 )

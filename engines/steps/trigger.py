@@ -19,8 +19,6 @@ from narrowdown.engines.known.generator import NAME as GENERATOR
 from narrowdown.engines.known.generator import SHOWN, Program, write_generator
 from narrowdown.engines.known.varied import GIVEN, Factor, Level, Place, is_list, vary
 from narrowdown.engines.probe import HUGE, Candidate, Construct, Measure, Measurement, State
-from narrowdown.engines.search import works
-from narrowdown.engines.search.cost import Plan, Size, Work
 from narrowdown.engines.search.factors import list_factors
 from narrowdown.engines.search.trigger import DECIDED, Found, Outcome, find_trigger
 from narrowdown.engines.spec import parse
@@ -46,6 +44,9 @@ JUDGE = "reference"
 # only small: such a case is neither right nor wrong. 64 sums of one rounding each are no more than
 # 64; and the engine's own noise on the case thrice.
 FAINT = 64
+# Largest relative error of one rounding: half a unit in the last place of 1, IEEE 754 and the
+# types' own definitions.
+ROUNDING = {"fp16": 2**-11, "tf32": 2**-11, "bf16": 2**-8, "fp32": 2**-24}
 _NOISE = 3.0
 # Beside a build that is refused: a model that breaks off when it is run, where the reference runs
 # it.
@@ -272,7 +273,7 @@ class _Trial:
             )
         if factor is not None and factor.kind == "values" and level == "zeros":
             return _Tried("hidden", told, "zeros would hide it")
-        floor = FAINT * works.ROUNDING.get(self.rule.precision, 0.0)
+        floor = FAINT * ROUNDING.get(self.rule.precision, 0.0)
         if error > max(floor, _NOISE * noise):
             return _Tried(
                 "hidden", told, "it is wrong by more than rounding makes, and within the tolerance"
@@ -474,16 +475,6 @@ def _program(
     )
 
 
-def _plan(ctx: StepContext, size: Size) -> Plan:
-    """The case stated, and for each setting the model made, a run beside the reference, and one of
-    the reference by its judge."""
-    budget = msgspec.convert(dict(ctx.params), TriggerParams, strict=False).budget
-    parts = msgspec.structs.replace(works.part(ctx, budget), ahead=False)
-    return Plan(
-        (*works.before(ctx, size), Work("read", budget + 1), parts, Work("control", budget))
-    )
-
-
 SPEC = StepSpec(
     name="trigger",
     version=3,
@@ -491,7 +482,6 @@ SPEC = StepSpec(
     run=trigger,
     outcome=TriggerOutcome,
     params=TriggerParams,
-    plan=_plan,
     needs=(
         BUILDS_MODELS,
         comparison(

@@ -21,26 +21,21 @@ from narrowdown.engines.findings import Close, Findings, Unseen, Workaround
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.graph.quantized import find_leavable_layers
 from narrowdown.engines.probe import APART, BARRIER, FIXED_SIZES, HUGE, WRAPS, Measure, Measurement
-from narrowdown.engines.search import works
-from narrowdown.engines.search.barriers import BUDGET, hides_when_watched
+from narrowdown.engines.search.barriers import hides_when_watched
 from narrowdown.engines.search.beyond import Left, look_beyond
 from narrowdown.engines.search.control_flow import Fixed, fix_control_flow
-from narrowdown.engines.search.cost import Plan, Size, Work
 from narrowdown.engines.search.ddmin import ddmin
 from narrowdown.engines.search.headroom import list_close
 from narrowdown.engines.search.inquiry import Inquiry, open_inquiry
 from narrowdown.engines.search.keeping import PrecisionParams, keep_higher
 from narrowdown.engines.search.kept import Kept, make_workaround, say_kept
 from narrowdown.engines.search.known import is_known, list_outside
-from narrowdown.engines.search.latency import TIMED, measure_latency
+from narrowdown.engines.search.latency import measure_latency
 from narrowdown.engines.search.looks import count_looks, has_threads
-from narrowdown.engines.search.pace import halvings
-from narrowdown.engines.search.ranking import MOST_EFFECTS
 from narrowdown.engines.search.rewrites import rewrite_probe
 from narrowdown.engines.search.settle import Saved
 from narrowdown.engines.search.switches import find_exact, list_switches
 from narrowdown.engines.search.unseen import (
-    WANTED,
     Tried,
     count_plain,
     say_tried,
@@ -50,7 +45,7 @@ from narrowdown.engines.search.unseen import (
 from narrowdown.engines.search.whole import list_feeds
 from narrowdown.engines.spec import parse
 from narrowdown.engines.steps.base import BUILDS_MODELS, End, Finish, Steps, StepSpec
-from narrowdown.engines.steps.precision import KeptNode, kept_json, plan_of_keeping
+from narrowdown.engines.steps.precision import KeptNode, kept_json
 from narrowdown.engines.steps.prepare import prepare_findings
 from narrowdown.engines.steps.rewrite import (
     TriedRewrite,
@@ -59,7 +54,7 @@ from narrowdown.engines.steps.rewrite import (
     say_cure,
     try_rewrite,
 )
-from narrowdown.engines.steps.tactics import count_switching, tactics
+from narrowdown.engines.steps.tactics import tactics
 
 # Builds of a search where no layer is to blame more than another: the stretches that are tried
 # first take 14, and what delta debugging then takes out is a matter of luck, not of cause.
@@ -636,77 +631,6 @@ def _probe_applied(ask: Inquiry, chosen: Workaround) -> Measure:
     )
 
 
-def _plan(ctx: StepContext, size: Size) -> Plan:
-    """An option is built twice on all samples and timed beside the engine as it is; else a search
-    for nodes to keep."""
-    findings = ctx.findings
-    params = msgspec.convert(dict(ctx.params), WorkaroundParams)
-    if findings.fixable:
-        # Opened twice, of your samples and of made ones; each with the file once, on yours by the
-        # reference, too.
-        return Plan(
-            (Work("read", 3), Work("control", 1, works.sample_rows(ctx)), works.on_all(ctx, 1, 2))
-        )
-    names = (
-        list_switches(ctx.engine, ctx.engine_info).names
-        if _is_refused_as_switched(findings) and not ctx.check
-        else ()
-    )
-    guilty = findings.optimizers or findings.options or findings.tactics
-    if guilty or names or findings.looks > 1 or ctx.can("precision-hint"):
-        runs = THRICE * findings.looks if findings.looks > 1 else 1
-        tried = works.on_all(ctx, runs, params.builds + ctx.can("casts"))
-        unseen = (
-            works.fresh(Work("whole", 1, WANTED, runs)),
-            Work("whole", 1, WANTED, findings.looks),
-        )
-        return Plan(
-            (
-                *works.before(ctx, size),
-                *((works.on_sample(ctx, count_switching(len(names))),) if names else ()),
-                Work("read", 2),
-                tried,
-                *unseen,
-                works.on_sample(ctx, 2, TIMED),
-            ),
-            size.captured,
-            size.captured,
-        )
-    if hides_when_watched(findings) and not ctx.check:
-        # Two bisections at most, as one tensor or a pair cures as a rule; then as any rewrite that
-        # cures, and the same wrapped.
-        builds = min(BUDGET, 2 * halvings(size.nodes)) + 5
-        searched = works.fresh(works.on_all(ctx, findings.looks, builds))
-        return Plan(
-            (
-                *works.before(ctx, size),
-                Work("read", 3),
-                searched,
-                works.fresh(Work("whole", 2, WANTED)),
-                *works.timed(ctx),
-                *works.timed(ctx),
-            ),
-            size.captured,
-            size.captured,
-        )
-    layers = find_leavable_layers(size.index) if size.index else ()
-    if not ctx.can("keep") and layers and not ctx.check:
-        # The effect of each, then a search for those to leave in float: 46 layers took 46 and 148
-        # (docs/estimates.md).
-        ranked = works.effect(ctx, min(MOST_EFFECTS, len(layers)))
-        searched = works.on_sample(ctx, min(params.budget, 3 * len(layers)))
-        return Plan(
-            (*works.before(ctx, size), Work("read", 3), ranked, searched),
-            size.captured,
-            size.captured,
-        )
-    if not ctx.can("keep"):
-        return Plan(works.before(ctx, size), size.captured, size.captured)
-    return plan_of_keeping(
-        ctx, size, SPREAD_BUDGET if findings.spread and not findings.culprits else params.budget
-    )
-
-
 SPEC = StepSpec(
     name="workaround",
     version=17,
@@ -714,7 +638,6 @@ SPEC = StepSpec(
     run=workaround,
     outcome=WorkaroundOutcome,
     params=WorkaroundParams,
-    plan=_plan,
     needs=(BUILDS_MODELS,),
     # The others where the search goes on, and what tactics finds where it runs alone.
     sets=(

@@ -62,7 +62,6 @@ SCENES = {
 # (page, the command's beginning, scene or, after "parsed: ", why it is not run). A page is a glob;
 # "" begins every command.
 RULES = (
-    ("docs/estimates.md", "python tests/benchmarks/estimates.py", "parsed: test_estimates_page.py holds its table"),
     ("docs/ladder.md", "narrowdown ladder", "parsed: installs releases; tests/wizard/ladder runs it"),
     ("docs/json.md", "narrowdown ladder", "parsed: installs releases; tests/wizard/ladder runs it"),
     ("docs/tutorial.md", "narrowdown demo", "demos"),

@@ -12,7 +12,6 @@ import pytest
 from narrowdown.engines.compare.criterion import Criterion, Verdict
 from narrowdown.engines.findings import Findings
 from narrowdown.engines.probe import Candidate, Measure, Measurement
-from narrowdown.engines.search.cost import Cost
 from narrowdown.wizard.flow.commands import Command
 from narrowdown.wizard.report import probe_words
 from narrowdown.wizard.report.strip import Trail
@@ -70,7 +69,7 @@ def not_measured(_said: Said) -> str:
 def unpriced(_said: Said) -> str:
     """Of a step whose runs nothing has timed yet. A session may have timed them by then, on a slow
     machine."""
-    return price(Cost(9, 9, 60, -1.0, 0))
+    return price(9)
 
 
 def skipped(said: Said) -> str:

@@ -456,26 +456,6 @@ def test_a_step_beyond_its_plan_that_knows_its_end_says_how_long_it_takes_still(
     assert line.endswith("longer than planned: 120 probes, planned 34; ~12 s left")
 
 
-@pytest.mark.parametrize(
-    ("done", "said"),
-    [
-        (120, "120 of about 144 probes  4 to 33 s left"),
-        (320, "longer than planned: 320 probes, at most 300 planned; 4 to 33 s left"),
-    ],
-)
-def test_a_step_that_was_planned_between_two_ends_is_longer_than_planned_beyond_both(
-    done: int, said: str
-) -> None:
-    snapshot = {
-        "phase": "running",
-        "done": done,
-        "expected": done * 6 // 5,
-        "planned": 34,
-        "planned_most": 300,
-    }
-    assert said in progress_line({**snapshot, "eta_least": 4.0, "eta_most": 33.0})
-
-
 def test_the_build_at_work_says_how_far_it_is() -> None:
     workers = [
         {"text": "building: Timing tactics, 3 of 40", "seconds": 20.0}, {"text": "running", "seconds": 90.0},

@@ -155,8 +155,6 @@ class Drive:
     waits while paused, raises Stopped. ``jobs``     probes at a time; with more than one, free
     slots run ahead. ``beside``: how many exclusive ones like this. ``begun``    probes at work
     already, by key (``wizard.runner.ahead``); what the step does not ask of them is ended with it.
-    ``elsewhere``  the task of a probe that is at work beside the step, by its key
-    (``wizard.runner.scout``).
     """
 
     def __init__(
@@ -175,9 +173,7 @@ class Drive:
         open_gate: Callable[[], bool] = lambda: True,
         note: Callable[[Note], None] = lambda _: None,
         begun: Mapping[str, "asyncio.Task[Measurement | None]"] | None = None,
-        elsewhere: Callable[[str], "asyncio.Task[Measurement | None] | None"] = lambda _: None,
     ) -> None:
-        self._elsewhere = elsewhere
         self._spec, self.context, self._run = spec, ctx, run
         self._ledger, self._pool, self._fingerprints = ledger, pool, fingerprints
         self._jobs, self._beside = max(1, jobs), beside
@@ -221,10 +217,6 @@ class Drive:
     def log(self, name: str, probe: AnyProbe) -> str:
         """Where the engine's own words about this probe go, below the session folder."""
         return log_of(self._run, name, probe)
-
-    def find(self, name: str) -> "asyncio.Task[Measurement | None] | None":
-        """The task of the probe with this key, where it is at work."""
-        return self._running.get(name)
 
     @property
     def waiting(self) -> float:
@@ -296,10 +288,7 @@ class Drive:
             if name not in self._running:
                 if self._gate is not None:
                     await self._gate()
-                if (beside := self._elsewhere(name)) is not None:
-                    self._running[name] = beside
-                else:
-                    self._start(name, probe, speculative=False)
+                self._start(name, probe, speculative=False)
             task = self._running[name]
             while not task.done():
                 self._run_ahead(probe)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from narrowdown.engines.store import unsynced
 from narrowdown.wizard.runner import room
-from narrowdown.wizard.runner.estimate import Estimate
+from narrowdown.wizard.runner.estimate import count_model_bytes
 from narrowdown.wizard.runner.ledger import Ledger
 from narrowdown.wizard.session.decide import RunStep
 from narrowdown.wizard.session.problems import SessionProblem
@@ -26,6 +26,7 @@ class Housekeeping:
     """Of one session.
 
     ``budget``    bytes for artifacts and logs.
+    ``model``     the user's, which a session keeps a copy of.
     ``any_room``  a step begins on any disk.
     ``say``       takes a sentence for the journal, and the node that it is about.
     """
@@ -36,11 +37,13 @@ class Housekeeping:
         ledger: Ledger,
         budget: int,
         *,
+        model: Path,
         any_room: bool,
         say: Callable[[str, str], object],
     ) -> None:
         self._folder, self._ledger, self._budget = folder, ledger, budget
         self._any_room, self._say = any_room, say
+        self._needed = count_model_bytes(model)
         self._swept = room.Evicted()  # while a step was at work, and not spoken of yet
         self._sweeping = threading.Lock()
         self._syncing: asyncio.Task[None] | None = None
@@ -98,41 +101,28 @@ class Housekeeping:
         with self._sweeping:
             self._swept += room.logs_within(self._ledger.store, state, self._budget)
 
-    async def make_room(self, step: RunStep, estimate: Estimate) -> None:
-        """See that the disk has room for the step: what can be spared goes first. Raises NoRoom
-        where what the step cannot do without may not fit; captured values are made again where
-        there was no room for them."""
-        state, here = self._ledger.state, self._ledger.state.here
-        again = here is not None and (here.node, here.visit) == (step.node, step.visit)
-        written = (
-            room.written_since(self._ledger.store, here.started)
-            if again and here is not None
-            else 0
-        )
-        needed, most = estimate.needed - written, estimate.cost.disk - written
-        free = self._free()
-        if free < needed:
-            gone = await asyncio.to_thread(room.free, self._ledger.store, state, needed - free)
-            self._say_gone(gone, f"The disk of {self._folder} had {size(free)} free", step.node)
-            free = self._free()
-        if free >= most:
+    async def make_room(self, step: RunStep) -> None:
+        """See that the disk has room for a copy of the model, which a step may write; what can be
+        spared goes first. Raises NoRoom where the session's own copy is still to be made."""
+        state, free = self._ledger.state, self._free()
+        if free >= self._needed:
             return
-        may = needed if free < needed else most
-        short = f"The step '{step.step}' may write up to {size(may)}, and the disk of {self._folder} has {size(free)} free."
-        if free >= needed:
-            said = "Captured values that find no room are made again when they are needed, which takes longer."
-            self._say(f"{short} {said}", step.node)
-        elif self._any_room:
-            self._say(f"{short} It begins all the same, as --no-disk-check says.", step.node)
-        else:
-            raise NoRoom(
-                f"{short} Make room there and resume, all that is measured is kept; or resume with --no-disk-check, as the step "
-                "may well need less."
-            )
+        gone = await asyncio.to_thread(room.free, self._ledger.store, state, self._needed - free)
+        self._say_gone(gone, f"The disk of {self._folder} had {size(free)} free", step.node)
+        free = self._free()
+        if free >= self._needed or state.findings.model:
+            return
+        short = (
+            f"A session keeps a copy of the model, {size(self._needed)}, and the disk of "
+            f"{self._folder} has {size(free)} free."
+        )
+        if not self._any_room:
+            raise NoRoom(f"{short} Make room there and resume; or resume with --no-disk-check.")
+        self._say(f"{short} It begins all the same, as --no-disk-check says.", step.node)
 
-    def is_short(self, estimate: Estimate) -> bool:
+    def is_short(self) -> bool:
         """Whether the disk may have less room than a step needs."""
-        return self._free() < estimate.needed
+        return self._free() < self._needed
 
     def _free(self) -> int:
         return shutil.disk_usage(self._folder).free

@@ -18,17 +18,16 @@ class Snapshot(msgspec.Struct, frozen=True):
     """``phase``: starting, offer, running, ask, ended, stopped. -1 means unknown everywhere.
 
     ``done`` decision probes answered in this run; ``expected`` how many there will be in all,
-    ``planned`` how many before it began, ``planned_most`` how many it was planned to ask at the
-    most; ``best`` nodes of the smallest failing part, ``tried`` probes of a search that can be
-    ended with it now (0: none), ``nodes`` of the working model; ``elapsed`` seconds of this run;
-    ``eta`` seconds left, where one number is known for them, ``eta_least`` and ``eta_most`` between
-    how many that lies; ``seconds``, ``builds``, ``runs`` and ``disk`` (bytes, at most) what an
-    offered step is expected to take, ``least`` and ``most`` between how many seconds that lies,
-    ``least_probes`` and ``most_probes`` how many are sure to come and how many seldom are passed,
-    where that depends on what is found, ``unit`` seconds of the engine's first build where later
-    ones are not known, ``each`` of one probe; ``log`` the running probe's log below the session
+    ``planned`` how many before it began; ``best`` nodes of the smallest failing part, ``tried``
+    probes of a search that can be ended with it now (0: none), ``nodes`` of the working model;
+    ``elapsed`` seconds of this run; ``eta`` seconds left; ``seconds`` what an offered step is
+    expected to take, ``each`` one probe of it; ``log`` the running probe's log below the session
     folder; ``workers`` the pool's slots; ``holder`` the controlling client's name, ``control`` its
     number at this runner (0: nobody controls); ``seq`` the journal's last event.
+
+    ``planned_most``, ``eta_least``, ``eta_most``, ``builds``, ``runs``, ``disk``, ``least``,
+    ``most``, ``least_probes``, ``most_probes`` and ``unit`` are -1: other programs may read the
+    names, and nobody knows the numbers.
     """
 
     phase: str = "starting"

@@ -122,18 +122,6 @@ def drop_made(store: Store) -> None:
             folder.rmdir()
 
 
-def written_since(store: Store, moment: float) -> int:
-    """Bytes of the artifacts and models that are no older than this moment, seconds since the
-    epoch."""
-    places = ((store.artifacts, "*/*"), (store.models, "*.onnx"), (store.weights, "*.bin"))
-    return sum(
-        bytes_
-        for place, pattern in places
-        for bytes_, at, _ in _files(place, pattern)
-        if at >= moment
-    )
-
-
 def needed(state: State, events: Iterable[AnyEvent], store: Store) -> set[str]:
     """Digests of what must stay: parts of events, and all that the steps of the route (or of one
     that a rewind may lead back to) have found, kept in tables, rest on, or were told of a model's

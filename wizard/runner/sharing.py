@@ -10,12 +10,6 @@ def count_jobs(chosen: int, slots: int, gpus: int, engine: EngineView) -> int:
     return max(1, min(chosen or devices * (engine.slots or 1), slots))
 
 
-def count_faster(jobs: int, gpus: int, engine: EngineView) -> int:
-    """Probes at a time that make a search faster: builds that share a GPU wait for each other. With
-    four on one H100 a search took 128 s and 476 probes, one at a time 102 s and 389."""
-    return max(1, min(jobs, gpus)) if engine.gpus else jobs
-
-
 def tell_of_sharing(jobs: int, gpus: int, engine: EngineView) -> str:
     """What is to be said of builds that share a GPU; "" where none do."""
     if not engine.gpus or jobs <= gpus:

@@ -4,29 +4,20 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
 from narrowdown.engines.asking import Note
 from narrowdown.engines.probe import AnyProbe
-from narrowdown.engines.search.cost import Cost
-from narrowdown.engines.steps.base import StepSpec
 from narrowdown.engines.workers.executor import Prober
 from narrowdown.wizard.runner import progress
 from narrowdown.wizard.runner.control import Control
 from narrowdown.wizard.runner.drive import Drive
-from narrowdown.wizard.runner.estimate import (
-    Estimate,
-    Experience,
-    Rest,
-    classify,
-    estimate_rest,
-    look_again,
-)
+from narrowdown.wizard.runner.estimate import find_median, find_seconds_left
 from narrowdown.wizard.runner.ledger import Ledger
 from narrowdown.wizard.runner.limits import tell_of_waiting
 from narrowdown.wizard.session.decide import Ask, RunStep
+from narrowdown.wizard.session.events import Cost
 from narrowdown.wizard.session.state import count_nodes
 
 
@@ -34,12 +25,11 @@ class Work:
     """The step or question at hand. ``began``: monotonic seconds; ``noted_at``: probes asked when
     ``note`` was given."""
 
-    def __init__(self, experience: Experience) -> None:
+    def __init__(self) -> None:
         self.here: RunStep | Ask | None = None
         self.drive: Drive | None = None
         self.note, self.noted_at = Note(""), 0
-        self.estimate, self.experience = Estimate(), experience
-        self.spec: StepSpec[Any] | None = None  # of the step that the estimate is of
+        self.cost = Cost()  # of the step at hand, before it began
         self.began = time.monotonic()
 
     def begin(self, step: RunStep) -> None:
@@ -50,7 +40,7 @@ class Work:
             Note("looking at the engine"),
             0,
         )
-        self.estimate, self.spec, self.began = Estimate(), None, time.monotonic()
+        self.cost, self.began = Cost(), time.monotonic()
 
     def take_note(self, note: Note) -> None:
         """What the step says of its progress; the smallest part so far stands until a smaller one
@@ -91,25 +81,17 @@ class Artist:
         """The work at hand, as it is."""
         control, work, state = self._control, self._work, self._ledger.state
         here, drive, note, running = work.here, work.drive, work.note, control.phase == "running"
-        offered = work.estimate.cost if control.phase == "offer" else Cost()
-        done, expected, planned, planned_most, rest = 0, offered.probes, -1, -1, Rest()
+        offered = work.cost if control.phase == "offer" else Cost()
+        done, expected, planned, eta = 0, offered.probes, -1, -1.0
         if drive and running:
             done = len(drive.asked) - bool(drive.current)
-            said = left_of(note, done - work.noted_at)
-            if work.spec:
-                work.estimate = look_again(
-                    work.estimate, work.spec, drive.context, state, self._ledger.store
-                )
-            ctx, cost = drive.context, work.estimate.cost
-            found = work.experience.of(state, ctx)
-            asked = drive.asked.get(drive.current)
-            kind = classify(asked, ctx, state) if asked else None
-            rest = estimate_rest(
-                work.estimate, found, done - drive.cached, said, drive.waiting, kind
-            )
-            expected = done + rest.probes if rest.probes >= 0 else -1
-            planned = cost.probes + drive.cached if cost.probes > 0 else -1
-            planned_most = cost.most_probes + drive.cached if cost.most_probes > 0 else planned
+            said = left_of(note, done - work.noted_at).expected
+            planned = work.cost.probes
+            left = said if said >= 0 or done >= planned else planned - done
+            expected = done + left if left >= 0 else -1
+            measured = (state.known[name] for name in drive.measured if name in state.known)
+            each = find_median(measured)
+            eta = find_seconds_left(left, each if each >= 0 else work.cost.each, drive.waiting)
         log, waited = "", f"  waiting for {missing}" if (missing := self._waited_for()) else ""
         if drive and drive.current and running:
             probe = drive.asked[drive.current]
@@ -127,23 +109,12 @@ class Artist:
             done=done,
             expected=expected,
             planned=planned,
-            planned_most=planned_most,
             best=note.best if running else -1,
             tried=control.tried() if running else 0,
             nodes=count_nodes(state, state.findings.model) or -1,
             elapsed=round(time.monotonic() - work.began, 2),
-            eta=rest.seconds,
-            eta_least=rest.least,
-            eta_most=rest.most,
+            eta=eta,
             seconds=offered.seconds,
-            builds=offered.builds,
-            runs=offered.runs,
-            disk=offered.disk,
-            least=offered.least,
-            most=offered.most,
-            least_probes=offered.least_probes,
-            most_probes=offered.most_probes,
-            unit=offered.unit,
             each=offered.each,
             unresolved=drive.unresolved if drive else 0,
             paused=control.paused,

@@ -31,14 +31,12 @@ from narrowdown.wizard.runner.drive import (
     measure_probe,
 )
 from narrowdown.wizard.runner.ending import SINGLE, Closing
-from narrowdown.wizard.runner.estimate import estimate
+from narrowdown.wizard.runner.estimate import foresee
 from narrowdown.wizard.runner.housekeeping import Housekeeping
-from narrowdown.wizard.runner.last_time import LastTime, is_straight, name_place, settle_took
 from narrowdown.wizard.runner.ledger import Ledger
 from narrowdown.wizard.runner.limits import Usual, build_limit, probe_limit
-from narrowdown.wizard.runner.scout import Opened, Scout
 from narrowdown.wizard.runner.settling import SETTLED, count_tried, with_budget
-from narrowdown.wizard.runner.sharing import count_faster, count_jobs, tell_of_sharing
+from narrowdown.wizard.runner.sharing import count_jobs, tell_of_sharing
 from narrowdown.wizard.runner.snapshot import Work
 from narrowdown.wizard.session.decide import RunStep
 from narrowdown.wizard.session.events import NoteAdded, StepCancelled, StepFinished, StepStarted
@@ -80,19 +78,8 @@ class Stepping:
         self._steps, self._devices, self._control, self._work = steps, devices, control, work
         self._house, self._redraw = house, redraw
         self._fingerprints = Fingerprints(ledger, pool)
-        self._last_time = LastTime(problem)
-        self._foreseen_at = 0  # the journal's last event when the step at hand was priced
         self._ahead = Ahead(
             ledger, self._fingerprints, self._ask_ahead, lambda: control.open and devices.jobs != 1
-        )
-        self._scout = Scout(
-            flow,
-            ledger,
-            self._fingerprints,
-            self._ask_ahead,
-            self._at_work,
-            lambda: control.open,
-            self._open_step,
         )
 
     async def run(self, decision: RunStep) -> None:
@@ -115,20 +102,18 @@ class Stepping:
             return
         if not missing:
             # Nothing is cleared away beside a probe.
-            if not (self._ahead.is_at_work(place) or self._scout.is_at_work()):
+            if not self._ahead.is_at_work(place):
                 await self._house.tidy(decision.node)
-            await self._foresee(decision, spec)
+            work.cost = foresee(spec, self._context(decision, spec), self._ledger.state)
             if control.offers and control.policy == "person" and not settled:
                 if spec.lacking(ctx := self._context(decision, spec)) is None:
                     self._ahead.begin(place, spec, ctx)
                 if not await self._offer():
                     await self.drop_ahead()
                     return
-        if self._house.is_short(
-            work.estimate
-        ):  # what goes to make room may be what a probe at work reads
+        if self._house.is_short():  # what goes to make room may be what a probe at work reads
             await self.drop_ahead()
-        await self._house.make_room(decision, work.estimate)
+        await self._house.make_room(decision)
         started = self._start(decision, spec)
         if missing:
             self._finish_without_outcome(started, "refused", missing)
@@ -157,12 +142,10 @@ class Stepping:
     async def drop_ahead(self) -> None:
         """End what is asked ahead: nobody goes there, or there is no room for it."""
         await self._ahead.drop()
-        await self._scout.drop()
 
-    def _at_work(self, name: str) -> "asyncio.Task[Measurement | None] | None":
-        return self._work.drive.find(name) if self._work.drive is not None else None
-
-    def _open_step(self, decision: RunStep, state: State) -> Opened:
+    def _open_step(
+        self, decision: RunStep, state: State
+    ) -> tuple[StepSpec[Any], StepContext] | None:
         """The step of a decision with what it is told in this state; None where it cannot run
         then."""
         spec = self._steps.get(decision.step)
@@ -209,31 +192,6 @@ class Stepping:
     def _specs(self, decision: RunStep) -> tuple[str, str]:
         return specs_of(self._problem, self._ledger.state, decision.node, decision.visit)
 
-    async def _foresee(self, decision: RunStep, spec: StepSpec[Any]) -> None:
-        """What the step will cost, as far as this session can tell."""
-        ctx, state = self._context(decision, spec), self._ledger.state
-        found = self._work.experience.of(state, ctx)
-        self._work.spec, self._foreseen_at = spec, state.seq
-        made = await asyncio.to_thread(
-            estimate,
-            spec,
-            ctx,
-            state,
-            self._fingerprints.known,
-            self._ledger.store,
-            found,
-            self._faster(ctx),
-        )
-        if is_straight(state):
-            known = self._told_of(self._specs(decision))
-            place, timed = name_place(decision.node, decision.visit), bool(ctx.engine_info.gpus)
-            made = await asyncio.to_thread(self._last_time.tell, made, known, timed, place)
-        self._work.estimate = made
-
-    def _told_of(self, specs: tuple[str, str]) -> dict[str, str]:
-        """The fingerprints of these engines, as far as they are known."""
-        return {s: self._fingerprints.known[s] for s in specs if s in self._fingerprints.known}
-
     async def _offer(self) -> bool:
         """Say what the step will cost and wait. False after a rewind."""
         control = self._control
@@ -274,7 +232,7 @@ class Stepping:
             timeout=build_limit(
                 self._problem.timeout, state.longest.get(name_of_engine(engine), 0.0)
             ),
-            expected=self._work.estimate.cost,
+            expected=self._work.cost,
         )
         self._ledger.emit(started)
         return started
@@ -301,9 +259,6 @@ class Stepping:
         return count_jobs(
             self._devices.jobs, self._devices.slots, self._devices.gpus(), ctx.engine_info
         )
-
-    def _faster(self, ctx: StepContext) -> int:
-        return count_faster(self._jobs(ctx), self._devices.gpus(), ctx.engine_info)
 
     # -- while it runs
 
@@ -332,10 +287,7 @@ class Stepping:
             open_gate=lambda: control.open,
             note=work.take_note,
             begun=begun,
-            elsewhere=self._scout.find,
         )
-        if self._jobs(ctx) > 1:
-            self._scout.begin(started, spec, ctx)
         began = time.monotonic()
         control.tried = lambda: count_tried(
             spec, work.note, count_nodes(self._ledger.state, ctx.findings.model)
@@ -407,22 +359,6 @@ class Stepping:
             decisive=decisive,
             causes=drive.causes(finish.findings),
         )
-        await self._keep_seconds(started, drive, seconds)
-
-    async def _keep_seconds(self, started: StepStarted, drive: Drive, passed: float) -> None:
-        """Keep what the step took for the next session of this problem; ``passed``: seconds on the
-        clock."""
-        state = self._ledger.state
-        if not is_straight(state):
-            return
-        answers = (state.known[name] for name in drive.asked if name in state.known)
-        took = settle_took(answers, self._foreseen_at, passed)
-        known, timed = (
-            self._told_of((started.engine, started.reference)),
-            bool(drive.context.engine_info.gpus),
-        )
-        place = name_place(started.node, started.visit)
-        await asyncio.to_thread(self._last_time.keep, known, timed, place, took)
 
     def _finish_without_outcome(
         self,

@@ -8,7 +8,6 @@ reads it from the state.
 
 import asyncio
 import contextlib
-import errno
 import logging
 import os
 import socket
@@ -28,7 +27,6 @@ from narrowdown.wizard.problem import Problem
 from narrowdown.wizard.runner.control import Control, answer_question, ask_question
 from narrowdown.wizard.runner.drive import Guarded, Stopped
 from narrowdown.wizard.runner.ending import Closing
-from narrowdown.wizard.runner.estimate import Experience
 from narrowdown.wizard.runner.housekeeping import Housekeeping
 from narrowdown.wizard.runner.ledger import Ledger
 from narrowdown.wizard.runner.options import Options
@@ -47,7 +45,7 @@ from narrowdown.wizard.session.events import (
 from narrowdown.wizard.session.folder import versions
 from narrowdown.wizard.session.problems import Faulted, SessionProblem
 from narrowdown.wizard.session.state import advance
-from narrowdown.wizard.words import duration, size
+from narrowdown.wizard.words import duration
 
 CONNECT = 60.0  # seconds that the first controller may take; it tries fifty times a second where the machine lets it
 TICK = 0.5  # seconds between two snapshots
@@ -91,11 +89,12 @@ class Walk:
             folder,
             ledger,
             problem.artifact_bytes,
+            model=Path(problem.model),
             any_room=options.any_room,
             say=lambda text, node: ledger.emit(NoteAdded(text=text, node=node)),
         )
         self.control = Control(folder, flow, ledger, options, export)
-        self.work = Work(Experience(ledger.store))
+        self.work = Work()
         self._stepping = Stepping(
             flow, problem, ledger, self._pool, steps, self._devices,
             control=self.control, work=self.work, house=self._house, redraw=self._draw,
@@ -175,11 +174,7 @@ class Walk:
         except Stopped:
             return STOPPED, self.control.reason or "stopped", ""
         except Faulted as refused:
-            return (
-                refused.code,
-                f"{refused}{self._still_to_write() if refused.errno == errno.ENOSPC else ''}",
-                "",
-            )
+            return refused.code, str(refused), ""
         except (SessionProblem, StepRefused) as problem:
             return getattr(problem, "code", MISSING), str(problem), ""
         except Exception as error:
@@ -192,15 +187,6 @@ class Walk:
                 return MISSING, changed, ""
             said = f"Narrowdown itself failed ({type(error).__name__}); the trace is in logs/runner.log."
             return OUR_FAULT, said, ""
-
-    def _still_to_write(self) -> str:
-        """How much room the step at work may need besides, as far as that can be told; "" where it
-        cannot."""
-        here, estimate = self.work.here, self.work.estimate
-        if not isinstance(here, RunStep) or estimate.cost.disk <= 0:
-            return ""
-        least = f", at least {size(estimate.needed)} of it" if estimate.needed > 0 else ""
-        return f" The step '{here.step}' may write up to {size(estimate.cost.disk)} in all{least}."
 
     def _open(self) -> None:
         resumed = bool(self._ledger.state.id)  # notes may come before the first opening

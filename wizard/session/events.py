@@ -6,9 +6,18 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from narrowdown.engines.probe import AnyProbe, Measurement
-from narrowdown.engines.search.cost import Cost
 
 VERSION = 1
+
+
+class Cost(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a step is expected to take, as far as that is known; -1: unknown. ``probes`` in all;
+    ``seconds`` of these; ``each``: seconds of one, as such probes took in this session. Earlier
+    versions wrote more."""
+
+    probes: int = -1
+    seconds: float = -1.0
+    each: float = -1.0
 
 
 class Event(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="kind", kw_only=True):

@@ -6,7 +6,6 @@ from typing import Literal, TypeVar
 
 import msgspec
 
-from narrowdown.engines.search.cost import Cost
 from narrowdown.wizard.flow.commands import Command, by_hand, known_versions, values
 from narrowdown.wizard.flow.model import Flow, FlowNode
 from narrowdown.wizard.problem import Problem
@@ -47,23 +46,12 @@ class Work(msgspec.Struct, frozen=True):
     done: int = 0
     expected: int = -1
     planned: int = -1
-    planned_most: int = -1
     best: int = -1
     tried: int = 0  # probes of a search that can be ended now with its smallest part; 0: none
     nodes: int = -1
     eta: float = -1.0
-    eta_least: float = -1.0
-    eta_most: float = -1.0
-    # The whole step, estimated before it runs.
+    # The whole step, and one probe of it, before it runs.
     seconds: float = -1.0
-    builds: int = -1
-    runs: int = -1
-    disk: int = -1
-    least: float = -1.0
-    most: float = -1.0
-    least_probes: int = -1
-    most_probes: int = -1
-    unit: float = -1.0
     each: float = -1.0
     paused: bool = False
     stopping: bool = False
@@ -72,19 +60,6 @@ class Work(msgspec.Struct, frozen=True):
     free: bool = False  # whoever controlled it has gone, and the next request takes over
     log: str = ""  # of the probe that runs, below the session folder
     workers: tuple[Slot, ...] = ()
-
-    @property
-    def left(self) -> tuple[float, float, float]:
-        """Seconds that a step will take still: as one number, at the least, at the most."""
-        return self.eta, self.eta_least, self.eta_most
-
-    @property
-    def cost(self) -> Cost:
-        """What the step that is offered is expected to take."""
-        return Cost(
-            self.expected, self.builds, self.runs, self.seconds, self.disk, self.unit, self.least, self.most,
-            self.least_probes, self.most_probes, self.each,
-        )  # fmt: skip
 
 
 class Scene(msgspec.Struct, frozen=True):

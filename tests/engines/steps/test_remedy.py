@@ -86,9 +86,6 @@ def test_an_overflow_that_fp32_cures_is_settled_by_one_build(
     built = whole_builds(done)
     assert [p.attempt for p in built] == [0], "one build, none of them afresh"
     assert built[0].keep
-    assert [n.kept for n in done.notes if n.kept] == [outcome.keep], (
-        "what such a build takes is told by how many"
-    )
     assert found.samples_ok == found.samples_n == 8
     assert len(found.keep_names) == outcome.keep < 23
     assert not found.minimal, "a smaller one may be found"

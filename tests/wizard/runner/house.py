@@ -11,7 +11,6 @@ from narrowdown.engines.asking import Note, StepContext, StepRefused
 from narrowdown.engines.findings import Findings
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.probe import AnyProbe, Candidate, Import, Inspect, Measure, Measurement
-from narrowdown.engines.search.cost import Plan, Work
 from narrowdown.engines.steps.base import Finish, Steps, StepSpec, capability
 from narrowdown.engines.store.content import Store
 from narrowdown.wizard.flow.model import Answer, End, Flow, FlowNode, StepUse
@@ -137,9 +136,7 @@ def spec(name: str, run: Any, outcome: Any = LookOutcome, **rest: Any) -> StepSp
 
 STEPS = {
     "look": spec("look", look, exclusive=True),
-    "search": spec(
-        "search", search, SearchOutcome, plan=lambda ctx, size: Plan((Work("part", 12),))
-    ),
+    "search": spec("search", search, SearchOutcome, plan=lambda ctx, nodes: 12),
     "broken": spec("broken", broken),
     "unwilling": spec("unwilling", unwilling),
     "marking": spec("marking", look, needs=(capability("mark"),)),

@@ -321,10 +321,8 @@ def opened(session: FakeSession) -> FakeSession:
     session.snapshot = {
         "phase": "offer",
         "expected": 4,
-        "builds": 3,
-        "runs": 3,
         "seconds": 3.0,
-        "disk": 12 << 20,
+        "each": 0.75,
     }
     return session
 

@@ -329,7 +329,9 @@ class StepScreen(SessionScreen):
         self.query_one("#plan", Text).show(summary)
         taken, free = scene.disk
         disk = f" The session takes {size(taken)} on disk; {size(free)} are free." if free else ""
-        self.query_one("#cost", Text).show(f"Expected: {price(work.cost)}.{disk}")
+        self.query_one("#cost", Text).show(
+            f"Expected: {price(work.expected, work.seconds, work.each)}.{disk}"
+        )
         self.query_one("#words", Text).show(narrative.define_words(scene))
         how = (
             "" if scene.work.holder else "{go} runs it; {skip} skips it."

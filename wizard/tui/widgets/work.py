@@ -44,13 +44,11 @@ class Doing(Lines[tuple[Work, int, bool, tuple[str, ...]]]):
         rows = wrap(work.text or "starting", width)
         if work.paused and not any(slot.state == "busy" for slot in work.workers):
             rows.append(row([(f"{count(done, 'probe')} done, waiting", "$quiet")]))
-        elif over := say_over_plan(
-            done, work.planned, work.planned_most, work.best, work.nodes, *work.left
-        ):
+        elif over := say_over_plan(done, work.planned, work.best, work.nodes, work.eta):
             rows += wrap(over, width)
         elif work.expected > 0:
             total = max(work.expected, done)
-            tail = f"{done} of about {total} probes, {'paused' if work.paused else say_time_left(*work.left)}"
+            tail = f"{done} of about {total} probes, {'paused' if work.paused else say_time_left(work.eta)}"
             beside = width >= 60
             room = max(4, min(40, width - cell_len(tail) - 2)) if beside else width
             full = room * done // max(1, total)
