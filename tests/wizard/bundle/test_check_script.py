@@ -236,6 +236,18 @@ def test_an_external_checker(tmp_path: Path, rules: dict, code: int) -> None:
     assert told.returncode == code, told.stdout + told.stderr
 
 
+def test_a_pattern_that_comes_to_no_end_is_ended(tmp_path: Path) -> None:
+    words = {"criterion": Criterion(fail_regex=("(a+)+$",)), "check": f"echo {'a' * 60}! {{model}}"}
+    case(tmp_path, asked(**words), of=culprit("check"))
+    path = tmp_path / "check.py"
+    text = path.read_text()
+    assert text.count("timeout=60)") == 1
+    path.write_text(text.replace("timeout=60)", "timeout=1)"))
+    told = run(tmp_path)
+    assert told.returncode == 2, told.stdout + told.stderr
+    assert "could not be searched for" in told.stdout
+
+
 def test_names_that_hold_anything(tmp_path: Path) -> None:
     case(tmp_path, asked(), output=NAME)
     told = run(tmp_path)

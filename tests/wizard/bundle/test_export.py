@@ -793,7 +793,7 @@ def forged_program(text: str) -> Program:
         outputs={text: "float32"},
         weights={f"w{text}": MadeTensor(text, (1,), values=[1])},
     )
-    kinds = ("size", "attribute", "opset", "type", "entries", "number", "values", "scale", "open")
+    kinds = ("attribute", "size", "opset", "type", "entries", "number", "values", "scale", "open")
     factors = tuple(
         Factor(f"{text}{k}", k, text if k == "attribute" else 1, of="0", key=text) for k in kinds
     )
