@@ -434,3 +434,17 @@ def test_an_engine_that_only_stands_in_what_was_found_is_asked_about(
     output = str(tmp_path / "case")
     assert entry.main(["export", str(place), "--weights", "random", "-o", output]) == NEEDS_PERSON
     assert entry.main(["ladder", str(place), "--python", sys.prefix]) == NEEDS_PERSON
+
+
+def test_what_an_edit_keeps_is_agreed_to_as_it_was_shown(script: Path) -> None:
+    """It was digested anew between the question and the answer: what was swapped became one's
+    own."""
+    theirs = Problem("m.onnx", inputs=(str(script),))
+    digest = trust.items(theirs)[0].digest
+    trust.admit(theirs, [digest])
+    script.write_text("swapped = 1\n", encoding="utf-8")
+    mine = msgspec.structs.replace(theirs, seed=9)
+    with pytest.raises(trust.Untrusted):
+        trust.agree(mine, edited=theirs, yes=[digest])
+    assert trust.items(mine)[0].key not in trust.trusted()
+    assert trust.agree(mine).files, "what was typed is one's own"

@@ -48,7 +48,7 @@ def edit(arguments: argparse.Namespace) -> int:
         flow,
         arguments,
         script,
-        run.agreed(problem, arguments.yes_run_scripts),
+        run.agreed(problem, arguments.yes_run_scripts, base),
         person=person,
     )
 

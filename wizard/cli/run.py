@@ -299,17 +299,18 @@ def drop_refused(place: Path) -> None:
         terminal.say("nothing was measured, so no session is kept.")
 
 
-def agreed(problem: Problem, yes: Iterable[str] = ()) -> Consent:
+def agreed(problem: Problem, yes: Iterable[str] = (), edited: Problem | None = None) -> Consent:
     """What the user typed may run, and is remembered, but where ``all`` is let through for once.
+    ``edited``: as for ``trust.agree``.
     Where that cannot be written down, say so and go on: it is asked again later."""
     try:
-        return trust.agree(problem, remembered=trust.ALL not in yes)
+        return trust.agree(problem, remembered=trust.ALL not in yes, edited=edited, yes=yes)
     except OSError as error:
         said = of_system(error, trust.trust_file())
         terminal.say(
             f"what may run could not be remembered, so resume and replay will ask for --yes-run-scripts. {said}"
         )
-        return trust.agree(problem, remembered=False)
+        return trust.agree(problem, remembered=False, edited=edited, yes=yes)
 
 
 def scripted(arguments: argparse.Namespace, flow: Flow) -> Script:

@@ -26,12 +26,22 @@ class Untrusted(SessionProblem):
     code = 3
 
 
-def agree(problem: Problem, *, remembered: bool = True) -> Consent:
-    """What the user has just typed may run, as it is now, and is remembered. Raises ``Untrusted``
-    for a path that is not whole and plain (the command line makes none), ``OSError`` where it
-    cannot be remembered."""
+def agree(
+    problem: Problem,
+    *,
+    remembered: bool = True,
+    edited: Problem | None = None,
+    yes: Iterable[str] = (),
+) -> Consent:
+    """What the user has just typed may run, as it is now, and is remembered. What stands in the
+    PROBLEM of a session that was ``edited`` was not typed: it is admitted as it is now, whatever it
+    was when that one was. Raises ``Untrusted``, also for a path that is not whole and plain (the
+    command line makes none), ``OSError`` where it cannot be remembered."""
     found = items(problem)
     _refuse_crooked(found)
+    if edited:
+        old = {(item.kind, item.name, item.folder) for item in items(edited)}
+        admit_items((item for item in found if (item.kind, item.name, item.folder) in old), yes)
     if remembered:
         remember(found)
     return _consent(problem, found)
@@ -60,6 +70,7 @@ def admit_items(found: Iterable[Item], yes: Iterable[str], own: Collection[str] 
     """Let these pass where somebody here agreed to each, before or by ``yes``; ``own``: keys of
     those that the user typed just now. What ``yes`` names is remembered. Raises ``Untrusted``."""
     allowed = frozenset(yes)
+    found = tuple(found)
     if unknown := [item for item in _unknown(found, allowed) if item.key not in own]:
         raise Untrusted(sentence(unknown))
     if named := [item for item in found if item.digest and item.digest in allowed]:

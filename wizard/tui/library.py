@@ -109,7 +109,8 @@ class Sessions:
         alike = not (problem.check and handed.differ(folder, before, running.handed))
         made, _ = begin(folder, problem, alike=alike)
         handed.chosen(made, running.handed)
-        trust.agree(problem, remembered=trust.ALL not in self._yes)
+        remembered = trust.ALL not in self._yes
+        trust.agree(problem, remembered=remembered, edited=before, yes=self._yes)
         self._running[made] = running
         return made
 
