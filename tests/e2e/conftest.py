@@ -1,7 +1,9 @@
 """The program as its users meet it: the console script in a process of its own, real engines, real
 models."""
 
+import fcntl
 import functools
+import hashlib
 import json
 import os
 import shutil
@@ -103,29 +105,43 @@ Walk = Callable[..., Walked]
 
 
 @pytest.fixture(scope="session")
-def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder for tiny models, one for all tests."""
-    return tmp_path_factory.mktemp("tiny")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One folder for all processes of this test run."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "shared"
+    folder.mkdir(exist_ok=True)
+    return folder
 
 
 @pytest.fixture(scope="session")
-def walk(tmp_path_factory: pytest.TempPathFactory) -> Walk:
+def models(shared: Path) -> Path:
+    """A folder for tiny models, one for all tests."""
+    (shared / "tiny").mkdir(exist_ok=True)
+    return shared / "tiny"
+
+
+@pytest.fixture(scope="session")
+def walk(shared: Path) -> Walk:
     """Walk a whole session with ``narrowdown run`` and these words; the same words are walked once
-    for all tests."""
-    home = tmp_path_factory.mktemp("walks")
+    for all tests, whichever process asks first."""
+    home = shared / "walks"
+    home.mkdir(exist_ok=True)
     narrowdown = command(environment(home), home)
-    known: dict[tuple[str, ...], Walked] = {}
 
     def walked(*words: str | Path, answers: str = "") -> Walked:
-        asked = (*map(str, words), answers)
-        if asked not in known:
-            place = home / f"walk-{len(known)}"
-            if answers:
-                script = home / f"answers-{len(known)}.yaml"
-                script.write_text(answers)
-                words = (*words, "--answers", script)
-            known[asked] = Walked(narrowdown("run", *words, "--session", place), place)
-        return known[asked]
+        asked = json.dumps([*map(str, words), answers])
+        place = home / f"walk-{hashlib.sha256(asked.encode()).hexdigest()[:12]}"
+        told = place.with_suffix(".json")
+        with place.with_suffix(".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not told.exists():
+                if answers:
+                    script = place.with_suffix(".yaml")
+                    script.write_text(answers)
+                    words = (*words, "--answers", script)
+                ran = narrowdown("run", *words, "--session", place)
+                told.write_bytes(msgspec.json.encode(ran))
+        return Walked(msgspec.json.decode(told.read_bytes(), type=Ran), place)
 
     return walked
 

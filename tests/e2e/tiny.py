@@ -1,6 +1,7 @@
 """Tiny models, each with one known fault under one engine (or none), and inputs that show it."""
 
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -40,13 +41,21 @@ def save(
         [numpy_helper.from_array(value, name) for name, value in (constants or {}).items()],
     )
     opsets = [helper.make_opsetid("", opset)]
-    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), path)
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=8)
+    _write_whole(path, lambda file: onnx.save(model, file))
     return path
 
 
 def feeds(path: Path, **arrays: Array) -> Path:
-    np.savez(path, **arrays)
+    _write_whole(path, lambda file: np.savez(file, **arrays))
     return path
+
+
+def _write_whole(path: Path, write: Callable[[Path], None]) -> None:
+    """At once: another process of the test run may be reading it."""
+    written = path.with_name(f"{os.getpid()}-{path.name}")
+    write(written)
+    written.replace(path)
 
 
 def faultless(folder: Path) -> Path:
