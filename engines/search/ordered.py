@@ -28,15 +28,6 @@ def order_precision(ctx: StepContext) -> str:
     return set_option(ctx.engine, ctx.engine_info, lambda option: option.ordered)
 
 
-def is_ordered(ctx: StepContext) -> bool:
-    """Whether each node is computed in the type that the model has there, whatever is faster."""
-    spec = parse(ctx.engine)
-    asked = any(
-        o.ordered and spec.get(o.name, o.usual) == o.ordered for o in ctx.engine_info.options
-    )
-    return asked or not ctx.can("weakly-typed", untold=True)
-
-
 def say_ordered(ctx: StepContext, case: Case) -> str:
     """On what the case was seen to fail where that is not the engine as it was given, in sentences
     with a space in front."""

@@ -51,18 +51,13 @@ def leave_out_groups(items: Sequence[Item], test: Test[Item]) -> Sub[tuple[Item,
     return needed
 
 
-def leave_out_each(
-    items: Sequence[Item], test: Test[Item], *, once: bool = False
-) -> Sub[tuple[Item, ...]]:
+def leave_out_each(items: Sequence[Item], test: Test[Item]) -> Sub[tuple[Item, ...]]:
     """A part of ``items`` that still does and of which no single one can be left out, each of which
     was asked about. Early ones are left out first; one is left whatever is needed. Ends after
-    O(n^2) questions. ``once``: each is asked about one time, so that some that were needed beside
-    others may not be any more; n questions."""
+    O(n^2) questions."""
     left = list(items)
     needed = 0  # the last so many, each looked at since something was left out
-    asked = 0
-    while needed < len(left) > 1 and not (once and asked == len(items)):
-        asked += 1
+    while needed < len(left) > 1:
         does: bool = yield from test(tuple(left[1:]))
         one = left.pop(0)
         if does:

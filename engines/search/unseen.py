@@ -24,9 +24,6 @@ GIVEN = 8  # samples; of fewer none is set apart, as a search needs what there i
 WANTED = 32  # unseen samples: one that fails in ten is missed 3 times in 100
 FEWEST = 8  # of a model that takes long
 SECONDS = 60.0  # that one look at all of them may take, as far as that can be foretold
-# Of the samples that two sets are compared on, where neither is right on all: that many more are
-# right or wrong by chance, one standard deviation of 24 of 32.
-CHANCE = 13
 NOTHING: Mapping[str, float] = MappingProxyType({})  # beside which no value is nearly nothing
 LEAST = 1e-12  # errors below it are as good as none
 # A question about samples of inputs (a digest); as many probes as it takes.
@@ -55,15 +52,14 @@ class Determined(msgspec.Struct, frozen=True):
 
 class Tried(msgspec.Struct, frozen=True):
     """``failing``: the samples that it is not right on, the worst first; those of ``near`` among
-    them are its own. ``loose``: those that nobody can call right or wrong. ``lost``: how many of
-    those that fail are of earlier batches. ``counted``: the made samples that ``unseen`` counts;
-    how many of them fail without the workaround ``count_plain`` asks."""
+    them are its own. ``loose``: those that nobody can call right or wrong. ``counted``: the made
+    samples that ``unseen`` counts; how many of them fail without the workaround ``count_plain``
+    asks."""
 
     unseen: Unseen = Unseen()
     failing: tuple[str, ...] = ()
     near: Near = Near()
     loose: frozenset[str] = frozenset()
-    lost: int = 0
     counted: tuple[tuple[Near, tuple[str, ...]], ...] = ()
 
 
@@ -257,38 +253,6 @@ def try_unseen(
     return Tried(unseen, (*over, *made.missed), near, loose, counted=counted)
 
 
-def try_earlier(
-    ask: Inquiry, question: Ask, earlier: Iterable[Tried], tried: Tried, scale: Mapping[str, float]
-) -> Sub[Tried]:
-    """``tried`` with the samples of earlier batches that this set, made wider since, has lost. Only
-    what is wrong is counted: a sample that an earlier set was right on helped to choose this one,
-    so that it is right here says less than of a new one."""
-    rule = ask.criterion
-    for before in earlier:
-        if not before.near.feeds:
-            continue
-        yield Note("is it still right on the samples that it was tried on before?")
-        m: Measurement = yield from question(before.near.inputs, before.near.feeds)
-        if m.status != "ok":
-            continue
-        again = restrict(m, set(by_sample(m)) - before.loose)
-        found: Determined = yield from count_determined(ask, before.near, again, scale)
-        lost = restrict(found.counted, found.missed)
-        figures = add_made(
-            tried.unseen, msgspec.structs.replace(found, counted=lost), rule, plain=0
-        )
-        tried = msgspec.structs.replace(
-            tried,
-            unseen=msgspec.structs.replace(
-                figures, undetermined=tried.unseen.undetermined, slight=tried.unseen.slight
-            ),
-            failing=(*tried.failing, *found.missed),
-            lost=tried.lost + len(found.missed),
-            counted=(*tried.counted, *(((before.near, found.missed),) if found.missed else ())),
-        )
-    return tried
-
-
 def count_plain(ask: Inquiry, tried: Tried, unseen: Unseen) -> Sub[Unseen]:
     """The figures with how many of the made samples that are counted fail without the workaround:
     asked of what is told alone, as a search makes several times as many."""
@@ -301,17 +265,6 @@ def count_plain(ask: Inquiry, tried: Tried, unseen: Unseen) -> Sub[Unseen]:
             else 0
         )
     return msgspec.structs.replace(unseen, plain=unseen.plain + failing)
-
-
-def does_as_well(smaller: Unseen, before: Unseen) -> bool:
-    """Whether a smaller set may take the place of the one before, by other samples. One that is
-    right on all of them is not given up for one that is not; of two that are not, chance decides by
-    a few. Where no others can be made there is nothing to lose, nor by a set that is wrong on some
-    for which nothing does better, so that none of them joined."""
-    if not before.n or (not before.joined and before.ok < before.n):
-        return True
-    luck = before.n * smaller.n // CHANCE if before.ok < before.n else 0
-    return smaller.n > 0 and smaller.ok * before.n + luck >= before.ok * smaller.n
 
 
 def count_determined(
