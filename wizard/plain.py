@@ -1,7 +1,6 @@
 """The plain and JSON displays: one line an event, numbered prompts, live progress only where a
 terminal can take it back."""
 
-import os
 import shutil
 import sys
 import time
@@ -51,7 +50,6 @@ from narrowdown.wizard.words import (
     visible,
 )
 
-_BOLD, _RESET = "\x1b[1m", "\x1b[0m"
 _LONGEST_LINE = 5 * LONGEST  # of a few texts, each of which is bounded by itself
 # While one probe is at work the same is said again after three times as long as before, so that a
 # build of an hour takes a page of a log and not twenty; after five minutes at the latest, as CI
@@ -134,7 +132,7 @@ class JsonDisplay:
 
 
 class PlainDisplay:
-    """``--display plain`` (and ``rich``: the same with colour).
+    """``--display plain``.
 
     On a terminal the probes show as one live line that is rewritten; elsewhere each finished probe
     is a line, and a progress line appears after ``every`` seconds in which nothing was said, then
@@ -147,7 +145,6 @@ class PlainDisplay:
         flow: Flow,
         out: TextIO | None = None,
         *,
-        colour: bool = False,
         every: float = 5.0,
         clock: Callable[[], float] = time.monotonic,
         graph: Callable[[str], GraphIndex | None] = lambda _: None,
@@ -157,7 +154,6 @@ class PlainDisplay:
         self._flow = flow
         self._out = out or sys.stdout
         self._live = self._out.isatty() and draws_screens()
-        self._colour = colour and not os.environ.get("NO_COLOR")
         self._every = self._wait = every
         self._clock = clock
         self._drawn = False
@@ -243,16 +239,9 @@ class PlainDisplay:
         self._out.flush()
         self._said = self._clock()
 
-    def _paint(self, text: str) -> str:
-        return f"{_BOLD}{text}{_RESET}" if self._colour else text
-
     def _show(self, line: str) -> str:
-        """The line with nothing in it that a terminal obeys but our own paint at its beginning: a
-        journal may be a stranger's."""
-        head, painted, rest = line.removeprefix(_BOLD).partition(_RESET)
-        if not (self._colour and painted and line.startswith(_BOLD)):
-            return visible(line, longest=_LONGEST_LINE)
-        return self._paint(visible(head)) + visible(rest, longest=_LONGEST_LINE)
+        """The line with nothing in it that a terminal obeys: a journal may be a stranger's."""
+        return visible(line, longest=_LONGEST_LINE)
 
     def lines(self, event: Event) -> list[str]:
         """What the display says about one event; no line where it has nothing to add. What engine
@@ -279,10 +268,7 @@ class PlainDisplay:
                 again = f", visit {event.visit}" if event.visit > 1 else ""
                 again += ", running again" if (event.node, event.visit) in self._begun else ""
                 self._begun.add((event.node, event.visit))
-                head = (
-                    self._paint(f"[{self._questions}] {visible(title)}")
-                    + f"  (step {event.step}{again})"
-                )
+                head = f"[{self._questions}] {visible(title)}  (step {event.step}{again})"
                 between = say_engines(event)
                 named = [between] if between and between != self._between else []
                 self._between = between or self._between
@@ -334,7 +320,7 @@ class PlainDisplay:
                     return []
                 if end:
                     self._ended = event.end
-                    return ["", self._paint(visible(end.title))]
+                    return ["", visible(end.title)]
                 known = event.reason in ("", "stopped", self._failed)  # by the step, a line before
                 return ["stopped" if known else f"stopped: {visible(event.reason)}"]
         return []
@@ -396,7 +382,7 @@ class PlainDisplay:
         if node is not None and node.step is None:  # no step has named the node before its question
             self._questions += 1
             again = f"  (visit {event.visit})" if event.visit > 1 else ""
-            lines += ["", self._paint(f"[{self._questions}] {visible(node.title)}") + again]
+            lines += ["", f"[{self._questions}] {visible(node.title)}{again}"]
         lines.append(f"    {visible(event.ask)}")
         for position, offer in enumerate(event.answers, 1):
             mark = "*" if offer.recommended else " "

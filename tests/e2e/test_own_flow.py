@@ -107,7 +107,6 @@ def walked(folder: Path) -> list[tuple[str, str]]:
     [
         "plain",
         "json",
-        pytest.param("rich", marks=pytest.mark.slow),
         pytest.param("none", marks=pytest.mark.slow),
     ],
 )
@@ -122,7 +121,7 @@ def test_without_a_screen(narrowdown: Narrowdown, tmp_path: Path, flow: Path, di
     assert ran.code == 6, ran.err
     assert walked(session) == ROUTE
     assert (session / "terms" / "hunch.md").is_file(), "the flow's own words stay with the session"
-    if display in ("plain", "rich"):
+    if display == "plain":
         for words in (
             "What is it about?",
             "12  Sight twelve",

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 SCRIPT = Path(sys.executable).with_name("narrowdown")
-DISPLAYS = ("plain", "json", "rich")
+DISPLAYS = ("plain", "json")
 
 
 def begin(

@@ -75,9 +75,7 @@ def test_it_is_among_the_steps(narrowdown: Narrowdown) -> None:
     assert "Did you mean 'headroom'?" in typo.err
 
 
-@pytest.mark.parametrize(
-    "display", ["json", *(pytest.param(d, marks=pytest.mark.slow) for d in ("plain", "rich"))]
-)
+@pytest.mark.parametrize("display", ["json", pytest.param("plain", marks=pytest.mark.slow)])
 def test_in_a_flow(narrowdown: Narrowdown, tmp_path: Path, display: str) -> None:
     """The package's own flow, by its name; the report tells of it in every form."""
     session = tmp_path / "session"

@@ -22,7 +22,6 @@ def demo(arguments: argparse.Namespace) -> int:
     if not (interactive and terminal.draws_screens()) and arguments.display in (
         "auto",
         "plain",
-        "rich",
     ):
         print(demos.DEMOS[arguments.name].about, flush=True)
     arguments.welcome = demos.DEMOS[arguments.name].about

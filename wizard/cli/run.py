@@ -205,7 +205,7 @@ def guided(state: State, name: str) -> bool:
     answered = [visit.by for visit in state.route if visit.by]
     if name == "json":
         return "person" in answered
-    asks = name in ("plain", "rich") and sys.stdin.isatty() and not terminal.in_ci()
+    asks = name == "plain" and sys.stdin.isatty() and not terminal.in_ci()
     return asks and (not answered or "person" in answered)
 
 
@@ -385,7 +385,7 @@ def walk(
         return code  # that was said just now, and what would write it has been changed, too
     from narrowdown.wizard.cli.finish import finish
 
-    return finish(place, code, text=name in ("plain", "rich"))
+    return finish(place, code, text=name == "plain")
 
 
 def rewinding(place: Path, to: str | None) -> tuple[dict[str, Any], ...]:
@@ -471,12 +471,10 @@ def display(name: str, flow: Flow, place: Path, *, again: bool = True) -> Displa
         return SilentDisplay()
     from narrowdown.wizard.report.read import graph_of, read
 
-    colour, graph = name == "rich" and sys.stdout.isatty(), functools.partial(graph_of, place)
     return PlainDisplay(
         flow,
         sys.stdout,
-        colour=colour,
-        graph=graph,
+        graph=functools.partial(graph_of, place),
         names=read(place).names() if again else Shared(),
     )
 

@@ -14,7 +14,7 @@ from narrowdown.wizard.cli.readers import (
 )
 from narrowdown.wizard.schedulers import LOCAL
 
-DISPLAYS = ("auto", "tui", "rich", "plain", "json", "none")
+DISPLAYS = ("auto", "tui", "plain", "json", "none")
 SESSION = "a session's folder, its id, or the beginning of its id"
 
 
@@ -54,7 +54,7 @@ def add_display(made: argparse._ActionsContainer) -> None:
     add_one(
         made,
         "--display",
-        "tui|rich|plain|json|none",
+        "tui|plain|json|none",
         "default: tui in a terminal, plain elsewhere and where CI=true",
         choices=DISPLAYS,
         default="auto",

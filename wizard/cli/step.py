@@ -146,7 +146,7 @@ def follow(
         sys.stdout.write(write_json(told))
     if fresh and code == BAD_USAGE:
         run.drop_refused(place)
-    elif not arguments.json and arguments.display in ("auto", "plain", "rich"):
+    elif not arguments.json and arguments.display in ("auto", "plain"):
         outputs = reading.table(visit.tables.get("outputs", ""))
         terminal.show(found(visit.step, visit.outcome, outputs, reading.state.findings.criterion))
         if model:
@@ -219,4 +219,4 @@ def _display(arguments: argparse.Namespace, flow: Flow) -> Display:
         return SilentDisplay()
     if arguments.display == "json":
         return JsonDisplay(out)
-    return PlainDisplay(flow, out, colour=arguments.display == "rich" and out.isatty())
+    return PlainDisplay(flow, out)
