@@ -93,7 +93,6 @@ class Story:
             "edits": len((probe.get("candidate") or {}).get("edits", ())),
         }  # fmt: skip
         self.builds.append(row)
-        # A cheap twin, asked beside the first build (``wizard.runner.scout``), is done before it.
         # Where the whole is refused, a part of it is the first to be built.
         whole = (probe.get("candidate") or {}).get("nodes", "*") == "*"
         if not self.unit and row["build"] and event["run"] and whole and row["status"] == "ok":
