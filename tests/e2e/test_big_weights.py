@@ -214,6 +214,7 @@ def test_what_did_not_reach_the_disk_is_copied_again(
     assert narrowdown("show", session, "--canonical").out == killed[1]
 
 
+@pytest.mark.slow
 def test_what_is_lost_with_the_users_file_changed_is_said(bench: Bench, narrowdown) -> None:
     process = bench.begin("hold-disk")
     wait_for(bench.session, measured, process)
@@ -227,6 +228,7 @@ def test_what_is_lost_with_the_users_file_changed_is_said(bench: Bench, narrowdo
     assert "which is another one now" in ran.err
 
 
+@pytest.mark.slow
 def test_a_disk_that_refuses_what_was_used_already_stops_the_session(
     bench: Bench, narrowdown
 ) -> None:

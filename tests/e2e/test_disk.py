@@ -149,6 +149,7 @@ def weights_of(session: Path) -> Path:
     return stored
 
 
+@pytest.mark.slow
 def test_a_model_that_points_to_weights_is_written_whole_or_not_at_all_where_the_disk_is_full(
     narrowdown, session: Path, small_disk, tmp_path: Path
 ) -> None:

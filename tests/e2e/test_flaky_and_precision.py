@@ -132,6 +132,7 @@ def test_a_real_optimizer_that_always_does_harm_is_found_beside(walk: Walk, mode
 # -- precision
 
 
+@pytest.mark.slow
 def test_the_layers_that_need_more_precision_are_found(walk: Walk, models: Path) -> None:
     """On a real computation: a decomposed LayerNorm whose squares leave FP16."""
     walked = walk(

@@ -168,9 +168,11 @@ CASES = {
     "tensors apart": Case(program, ("rewrite", "--engine", OWN), APART, 1e-2),
 }
 
+FAST = ("an option", "layers in float")  # what belongs to the session, and what to the model
+
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=pytest.mark.slow if n == "tensors apart" else ()) for n in CASES]
+    "name", [pytest.param(n, marks=() if n in FAST else pytest.mark.slow) for n in CASES]
 )
 def test_what_is_pasted_is_right_and_without_the_cure_wrong(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

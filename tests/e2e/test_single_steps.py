@@ -57,6 +57,7 @@ def test_reduce_of_a_model_that_is_right(narrowdown, shapes) -> None:
     assert ran.code == 10
 
 
+@pytest.mark.slow
 def test_layerwise(narrowdown, sort) -> None:
     model, inputs = sort
     ran = narrowdown(

@@ -40,7 +40,9 @@ def left_at_home(
     ]
 
 
-@pytest.mark.parametrize("engine", ["onnxruntime", "openvino"])
+@pytest.mark.parametrize(
+    "engine", ["openvino", pytest.param("onnxruntime", marks=pytest.mark.slow)]
+)
 def test_a_session_tells_nobody(surroundings: dict[str, str], tmp_path: Path, engine: str) -> None:
     if find_spec(engine) is None:
         pytest.skip("it is not installed")

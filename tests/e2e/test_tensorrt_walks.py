@@ -102,6 +102,7 @@ def test_version_11_is_given_a_file_with_its_types_that_was_run(
     assert not (walked.folder / "case" / "keep_fp32.py").exists()
 
 
+@pytest.mark.slow
 def test_weakly_typed_a_file_without_the_workaround_is_not_handed_over(
     walk: Walk, overflowing: tuple[str | Path, ...]
 ) -> None:
@@ -207,7 +208,7 @@ def test_everything_in_fp32_is_asked_without_the_flag_and_not_layer_by_layer(
     assert [b for b in whole if not b["narrow"]], "everything in FP32 was asked"
 
 
-@pytest.mark.parametrize("found_on", ["10.6.0", "11.2.1.2"])
+@pytest.mark.parametrize("found_on", [pytest.param("10.6.0", marks=pytest.mark.slow), "11.2.1.2"])
 def test_the_case_shows_the_fault_without_the_program(
     walk: Walk, overflowing: tuple[str | Path, ...], found_on: str, tmp_path: Path
 ) -> None:
@@ -251,6 +252,7 @@ def test_the_script_for_polygraphy_keeps_the_nodes_of_a_network_of_this_version(
     )
 
 
+@pytest.mark.slow
 def test_an_if_that_is_refused_is_fixed_in_the_users_own_types(walk: Walk, tmp_path: Path) -> None:
     model, inputs = models.rated(tmp_path)
     words = (model, "--inputs", inputs, "--engine", "tensorrt:precision=fp16")
@@ -284,7 +286,7 @@ open("model.plan", "wb").write(bytes(builder.build_serialized_network(network, c
 """
 
 
-@pytest.mark.parametrize("version", ["10.6.0", "11.2.1.2"])
+@pytest.mark.parametrize("version", ["10.6.0", pytest.param("11.2.1.2", marks=pytest.mark.slow)])
 def test_what_is_pasted_builds_an_engine_that_is_right(
     walk: Walk, overflowing: tuple[str | Path, ...], tmp_path: Path, version: str
 ) -> None:
@@ -330,6 +332,7 @@ def test_what_is_pasted_builds_an_engine_that_is_right(
         )
 
 
+@pytest.mark.slow
 def test_an_engine_that_was_built_before_ends_with_the_like_of_it_that_can_be_searched(
     walk: Walk, overflowing: tuple[str | Path, ...], tmp_path: Path
 ) -> None:
@@ -401,6 +404,7 @@ def texts(tmp_path_factory: pytest.TempPathFactory) -> tuple[str | Path, ...]:
     return tuple(words)
 
 
+@pytest.mark.slow
 def test_texts_of_several_lengths_are_one_build_a_look(
     walk: Walk, texts: tuple[str | Path, ...]
 ) -> None:

@@ -148,6 +148,7 @@ def test_a_bundle_tells_nobody_whose_it_is(desk: Desk, compared: Path) -> None:
         assert found(desk.work / f"report.{form}", desk.words) == []
 
 
+@pytest.mark.slow
 def test_the_record_in_it_is_whole(compared: Path) -> None:
     """The same events, each under a checksum that holds; of the first only what says where."""
     before, after = (
@@ -179,6 +180,7 @@ def test_what_stays_in_it_is_named(desk: Desk, compared: Path) -> None:
     assert str(desk.home) not in line
 
 
+@pytest.mark.slow
 def test_a_case_of_a_checker_is_clean_and_runs_from_its_folder(desk: Desk, model: Path) -> None:
     checker = desk.work / "checks" / "my check.py"
     checker.parent.mkdir()

@@ -85,7 +85,7 @@ def test_the_line_that_shows_the_fault_can_be_pasted(
     assert shlex.split(line[1]) == ["python", str(place / "case" / "check.py")]
 
 
-@pytest.mark.parametrize("manner", ["random", "none"])
+@pytest.mark.parametrize("manner", ["random", pytest.param("none", marks=pytest.mark.slow)])
 def test_a_case_that_was_shrunk_holds_no_secrets(
     inside: Narrowdown, walked: Walked, case: Path, manner: str
 ) -> None:

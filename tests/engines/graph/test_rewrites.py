@@ -461,6 +461,7 @@ def test_a_wrapped_tensor_is_handed_on_to_all_that_read_it(form: str) -> None:
         assert [a.tobytes() for a in ours] == [a.tobytes() for a in theirs]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_wrapped_everywhere_onnx_s_own_node_tests_give_the_same(
     monkeypatch: pytest.MonkeyPatch,

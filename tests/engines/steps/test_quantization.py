@@ -225,6 +225,7 @@ def test_the_model_is_made_alike_each_time(apart: Apart) -> None:
 # -- the step
 
 
+@pytest.mark.slow
 def test_the_spoiled_layers_are_ranked_first_and_found(
     apart: Apart, network: Any, tmp_path: Path
 ) -> None:

@@ -215,6 +215,7 @@ async def try_all(pilot: Any, noted: list[str], face: str) -> None:
     assert noted == [], face
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("everywhere", [False, pytest.param(True, marks=pytest.mark.slow)])
 async def test_every_action_can_be_remapped_at_once(
     session: FakeSession,

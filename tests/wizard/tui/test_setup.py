@@ -392,6 +392,7 @@ def test_shapes_stand_in_the_form_as_they_are_typed() -> None:
     assert checks.show_field(shaped, "input_shapes") == "x:[1,2] 'a b:[3]'"
 
 
+@pytest.mark.slow
 async def test_every_field_behind_the_fold_is_in_sight_when_it_has_the_keyboard(
     session: FakeSession, make_app: Make, model: Path
 ) -> None:
