@@ -1,0 +1,98 @@
+"""A part around a node that is accused which fails alone, as small as it goes.
+
+It assumes that somebody accuses: who is tried, in which order, is the caller's. A node is cut out by
+itself, and where it passes with its neighbours, each time in the direction in which the answer
+points (``grow_cut``). One that only amplifies the rounding of its inputs is cut with its producers
+and fed exactly: then the part holds the whole cause and fails whatever its inputs are rounded to.
+
+Nodes that were seen to be most of the failure come first, as they are: a crowd that is grown around
+another one would hold them, too, and take its time. Where the engine has a cheap form it is asked
+first, and the engine as it was given about what it found.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from narrowdown.engines.asking import Note, Sub
+from narrowdown.engines.asking.answer import Answer
+from narrowdown.engines.asking.oracle import Oracle
+from narrowdown.engines.asking.question import Feed, NodeIds, Question
+from narrowdown.engines.findings import Suspect
+from narrowdown.engines.graph import ranges
+from narrowdown.engines.search.alone import MOST
+from narrowdown.engines.search.search import Trials, grow_cut, minimise
+from narrowdown.engines.search.smallest import ask_as_given
+
+
+class Around(msgspec.Struct, frozen=True):
+    """Somebody to try, and how often the cut is grown, to at most so many nodes."""
+
+    suspect: Suspect
+    growth: int
+    most: int
+
+
+class Isolated(msgspec.Struct, frozen=True):
+    """``why``: a phrase that says why no part fails; "" where one does."""
+
+    trials: Trials | None = None
+    nodes: NodeIds = frozenset()
+    grown: int = 0
+    why: str = ""
+
+
+def isolate_first(oracle: Oracle, tries: Sequence[Around], *, surely: bool = True) -> Sub[Isolated]:
+    """The first that fails alone on the engine as it was given, else why the last did not.
+    ``surely``: where its cheap form shows none, the engine as it was given is asked too."""
+    if oracle.cheap is not None:
+        found: Isolated = yield from isolate_first(oracle.cheap, tries)
+        if found.trials is not None:
+            there: Trials | None = yield from ask_as_given(oracle, found.trials, found.nodes)
+            if there is not None:
+                return msgspec.structs.replace(found, trials=there)
+        elif not surely:
+            return found
+        # There none fails alone, or one that is right on the engine as it was given.
+        oracle = msgspec.structs.replace(oracle, cheap=None)
+    last = Isolated()
+    first = (msgspec.structs.replace(t, growth=0) for t in tries if is_most(oracle, t.suspect))
+    for around in (*first, *tries):
+        last = yield from _isolate(oracle, around)
+        if last.trials is not None:
+            break
+    return last
+
+
+def is_most(oracle: Oracle, suspect: Suspect) -> bool:
+    """Whether the node was seen to bring most of the model's error to its outputs by itself."""
+    alone = ranges.decode(suspect.nodes) == (suspect.node,)
+    return suspect.tensor >= 0 and alone and suspect.effect > MOST * oracle.error
+
+
+def _isolate(oracle: Oracle, around: Around) -> Sub[Isolated]:
+    index, suspect = oracle.index, around.suspect
+    name = index.shown_names[suspect.node]
+    amplifier = ranges.decode(suspect.nodes) != (suspect.node,)
+    feeds: tuple[Feed, ...] = ("exact", "stored") if amplifier else ("stored",)
+    for feed in feeds:
+        trials = Trials(oracle, Question(feed=feed, e0=suspect.effect), known={})
+        nodes: NodeIds = frozenset(ranges.decode(suspect.nodes))
+        for grown in range(around.growth + 1):
+            yield Note(f"cutting out {len(nodes)} nodes around {name}")
+            answer: Answer = yield from trials.test(nodes)
+            if answer.fails:
+                nodes = yield from minimise(trials, nodes, cuts=False)
+                return Isolated(trials, nodes, grown)
+            # A path that leaves the cut and comes back is fed true values in place of the cut's own
+            # wrong ones. What the cut gives after it is then right, and transplanted hides the
+            # error. Where no path does, harmless it is.
+            harmless = answer.why == "harmless"
+            larger = index.with_paths(nodes) if harmless else grow_cut(index, nodes, answer)
+            if larger == nodes or len(larger) > around.most:
+                break
+            nodes = larger
+    if not around.growth:
+        return Isolated(why=f"{name} does not fail alone")
+    why = answer.why or answer.detail or "however far it is grown"
+    return Isolated(why=f"the cut around {name} does not fail ({why})")
