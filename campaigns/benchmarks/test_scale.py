@@ -26,6 +26,7 @@ from tables import show
 from test_beside_reduce import REGEX, narrowdown
 
 from narrowdown.engines.asking import Note, StepContext
+from narrowdown.engines.asking.inquiry import Inquiry, make_inquiry
 from narrowdown.engines.asking.oracle import make_oracle
 from narrowdown.engines.compare.criterion import Criterion, Signature
 from narrowdown.engines.findings import Findings
@@ -34,7 +35,6 @@ from narrowdown.engines.graph.cut import cut, feeds_of, outputs_of
 from narrowdown.engines.graph.index import GraphIndex, Node, Tensor
 from narrowdown.engines.graph.load import StoredModel
 from narrowdown.engines.probe import Candidate, Measurement, SampleResult, Score
-from narrowdown.engines.search.inquiry import Inquiry, make_inquiry
 from narrowdown.engines.search.search import Trials, minimise
 from narrowdown.engines.store.content import Store
 

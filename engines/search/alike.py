@@ -5,6 +5,7 @@ import msgspec
 
 from narrowdown.engines.asking import Sub
 from narrowdown.engines.asking.answer import Answer
+from narrowdown.engines.asking.inquiry import Inquiry
 from narrowdown.engines.asking.oracle import make_oracle
 from narrowdown.engines.asking.question import Question
 from narrowdown.engines.findings import Culprit
@@ -12,7 +13,6 @@ from narrowdown.engines.graph import ranges
 from narrowdown.engines.graph.index import GraphIndex
 from narrowdown.engines.search.foretold import Place, foretell_places
 from narrowdown.engines.search.fresh import Seen, confirm_in_fresh_builds
-from narrowdown.engines.search.inquiry import Inquiry
 from narrowdown.engines.search.search import Trials
 from narrowdown.engines.search.settle import Settled, make_case, settle
 

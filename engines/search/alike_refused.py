@@ -7,8 +7,8 @@ last.
 """
 
 from narrowdown.engines.asking import Note, StepContext, StepRefused, Sub, asked
+from narrowdown.engines.asking.inquiry import Inquiry, open_inquiry
 from narrowdown.engines.findings import Findings
-from narrowdown.engines.search.inquiry import Inquiry, open_inquiry
 
 # Nodes that are tried alone, each of an operator of its own, spread over the model. Chosen, not
 # measured: a reason that lies in one operator spares the others, so two could do; four cost a build

@@ -5,13 +5,13 @@ these; the fewest that do it are searched for as any workaround is."""
 import msgspec
 
 from narrowdown.engines.asking import Note, Sub
+from narrowdown.engines.asking.inquiry import Inquiry
 from narrowdown.engines.compare.criterion import Verdict
 from narrowdown.engines.compare.judge import by_sample, judge_whole
 from narrowdown.engines.findings import Findings
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.probe import APART, BARRIER, Measurement
 from narrowdown.engines.search.ddmin import ddmin
-from narrowdown.engines.search.inquiry import Inquiry
 from narrowdown.engines.search.unseen import restrict, set_apart
 from narrowdown.engines.search.watchable import pack_batches, split_markable
 from narrowdown.engines.search.whole import list_feeds

@@ -8,12 +8,12 @@ looked for, in what is left."""
 import msgspec
 
 from narrowdown.engines.asking import Note, Sub, asked
+from narrowdown.engines.asking.inquiry import Inquiry
 from narrowdown.engines.compare.judge import by_sample, list_slight, worst
 from narrowdown.engines.findings import Findings
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.probe import HUGE
 from narrowdown.engines.search.cured import measure_cured
-from narrowdown.engines.search.inquiry import Inquiry
 from narrowdown.engines.search.unseen import list_failing, restrict
 from narrowdown.engines.search.whole import list_feeds
 

@@ -5,11 +5,11 @@ way."""
 import msgspec
 
 from narrowdown.engines.asking import Note, Sub, asked
+from narrowdown.engines.asking.inquiry import Inquiry
 from narrowdown.engines.compare.judge import by_sample, judge_whole, margin, worst
 from narrowdown.engines.compare.say import wrong_by
 from narrowdown.engines.findings import Unseen, Workaround
 from narrowdown.engines.probe import Measure, Measurement, Unroll, is_given
-from narrowdown.engines.search.inquiry import Inquiry
 from narrowdown.engines.search.unseen import (
     Near,
     add_made,

@@ -9,11 +9,11 @@ values fed in after them take those away, too: they are for what fails of its ro
 import msgspec
 
 from narrowdown.engines.asking import Note, Sub, asked
+from narrowdown.engines.asking.inquiry import Inquiry
 from narrowdown.engines.compare.judge import exceed, list_slight, sign_failure, worst, worst_run
 from narrowdown.engines.findings import Case, Findings
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.probe import HUGE, Measure
-from narrowdown.engines.search.inquiry import Inquiry
 from narrowdown.engines.search.noise import move_last_place
 from narrowdown.engines.search.whole import choose_feed, list_feeds
 

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from narrowdown.engines.asking import Note, Sub, asked
+from narrowdown.engines.asking.inquiry import Inquiry
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.graph.index import GraphIndex
-from narrowdown.engines.search.inquiry import Inquiry
 from narrowdown.engines.search.storage import largest_finite
 from narrowdown.engines.search.watchable import pack_batches
 from narrowdown.engines.search.whole import list_feeds

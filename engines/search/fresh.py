@@ -5,13 +5,13 @@ from typing import Literal
 import msgspec
 
 from narrowdown.engines.asking import Described, Note, Sub, asked
+from narrowdown.engines.asking.inquiry import Inquiry
 from narrowdown.engines.compare.judge import judge_shrunk
 from narrowdown.engines.findings import Case
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.probe import Check, Describe, Measure, Measurement
 from narrowdown.engines.search.cause import name_cause
 from narrowdown.engines.search.evidence import Cause, Evidence, Inner
-from narrowdown.engines.search.inquiry import Inquiry
 from narrowdown.engines.spec import parse, unquantized
 
 HALVES = ("float16", "bfloat16")

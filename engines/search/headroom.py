@@ -10,10 +10,10 @@ emulation, which is wrong on them as the engine is).
 from collections.abc import Collection
 
 from narrowdown.engines.asking import Sub
+from narrowdown.engines.asking.inquiry import Inquiry
 from narrowdown.engines.findings import Close
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.search.foretold import NEAR, floating_outputs, measure_reached
-from narrowdown.engines.search.inquiry import Inquiry
 from narrowdown.engines.search.storage import largest_finite
 from narrowdown.engines.search.whole import list_feeds
 

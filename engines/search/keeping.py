@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 
 from narrowdown.engines.asking import Amount, Count, Note, Sub, asked
+from narrowdown.engines.asking.inquiry import Inquiry
 from narrowdown.engines.compare.judge import by_sample, judge_whole, limit, worst
 from narrowdown.engines.findings import Findings, Unseen
 from narrowdown.engines.graph import ranges
@@ -17,7 +18,6 @@ from narrowdown.engines.search.curve import draw_curve
 from narrowdown.engines.search.emulation import find_emulation
 from narrowdown.engines.search.foretold import Place, foretell_places
 from narrowdown.engines.search.headroom import find_close
-from narrowdown.engines.search.inquiry import Inquiry
 from narrowdown.engines.search.keep_fewest import MARGIN, Best, Hunt, keep_fewest
 from narrowdown.engines.search.kept import Kept, Knee, list_keepable
 from narrowdown.engines.search.kept_sets import KeptSets, NodeSet

@@ -5,12 +5,12 @@ from collections.abc import Mapping
 import msgspec
 
 from narrowdown.engines.asking import StepRefused, Sub
+from narrowdown.engines.asking.inquiry import Inquiry
 from narrowdown.engines.compare.say import say_amount, say_most
 from narrowdown.engines.findings import Point, Unseen, Workaround
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.graph.quantized import find_leavable_layers
 from narrowdown.engines.probe import HUGE
-from narrowdown.engines.search.inquiry import Inquiry
 from narrowdown.engines.search.kept_sets import NodeSet
 from narrowdown.engines.search.known import say_nearly_all
 from narrowdown.engines.search.latency import measure_latency

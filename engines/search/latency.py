@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterable, Mapping
 import msgspec
 
 from narrowdown.engines.asking import Note, Sub, asked
+from narrowdown.engines.asking.inquiry import Inquiry
 from narrowdown.engines.probe import Measure, Measurement
-from narrowdown.engines.search.inquiry import Inquiry
 
 # Runs, of which the middle one counts. A run of 0.05 ms, timed so eight times beside other work
 # (load 6), took 0.049 to 0.054; the mean of ten was up to 2.3, where the system had held up one of

@@ -13,11 +13,11 @@ import math
 import msgspec
 
 from narrowdown.engines.asking import Described, Note, StepContext, Sub, asked
+from narrowdown.engines.asking.inquiry import Inquiry, make_inquiry
 from narrowdown.engines.compare.criterion import Signature
 from narrowdown.engines.compare.judge import by_sample, worst
 from narrowdown.engines.findings import Findings
 from narrowdown.engines.probe import MADE_UP, Describe, Measurement, is_given
-from narrowdown.engines.search.inquiry import Inquiry, make_inquiry
 from narrowdown.engines.search.unseen import (
     FEWEST,
     WANTED,

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from narrowdown.engines.asking import Note, Sub, asked
+from narrowdown.engines.asking.inquiry import Inquiry
 from narrowdown.engines.compare.judge import badness
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.graph.index import GraphIndex
 from narrowdown.engines.graph.quantized import Layer, is_stored_weight
 from narrowdown.engines.probe import SILENT_DB, Candidate, Measurement, Score
-from narrowdown.engines.search.inquiry import Inquiry
 from narrowdown.engines.search.watchable import pack_batches
 
 # Of layer outputs in one build, half of layerwise's: each layer is built with its pairs beside it.

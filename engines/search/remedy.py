@@ -10,6 +10,7 @@ polish.
 import msgspec
 
 from narrowdown.engines.asking import Note, StepContext, Sub, asked
+from narrowdown.engines.asking.inquiry import Inquiry
 from narrowdown.engines.compare.judge import by_sample, judge_whole, margin, worst
 from narrowdown.engines.compare.say import wrong_by
 from narrowdown.engines.findings import Findings, Workaround
@@ -17,7 +18,6 @@ from narrowdown.engines.graph import ranges
 from narrowdown.engines.graph.index import GraphIndex
 from narrowdown.engines.probe import HUGE
 from narrowdown.engines.search.foretold import Place, foretell_places
-from narrowdown.engines.search.inquiry import Inquiry
 from narrowdown.engines.search.storage import largest_finite
 from narrowdown.engines.search.whole import list_feeds
 

@@ -5,10 +5,10 @@ from collections.abc import Iterable
 
 import msgspec
 
+from narrowdown.engines.asking.inquiry import Inquiry
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.probe import APART, BARRIER, FIXED_SIZES, WRAPS, Measure
 from narrowdown.engines.search.barriers import list_rings
-from narrowdown.engines.search.inquiry import Inquiry
 
 # What a rewrite may move the reference's own answer by: other nodes round otherwise, each by some
 # units in the last place of FP32 (1.2e-7); a norm's sum over thousands of them stays below this.

@@ -12,11 +12,11 @@ foretells was cured there in 5 s, with the kernels that the first build had time
 import msgspec
 
 from narrowdown.engines.asking import Note, StepContext, Sub, asked
+from narrowdown.engines.asking.inquiry import Inquiry
 from narrowdown.engines.compare.criterion import Criterion
 from narrowdown.engines.compare.judge import judge_whole, sign_failure
 from narrowdown.engines.findings import Findings
 from narrowdown.engines.probe import Measurement
-from narrowdown.engines.search.inquiry import Inquiry
 from narrowdown.engines.search.settle import SHRINK_PROBES
 from narrowdown.engines.search.whole import list_failing, probe_whole
 from narrowdown.engines.spec import parse

@@ -8,12 +8,12 @@ from types import MappingProxyType
 import msgspec
 
 from narrowdown.engines.asking import Note, Sub, asked
+from narrowdown.engines.asking.inquiry import Inquiry
 from narrowdown.engines.compare.criterion import Criterion
 from narrowdown.engines.compare.judge import by_sample, exceed, find_largest, list_slight, worst
 from narrowdown.engines.findings import Findings, Unseen
 from narrowdown.engines.options import recorded
 from narrowdown.engines.probe import LoadInputs, Measurement, SampleInfo, SampleResult, is_given
-from narrowdown.engines.search.inquiry import Inquiry
 from narrowdown.engines.search.noise import DRAWS, WITHIN
 from narrowdown.engines.search.statistics import count_independent
 from narrowdown.engines.search.whole import list_feeds

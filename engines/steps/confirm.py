@@ -6,6 +6,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from narrowdown.engines.asking import Count, Note, StepContext, StepRefused, Sub, asked
+from narrowdown.engines.asking.inquiry import Inquiry, open_inquiry
 from narrowdown.engines.asking.oracle import make_oracle
 from narrowdown.engines.compare.judge import REFUSALS, judge_whole, worst
 from narrowdown.engines.findings import Case, Culprit, Findings
@@ -16,7 +17,6 @@ from narrowdown.engines.search.alike import Alike, find_alike, say_alike, widen_
 from narrowdown.engines.search.alike import make_culprits as alike_culprits
 from narrowdown.engines.search.cured import feed_of, has_own_share, measure_cured, rights_itself
 from narrowdown.engines.search.fresh import Seen, confirm_in_fresh_builds, probe_case
-from narrowdown.engines.search.inquiry import Inquiry, open_inquiry
 from narrowdown.engines.search.ordered import say_ordered
 from narrowdown.engines.search.remedy import list_cured
 from narrowdown.engines.search.settle import Saved

@@ -16,6 +16,7 @@ import msgspec
 
 from narrowdown.engines.asking import Count, Note, StepContext, Sub, asked
 from narrowdown.engines.asking.answer import Answer
+from narrowdown.engines.asking.inquiry import Inquiry, open_inquiry
 from narrowdown.engines.asking.oracle import Oracle, make_oracle
 from narrowdown.engines.asking.question import Question
 from narrowdown.engines.compare.judge import badness, judge_whole, limit
@@ -36,7 +37,6 @@ from narrowdown.engines.search.accuse import (
 )
 from narrowdown.engines.search.alone import pack_alone
 from narrowdown.engines.search.emulation import find_emulation
-from narrowdown.engines.search.inquiry import Inquiry, open_inquiry
 from narrowdown.engines.search.keeping import draft_for_given
 from narrowdown.engines.search.twin import asking_twin, find_twin
 from narrowdown.engines.search.watchable import pack_batches, split_markable

@@ -6,11 +6,11 @@ from typing import Literal
 import msgspec
 
 from narrowdown.engines.asking import Count, Note, StepContext, Sub, asked
+from narrowdown.engines.asking.inquiry import Inquiry, open_inquiry
 from narrowdown.engines.compare.criterion import Criterion
 from narrowdown.engines.compare.judge import badness
 from narrowdown.engines.findings import Findings, Suspect
 from narrowdown.engines.graph import ranges
-from narrowdown.engines.search.inquiry import Inquiry, open_inquiry
 from narrowdown.engines.search.looks import Looks, count_failed_runs, look_again
 from narrowdown.engines.search.statistics import say_ruled_out
 from narrowdown.engines.search.watchable import pack_batches, split_markable

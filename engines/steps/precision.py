@@ -5,9 +5,9 @@ from typing import Literal
 import msgspec
 
 from narrowdown.engines.asking import StepContext
+from narrowdown.engines.asking.inquiry import Inquiry, open_inquiry
 from narrowdown.engines.findings import Workaround
 from narrowdown.engines.probe import HUGE
-from narrowdown.engines.search.inquiry import Inquiry, open_inquiry
 from narrowdown.engines.search.keeping import PrecisionParams, keep_higher
 from narrowdown.engines.search.kept import Kept, make_workaround, say_kept
 from narrowdown.engines.search.known import holds_accused

@@ -13,6 +13,7 @@ from typing import Literal
 import msgspec
 
 from narrowdown.engines.asking import Amount, Count, Described, StepContext, StepRefused, Sub, asked
+from narrowdown.engines.asking.inquiry import Inquiry, make_inquiry
 from narrowdown.engines.compare.criterion import Criterion, Signature
 from narrowdown.engines.compare.judge import worst
 from narrowdown.engines.compare.say import say_amount, say_most
@@ -28,7 +29,6 @@ from narrowdown.engines.graph.quantized import (
     nodes_on_codes,
 )
 from narrowdown.engines.probe import HUGE, Describe, is_given
-from narrowdown.engines.search.inquiry import Inquiry, make_inquiry
 from narrowdown.engines.search.keeping import PrecisionParams, keep_higher
 from narrowdown.engines.search.kept import Kept, make_workaround
 from narrowdown.engines.search.known import UNCALIBRATED

@@ -8,6 +8,7 @@ from typing import Literal
 import msgspec
 
 from narrowdown.engines.asking import Count, Note, StepContext, StepRefused, asked
+from narrowdown.engines.asking.inquiry import Inquiry, open_inquiry
 from narrowdown.engines.compare.criterion import Criterion, Signature, Verdict
 from narrowdown.engines.compare.judge import REFUSALS, judge, judge_check, judge_whole, limit
 from narrowdown.engines.compare.say import say_amount
@@ -16,7 +17,6 @@ from narrowdown.engines.graph.filekind import is_ir
 from narrowdown.engines.probe import HUGE, Measure, Measurement
 from narrowdown.engines.search import remedy
 from narrowdown.engines.search.evidence import FAULTLESS
-from narrowdown.engines.search.inquiry import Inquiry, open_inquiry
 from narrowdown.engines.search.looks import Looks, builds_to_see, count_failed_runs, look_again
 from narrowdown.engines.search.statistics import (
     binomial_interval,

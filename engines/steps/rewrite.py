@@ -6,6 +6,7 @@ from typing import Literal
 import msgspec
 
 from narrowdown.engines.asking import Count, Note, StepContext, Sub, asked
+from narrowdown.engines.asking.inquiry import Inquiry, open_inquiry
 from narrowdown.engines.compare.criterion import Criterion
 from narrowdown.engines.compare.judge import by_sample, judge_whole, margin, worst
 from narrowdown.engines.compare.say import say_most
@@ -13,7 +14,6 @@ from narrowdown.engines.findings import Unseen, Workaround
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.probe import APART, BARRIER, FIXED_SIZES, HUGE, WRAPS, Measurement
 from narrowdown.engines.search.barriers import Barriers, find_barriers, list_rings
-from narrowdown.engines.search.inquiry import Inquiry, open_inquiry
 from narrowdown.engines.search.latency import measure_seconds, say_seconds
 from narrowdown.engines.search.rewrites import (
     EXACT,

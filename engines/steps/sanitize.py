@@ -6,13 +6,13 @@ from typing import Literal
 import msgspec
 
 from narrowdown.engines.asking import Note, StepContext, Sub, asked
+from narrowdown.engines.asking.inquiry import Inquiry, open_inquiry
 from narrowdown.engines.compare.criterion import Criterion, Signature
 from narrowdown.engines.compare.judge import by_sample, exceed, judge_check, judge_whole, worst
 from narrowdown.engines.compare.refusal import is_same
 from narrowdown.engines.compare.say import say_sample, say_worst, wrong_by
 from narrowdown.engines.findings import Findings, Unseen
 from narrowdown.engines.probe import Measurement, Sanitize
-from narrowdown.engines.search.inquiry import Inquiry, open_inquiry
 from narrowdown.engines.search.unseen import (
     GIVEN,
     Determined,

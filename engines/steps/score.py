@@ -7,10 +7,10 @@ from typing import Literal
 import msgspec
 
 from narrowdown.engines.asking import Count, Note, StepContext, Sub, asked
+from narrowdown.engines.asking.inquiry import Inquiry, open_inquiry
 from narrowdown.engines.compare.judge import judge_whole, worst
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.probe import APART, HUGE, Measure, Measurement
-from narrowdown.engines.search.inquiry import Inquiry, open_inquiry
 from narrowdown.engines.search.latency import TIMED, seconds_of_run
 from narrowdown.engines.search.rewrites import list_rewrites, place_rewrite, rewrite_probe
 from narrowdown.engines.search.whole import list_feeds

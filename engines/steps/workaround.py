@@ -8,6 +8,7 @@ from typing import Literal
 import msgspec
 
 from narrowdown.engines.asking import Amount, Count, Note, StepContext, Sub, asked
+from narrowdown.engines.asking.inquiry import Inquiry, open_inquiry
 from narrowdown.engines.compare.judge import (
     REFUSALS,
     by_sample,
@@ -26,7 +27,6 @@ from narrowdown.engines.search.beyond import Left, look_beyond
 from narrowdown.engines.search.control_flow import Fixed, fix_control_flow
 from narrowdown.engines.search.ddmin import ddmin
 from narrowdown.engines.search.headroom import list_close
-from narrowdown.engines.search.inquiry import Inquiry, open_inquiry
 from narrowdown.engines.search.keeping import PrecisionParams, keep_higher
 from narrowdown.engines.search.kept import Kept, make_workaround, say_kept
 from narrowdown.engines.search.known import is_known, list_outside

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from narrowdown.engines.asking import Note, StepContext
+from narrowdown.engines.asking.inquiry import Inquiry
 from narrowdown.engines.compare.criterion import Criterion, Signature
 from narrowdown.engines.findings import Case, Culprit, Findings, Workaround
 from narrowdown.engines.graph import ranges
@@ -25,7 +26,6 @@ from narrowdown.engines.probe import (
     Score,
 )
 from narrowdown.engines.search.barriers import AT_ONCE, BUDGET, Barriers, find_barriers, list_rings
-from narrowdown.engines.search.inquiry import Inquiry
 
 RIGHT, WRONG = 1e-4, 0.5
 Answer = Callable[[tuple[int, ...]], str]  # tensors that are outputs -> pass | fail | build-failed

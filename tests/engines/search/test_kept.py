@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from narrowdown.engines.asking import StepRefused
+from narrowdown.engines.asking.inquiry import make_inquiry
 from narrowdown.engines.probe import Measurement, SampleResult
-from narrowdown.engines.search.inquiry import make_inquiry
 from narrowdown.engines.search.kept import list_keepable
 from narrowdown.engines.search.unseen import restrict
 from narrowdown.engines.search.written import Right

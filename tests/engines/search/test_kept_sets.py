@@ -7,8 +7,8 @@ import msgspec
 import pytest
 from hypothesis import strategies as st
 
+from narrowdown.engines.asking.inquiry import make_inquiry
 from narrowdown.engines.probe import Measure, Measurement
-from narrowdown.engines.search.inquiry import make_inquiry
 from narrowdown.engines.search.kept_sets import KeptSets
 from tests.engines.steps.simulated import Simulated, graph
 

@@ -13,6 +13,7 @@ from onnx import helper
 
 from narrowdown.engines.asking import Described, Note, Sub
 from narrowdown.engines.asking.answer import Answer
+from narrowdown.engines.asking.inquiry import Inquiry
 from narrowdown.engines.asking.oracle import Oracle
 from narrowdown.engines.asking.question import Question
 from narrowdown.engines.compare.criterion import Signature
@@ -32,7 +33,6 @@ from narrowdown.engines.probe import (
 )
 from narrowdown.engines.search.accuse import PARTS, is_spread, measure_shares
 from narrowdown.engines.search.cured import measure_cured
-from narrowdown.engines.search.inquiry import Inquiry
 from narrowdown.engines.search.unseen import WANTED
 from narrowdown.engines.steps.layerwise import _first_nonfinite
 
