@@ -55,25 +55,15 @@ def foretell_places(ask: Inquiry, op: str = "") -> Sub[tuple[Place, ...]]:
     index, largest = ask.index, largest_finite(ask.ctx.storage)
     near = [n for n in ask.everything if index.nodes[n].op == op]
     if not op:
-        told: dict[int, float] = yield from measure_reached(
-            ask,
-            (t for n in ask.everything for t in floating_outputs(index, n)),
-            (ask.findings.sample,),
-        )
-        near = [
-            n
-            for n in ask.everything
-            if any(told.get(t, 0.0) > largest / NEAR for t in floating_outputs(index, n))
-        ]
+        one, every = (ask.findings.sample,), list_made(index, ask.everything)
+        told: dict[int, float] = yield from measure_reached(ask, every, one)
+        near = [n for n in ask.everything if find_top(index, n, told) > largest / NEAR]
     everywhere = list_feeds(ask.findings)
     # With who reads them: mostly some are beyond it in turn, and a run of all samples costs more
     # than these tensors.
-    watched = {
-        *near,
-        *(r for n in near for t in floating_outputs(index, n) for r in index.readers[t]),
-    }
+    watched = {*near, *(r for t in list_made(index, near) for r in index.readers[t])}
     reached: dict[int, float] = yield from measure_reached(
-        ask, (t for n in sorted(watched) for t in floating_outputs(index, n)), everywhere
+        ask, list_made(index, sorted(watched)), everywhere
     )
     seen = rim = set(near)
     for _ in range(RINGS):
@@ -81,29 +71,20 @@ def foretell_places(ask: Inquiry, op: str = "") -> Sub[tuple[Place, ...]]:
         seen = seen | rim
         if not rim:
             break
-        fresh = [t for r in sorted(rim) for t in floating_outputs(index, r) if t not in reached]
+        fresh = [t for t in list_made(index, sorted(rim)) if t not in reached]
         reached |= yield from measure_reached(ask, fresh, everywhere)
     beyond = {t for t, top in reached.items() if top > largest}
-    makers = [
-        n
-        for n in near
-        if beyond.intersection(floating_outputs(index, n))
-        and not beyond & set(index.nodes[n].reads)
-    ]
     return tuple(
-        Place(
-            n,
-            max(reached.get(t, 0.0) for t in floating_outputs(index, n)),
-            _nodes_behind(index, n, reached, largest),
-        )
-        for n in makers
+        Place(n, find_top(index, n, reached), _nodes_behind(index, n, reached, largest))
+        for n in near
+        if beyond.intersection(list_made(index, (n,)))
+        and not beyond.intersection(index.nodes[n].reads)
     )
 
 
 def pack_reached(index: GraphIndex, nodes: Iterable[int]) -> list[tuple[int, ...]]:
     """What these nodes make, in batches that one run of the reference can hold."""
-    made = tuple(t for n in nodes for t in floating_outputs(index, n))
-    return pack_batches(index, made, BATCH_BYTES)
+    return pack_batches(index, list_made(index, nodes), BATCH_BYTES)
 
 
 def _nodes_behind(
@@ -124,19 +105,21 @@ def _readers_beyond(
     """Who reads what these nodes make beyond ``largest``."""
     return {
         r
-        for n in nodes
-        for t in floating_outputs(index, n)
+        for t in list_made(index, nodes)
         if reached.get(t, 0.0) > largest
         for r in index.readers[t]
     }
 
 
-def floating_outputs(index: GraphIndex, node: int) -> list[int]:
-    return [
-        t
-        for t in index.nodes[node].outputs
-        if t >= 0 and index.tensors[t].name and index.tensors[t].floating
-    ]
+def list_made(index: GraphIndex, nodes: Iterable[int]) -> list[int]:
+    """The floating tensors that these nodes make."""
+    made = (t for n in nodes for t in index.nodes[n].outputs if t >= 0)
+    return [t for t in made if index.tensors[t].name and index.tensors[t].floating]
+
+
+def find_top(index: GraphIndex, node: int, reached: Mapping[int, float]) -> float:
+    """What the node's values reach, as far as that was measured."""
+    return max((reached.get(t, 0.0) for t in list_made(index, (node,))), default=0.0)
 
 
 def measure_reached(

@@ -13,7 +13,7 @@ from narrowdown.engines.asking import Sub
 from narrowdown.engines.asking.inquiry import Inquiry
 from narrowdown.engines.findings import Close
 from narrowdown.engines.graph import ranges
-from narrowdown.engines.search.foretold import NEAR, floating_outputs, measure_reached
+from narrowdown.engines.search.foretold import NEAR, find_top, list_made, measure_reached
 from narrowdown.engines.search.storage import largest_finite
 from narrowdown.engines.search.whole import list_feeds
 
@@ -41,16 +41,11 @@ def find_close(ask: Inquiry, keep: Collection[int], times: float) -> Sub[dict[in
     # What the engine folds is the same for all data.
     steady = {index.tensors[t].producer for t in index.from_weights}
     left = [n for n in ask.everything if n not in keep and n not in steady and index.nodes[n].reads]
-    told: dict[int, float] = yield from measure_reached(
-        ask, (t for n in ask.everything for t in floating_outputs(index, n)), (ask.findings.sample,)
-    )
-    likely = [
-        t for n in left for t in floating_outputs(index, n) if told.get(t, 0.0) > least / NEAR
-    ]
+    one, every = (ask.findings.sample,), list_made(index, ask.everything)
+    told: dict[int, float] = yield from measure_reached(ask, every, one)
+    likely = [t for t in list_made(index, left) if told.get(t, 0.0) > least / NEAR]
     reached: dict[int, float] = yield from measure_reached(ask, likely, list_feeds(ask.findings))
-    tops = {
-        n: max((reached.get(t, 0.0) for t in floating_outputs(index, n)), default=0.0) for n in left
-    }
+    tops = {n: find_top(index, n, reached) for n in left}
     accused = {n for c in ask.findings.culprits for n in ranges.decode(c.keep or c.case.node_ids)}
     beside = index.ring(accused) if accused else set()
     close = (n for n, top in tops.items() if least < top <= largest)
