@@ -102,7 +102,7 @@ class _Looked(msgspec.Struct, frozen=True):
 
 def _build_afresh(ask: Inquiry, case: Case, repeats: int) -> Sub[_Looked]:
     """The case in ``repeats`` fresh builds, the first kept, then once with its inside watched."""
-    failures, saved, said, own = 0, dict[str, str](), "", None
+    failures, saved, said = 0, dict[str, str](), ""
     for attempt in range(repeats):
         yield Note(f"building the case afresh, {attempt + 1} of {repeats}")
         m = yield from asked(
@@ -111,50 +111,41 @@ def _build_afresh(ask: Inquiry, case: Case, repeats: int) -> Sub[_Looked]:
         failures += _case_fails(ask, case, m)
         saved = saved or dict(m.artifacts)
         said = said or (m.message if m.status != "ok" else "")
-    inner: list[Inner] = []
-    weights: dict[str, float] = {}
-    least: dict[str, float] = {}
-    if not ask.ctx.check and ask.signature.kind != "build":
-        nodes = ranges.decode(case.node_ids)
-        made = tuple(
-            t
-            for n in nodes
-            for t in ask.index.nodes[n].outputs
-            if t >= 0 and ask.index.tensors[t].name
-        )
-        cut_at, _ = ask.index.boundary(nodes)
-        # The numbers that name the cause are the model's own: those of the part as it was cut,
-        # before it was shrunk.
-        cut = msgspec.structs.replace(
-            case, candidate=msgspec.structs.replace(case.candidate, edits=())
-        )
-        yield Note("the case once more, with its inside watched")
-        watched = yield from asked(probe_case(ask, cut, 0, marks=(*made, *cut_at)))
-        verdict = ask.verdict(watched)
-        cured = (
-            watched.status == "ok" and failures > 0 and len(nodes) > 1 and ask.findings.looks == 1
-        )
-        own = verdict.own if cured and not verdict.failed else None
-        weights, least = (dict(watched.facts.get(which, {})) for which in ("weights", "least"))
-        if watched.status == "ok" and watched.results:
-            row = ask.row(watched)
-            scores = {s.name: s for s in (*row.outputs, *row.marks)}
-            for t in cut_at:
-                if ask.index.tensors[t].name in scores:
-                    inner.append(Inner("", "", scores[ask.index.tensors[t].name]))
-            for t in made:
-                node = ask.index.made_by(t)
-                if node is not None and ask.index.tensors[t].name in scores:
-                    reads = tuple(ask.index.tensors[r].name for r in node.reads)
-                    inner.append(
-                        Inner(
-                            node.op,
-                            ask.names([node.id])[0],
-                            scores[ask.index.tensors[t].name],
-                            reads,
-                        )
-                    )
-    return _Looked(failures, saved, tuple(inner), own, said, weights, least)
+    seen = _Looked(failures, saved, said=said)
+    if ask.ctx.check or ask.signature.kind == "build":
+        return seen
+    return (yield from _watch_inside(ask, case, seen))
+
+
+def _watch_inside(ask: Inquiry, case: Case, seen: _Looked) -> Sub[_Looked]:
+    index, nodes = ask.index, ranges.decode(case.node_ids)
+    made = [t for n in nodes for t in index.nodes[n].outputs if t >= 0 and index.tensors[t].name]
+    cut_at, _ = index.boundary(nodes)
+    # The numbers that name the cause are the model's own: those of the part as it was cut, before it
+    # was shrunk.
+    whole = msgspec.structs.replace(case.candidate, edits=())
+    cut = msgspec.structs.replace(case, candidate=whole)
+    yield Note("the case once more, with its inside watched")
+    watched = yield from asked(probe_case(ask, cut, 0, marks=(*made, *cut_at)))
+    verdict = ask.verdict(watched)
+    ran = watched.status == "ok"
+    cured = ran and seen.failures > 0 and len(nodes) > 1 and ask.findings.looks == 1
+    row = ask.row(watched) if ran and watched.results else None
+    scores = {s.name: s for s in (*row.outputs, *row.marks)} if row else {}
+    names = {t: index.tensors[t].name for t in (*cut_at, *made)}
+    inner = [Inner("", "", scores[names[t]]) for t in cut_at if names[t] in scores]
+    for t in made:
+        node = index.made_by(t)
+        if node is not None and names[t] in scores:
+            reads = tuple(index.tensors[r].name for r in node.reads)
+            inner.append(Inner(node.op, ask.names([node.id])[0], scores[names[t]], reads))
+    return msgspec.structs.replace(
+        seen,
+        inner=tuple(inner),
+        own=verdict.own if cured and not verdict.failed else None,
+        weights=dict(watched.facts.get("weights", {})),
+        least=dict(watched.facts.get("least", {})),
+    )
 
 
 def _case_fails(ask: Inquiry, case: Case, m: Measurement) -> bool:
