@@ -47,18 +47,16 @@ class Alike(msgspec.Struct, frozen=True):
 def find_alike(
     ask: Inquiry,
     first: Culprit,
-    beyond: str,
     *,
-    found_by: str,
     room: int,
     shrink_probes: int,
     repeats: int,
 ) -> Sub[Alike]:
-    """Every place (``Alike``) of the same op as the node called ``beyond``, in the first culprit,
-    looked at alone. ``found_by``: the step; ``room``: how many more culprits there may be;
+    """Every place (``Alike``) of the same op as the node that the first culprit is about, looked
+    at alone. ``room``: how many more culprits there may be;
     ``shrink_probes``: that go into making a case simpler; ``repeats``: fresh builds of it."""
     inside = ranges.decode(first.case.node_ids)
-    node = next((n for n in inside if ask.names([n])[0] == beyond), None)
+    node = next((n for n in inside if ask.names([n])[0] == first.at), None)
     if node is None:
         return Alike()
     places: tuple[Place, ...] = yield from foretell_places(ask, ask.index.nodes[node].op)
@@ -83,7 +81,7 @@ def find_alike(
         if not answer.fails:
             continue
         settled: Settled = yield from settle(oracle, trials, only, verify=0, shrinks=shrink_probes)
-        case = make_case(ask, settled, minimal=True, found_by=found_by)
+        case = make_case(ask, settled, minimal=True, found_by="confirm")
         lowered = ask.lowered(form.e0)
         seen: Seen = yield from confirm_in_fresh_builds(lowered, case, repeats)
         if seen.failures:

@@ -228,8 +228,6 @@ def _take_out(
     others: Alike = yield from find_alike(
         ask,
         culprit,
-        culprit.at,
-        found_by="confirm",
         room=params.most_culprits - len(findings.culprits) - 1,
         shrink_probes=params.shrink_others,
         repeats=params.repeats,
