@@ -86,7 +86,7 @@ MUTANTS = (
         "about = folders.describe(place)  # first", "about = folders._described(place)  # first",
     ),
     Mutant(
-        "what a user names is looked at before it is opened", "special files that are named", "wizard/given.py",
+        "what a user names is looked at before it is opened", "special files that are named", "wizard/problem_options.py",
         "    if fault := regular.fault(path):", '    if fault := "":',
     ),
     Mutant(

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from narrowdown.wizard.after import begin_after
 from narrowdown.wizard.cli.ladder import admit, prepared
+from narrowdown.wizard.follow_up import begin_after
 from narrowdown.wizard.report.read import read
 from narrowdown.wizard.session import folder as folders
 from tests.docs.shown import of
@@ -206,7 +206,7 @@ def test_it_makes_nothing_where_the_engine_is_missing(
 ) -> None:
     """It asks first; hosts of a cluster are asked by the session itself."""
     from narrowdown.engines import installed
-    from narrowdown.wizard import after
+    from narrowdown.wizard import follow_up
     from narrowdown.wizard.exits import Refusal
     from narrowdown.wizard.flow.load import load
     from narrowdown.wizard.problem import Problem
@@ -215,7 +215,7 @@ def test_it_makes_nothing_where_the_engine_is_missing(
     monkeypatch.setattr(
         installed, "importable", lambda package: package not in ("tensorrt", "openvino")
     )
-    monkeypatch.setattr(after, "why_nothing_follows", lambda state, problem: "")
+    monkeypatch.setattr(follow_up, "why_nothing_follows", lambda state, problem: "")
     text = load("accuracy").text
     for engine, reference, missing in (
         (

@@ -24,7 +24,7 @@ from narrowdown.engines.views import view_problem
 from narrowdown.engines.workers.operations import execute_probe
 from narrowdown.wizard.cli import main
 from narrowdown.wizard.cli.arguments import parse
-from narrowdown.wizard.given import problem_from
+from narrowdown.wizard.problem_options import problem_from
 
 tools = pytest.importorskip("polygraphy.tools")
 pytestmark = pytest.mark.filterwarnings(

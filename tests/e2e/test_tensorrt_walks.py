@@ -14,9 +14,9 @@ import numpy as np
 import onnx
 import pytest
 
-from narrowdown.wizard import after
-from narrowdown.wizard.after import begin_after
+from narrowdown.wizard import follow_up
 from narrowdown.wizard.bundle.models import place_worked_around
+from narrowdown.wizard.follow_up import begin_after
 from narrowdown.wizard.report.read import read
 from narrowdown.wizard.runner.room import _parts
 from narrowdown.wizard.session.journal import NAME
@@ -358,7 +358,7 @@ def test_what_follows_hands_over_the_file_of_the_workaround_that_it_goes_on_from
     """It was the model of whichever rewrite cures it, too, called "with the workaround applied"."""
     monkeypatch.setenv("NARROWDOWN_HOME", str(tmp_path))
     monkeypatch.setattr(
-        after, "require_engines", lambda *_, **__: None
+        follow_up, "require_engines", lambda *_, **__: None
     )  # the stand-in is there for the walks' processes alone
     for version, there in (("11.2.1.2", True), ("10.6.0", False)):
         ended = walk(version, *overflowing).folder

@@ -9,8 +9,8 @@ from onnx import TensorProto, external_data_helper, helper
 
 from narrowdown.engines.store.content import digest_file
 from narrowdown.wizard.cli.run import session_folder
-from narrowdown.wizard.given import changed_since
 from narrowdown.wizard.problem import Problem
+from narrowdown.wizard.problem_options import changed_since
 from narrowdown.wizard.session import folder as folders
 
 

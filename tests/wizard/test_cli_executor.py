@@ -4,12 +4,12 @@ import pytest
 
 from narrowdown.engines import installed
 from narrowdown.wizard import schedulers
+from narrowdown.wizard.changed_problem import change_problem
 from narrowdown.wizard.cli import run
 from narrowdown.wizard.cli.arguments import parse
 from narrowdown.wizard.demo import MODELS
-from narrowdown.wizard.edited import change_problem
 from narrowdown.wizard.exits import BAD_USAGE, MISSING, Refusal
-from narrowdown.wizard.given import problem_from
+from narrowdown.wizard.problem_options import problem_from
 from narrowdown.wizard.tui import checks
 
 

@@ -17,7 +17,8 @@ from narrowdown.wizard.cli.arguments import parse, parser, parser_for
 from narrowdown.wizard.cli.parsing import Parser, inner
 from narrowdown.wizard.demo import MODELS
 from narrowdown.wizard.exits import BAD_USAGE, MISSING, Refusal
-from narrowdown.wizard.given import (
+from narrowdown.wizard.problem import Problem
+from narrowdown.wizard.problem_options import (
     bounds,
     checker,
     input_source,
@@ -27,7 +28,6 @@ from narrowdown.wizard.given import (
     shape,
     value_range,
 )
-from narrowdown.wizard.problem import Problem
 
 HEAVY = ("numpy", "onnx", "onnxruntime", "openvino", "tensorrt", "textual", "jinja2")
 
@@ -50,7 +50,7 @@ def test_a_light_start(words: list[str]) -> None:
         "narrowdown.wizard.cli",
         "narrowdown.wizard.plain",
         "narrowdown.wizard.report",
-        "narrowdown.wizard.given",
+        "narrowdown.wizard.problem_options",
         "narrowdown.wizard.demo",
         "narrowdown.wizard.trust",
     ],

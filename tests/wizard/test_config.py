@@ -7,7 +7,7 @@ import pytest
 from narrowdown.wizard import config
 from narrowdown.wizard.cli import main
 from narrowdown.wizard.exits import Refusal
-from narrowdown.wizard.given import asked_engine
+from narrowdown.wizard.problem_options import asked_engine
 from narrowdown.wizard.session import folder
 from narrowdown.wizard.tui import keys, themes
 

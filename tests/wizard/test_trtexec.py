@@ -14,7 +14,7 @@ from narrowdown.wizard.flow.load import load, shipped
 from narrowdown.wizard.problem import Problem
 from tests.wizard import trtexec
 from tests.wizard.flow.test_commands import FINDINGS
-from tests.wizard.test_byhand import SPECS, lines
+from tests.wizard.test_manual_commands import SPECS, lines
 
 OLD, NEW = ("v9.3.0", "v10.0.1", "v10.6.0", "v10.15"), ("v11.0", "v11.1")
 BEHIND = ("", ",typing=strong", ",optimization_level=2,workspace=64", ",tf32=off")

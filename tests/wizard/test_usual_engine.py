@@ -8,7 +8,7 @@ from narrowdown.engines.workers import gpus
 from narrowdown.wizard import exits
 from narrowdown.wizard.cli.arguments import parse
 from narrowdown.wizard.cli.run import expected
-from narrowdown.wizard.given import say_usual, usual_engine
+from narrowdown.wizard.problem_options import say_usual, usual_engine
 
 GPU = (gpus.Gpu("GPU-1", "NVIDIA H200", "9.0"),)
 

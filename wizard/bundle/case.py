@@ -11,8 +11,8 @@ from narrowdown.engines.graph import ranges
 from narrowdown.engines.probe import Candidate
 from narrowdown.engines.spec import parse
 from narrowdown.wizard.bundle.check_script import Asked, script
-from narrowdown.wizard.byhand import commands
 from narrowdown.wizard.machine_room import ask
+from narrowdown.wizard.manual_commands import commands
 from narrowdown.wizard.words import count
 
 FILES = (

@@ -15,7 +15,7 @@ from narrowdown.engines.data.tactic_replay import (
     rank_suspects,
 )
 from narrowdown.wizard.exits import FOUND, UNRESOLVED, BadUsage
-from narrowdown.wizard.given import refuse_strange
+from narrowdown.wizard.problem_options import refuse_strange
 from narrowdown.wizard.words import visible, write_json
 
 

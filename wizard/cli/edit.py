@@ -5,9 +5,9 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from narrowdown.wizard import handed, trust
+from narrowdown.wizard import passed_variables, trust
+from narrowdown.wizard.changed_problem import OPTIONS, begin, change_problem, changes
 from narrowdown.wizard.cli import run
-from narrowdown.wizard.edited import OPTIONS, begin, change_problem, changes
 from narrowdown.wizard.exits import BadUsage
 from narrowdown.wizard.session import folder as folders
 from narrowdown.wizard.words import count, listing
@@ -29,13 +29,13 @@ def edit(arguments: argparse.Namespace) -> int:
     )  # what the session would run, before anything of it becomes the user's own
     problem = change_problem(base, given, run.executor(arguments))
     if problem.check and not arguments.pass_env:
-        arguments.pass_env = list(handed.remembered(source, base) or ())
-    alike = not (problem.check and handed.differ(source, base, arguments.pass_env))
+        arguments.pass_env = list(passed_variables.remembered(source, base) or ())
+    alike = not (problem.check and passed_variables.differ(source, base, arguments.pass_env))
     if not (
         changed := (*changes(base, problem), *(() if alike else ("variables for the checker",)))
     ):
         raise BadUsage("The session has this set-up already: nothing would be another.")
-    handed.refuse(problem, arguments.pass_env, run.executor(arguments))
+    passed_variables.refuse(problem, arguments.pass_env, run.executor(arguments))
     if problem.flow != base.flow:
         run.checked_flow(problem.flow)
     place, known = begin(source, problem, alike=alike)

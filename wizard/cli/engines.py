@@ -34,12 +34,12 @@ MEANINGS: Mapping[str, str] = {
 
 def engines(arguments: argparse.Namespace) -> int:
     """The survey; what loads native libraries is a process of its own."""
-    from narrowdown.wizard import surveyed
+    from narrowdown.wizard import engine_survey
     from narrowdown.wizard.machine_room import MachineProblem
     from narrowdown.wizard.words import write_json
 
     try:
-        found = surveyed.survey()
+        found = engine_survey.survey()
     except (MachineProblem, ValueError) as problem:
         raise Missing(f"The engines could not be asked: {problem}") from None
     if arguments.json:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from narrowdown.engines.store.content import write_atomically
 from narrowdown.wizard.exits import BAD_USAGE, FOUND, BadUsage, Missing
-from narrowdown.wizard.given import flow_name
+from narrowdown.wizard.problem_options import flow_name
 from narrowdown.wizard.words import visible
 
 if TYPE_CHECKING:

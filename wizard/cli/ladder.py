@@ -16,7 +16,7 @@ from narrowdown.engines.checker.private_copies import Laid
 from narrowdown.engines.consent import Consent
 from narrowdown.engines.data import held
 from narrowdown.engines.store.scratch import scratch
-from narrowdown.wizard import handed, terminal, trust
+from narrowdown.wizard import passed_variables, terminal, trust
 from narrowdown.wizard.bundle.withheld import Trial, held_check
 from narrowdown.wizard.cli.flow import writable, write
 from narrowdown.wizard.cli.sessions import read
@@ -153,7 +153,7 @@ def _of_session(name: str, consent: Consent, scratched: Path) -> list[Case]:
             trial = held_check(case.culprit, case.asked, problem, consent)(private)
         except ValueError as fault:  # an engine that is not known here
             raise SessionProblem(str(fault)) from None
-        trial = trial._replace(handed=handed.remembered(place, problem) or ())
+        trial = trial._replace(handed=passed_variables.remembered(place, problem) or ())
         (case.folder / CHECK).write_text(trial.text, encoding="utf-8")
         called = place.name if number == 1 else f"{place.name} {case.folder.name}"
         made.append(Case(visible(called), case.folder, trial, "" if trial.folder else key))

@@ -21,8 +21,8 @@ from narrowdown.engines.store.content import write_atomically
 from narrowdown.wizard import trust
 from narrowdown.wizard.cli.flow import write
 from narrowdown.wizard.exits import DIFFERS, FOUND, NEEDS_PERSON, UNRESOLVED
-from narrowdown.wizard.given import engine_under_test
 from narrowdown.wizard.ladder.environments import interpreter
+from narrowdown.wizard.problem_options import engine_under_test
 from narrowdown.wizard.schedulers import LOCAL
 from narrowdown.wizard.session import folder as folders
 from narrowdown.wizard.words import visible

@@ -3,10 +3,10 @@
 import argparse
 import sys
 
-from narrowdown.wizard import handed, terminal, trust
+from narrowdown.wizard import passed_variables, terminal, trust
 from narrowdown.wizard.cli.run import executor
 from narrowdown.wizard.exits import DIFFERS, FOUND, BadUsage
-from narrowdown.wizard.given import engine_under_test
+from narrowdown.wizard.problem_options import engine_under_test
 from narrowdown.wizard.runner import replay as replays
 from narrowdown.wizard.runner.table import Compared, Result, Row
 from narrowdown.wizard.schedulers import LOCAL
@@ -47,7 +47,7 @@ def replay(arguments: argparse.Namespace) -> int:
             teller.row(row)
     else:
         consent = trust.admit(folders.describe(place).problem, arguments.yes_run_scripts, engine)
-        passed = handed.chosen(place, arguments.pass_env, where)
+        passed = passed_variables.chosen(place, arguments.pass_env, where)
         if arguments.search:
             found = replays.search(
                 place,

@@ -13,7 +13,7 @@ import msgspec
 
 from narrowdown.engines import discovery, installed
 from narrowdown.engines.consent import Consent
-from narrowdown.wizard import handed, terminal, trust
+from narrowdown.wizard import passed_variables, terminal, trust
 from narrowdown.wizard.cli.answers import Script, read_answers
 from narrowdown.wizard.cli.flow import faults
 from narrowdown.wizard.cli.follow import Follower, JsonPrompt, Prompt
@@ -33,9 +33,9 @@ from narrowdown.wizard.flow import terms
 from narrowdown.wizard.flow.load import FlowProblem, Loaded, shipped
 from narrowdown.wizard.flow.load import load as load_flow
 from narrowdown.wizard.flow.model import Flow
-from narrowdown.wizard.given import changed_since, problem_from, say_usual
 from narrowdown.wizard.plain import Display, JsonDisplay, PlainDisplay, SilentDisplay
 from narrowdown.wizard.problem import Problem
+from narrowdown.wizard.problem_options import changed_since, problem_from, say_usual
 from narrowdown.wizard.report.prefix import Shared
 from narrowdown.wizard.runner import requests
 from narrowdown.wizard.runner.client import Client
@@ -77,7 +77,7 @@ def follow(
 ) -> int:
     """Go on from an ended session with what follows a failing case, in a new one. ``script``: a
     file of answers."""
-    from narrowdown.wizard.after import begin_after
+    from narrowdown.wizard.follow_up import begin_after
 
     place, known = begin_after(source, score, executor=executor(arguments))
     flow = flow_of(place)
@@ -149,7 +149,9 @@ def resume(arguments: argparse.Namespace) -> int:
         whole = place
         place, damaged = folders.repair(place)
         arguments.pass_env = (
-            arguments.pass_env or handed.remembered(whole, folders.describe(place).problem) or []
+            arguments.pass_env
+            or passed_variables.remembered(whole, folders.describe(place).problem)
+            or []
         )
         terminal.say(f"working on a repaired copy in {place}")
         terminal.say(f"damaged: {listing(damaged)}")
@@ -261,7 +263,7 @@ def start(
         problem = msgspec.structs.replace(problem, reference=loaded.flow.reference)
     display_name(arguments, person=person)  # refuses before a session exists
     script = scripted(arguments, loaded.flow)
-    handed.refuse(problem, arguments.pass_env, executor(arguments))
+    passed_variables.refuse(problem, arguments.pass_env, executor(arguments))
     consent = agreed(typed)
     if problem is not typed:  # the flow may be somebody else's
         consent = trust.admit(problem, getattr(arguments, "yes_run_scripts", ()))
@@ -334,7 +336,7 @@ def walk(
     matter."""
     name = display_name(arguments, person=person)
     where = executor(arguments)
-    passed = handed.chosen(place, arguments.pass_env, where)
+    passed = passed_variables.chosen(place, arguments.pass_env, where)
     policy: Policy = "person" if person else "script" if script.answers else "recommended"
     options = runner_options(
         arguments,

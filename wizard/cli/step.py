@@ -14,7 +14,7 @@ from narrowdown.engines.nearest import suggestion
 from narrowdown.engines.steps.registry import STEPS
 from narrowdown.engines.steps.surroundings import TABLE
 from narrowdown.engines.store.content import Store
-from narrowdown.wizard import handed, terminal
+from narrowdown.wizard import passed_variables, terminal
 from narrowdown.wizard.cli import artifacts, run
 from narrowdown.wizard.cli.flow import writable
 from narrowdown.wizard.cli.follow import Follower
@@ -23,10 +23,10 @@ from narrowdown.wizard.cli.shown import found
 from narrowdown.wizard.exits import BAD_USAGE, MISSING, NOT_REPRODUCED, STOPPED, BadUsage, Missing
 from narrowdown.wizard.flow.load import in_words
 from narrowdown.wizard.flow.model import Flow
-from narrowdown.wizard.given import problem_from, say_usual
 from narrowdown.wizard.machine_room import MachineProblem
 from narrowdown.wizard.plain import Display, JsonDisplay, PlainDisplay, SilentDisplay
 from narrowdown.wizard.problem import Problem
+from narrowdown.wizard.problem_options import problem_from, say_usual
 from narrowdown.wizard.runner.client import Client
 from narrowdown.wizard.session import folder as folders
 from narrowdown.wizard.session import journal
@@ -57,7 +57,7 @@ def one(
     problem = msgspec.structs.replace(problem_from(arguments), flow=PREFIX + arguments.name)
     if arguments.output:
         not_onto_itself(writable(arguments.output), problem)
-    handed.refuse(problem, arguments.pass_env, arguments.executor)
+    passed_variables.refuse(problem, arguments.pass_env, arguments.executor)
     consent = agree(problem)
     text = single_flow(arguments.name, params)
     place = run.session_folder(problem, text, arguments.session)
@@ -90,7 +90,7 @@ def follow(
     ``fresh``: the session has just been made, and goes again where what was given does not fit."""
     flow = run.flow_of(place)
     since = folders.load(place).seq
-    passed = handed.chosen(place, arguments.pass_env, run.executor(arguments))
+    passed = passed_variables.chosen(place, arguments.pass_env, run.executor(arguments))
     options = run.runner_options(arguments, handed=passed, consent=consent)
     client = Client.open(place, options, name=f"narrowdown step {arguments.name}", brief=since)
     try:

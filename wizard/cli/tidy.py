@@ -4,7 +4,7 @@ says more than five letters."""
 import argparse
 from pathlib import Path
 
-from narrowdown.wizard import handed, terminal
+from narrowdown.wizard import passed_variables, terminal
 from narrowdown.wizard.exits import FOUND, NEEDS_PERSON, BadUsage, Missing, Refusal
 from narrowdown.wizard.session import folder as folders
 from narrowdown.wizard.session import lock, removal
@@ -56,7 +56,7 @@ def rename(arguments: argparse.Namespace) -> int:
     if fault := removal.name_fault(place, arguments.new):
         raise BadUsage(fault)
     try:
-        renamed = handed.rename(place, arguments.new)
+        renamed = passed_variables.rename(place, arguments.new)
     except OSError as problem:
         raise Missing(of_system(problem, place)) from None
     print(f"{place.name} is now {folders.name_for_command(renamed)}: {renamed}")

@@ -6,12 +6,12 @@ from typing import Any
 
 from narrowdown.engines.consent import Consent
 from narrowdown.engines.store import decoding, regular
-from narrowdown.wizard import handed, trust
-from narrowdown.wizard.after import begin_after
+from narrowdown.wizard import passed_variables, trust
 from narrowdown.wizard.cli import run
 from narrowdown.wizard.cli.flow import writable
 from narrowdown.wizard.cli.step import follow, one
 from narrowdown.wizard.exits import BadUsage
+from narrowdown.wizard.follow_up import begin_after
 from narrowdown.wizard.problem import Problem
 from narrowdown.wizard.session import folder as folders
 
@@ -45,7 +45,7 @@ def trigger(arguments: argparse.Namespace) -> int:
     source = folders.find(arguments.session)
     base = folders.describe(source).problem
     admit(base)  # before anything of it is made
-    handed.refuse(base, arguments.pass_env, run.executor(arguments))
+    passed_variables.refuse(base, arguments.pass_env, run.executor(arguments))
     place, _ = begin_after(source, step=STEP, params=params, executor=run.executor(arguments))
     ours: dict[str, Any] = {"name": STEP, "artifacts": [], "expect": None}
     problem = folders.describe(place).problem

@@ -25,8 +25,8 @@ from narrowdown.engines.steps.confirm import ConfirmOutcome
 from narrowdown.engines.steps.quantization import QuantizationOutcome
 from narrowdown.engines.steps.registry import STEPS, step_makes
 from narrowdown.engines.steps.surroundings import TABLE as ITERATIONS
-from narrowdown.wizard.byhand import commands
 from narrowdown.wizard.flow.model import Flow
+from narrowdown.wizard.manual_commands import commands
 from narrowdown.wizard.problem import Problem
 from narrowdown.wizard.report.culprit_groups import kind
 from narrowdown.wizard.report.cured import WORKED_AROUND, files_of, list_handed_over

@@ -9,9 +9,9 @@ from urllib.parse import unquote, urlsplit
 import msgspec
 
 from narrowdown.engines.checker import environment
-from narrowdown.wizard import given as words
+from narrowdown.wizard import problem_options as words
+from narrowdown.wizard.changed_problem import OPTIONS, change_problem, tell_options
 from narrowdown.wizard.durations import read_duration, type_duration
-from narrowdown.wizard.edited import OPTIONS, change_problem, tell_options
 from narrowdown.wizard.exits import BadUsage, Refusal
 from narrowdown.wizard.flow.check import check as check_flow
 from narrowdown.wizard.flow.check import errors

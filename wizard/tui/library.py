@@ -8,13 +8,13 @@ from typing import Any
 import msgspec
 
 from narrowdown.wizard import demo as demos
-from narrowdown.wizard import handed, trust
-from narrowdown.wizard.after import begin_after
-from narrowdown.wizard.edited import begin, changes
+from narrowdown.wizard import passed_variables, trust
+from narrowdown.wizard.changed_problem import begin, changes
 from narrowdown.wizard.exits import BAD_USAGE, BadUsage, Missing, Refusal
 from narrowdown.wizard.flow import terms
 from narrowdown.wizard.flow.load import FlowProblem
 from narrowdown.wizard.flow.load import load as load_flow
+from narrowdown.wizard.follow_up import begin_after
 from narrowdown.wizard.machine_room import MachineProblem
 from narrowdown.wizard.problem import Problem
 from narrowdown.wizard.runner import progress
@@ -75,7 +75,7 @@ class Sessions:
         session."""
         options = self._running.get(folder, self._options) if folder else self._options
         if folder and not options.handed:
-            passed = handed.remembered(folder, folders.describe(folder).problem) or ()
+            passed = passed_variables.remembered(folder, folders.describe(folder).problem) or ()
             options = msgspec.structs.replace(options, handed=passed)
         return options
 
@@ -85,7 +85,7 @@ class Sessions:
         typed as theirs. ``running``: how it runs whenever it is opened from here, if not as the
         command line says."""
         options = running or self._options
-        handed.refuse(problem, options.handed, options.executor)
+        passed_variables.refuse(problem, options.handed, options.executor)
         loaded = load_flow(problem.flow)
         trust.agree(problem)
         if loaded.flow.reference and problem.reference == Problem(model="").reference:
@@ -105,10 +105,10 @@ class Sessions:
         if not changes(before, problem) and running == self.running(folder):
             raise BadUsage("Nothing is another than it was: change a field, or go back.")
         trust.admit(before, self._yes)
-        handed.refuse(problem, running.handed, running.executor)
-        alike = not (problem.check and handed.differ(folder, before, running.handed))
+        passed_variables.refuse(problem, running.handed, running.executor)
+        alike = not (problem.check and passed_variables.differ(folder, before, running.handed))
         made, _ = begin(folder, problem, alike=alike)
-        handed.chosen(made, running.handed)
+        passed_variables.chosen(made, running.handed)
         remembered = trust.ALL not in self._yes
         trust.agree(problem, remembered=remembered, edited=before, yes=self._yes)
         self._running[made] = running
@@ -146,7 +146,7 @@ class Sessions:
             return Client.attach(folder, "watch" if self._watch else "controller")
         consent = trust.admit(about.problem, self._yes)
         running = self._running.get(folder, self._options)
-        passed = handed.chosen(folder, running.handed, running.executor)
+        passed = passed_variables.chosen(folder, running.handed, running.executor)
         options = msgspec.structs.replace(
             running, first=tuple(map(dict, first)), handed=passed, consent=consent
         )
@@ -164,7 +164,7 @@ class Sessions:
     @_refusing()
     def rename(self, folder: Path, name: str) -> Path:
         """Give a session another name; its new folder. What is handed to its checker stays so."""
-        renamed = handed.rename(folder, name)
+        renamed = passed_variables.rename(folder, name)
         if folder in self._running:
             self._running[renamed] = self._running.pop(folder)
         return renamed

@@ -19,7 +19,7 @@ from narrowdown.engines.data.input_problem import InputProblem
 from narrowdown.engines.probe import LoadInputs
 from narrowdown.engines.store.content import Store
 from narrowdown.wizard.cli.arguments import parse
-from narrowdown.wizard.given import problem_from
+from narrowdown.wizard.problem_options import problem_from
 
 comparator = pytest.importorskip("polygraphy.comparator")
 common = pytest.importorskip("polygraphy.common")

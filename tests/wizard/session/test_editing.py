@@ -14,7 +14,7 @@ from narrowdown.engines.probe import (
     Measure,
     Measurement,
 )
-from narrowdown.wizard.edited import begin, change_problem, changes, tell_options
+from narrowdown.wizard.changed_problem import begin, change_problem, changes, tell_options
 from narrowdown.wizard.exits import Refusal
 from narrowdown.wizard.flow.load import load
 from narrowdown.wizard.problem import Problem

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from narrowdown.engines.probe import Check, Import, Measurement
+from narrowdown.wizard.changed_problem import change_problem
 from narrowdown.wizard.demo import MODELS
-from narrowdown.wizard.edited import change_problem
 from narrowdown.wizard.exits import Refusal
 from narrowdown.wizard.problem import Problem
 from narrowdown.wizard.runner.options import Options

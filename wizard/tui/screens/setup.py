@@ -16,8 +16,8 @@ from textual.suggester import Suggester
 from textual.widgets import Button, Input
 
 from narrowdown.wizard.exits import Refusal
-from narrowdown.wizard.given import INPUT_KINDS
 from narrowdown.wizard.problem import Problem
+from narrowdown.wizard.problem_options import INPUT_KINDS
 from narrowdown.wizard.runner.options import Options
 from narrowdown.wizard.sizes import type_size
 from narrowdown.wizard.tui import checks, choices, keys

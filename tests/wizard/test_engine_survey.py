@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from narrowdown.engines import discovery
-from narrowdown.wizard import surveyed
+from narrowdown.wizard import engine_survey
 from narrowdown.wizard.machine_room import MachineProblem
 
 Asked = list[tuple[str, ...]]
@@ -40,7 +40,7 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Asked:
             ]
         )
 
-    monkeypatch.setattr(surveyed, "ask", ask)
+    monkeypatch.setattr(engine_survey, "ask", ask)
     return seen
 
 
@@ -66,13 +66,13 @@ def names(rows: list[dict[str, Any]]) -> list[str]:
 
 
 def test_what_loads_is_asked_once_and_what_does_not_each_time(asked: Asked) -> None:
-    first = surveyed.survey()
+    first = engine_survey.survey()
     assert names(first) == [n for n, d in discovery.engines().items() if not d.hidden]
     assert asked == [tuple(names(first))]
-    second = surveyed.survey()
+    second = engine_survey.survey()
     assert names(second) == names(first)
     again = [n for n in names(first) if n not in ("onnxruntime", "reference", "golden", "command")]
-    here = [n for n in again if surveyed.installed.importable(discovery.engines()[n].package)]
+    here = [n for n in again if engine_survey.installed.importable(discovery.engines()[n].package)]
     assert asked[1] == tuple(
         here
     )  # installed, and does not load; what is not installed needs no look
@@ -93,11 +93,13 @@ CHANGES: dict[str, Callable[[Path, pytest.MonkeyPatch], object]] = {
     "something is installed beside it": lambda place, _: (place.parent / "other").mkdir(),
     "where libraries are found": lambda _, patch: patch.setenv("LD_LIBRARY_PATH", "/elsewhere"),
     "which devices": lambda _, patch: patch.setenv("CUDA_VISIBLE_DEVICES", "1"),
-    "the driver": lambda _, patch: patch.setattr(surveyed, "_DRIVERS", ("/proc/self/comm",)),
+    "the driver": lambda _, patch: patch.setattr(engine_survey, "_DRIVERS", ("/proc/self/comm",)),
     "Python": lambda _, patch: patch.setattr(sys, "executable", "/elsewhere/python"),
-    "the format": lambda _, patch: patch.setattr(surveyed, "FORMAT", surveyed.FORMAT + 1),
-    "a torn file": lambda *_: surveyed._file().write_bytes(surveyed._file().read_bytes()[:-9]),
-    "somebody else's file": lambda *_: surveyed._file().chmod(0o666),
+    "the format": lambda _, patch: patch.setattr(engine_survey, "FORMAT", engine_survey.FORMAT + 1),
+    "a torn file": lambda *_: engine_survey._file().write_bytes(
+        engine_survey._file().read_bytes()[:-9]
+    ),
+    "somebody else's file": lambda *_: engine_survey._file().chmod(0o666),
 }
 
 
@@ -105,19 +107,19 @@ CHANGES: dict[str, Callable[[Path, pytest.MonkeyPatch], object]] = {
 def test_it_is_asked_anew_where_something_has_changed(
     change: str, asked: Asked, package: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    surveyed.survey()
-    surveyed.survey()
+    engine_survey.survey()
+    engine_survey.survey()
     assert "reference" not in asked[-1]
     CHANGES[change](package, monkeypatch)
-    surveyed.survey()
+    engine_survey.survey()
     assert "reference" in asked[-1]
 
 
 def test_what_is_fleeting_changes_nothing(asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
-    surveyed.survey()
+    engine_survey.survey()
     monkeypatch.setenv("TERM", "another")
     monkeypatch.setenv("SECRET", "another")
-    surveyed.survey()
+    engine_survey.survey()
     assert "onnxruntime" not in asked[-1]
 
 
@@ -125,8 +127,8 @@ def test_it_is_asked_once_whatever_the_mask_of_new_files(asked: Asked) -> None:
     """By 002, where a group shares its files, no cache was ever believed."""
     before = os.umask(0o002)
     try:
-        surveyed.survey()
-        surveyed.survey()
+        engine_survey.survey()
+        engine_survey.survey()
     finally:
         os.umask(before)
     assert asked[1] != asked[0], "the second asks no more than what does not load"
@@ -136,8 +138,8 @@ def test_a_cache_that_cannot_be_written_is_none(
     asked: Asked, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     (tmp_path / "cache").write_text("a file")
-    assert surveyed.survey()
-    assert surveyed.survey()
+    assert engine_survey.survey()
+    assert engine_survey.survey()
     assert "onnxruntime" in asked[1]
 
 
@@ -147,15 +149,15 @@ def test_a_process_that_says_no_is_heard(monkeypatch: pytest.MonkeyPatch, tmp_pa
     def refuse(*_: str, timeout: float = 0.0) -> str:
         raise MachineProblem("It says no.")
 
-    monkeypatch.setattr(surveyed, "ask", refuse)
+    monkeypatch.setattr(engine_survey, "ask", refuse)
     with pytest.raises(MachineProblem, match="It says no"):
-        surveyed.survey()
+        engine_survey.survey()
 
 
 def test_each_is_asked_alone_where_one_takes_the_others_along(
     asked: Asked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = surveyed.ask
+    whole = engine_survey.ask
 
     def dying(module: str, *words: str, timeout: float = 0.0) -> str:
         if words[:1] != ("--apart",):
@@ -163,8 +165,8 @@ def test_each_is_asked_alone_where_one_takes_the_others_along(
             raise MachineProblem("It died.")
         return whole(module, *words[1:])
 
-    monkeypatch.setattr(surveyed, "ask", dying)
-    found = surveyed.survey()
+    monkeypatch.setattr(engine_survey, "ask", dying)
+    found = engine_survey.survey()
     assert names(found) == [n for n, d in discovery.engines().items() if not d.hidden]
     assert asked == [tuple(names(found))] * 2
 
@@ -173,8 +175,8 @@ def test_the_real_survey_is_the_same_from_the_cache(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    first = surveyed.survey()
+    first = engine_survey.survey()
     assert {"onnxruntime", "reference"} <= {row["name"] for row in first if row["present"]}
-    kept = surveyed._read()
+    kept = engine_survey._read()
     assert {row["name"] for row in first if row["present"]} <= kept.keys()
-    assert surveyed.survey() == first
+    assert engine_survey.survey() == first

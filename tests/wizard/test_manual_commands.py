@@ -17,8 +17,8 @@ from narrowdown.engines.compare import metrics
 from narrowdown.engines.compare.criterion import Criterion
 from narrowdown.engines.compare.judge import over
 from narrowdown.engines.spec import parse
-from narrowdown.wizard.byhand import commands, tolerances
 from narrowdown.wizard.cli.arguments import parse as narrowdown
+from narrowdown.wizard.manual_commands import commands, tolerances
 
 # Its own affair: what it uses of importlib.
 pytestmark = pytest.mark.filterwarnings("ignore:SelectableGroups:DeprecationWarning")

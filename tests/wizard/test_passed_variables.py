@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from narrowdown.engines.probe import Measurement
-from narrowdown.wizard import handed
+from narrowdown.wizard import passed_variables
 from narrowdown.wizard.problem import Problem
 from narrowdown.wizard.runner import remarks
 from narrowdown.wizard.session import folder as folders
@@ -29,24 +29,26 @@ def session(folder: Path, check: str = "mycheck") -> Path:
 
 def test_what_was_said_is_remembered_for_the_session_in_its_place(tmp_path: Path) -> None:
     place = session(tmp_path / "s")
-    assert handed.chosen(place, ["HF_TOKEN", "HF_TOKEN"]) == ("HF_TOKEN",)
-    assert handed.chosen(place) == ("HF_TOKEN",)
-    assert handed.file().stat().st_mode & 0o777 == 0o600
+    assert passed_variables.chosen(place, ["HF_TOKEN", "HF_TOKEN"]) == ("HF_TOKEN",)
+    assert passed_variables.chosen(place) == ("HF_TOKEN",)
+    assert passed_variables.file().stat().st_mode & 0o777 == 0o600
     assert b"HF_TOKEN" not in b"".join(p.read_bytes() for p in place.rglob("*") if p.is_file()), (
         "the session says nothing"
     )
     place.rename(tmp_path / "elsewhere")
-    assert handed.chosen(tmp_path / "elsewhere") == (), "another folder is another session"
-    assert handed.chosen(session(tmp_path / "s", "mycheck --more")) == (), (
+    assert passed_variables.chosen(tmp_path / "elsewhere") == (), (
+        "another folder is another session"
+    )
+    assert passed_variables.chosen(session(tmp_path / "s", "mycheck --more")) == (), (
         "and so is another command in its place"
     )
 
 
 def test_a_file_that_others_can_write_hands_on_nothing(tmp_path: Path) -> None:
     place = session(tmp_path / "s")
-    handed.chosen(place, ["HF_TOKEN"])
-    handed.file().chmod(0o666)
-    assert handed.chosen(place) == ()
+    passed_variables.chosen(place, ["HF_TOKEN"])
+    passed_variables.file().chmod(0o666)
+    assert passed_variables.chosen(place) == ()
 
 
 def test_a_session_that_names_variables_is_not_heard(tmp_path: Path) -> None:
@@ -57,7 +59,7 @@ def test_a_session_that_names_variables_is_not_heard(tmp_path: Path) -> None:
     about["problem"] |= {"handed": ["HF_TOKEN"], "pass_env": ["HF_TOKEN"]}
     about["crc"] = folders.checksum(about)
     (place / folders.DESCRIPTION).write_bytes(msgspec.json.encode(about))
-    assert handed.chosen(place) == ()
+    assert passed_variables.chosen(place) == ()
 
 
 @pytest.mark.parametrize(
@@ -72,8 +74,8 @@ def test_a_session_that_names_variables_is_not_heard(tmp_path: Path) -> None:
 def test_what_cannot_be_handed_on_is_refused(
     check: str, names: list[str], executor: str, said: str
 ) -> None:
-    with pytest.raises(handed.HandedProblem, match=said) as refused:
-        handed.refuse(Problem(model="m", check=check), names, executor)
+    with pytest.raises(passed_variables.HandedProblem, match=said) as refused:
+        passed_variables.refuse(Problem(model="m", check=check), names, executor)
     assert refused.value.code == 2
 
 
@@ -81,18 +83,18 @@ def test_one_that_is_set_no_more_is_named_when_the_session_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = session(tmp_path / "s")
-    handed.chosen(place, ["HF_TOKEN"])
+    passed_variables.chosen(place, ["HF_TOKEN"])
     monkeypatch.delenv("HF_TOKEN")
-    with pytest.raises(handed.HandedProblem, match="'HF_TOKEN' is not set here"):
-        handed.chosen(place)
+    with pytest.raises(passed_variables.HandedProblem, match="'HF_TOKEN' is not set here"):
+        passed_variables.chosen(place)
 
 
 def test_what_cannot_be_remembered_is_said(tmp_path: Path) -> None:
     place = session(tmp_path / "s")
     (tmp_path / "state").write_text("a file where the folder should be")
-    assert handed.chosen(place) == (), "there is nothing to remember"
+    assert passed_variables.chosen(place) == (), "there is nothing to remember"
     with pytest.raises(SessionProblem, match="could not be remembered"):
-        handed.chosen(place, ["HF_TOKEN"])
+        passed_variables.chosen(place, ["HF_TOKEN"])
 
 
 def test_what_a_checker_missed_is_said_with_what_to_do() -> None:

@@ -10,7 +10,7 @@ import msgspec
 from narrowdown.wizard.exits import BAD_USAGE, NOT_REPRODUCED, Refusal
 from narrowdown.wizard.flow import terms
 from narrowdown.wizard.flow.load import load
-from narrowdown.wizard.given import digest_score, require_engines
+from narrowdown.wizard.problem_options import digest_score, require_engines
 from narrowdown.wizard.schedulers import LOCAL
 from narrowdown.wizard.session import folder as folders
 from narrowdown.wizard.session.editing import edit
@@ -30,7 +30,7 @@ def begin_after(
     executor: str = LOCAL,
 ) -> tuple[Path, int]:
     """A new session that goes on from the ended one in ``source``, and how many of its measurements
-    it took over. ``score``: what says how good outputs are (``wizard.given.score``), in place of
+    it took over. ``score``: what says how good outputs are (``wizard.problem_options.score``), in place of
     what that session has. ``step``: one step alone, with these ``params``, in place of the flow.
     ``executor``: where it will be measured. Raises Refusal, which leaves nothing behind, also where
     an engine of it is not installed there; SessionProblem, FlowProblem, ``OSError``."""

@@ -12,8 +12,8 @@ from narrowdown.engines.sources import split_function
 from narrowdown.wizard.exits import BadUsage
 from narrowdown.wizard.flow import terms
 from narrowdown.wizard.flow.load import load
-from narrowdown.wizard.given import problem_from
 from narrowdown.wizard.problem import Problem
+from narrowdown.wizard.problem_options import problem_from
 from narrowdown.wizard.schedulers import LOCAL
 from narrowdown.wizard.session import folder as folders
 from narrowdown.wizard.session.editing import edit
