@@ -37,15 +37,16 @@ def start(
 
 
 def run_module(
-    module: str, words: Sequence[str], timeout: float, environment: Mapping[str, str] | None = None
-) -> "subprocess.CompletedProcess[str]":
-    """Run a module of this interpreter's to its end, at most ``timeout`` seconds, without input; it
-    takes no module from the folder that one stands in. ``environment``: this process's unless told.
-    Raises subprocess.TimeoutExpired, OSError."""
+    module: str, words: Sequence[str], timeout: float | None,
+    environment: Mapping[str, str] | None = None, *, python: str = sys.executable,
+) -> "subprocess.CompletedProcess[str]":  # fmt: skip
+    """Run a module of the interpreter ``python``, this one unless told, to its end, at most
+    ``timeout`` seconds, without input; it takes no module from the folder that one stands in.
+    ``environment``: this process's unless told. Raises subprocess.TimeoutExpired, OSError."""
     import subprocess
 
     return subprocess.run(
-        [sys.executable, "-P", "-m", module, *words],
+        [python, "-P", "-m", module, *words],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

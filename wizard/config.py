@@ -7,7 +7,6 @@ here.
 """
 
 import functools
-import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,6 +16,7 @@ import msgspec
 
 from narrowdown.engines.nearest import suggestion
 from narrowdown.engines.store.content import atomic
+from narrowdown.engines.store.places import own_folder
 from narrowdown.wizard.exits import BadUsage, Refusal
 
 NAME: Final = "config.yaml"
@@ -46,11 +46,7 @@ class Config(msgspec.Struct, frozen=True):
 
 def folder(environment: Mapping[str, str] | None = None) -> Path:
     """``$XDG_CONFIG_HOME/narrowdown``."""
-    environment = os.environ if environment is None else environment
-    base = environment.get("XDG_CONFIG_HOME", "") or str(
-        Path(environment.get("HOME", "~")).expanduser() / ".config"
-    )
-    return Path(base) / "narrowdown"
+    return own_folder("XDG_CONFIG_HOME", environment)
 
 
 def load(path: Path | None = None) -> Config:

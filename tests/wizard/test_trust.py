@@ -448,3 +448,18 @@ def test_what_an_edit_keeps_is_agreed_to_as_it_was_shown(script: Path) -> None:
         trust.agree(mine, edited=theirs, yes=[digest])
     assert trust.items(mine)[0].key not in trust.trusted()
     assert trust.agree(mine).files, "what was typed is one's own"
+
+
+def test_nothing_is_believed_that_lies_where_one_stands(
+    script: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``XDG_STATE_HOME=.`` took the file of what was agreed to from a stranger's folder."""
+    problem = Problem(model="m", inputs=(str(script),))
+    monkeypatch.setenv("XDG_STATE_HOME", str(script.parent))
+    trust.remember(trust.items(problem))
+    assert trust.strangers(problem, []) == []
+    monkeypatch.setenv("HOME", str(script.parent / "person"))
+    monkeypatch.chdir(script.parent)
+    for name in ("", ".", "./", "../" + script.parent.name):
+        monkeypatch.setenv("XDG_STATE_HOME", name)
+        assert len(trust.strangers(problem, [])) == 1, name

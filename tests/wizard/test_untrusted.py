@@ -153,12 +153,13 @@ _METHODS = {
 _HARMLESS = {
     "subprocess.DEVNULL", "subprocess.PIPE", "subprocess.STDOUT", "subprocess.TimeoutExpired", "subprocess.CompletedProcess",
 }  # fmt: skip
-# Every place that does, by what permits it. A user's or a session's: held to the ``Consent`` in
-# hand, or to what was typed.
-_AGREED = {
+# Every place that does. First what is a user's or a session's: held to the ``Consent`` in hand, or
+# to what was typed.
+_STARTED = {
     "engines/checker/keeper.py": {
-        "os.posix_spawnp"
-    },  # a command's, from private copies that narrowdown.engines.checker lays out
+        "os.posix_spawnp",
+        "ctypes.CDLL",
+    },  # a command's, from private copies that narrowdown.engines.checker lays out; C's library
     "engines/data/held.py": {  # what a script is and imports, as it was digested
         f"importlib.machinery.{kind}FileLoader" for kind in ("Source", "Sourceless", "Extension")
     },
@@ -176,14 +177,11 @@ _AGREED = {
     "engines/backends/tensorrt/engine.py": {
         ".deserialize_cuda_engine"
     },  # a plan that was agreed to, or built just now
-    "wizard/cli/matrix.py": {"subprocess.run"},  # ourselves, by an interpreter that was typed
-}
-# Ours, and what is installed.
-_OURS = {
+    # Ours, and what is installed.
     "engines/processes.py": {
         "subprocess.Popen",
         "subprocess.run",
-    },  # runner and workers; a module of ours, or pip
+    },  # runner and workers; a module of ours, also by an interpreter that was typed; pip
     "engines/checker/command.py": {"subprocess.Popen"},  # the keeper
     "engines/workers/pool.py": {"subprocess.Popen"},  # the watchdog
     "engines/workers/__main__.py": {
@@ -207,7 +205,6 @@ _OURS = {
         "importlib.util.spec_from_file_location",
         ".exec_module",
     },  # our own package
-    "engines/checker/keeper.py": {"ctypes.CDLL"},  # C's library, for prctl
 }
 
 
@@ -253,8 +250,7 @@ def test_nothing_starts_or_loads_but_at_the_places_named_here() -> None:
                     assert getattr(words[1], "value", "") in ("-P", "-I"), (
                         f"{path}:{words[0].lineno}"
                     )
-    named = {path: _AGREED.get(path, set()) | _OURS.get(path, set()) for path in (*_AGREED, *_OURS)}
-    assert {path: names for path, names in found.items() if names} == named
+    assert {path: names for path, names in found.items() if names} == _STARTED
 
 
 @pytest.mark.parametrize(

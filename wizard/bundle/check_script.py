@@ -47,9 +47,9 @@ def script(culprit: Culprit, asked: Asked) -> str:
     text = (files("narrowdown.wizard.bundle") / "check.py.txt").read_text(encoding="utf-8")
     refusal = f"this check cannot run {asked.engine}, as {why}; commands.sh says what can"
     engine = part.source if part else f"def start():\n    cannot_tell({refusal!a})\n"
-    return text.replace("#ENGINE#", ascii_only(engine).strip("\n") + "\n").replace(
-        "#VALUES#", ascii_only(block)
-    )
+    filled = {"#ENGINE#": ascii_only(engine).strip("\n") + "\n", "#VALUES#": ascii_only(block)}
+    # In one go: a value that holds such a mark would else have the others in the middle of it.
+    return re.sub("|".join(filled), lambda mark: filled[mark[0]], text)
 
 
 def say_needs(asked: Asked) -> str:

@@ -6,7 +6,6 @@ import argparse
 import contextlib
 import itertools
 import os
-import subprocess
 import sys
 import tempfile
 import xml.etree.ElementTree as ElementTree
@@ -17,6 +16,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from narrowdown.engines import installed
+from narrowdown.engines.processes import run_module
 from narrowdown.engines.store.content import write_atomically
 from narrowdown.wizard import trust
 from narrowdown.wizard.cli.flow import write
@@ -90,10 +90,6 @@ def replayed(
     """One cell. The interpreter runs this very Narrowdown, from the folder ``ours``, with the
     engines and packages of its own environment."""
     words = [
-        python,
-        "-P",
-        "-m",
-        "narrowdown",
         "replay",
         str(place),
         "--json",
@@ -108,13 +104,8 @@ def replayed(
         word for digest in arguments.yes_run_scripts for word in ("--yes-run-scripts", digest)
     ]
     paths = [ours, *filter(None, [os.environ.get("PYTHONPATH")])]
-    done = subprocess.run(
-        words,
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
-    )
+    there = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+    done = run_module("narrowdown", words, None, there, python=python)
     where = (
         str(Path(python).parent.parent).replace(str(Path.home()), "~", 1)
         if arguments.python

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from narrowdown.engines.processes import run_module
+from narrowdown.engines.store.places import own_folder
 from narrowdown.engines.store.scratch import scratch
 from narrowdown.wizard.exits import BadUsage, Missing
 from narrowdown.wizard.problem import USUAL_ENGINE
@@ -38,8 +39,7 @@ class Place(NamedTuple):
 def root() -> Path:
     """Where the releases that were installed for ladders lie, beside the sessions; whoever wants
     the room removes the folder."""
-    state = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
-    return Path(state).absolute() / "narrowdown" / "releases"
+    return own_folder("XDG_STATE_HOME") / "releases"
 
 
 def interpreter(name: str) -> Place:

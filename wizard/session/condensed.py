@@ -19,7 +19,7 @@ from typing import Any, BinaryIO, Final, TypeAlias
 import msgspec
 
 from narrowdown.engines import probe, spec
-from narrowdown.engines.store import regular
+from narrowdown.engines.store import places, regular
 from narrowdown.engines.store.content import write_own
 from narrowdown.wizard.session import events, lines, state
 from narrowdown.wizard.session.lines import Place, Record
@@ -146,11 +146,11 @@ def cache_file(of: Path, kind: str, ending: str) -> Path:
     ``$XDG_CACHE_HOME/narrowdown/KIND-DIGEST.ENDING``. Raises ``OSError`` for a user without a
     home."""
     try:
-        base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+        base = places.own_folder("XDG_CACHE_HOME")
     except RuntimeError as error:
         raise FileNotFoundError(str(error)) from None
     name = hashlib.sha256(os.fsencode(of)).hexdigest()[:16]
-    return Path(base).absolute() / "narrowdown" / f"{kind}-{name}.{ending}"
+    return base / f"{kind}-{name}.{ending}"
 
 
 def _plain(value: Any) -> None:

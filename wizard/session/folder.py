@@ -25,6 +25,7 @@ import msgspec
 from narrowdown.engines import discovery, faults
 from narrowdown.engines.store import copying, decoding, regular, sound
 from narrowdown.engines.store.content import Store, write_atomically
+from narrowdown.engines.store.places import own_folder
 from narrowdown.wizard import config
 from narrowdown.wizard.problem import Problem
 from narrowdown.wizard.session import journal, lock
@@ -111,8 +112,7 @@ def home() -> Path:
     be read."""
     if chosen := os.environ.get("NARROWDOWN_HOME") or config.load().home:
         return Path(chosen).expanduser().absolute()
-    state = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
-    return Path(state).absolute() / "narrowdown" / "sessions"
+    return own_folder("XDG_STATE_HOME") / "sessions"
 
 
 def create(

@@ -2,7 +2,6 @@
 machine, in a file that only its user may write. Nobody else makes a ``Consent``."""
 
 import contextlib
-import os
 from collections.abc import Collection, Iterable
 from pathlib import Path
 
@@ -10,7 +9,7 @@ import msgspec
 
 from narrowdown.engines.consent import Consent
 from narrowdown.engines.sources import postprocess_script, score_script, scripts
-from narrowdown.engines.store import decoding, regular
+from narrowdown.engines.store import decoding, places, regular
 from narrowdown.engines.store.content import turn, write_own
 from narrowdown.wizard.problem import Problem
 from narrowdown.wizard.session.problems import SessionProblem
@@ -154,8 +153,7 @@ def _escape(text: str) -> str:
 
 def trust_file() -> Path:
     """Where the keys of what was agreed to are kept."""
-    state = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
-    return Path(state) / "narrowdown" / "trust.json"
+    return places.own_folder("XDG_STATE_HOME") / "trust.json"
 
 
 def trusted() -> dict[str, str]:

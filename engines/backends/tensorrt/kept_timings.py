@@ -8,12 +8,11 @@ that is asked for because it may choose otherwise reads it.
 
 import contextlib
 import hashlib
-import os
 import re
 from pathlib import Path
 
 from narrowdown.engines.backends.tensorrt.cuda import Device
-from narrowdown.engines.store import regular
+from narrowdown.engines.store import places, regular
 from narrowdown.engines.store.content import turn, write_own
 
 MOST = 64 << 20  # bytes of one cache: as much as is carried from build to build
@@ -23,12 +22,10 @@ ALL = 512 << 20  # of all of them; the oldest go first
 def cache_file(name: str, version: str, gpu: Device) -> Path:
     """Where the cache of this library and this GPU lies: below the state home, as the file of what
     was agreed to does."""
-    state = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
     here = f"{name} {version} {gpu.name} {gpu.capability} {gpu.driver}"
     said = re.sub(r"[^a-z0-9.]+", "-", f"{name}-{version}-{gpu.name}".lower()).strip("-")
     return (
-        Path(state)
-        / "narrowdown"
+        places.own_folder("XDG_STATE_HOME")
         / "timings"
         / f"{said}-{hashlib.sha256(here.encode()).hexdigest()[:12]}.cache"
     )

@@ -167,10 +167,12 @@ def keep_in_fp32(found: Found, nodes: Collection[str]) -> str:
     """``keep_fp32.py`` for these nodes, in ASCII: a name may hold what an editor or a terminal acts
     on."""
     listed = "".join(f"    {name!a},\n" for name in sorted({name for name in nodes if name}))
-    text = _KEEP.read_text(encoding="utf-8").replace(
-        "#FLAG#", f"--{found.spec.get('precision', 'fp16')}"
-    )
-    return text.replace("#NODES#", f"NODES = {{\n{listed}}}" if listed else "NODES = set()")
+    filled = {
+        "#FLAG#": f"--{found.chosen.get('precision', 'fp16')}",
+        "#NODES#": f"NODES = {{\n{listed}}}" if listed else "NODES = set()",
+    }
+    text = _KEEP.read_text(encoding="utf-8")
+    return re.sub("|".join(filled), lambda mark: filled[mark[0]], text)
 
 
 def apply(found: Found, cure: Cure) -> list[Recipe]:
@@ -272,9 +274,10 @@ def _in_python(
 def _tell(found: Found, chosen: Mapping[str, Any]) -> dict[str, list[str]]:
     """Option -> lines in Python that say its value to ``config``."""
     settings = check_part(Found(found.spec, chosen, found.version)).settings
-    level, sources = chosen["optimization_level"], chosen.get("tactic_sources", ())
+    level, capability = chosen["optimization_level"], settings["capability"]
+    # A name of anything else is no text that Python may be told.
+    sources = filter(str.isidentifier, chosen.get("tactic_sources", ()))
     mask = " | ".join(f"1 << int(trt.TacticSource.{name})" for name in sources)
-    capability = settings["capability"]
     return {
         "precision": [f"config.set_flag(trt.BuilderFlag.{flag})" for flag in settings["flags"]],
         "tf32": [] if settings["tf32"] else ["config.clear_flag(trt.BuilderFlag.TF32)"],
@@ -290,7 +293,7 @@ def _tell(found: Found, chosen: Mapping[str, Any]) -> dict[str, list[str]]:
             "config.num_compute_capabilities = 1",
             f"config.set_compute_capability(trt.ComputeCapability.{capability}, 0)",
         ]
-        if capability
+        if capability.isidentifier()
         else [],
     }
 

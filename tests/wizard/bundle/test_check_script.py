@@ -450,3 +450,25 @@ def test_what_cannot_be_measured_does_not_pass(tmp_path: Path) -> None:
     done = run(tmp_path)
     assert done.returncode == 1, done.stdout + done.stderr
     assert "FAILS " in done.stdout
+
+
+def test_no_value_of_a_session_becomes_code() -> None:
+    """An engine named ``x=#VALUES#`` had all values put into the middle of a quoted text, where
+    the name of a node was code."""
+    evil = "');raise SystemExit('ran')#"
+    named = msgspec.structs.replace(culprit().case, nodes=(evil, "#ENGINE#"), verified="#VALUES#")
+    for engine in ("emulate:x=#VALUES#", "nobodys:x=#VALUES##ENGINE#"):
+        text = script(
+            Culprit(named, "overflow"), Asked(engine, f"{evil}#VALUES#", Criterion("rel_l2", 1e-3))
+        )
+        assert sum(line.startswith("CASE = ") for line in text.splitlines()) == 1
+        values = {
+            node.targets[0].id: ast.literal_eval(node.value)
+            for node in ast.parse(text).body
+            if isinstance(node, ast.Assign)
+            and isinstance(node.targets[0], ast.Name)
+            and node.targets[0].id.isupper()
+            and node.targets[0].id != "HERE"
+        }
+        assert values["ENGINE"] == engine
+        assert values["FAILED"] == "#VALUES#"
