@@ -2,48 +2,31 @@
 recorded."""
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
 from narrowdown.engines.sources import split_function
+from narrowdown.wizard import passed_variables
 from narrowdown.wizard.exits import BadUsage
 from narrowdown.wizard.flow import terms
 from narrowdown.wizard.flow.load import load
-from narrowdown.wizard.problem import Problem
+from narrowdown.wizard.problem import OPTIONS, Problem
 from narrowdown.wizard.problem_options import problem_from
 from narrowdown.wizard.schedulers import LOCAL
 from narrowdown.wizard.session import folder as folders
 from narrowdown.wizard.session.editing import edit
 from narrowdown.wizard.words import listing
 
-# Fields of a PROBLEM that are options of the command line, with the same names, and what stands for
-# "not given".
-OPTIONS: Final[Mapping[str, Any]] = {
-    "engine": None,
-    "reference": None,
-    "inputs": [],
-    "seed": Problem(model="").seed,
-    "input_shapes": [],
-    "val_range": [],
-    "metric": None,
-    "atol": [],
-    "rtol": [],
-    "tolerance": [],
-    "postprocess": [],
-    "score": None,
-    "check": None,
-    "fail_regex": [],
-    "fail_code": [],
-    "ignore_fail_code": [],
-    "timeout": 0.0,
-    "artifacts": [],
-    "capture_bytes": 0,
-    "artifact_bytes": 0,
-    "flow": Problem(model="").flow,
+# What stands for "not given" on the command line.
+UNSET: Final[Mapping[str, Any]] = {
+    name: [] if value in ((), {}) else None if isinstance(value, str) and name != "flow" else value
+    for name, value in msgspec.structs.asdict(Problem(model="")).items()
+    if name in OPTIONS
 }
+VARIABLES: Final = "variables for the checker"  # as a change: --pass-env is no part of a PROBLEM
 # What runs in the folder where the user stood.
 _STARTED: Final = frozenset({"engine", "reference", "inputs", "postprocess", "check"})
 
@@ -53,9 +36,7 @@ def change_problem(base: Problem, given: Mapping[str, Any], executor: str = LOCA
     a ``model`` likewise. Files are digested anew. ``executor``: where it will be measured. Raises
     Refusal as ``problem_from`` does, for what was recorded too: a file may be gone since."""
     _refuse_gone(base, given)
-    own = {
-        "flow": OPTIONS["flow"]
-    }  # a flow of one's own is kept in the session: its file may be gone
+    own = {"flow": UNSET["flow"]}  # one's own flow is kept in the session: its file may be gone
     told = problem_from(
         argparse.Namespace(**{**tell_options(base), **own, **given, "executor": executor})
     )
@@ -78,17 +59,21 @@ def _refuse_gone(base: Problem, given: Mapping[str, Any]) -> None:
                 )
 
 
-def begin(source: Path, problem: Problem, *, alike: bool = True) -> tuple[Path, int]:
+def begin(source: Path, problem: Problem, passed: Sequence[str] = ()) -> tuple[Path, int]:
     """A new session of this PROBLEM, and how many measurements of the session in ``source`` it took
-    over. It walks the flow that the session keeps, unless the PROBLEM names another. ``alike``
-    False: programs of the user's are given other variables than in that session, so that of what
-    was measured only the model as it was read holds. Raises FlowProblem, SessionProblem,
-    ``OSError``."""
-    about = folders.describe(source)
-    changed = changes(about.problem, problem)
-    loaded = load(source / folders.FLOW if about.problem.flow == problem.flow else problem.flow)
+    over. It walks the flow that the session keeps, unless the PROBLEM names another. ``passed``:
+    variables for its checker; where these are others than in that session, nothing holds that was
+    measured. What the new session may run is admitted and agreed to before (``trust``). Raises
+    FlowProblem, SessionProblem, ``OSError``."""
+    base = folders.describe(source).problem
+    changed = list_changes(source, base, problem, passed)
+    loaded = load(source / folders.FLOW if base.flow == problem.flow else problem.flow)
     place, known = edit(
-        source, problem, loaded.text, listing(changed) if changed else "", alike=alike
+        source,
+        problem,
+        loaded.text,
+        listing(changed) if changed else "",
+        alike=VARIABLES not in changed,
     )
     terms.pin(loaded.flow, loaded.folder, place)
     return place, known
@@ -101,7 +86,6 @@ def tell_options(problem: Problem) -> dict[str, Any]:
         for name in _BOUNDS
     }
     return {
-        **OPTIONS,
         **{name: getattr(problem, name) for name in OPTIONS},
         **bounds,
         "model": problem.model,
@@ -128,6 +112,15 @@ def changes(before: Problem, after: Problem) -> tuple[str, ...]:
     ):
         found.append("inputs")
     return tuple(name.replace("_", " ") for name in found)
+
+
+def list_changes(
+    source: Path, before: Problem, after: Problem, passed: Sequence[str]
+) -> tuple[str, ...]:
+    """What differs from the session in ``source``, whose PROBLEM is ``before``: as ``changes``, and
+    whether its checker is given other variables."""
+    other = after.check and passed_variables.differ(source, before, passed)
+    return (*changes(before, after), *((VARIABLES,) if other else ()))
 
 
 _BOUNDS: Final = ("tolerance", "atol", "rtol")

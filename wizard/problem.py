@@ -49,3 +49,9 @@ class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
     digests: dict[
         str, str
     ] = {}  # absolute path -> sha256 of the model, inputs and scripts as first seen
+
+
+# Fields that are options of the command line, with the same names.
+OPTIONS: Final = tuple(
+    name for name in Problem.__struct_fields__ if name not in ("model", "folder", "digests")
+)

@@ -25,13 +25,9 @@ from narrowdown.wizard.cli.shared_options import (
     add_session,
 )
 from narrowdown.wizard.durations import UNITS
+from narrowdown.wizard.problem import OPTIONS
 
 _MONTH = 30.0 * UNITS["d"]
-# What 'edit' can leave out: options of the problem that have a default.
-_CHANGED = (
-    "engine", "reference", "inputs", "seed", "input-shapes", "val-range", "metric", "atol", "rtol", "tolerance", "postprocess",
-    "score", "check", "fail-regex", "fail-code", "ignore-fail-code", "timeout", "capture-bytes", "artifact-bytes", "flow",
-)  # fmt: skip
 DEMOS = ("shapes", "magika", "sort", "pillars", "quantized")
 
 
@@ -90,7 +86,7 @@ def _fill_edit(made: Parser) -> None:
         "--default",
         "OPTION",
         "leave this option of the session out, such as --default tolerance (repeatable)",
-        choices=_CHANGED,
+        choices=[name.replace("_", "-") for name in OPTIONS if name != "artifacts"],
     )
     add_answers(made)
     add_running(made, folder=False)
@@ -385,13 +381,13 @@ COMMANDS: tuple[Entry, ...] = (
     Entry("resume", Command("run", "resume"), "go on with a session", _fill_resume),
     Entry(
         "edit",
-        Command("edit", "edit"),
+        Command("from_session", "edit"),
         "a session with another set-up; what was measured and still holds is taken over",
         _fill_edit,
     ),
     Entry(
         "after",
-        Command("after", "after"),
+        Command("from_session", "after"),
         "what follows a failing case: is it known, and what else cures it?",
         _fill_after,
     ),

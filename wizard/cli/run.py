@@ -80,15 +80,33 @@ def follow(
     from narrowdown.wizard.follow_up import begin_after
 
     place, known = begin_after(source, score, executor=executor(arguments))
-    flow = flow_of(place)
     said = f"{folders.name_for_command(place)} goes on from {folders.name_for_command(source)}"
-    print(
-        f"narrowdown: {said}; {count(known, 'measurement')} taken over.",
-        file=sys.stderr if arguments.display == "json" else sys.stdout,
-        flush=True,
-    )
-    answers = read_answers(script, flow) if script else Script({}, {})
     consent = trust.admit(folders.describe(place).problem, arguments.yes_run_scripts)
+    return go_on(
+        place,
+        f"{said}; {count(known, 'measurement')} taken over.",
+        arguments,
+        consent,
+        person=person,
+        script=script,
+    )
+
+
+def go_on(
+    place: Path,
+    said: str,
+    arguments: argparse.Namespace,
+    consent: Consent,
+    *,
+    person: bool,
+    script: str | None,
+) -> int:
+    """Say what a new session has taken over of another, and walk it. ``script``: a file of
+    answers."""
+    out = sys.stderr if arguments.display == "json" else sys.stdout
+    print(f"narrowdown: {said}", file=out, flush=True)
+    flow = flow_of(place)
+    answers = read_answers(script, flow) if script else Script({}, {})
     return walk(place, flow, arguments, answers, consent, person=person)
 
 

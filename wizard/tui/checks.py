@@ -10,7 +10,7 @@ import msgspec
 
 from narrowdown.engines.checker import environment
 from narrowdown.wizard import problem_options as words
-from narrowdown.wizard.changed_problem import OPTIONS, change_problem, tell_options
+from narrowdown.wizard.changed_problem import UNSET, change_problem, tell_options
 from narrowdown.wizard.durations import read_duration, type_duration
 from narrowdown.wizard.exits import BadUsage, Refusal
 from narrowdown.wizard.flow.check import check as check_flow
@@ -82,7 +82,7 @@ def flow(text: str) -> str:
 def timeout(text: str) -> float:
     """Seconds; empty takes the default. Raises Refusal."""
     if not text.strip():
-        return float(OPTIONS["timeout"])
+        return float(UNSET["timeout"])
     try:
         value = float(text)
     except ValueError:
@@ -182,7 +182,7 @@ FIELDS: Mapping[str, Callable[[str], object]] = {
     "inputs": lambda text: tuple(words.input_source(as_path(part)) for part in _parts(text)),
     "tolerance": lambda text: words.bounds("--tolerance", _parts(text)),
     "flow": flow,
-    "seed": lambda text: _whole(text, 0, 2**32 - 1) if text.strip() else OPTIONS["seed"],
+    "seed": lambda text: _whole(text, 0, 2**32 - 1) if text.strip() else UNSET["seed"],
     "input_shapes": _each(words.shape),
     "val_range": _each(words.value_range),
     "metric": lambda text: words.metric(text.strip()) or None,
@@ -280,7 +280,7 @@ def show_field(problem: Problem, name: str) -> str:
     value = tell_options(problem)[name]
     if name in ("engine", "reference", "flow"):
         return str(value)
-    if value == OPTIONS[name] or not value:
+    if value == UNSET[name] or not value:
         return ""
     match name:
         case "inputs" | "tolerance":

@@ -106,11 +106,10 @@ class Sessions:
             raise BadUsage("Nothing is another than it was: change a field, or go back.")
         trust.admit(before, self._yes)
         passed_variables.refuse(problem, running.handed, running.executor)
-        alike = not (problem.check and passed_variables.differ(folder, before, running.handed))
-        made, _ = begin(folder, problem, alike=alike)
-        passed_variables.chosen(made, running.handed)
         remembered = trust.ALL not in self._yes
         trust.agree(problem, remembered=remembered, edited=before, yes=self._yes)
+        made, _ = begin(folder, problem, running.handed)
+        passed_variables.chosen(made, running.handed)
         self._running[made] = running
         return made
 
