@@ -472,3 +472,5 @@ def test_no_value_of_a_session_becomes_code() -> None:
         }
         assert values["ENGINE"] == engine
         assert values["FAILED"] == "#VALUES#"
+        raised = [ast.unparse(n) for n in ast.walk(ast.parse(text)) if isinstance(n, ast.Raise)]
+        assert "raise SystemExit('ran')" not in raised

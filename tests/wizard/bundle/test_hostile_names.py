@@ -15,12 +15,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from narrowdown.engines import discovery, outside
 from narrowdown.engines.backends.tensorrt.outside import keep_in_fp32
 from narrowdown.engines.compare.criterion import Criterion, Signature
-from narrowdown.engines.declaration import Found
+from narrowdown.engines.declaration import Cure, Found
 from narrowdown.engines.findings import Case, Culprit
 from narrowdown.engines.probe import Candidate
-from narrowdown.engines.spec import parse
+from narrowdown.engines.spec import EngineSpec, parse
 from narrowdown.wizard.bundle.case import write_case
 from narrowdown.wizard.bundle.check_script import Asked, engine_part, list_judging_values, script
 from narrowdown.wizard.report.portable import Traces
@@ -221,3 +222,24 @@ def test_a_line_that_it_does_not_touch_has_nothing_to_clean(value: object, host:
         if not found.touches(msgspec.json.encode(data)):
             assert found.cleaned(data) == data
     assert not found.touches(b'{"log":"logs/1.log","tensor":"/head/MatMul"}')
+
+
+@pytest.mark.parametrize("name", discovery.ours())
+def test_no_option_becomes_code_in_a_workaround(name: str) -> None:
+    """``tactic_sources`` and ``compute_capability`` of a session stood as they were in the Python
+    of a workaround."""
+    evil = "a)\nevil('b')#\\, \"\"\" ''' {evil()} #VALUES#"
+    for option in discovery.find(name).options:
+        if option.type in ("int", "float", "bool") or option.choices:
+            continue
+        for text in (evil, f"K={evil}"):
+            spec = EngineSpec(name, ((option.name, text),))
+            cure = Cure(
+                ("node",), failing=outside.found(EngineSpec(name)), file="worked-around.onnx"
+            )
+            for recipe in outside.apply(outside.found(spec), cure):
+                if recipe.language == "python":
+                    called = [
+                        n.func for n in ast.walk(ast.parse(recipe.text)) if isinstance(n, ast.Call)
+                    ]
+                    assert "evil" not in map(ast.unparse, called), (option.name, recipe.text)
