@@ -80,7 +80,7 @@ def measure_cured(
     result, feed = next(r for r in m.results if r.sample == sample), feed_of(findings, sample)
     if feed == sample and "/" in sample:
         # A row may fail in its batch only; then the batch is what the next round searches on.
-        yield Note(f"does {sample} still fail alone?")
+        yield Note(f"does {sample} fail without the rest of its batch?")
         alone = yield from asked(cure((sample,)))
         by_itself = worst_run(ask.unpatched(alone, all_patches), ask.criterion)
         if alone.status == "ok" and exceed(by_itself.results, ask.criterion):

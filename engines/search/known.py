@@ -155,7 +155,7 @@ def _made_on(cure: Workaround, *, real: bool) -> Fact:
     few = f" {_say_slight(cure.slight).text}" if cure.slight else ""
     few += f" {_say_noisy(cure.undetermined).text}" if cure.undetermined else ""
     if not cure.samples_n:
-        return Fact(f"No sample that it was made on tells whether it is right.{few}", firm=False)
+        return Fact(f"No tuning sample tells whether it is right.{few}", firm=False)
     if not real:
         return Fact(
             f"It was made on {what} of made-up inputs{more}; real ones were not given.{few}",

@@ -48,7 +48,7 @@ def list_lookalikes(
 def say_lookalike(like: Lookalike) -> str:
     """One bug as a sentence or three."""
     head = "It is a known bug" if like.confirmed else "It looks like a known bug"
-    mended = f" Mended in {like.mended}." if like.mended else ""
+    mended = f" Fixed in {like.mended}." if like.mended else ""
     fires = f" Its small model {like.trigger}." if like.confirmed and like.trigger else ""
     return f"{head}, {like.thread or f'{like.bug} (no thread known)'}: {like.says} {like.cure}{mended}{fires}"
 

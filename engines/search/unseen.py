@@ -340,10 +340,10 @@ def find_worst(m: Measurement, rule: Criterion) -> float:
 
 
 def say_tried(ok: int, n: int, unseen: Unseen | None, slight: int = 0, noisy: int = 0) -> str:
-    """``right on 8 of 8 it was made on, 31 of 32 it had not seen``; made ones are called made. Of
+    """``8 of 8 tuning samples and 31 of 32 held-out samples pass``. Of
     those that it was made on, not counted: ``slight`` that fail on nearly nothing, ``noisy`` that
     rounding moves as far."""
-    made = f"right on {ok} of {n} it was made on" if n else "no sample that it was made on tells"
+    made = f"{ok} of {n} tuning samples" if n else "no tuning sample tells"
     nothing = slight + (unseen.slight if unseen else 0)
     few = (
         f"; {nothing} more {'is' if nothing == 1 else 'are'} off on nearly nothing only"
@@ -353,14 +353,14 @@ def say_tried(ok: int, n: int, unseen: Unseen | None, slight: int = 0, noisy: in
     loosely = noisy + (unseen.undetermined if unseen else 0)
     loose = f"; {loosely} more are not determined to this tolerance" if loosely else ""
     if unseen is None or not unseen.n:
-        return f"{made}; tried on no others{loose}{few}"
+        return f"{made}{' pass' if n else ''}; tried on no others{loose}{few}"
     kinds = (
-        "all made near these"
+        "all generated near these"
         if not unseen.given
-        else f"{unseen.given} of them given"
+        else f"{unseen.given} yours, {unseen.n - unseen.given} generated"
         if unseen.given < unseen.n
         else ""
     )
-    more = f"{unseen.ok} of {unseen.n} it had not seen{f' ({kinds})' if kinds else ''}"
-    bare = f"; {unseen.plain} of these fail without it"
-    return f"{made}, {more}{bare}{loose}{few}"
+    more = f"{unseen.ok} of {unseen.n} held-out samples pass{f' ({kinds})' if kinds else ''}"
+    bare = f"; without it {unseen.plain} of the {unseen.n} fail"
+    return f"{made}{' and' if n else ','} {more}{bare}{loose}{few}"

@@ -35,8 +35,8 @@ class Right(msgspec.Struct, frozen=True):
         # is not run again.
         if not self.n + self.unseen:
             return "no sample tells whether it is right"
-        others = f" and {self.unseen_ok} of {self.unseen} others" if self.unseen else ""
-        first = f" {self.ok} of {self.n} it was first made on" if self.n else ""
+        others = f" and {self.unseen_ok} of {self.unseen} held-out samples" if self.unseen else ""
+        first = f" {self.ok} of the first {self.n} tuning samples" if self.n else ""
         return f"right on{first}{others if first else others.removeprefix(' and')}"
 
 

@@ -347,7 +347,7 @@ def _tell(rows: list[KnownRow], family: str) -> KnownOutcome:
         )
     elif first.shown == "passes":
         message += (
-            " The small model that it shows in passes here, so it may be mended, or be another one."
+            " The small model that it shows in passes here, so it may be fixed, or be another one."
         )
     elif first.shown == "not run":
         message += " Whether it shows here could not be tried."

@@ -202,8 +202,8 @@ def test_the_demo_network_walks_both_flows(narrowdown, tmp_path, flow: str) -> N
         ran = narrowdown("demo", "quantized", "--display", "plain")
         assert ran.code == 0, ran.out[-3000:] + ran.err
         said = re.search(
-            r"(\d+) of 46 quantized layers left in float: right on (\d+) of \2 it was made on, 40 of 40 it had not seen "
-            r"\(8 of them given\); 40 of these fail without it \(.*?\): (.*?)\. The lowest SQNR",
+            r"(\d+) of 46 quantized layers left in float: (\d+) of \2 tuning samples and 40 of 40 held-out samples "
+            r"pass \(8 yours, 32 generated\); without it 40 of the 40 fail \(.*?\): (.*?)\. The lowest SQNR",
             ran.out,
         )
         assert said, ran.out[-3000:]

@@ -164,5 +164,5 @@ def _tell(reading: Reading, report: Report, written: Written) -> None:
         print(f"  next     {visible(line)}  (built from the model it can be taken apart)")
     if line := offer_ladder(state, problem, name):
         print(
-            f"  next     {line}  (since when, and is it mended? It installs releases and says first how large they are)"
+            f"  next     {line}  (since when, and is it fixed? It installs releases and says first how large they are)"
         )

@@ -412,7 +412,7 @@ COMMANDS: tuple[Entry, ...] = (
     Entry(
         "ladder",
         Command("ladder", "ladder"),
-        "which releases of an engine fail a case: since when, and where it is mended",
+        "which releases of an engine fail a case: since when, and where it is fixed",
         _fill_ladder,
     ),
     Entry("report", Command("sessions", "report"), "the report of a session", _fill_report),

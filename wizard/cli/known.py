@@ -73,7 +73,7 @@ def list_bugs(bugs: Iterable[Bug], engine: str, *, as_json: bool) -> int:
         sys.stdout.write(write_json(told))
         return FOUND
     for bug in chosen:
-        mended = f" (mended in {bug.mended})" if bug.mended else ""
+        mended = f" (fixed in {bug.mended})" if bug.mended else ""
         print(visible(f"{bug.engine:12} {bug.thread or 'no thread known':34} {bug.says}{mended}"))
     print(
         f"{len(chosen)} known bugs, {sum(bool(b.ran) for b in chosen)} of them seen in runs of our own."

@@ -1,5 +1,5 @@
 """``narrowdown ladder CASE... --install PACKAGE:1.20..1.23``: since when does a case fail, and
-where is it mended?"""
+where is it fixed?"""
 
 import argparse
 import math

@@ -129,7 +129,7 @@ def _refuse_mended(demo: Demo) -> None:
     if demo.mended and release(here) >= release(demo.mended):
         older = installed.command(f"pip install 'onnxruntime<{demo.mended}'")
         raise DemoMissing(
-            f"ONNX Runtime {here} is installed, and {demo.mended} mended what this demo shows. "
+            f"ONNX Runtime {here} is installed, and {demo.mended} fixed what this demo shows. "
             f"'narrowdown demo sort' fails with every release; for this one install an older release: {older}"
         )
 

@@ -90,7 +90,7 @@ def sentence(names: Sequence[str], told: Mapping[int, Outcome]) -> str:
             if turn.between
             else ""
         )
-        words = ("last good {}, first bad {}", "last bad {}, mended in {}")[turn.change == "mended"]
+        words = ("last good {}, first bad {}", "last bad {}, fixed in {}")[turn.change == "mended"]
         parts.append(words.format(names[turn.before], names[turn.after]) + unsure)
     many = (
         " It came or went more than once, so what was not tried may differ."

@@ -68,7 +68,7 @@ def list_known(report: Report) -> list[Deed]:
         declared = find(parse(report.engine).name)
         release = f"{declared.title or declared.name if declared else report.engine} {like.mended}"
         return [
-            Deed(f"{is_it} {what}, which {release} has mended: try that release, or a later one.")
+            Deed(f"{is_it} {what}, which {release} has fixed: try that release, or a later one.")
         ]
     if like.thread:
         return [

@@ -163,7 +163,7 @@ def write_culprits(culprits: Sequence[Culprit], metric: str) -> Iterator[str]:
 def write_alike_culprits(culprits: Sequence[tuple[int, Culprit]], metric: str) -> str:
     """Culprits that fail in the same way as one before them, a line each: what is their own."""
     header = (
-        "", "nodes", "inputs", "outputs", "by itself", "your model by it", "sample", "fails again", "nothing to spare",
+        "", "nodes", "inputs", "outputs", "by itself", "your model by it", "sample", "fails again", "minimal",
         "folder", "shown by",
     )  # fmt: skip
     rows = [
@@ -185,9 +185,7 @@ def _say_minimal(c: Culprit) -> str:
     if not c.minimal:
         return "not proven"
     return (
-        "yes: it is a single node"
-        if len(c.nodes) == 1
-        else "yes: without any one of its nodes it passes"
+        "yes (single node)" if len(c.nodes) == 1 else "yes (without any one of its nodes it passes)"
     )
 
 
@@ -212,7 +210,7 @@ def culprit(c: Culprit, position: int, total: int, metric: str) -> str:
         ("your model's outputs, by it", say_part(c.effect, metric, c.effect_places)),
         ("sample", code(say_sample(c.sample))),
         ("fails again", c.verified or "?"),
-        ("nothing to spare", _say_minimal(c)),
+        ("minimal", _say_minimal(c)),
         *([("kept with it", listing([code(name) for name in c.also], 40))] if c.also else []),
         ("folder", code(c.dir)),
     ]
@@ -288,7 +286,7 @@ def workaround(report: Report) -> str:
     rows = [
         ("kind", w.kind),
         ("engine", code(w.engine, LONGEST)),
-        ("right on what it was made on", f"{w.samples_ok} of {count(w.samples_n, 'sample')}"),
+        ("tuning samples that pass", f"{w.samples_ok} of {count(w.samples_n, 'sample')}"),
         (
             "right on others",
             f"{w.unseen_ok} of {count(w.unseen_n, 'sample')}" if w.unseen_n else "not tried",
@@ -416,7 +414,7 @@ def sets(w: Workaround, metric: str) -> list[str]:
         )
         for p in w.curve
     ]
-    return [table(("nodes in FP32", "error on what it was made on", "all samples run in"), rows)]
+    return [table(("nodes in FP32", "error on tuning samples", "all samples run in"), rows)]
 
 
 def depth(report: Report) -> str:

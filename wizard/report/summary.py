@@ -62,11 +62,7 @@ def summary(report: Report) -> list[str]:
             if w.source
             else []
         )
-        told = (
-            "no sample tells whether it is right"
-            if says_nothing(w)
-            else f"right on {right(w).rstrip(',')}"
-        )
+        told = "no sample tells whether it is right" if says_nothing(w) else f"right on {right(w)}"
         lines.append(
             f"    {told} (error {show_error(w.error, report.metric)} at most, {margin(w.margin)})"
         )
@@ -115,7 +111,7 @@ def say_effect(report: Report) -> str:
     if w.unseen_n:
         wrong, of = (
             w.unseen_n - w.unseen_ok,
-            f"{count(w.unseen_n, 'sample')} that it was not made on",
+            f"{count(w.unseen_n, 'held-out sample')}",
         )
         return f"With the workaround {wrong} of {of} {_are(wrong)} wrong; without it {w.unseen_failing} {_are(w.unseen_failing)}."
     if says_nothing(w):
@@ -174,14 +170,14 @@ def says_nothing(w: Workaround) -> bool:
 
 
 def right(w: Workaround) -> str:
-    """``8 of 8 samples it was made on, and 31 of 32 others,``; the others only where there were
+    """``8 of 8 tuning samples and 31 of 32 held-out samples``; the latter only where there were
     any."""
     if not w.unseen_n:
         return f"{w.samples_ok} of {count(w.samples_n, 'sample')}"
     if not w.samples_n:
-        return f"{w.unseen_ok} of {w.unseen_n} others"
-    made_on = f"{w.samples_ok} of {count(w.samples_n, 'sample')} it was made on"
-    return f"{made_on}, and {w.unseen_ok} of {w.unseen_n} others,"
+        return f"{w.unseen_ok} of {count(w.unseen_n, 'held-out sample')}"
+    tuned = f"{w.samples_ok} of {count(w.samples_n, 'tuning sample')}"
+    return f"{tuned} and {w.unseen_ok} of {count(w.unseen_n, 'held-out sample')}"
 
 
 def say_inside(w: Workaround) -> str:

@@ -91,7 +91,7 @@ _PARTS = {
     "captures": "values of inner tensors",
     "artifacts": "saved parts and tables",
     "logs": "logs",
-    "case": "the case to hand on",
+    "case": "the case to share",
 }
 
 

@@ -151,7 +151,9 @@ def _list_more_inputs(scene: Scene, name: str) -> list[Deed]:
     )
     made = [Deed(elsewhere, f"narrowdown replay {name}")]
     if not scene.problem.inputs:
-        told = "Only made-up inputs were tried, and yours may fail: {edit} gives your own, or:"
+        told = (
+            "Only made-up inputs were tried, and yours may fail: press {edit} to use your own, or:"
+        )
         return [Deed(told, more), *made]
     if not scene.problem.check:
         told = (
@@ -183,7 +185,7 @@ def _list_handing_on(scene: Scene, said: Report) -> list[Deed]:
                 "Before you send it: files of it still name a folder, a user or a host; traces.txt says which."
             )
         )
-    mended = "Once the engine is mended, this tells whether the fault is gone:"
+    mended = "After an engine update, check again with:"
     return [
         *made,
         Deed(mended, f"narrowdown replay {name_for_command(scene.folder)} --expect fixed"),
@@ -198,7 +200,7 @@ def _list_going_on(scene: Scene, said: Report) -> list[Deed]:
             Deed(f"{ask_known(said)} {{after}} goes on with that, or:", f"narrowdown after {name}")
         )
     if line := offer_ladder(scene.state, scene.problem, name):
-        told = "Since when is it wrong, and is it mended? This installs releases and says first how large they are:"
+        told = "Since when is it wrong, and is it fixed? This installs releases and says first how large they are:"
         made.append(Deed(told, line))
     return made
 

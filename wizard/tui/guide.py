@@ -47,7 +47,7 @@ PANELS: Mapping[str, str] = {
     "where-panel": GRAPH,
     "cure-panel": "What makes the model right here, on how many samples that was checked, and what it costs.",
     "journey-panel": "Every question with the answer that was taken, the time and the tries that it took.",
-    "files-panel": "The folder to hand on: whoever gets it needs only the engine, not this program.",
+    "files-panel": "The folder to share: whoever gets it needs only the engine, not this program.",
 }
 
 WHY = "Why the recommended answer is recommended, then what this step is for; at an end, the reason for every answer."

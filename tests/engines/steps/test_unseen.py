@@ -222,7 +222,7 @@ def test_a_wider_set_is_tried_again_on_what_the_smaller_one_was_right_on(other: 
         cure = done.findings.workaround
         assert cure.error == done.outcome.error == 0.5, "the worst of all that was tried"
         assert cure.margin == done.outcome.margin < 1
-        assert f"{unseen.ok} of {unseen.n} it had not seen" in done.outcome.message
+        assert f"{unseen.ok} of {unseen.n} held-out samples pass" in done.outcome.message
         assert not done.outcome.holds
 
 
@@ -303,7 +303,7 @@ def test_what_no_precision_cures_on_unseen_samples_is_told_and_not_searched_for(
     unseen = done.findings.workaround.unseen
     assert unseen.ok < unseen.n
     assert not done.outcome.holds
-    assert f"{unseen.ok} of {unseen.n} it had not seen" in done.outcome.message
+    assert f"{unseen.ok} of {unseen.n} held-out samples pass" in done.outcome.message
 
 
 def test_a_margin_that_not_even_everything_has_on_what_joins_is_not_searched_for() -> None:
@@ -563,7 +563,7 @@ def test_smallest_is_never_said() -> None:
 
 def test_what_is_told_in_a_sentence() -> None:
     assert say_tried(8, 8, Unseen(31, 32, plain=30)) == (
-        "right on 8 of 8 it was made on, 31 of 32 it had not seen (all made near these); 30 of these fail without it"
+        "8 of 8 tuning samples and 31 of 32 held-out samples pass (all generated near these); without it 30 of the 32 fail"
     )
 
 

@@ -357,7 +357,7 @@ def test_a_click_on_a_bar_goes_to_its_numbers() -> None:
     [
         (
             Lookalike("b", "who/what#18136", "Zeros are lost.", mended="1.32.0"),
-            "It looks like who/what#18136, which ONNX Runtime 1.32.0 has mended: try that release, or a later one.",
+            "It looks like who/what#18136, which ONNX Runtime 1.32.0 has fixed: try that release, or a later one.",
             "If it is still wrong there, send the case folder",
             "Is it that bug, and what else cures it?",
         ),
@@ -719,7 +719,7 @@ def test_one_code_of_many_is_not_100_percent() -> None:
 def test_a_single_node_has_nothing_to_spare() -> None:
     told = report("Conv")
     for names, said in (
-        (("a",), "yes: it is a single node"), (("a", "b"), "yes: without any one of its nodes it passes")
+        (("a",), "yes (single node)"), (("a", "b"), "yes (without any one of its nodes it passes)")
     ):  # fmt: skip
         culprit = msgspec.structs.replace(told.culprits[0], nodes=names, minimal=True)
         now = msgspec.structs.replace(told, culprits=(culprit,))

@@ -180,4 +180,4 @@ def test_a_search_that_is_ended_goes_on_with_its_smallest_part_and_says_that_a_s
     assert 16 <= reduced["nodes_after"] < 300
     report = (session / "case" / "report.md").read_text()
     assert "## The failing case" in report
-    assert "| nothing to spare | not proven |" in report
+    assert "| minimal | not proven |" in report

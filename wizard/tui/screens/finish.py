@@ -38,7 +38,7 @@ class FinishScreen(SessionScreen):
     )
     HELP_TEXT = (
         "This is the end of the route: what was found, then what to do now, then how it was found. {export} writes the case into "
-        "one folder or zip to hand on, {rewind} goes back to an earlier question, {terms} explains the words."
+        "one folder or zip to share, {rewind} goes back to an earlier question, {terms} explains the words."
     )
 
     def content(self) -> ComposeResult:
@@ -71,7 +71,7 @@ class FinishScreen(SessionScreen):
                     id="journey-panel",
                 )
                 yield Panel(
-                    told("To hand on ({export} exports)"), Files(id="files"), id="files-panel"
+                    told("To share ({export} exports)"), Files(id="files"), id="files-panel"
                 )
 
     def on_mount(self) -> None:

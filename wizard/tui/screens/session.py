@@ -338,7 +338,7 @@ class SessionScreen(Hosted):
                 if scene.state.end
                 else "The search has not come so far yet."
             )
-            self.host.say(f"There is no failing case to hand on. {told}")
+            self.host.say(f"There is no failing case to share. {told}")
             return
         proposal = f"case-{scene.id}.zip"
 

@@ -153,9 +153,9 @@ class Cure(Lines[tuple[Findings, str]]):
             if cure.keep_names
             else [("what to do", remedy(cure))]
         )
-        rows.append(("holds on", f"{cure.samples_ok} of {cure.samples_n} samples it was made on"))
+        rows.append(("holds on", f"{cure.samples_ok} of {cure.samples_n} tuning samples"))
         if cure.unseen is not None and cure.unseen.n:
-            rows.append(("and on", f"{cure.unseen.ok} of {cure.unseen.n} it had not seen"))
+            rows.append(("and on", f"{cure.unseen.ok} of {cure.unseen.n} held-out samples"))
         rows.append(("error", f"{show_error(cure.error, metric)} at most, {margin(cure.margin)}"))
         rows += [
             ("known" if position == 0 else "", fact.text)
