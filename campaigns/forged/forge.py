@@ -6,21 +6,28 @@ description edited and its checksum mended as documented.
 """
 
 import contextlib
+import functools
+import hashlib
 import json
+import os
 import shutil
 import subprocess
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
+from unittest import mock
 
+import msgspec
 import onnx
 from onnx import TensorProto, helper
 
-from narrowdown.wizard import trust
+from narrowdown.engines import discovery
+from narrowdown.wizard import engine_survey, trust
+from narrowdown.wizard.ladder import environments
 from narrowdown.wizard.problem import Problem
+from narrowdown.wizard.session import condensed, journal, listing
 from narrowdown.wizard.session import folder as folders
-from narrowdown.wizard.session import journal
 
 from . import signing
 
@@ -613,6 +620,62 @@ def in_an_answer(at: Bench, kind: str) -> None:
     signing.rewrite(at.session / journal.NAME, planted)
 
 
+def in_the_caches(at: Bench, kind: str) -> None:
+    """Only in what is kept on this machine: what engines are, the list of sessions, the journal as
+    it was condensed, and the releases of a ladder."""
+    for variable in ("XDG_CACHE_HOME", "XDG_STATE_HOME"):
+        os.environ[variable] = str(at.session.parent / variable.lower())
+    os.environ["NARROWDOWN_HOME"] = str(at.session.parent)
+    with mock.patch.object(condensed, "WORTH", 0), mock.patch.object(listing, "FEWEST", 0):
+        listing.Listing(at.session.parent).sessions()
+        journal.state(at.session / journal.NAME)
+    here, rows = engine_survey._mark_of_machine(), {str(r["name"]): r for r in _engines_here()}
+    engine_survey._write(
+        {
+            d.name: engine_survey.Kept(engine_survey._mark(d, here), rows[d.name])
+            for d in discovery.engines().values()
+            if d.name in rows
+        }
+    )
+    named, problem = plant_beside(at, kind), problem_of(at)
+    was = {"engine": problem.engine, "reference": problem.reference}
+    kept = condensed.cache_file(at.session, "journal", "bin").parent
+    for path in kept.glob("*.json"):
+        found = exchanged(json.loads(path.read_bytes()), named, was)
+        path.write_text(json.dumps(found), encoding="utf-8")
+    condensed._latest.clear()
+    for path in kept.glob("*.bin"):
+        found = exchanged(msgspec.msgpack.decode(path.read_bytes()[32:]), named, was)
+        body = msgspec.msgpack.encode(found)
+        path.write_bytes(hashlib.sha256(body).digest() + body)
+    release = environments.releases("onnxruntime==0")[0].folder
+    assert release
+    release.mkdir(parents=True)
+    for name in ("sitecustomize.py", "onnxruntime.py", "numpy.py"):
+        script(release / name, at.canary)
+
+
+@functools.cache
+def _engines_here() -> list[JSON]:
+    return engine_survey.survey()
+
+
+def where_one_stands(at: Bench, kind: str) -> None:
+    """A file that says that it was agreed to, settings and modules, in the folder that one stands
+    in, which relative paths of the environment mean."""
+    at_place(at, kind, at.session)
+    stood = at.session.parent / "stood"
+    os.environ["XDG_STATE_HOME"] = str(stood)
+    trust.remember(trust.items(problem_of(at)))
+    engine = named(kind, str(at.session / f"evil{PAYLOADS[kind].suffix}")).get("engine", "emulate")
+    (stood / "narrowdown" / "config.yaml").write_text(f"engine: {json.dumps(engine)}\n")
+    for module in ("sitecustomize", "usercustomize", "onnxruntime", "check"):
+        script(stood / f"{module}.py", at.canary)
+    os.chdir(stood)
+    for variable in ("STATE", "CACHE", "CONFIG", "DATA"):
+        os.environ[f"XDG_{variable}_HOME"] = "."
+
+
 WAYS: dict[str, Callable[[Bench, str], tuple[str, ...] | None]] = {
     "inside the session": inside,
     "at a strange place": elsewhere,
@@ -644,6 +707,8 @@ WAYS: dict[str, Callable[[Bench, str], tuple[str, ...] | None]] = {
     "in the flow only": in_the_flow,
     "in an answer only": in_an_answer,
     "in all records": in_all_records,
+    "in the caches only": in_the_caches,
+    "agreed to where one stands": where_one_stands,
     "a file of the home": at_home,
     "by ~": by_tilde,
     "by $HOME": by_variable,
@@ -658,6 +723,7 @@ HIDDEN = (
     "in the flow only",
     "in an answer only",
     "in all records",
+    "in the caches only",
 )
 
 

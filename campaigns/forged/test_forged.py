@@ -12,6 +12,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
+from unittest import mock
 
 import msgspec
 import numpy as np
@@ -88,7 +89,13 @@ def person(folder: Path) -> dict[str, bytes]:
 
 
 def attempt(folder: Path, base: Path, kind: str, way: str, door: doors.Door) -> Found | None:
-    """One forgery at one door; None where this way means nothing for the kind."""
+    """One forgery at one door; None where this way means nothing for the kind. What it changes of
+    the environment ends with it."""
+    with contextlib.chdir(Path.cwd()), mock.patch.dict(os.environ):
+        return _attempted(folder, base, kind, way, door)
+
+
+def _attempted(folder: Path, base: Path, kind: str, way: str, door: doors.Door) -> Found | None:
     trust.trust_file().unlink(missing_ok=True)
     try:
         bundle = door.name.startswith("bundle:")
