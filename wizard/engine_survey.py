@@ -22,8 +22,8 @@ from narrowdown.engines.cores import list_cores
 from narrowdown.engines.declaration import Declaration
 from narrowdown.engines.store import decoding, regular
 from narrowdown.engines.store.content import write_own
+from narrowdown.wizard.cache_files import cache_file
 from narrowdown.wizard.machine_room import MachineProblem, ask
-from narrowdown.wizard.session.condensed import cache_file
 
 FORMAT: Final = 1  # another one whenever a row is made otherwise of the same things
 _SHARED = (

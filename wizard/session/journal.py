@@ -23,7 +23,6 @@ import msgspec
 
 from narrowdown.engines.store import decoding, regular
 from narrowdown.engines.store.content import Store, sync_folder, write_atomically
-from narrowdown.wizard.session import condensed
 from narrowdown.wizard.session.events import (
     VERSION,
     AnyEvent,
@@ -44,7 +43,7 @@ from narrowdown.wizard.session.problems import (
     NewerSession,
     SessionProblem,
 )
-from narrowdown.wizard.session.state import Probes, State, walk
+from narrowdown.wizard.session.state import State, fold, walk
 
 LINE_LIMIT = 64 << 10  # bytes of one line, its newline included
 LARGEST = 1 << 30  # bytes of a journal that is read: some hundred thousand probes
@@ -65,7 +64,7 @@ _UNSTAMPED = NoteAdded(text="").ts
 _encoder = msgspec.json.Encoder(order="deterministic")
 
 
-EventT = TypeVar("EventT", bound=AnyEvent | Probes)
+EventT = TypeVar("EventT", bound=AnyEvent)
 
 
 class _Head(msgspec.Struct):
@@ -177,14 +176,9 @@ def rewritten(
     that it ``touches``, under checksums of their own. A torn end is left out. Raises OSError,
     DamagedJournal."""
     with regular.opened(path, LARGEST, links=False) as file:
-        known = condensed.find(file, path)
-        proven, at, number, bad = known.good if known else 0, 0, 0, 0
+        number, bad = 0, 0
         for block in read_blocks(file):
-            some, at = touches(block), at + len(block)
-            if not some and at <= proven:  # whole, all of it
-                number += block.count(b"\n")
-                yield block
-                continue
+            some = touches(block)
             for line in io.BytesIO(block):
                 number += 1
                 if not line.endswith(b"\n") or not is_whole(line[:-1]):
@@ -231,84 +225,26 @@ def read(path: Path) -> tuple[AnyEvent, ...]:
     return tuple(events(path))
 
 
-class Course:
-    """A journal from its beginning on, ``file`` open there: by what was condensed of it, as far as
-    that holds, the rest line by line. ``seq``, ``good``: as a ``Scan``'s, of the whole file;
-    ``place``: of the last event that was not condensed.
-
-    ``brief``: as a ``Scan``'s. Going through it raises as ``events``, and as ``fold``.
-    """
-
-    def __init__(self, file: BinaryIO, path: Path, *, brief: int = 0) -> None:
-        self._file, self._path = file, path
-        found = condensed.find(file, path)
-        self._condensed = found if found is not None and (not brief or found.seq <= brief) else None
-        self._begins = self._condensed.good if self._condensed else 0
-        file.seek(self._begins)
-        self._scan = Scan(
-            file, path, seq=self._condensed.seq if self._condensed else 0, brief=brief
-        )
-        self._place: Place | None = None
-
-    @property
-    def seq(self) -> int:
-        return self._scan.seq
-
-    @property
-    def good(self) -> int:
-        return self._begins + self._scan.good
-
-    @property
-    def place(self) -> Place:
-        return self._place or self._scan.place
-
-    def __iter__(self) -> Iterator[AnyEvent | Probes]:
-        """Its events as they are written, those that are condensed together."""
-        for place, probes in self._condensed.parts if self._condensed else ():
-            if probes is not None:
-                yield probes
-            elif place is not None:
-                self._place = place
-                yield decode(place.line(), 0, self._path)
-        self._place = None
-        yield from self._scan
-
-    def walk(self) -> Iterator[tuple[State, AnyEvent | None, State]]:
-        """What ``state.walk`` gives over its events. What took long is condensed for the next
-        time."""
-        parts: list[condensed.Part] = []
-        yield from walk(resolved(self, self._path), where=self, keep=parts)
-        if self._scan.good >= condensed.WORTH:
-            condensed.write(self._file, self._path, self.good, self.seq, parts)
-
-    def fold(self) -> State:
-        """What its events come to."""
-        result = State()
-        for _, _, after in self.walk():
-            result = after
-        return result
-
-
 def states(path: Path) -> Iterator[tuple[State, AnyEvent | None, State]]:
     """What ``walk`` gives over the events of a journal. Raises as ``events``, and as ``fold``."""
-    with regular.opened(path, LARGEST, links=False) as file:
-        yield from Course(file, path).walk()
+    with scanned(path) as scan:
+        yield from walk(resolved(scan, path), where=scan)
 
 
 def state(path: Path) -> State:
     """What the events of a journal come to. Raises as ``states``."""
-    with regular.opened(path, LARGEST, links=False) as file:
-        return Course(file, path).fold()
+    with scanned(path) as scan:
+        return fold(resolved(scan, path), where=scan)
 
 
 def verify(path: Path) -> int:
     """The number of the last event, once no line is damaged or missing. Probes are not decoded.
     Raises as ``events``."""
     with regular.opened(path, LARGEST, links=False) as file:
-        read = Course(file, path, brief=EVERY)
-        for _ in read:
+        scan = Scan(file, path, brief=EVERY)
+        for _ in scan:
             pass
-        return read.seq
+        return scan.seq
 
 
 def outline(path: Path) -> Iterator[AnyEvent]:
@@ -407,14 +343,14 @@ class Journal:
         self.state, good = State(), 0
         if os.path.lexists(path):
             with regular.opened(path, LARGEST, links=False) as file:
-                read = Course(file, path)
+                scan = Scan(file, path)
                 try:
-                    self.state = read.fold()
+                    self.state = fold(resolved(scan, path), where=scan)
                 except ValueError as error:
                     raise SessionProblem(
                         f"The session's journal cannot be taken up: {error}"
                     ) from None
-                good = read.good
+                good = scan.good
                 file.seek(good)
                 if tail := file.read():
                     self.torn = _set_aside(path, tail)
@@ -509,15 +445,6 @@ class Tail:
         """
         try:
             with regular.opened(self._path, LARGEST, links=False) as file:
-                if self._brief and not self._offset:
-                    read = Course(file, self._path, brief=self._brief)
-                    found = tuple(
-                        resolve(event, self._store)
-                        for event in read
-                        if not isinstance(event, Probes)
-                    )
-                    self._offset, self._seq = read.good, read.seq
-                    return found
                 file.seek(self._offset)
                 scan = Scan(file, self._path, seq=self._seq, brief=self._brief)
                 found = tuple(resolve(event, self._store) for event in scan)

@@ -17,9 +17,9 @@ import msgspec
 
 from narrowdown.engines.store import decoding, regular
 from narrowdown.engines.store.content import atomic
+from narrowdown.wizard.cache_files import cache_file
 from narrowdown.wizard.session import folder as folders
 from narrowdown.wizard.session import journal, lock
-from narrowdown.wizard.session.condensed import cache_file
 from narrowdown.wizard.session.folder import Summary
 
 FORMAT: Final = 1  # another one whenever a Summary is made otherwise of the same files

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import msgspec
 
-from narrowdown.wizard.session import condensed, journal, lock
 from narrowdown.wizard.session import folder as folders
+from narrowdown.wizard.session import lock
 from narrowdown.wizard.session.problems import SessionProblem
 from narrowdown.wizard.words import size
 
@@ -33,7 +33,6 @@ def remove(place: Path, *, patience: float = 0.5) -> None:
     try:
         if going.exists():  # of a removal that was killed
             shutil.rmtree(going)
-        condensed.forget(place / journal.NAME)
         place.rename(going)
         shutil.rmtree(going)
     finally:

@@ -276,26 +276,6 @@ class State(msgspec.Struct, frozen=True, omit_defaults=True):
         return sum(v.node == node for v in self.route)
 
 
-class Probes(msgspec.Struct, frozen=True, array_like=True):
-    """Probes and measurements that follow each other in a journal, as a state takes them in at
-    once: most of a long journal is nothing else. ``seq``, ``ts``: of the last; ``learned``: the
-    fields of the state that they have changed besides."""
-
-    asked: dict[str, Asked]
-    known: dict[str, Known]
-    seq: int
-    ts: float
-    learned: dict[str, Any]
-
-    def onto(self, state: State) -> State:
-        """The state after them."""
-        both = {
-            "asked": state.asked.plus_all(self.asked),
-            "known": state.known.plus_all(self.known),
-        }
-        return msgspec.structs.replace(state, seq=self.seq, last=self.ts, **both, **self.learned)
-
-
 def find_index(state: State, model: str) -> str:
     """The digest of the index of a model's graph as it was described last; "" where no step has
     asked for it."""
@@ -330,7 +310,7 @@ class Reader(Protocol):
 
 
 def fold(
-    events: Iterable[AnyEvent | Probes], state: State | None = None, *, where: Reader | None = None
+    events: Iterable[AnyEvent], state: State | None = None, *, where: Reader | None = None
 ) -> State:
     """The state after these events. ``where``: who reads them one by one, so that probes and
     measurements stay in their file. Raises ``ValueError`` for findings that this version cannot
@@ -341,16 +321,10 @@ def fold(
 
 
 def walk(
-    events: Iterable[AnyEvent | Probes],
-    state: State | None = None,
-    *,
-    where: Reader | None = None,
-    keep: list[Place | Probes] | None = None,
+    events: Iterable[AnyEvent], state: State | None = None, *, where: Reader | None = None
 ) -> Iterator[tuple[State, AnyEvent | None, State]]:
     """As ``fold``, stopping at each event that is no probe: the state before it, the event, the
-    state after it. Probes that follow the last one come with None. ``keep`` takes what the same can
-    be made of again without decoding any probe: the places of the events that are none, and the
-    probes between them."""
+    state after it. Probes that follow the last one come with None."""
     result = state or State()
     row = _Row(result)
     for event in events:
@@ -359,20 +333,13 @@ def walk(
                 row.start(event, where.place if where else None)
             case ProbeFinished():
                 row.finish(event, where.place if where else None)
-            case Probes():
-                result = event.onto(row.close(keep))
-                row = _Row(result)
-                if keep is not None:
-                    keep.append(event)
             case _:
-                before = row.close(keep)
+                before = row.close()
                 result = advance(before, event)
                 row = _Row(result)
-                if keep is not None and where is not None:
-                    keep.append(where.place)
                 yield before, event, result
     if row.last is not None or result is not state:
-        yield result, None, row.close(keep)
+        yield result, None, row.close()
 
 
 class _Row:
@@ -407,7 +374,7 @@ class _Row:
             self._state = msgspec.structs.replace(self._state, **learned)
         self.last = event
 
-    def close(self, keep: list[Place | Probes] | None) -> State:
+    def close(self) -> State:
         """The state after them."""
         if self.last is None:
             return self._begun
@@ -416,10 +383,14 @@ class _Row:
             for name in _LEARNED
             if (new := getattr(self._state, name)) is not getattr(self._begun, name)
         }
-        probes = Probes(self._asked, self._known, self.last.seq, self.last.ts, learned)
-        if keep is not None:
-            keep.append(probes)
-        return probes.onto(self._begun)
+        return msgspec.structs.replace(
+            self._begun,
+            seq=self.last.seq,
+            last=self.last.ts,
+            asked=self._begun.asked.plus_all(self._asked),
+            known=self._begun.known.plus_all(self._known),
+            **learned,
+        )
 
 
 def advance(state: State, event: AnyEvent) -> State:
