@@ -7,7 +7,6 @@ description edited and its checksum mended as documented.
 
 import contextlib
 import functools
-import hashlib
 import json
 import os
 import shutil
@@ -18,16 +17,16 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from unittest import mock
 
-import msgspec
 import onnx
 from onnx import TensorProto, helper
 
 from narrowdown.engines import discovery
 from narrowdown.wizard import engine_survey, trust
+from narrowdown.wizard.cache_files import cache_file
 from narrowdown.wizard.ladder import environments
 from narrowdown.wizard.problem import Problem
-from narrowdown.wizard.session import condensed, journal, listing
 from narrowdown.wizard.session import folder as folders
+from narrowdown.wizard.session import journal, listing
 
 from . import signing
 
@@ -621,14 +620,13 @@ def in_an_answer(at: Bench, kind: str) -> None:
 
 
 def in_the_caches(at: Bench, kind: str) -> None:
-    """Only in what is kept on this machine: what engines are, the list of sessions, the journal as
-    it was condensed, and the releases of a ladder."""
+    """Only in what is kept on this machine: what engines are, the list of sessions, and the
+    releases of a ladder."""
     for variable in ("XDG_CACHE_HOME", "XDG_STATE_HOME"):
         os.environ[variable] = str(at.session.parent / variable.lower())
     os.environ["NARROWDOWN_HOME"] = str(at.session.parent)
-    with mock.patch.object(condensed, "WORTH", 0), mock.patch.object(listing, "FEWEST", 0):
+    with mock.patch.object(listing, "FEWEST", 0):
         listing.Listing(at.session.parent).sessions()
-        journal.state(at.session / journal.NAME)
     here, rows = engine_survey._mark_of_machine(), {str(r["name"]): r for r in _engines_here()}
     engine_survey._write(
         {
@@ -639,15 +637,9 @@ def in_the_caches(at: Bench, kind: str) -> None:
     )
     named, problem = plant_beside(at, kind), problem_of(at)
     was = {"engine": problem.engine, "reference": problem.reference}
-    kept = condensed.cache_file(at.session, "journal", "bin").parent
-    for path in kept.glob("*.json"):
+    for path in cache_file(at.session, "sessions", "json").parent.glob("*.json"):
         found = exchanged(json.loads(path.read_bytes()), named, was)
         path.write_text(json.dumps(found), encoding="utf-8")
-    condensed._latest.clear()
-    for path in kept.glob("*.bin"):
-        found = exchanged(msgspec.msgpack.decode(path.read_bytes()[32:]), named, was)
-        body = msgspec.msgpack.encode(found)
-        path.write_bytes(hashlib.sha256(body).digest() + body)
     release = environments.releases("onnxruntime==0")[0].folder
     assert release
     release.mkdir(parents=True)
