@@ -42,7 +42,6 @@ from narrowdown.wizard.session.events import (
     StepStarted,
     WorkerDied,
 )
-from narrowdown.wizard.session.growing import Growing
 from narrowdown.wizard.session.lines import Place
 
 Phase = Literal["start", "stepping", "asking", "ended"]
@@ -205,8 +204,8 @@ class State(msgspec.Struct, frozen=True, omit_defaults=True):
     versions: dict[str, str] = {}
     runs: int = 0
     route: tuple[Visit, ...] = ()
-    asked: Growing[str, Asked] = Growing()
-    known: Growing[str, Known] = Growing()
+    asked: Mapping[str, Asked] = {}
+    known: Mapping[str, Known] = {}
     fingerprints: dict[str, str] = {}
     engines: dict[str, dict[str, Any]] = {}
     notes: tuple[NoteAdded, ...] = ()
@@ -387,8 +386,8 @@ class _Row:
             self._begun,
             seq=self.last.seq,
             last=self.last.ts,
-            asked=self._begun.asked.plus_all(self._asked),
-            known=self._begun.known.plus_all(self._known),
+            asked={**self._begun.asked, **self._asked},
+            known={**self._begun.known, **self._known},
             **learned,
         )
 
@@ -415,13 +414,12 @@ def advance(state: State, event: AnyEvent) -> State:
                 state.route, event.run, status="cancelled", error=event.reason
             )
         case ProbeStarted():
-            changes["asked"] = state.asked.plus(
-                event.key, _asked(event, state.asked.get(event.key))
-            )
+            asking = _asked(event, state.asked.get(event.key))
+            changes["asked"] = {**state.asked, event.key: asking}
         case ProbeFinished():
             asked = state.asked.get(event.key)
             learned = _learn_from(state, event, asked.probe if asked else None)
-            changes = {"known": state.known.plus(event.key, _known(event)), **learned}
+            changes = {"known": {**state.known, event.key: _known(event)}, **learned}
         case WorkerDied():
             changes["deaths"] = (*state.deaths, event)
         case QuestionAsked():
@@ -467,7 +465,7 @@ def _opened(state: State, event: SessionOpened) -> dict[str, Any]:
         "id": event.id,
         "opened": state.opened or event.ts,
         "versions": event.versions or state.versions,
-        "known": known if known is state.known else Growing(known),
+        "known": known,
         "route": route,
         "closed": None,
     }
@@ -603,9 +601,7 @@ def _rewound(state: State, event: Rewound) -> dict[str, Any]:
     return {
         "route": state.anchors.get(event.to, ()),
         "anchors": {seq: route for seq, route in state.anchors.items() if seq <= event.to},
-        "known": Growing(
-            {key: k for key, k in state.known.items() if k.resolved or k.seq <= event.to}
-        ),
+        "known": {key: k for key, k in state.known.items() if k.resolved or k.seq <= event.to},
         "rewinds": state.rewinds + 1,
         "closed": None,
     }

@@ -22,7 +22,6 @@ from narrowdown.wizard.runner.estimate import (
 from narrowdown.wizard.runner.options import Options
 from narrowdown.wizard.runner.snapshot import Artist, left_of
 from narrowdown.wizard.session.events import Cost, NoteAdded, SessionClosed, StepStarted
-from narrowdown.wizard.session.growing import Growing
 from narrowdown.wizard.session.journal import NAME, read
 from narrowdown.wizard.session.state import Known, State, Visit
 from narrowdown.wizard.words import price, say_time_left
@@ -40,7 +39,7 @@ def test_seconds_are_told_once_such_a_step_was_measured() -> None:
     }
     ctx: Any = SimpleNamespace(findings=SimpleNamespace(model="m"))
     route = (Visit("first", run=1, step="look"), Visit("second", run=2, step="search"))
-    state = State(route=route, known=Growing(known))
+    state = State(route=route, known=known)
     spec = STEPS["search"]
     assert foresee(spec, ctx, state) == Cost(12, 24.0, 2.0)
     state = msgspec.structs.replace(state, route=route[:1])
@@ -90,7 +89,7 @@ def test_what_is_left_stands_in_the_snapshot(
 ) -> None:
     names = [str(n) for n in range(done)]
     known: Any = {name: Known.of(None, seconds=2.0) for name in names}
-    ledger: Any = SimpleNamespace(state=State(runs=1, seq=7, known=Growing(known)))
+    ledger: Any = SimpleNamespace(state=State(runs=1, seq=7, known=known))
     control: Any = SimpleNamespace(
         phase="running",
         reason="",
