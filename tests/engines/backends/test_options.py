@@ -1,5 +1,6 @@
 """Specs are checked as text, and every mistake is a sentence with the nearest name."""
 
+import importlib.util
 import re
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from narrowdown.engines import discovery
+from narrowdown.engines.backends.onnxruntime import harmless
 from narrowdown.engines.backends.onnxruntime.optimizers import KNOWN
 from narrowdown.engines.declaration import NAMES, Declaration, Option
 from narrowdown.engines.options import SETTING, check, declared_as, split_paths, started, values
@@ -215,3 +217,16 @@ def test_a_plus_in_the_path_of_a_file_that_is_there_belongs_to_it(tmp_path: Path
         f"path={library}",
     )
     assert values(parse(f"golden:files={there}+{here}"))["files"] == (there, here)
+
+
+def test_no_key_of_the_installed_onnx_runtime_that_names_a_file_is_harmless() -> None:
+    """A key that is new, or was renamed, is asked about; the list is of keys that the library
+    knows."""
+    folder = Path(str(importlib.util.find_spec("onnxruntime").origin)).parent / "capi"
+    text = b"\0".join(path.read_bytes() for path in folder.glob("libonnxruntime.so*"))
+    found = re.findall(rb"(?:session|optimization|mlas|ep)\.[a-z_0-9.]+(?=\0)", text)
+    if len(keys := {key.decode() for key in found}) < 20:
+        pytest.skip("no library of ONNX Runtime whose keys can be told")
+    known = {key for key in keys if re.fullmatch(harmless.SESSION, f"{key}=1")}
+    assert len(known) > 20
+    assert not [k for k in known if re.search("file|path|folder|dump|profiling|log_|library", k)]

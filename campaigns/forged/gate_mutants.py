@@ -1,0 +1,102 @@
+"""Would the campaign notice a door that forgets the gate? One door after the other lets all
+through, in a copy of the product; a fast test of the campaign or of the gate must fail:
+``python campaigns/forged/gate_mutants.py [WORD ...]``. Exit 1 where one lives, or where the copy
+without a mutant fails.
+"""
+
+import concurrent.futures
+import os
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parents[2]
+COPIED = ("wizard", "engines", "flows", "narrowdown", "campaigns/forged", "tests")
+TESTS = ("campaigns/forged", "tests/wizard/test_trust.py")
+PATIENCE = 900  # seconds for these tests, from outside: a door without its gate may work for long
+
+
+class Mutant(NamedTuple):
+    """In ``file`` what stands in ``old`` lets all through as ``new`` stands there."""
+
+    door: str
+    file: str
+    old: str
+    new: str
+
+
+_PROBLEM = "trust.admit(folders.describe(place).problem, arguments.yes_run_scripts"
+_TYPED = "trust.agree(problem, remembered=remembered, edited=before, yes=self._yes)"
+MUTANTS = (
+    Mutant("after", "wizard/cli/run.py", f"{_PROBLEM})", 'trust.admit(folders.describe(place).problem, ("all",))'),
+    Mutant("resume", "wizard/cli/run.py", "trust.admit(about.problem, arguments.yes_run_scripts)", 'trust.admit(about.problem, ("all",))'),
+    Mutant("run", "wizard/cli/run.py", 'trust.admit(problem, getattr(arguments, "yes_run_scripts", ()))', 'trust.admit(problem, ("all",))'),
+    Mutant("replay", "wizard/cli/replay.py", f"{_PROBLEM}, engine)", 'trust.admit(folders.describe(place).problem, ("all",), engine)'),
+    Mutant("export", "wizard/cli/sessions.py", "trust.admit_session(reading.folder, arguments.yes_run_scripts)", 'trust.admit_session(reading.folder, ("all",))'),
+    Mutant("trigger", "wizard/cli/trigger.py", "            problem, arguments.yes_run_scripts\n", '            problem, ("all",)\n'),
+    Mutant("ladder of a session", "wizard/cli/ladder.py", "trust.admit_session(folders.find(name), yes)", 'trust.admit_session(folders.find(name), ("all",))'),
+    Mutant("ladder of a bundle", "wizard/cli/ladder.py", "files, head(path, 5))], yes)", 'files, head(path, 5))], ("all",))'),
+    Mutant("open --from", "wizard/cli/from_session.py", "    trust.admit(base, arguments.yes_run_scripts)\n", ""),
+    Mutant("screens: edit", "wizard/tui/library.py", "        trust.admit(before, self._yes)\n", ""),
+    Mutant("screens: what an edit keeps", "wizard/tui/library.py", _TYPED, _TYPED.replace(", edited=before", "")),
+    Mutant("screens: after", "wizard/tui/library.py", "        trust.admit(folders.describe(folder).problem, self._yes)\n", ""),
+    Mutant("screens: open", "wizard/tui/library.py", "trust.admit(about.problem, self._yes)", 'trust.admit(about.problem, ("all",))'),
+    Mutant("screens: create", "wizard/tui/library.py", "            trust.admit(problem, self._yes)  #", "            pass  #"),
+    Mutant("matrix", "wizard/cli/matrix.py", f"{_PROBLEM}, named)", 'trust.admit(folders.describe(place).problem, ("all",), named)'),
+    Mutant("a path that is not plain", "wizard/trust/gate.py", "    if bad := next((item for item in found if item.fault), None):", "    if bad := None:"),
+    Mutant("what was found", "wizard/trust/sessions.py", ", found_on=specs_found(place))", ")"),
+    Mutant("a worker's own look", "engines/data/held.py", "    if found != wanted:\n", "    if False:\n"),
+)  # fmt: skip
+
+
+def mutated(mutant: Mutant, root: Path = ROOT) -> str:
+    """The file's text with the gate left out. Raises ValueError where what is to be replaced does
+    not stand there once."""
+    text = (root / mutant.file).read_text(encoding="utf-8")
+    if (found := text.count(mutant.old)) != 1:
+        raise ValueError(f"{mutant.file} has {found} times, and not once: {mutant.old.strip()}")
+    return text.replace(mutant.old, mutant.new)
+
+
+def noticed(sound: Path, mutant: Mutant | None) -> tuple[bool, str]:
+    """Whether a test fails over this copy of the product, and which one."""
+    from campaigns.fuzz.mutants import within
+
+    with tempfile.TemporaryDirectory(prefix="narrowdown-mutant-") as place:
+        folder = Path(shutil.copytree(sound, Path(place) / "product", symlinks=True))
+        if mutant:
+            (folder / mutant.file).write_text(mutated(mutant, folder), encoding="utf-8")
+        words = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *TESTS]
+        code, said = within(PATIENCE, words, folder, {**os.environ, "PYTHONPATH": str(folder)})
+        if code not in (0, 1):
+            raise RuntimeError(f"The tests did not run:\n{said[-4000:]}")
+        failed = [line for line in said.splitlines() if line.startswith("FAILED")]
+        return code == 1, failed[0].partition("::")[2].partition(" ")[0] if failed else ""
+
+
+def main(words: list[str]) -> int:
+    """Print the table; ``words`` choose mutants by a part of their door."""
+    chosen = [m for m in MUTANTS if not words or any(word in m.door for word in words)]
+    lived = 0
+    with tempfile.TemporaryDirectory(prefix="narrowdown-mutants-") as place:
+        sound = Path(place) / "product"
+        left = shutil.ignore_patterns("__pycache__", ".git")
+        for name in COPIED:
+            shutil.copytree(ROOT / name, sound / name, symlinks=True, ignore=left)
+        for name in ("pyproject.toml", "campaigns/conftest.py"):
+            shutil.copyfile(ROOT / name, sound / name)
+        print("| gate left out | noticed | by |\n|---|---|---|", flush=True)
+        with concurrent.futures.ThreadPoolExecutor(2) as pool:
+            tried = pool.map(lambda mutant: noticed(sound, mutant), [None, *chosen])
+            for mutant, (found, test) in zip([None, *chosen], tried, strict=True):
+                lived += found is (mutant is None)
+                door = mutant.door if mutant else "none"
+                print(f"| {door} | {'yes' if found else 'no'} | {test} |", flush=True)
+    return 1 if lived else 0
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(ROOT))
+    sys.exit(main(sys.argv[1:]))
