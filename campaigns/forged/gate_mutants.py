@@ -27,28 +27,105 @@ class Mutant(NamedTuple):
     new: str
 
 
+_ALL = '("all",)'
 _PROBLEM = "trust.admit(folders.describe(place).problem, arguments.yes_run_scripts"
 _TYPED = "trust.agree(problem, remembered=remembered, edited=before, yes=self._yes)"
 MUTANTS = (
-    Mutant("after", "wizard/cli/run.py", f"{_PROBLEM})", 'trust.admit(folders.describe(place).problem, ("all",))'),
-    Mutant("resume", "wizard/cli/run.py", "trust.admit(about.problem, arguments.yes_run_scripts)", 'trust.admit(about.problem, ("all",))'),
-    Mutant("run", "wizard/cli/run.py", 'trust.admit(problem, getattr(arguments, "yes_run_scripts", ()))', 'trust.admit(problem, ("all",))'),
-    Mutant("replay", "wizard/cli/replay.py", f"{_PROBLEM}, engine)", 'trust.admit(folders.describe(place).problem, ("all",), engine)'),
-    Mutant("export", "wizard/cli/sessions.py", "trust.admit_session(reading.folder, arguments.yes_run_scripts)", 'trust.admit_session(reading.folder, ("all",))'),
-    Mutant("trigger", "wizard/cli/trigger.py", "            problem, arguments.yes_run_scripts\n", '            problem, ("all",)\n'),
-    Mutant("ladder of a session", "wizard/cli/ladder.py", "trust.admit_session(folders.find(name), yes)", 'trust.admit_session(folders.find(name), ("all",))'),
-    Mutant("ladder of a bundle", "wizard/cli/ladder.py", "files, head(path, 5))], yes)", 'files, head(path, 5))], ("all",))'),
-    Mutant("open --from", "wizard/cli/from_session.py", "    trust.admit(base, arguments.yes_run_scripts)\n", ""),
-    Mutant("screens: edit", "wizard/tui/library.py", "        trust.admit(before, self._yes)\n", ""),
-    Mutant("screens: what an edit keeps", "wizard/tui/library.py", _TYPED, _TYPED.replace(", edited=before", "")),
-    Mutant("screens: after", "wizard/tui/library.py", "        trust.admit(folders.describe(folder).problem, self._yes)\n", ""),
-    Mutant("screens: open", "wizard/tui/library.py", "trust.admit(about.problem, self._yes)", 'trust.admit(about.problem, ("all",))'),
-    Mutant("screens: create", "wizard/tui/library.py", "            trust.admit(problem, self._yes)  #", "            pass  #"),
-    Mutant("matrix", "wizard/cli/matrix.py", f"{_PROBLEM}, named)", 'trust.admit(folders.describe(place).problem, ("all",), named)'),
-    Mutant("a path that is not plain", "wizard/trust/gate.py", "    if bad := next((item for item in found if item.fault), None):", "    if bad := None:"),
+    Mutant(
+        "resume",
+        "wizard/cli/run.py",
+        "trust.admit(about.problem, arguments.yes_run_scripts)",
+        f"trust.admit(about.problem, {_ALL})",
+    ),
+    Mutant(
+        "run",
+        "wizard/cli/run.py",
+        'trust.admit(problem, getattr(arguments, "yes_run_scripts", ()))',
+        f"trust.admit(problem, {_ALL})",
+    ),
+    Mutant(
+        "replay",
+        "wizard/cli/replay.py",
+        f"{_PROBLEM}, engine)",
+        f"trust.admit(folders.describe(place).problem, {_ALL}, engine)",
+    ),
+    Mutant(
+        "export",
+        "wizard/cli/sessions.py",
+        "trust.admit_session(reading.folder, arguments.yes_run_scripts)",
+        f"trust.admit_session(reading.folder, {_ALL})",
+    ),
+    Mutant(
+        "trigger",
+        "wizard/cli/trigger.py",
+        "            problem, arguments.yes_run_scripts\n",
+        f"            problem, {_ALL}\n",
+    ),
+    Mutant(
+        "ladder of a session",
+        "wizard/cli/ladder.py",
+        "trust.admit_session(folders.find(name), yes)",
+        f"trust.admit_session(folders.find(name), {_ALL})",
+    ),
+    Mutant(
+        "ladder of a bundle",
+        "wizard/cli/ladder.py",
+        "files, head(path, 5))], yes)",
+        f"files, head(path, 5))], {_ALL})",
+    ),
+    Mutant(
+        "open --from, after",
+        "wizard/cli/from_session.py",
+        "    trust.admit(base, arguments.yes_run_scripts)\n",
+        "",
+    ),
+    Mutant(
+        "screens: edit", "wizard/tui/library.py", "        trust.admit(before, self._yes)\n", ""
+    ),
+    Mutant(
+        "screens: what an edit keeps",
+        "wizard/tui/library.py",
+        _TYPED,
+        _TYPED.replace(", edited=before", ""),
+    ),
+    Mutant(
+        "screens: after",
+        "wizard/tui/library.py",
+        "        trust.admit(folders.describe(folder).problem, self._yes)\n",
+        "",
+    ),
+    Mutant(
+        "screens: open",
+        "wizard/tui/library.py",
+        "trust.admit(about.problem, self._yes)",
+        f"trust.admit(about.problem, {_ALL})",
+    ),
+    Mutant(
+        "screens: create",
+        "wizard/tui/library.py",
+        "            trust.admit(problem, self._yes)  #",
+        "            pass  #",
+    ),
+    Mutant(
+        "matrix",
+        "wizard/cli/matrix.py",
+        f"{_PROBLEM}, named)",
+        f"trust.admit(folders.describe(place).problem, {_ALL}, named)",
+    ),
+    Mutant(
+        "a path that is not plain",
+        "wizard/trust/gate.py",
+        "    if bad := next((item for item in found if item.fault), None):",
+        "    if bad := None:",
+    ),
     Mutant("what was found", "wizard/trust/sessions.py", ", found_on=specs_found(place))", ")"),
-    Mutant("a worker's own look", "engines/data/held.py", "    if found != wanted:\n", "    if False:\n"),
-)  # fmt: skip
+    Mutant(
+        "a worker's own look",
+        "engines/data/held.py",
+        "    if found != wanted:\n",
+        "    if False:\n",
+    ),
+)
 
 
 def mutated(mutant: Mutant, root: Path = ROOT) -> str:
