@@ -1,23 +1,29 @@
-"""Room on the disk: what a session keeps and could do without, and the order in which that goes
-(docs/session-format.md).
+"""Room on the disk: what a session keeps and could do without, the order in which that goes
+(docs/session-format.md), and when.
 
 Nothing goes that the journal, the route, the report, the bundle or a replay rests on. A probe whose
 files went is run again when a step asks for them (``wizard.runner.drive``).
 """
 
+import asyncio
 import contextlib
 import re
-from collections.abc import Iterable, Sequence
+import shutil
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Literal, TypeAlias
 
 import msgspec
 
 from narrowdown.engines.probe import Describe, Measurement
-from narrowdown.engines.store import regular
+from narrowdown.engines.store import regular, unsynced
 from narrowdown.engines.store.content import Store
-from narrowdown.wizard.runner.ledger import known_measurement
+from narrowdown.wizard.runner.estimate import count_model_bytes
+from narrowdown.wizard.runner.ledger import Ledger, known_measurement
 from narrowdown.wizard.session import journal
+from narrowdown.wizard.session.decide import RunStep
 from narrowdown.wizard.session.events import (
     AnyEvent,
     FindingsTaken,
@@ -25,6 +31,7 @@ from narrowdown.wizard.session.events import (
     ProbeStarted,
     StepFinished,
 )
+from narrowdown.wizard.session.problems import SessionProblem
 from narrowdown.wizard.session.state import State, Visit
 from narrowdown.wizard.words import count, listing, size
 
@@ -64,11 +71,7 @@ class Evicted(msgspec.Struct, frozen=True):
     files: dict[Kind, int] = {}
 
     def __add__(self, other: "Evicted") -> "Evicted":
-        files = {
-            kind: self.files.get(kind, 0) + other.files.get(kind, 0)
-            for kind in (*self.files, *other.files)
-        }
-        return Evicted(self.size + other.size, files)
+        return Evicted(self.size + other.size, Counter(self.files) + Counter(other.files))
 
     def __str__(self) -> str:
         return f"{listing([count(n, *_NAMES[kind]) for kind, n in self.files.items()])}, {size(self.size)}"
@@ -226,15 +229,14 @@ def _logs(store: Store, state: State) -> list[Spare]:
 
 def _evict(spares: Iterable[Spare], wanted: int) -> Evicted:
     """Remove so many bytes: kind by kind, the oldest first."""
-    gone, files = 0, dict[Kind, int]()
+    gone = Evicted()
     for spare in sorted(spares, key=lambda s: (ORDER.index(s.kind), s.at, s.path.name)):
-        if gone >= wanted:
+        if gone.size >= wanted:
             break
         with contextlib.suppress(OSError):
             spare.path.unlink()
-            gone += spare.size
-            files[spare.kind] = files.get(spare.kind, 0) + 1
-    return Evicted(gone, files)
+            gone += Evicted(spare.size, {spare.kind: 1})
+    return gone
 
 
 def _files(folder: Path, pattern: str) -> list[tuple[int, float, Path]]:
@@ -246,3 +248,119 @@ def _files(folder: Path, pattern: str) -> list[tuple[int, float, Path]]:
                 status = path.lstat()
                 found.append((status.st_size, status.st_mtime, path))
     return found
+
+
+class NoRoom(SessionProblem):
+    """The disk may be too small for a step. The message says what to do."""
+
+
+class Housekeeping:
+    """When a session makes room on the disk, and what it says of it.
+
+    ``budget``    bytes for artifacts and logs.
+    ``model``     the user's, which a session keeps a copy of.
+    ``any_room``  a step begins on any disk.
+    ``say``       takes a sentence for the journal, and the node that it is about.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        ledger: Ledger,
+        budget: int,
+        *,
+        model: Path,
+        any_room: bool,
+        say: Callable[[str, str], object],
+    ) -> None:
+        self._folder, self._ledger, self._budget = folder, ledger, budget
+        self._any_room, self._say = any_room, say
+        self._needed = count_model_bytes(model)
+        self._swept = Evicted()  # while a step was at work, and not spoken of yet
+        self._sweeping = threading.Lock()
+        self._syncing: asyncio.Task[None] | None = None
+
+    def sync_beside(self) -> None:
+        """Begin to bring to the disk what is read already and may not be there, unless that is
+        under way. Raises the OSError of the last time."""
+        if self._syncing is not None and self._syncing.done():
+            self._syncing.result()
+            self._syncing = None
+        if self._syncing is None and unsynced.listed(self._ledger.store):
+            self._syncing = asyncio.create_task(
+                asyncio.to_thread(unsynced.sync, self._ledger.store)
+            )
+
+    async def sync(self) -> None:
+        """Wait until all of it is on the disk. Raises OSError."""
+        if self._syncing is not None:
+            await asyncio.shield(self._syncing)
+        await asyncio.to_thread(unsynced.sync, self._ledger.store)
+
+    async def tidy(self, node: str = "") -> None:
+        """Bring artifacts and logs back into their budget; no probe is at work. Raises OSError,
+        SessionProblem."""
+        gone = await asyncio.to_thread(self._tidy, self._ledger.state)
+        why = f"The session's artifacts and logs were over {size(self._budget)} (--artifact-bytes)"
+        self._say_gone(gone, why, node)
+
+    def _tidy(self, state: State) -> Evicted:
+        with self._sweeping:
+            swept, self._swept = self._swept, Evicted()
+            return swept + within(self._ledger.store, state, self._budget)
+
+    async def close(self) -> None:
+        """Leave no more on the disk than an ended session needs; no probe is at work. Raises as
+        ``tidy``."""
+        await self.sync()
+        await self.tidy()
+        await self.drop_made()
+
+    async def drop_made(self) -> None:
+        """Leave nothing that is made again; no probe is at work. Raises nothing."""
+        await asyncio.to_thread(drop_made, self._ledger.store)
+
+    async def sweep(self) -> None:
+        """Keep the logs of a long step within the budget. What else can be spared waits until no
+        probe is at work, and what there is to say until the step has ended: this happens every few
+        seconds."""
+        with contextlib.suppress(OSError):
+            await asyncio.to_thread(self._sweep, self._ledger.state)
+
+    def _sweep(self, state: State) -> None:
+        # Counted in the thread: the wait for it is cancelled where the step ends, and the thread
+        # works on.
+        with self._sweeping:
+            self._swept += logs_within(self._ledger.store, state, self._budget)
+
+    async def make_room(self, step: RunStep) -> None:
+        """See that the disk has room for a copy of the model, which a step may write; what can be
+        spared goes first. Raises NoRoom where the session's own copy is still to be made."""
+        state, left = self._ledger.state, self._free()
+        if left >= self._needed:
+            return
+        gone = await asyncio.to_thread(free, self._ledger.store, state, self._needed - left)
+        self._say_gone(gone, f"The disk of {self._folder} had {size(left)} free", step.node)
+        left = self._free()
+        if left >= self._needed or state.findings.model:
+            return
+        short = (
+            f"A session keeps a copy of the model, {size(self._needed)}, and the disk of "
+            f"{self._folder} has {size(left)} free."
+        )
+        if not self._any_room:
+            raise NoRoom(f"{short} Make room there and resume; or resume with --no-disk-check.")
+        self._say(f"{short} It begins all the same, as --no-disk-check says.", step.node)
+
+    def is_short(self) -> bool:
+        """Whether the disk may have less room than a step needs."""
+        return self._free() < self._needed
+
+    def _free(self) -> int:
+        return shutil.disk_usage(self._folder).free
+
+    def _say_gone(self, gone: Evicted, why: str, node: str) -> None:
+        if gone.files:
+            self._say(
+                f"{why}, so these are gone: {gone}. What a step asks for again is made again.", node
+            )

@@ -32,9 +32,9 @@ from narrowdown.wizard.runner.drive import (
 )
 from narrowdown.wizard.runner.ending import SINGLE, Closing
 from narrowdown.wizard.runner.estimate import foresee
-from narrowdown.wizard.runner.housekeeping import Housekeeping
 from narrowdown.wizard.runner.ledger import Ledger
 from narrowdown.wizard.runner.limits import Usual, build_limit, probe_limit
+from narrowdown.wizard.runner.room import Housekeeping
 from narrowdown.wizard.runner.settling import SETTLED, count_tried, with_budget
 from narrowdown.wizard.runner.sharing import count_jobs, tell_of_sharing
 from narrowdown.wizard.runner.snapshot import Work

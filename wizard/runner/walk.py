@@ -27,9 +27,9 @@ from narrowdown.wizard.problem import Problem
 from narrowdown.wizard.runner.control import Control, answer_question, ask_question
 from narrowdown.wizard.runner.drive import Guarded, Stopped
 from narrowdown.wizard.runner.ending import Closing
-from narrowdown.wizard.runner.housekeeping import Housekeeping
 from narrowdown.wizard.runner.ledger import Ledger
 from narrowdown.wizard.runner.options import Options
+from narrowdown.wizard.runner.room import Housekeeping
 from narrowdown.wizard.runner.settings import fault
 from narrowdown.wizard.runner.settling import BUDGET
 from narrowdown.wizard.runner.snapshot import Artist, Work
