@@ -14,7 +14,7 @@ from narrowdown.engines.spec import parse
 from narrowdown.wizard.bundle.check_script import Asked, say_needs
 from narrowdown.wizard.report.document import Culprit, Report
 from narrowdown.wizard.report.hand_on import name_addressee
-from narrowdown.wizard.report.markdown import literal
+from narrowdown.wizard.report.markdown import code, fenced, literal
 from narrowdown.wizard.words import count, listing, show_error, visible
 
 UNKNOWN = "(please fill in)"
@@ -70,7 +70,7 @@ def fill(report: Report, culprit: Culprit, asked: Asked, commands: str) -> Mappi
     lines.insert(
         bool(lines), f"# {say_needs(asked)}"
     )  # behind the line that says where to run them
-    script = "\n".join(["```sh", *lines, "```"])
+    script = fenced("\n".join(lines), "sh")
     judged, spec = (
         f"{reference.get('name', report.reference)} {reference.get('version', '')}".strip(),
         report.reference,
@@ -91,7 +91,7 @@ def fill(report: Report, culprit: Culprit, asked: Asked, commands: str) -> Mappi
             )
         ),
         "expected": (
-            f"The outputs in expected.npz, as {judged} gives them{_say_exact(culprit)} (`--reference {spec}`)."
+            f"The outputs in expected.npz, as {judged} gives them{_say_exact(culprit)} ({code(f'--reference {spec}')})."
             f"{_say_allowed(report)}"
         ),
         "actual": _say_actual(report, culprit),

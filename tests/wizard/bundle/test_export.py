@@ -432,6 +432,8 @@ def test_every_field_of_a_tracker_is_one_that_is_filled(session: Path, name: str
     report = read(session).report()
     asked = Asked(engine=name, found_with=name, criterion=Criterion(), version="1.2")
     text = issue(report, report.culprits[0], asked, "#!/bin/sh\npython check.py\n")
+    fenced = issue(report, report.culprits[0], asked, "python check.py '\n```\n# evil\n'\n")
+    assert "````sh\n" in fenced, "no word of a command ends the block"
     assert text.count("(please fill in)") < 6
     assert "1.2" in text
 
