@@ -89,6 +89,6 @@ def test_every_end_says_what_was_found_and_what_to_do_now(
         found = seen.find(flowed(said.replace("SESSION", str(walked.folder))), at + 1)
         assert found > at, f"'{said}' is not there, or not in its place"
         at = found
-    assert ("Tohandon" in seen) == ("Whatfails" in seen) == end.exports
+    assert ("Toshare" in seen) == ("Whatfails" in seen) == end.exports
     assert "{" not in text
     assert "None" not in text

@@ -18,7 +18,7 @@ def test_what_a_release_mended_is_no_demo_of_it(
     monkeypatch.setattr(demo, "version", lambda _name: here)
     with pytest.raises(
         demo.DemoMissing,
-        match=rf"ONNX Runtime {here} .*1\.32 mended.*pip install 'onnxruntime<1\.32'",
+        match=rf"ONNX Runtime {here} .*1\.32 fixed.*pip install 'onnxruntime<1\.32'",
     ):
         demo.problem("shapes", tmp_path)
     assert demo.problem("sort", tmp_path).engine.startswith("emulate")

@@ -18,8 +18,11 @@ from tests.engines.steps.simulated import Simulated, graph
 def test_a_file_is_said_to_be_tried_on_what_the_set_was_first_made_on() -> None:
     """Beside "made on 15 samples: right on 15" stood "right on 8 of 8" of the file: seven were
     taken in later."""
-    assert Right(8, 8, 40, 40).say() == "right on 8 of 8 it was first made on and 40 of 40 others"
-    assert Right(0, 1).say() == "right on 0 of 1 it was first made on"
+    assert (
+        Right(8, 8, 40, 40).say()
+        == "right on 8 of the first 8 tuning samples and 40 of 40 held-out samples"
+    )
+    assert Right(0, 1).say() == "right on 0 of the first 1 tuning samples"
 
 
 @pytest.mark.parametrize(

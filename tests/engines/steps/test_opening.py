@@ -428,7 +428,7 @@ def test_no_node_is_kept_for_an_order_that_rounding_alone_changes(
     assert "no tuning sample tells" in outcome.message
     cure = session.findings.workaround
     assert cure.written.startswith("worked-around.onnx"), cure.written
-    assert cure.written.endswith("loaded and run: right on 15 of 15 others.")
+    assert cure.written.endswith("loaded and run: right on 15 of 15 held-out samples.")
     told = " ".join(fact.text for fact in list_facts(session.findings, cure))
     assert f"No tuning sample tells whether it is right. {len(draws)} more are not counted" in told
     assert "not determined to this tolerance" in outcome.message

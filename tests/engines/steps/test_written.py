@@ -66,8 +66,8 @@ def test_the_file_is_the_users_model_with_casts_and_was_run_as_it_stands(failing
     cure = done.findings.workaround
     assert "worked-around.onnx (your model with" in cure.written
     first, others = (
-        f"{cure.samples_n} of {cure.samples_n} it was first made on",
-        f"{cure.unseen.n} of {cure.unseen.n} others",
+        f"{cure.samples_n} of the first {cure.samples_n} tuning samples",
+        f"{cure.unseen.n} of {cure.unseen.n} held-out samples",
     )
     assert f"right on {first} and {others}" in cure.written
     model = file_of(s, done)
@@ -342,7 +342,10 @@ def test_pairs_stay_where_the_reference_computes_the_same_codes(
 
 
 def test_what_a_file_does_is_said_of_the_samples_that_tell() -> None:
-    assert Right(8, 8, 31, 32).say() == "right on 8 of 8 it was first made on and 31 of 32 others"
-    assert Right(8, 8).say() == "right on 8 of 8 it was first made on"
-    assert Right(0, 0, 31, 32).say() == "right on 31 of 32 others"
+    assert (
+        Right(8, 8, 31, 32).say()
+        == "right on 8 of the first 8 tuning samples and 31 of 32 held-out samples"
+    )
+    assert Right(8, 8).say() == "right on 8 of the first 8 tuning samples"
+    assert Right(0, 0, 31, 32).say() == "right on 31 of 32 held-out samples"
     assert Right().say() == "no sample tells whether it is right"

@@ -74,13 +74,13 @@ def test_a_fault_that_came_and_went_is_found_from_either_end_or_where_it_was_fou
     assert tell_story(climb("pppfpppp")).turns[0].after == 3
     names = [f"1.{minor}" for minor in range(N)]
     said = sentence(names, told)
-    assert said.startswith("Last good 1.2, first bad 1.3; last bad 1.5, mended in 1.6: ")
+    assert said.startswith("Last good 1.2, first bad 1.3; last bad 1.5, fixed in 1.6: ")
     assert said.endswith("It came or went more than once, so what was not tried may differ.")
 
 
 def test_what_could_not_tell_stands_beside_the_turn() -> None:
     assert sentence(["1", "2", "3"], climb("f?p")) == (
-        "It fails in 1; last bad 1, mended in 3 (2 could not tell): 2 of 3 were tried."
+        "It fails in 1; last bad 1, fixed in 3 (2 could not tell): 2 of 3 were tried."
     )
     assert (
         sentence(["1", "2"], climb("??"))

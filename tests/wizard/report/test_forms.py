@@ -220,7 +220,7 @@ def test_a_cure_of_which_no_sample_tells_says_so() -> None:
     assert "No sample tells whether it is right with the workaround." in text_of(to_html(told))
     made = msgspec.structs.replace(cure, unseen_n=15, unseen_ok=15)
     said = "\n".join(summary(msgspec.structs.replace(told, workaround=made)))
-    assert "right on 15 of 15 others (error 55.6 %" in said
+    assert "right on 15 of 15 held-out samples (error 55.6 %" in said
     assert "0 of 0" not in said
 
 
