@@ -25,6 +25,7 @@ from typing import get_args
 import pytest
 from packaging.requirements import Requirement
 
+from narrowdown import engines, wizard
 from narrowdown.engines import discovery, options
 from narrowdown.wizard.cli.arguments import parse
 from narrowdown.wizard.demo import MODELS
@@ -207,7 +208,7 @@ def test_every_variable_of_the_environment_is_read_somewhere() -> None:
     folders = [
         ROOT / "tests",
         ROOT / "campaigns",
-        *(Path(m.__file__ or "").parent for m in map(__import__, ("wizard", "engines"))),
+        *(Path(package.__file__ or "").parent for package in (wizard, engines)),
     ]
     files = [
         path

@@ -13,9 +13,7 @@ ROOT = Path(__file__).parents[2]
 @pytest.mark.parametrize("version", [(3, 10), (3, 14)])
 def test_the_program_says_which_python_it_takes(version: tuple[int, int]) -> None:
     """Played by a number: a real 3.10 said the same."""
-    code = (
-        f"import sys; sys.version_info = ({version[0]}, {version[1]}, 0, 'final', 0); import wizard"
-    )
+    code = f"import sys; sys.version_info = ({version[0]}, {version[1]}, 0, 'final', 0); import narrowdown.wizard"
     ran = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=ROOT
     )
