@@ -36,7 +36,6 @@ from narrowdown.wizard.bundle.withheld import (
     replace_weights,
     withheld,
 )
-from narrowdown.wizard.flow.model import Flow
 from narrowdown.wizard.report.document import Report, Workaround, to_json
 from narrowdown.wizard.report.gather import Table, case_files, confirmed
 from narrowdown.wizard.report.hand_on import APPLY
@@ -97,7 +96,7 @@ def hand_on(reading: Reading, report: Report, worked_around: str = "") -> str:
     """At an end: the report into the session's folder, and beside it the bundle, where there is a
     case; its folder, else "". ``worked_around``: the model that ``write_worked_around`` has just
     written there, which is the bundle's, too. Raises SessionProblem, OSError, MachineProblem."""
-    write_atomically(reading.folder / "report.html", to_html(report, reading.flow))
+    write_atomically(reading.folder / "report.html", to_html(report))
     try:
         case = export(reading, reading.folder / FIRST, worked_around=worked_around)
     except NothingToExport:
@@ -187,7 +186,7 @@ def _write(
                 said = found.clean(withheld(place.folder, weights, trial))
             (place.folder / WITHHELD).write_text(said + "\n", encoding="utf-8")
             told = msgspec.structs.replace(told, notes=(said, *told.notes))
-        _write_report(place.folder, told, reading.flow)
+        _write_report(place.folder, told)
         _write_issue(place.folder, told, place.asked)
     _share(folder, [place.folder for place in places if place.folder != folder])
     place_overlays(
@@ -314,8 +313,8 @@ def say_traces_left(found: Traces, folder: Path) -> str:
     return f"Look before you send: {', '.join(names[:6])}{more} still {verb} a folder, a user or a host."
 
 
-def _write_report(place: Path, report: Report, flow: Flow) -> None:
-    texts = (to_markdown(report), to_html(report, flow), to_json(report))
+def _write_report(place: Path, report: Report) -> None:
+    texts = (to_markdown(report), to_html(report), to_json(report))
     for name, text in zip(REPORTS, texts, strict=True):
         (place / name).write_text(text, encoding="utf-8")
     (place / "environment.json").write_text(write_json(report.environment), encoding="utf-8")

@@ -129,11 +129,7 @@ def report(arguments: argparse.Namespace) -> int:
     # A page is handed on, to an issue or a colleague; JSON is for programs on this machine.
     told = reading.report() if form == "json" else handed_on(reading)
     text = (
-        to_json(told)
-        if form == "json"
-        else to_html(told, reading.flow)
-        if form == "html"
-        else to_markdown(told)
+        to_json(told) if form == "json" else to_html(told) if form == "html" else to_markdown(told)
     )
     write(text, arguments.output)
     if arguments.output not in (None, "-"):

@@ -1,5 +1,4 @@
-"""Where the boxes and arrows of a flow go, in rows and lanes: one set of places for two painters,
-the terminal (``wizard/tui/flowmap.py``) and SVG (``wizard/flow/render.py``).
+"""Where the boxes and arrows of a flow go, in rows and lanes; ``wizard/tui/flowmap.py`` draws them.
 
 Boxes stand below one another in the order of the flow. An answer that leads to the next box goes
 straight down, one that leads to an end goes to the right, every other one runs along a lane at the

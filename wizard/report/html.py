@@ -8,8 +8,6 @@ from typing import Any
 
 from narrowdown.engines.compare.say import say_part, say_sample, wrong_by
 from narrowdown.engines.search.lookalike import say_lookalike
-from narrowdown.wizard.flow import render
-from narrowdown.wizard.flow.model import Flow
 from narrowdown.wizard.report import picture
 from narrowdown.wizard.report.culprit_groups import groups, kind, others
 from narrowdown.wizard.report.document import Report, readable
@@ -38,9 +36,9 @@ UNFOLDED = 16  # names of a long list that are seen at once
 NO_BREAK = "\u00a0"
 
 
-def to_html(report: Report, flow: Flow | None = None) -> str:
+def to_html(report: Report) -> str:
     """The page. Text from models and logs is escaped by the template engine; only our own SVG is
-    put in as markup. ``flow``: drawn with the way that was walked."""
+    put in as markup."""
     from markupsafe import Markup
 
     report = readable(report)
@@ -55,7 +53,6 @@ def to_html(report: Report, flow: Flow | None = None) -> str:
         report.metric,
     )
     drawn = {
-        "flow": _sized(partial(_draw_flow, flow, report)) if flow else "",
         "weighed": _sized(partial(picture.weigh, report.scores, allowed, metric)),
         "before": Markup(picture.before_and_after(report)),  # noqa: S704
         "rounds": [
@@ -83,11 +80,6 @@ def to_html(report: Report, flow: Flow | None = None) -> str:
         effect=say_effect(report), deeds=list_deeds(report),
     )  # fmt: skip
     return page + "\n"
-
-
-def _draw_flow(flow: Flow, report: Report, width: int) -> str:
-    route = [(stop.node, stop.answer) for stop in report.route]
-    return render.walked(flow, route, report.end, 420 if width < picture.WIDTH else 0)
 
 
 def _sized(draw: Callable[[int], str]) -> Any:

@@ -106,7 +106,7 @@ def test_mermaid_of_the_accuracy_flow() -> None:
 def test_svg_is_well_formed_with_any_words(words: str) -> None:
     root = ET.fromstring(render.svg(hostile(words)))
     assert {e.tag for e in root.iter()} <= {
-        SVG + n for n in ("svg", "title", "style", "defs", "marker", "path", "rect", "g", "text")
+        SVG + n for n in ("svg", "title", "style", "rect", "text")
     }
     assert not [k for e in root.iter() for k in e.attrib if k.startswith("on") or "href" in k]
 
@@ -115,7 +115,7 @@ def test_svg_of_the_accuracy_flow_stands_alone() -> None:
     drawn = render.svg(ACCURACY)
     root = ET.fromstring(drawn)
     texts = [e.text or "" for e in root.iter(SVG + "text")]
-    assert {*ACCURACY.nodes, *ACCURACY.ends} <= set(texts)
+    assert [text.rstrip() for text in texts] == render.text(ACCURACY).splitlines()
     assert "prefers-color-scheme: dark" in drawn
     assert not re.search(r"https?://(?!www\.w3\.org/2000/svg)|url\((?!#)|@import|<script", drawn)
     assert (root.get("role"), root.get("aria-labelledby")) == ("img", "title")
