@@ -3,6 +3,7 @@ variables are not taken, as they would mean the folder that one stands in, which
 stranger's."""
 
 import os
+import pwd
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -20,5 +21,14 @@ def own_folder(variable: str, environment: Mapping[str, str] | None = None) -> P
     environment = os.environ if environment is None else environment
     if (named := Path(environment.get(variable, ""))).is_absolute():
         return named / "narrowdown"
-    home = Path(environment.get("HOME") or "~").expanduser()
-    return home.absolute() / _USUAL[variable] / "narrowdown"
+    if not (home := Path(environment.get("HOME", ""))).is_absolute():
+        home = _home()
+    return home / _USUAL[variable] / "narrowdown"
+
+
+def _home() -> Path:
+    """The home that the system has for this user."""
+    try:
+        return Path(pwd.getpwuid(os.geteuid()).pw_dir)
+    except KeyError:
+        raise RuntimeError("This user has no home: set HOME to a whole path.") from None

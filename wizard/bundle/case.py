@@ -3,6 +3,7 @@ commands."""
 
 import shlex
 import shutil
+import unicodedata
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from narrowdown.engines.spec import parse
 from narrowdown.wizard.bundle.check_script import Asked, script
 from narrowdown.wizard.machine_room import ask
 from narrowdown.wizard.manual_commands import commands
-from narrowdown.wizard.words import count
+from narrowdown.wizard.words import ACTING, count
 
 FILES = (
     "model.onnx",
@@ -59,7 +60,18 @@ def write_case(folder: Path, culprit: Culprit, files: Mapping[str, Path], asked:
             *checker(asked.check),
         ]
     text = "\n".join(["#!/bin/sh", "# Run these one by one, in this folder.", *lines]) + "\n"
-    (folder / "commands.sh").write_text(text, encoding="utf-8")
+    (folder / "commands.sh").write_text(printable(text), encoding="utf-8")
+
+
+def printable(lines: str) -> str:
+    """Shell text that a terminal shows and does not obey: each acting character, which quoting has
+    put between single quotes, is printed by the shell."""
+    return "".join(
+        f"""'"$(printf '{"".join(f"{chr(92)}{byte:03o}" for byte in c.encode(errors="replace"))}')"'"""
+        if c != "\n" and unicodedata.category(c) in ACTING
+        else c
+        for c in lines
+    )
 
 
 def left_out(good: Candidate) -> str:

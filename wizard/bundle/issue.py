@@ -47,7 +47,7 @@ def issue(report: Report, culprit: Culprit, asked: Asked, commands: str) -> str:
         where = f"in {precision.upper()}"
     does = _say_does(culprit) if not where.startswith("in ") else "gives wrong results"
     what = " + ".join(culprit.ops[:4])
-    title = visible(f"{what} {does} {where} ({culprit.cause.replace('-', ' ')})")
+    title = literal(f"{what} {does} {where} ({culprit.cause.replace('-', ' ')})")
     link = (
         f"<!-- For {tracker.url} ; attach this folder as a zip file. -->\n\n" if tracker.url else ""
     )
@@ -78,10 +78,11 @@ def fill(report: Report, culprit: Culprit, asked: Asked, commands: str) -> Mappi
     if report.reference_replaced:  # what was given computes nothing, or was found wrong
         spec = report.reference_replaced["to"]
         judged = parse(spec).name
+    judged = literal(judged)
     return {
         "description": (
-            f"A part of {count(len(culprit.nodes), 'node')} ({listing(culprit.ops, 6)}), cut out of a model of "
-            f"{count(report.nodes_before, 'node')}, {_say_does(culprit)} {asked.found_with}{_say_emulated(asked)}. "
+            f"A part of {count(len(culprit.nodes), 'node')} ({literal(listing(culprit.ops, 6))}), cut out of a model of "
+            f"{count(report.nodes_before, 'node')}, {_say_does(culprit)} {literal(asked.found_with)}{_say_emulated(asked)}. "
             + literal(
                 " ".join(
                     filter(
@@ -95,14 +96,14 @@ def fill(report: Report, culprit: Culprit, asked: Asked, commands: str) -> Mappi
             f"{_say_allowed(report)}"
         ),
         "actual": _say_actual(report, culprit),
-        "version": asked.version or UNKNOWN,
-        "device": str(role.get("device") or UNKNOWN),
+        "version": literal(asked.version) or UNKNOWN,
+        "device": literal(str(role.get("device") or UNKNOWN)),
         "driver": f"{UNKNOWN}: nvidia-smi says it",
-        "cuda": str(versions.get("cuda-bindings") or f"{UNKNOWN}: nvidia-smi says it"),
-        "system": str(machine.get("system") or UNKNOWN),
-        "python": str(machine.get("python") or UNKNOWN),
-        "onnx": str(versions.get("onnx") or UNKNOWN),
-        "options": asked.engine,
+        "cuda": literal(str(versions.get("cuda-bindings") or f"{UNKNOWN}: nvidia-smi says it")),
+        "system": literal(str(machine.get("system") or UNKNOWN)),
+        "python": literal(str(machine.get("python") or UNKNOWN)),
+        "onnx": literal(str(versions.get("onnx") or UNKNOWN)),
+        "options": code(asked.engine),
         "model": f"attached: {', '.join(MINIMAL)}",
         "steps": script,
         "others": f"Yes: {judged} gives the expected outputs{_say_exact(culprit)}.",
@@ -155,7 +156,7 @@ def _say_does(culprit: Culprit) -> str:
 
 
 def _say_actual(report: Report, culprit: Culprit) -> str:
-    often = f"in {(culprit.verified or '?').replace('/', ' of ')} fresh builds"
+    often = f"in {literal(culprit.verified or '?').replace('/', ' of ')} fresh builds"
     if culprit.cause in _ENDS:
         return f"No outputs: {_ENDS[culprit.cause][1]} {often}, as said above."
     return (

@@ -22,14 +22,14 @@ from narrowdown.wizard.cli.flow import writable, write
 from narrowdown.wizard.cli.sessions import read
 from narrowdown.wizard.exits import FOUND, UNRESOLVED, BadUsage, Missing
 from narrowdown.wizard.ladder import table
-from narrowdown.wizard.ladder.checks import Answer, Case, ask, case_key, digests, recall
+from narrowdown.wizard.ladder.checks import Answer, Case, ask, case_key, recall
 from narrowdown.wizard.ladder.environments import Place, interpreter, releases, root, site, size
 from narrowdown.wizard.ladder.rungs import expect_rungs, next_rung
 from narrowdown.wizard.machine_room import MachineProblem
 from narrowdown.wizard.session import folder as folders
 from narrowdown.wizard.session.problems import SessionProblem
 from narrowdown.wizard.trust.command_files import command_files
-from narrowdown.wizard.trust.reading import head, texts
+from narrowdown.wizard.trust.reading import digests, head, texts
 from narrowdown.wizard.words import count, visible, write_json
 from narrowdown.wizard.words import size as bytes_
 

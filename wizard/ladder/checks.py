@@ -3,9 +3,8 @@ with all that it started."""
 
 import contextlib
 import hashlib
-import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
@@ -17,7 +16,6 @@ from narrowdown.engines.store.scratch import scratch
 from narrowdown.wizard.bundle.withheld import Trial
 from narrowdown.wizard.ladder.environments import Place, install
 from narrowdown.wizard.ladder.rungs import Outcome
-from narrowdown.wizard.trust.reading import digest
 
 OUTCOMES: dict[int, Outcome] = {0: "passes", 1: "fails"}
 _ENGINE = re.compile(r"^on (.*); the case was found with (.*)$", re.MULTILINE)
@@ -42,18 +40,6 @@ class Case(msgspec.Struct, frozen=True):
     folder: Path
     trial: Trial = Trial()
     key: str = ""
-
-
-def digests(folder: Path) -> dict[str, str]:
-    """Name -> sha256 of each file below a folder, as it is read there; of a linked folder none."""
-    return {
-        str(path.relative_to(folder)): found for path in _files(folder) if (found := digest(path))
-    }
-
-
-def _files(folder: Path) -> Iterator[Path]:
-    for place, _, names in os.walk(folder):
-        yield from (Path(place, name) for name in names)
 
 
 def case_key(*read: Mapping[str, str]) -> str:

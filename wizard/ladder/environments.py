@@ -1,7 +1,6 @@
 """Where a release of an engine runs: an interpreter or a folder that the user named, or one that
 pip fills when asked."""
 
-import contextlib
 import os
 import re
 import shutil
@@ -14,8 +13,10 @@ from typing import NamedTuple
 from narrowdown.engines.processes import run_module
 from narrowdown.engines.store.places import own_folder
 from narrowdown.engines.store.scratch import scratch
+from narrowdown.wizard import trust
 from narrowdown.wizard.exits import BadUsage, Missing
 from narrowdown.wizard.problem import USUAL_ENGINE
+from narrowdown.wizard.trust.reading import digests
 
 _RELEASE = re.compile(r"[0-9][0-9A-Za-z.+!_-]*")
 _PACKAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -127,10 +128,10 @@ def published(package: str) -> list[str]:
 
 
 def install(place: Place) -> str:
-    """Fill the place's folder, whole or not at all; nothing where it is there. "" or why it cannot
-    be had, as a sentence."""
+    """Fill the place's folder, whole or not at all; nothing where it is as this has filled it. ""
+    or why it cannot be had, as a sentence."""
     folder = place.folder
-    if folder is None or folder.is_dir():
+    if folder is None or _is_as_installed(folder):
         return ""
     folder.parent.mkdir(parents=True, exist_ok=True)
     wanted = f"{place.package}=={place.version}"
@@ -145,11 +146,27 @@ def install(place: Place) -> str:
                 temporary=str(partial),
             )  # fmt: skip
             if done.returncode == 0:
-                with contextlib.suppress(FileExistsError):
-                    (partial / "site").rename(folder)
+                if folder.exists():  # somebody else's, or damaged
+                    folder.rename(partial / "old")
+                (partial / "site").rename(folder)
+                trust.remember([as_installed(folder)])
                 return ""
             shutil.rmtree(partial / "site", ignore_errors=True)
         return f"It could not be installed: {_last_line(done.stderr if done else '')}"
+
+
+def as_installed(folder: Path) -> trust.Item:
+    """What lies in a release's folder, with its digests."""
+    return trust.Item(
+        "release of an engine", str(folder), str(folder), files=digests(folder), command=True
+    )
+
+
+def _is_as_installed(folder: Path) -> bool:
+    """Whether these are the very files that were installed. No link goes elsewhere: what is behind
+    it is not digested."""
+    linked = any(path.is_symlink() for path in (folder, *folder.rglob("*")))
+    return not linked and as_installed(folder).key in trust.trusted()
 
 
 def size(folder: Path) -> int:

@@ -28,6 +28,16 @@ def digest(path: str | Path) -> str:
         return ""
 
 
+def digests(folder: Path) -> dict[str, str]:
+    """Name -> sha256 of each file below a folder, as it is read there; of a linked folder none."""
+    return {
+        str(path.relative_to(folder)): found
+        for place, _, names in os.walk(folder)
+        for path in (Path(place, name) for name in names)
+        if (found := digest(path))
+    }
+
+
 def text(path: str | Path) -> bytes:
     """The bytes of a script; none of what cannot be read, or is too large for one."""
     try:

@@ -438,6 +438,23 @@ def test_every_field_of_a_tracker_is_one_that_is_filled(session: Path, name: str
     assert "1.2" in text
 
 
+def test_no_word_of_a_session_is_markup_in_a_bug_report(session: Path) -> None:
+    report, evil = read(session).report(), "![x](http://x)"
+    told = msgspec.structs.replace(
+        report,
+        environment={
+            "engine": {"device": evil},
+            "reference": {"name": evil, "version": evil},
+            "machine": {"system": evil, "python": evil},
+            "versions": {"onnx": evil, "cuda-bindings": evil},
+        },
+    )
+    culprit = msgspec.structs.replace(report.culprits[0], ops=(evil,), verified=evil)
+    asked = Asked(f"tensorrt:profiles={evil}", evil, Criterion(), version=evil)
+    text = issue(told, culprit, asked, "")
+    assert evil not in re.sub(r"`[^`]*`", "", text)
+
+
 @pytest.mark.parametrize(
     ("metric", "tolerance", "allowed", "said"),
     [

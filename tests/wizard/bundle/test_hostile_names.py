@@ -22,7 +22,7 @@ from narrowdown.engines.declaration import Cure, Found
 from narrowdown.engines.findings import Case, Culprit
 from narrowdown.engines.probe import Candidate
 from narrowdown.engines.spec import EngineSpec, parse
-from narrowdown.wizard.bundle.case import write_case
+from narrowdown.wizard.bundle.case import printable, write_case
 from narrowdown.wizard.bundle.check_script import Asked, engine_part, list_judging_values, script
 from narrowdown.wizard.report.portable import Traces
 from narrowdown.wizard.words import visible
@@ -157,6 +157,16 @@ def test_commands_sh_is_sound_and_runs_nothing_of_a_name(
     )
     assert sorted(place.iterdir()) == before, ran.stderr
     shutil.rmtree(place)
+
+
+@given(TEXT.map(lambda t: t.replace("\0", "").replace("\r", "")))
+@settings(max_examples=30)
+def test_commands_sh_shows_a_name_and_says_it_whole(text: str) -> None:
+    """``cat commands.sh`` obeyed the escapes of a name."""
+    line = printable(f"printf %s {shlex.quote(text)}")
+    assert visible(line, keep="\n", longest=10**6) == line
+    ran = subprocess.run(["sh", "-c", line], capture_output=True, timeout=allow(30))
+    assert ran.stdout.decode() == text
 
 
 def test_which_host_it_was_is_left_out_however_short_its_name() -> None:

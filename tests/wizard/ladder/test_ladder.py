@@ -22,6 +22,7 @@ from narrowdown.engines.findings import Case, Culprit, Findings
 from narrowdown.engines.graph.construct import construct
 from narrowdown.engines.known.table import read_table
 from narrowdown.engines.probe import Candidate
+from narrowdown.wizard import trust
 from narrowdown.wizard.bundle.check_script import Asked, script
 from narrowdown.wizard.cli import main
 from narrowdown.wizard.cli.arguments import parser
@@ -30,6 +31,7 @@ from narrowdown.wizard.ladder import checks, environments
 from narrowdown.wizard.ladder.offer import first_release, offer_ladder
 from narrowdown.wizard.problem import Problem
 from narrowdown.wizard.session.state import State
+from narrowdown.wizard.trust.reading import digests
 
 from ...patience import allow
 
@@ -122,10 +124,8 @@ def test_a_release_that_hangs_or_is_another_one_cannot_tell(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(environments, "_pip", lambda *words: pytest.fail("it was there already"))
-    for version, runs in (("1.1", "1.1"), ("1.6", "1.61")):
-        tag = f"py{sys.version_info.major}{sys.version_info.minor}"
-        (folder := environments.root() / f"fast-{version}-{tag}").mkdir(parents=True)
-        (folder / "version").write_text(runs)
+    installed("1.1")
+    installed("1.6", runs="1.61")
     words = ["ladder", str(bundle), "--install", "fast==1.6,1.1", "--yes-run-scripts", "all"]
     assert main([*words, "--json"]) == 0
     told = capsys.readouterr()
@@ -204,16 +204,16 @@ def test_pip_is_that_of_the_interpreter_wherever_one_stands(
 def test_an_answer_is_not_that_of_a_case_with_another_file(tmp_path: Path, name: str) -> None:
     """Large weights lie beside a model, and an external checker reads the JSON files; a link is
     what it names."""
-    keys = [checks.case_key(checks.digests(tmp_path))]
+    keys = [checks.case_key(digests(tmp_path))]
     for content in (b"one", b"two"):
         (tmp_path / name).write_bytes(content)
-        keys.append(checks.case_key(checks.digests(tmp_path)))
+        keys.append(checks.case_key(digests(tmp_path)))
     (elsewhere := tmp_path / "elsewhere").write_bytes(b"three")
     (tmp_path / name).unlink()
     (tmp_path / name).symlink_to(elsewhere)
-    keys.append(checks.case_key(checks.digests(tmp_path)))
+    keys.append(checks.case_key(digests(tmp_path)))
     elsewhere.write_bytes(b"four")
-    assert len({*keys, checks.case_key(checks.digests(tmp_path))}) == 5
+    assert len({*keys, checks.case_key(digests(tmp_path))}) == 5
 
 
 @pytest.mark.slow
@@ -258,12 +258,50 @@ def test_an_identity_transpose_before_a_gemm_is_wrong_up_to_1_29_and_mended_in_1
     assert (told["last_bad"], told["mended_in"]) == ("onnxruntime 1.29.0", "onnxruntime 1.30.0")
 
 
-def installed(*versions: str) -> None:
-    """Releases that lie where pip would have put them."""
+def installed(*versions: str, runs: str = "") -> None:
+    """Releases that lie where pip has put them. ``runs``: the release that they really are."""
     tag = f"py{sys.version_info.major}{sys.version_info.minor}"
     for version in versions:
         (folder := environments.root() / f"fast-{version}-{tag}").mkdir(parents=True)
-        (folder / "version").write_text(version)
+        (folder / "version").write_text(runs or version)
+        trust.remember([environments.as_installed(folder)])
+
+
+@pytest.mark.parametrize("comes", ["planted", "changed", "linked"])
+def test_a_release_runs_as_it_was_installed_or_is_installed_anew(
+    bundle: Path, comes: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that somebody else has put there ran."""
+    evil = "import os; open(os.environ['PYTHONPATH'] + '/../ran', 'w')"
+    monkeypatch.delenv("PYTHONSAFEPATH", raising=False)
+    write(bundle, CHECK + "import planted\n")
+    (place,) = environments.releases("fast==1.6")
+    assert place.folder
+    if comes != "planted":
+        installed("1.6")
+    place.folder.mkdir(parents=True, exist_ok=True)
+    if comes == "linked":
+        (bundle.parent / "evil").mkdir()
+        (bundle.parent / "evil" / "__init__.py").write_text(evil)
+        (place.folder / "planted").symlink_to(bundle.parent / "evil")
+    else:
+        (place.folder / "planted.py").write_text(evil)
+    asked: list[str] = []
+
+    def pip(module: str, words: list[str], *_: object) -> subprocess.CompletedProcess[str]:
+        asked.append(words[-1])
+        (folder := Path(words[words.index("--target") + 1])).mkdir()
+        (folder / "version").write_text("1.6")
+        (folder / "planted.py").write_text("")
+        return subprocess.CompletedProcess([], 0, "", "")
+
+    monkeypatch.setattr(environments, "run_module", pip)
+    words = ["ladder", str(bundle), "--install", "fast==1.6", "--yes-run-scripts", "all"]
+    assert main(words) == 0
+    assert not (environments.root() / "ran").exists()
+    assert (place.folder / "version").read_text() == "1.6"
+    assert environments.install(place) == ""
+    assert asked == ["fast==1.6"], "once is enough"
 
 
 def test_a_budget_ends_it_and_the_same_command_goes_on(
