@@ -16,7 +16,6 @@ from narrowdown.engines.backends.base import (
     list_capabilities,
 )
 from narrowdown.engines.backends.emulate import DECLARATION
-from narrowdown.engines.backends.emulate.staged import Staged, divide
 from narrowdown.engines.backends.marks import with_outputs
 from narrowdown.engines.backends.onnxruntime.engine import Session, Settings
 from narrowdown.engines.graph import schema
@@ -45,38 +44,20 @@ class Engine:
     def __init__(self, info: EngineInfo) -> None:
         self.info = info
 
-    def build(self, request: BuildRequest) -> Session | Staged:
+    def build(self, request: BuildRequest) -> Session:
         """Convert and make a session. ``keep``: nodes whose results stay FP32. ``untouched`` among
         its facts: nothing in the model is in FP32, so nothing was rounded. Raises
         ``EngineFault``."""
-        untouched = False
         try:
             marked = with_outputs(_state_types(request.model, request.weights_dir), request.marks)
-            settings = _choose_settings(request, marked)
             if self.info.spec == _AS_TYPED:
                 model = to_rounded(marked)
             else:
-                division = divide(marked) if _goes_by_stages(request, settings) else None
-                if not (division and request.keep):
-                    model = emulate_precision(marked, self.info.precision, request.keep)
-                    untouched = (
-                        len(model.graph.node) == len(marked.graph.node)
-                        and not request.keep
-                        and model == marked
-                    )
-                if division and not untouched:
-                    return Staged(
-                        marked,
-                        division,
-                        request.weights_dir,
-                        self.info.precision,
-                        request.keep,
-                        settings,
-                    )
+                model = emulate_precision(marked, self.info.precision, request.keep)
         except ModelProblem as error:
             raise EngineFault("unsupported", str(error)) from error
-        made = Session(model, request.weights_dir, _choose_settings(request, model), sharing=True)
-        if untouched:
+        made = Session(model, request.weights_dir, _choose_settings(request, model))
+        if self.info.spec != _AS_TYPED and not request.keep and model == marked:
             made.facts = {**made.facts, "untouched": True}
         return made
 
@@ -100,13 +81,6 @@ def _state_types(model: onnx.ModelProto, weights_dir: str) -> onnx.ModelProto:
                 name=name
             ).type.tensor_type.elem_type = onnx.TensorProto.FLOAT
     return stated
-
-
-def _goes_by_stages(request: BuildRequest, settings: Settings) -> bool:
-    """Whether it is one of many sets of nodes to keep, or what they start from, where that takes
-    long: the first sets that are asked about change a few nodes at its end. A fresh build takes
-    nothing from another."""
-    return not (request.marks or request.attempt) and bool(request.keep or settings != _FAST)
 
 
 def _choose_settings(request: BuildRequest, model: onnx.ModelProto) -> Settings:

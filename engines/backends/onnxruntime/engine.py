@@ -5,7 +5,6 @@ session is told of, so nothing is written or copied. Prepacking copies weights a
 digits: off with ``optimization=disabled``, else as in real use.
 """
 
-import functools
 import re
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
@@ -29,7 +28,7 @@ from narrowdown.engines.backends.base import (
 )
 from narrowdown.engines.backends.builds import write_weights
 from narrowdown.engines.backends.marks import with_outputs
-from narrowdown.engines.backends.onnxruntime import DECLARATION, optimizers, plug_ins, weights
+from narrowdown.engines.backends.onnxruntime import DECLARATION, optimizers, plug_ins
 from narrowdown.engines.backends.onnxruntime.outside import (
     LEVELS,
     PLAIN_WEIGHTS,
@@ -39,9 +38,7 @@ from narrowdown.engines.backends.onnxruntime.outside import (
 from narrowdown.engines.backends.onnxruntime.values import PLAIN, unwrap_array, wrap_array
 from narrowdown.engines.data import held
 from narrowdown.engines.graph import schema, versions
-from narrowdown.engines.graph.model_problem import ModelProblem
 from narrowdown.engines.spec import EngineSpec
-from narrowdown.engines.store import memory
 
 _ERRORS_ONLY = 3
 _PREFIX = re.compile(r"^\[ONNXRuntimeError\] : \d+ : [A-Z_ ]+ : ")
@@ -97,30 +94,15 @@ class Settings(msgspec.Struct, frozen=True):
         }
 
 
-HELD = (
-    1 << 30
-)  # bytes of the process: with more, what a run took of the shared memory goes back when it ends
-
-
-def has_grown() -> bool:
-    """Whether the process holds much beside the weights that its sessions were given."""
-    return memory.own() > HELD and memory.own() - weights.held() > HELD
-
-
 class Session:
     """A built model. ``run`` gives every graph output by name; sequences, absent optionals and
     sparse tensors are left out."""
 
-    def __init__(
-        self, model: onnx.ModelProto, weights_dir: str, settings: Settings, *, sharing: bool = False
-    ) -> None:
-        """``sharing``: what its runs take is left to the next session that shares, which need not
-        ask the kernel for it page by page. ``facts``: ``taken``, where another provider than the
-        CPU's was asked for, (nodes that it took, all). Raises ``EngineFault``."""
+    def __init__(self, model: onnx.ModelProto, weights_dir: str, settings: Settings) -> None:
+        """``facts``: ``taken``, where another provider than the CPU's was asked for, (nodes that it
+        took, all). Raises ``EngineFault``."""
         self.model = model
-        self._sharing = sharing
-        self._session: Any
-        self._session, self._given = _create_session(model, weights_dir, settings, sharing)
+        self._session: Any = _create_session(model, weights_dir, settings)
         elsewhere = settings.provider != "cpu" or settings.provider_library
         told = elsewhere and plug_ins.can_tell_share()
         self.facts: Mapping[str, Any] = (
@@ -136,17 +118,16 @@ class Session:
         names = check_names(feeds, self._inputs, outputs, self._types)
         tensors = [name for name in names if self._types[name].startswith("tensor(")]
         plain = [name for name in tensors if self._types[name] in PLAIN]
-        how = _giving_back() if self._sharing and has_grown() else None
         try:
             if len(plain) == len(names):
                 return dict(
-                    zip(names, self._session.run(names, self._fed_arrays(feeds), how), strict=True)
+                    zip(names, self._session.run(names, self._fed_arrays(feeds)), strict=True)
                 )
             if not any(kind == "tensor(string)" for kind in self._inputs.values()):
                 # One run for all: two runs of a nondeterministic model would give outputs that do
                 # not belong together.
                 fed = {name: wrap_array(feeds[name]) for name in self._inputs}
-                given = zip(names, self._session.run_with_ort_values(names, fed, how), strict=True)
+                given = zip(names, self._session.run_with_ort_values(names, fed), strict=True)
                 return {
                     name: unwrap_array(value)
                     for name, value in given
@@ -154,32 +135,12 @@ class Session:
                 }
             # Text cannot be wrapped, and what is not plain cannot be unwrapped: what can be an
             # array is given.
-            return (
-                dict(
-                    zip(plain, self._session.run(plain, self._fed_arrays(feeds), how), strict=True)
-                )
-                if plain
-                else {}
-            )
+            got = self._session.run(plain, self._fed_arrays(feeds)) if plain else []
+            return dict(zip(plain, got, strict=True))
         except EngineFault:
             raise
         except Exception as error:
             raise _make_fault(error, built=True) from error
-
-    def pass_on(self, values: Mapping[str, Any], *, give_back: bool = False) -> dict[str, Any]:
-        """Every output by name as it lies in ONNX Runtime's memory, of inputs that lie there.
-        ``give_back``: keep no memory of the run. Raises ``EngineFault``."""
-        names = list(self._types)
-        if not names:  # what it makes is read by nobody, and ONNX Runtime runs nothing for nothing
-            return {}
-        how = _giving_back() if give_back else None
-        try:
-            got = self._session.run_with_ort_values(
-                names, {name: values[name] for name in self._inputs}, how
-            )
-        except Exception as error:
-            raise _make_fault(error, built=True) from error
-        return dict(zip(names, got, strict=True))
 
     @property
     def types(self) -> Mapping[str, str]:
@@ -187,7 +148,7 @@ class Session:
         return self._types
 
     def close(self) -> None:
-        self._session, self._given = None, {}
+        self._session = None
 
     def _fed_arrays(self, feeds: Mapping[str, Array]) -> dict[str, Any]:
         """Feeds as numpy arrays, wrapped where numpy has no such type."""
@@ -261,16 +222,8 @@ def make(spec: EngineSpec) -> Engine:
             ) from error
     plug_in, more = None, {}
     if library := "".join(settings.provider_library):
-        if settings.provider != "cpu":
-            raise ValueError(
-                "onnxruntime: provider= is one that is built in, provider_library= one of a file; give one."
-            )
         plug_in = plug_ins.find_device(library, settings.provider_name, settings.provider_device)
         more = {"library": held.digest(library)}
-    elif settings.provider_name or settings.provider_device or settings.provider_precision:
-        raise ValueError(
-            "onnxruntime: provider_name, provider_device and provider_precision are for provider_library=."
-        )
     switchable = settings.optimization != "disabled"
     device = machine.cpu()[0] if settings.provider == "cpu" else settings.provider
     if plug_in:
@@ -328,48 +281,10 @@ def _find_precision(settings: Settings) -> str:
     return "fp32"
 
 
-@functools.cache
-def _share_memory() -> None:
-    """Give the process an arena of its own, for the sessions that ask for it."""
-    where = ort.OrtMemoryInfo(
-        "Cpu", ort.OrtAllocatorType.ORT_ARENA_ALLOCATOR, 0, ort.OrtMemType.DEFAULT
-    )
-    ort.create_and_register_allocator(where, None)
-
-
-@functools.cache
-def _giving_back() -> Any:
-    """Of a run after which the arena keeps nothing that is not in use."""
-    how = ort.RunOptions()
-    how.add_run_config_entry("memory.enable_memory_arena_shrinkage", "cpu:0")
-    return how
-
-
-def _create_session(
-    model: onnx.ModelProto, weights_dir: str, settings: Settings, sharing: bool
-) -> tuple[Any, weights.Values]:
-    """A session, and the weights that it was given, which must outlive it. Optimizers and other
-    providers read weights for themselves, from files."""
-    plain = (
-        settings.optimization == "disabled"
-        and settings.provider == "cpu"
-        and not settings.provider_library
-    )
+def _create_session(model: onnx.ModelProto, weights_dir: str, settings: Settings) -> Any:
     try:
-        if plain and (values := weights.make(model, weights_dir)):
-            rest = weights.leave_out(model, weights_dir, values)
-            write_weights(rest, weights_dir)
-            try:
-                return _start_session(rest, weights_dir, settings, sharing, values), values
-            except Exception as error:
-                if "xternal" not in str(
-                    error
-                ):  # this ONNX Runtime wants to see the bytes of a weight all the same
-                    raise
         write_weights(model, weights_dir)
-        return _start_session(model, weights_dir, settings, sharing, {}), {}
-    except ModelProblem as error:
-        raise EngineFault("invalid-model", str(error)) from error
+        return _start_session(model, weights_dir, settings)
     except (held.NotAgreed, EngineMissing, EngineFault):
         raise
     except Exception as error:
@@ -378,19 +293,9 @@ def _create_session(
         raise _make_fault(error, built=False) from error
 
 
-def _start_session(
-    model: onnx.ModelProto,
-    weights_dir: str,
-    settings: Settings,
-    sharing: bool,
-    values: weights.Values,
-) -> Any:
+def _start_session(model: onnx.ModelProto, weights_dir: str, settings: Settings) -> Any:
     """Raises what ONNX Runtime raises, and what the libraries that it is told of lead to."""
     config = ort.SessionOptions()
-    weights.add(config, values)
-    if sharing:
-        _share_memory()
-        config.add_session_config_entry("session.use_env_allocators", "1")
     config.log_severity_level = _ERRORS_ONLY
     config.graph_optimization_level = getattr(
         ort.GraphOptimizationLevel, LEVELS[settings.optimization]
@@ -423,7 +328,7 @@ def _start_session(
     for extra in settings.custom_ops:
         config.register_custom_ops_library(str(held.copy(extra)))
     return ort.InferenceSession(
-        weights.take_inside(model, weights_dir).SerializeToString(),
+        model.SerializeToString(),
         config,
         providers=providers,
         provider_options=[told, {}][: len(providers)] if providers and told else None,
