@@ -1,40 +1,48 @@
 """Exit codes (a public contract) and the one exception that carries one."""
 
+from enum import IntEnum
 from typing import Final
 
-FOUND: Final = 0
-BAD_USAGE: Final = 2
-NEEDS_PERSON: Final = 3
-MISSING: Final = 4
-DIFFERS: Final = 5
-UNRESOLVED: Final = 6
-NOT_REPRODUCED: Final = 10
-INPUT_SENSITIVE: Final = 11
-FIXED_BY_SANITIZING: Final = 12
-REFERENCE_SUSPECT: Final = 13
-EXPORT_AT_FAULT: Final = 14
-NOT_DETERMINED: Final = 15
-OUR_FAULT: Final = 70
-STOPPED: Final = 130
 
-BY_VERDICT: Final[dict[str, int]] = {
-    "minimal-case": FOUND,
-    "worked-around": FOUND,
-    "build-failure": FOUND,
-    "not-reproduced": NOT_REPRODUCED,
-    "input-sensitive": INPUT_SENSITIVE,
-    "fixed-by-sanitizing": FIXED_BY_SANITIZING,
-    "reference-suspect": REFERENCE_SUSPECT,
-    "export-at-fault": EXPORT_AT_FAULT,
-    "not-determined": NOT_DETERMINED,
-    "refused": MISSING,
-    "unresolved": UNRESOLVED,
+class Exit(IntEnum):
+    """How a command ends."""
+
+    FOUND = 0
+    BAD_USAGE = 2
+    NEEDS_PERSON = 3
+    MISSING = 4
+    DIFFERS = 5
+    UNRESOLVED = 6
+    NOT_REPRODUCED = 10
+    INPUT_SENSITIVE = 11
+    FIXED_BY_SANITIZING = 12
+    REFERENCE_SUSPECT = 13
+    EXPORT_AT_FAULT = 14
+    NOT_DETERMINED = 15
+    OUR_FAULT = 70
+    STOPPED = 130
+
+
+BY_VERDICT: Final[dict[str, Exit]] = {
+    "minimal-case": Exit.FOUND,
+    "worked-around": Exit.FOUND,
+    "build-failure": Exit.FOUND,
+    "not-reproduced": Exit.NOT_REPRODUCED,
+    "input-sensitive": Exit.INPUT_SENSITIVE,
+    "fixed-by-sanitizing": Exit.FIXED_BY_SANITIZING,
+    "reference-suspect": Exit.REFERENCE_SUSPECT,
+    "export-at-fault": Exit.EXPORT_AT_FAULT,
+    "not-determined": Exit.NOT_DETERMINED,
+    "refused": Exit.MISSING,
+    "unresolved": Exit.UNRESOLVED,
 }
 
 # What an exit code says of the failure, for --expect: it was seen, or whether it is there could not
 # be told.
-FAILURE_SEEN: Final = frozenset({FOUND, INPUT_SENSITIVE, FIXED_BY_SANITIZING, EXPORT_AT_FAULT})
-UNTOLD: Final = frozenset({UNRESOLVED, REFERENCE_SUSPECT, NOT_DETERMINED})
+FAILURE_SEEN: Final = frozenset(
+    {Exit.FOUND, Exit.INPUT_SENSITIVE, Exit.FIXED_BY_SANITIZING, Exit.EXPORT_AT_FAULT}
+)
+UNTOLD: Final = frozenset({Exit.UNRESOLVED, Exit.REFERENCE_SUSPECT, Exit.NOT_DETERMINED})
 
 
 class Refusal(Exception):
@@ -50,11 +58,11 @@ class BadUsage(Refusal):
     """Refused for what was typed (exit 2)."""
 
     def __init__(self, message: str) -> None:
-        super().__init__(BAD_USAGE, message)
+        super().__init__(Exit.BAD_USAGE, message)
 
 
 class Missing(Refusal):
     """Refused for what is not here (exit 4)."""
 
     def __init__(self, message: str) -> None:
-        super().__init__(MISSING, message)
+        super().__init__(Exit.MISSING, message)

@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from narrowdown.wizard.exits import BAD_USAGE, NOT_REPRODUCED, Refusal
+from narrowdown.wizard.exits import Exit, Refusal
 from narrowdown.wizard.flow import terms
 from narrowdown.wizard.flow.load import load
 from narrowdown.wizard.problem_options import digest_score, require_engines
@@ -39,7 +39,8 @@ def begin_after(
     if why := why_nothing_follows(state, problem):
         to_do = "" if state.end else f" 'narrowdown resume {name}' goes on with it."
         raise Refusal(
-            BAD_USAGE if not state.end or problem.check else NOT_REPRODUCED, f"{name}: {why}{to_do}"
+            Exit.BAD_USAGE if not state.end or problem.check else Exit.NOT_REPRODUCED,
+            f"{name}: {why}{to_do}",
         )
     require_engines(problem, executor, said=f"{name}: ")
     if score:

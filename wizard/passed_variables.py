@@ -17,6 +17,7 @@ from narrowdown.engines.checker import environment
 from narrowdown.engines.store import decoding, regular
 from narrowdown.engines.store.content import write_own
 from narrowdown.wizard import trust
+from narrowdown.wizard.exits import Exit
 from narrowdown.wizard.problem import Problem
 from narrowdown.wizard.schedulers import LOCAL
 from narrowdown.wizard.session import folder as folders
@@ -27,7 +28,7 @@ from narrowdown.wizard.session.problems import SessionProblem, of_system
 class HandedProblem(SessionProblem):
     """``--pass-env`` cannot be done as it was said."""
 
-    code = 2
+    code = Exit.BAD_USAGE
 
 
 class Handed(msgspec.Struct, frozen=True):

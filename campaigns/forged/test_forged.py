@@ -22,7 +22,7 @@ from onnx import TensorProto, helper
 
 from narrowdown.wizard import trust
 from narrowdown.wizard.cli import entry
-from narrowdown.wizard.exits import NEEDS_PERSON, Refusal
+from narrowdown.wizard.exits import Exit, Refusal
 from narrowdown.wizard.flow.load import load
 from narrowdown.wizard.problem import Problem
 from narrowdown.wizard.runner.options import Options
@@ -188,7 +188,7 @@ def test_no_bundle_runs_what_its_reader_did_not_see(victim: Path) -> None:
             tried = attempt(victim / f"{number}", base, kind, way, door)
             found += (
                 [(tried, *doors.SAID)]
-                if tried and (tried.end, tried.code) != ("refused", NEEDS_PERSON)
+                if tried and (tried.end, tried.code) != ("refused", Exit.NEEDS_PERSON)
                 else []
             )
             swapped |= {way} if tried and way in bundles.SWAPPED else set()
@@ -228,12 +228,12 @@ def test_the_reference_of_a_flow_is_not_taken_for_typed(victim: Path) -> None:
     ]
     assert (
         entry.main(["run", str(victim / "model.onnx"), *words, "--session", str(victim / "made")])
-        == NEEDS_PERSON
+        == Exit.NEEDS_PERSON
     )
     theirs = Problem(str(victim / "model.onnx"), engine="emulate", flow=str(victim / "flow.yaml"))
     with pytest.raises(Refusal) as refused:
         Sessions(Options()).create(theirs)
-    assert refused.value.code == NEEDS_PERSON
+    assert refused.value.code == Exit.NEEDS_PERSON
     assert set(trust.trusted().values()) == {str(own)}
     assert not (victim / "made").exists()
 
@@ -346,7 +346,7 @@ def test_forged_campaign(victim: Path) -> None:
             if tried:
                 found.append(tried)
                 seen |= {(tried.kind, tried.way), (tried.kind, name)}
-                silent -= {name} if tried.code == NEEDS_PERSON else set()
+                silent -= {name} if tried.code == Exit.NEEDS_PERSON else set()
     _print(found)
     bad = [each for each in found if each.end not in ("refused", "shut")]
     assert bad == []

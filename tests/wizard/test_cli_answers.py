@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from narrowdown.wizard.cli.answers import read_answers
-from narrowdown.wizard.exits import BAD_USAGE, Refusal
+from narrowdown.wizard.exits import Exit, Refusal
 from narrowdown.wizard.flow.model import Answer, Flow, FlowNode
 
 
@@ -87,7 +87,7 @@ def test_an_answer_without_its_value_is_given_and_said_to_change_nothing(
 def test_what_is_wrong_is_named(tmp_path: Path, text: str, said: str) -> None:
     with pytest.raises(Refusal, match=re.escape(said)) as refused:
         read_answers(written(tmp_path, text), FLOW)
-    assert refused.value.code == BAD_USAGE
+    assert refused.value.code == Exit.BAD_USAGE
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from narrowdown.wizard.changed_problem import change_problem
 from narrowdown.wizard.cli import run
 from narrowdown.wizard.cli.arguments import parse
 from narrowdown.wizard.demo import MODELS
-from narrowdown.wizard.exits import BAD_USAGE, MISSING, Refusal
+from narrowdown.wizard.exits import Exit, Refusal
 from narrowdown.wizard.problem_options import problem_from
 from narrowdown.wizard.tui import checks
 
@@ -26,7 +26,7 @@ def test_a_place_for_probes(word: str) -> None:
 def test_what_is_no_place_is_said(word: str) -> None:
     with pytest.raises(Refusal) as refused:
         parse(["run", "m.onnx", "--executor", word])
-    assert refused.value.code == BAD_USAGE
+    assert refused.value.code == Exit.BAD_USAGE
     assert "neither 'local' nor the address" in str(refused.value)
 
 
@@ -40,7 +40,7 @@ def test_a_cluster_needs_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(schedulers, "find_spec", lambda name: None)
     with pytest.raises(Refusal, match="-m pip install distributed") as refused:
         run.executor(arguments)
-    assert refused.value.code == MISSING
+    assert refused.value.code == Exit.MISSING
 
 
 def test_figures_need_their_extra(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,7 +73,7 @@ def test_an_engine_that_only_the_hosts_have() -> None:
     ]
     with pytest.raises(Refusal, match=r"tensorrt is not installed here; .* brings it") as refused:
         problem_from(parse(words))
-    assert refused.value.code == MISSING
+    assert refused.value.code == Exit.MISSING
     problem = problem_from(parse([*words, "--executor", CLUSTER]))
     assert problem.engine.startswith("tensorrt:")
     with pytest.raises(Refusal, match="tensorrt is not installed here"):

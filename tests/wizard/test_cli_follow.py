@@ -9,7 +9,7 @@ import pytest
 from narrowdown.engines import installed
 from narrowdown.wizard.cli import follow
 from narrowdown.wizard.cli.follow import Follower, Prompt
-from narrowdown.wizard.exits import NEEDS_PERSON, STOPPED
+from narrowdown.wizard.exits import Exit
 from narrowdown.wizard.flow.model import Answer, Flow, FlowNode
 from narrowdown.wizard.plain import PlainDisplay
 from narrowdown.wizard.session.events import (
@@ -135,7 +135,7 @@ def test_the_end_of_input_needs_a_person() -> None:
         [OPENED, QUESTION], [], [SessionClosed(exit_code=130, reason="stopped", seq=3)]
     )
     code, _, said = walked(session, "")
-    assert code == NEEDS_PERSON
+    assert code == Exit.NEEDS_PERSON
     assert session.sent == [{"do": "stop", "hard": False}]
     assert "resume" in said[0]
 
@@ -144,7 +144,7 @@ def test_ctrl_c_is_soft_then_hard() -> None:
     closed = SessionClosed(exit_code=130, reason="stopped", seq=3)
     session = Session([OPENED], KeyboardInterrupt(), KeyboardInterrupt(), [closed])
     code, _, said = walked(session)
-    assert code == STOPPED
+    assert code == Exit.STOPPED
     assert [request.get("hard") for request in session.sent] == [False, True]
     assert len(said) == 2
 
@@ -153,14 +153,14 @@ def test_a_probe_that_goes_on_after_ctrl_c_is_ended(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(follow, "PATIENCE", 0.0)
     closed = SessionClosed(exit_code=130, reason="stopped", seq=3)
     session = Session([OPENED], KeyboardInterrupt(), [], [], [closed])
-    assert walked(session)[0] == STOPPED
+    assert walked(session)[0] == Exit.STOPPED
     assert [request.get("hard") for request in session.sent] == [False, True]
 
 
 def test_ctrl_c_while_watching_stops_nothing() -> None:
     session = Session([OPENED], KeyboardInterrupt(), [CLOSED])
     code, _, _ = walked(session, controls=False)
-    assert code == STOPPED
+    assert code == Exit.STOPPED
     assert session.sent == []
 
 
@@ -222,7 +222,7 @@ def test_a_refused_answer_is_asked_again(capsys: pytest.CaptureFixture[str]) -> 
 @pytest.mark.parametrize(
     ("code", "snapshot", "expected", "word"),
     [
-        (None, None, STOPPED, "it was killed"),
+        (None, None, Exit.STOPPED, "it was killed"),
         (1, None, 1, "goes on"),
         (4, {"phase": "stopped", "text": "The disk is full."}, 4, "disk is full"),
     ],
@@ -239,7 +239,7 @@ def test_nobody_at_work_is_no_fault_of_the_one_who_looks() -> None:
     """'narrowdown watch' of a session that was killed, or had not begun, ended with 70, our own
     fault."""
     found, _, said = walked(Session([OPENED], code=None, snapshot=None), controls=False)
-    assert found == STOPPED
+    assert found == Exit.STOPPED
     assert "nothing works on this session now" in said[-1]
 
 

@@ -11,12 +11,11 @@ from pathlib import Path
 import pytest
 
 from narrowdown.engines import installed
-from narrowdown.wizard import exits
 from narrowdown.wizard.cli import main
 from narrowdown.wizard.cli.arguments import parse, parser, parser_for
 from narrowdown.wizard.cli.parsing import Parser, inner
 from narrowdown.wizard.demo import MODELS
-from narrowdown.wizard.exits import BAD_USAGE, MISSING, Refusal
+from narrowdown.wizard.exits import Exit, Refusal
 from narrowdown.wizard.problem import Problem
 from narrowdown.wizard.problem_options import (
     bounds,
@@ -78,7 +77,7 @@ def test_no_module_loads_the_machine_room(module: str) -> None:
 def test_wrong_words_are_one_sentence_and_exit_2(
     words: list[str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(words) == BAD_USAGE
+    assert main(words) == Exit.BAD_USAGE
     captured = capsys.readouterr()
     assert said in captured.err
     assert "Traceback" not in captured.err
@@ -89,7 +88,7 @@ def test_a_missing_model_names_the_nearest(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "resnet50.onnx").touch()
-    assert main(["run", str(tmp_path / "resnet.onnx")]) == BAD_USAGE
+    assert main(["run", str(tmp_path / "resnet.onnx")]) == Exit.BAD_USAGE
     assert "Did you mean 'resnet50.onnx'?" in capsys.readouterr().err
 
 
@@ -100,7 +99,11 @@ def test_a_folder_is_not_a_model(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("command", "code"),
-    [("no-such-checker {model}", MISSING), ("'open quote", BAD_USAGE), ("  ", BAD_USAGE)],
+    [
+        ("no-such-checker {model}", Exit.MISSING),
+        ("'open quote", Exit.BAD_USAGE),
+        ("  ", Exit.BAD_USAGE),
+    ],
 )
 def test_a_checker_that_cannot_be_started(command: str, code: int) -> None:
     with pytest.raises(Refusal) as refused:
@@ -115,7 +118,7 @@ def test_a_checker_that_misspells_what_is_put_in() -> None:
         Refusal, match=r"nothing is put in for '\{modell\}'\. Did you mean '\{model\}'\?"
     ) as refused:
         checker("cat {modell}")
-    assert refused.value.code == BAD_USAGE
+    assert refused.value.code == Exit.BAD_USAGE
     for command in (
         "cat {model} {dir}",
         "sh -c 'echo ${modell} {a: 1}' {model}",
@@ -129,7 +132,7 @@ def test_a_checker_that_is_not_executable(tmp_path: Path) -> None:
     script.write_text("exit 0\n")
     with pytest.raises(Refusal, match="is not executable") as refused:
         checker(f"{script} {{model}}")
-    assert refused.value.code == MISSING
+    assert refused.value.code == Exit.MISSING
 
 
 @pytest.mark.timeout(20)  # it would wait for a writer without end
@@ -140,7 +143,7 @@ def test_a_checker_that_is_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
         Refusal, match=r"^The checker '.*/check' cannot be started: it is a pipe, "
     ) as refused:
         checker(f"{pipe} {{model}}")
-    assert refused.value.code == MISSING
+    assert refused.value.code == Exit.MISSING
 
 
 @pytest.mark.parametrize(
@@ -325,7 +328,7 @@ def test_words_that_begin_with_no_command_are_held_against_all(words: list[str])
 def test_the_exit_codes_are_all_in_the_help() -> None:
     """14 and what it means were missing."""
     told = " ".join(parser().format_help().split()).partition("Exit: ")[2]
-    codes = {value for value in vars(exits).values() if isinstance(value, int)}
+    codes = set(Exit)
     assert {int(entry.split()[0]) for entry in told.strip(".").split(", ")} == codes
 
 
@@ -343,5 +346,5 @@ def test_the_exit_codes_are_all_in_the_help() -> None:
 def test_what_is_lacking_or_is_another_kind_of_word(
     words: list[str], told: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(words) == BAD_USAGE
+    assert main(words) == Exit.BAD_USAGE
     assert told in capsys.readouterr().err

@@ -24,7 +24,7 @@ from narrowdown.engines.workers import artifact_files
 from narrowdown.wizard.bundle.models import write_models, write_whole
 from narrowdown.wizard.cli.results import nothing_failed, result
 from narrowdown.wizard.cli.step import parameters
-from narrowdown.wizard.exits import BAD_USAGE, Refusal
+from narrowdown.wizard.exits import Exit, Refusal
 from narrowdown.wizard.report.read import Reading
 from narrowdown.wizard.session.problems import SessionProblem
 from narrowdown.wizard.session.state import Visit
@@ -190,7 +190,7 @@ def test_parameters_are_checked() -> None:
     assert parameters("repeat", []) == {}
     with pytest.raises(Refusal, match="no parameter") as refused:
         parameters("reduce", ["verfy=3"])
-    assert refused.value.code == BAD_USAGE
+    assert refused.value.code == Exit.BAD_USAGE
     assert "Did you mean 'verify'?" in str(refused.value)
     assert parameters("reduce", ["verify=3"]) == {"verify": "3"}
     with pytest.raises(Refusal, match="--with"):

@@ -14,7 +14,7 @@ from narrowdown.engines.probe import Candidate, Check, LoadInputs, Measure
 from narrowdown.engines.store.content import Store
 from narrowdown.wizard import trust
 from narrowdown.wizard.cli import entry
-from narrowdown.wizard.exits import NEEDS_PERSON
+from narrowdown.wizard.exits import Exit
 from narrowdown.wizard.problem import Problem
 from narrowdown.wizard.session import folder as folders
 from narrowdown.wizard.session.events import SessionOpened, StepFinished, StepStarted
@@ -432,8 +432,10 @@ def test_an_engine_that_only_stands_in_what_was_found_is_asked_about(
         trust.admit_session(place)
     assert str(library) in trust.admit_session(place, ["all"]).files
     output = str(tmp_path / "case")
-    assert entry.main(["export", str(place), "--weights", "random", "-o", output]) == NEEDS_PERSON
-    assert entry.main(["ladder", str(place), "--python", sys.prefix]) == NEEDS_PERSON
+    assert (
+        entry.main(["export", str(place), "--weights", "random", "-o", output]) == Exit.NEEDS_PERSON
+    )
+    assert entry.main(["ladder", str(place), "--python", sys.prefix]) == Exit.NEEDS_PERSON
 
 
 def test_what_an_edit_keeps_is_agreed_to_as_it_was_shown(script: Path) -> None:

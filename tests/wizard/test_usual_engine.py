@@ -5,9 +5,9 @@ import pytest
 
 from narrowdown.engines import installed
 from narrowdown.engines.workers import gpus
-from narrowdown.wizard import exits
 from narrowdown.wizard.cli.arguments import parse
 from narrowdown.wizard.cli.run import expected
+from narrowdown.wizard.exits import Exit
 from narrowdown.wizard.problem_options import say_usual, usual_engine
 
 GPU = (gpus.Gpu("GPU-1", "NVIDIA H200", "9.0"),)
@@ -48,9 +48,8 @@ def test_it_is_said_only_where_an_engine_is_asked_that_nobody_named(
 
 def test_every_exit_code_under_expect() -> None:
     told = {
-        name: (expected("pass", code), expected("fail", code), expected(None, code))
-        for name, code in vars(exits).items()
-        if name.isupper() and isinstance(code, int)
+        code.name: (expected("pass", code), expected("fail", code), expected(None, code))
+        for code in Exit
     }
     for name in ("FOUND", "INPUT_SENSITIVE", "FIXED_BY_SANITIZING", "EXPORT_AT_FAULT"):
         assert told.pop(name)[:2] == (5, 0), name

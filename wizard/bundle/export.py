@@ -36,6 +36,7 @@ from narrowdown.wizard.bundle.withheld import (
     replace_weights,
     withheld,
 )
+from narrowdown.wizard.exits import Exit
 from narrowdown.wizard.report.document import Report, Workaround, to_json
 from narrowdown.wizard.report.gather import Table, case_files, confirmed
 from narrowdown.wizard.report.hand_on import APPLY
@@ -58,7 +59,7 @@ NO_FILES = "The model of this case could not be kept when it was found: check.py
 class Occupied(SessionProblem):
     """Something else lies where the bundle is to go."""
 
-    code = 2
+    code = Exit.BAD_USAGE
 
 
 class NothingToExport(SessionProblem):

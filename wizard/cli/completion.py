@@ -13,7 +13,7 @@ from typing import Final
 from narrowdown.engines import discovery
 from narrowdown.wizard.cli.arguments import parser
 from narrowdown.wizard.cli.parsing import inner
-from narrowdown.wizard.exits import FOUND
+from narrowdown.wizard.exits import Exit
 
 _BASH: Final = """\
 # narrowdown completion bash > ~/.local/share/bash-completion/completions/narrowdown
@@ -54,7 +54,7 @@ def completion(arguments: argparse.Namespace) -> int:
             case _:
                 print(word)
     print(end="" if typed else SCRIPTS[arguments.shell])
-    return FOUND
+    return Exit.FOUND
 
 
 def find_words(typed: list[str]) -> list[tuple[str, str]]:

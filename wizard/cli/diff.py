@@ -8,7 +8,7 @@ from typing import Any
 
 from narrowdown.engines.store.content import digest_file
 from narrowdown.wizard import terminal
-from narrowdown.wizard.exits import FOUND, UNRESOLVED
+from narrowdown.wizard.exits import Exit
 from narrowdown.wizard.problem import Problem
 from narrowdown.wizard.report.differences import (
     Side,
@@ -32,7 +32,7 @@ def diff(arguments: argparse.Namespace) -> int:
         sys.stdout.write(write_json(found))
     else:
         terminal.show(say_differences(found))
-    return FOUND if found.differences else UNRESOLVED
+    return Exit.FOUND if found.differences else Exit.UNRESOLVED
 
 
 def read_side(name: str) -> tuple[Side, Problem]:

@@ -14,7 +14,7 @@ from narrowdown.engines.data.tactic_replay import (
     gather_replays,
     rank_suspects,
 )
-from narrowdown.wizard.exits import FOUND, UNRESOLVED, BadUsage
+from narrowdown.wizard.exits import BadUsage, Exit
 from narrowdown.wizard.problem_options import refuse_strange
 from narrowdown.wizard.words import visible, write_json
 
@@ -31,18 +31,18 @@ def diff_tactics(arguments: argparse.Namespace) -> int:
             "suspects": [msgspec.to_builtins(s) for s in found],
         }
         sys.stdout.write(write_json(told))
-        return FOUND if found else UNRESOLVED
+        return Exit.FOUND if found else Exit.UNRESOLVED
     print(f"Loaded {len(good)} good tactic replays.")
     print(f"Loaded {len(bad)} bad tactic replays.")
     if not found:
         print(
             "Could not determine potentially bad tactics. More replay files of either kind may tell."
         )
-        return UNRESOLVED
+        return Exit.UNRESOLVED
     print("Found potentially bad tactics:")
     for line in listing(found, len(good), len(bad)):
         print(visible(line))
-    return FOUND
+    return Exit.FOUND
 
 
 def listing(found: list[Suspect], good: int, bad: int) -> list[str]:

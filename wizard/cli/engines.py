@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from narrowdown.wizard.exits import FOUND, Missing
+from narrowdown.wizard.exits import Exit, Missing
 
 _WIDTH = 100
 # Capabilities as they are listed -> what they mean.
@@ -44,9 +44,9 @@ def engines(arguments: argparse.Namespace) -> int:
         raise Missing(f"The engines could not be asked: {problem}") from None
     if arguments.json:
         sys.stdout.write(write_json(found))
-        return FOUND
+        return Exit.FOUND
     print(survey(found))
-    return FOUND
+    return Exit.FOUND
 
 
 def survey(found: Sequence[Mapping[str, Any]]) -> str:

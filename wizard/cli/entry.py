@@ -15,15 +15,7 @@ from pathlib import Path
 from types import TracebackType
 
 from narrowdown.wizard.cli import streams
-from narrowdown.wizard.exits import (
-    BAD_USAGE,
-    MISSING,
-    OUR_FAULT,
-    STOPPED,
-    BadUsage,
-    Missing,
-    Refusal,
-)
+from narrowdown.wizard.exits import BadUsage, Exit, Missing, Refusal
 
 CLOSED = "Standard output is closed, and this command writes to it. Send it to /dev/null if nobody is to read it."
 NOT_UTF8 = "{} is not UTF-8 text, and a session writes no other. Rename that file or folder, or name a link to it."
@@ -83,7 +75,7 @@ def run(words: list[str]) -> int:
         return leaving.code if isinstance(leaving.code, int) else 0
     except KeyboardInterrupt:
         say("Stopped. A session that had begun is safe: narrowdown resume goes on with it.")
-        return STOPPED
+        return Exit.STOPPED
     except BrokenPipeError:
         # The reader of our output has left (head, less). Nothing more can be said; stdout must not
         # be flushed again.
@@ -93,19 +85,19 @@ def run(words: list[str]) -> int:
         return say_change(problem.filename or "") or say_refused_write(problem)
     except UnicodeEncodeError as problem:
         say(NOT_UTF8.format(repr(problem.object)[:300]))
-        return BAD_USAGE
+        return Exit.BAD_USAGE
     except ImportError as problem:
         try:
             from narrowdown.engines import installed
         except ImportError as missing:
             say(f"A part of Narrowdown is missing here ('{missing.name}'): install it again.")
-            return MISSING
+            return Exit.MISSING
 
         if sentence := installed.say_change() or installed.lacking(problem):
             say(sentence)
-            return MISSING
+            return Exit.MISSING
         last_resort(type(problem), problem, problem.__traceback__)
-        return OUR_FAULT
+        return Exit.OUR_FAULT
     except Exception as problem:
         from narrowdown.wizard.flow.load import FlowProblem
         from narrowdown.wizard.session.problems import SessionProblem
@@ -119,11 +111,11 @@ def run(words: list[str]) -> int:
             say(
                 f"The session's own flow cannot be read: {problem} Take the file from a backup, or begin a new session."
             )
-            return MISSING
+            return Exit.MISSING
         if code := say_change():
             return code
         last_resort(type(problem), problem, problem.__traceback__)
-        return OUR_FAULT
+        return Exit.OUR_FAULT
     return code
 
 
@@ -147,7 +139,7 @@ def say_change(place: object = None) -> int:
     sentence = installed.say_change() if ours else ""
     if sentence:
         say(sentence)
-    return MISSING if sentence else 0
+    return Exit.MISSING if sentence else 0
 
 
 def say_refused_write(problem: OSError) -> int:
@@ -164,7 +156,7 @@ def say_refused_write(problem: OSError) -> int:
             sys.stdout.flush()
         except OSError:
             silence_stdout()
-    return MISSING
+    return Exit.MISSING
 
 
 def silence_stdout() -> None:

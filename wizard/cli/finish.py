@@ -10,7 +10,7 @@ from narrowdown.wizard import terminal
 from narrowdown.wizard.bundle.check_script import can_check
 from narrowdown.wizard.bundle.export import TRACES, hand_on
 from narrowdown.wizard.bundle.models import write_worked_around
-from narrowdown.wizard.exits import MISSING, NEEDS_PERSON, STOPPED, UNRESOLVED
+from narrowdown.wizard.exits import Exit
 from narrowdown.wizard.ladder.offer import offer_ladder
 from narrowdown.wizard.machine_room import MachineProblem
 from narrowdown.wizard.report.document import Report
@@ -51,7 +51,7 @@ def finish(place: Path, code: int, *, text: bool) -> int:
     files is gone, once all else is written.
     """
     reading = read(place)
-    if code in (STOPPED, NEEDS_PERSON):
+    if code in (Exit.STOPPED, Exit.NEEDS_PERSON):
         terminal.say(
             f"the session is safe: 'narrowdown resume {folders.name_for_command(place)}' goes on ({place})."
         )
@@ -67,13 +67,13 @@ def finish(place: Path, code: int, *, text: bool) -> int:
         return code
     report = handed_on(reading)
     written = _write(reading, report)
-    if code == UNRESOLVED and _answered_nothing(reading) and not (text and _one_terminal()):
+    if code == Exit.UNRESOLVED and _answered_nothing(reading) and not (text and _one_terminal()):
         terminal.say(
             report.explanation
         )  # what the checker printed last, where it answers nothing or passes nothing
     if text:
         _tell(reading, report, written)
-    return code if written.report else MISSING
+    return code if written.report else Exit.MISSING
 
 
 def _write(reading: Reading, report: Report) -> Written:

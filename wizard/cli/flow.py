@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from narrowdown.engines.store.content import write_atomically
-from narrowdown.wizard.exits import BAD_USAGE, FOUND, BadUsage, Missing
+from narrowdown.wizard.exits import BadUsage, Exit, Missing
 from narrowdown.wizard.problem_options import flow_name
 from narrowdown.wizard.words import visible
 
@@ -29,7 +29,7 @@ def flow(arguments: argparse.Namespace) -> int:
             except FlowProblem as problem:  # another package's
                 title = f"cannot be used: {problem}"
             print(visible(f"{name:{max(map(len, names))}}  {title}"))
-        return FOUND
+        return Exit.FOUND
     if arguments.file is None:
         raise BadUsage(
             f"flow {arguments.action} needs a file, or a name that 'narrowdown flow list' shows."
@@ -45,12 +45,12 @@ def flow(arguments: argparse.Namespace) -> int:
             kind = "warning: " if p.severity == "warning" else ""
             print(visible(f"{loaded.path}:{p.line}:{p.column}: {kind}{p.message}{hint}"))
         if errors(problems):
-            return BAD_USAGE
+            return Exit.BAD_USAGE
         nodes, ends = len(loaded.flow.nodes), len(loaded.flow.ends)
         print(
             f"{loaded.path}: {nodes} nodes and {ends} ends, nothing {'else ' if problems else ''}wrong."
         )
-        return FOUND
+        return Exit.FOUND
     from narrowdown.wizard.flow import render
 
     drawn = {"text": render.text, "mermaid": render.mermaid, "svg": render.svg}[arguments.format](
@@ -61,7 +61,7 @@ def flow(arguments: argparse.Namespace) -> int:
         loaded
     ):  # a drawing helps to see what is wrong, but must not pass for a flow that works
         raise BadUsage(fault)
-    return FOUND
+    return Exit.FOUND
 
 
 def faults(loaded: "Loaded") -> str:

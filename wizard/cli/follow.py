@@ -9,7 +9,7 @@ import msgspec
 
 from narrowdown.engines.store import decoding
 from narrowdown.wizard import terminal
-from narrowdown.wizard.exits import MISSING, NEEDS_PERSON, OUR_FAULT, STOPPED
+from narrowdown.wizard.exits import Exit
 from narrowdown.wizard.flow.model import Flow
 from narrowdown.wizard.plain import Display, Refused, json_line
 from narrowdown.wizard.runner import requests
@@ -189,7 +189,7 @@ class Follower:
                         self._interrupted()
                 except KeyboardInterrupt:
                     if not controls:
-                        return STOPPED
+                        return Exit.STOPPED
                     self._interrupted()
         finally:
             self._display.close()
@@ -307,10 +307,10 @@ class Follower:
     def _ended(self) -> int:
         closed = self._closed
         if closed is None:
-            return OUR_FAULT
+            return Exit.OUR_FAULT
         if self._left_to_nobody:
-            return NEEDS_PERSON
-        if closed.exit_code and closed.reason and closed.exit_code != STOPPED:
+            return Exit.NEEDS_PERSON
+        if closed.exit_code and closed.reason and closed.exit_code != Exit.STOPPED:
             self._say(f"narrowdown: {visible(closed.reason)}")
         elif self.watched and not closed.end:
             why = closed.reason if closed.reason not in ("", "stopped") else "it was stopped"
@@ -327,20 +327,20 @@ class Follower:
         from narrowdown.engines import installed  # of one command in a thousand
 
         changed, code = installed.say_change(), self._client.exit_code()
-        lost, ours = "The runner ended unexpectedly", OUR_FAULT
+        lost, ours = "The runner ended unexpectedly", Exit.OUR_FAULT
         if (
             self.watched
         ):  # whose program it was, and what ended it, is no fault of the one who looks
             lost, ours = (
                 f"nothing works on this session now; 'narrowdown resume {self._name}' takes over.",
-                STOPPED,
+                Exit.STOPPED,
             )
         elif changed:
-            ours = MISSING
+            ours = Exit.MISSING
         elif code is None and not self._client.crashed():
             lost, ours = (
                 f"{lost}: it was killed, by somebody or by a system that ran out of memory.",
-                STOPPED,
+                Exit.STOPPED,
             )
         else:
             lost = f"{lost}. What was measured is kept: 'narrowdown resume {self._name}' goes on."

@@ -5,7 +5,7 @@ import argparse
 from narrowdown.engines.nearest import suggestion
 from narrowdown.wizard.cli.arguments import parser
 from narrowdown.wizard.cli.parsing import Parser, Steps, inner
-from narrowdown.wizard.exits import FOUND, BadUsage
+from narrowdown.wizard.exits import BadUsage, Exit
 
 
 def help_(arguments: argparse.Namespace) -> int:
@@ -26,4 +26,4 @@ def help_(arguments: argparse.Namespace) -> int:
             raise BadUsage(f"'{word}' is not a command.{suggestion(word, known, ' ')}{among}")
         chosen = known[word]
     print(chosen.format_help(), end="")
-    return FOUND
+    return Exit.FOUND

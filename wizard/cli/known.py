@@ -13,7 +13,7 @@ from narrowdown.engines.known.table import TableProblem, read_table
 from narrowdown.engines.search.lookalike import say_lookalike
 from narrowdown.engines.spec import name_of_engine
 from narrowdown.wizard import terminal
-from narrowdown.wizard.exits import FOUND, UNRESOLVED, Missing
+from narrowdown.wizard.exits import Exit, Missing
 from narrowdown.wizard.words import visible, write_json
 
 
@@ -44,17 +44,17 @@ def known(arguments: argparse.Namespace) -> int:
     found = read(target).report().lookalikes
     if arguments.json:
         sys.stdout.write(write_json({"lookalikes": found}))
-        return FOUND if found else UNRESOLVED
+        return Exit.FOUND if found else Exit.UNRESOLVED
     if not found:
         print("It looks like none of the bugs in the table.")
-        return UNRESOLVED
+        return Exit.UNRESOLVED
     for like in found:
         terminal.show(map(visible, (say_lookalike(like), f"  nodes: {', '.join(like.nodes)}")))
     if not any(like.confirmed for like in found):
         print(
             "To see whether it shows on this engine: narrowdown known MODEL, with the options of the session."
         )
-    return FOUND
+    return Exit.FOUND
 
 
 def table() -> tuple[Bug, ...]:
@@ -71,11 +71,11 @@ def list_bugs(bugs: Iterable[Bug], engine: str, *, as_json: bool) -> int:
     if as_json:
         told = {"bugs": [{**msgspec.to_builtins(b), "tried_here": bool(b.ran)} for b in chosen]}
         sys.stdout.write(write_json(told))
-        return FOUND
+        return Exit.FOUND
     for bug in chosen:
         mended = f" (fixed in {bug.mended})" if bug.mended else ""
         print(visible(f"{bug.engine:12} {bug.thread or 'no thread known':34} {bug.says}{mended}"))
     print(
         f"{len(chosen)} known bugs, {sum(bool(b.ran) for b in chosen)} of them seen in runs of our own."
     )
-    return FOUND
+    return Exit.FOUND

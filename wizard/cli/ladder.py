@@ -20,7 +20,7 @@ from narrowdown.wizard import passed_variables, terminal, trust
 from narrowdown.wizard.bundle.withheld import Trial, held_check
 from narrowdown.wizard.cli.flow import writable, write
 from narrowdown.wizard.cli.sessions import read
-from narrowdown.wizard.exits import FOUND, UNRESOLVED, BadUsage, Missing
+from narrowdown.wizard.exits import BadUsage, Exit, Missing
 from narrowdown.wizard.ladder import table
 from narrowdown.wizard.ladder.checks import Answer, Case, ask, case_key, recall
 from narrowdown.wizard.ladder.environments import Place, interpreter, releases, root, site, size
@@ -67,7 +67,7 @@ def ladder(arguments: argparse.Namespace) -> int:
     told = all(
         any(rung.tried and rung.outcome != "cannot tell" for rung in case.rungs) for case in climbs
     )
-    return FOUND if told else UNRESOLVED
+    return Exit.FOUND if told else Exit.UNRESOLVED
 
 
 def asked_places(arguments: argparse.Namespace) -> list[Place]:

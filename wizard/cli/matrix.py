@@ -20,14 +20,15 @@ from narrowdown.engines.processes import run_module
 from narrowdown.engines.store.content import write_atomically
 from narrowdown.wizard import trust
 from narrowdown.wizard.cli.flow import write
-from narrowdown.wizard.exits import DIFFERS, FOUND, NEEDS_PERSON, UNRESOLVED
+from narrowdown.wizard.exits import Exit
 from narrowdown.wizard.ladder.environments import interpreter
 from narrowdown.wizard.problem_options import engine_under_test
 from narrowdown.wizard.schedulers import LOCAL
 from narrowdown.wizard.session import folder as folders
 from narrowdown.wizard.words import visible
 
-OUTCOMES, UNTOLD = {FOUND: "as expected", DIFFERS: "NOT as expected"}, "cannot tell"
+OUTCOMES: dict[int, str] = {Exit.FOUND: "as expected", Exit.DIFFERS: "NOT as expected"}
+UNTOLD = "cannot tell"
 
 
 class Cell(NamedTuple):
@@ -69,10 +70,16 @@ def matrix(arguments: argparse.Namespace) -> int:
         write(summary(cells), arguments.summary if arguments.summary != "md" else None)
     codes = {cell.code for cell in cells}
     if (
-        NEEDS_PERSON in codes
+        Exit.NEEDS_PERSON in codes
     ):  # nobody has agreed to what that session runs, so that nothing was measured there
-        return NEEDS_PERSON
-    return DIFFERS if DIFFERS in codes else FOUND if codes <= {FOUND} else UNRESOLVED
+        return Exit.NEEDS_PERSON
+    return (
+        Exit.DIFFERS
+        if Exit.DIFFERS in codes
+        else Exit.FOUND
+        if codes <= {Exit.FOUND}
+        else Exit.UNRESOLVED
+    )
 
 
 @contextlib.contextmanager
@@ -119,7 +126,7 @@ def replayed(
         return Cell(
             place.name,
             column,
-            done.returncode or UNRESOLVED,
+            done.returncode or Exit.UNRESOLVED,
             lines[-1] if lines else "it said nothing",
         )
     version = next(
@@ -140,7 +147,7 @@ def junit(cells: Sequence[Cell]) -> ElementTree.Element:
     for column in dict.fromkeys(cell.column for cell in cells):
         own = [cell for cell in cells if cell.column == column]
         failed, broken = (
-            sum(outcome(cell) == word for cell in own) for word in (OUTCOMES[DIFFERS], UNTOLD)
+            sum(outcome(cell) == word for cell in own) for word in (OUTCOMES[Exit.DIFFERS], UNTOLD)
         )
         suite = ElementTree.SubElement(
             root,
@@ -152,8 +159,8 @@ def junit(cells: Sequence[Cell]) -> ElementTree.Element:
         )
         for cell in own:
             case = ElementTree.SubElement(suite, "testcase", classname=column, name=cell.session)
-            if cell.code != FOUND:
-                kind = "failure" if cell.code == DIFFERS else "error"
+            if cell.code != Exit.FOUND:
+                kind = "failure" if cell.code == Exit.DIFFERS else "error"
                 ElementTree.SubElement(case, kind, message=visible(cell.said)).text = outcome(cell)
     return root
 

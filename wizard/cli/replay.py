@@ -5,7 +5,7 @@ import sys
 
 from narrowdown.wizard import passed_variables, terminal, trust
 from narrowdown.wizard.cli.run import executor
-from narrowdown.wizard.exits import DIFFERS, FOUND, BadUsage
+from narrowdown.wizard.exits import BadUsage, Exit
 from narrowdown.wizard.problem_options import engine_under_test
 from narrowdown.wizard.runner import replay as replays
 from narrowdown.wizard.runner.table import Compared, Result, Row
@@ -76,7 +76,8 @@ def replay(arguments: argparse.Namespace) -> int:
         whole = Result(found.verdict, arguments.expect, code, found.engines, found.rows)
         sys.stdout.write(write_json(whole))
         return code
-    outcome = {FOUND: "as expected", DIFFERS: "not as expected"}.get(code, "cannot tell")
+    words: dict[int, str] = {Exit.FOUND: "as expected", Exit.DIFFERS: "not as expected"}
+    outcome = words.get(code, "cannot tell")
     told = outcome if outcome == found.verdict else f"{found.verdict}: {outcome}"
     print(f"{told} (--expect {arguments.expect})")
     return code

@@ -17,18 +17,7 @@ from narrowdown.wizard import passed_variables, terminal, trust
 from narrowdown.wizard.cli.answers import Script, read_answers
 from narrowdown.wizard.cli.flow import faults
 from narrowdown.wizard.cli.follow import Follower, JsonPrompt, Prompt
-from narrowdown.wizard.exits import (
-    BAD_USAGE,
-    DIFFERS,
-    FAILURE_SEEN,
-    FOUND,
-    MISSING,
-    NOT_REPRODUCED,
-    UNRESOLVED,
-    UNTOLD,
-    BadUsage,
-    Missing,
-)
+from narrowdown.wizard.exits import FAILURE_SEEN, UNTOLD, BadUsage, Exit, Missing
 from narrowdown.wizard.flow import terms
 from narrowdown.wizard.flow.load import FlowProblem, Loaded, shipped
 from narrowdown.wizard.flow.load import load as load_flow
@@ -62,7 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
     """``narrowdown run MODEL``: recommended or scripted answers."""
     problem = problem_from(arguments)
     code, place = start(problem, arguments, person=False, usual=say_usual(arguments))
-    if problem.score and code == FOUND and not arguments.detach:
+    if problem.score and code == Exit.FOUND and not arguments.detach:
         follow(place, arguments, "", person=False)  # what counts is measured of what was found
     return expected(arguments.expect, code)
 
@@ -118,14 +107,14 @@ def expected(wanted: str | None, code: int) -> int:
         "fail"
         if code in FAILURE_SEEN
         else "pass"
-        if code == NOT_REPRODUCED
+        if code == Exit.NOT_REPRODUCED
         else ""
         if code in UNTOLD
         else None
     )
     if not wanted or seen is None:
         return code
-    return (FOUND if seen == wanted else DIFFERS) if seen else UNRESOLVED
+    return (Exit.FOUND if seen == wanted else Exit.DIFFERS) if seen else Exit.UNRESOLVED
 
 
 def choose_engine(said: str) -> str | None:
@@ -291,7 +280,7 @@ def start(
         terminal.say(usual)
     terms.pin(loaded.flow, loaded.folder, place)
     code = walk(place, loaded.flow, arguments, script, consent, person=person)
-    if fresh and code == BAD_USAGE:
+    if fresh and code == Exit.BAD_USAGE:
         drop_refused(place)
     return code, place
 
@@ -390,7 +379,7 @@ def walk(
         if arguments.detach:
             said = f"{place.name} runs on its own: 'narrowdown watch {place}' looks at it."
             print(said, file=sys.stderr if name == "json" else sys.stdout)
-            return FOUND
+            return Exit.FOUND
         shown = display(name, flow, place, again=since > 0)
         prompt = (JsonPrompt() if name == "json" else Prompt(flow)) if person else None
         follower = Follower(
@@ -401,7 +390,7 @@ def walk(
         client.close()
     if follower.watched:
         return code  # whoever holds the session writes what is handed on
-    if code == MISSING and installed.find_change():
+    if code == Exit.MISSING and installed.find_change():
         return code  # that was said just now, and what would write it has been changed, too
     from narrowdown.wizard.cli.finish import finish
 

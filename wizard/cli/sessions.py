@@ -12,7 +12,7 @@ import msgspec
 
 from narrowdown.wizard import terminal
 from narrowdown.wizard.cli.flow import write
-from narrowdown.wizard.exits import FOUND, UNRESOLVED, BadUsage, Missing, Refusal
+from narrowdown.wizard.exits import BadUsage, Exit, Missing, Refusal
 
 if TYPE_CHECKING:
     from narrowdown.wizard.report.read import Reading
@@ -49,12 +49,12 @@ def sessions(arguments: argparse.Namespace) -> int:
             for s in found
         ]
         sys.stdout.write(write_json(rows))
-        return FOUND
+        return Exit.FOUND
     if not found:
         print(
             f"There is no session in {folder.home()} yet. 'narrowdown demo' makes one; 'narrowdown open MODEL' begins your own."
         )
-        return FOUND
+        return Exit.FOUND
     shared = shared_names(s.model for s in found)
     for s in found:
         reached = s.verdict.replace("-", " ") if s.end else s.verdict
@@ -68,7 +68,7 @@ def sessions(arguments: argparse.Namespace) -> int:
         print(
             f"{visible(s.id):8} {name:32} {engine:32} {duration(s.age)} ago  {visible(elide(state, 100))}{held}"
         )
-    return FOUND
+    return Exit.FOUND
 
 
 def _escape_bytes(value: object) -> object:
@@ -89,13 +89,13 @@ def show(arguments: argparse.Namespace) -> int:
         if arguments.json:
             text = write_json(text.splitlines())
         sys.stdout.write(text)
-        return FOUND
+        return Exit.FOUND
     report = reading.report()
     if arguments.json:
         from narrowdown.wizard.report.document import to_json
 
         print(to_json(report), end="")
-        return FOUND
+        return Exit.FOUND
     legend = visible(report.names.legend)
     report = readable(report)
     said = (report.session, report.model, report.engine, report.reference)
@@ -108,7 +108,7 @@ def show(arguments: argparse.Namespace) -> int:
         if stop.message:
             terminal.show([f"       {visible(stop.message)}"])
     terminal.show([*map(visible, summary(report)), *filter(None, [legend])])
-    return FOUND
+    return Exit.FOUND
 
 
 def report(arguments: argparse.Namespace) -> int:
@@ -134,7 +134,7 @@ def report(arguments: argparse.Namespace) -> int:
     write(text, arguments.output)
     if arguments.output not in (None, "-"):
         terminal.say(f"The report is {Path(arguments.output).expanduser()}")
-    return FOUND
+    return Exit.FOUND
 
 
 def export(arguments: argparse.Namespace) -> int:
@@ -153,7 +153,7 @@ def export(arguments: argparse.Namespace) -> int:
     if arguments.overlay:
         write_overlay(reading, Path(arguments.overlay).expanduser())
         if not arguments.output:
-            return FOUND
+            return Exit.FOUND
     if arguments.weights == "random":
         consent = trust.admit_session(reading.folder, arguments.yes_run_scripts)
     try:
@@ -165,7 +165,7 @@ def export(arguments: argparse.Namespace) -> int:
     print(made)
     for sentence in (*said_of_weights(made), *said_of_traces(made)):
         print(f"  {sentence}")
-    return FOUND
+    return Exit.FOUND
 
 
 def write_overlay(reading: "Reading", target: Path) -> None:
@@ -178,7 +178,7 @@ def write_overlay(reading: "Reading", target: Path) -> None:
     except ValueError as problem:
         raise BadUsage(f"--overlay: {problem}") from None
     except NothingMeasured as problem:
-        raise Refusal(UNRESOLVED, f"--overlay: {problem}") from None
+        raise Refusal(Exit.UNRESOLVED, f"--overlay: {problem}") from None
     except MachineProblem as problem:
         raise Missing(f"--overlay: {problem}") from None
     print(f"{target}  ({said})")

@@ -20,7 +20,7 @@ from narrowdown.wizard.cli.flow import writable
 from narrowdown.wizard.cli.follow import Follower
 from narrowdown.wizard.cli.results import nothing_failed, result
 from narrowdown.wizard.cli.shown import found
-from narrowdown.wizard.exits import BAD_USAGE, MISSING, NOT_REPRODUCED, STOPPED, BadUsage, Missing
+from narrowdown.wizard.exits import BadUsage, Exit, Missing
 from narrowdown.wizard.flow.load import in_words
 from narrowdown.wizard.flow.model import Flow
 from narrowdown.wizard.machine_room import MachineProblem
@@ -99,10 +99,10 @@ def follow(
         ).run()
     finally:
         client.close()
-    if code == STOPPED:
+    if code == Exit.STOPPED:
         terminal.say(f"the session is safe: 'narrowdown resume {place}' goes on.")
         return code
-    if code == MISSING and installed.find_change():
+    if code == Exit.MISSING and installed.find_change():
         return code  # as ``run`` does
     from narrowdown.wizard.bundle.models import (
         write_models,  # here: neither is needed before the step has ended
@@ -140,11 +140,11 @@ def follow(
     if arguments.json:
         told = result(visit, reading.table, model, good, str(place))
         if (
-            code == NOT_REPRODUCED
+            code == Exit.NOT_REPRODUCED
         ):  # also where it was refused before it began: the whole model did not fail
             told |= nothing_failed(STEPS[visit.step], told)
         sys.stdout.write(write_json(told))
-    if fresh and code == BAD_USAGE:
+    if fresh and code == Exit.BAD_USAGE:
         run.drop_refused(place)
     elif not arguments.json and arguments.display in ("auto", "plain"):
         outputs = reading.table(visit.tables.get("outputs", ""))

@@ -5,7 +5,7 @@ import argparse
 from pathlib import Path
 
 from narrowdown.wizard import passed_variables, terminal
-from narrowdown.wizard.exits import FOUND, NEEDS_PERSON, BadUsage, Missing, Refusal
+from narrowdown.wizard.exits import BadUsage, Exit, Missing, Refusal
 from narrowdown.wizard.session import folder as folders
 from narrowdown.wizard.session import lock, removal
 from narrowdown.wizard.session.folder import Summary
@@ -46,7 +46,7 @@ def prune(arguments: argparse.Namespace) -> int:
         print(
             f"No session in {folders.home()} is older than {duration(arguments.older_than)}; nothing was removed."
         )
-        return FOUND
+        return Exit.FOUND
     return _remove(old, yes=arguments.yes)
 
 
@@ -60,7 +60,7 @@ def rename(arguments: argparse.Namespace) -> int:
     except OSError as problem:
         raise Missing(of_system(problem, place)) from None
     print(f"{place.name} is now {folders.name_for_command(renamed)}: {renamed}")
-    return FOUND
+    return Exit.FOUND
 
 
 def _remove(found: list[Summary], *, yes: bool) -> int:
@@ -76,11 +76,12 @@ def _remove(found: list[Summary], *, yes: bool) -> int:
         asked = f"Remove {count(len(found), 'session')}, {size(whole)}?"
         if not terminal.person_present():
             raise Refusal(
-                NEEDS_PERSON, f"{asked} Nobody is here to say so: add --yes. Nothing was removed."
+                Exit.NEEDS_PERSON,
+                f"{asked} Nobody is here to say so: add --yes. Nothing was removed.",
             )
         if input(f"{asked} There is no way back. [y/N] ").strip().lower() not in ("y", "yes"):
             print("Nothing was removed.")
-            return FOUND
+            return Exit.FOUND
     for done, s in enumerate(found):
         try:
             removal.remove(s.path)
@@ -90,7 +91,7 @@ def _remove(found: list[Summary], *, yes: bool) -> int:
                 f"{_called(s.path)} could not be removed: {why} {done} of {len(found)} went before it."
             ) from None
     print(f"{count(len(found), 'session')} removed, {size(whole)}.")
-    return FOUND
+    return Exit.FOUND
 
 
 def _called(place: Path) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar, assert_never
 
 from narrowdown.engines.steps.base import StepSpec
-from narrowdown.wizard.exits import NEEDS_PERSON
+from narrowdown.wizard.exits import Exit
 from narrowdown.wizard.flow.model import Flow
 from narrowdown.wizard.runner import requests
 from narrowdown.wizard.runner.drive import Stopped
@@ -244,7 +244,7 @@ class Control:
     async def wake(self) -> None:
         """Wait for a request. Raises Closing when nobody has been there for long."""
         if not await self._wait_for_somebody():
-            raise Closing(NEEDS_PERSON, "A question waits and nobody is there to answer it.")
+            raise Closing(Exit.NEEDS_PERSON, "A question waits and nobody is there to answer it.")
 
     async def _wait_for_somebody(self) -> bool:
         """Wait for a request, or that somebody comes or goes; False when nobody has been there for

@@ -19,7 +19,7 @@ from narrowdown.engines.probe import key
 from narrowdown.engines.store.content import Store
 from narrowdown.engines.workers.executor import Executor, ExecutorLost
 from narrowdown.engines.workers.pool import Death
-from narrowdown.wizard.exits import MISSING, OUR_FAULT, STOPPED
+from narrowdown.wizard.exits import Exit
 from narrowdown.wizard.flow.load import FlowProblem
 from narrowdown.wizard.flow.load import load as load_flow
 from narrowdown.wizard.runner import progress
@@ -53,23 +53,23 @@ def serve(folder: Path, options_text: str) -> int:
         _log.error("%s", held)
         return held.code
     except (SessionProblem, FlowProblem) as problem:
-        return _refuse(folder, getattr(problem, "code", 2), str(problem))
+        return _refuse(folder, getattr(problem, "code", Exit.BAD_USAGE), str(problem))
     except Stopped:
-        return _refuse(folder, STOPPED, "Stopped before it had begun.")
+        return _refuse(folder, Exit.STOPPED, "Stopped before it had begun.")
     except OSError as error:
-        return _refuse(folder, MISSING, of_system(error, folder))
+        return _refuse(folder, Exit.MISSING, of_system(error, folder))
     except Exception as error:
         if (fault := faults.find_fault(error)) is not None:
-            return _refuse(folder, MISSING, of_system(fault, folder))
+            return _refuse(folder, Exit.MISSING, of_system(fault, folder))
         if changed := installed.say_change():
             _log.exception("the program was changed")
-            return _refuse(folder, MISSING, changed)
+            return _refuse(folder, Exit.MISSING, changed)
         if isinstance(error, ImportError) and (sentence := installed.lacking(error)):
-            return _refuse(folder, MISSING, sentence)
+            return _refuse(folder, Exit.MISSING, sentence)
         _log.exception("the runner failed")
         return _refuse(
             folder,
-            OUR_FAULT,
+            Exit.OUR_FAULT,
             f"Narrowdown itself failed ({type(error).__name__}); the trace is in logs/runner.log.",
         )
 

@@ -15,7 +15,7 @@ from narrowdown.engines.probe import AnyProbe, Check, Measure, Measurement, key
 from narrowdown.engines.spec import name_of_engine
 from narrowdown.engines.steps.base import Finish, StepSpec
 from narrowdown.engines.workers.executor import Prober
-from narrowdown.wizard.exits import BAD_USAGE, MISSING, OUR_FAULT
+from narrowdown.wizard.exits import Exit
 from narrowdown.wizard.flow.model import Flow
 from narrowdown.wizard.problem import Problem
 from narrowdown.wizard.runner import remarks
@@ -117,7 +117,7 @@ class Stepping:
         started = self._start(decision, spec)
         if missing:
             self._finish_without_outcome(started, "refused", missing)
-            raise Closing(MISSING, missing)
+            raise Closing(Exit.MISSING, missing)
         ctx = self._context(decision, spec)
         begun = await self._ahead.take(place)
         if control.skip or spec.lacking(ctx) is not None:
@@ -312,7 +312,7 @@ class Stepping:
             # It is an answer where the flow has others; it is the end of a session that is one
             # step, and of the first one.
             alone = self._flow.id.startswith(SINGLE) or len(self._ledger.state.route) <= 1
-            if refusal.code == BAD_USAGE or alone:
+            if refusal.code == Exit.BAD_USAGE or alone:
                 raise Closing(refusal.code, str(refusal)) from None
         except (OSError, SessionProblem):
             raise
@@ -330,7 +330,7 @@ class Stepping:
             said = f"The step {spec.name} failed inside {whose} ({type(error).__name__}); the trace is in logs/runner.log."
             self._finish_without_outcome(started, "failed", said)
             if self._flow.id.startswith(SINGLE):
-                raise Closing(OUR_FAULT, said) from None
+                raise Closing(Exit.OUR_FAULT, said) from None
 
     # -- its end
 

@@ -5,12 +5,13 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
+from narrowdown.wizard.exits import Exit
+
 Outcome: TypeAlias = Literal[
     "fixed", "still fails", "fails differently", "still passes", "fails now", "same", "differs", "cannot tell",
     "not possible",
 ]  # fmt: skip
 Expect: TypeAlias = Literal["same", "fixed", "fails"]
-AS_EXPECTED, DIFFERS, CANNOT_TELL = 0, 5, 6
 
 FINE: Mapping[Expect, tuple[Outcome, ...]] = {
     "same": ("same", "still fails", "still passes", "not possible"),
@@ -90,16 +91,16 @@ class Replay(msgspec.Struct, frozen=True):
         """0 as expected, 5 not, 6 cannot tell."""
         outcomes = told_outcomes(self.rows)
         if any(o != "cannot tell" and o not in FINE[expect] for o in outcomes):
-            return DIFFERS
+            return Exit.DIFFERS
         if expect == "fails" and outcomes & {"still fails", "fails differently"}:
-            return AS_EXPECTED  # whatever cannot be told besides
+            return Exit.FOUND  # whatever cannot be told besides
         if "cannot tell" in outcomes or not outcomes:
-            return CANNOT_TELL
+            return Exit.UNRESOLVED
         if expect == "fixed" and "fixed" not in outcomes:
-            return DIFFERS
+            return Exit.DIFFERS
         if expect == "fails" and "still passes" in outcomes and "same" not in outcomes:
-            return DIFFERS  # nothing of it fails
-        return AS_EXPECTED
+            return Exit.DIFFERS  # nothing of it fails
+        return Exit.FOUND
 
 
 class Result(msgspec.Struct, frozen=True):

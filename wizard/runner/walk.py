@@ -21,7 +21,7 @@ from narrowdown.engines.asking import StepRefused
 from narrowdown.engines.probe import AnyProbe
 from narrowdown.engines.steps.base import StepSpec
 from narrowdown.engines.workers.executor import Prober
-from narrowdown.wizard.exits import BAD_USAGE, FOUND, MISSING, NEEDS_PERSON, OUR_FAULT, STOPPED
+from narrowdown.wizard.exits import Exit
 from narrowdown.wizard.flow.model import Flow
 from narrowdown.wizard.problem import Problem
 from narrowdown.wizard.runner.control import Control, answer_question, ask_question
@@ -160,7 +160,7 @@ class Walk:
             for request in self._options.first:
                 reply = await self.control.handle(request, None)
                 if not reply["ok"]:
-                    return BAD_USAGE, str(reply["error"]), ""
+                    return Exit.BAD_USAGE, str(reply["error"]), ""
             while True:
                 try:
                     await self._go_one_further()
@@ -172,11 +172,11 @@ class Walk:
         except Closing as closing:
             return closing.code, closing.reason, closing.end
         except Stopped:
-            return STOPPED, self.control.reason or "stopped", ""
+            return Exit.STOPPED, self.control.reason or "stopped", ""
         except Faulted as refused:
             return refused.code, str(refused), ""
         except (SessionProblem, StepRefused) as problem:
-            return getattr(problem, "code", MISSING), str(problem), ""
+            return getattr(problem, "code", Exit.MISSING), str(problem), ""
         except Exception as error:
             if isinstance(error, MemoryError):
                 raise faults.no_memory() from error
@@ -184,9 +184,9 @@ class Walk:
                 raise fault from None
             _log.exception("the runner failed")
             if changed := installed.say_change():
-                return MISSING, changed, ""
+                return Exit.MISSING, changed, ""
             said = f"Narrowdown itself failed ({type(error).__name__}); the trace is in logs/runner.log."
-            return OUR_FAULT, said, ""
+            return Exit.OUR_FAULT, said, ""
 
     def _open(self) -> None:
         resumed = bool(self._ledger.state.id)  # notes may come before the first opening
@@ -207,7 +207,7 @@ class Walk:
     def _say_missing(self, ended: Ended) -> str:
         """What is missing, or cannot do this, in the words of the last step; "" for an end of
         another kind."""
-        last = self._ledger.state.route[-1:] if ended.exit_code == MISSING else ()
+        last = self._ledger.state.route[-1:] if ended.exit_code == Exit.MISSING else ()
         return str((last[0].outcome or {}).get("message", "")) if last else ""
 
     async def _go_one_further(self) -> None:
@@ -227,9 +227,9 @@ class Walk:
                 code, reason = decision.exit_code, self._say_missing(decision)
                 broken = next((v for v in self._ledger.state.route if v.status == "failed"), None)
                 if (
-                    code == FOUND and broken is not None
+                    code == Exit.FOUND and broken is not None
                 ):  # what was found stands, and not all that was asked was answered
-                    code, reason = OUR_FAULT, broken.error
+                    code, reason = Exit.OUR_FAULT, broken.error
                 raise Closing(code, reason, decision.end)
             case Ask():
                 await self._ask(decision)
@@ -270,17 +270,18 @@ class Walk:
         if isinstance(given, list):
             given = given[min(ask.visit, len(given)) - 1] if given else ""
         if given == "ask":
-            raise Closing(NEEDS_PERSON, f"A person is needed at '{ask.node}': {ask.ask}")
+            raise Closing(Exit.NEEDS_PERSON, f"A person is needed at '{ask.node}': {ask.ask}")
         if given and given not in {offer.id for offer in ask.answers}:
             known = ", ".join(offer.id for offer in ask.answers)
             raise Closing(
-                BAD_USAGE, f"'{given}' is not an answer of '{ask.node}'; its answers are {known}."
+                Exit.BAD_USAGE,
+                f"'{given}' is not an answer of '{ask.node}'; its answers are {known}.",
             )
         listed = self._options.settings.get(ask.node, [])
         settings = listed[min(ask.visit, len(listed)) - 1] if given and listed else {}
         if said := fault(settings, self._ledger.state.findings):
             raise Closing(
-                BAD_USAGE, f"The answer '{given}' of '{ask.node}' cannot be given: {said}"
+                Exit.BAD_USAGE, f"The answer '{given}' of '{ask.node}' cannot be given: {said}"
             )
         by = "script" if given else "recommended"
         return answer_question(self._flow, ask, given or ask.recommended, by, settings=settings)  # type: ignore[arg-type]

@@ -5,7 +5,7 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from narrowdown.wizard.exits import BY_VERDICT, FOUND, UNRESOLVED
+from narrowdown.wizard.exits import BY_VERDICT, Exit
 from narrowdown.wizard.flow.check import destination, recommend
 from narrowdown.wizard.flow.model import Flow, FlowNode
 from narrowdown.wizard.flow.shown import TemplateProblem
@@ -13,7 +13,7 @@ from narrowdown.wizard.flow.template import render
 from narrowdown.wizard.session.events import Offered
 from narrowdown.wizard.session.state import State, Visit
 
-_EXIT_CODES: Final = {**BY_VERDICT, "done": FOUND}  # the end of a single step
+_EXIT_CODES: Final = {**BY_VERDICT, "done": Exit.FOUND}  # the end of a single step
 _TEXT_LIMIT = 4000  # characters of one text in a question: a journal line holds all of them
 
 
@@ -120,7 +120,9 @@ def _enter(flow: Flow, state: State, name: str) -> Decision:
     visit = state.visits(name) + 1
     if visit > node.max_visits:
         return (
-            _ended(flow, node.limit) if node.limit in flow.ends else Ended("limit", "unresolved", 6)
+            _ended(flow, node.limit)
+            if node.limit in flow.ends
+            else Ended("limit", "unresolved", Exit.UNRESOLVED)
         )
     if node.step is not None:
         return RunStep(name, visit, node.step.use, dict(node.step.with_))
@@ -129,7 +131,7 @@ def _enter(flow: Flow, state: State, name: str) -> Decision:
 
 def _ended(flow: Flow, name: str) -> Ended:
     verdict = flow.ends[name].verdict
-    return Ended(name, verdict, _EXIT_CODES.get(verdict, UNRESOLVED))
+    return Ended(name, verdict, _EXIT_CODES.get(verdict, Exit.UNRESOLVED))
 
 
 def _node(flow: Flow, name: str) -> FlowNode:

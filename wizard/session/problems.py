@@ -5,6 +5,7 @@ import errno
 
 from narrowdown.engines import faults
 from narrowdown.engines.store import regular
+from narrowdown.wizard.exits import Exit
 from narrowdown.wizard.words import visible
 
 
@@ -38,7 +39,7 @@ class SessionProblem(Exception):
     """Something about a session stops the command. The message says what happened, to what, and
     what to do next."""
 
-    code = 4
+    code: int = Exit.MISSING
 
 
 class Faulted(SessionProblem):
@@ -77,19 +78,19 @@ class NewerSession(SessionProblem):
 class NoSuchSession(SessionProblem):
     """The name fits no session."""
 
-    code = 2
+    code = Exit.BAD_USAGE
 
 
 class AmbiguousSession(SessionProblem):
     """The prefix fits several sessions."""
 
-    code = 2
+    code = Exit.BAD_USAGE
 
 
 class OtherProblem(SessionProblem):
     """The folder holds a session of another model, flow or PROBLEM."""
 
-    code = 2
+    code = Exit.BAD_USAGE
 
 
 OPEN_ELSEWHERE = "The session is open in another window; watch it, or stop it there first."

@@ -28,7 +28,7 @@ from textual.worker import Worker, WorkerState
 
 from narrowdown.engines import installed
 from narrowdown.engines.store.content import write_atomically
-from narrowdown.wizard.exits import FOUND, STOPPED, Refusal
+from narrowdown.wizard.exits import Exit, Refusal
 from narrowdown.wizard.problem import Problem
 from narrowdown.wizard.runner import requests
 from narrowdown.wizard.runner.client import Client
@@ -165,7 +165,7 @@ class Narrowdown(InTurn[int]):
         if (
             not self.is_headless
         ):  # told to end, it gives the terminal back as it was; the work goes on
-            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self.exit, STOPPED)
+            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self.exit, Exit.STOPPED)
             Foreground(self).listen()
             self.set_interval(IDLE, self._tidy)
             self.set_interval(IDLE, end_where_the_terminal_is_gone)
@@ -516,9 +516,9 @@ class Narrowdown(InTurn[int]):
 
     def _leave_as(self, how: str | None) -> None:
         if how == "leave":
-            self._leave(requests.Detach(), FOUND)
+            self._leave(requests.Detach(), Exit.FOUND)
         elif how in ("stop", "now"):
-            self._leave(requests.Stop(hard=how == "now"), STOPPED)
+            self._leave(requests.Stop(hard=how == "now"), Exit.STOPPED)
 
     @work(thread=True, exclusive=True, group="leave", exit_on_error=False)
     def _leave(self, request: Request, code: int) -> None:
@@ -532,8 +532,8 @@ class Narrowdown(InTurn[int]):
         """The session's exit code; stopped where its runner has not closed it; 0 where none was
         opened."""
         if scene is None:
-            return FOUND
-        return scene.state.closed.exit_code if scene.state.closed else STOPPED
+            return Exit.FOUND
+        return scene.state.closed.exit_code if scene.state.closed else Exit.STOPPED
 
     def _handle_exception(self, error: Exception) -> None:
         """Our own fault: leave the screen in order and let the command line say one sentence; tests
@@ -544,7 +544,7 @@ class Narrowdown(InTurn[int]):
         self.fault = self.fault or error
         with contextlib.suppress(Exception):
             self._stop_watching.set()
-        self.exit(70)
+        self.exit(Exit.OUR_FAULT)
 
 
 def actions_at_once() -> dict[str, list[str]]:
@@ -606,4 +606,7 @@ def run(
     code = app.run()
     if app.fault is not None:
         raise app.fault
-    return STOPPED if code is None else code, app.watcher.session.folder if app.watcher else None
+    return (
+        Exit.STOPPED if code is None else code,
+        app.watcher.session.folder if app.watcher else None,
+    )

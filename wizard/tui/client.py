@@ -18,7 +18,7 @@ from textual.message import Message
 
 from narrowdown.engines.store import regular
 from narrowdown.engines.store.content import Store
-from narrowdown.wizard.exits import OUR_FAULT
+from narrowdown.wizard.exits import Exit
 from narrowdown.wizard.problem import Problem
 from narrowdown.wizard.runner.client import Client
 from narrowdown.wizard.session import removal
@@ -143,7 +143,7 @@ def _ours(state: State) -> bool:
     """Whether narrowdown itself failed: then its own log is worth reading."""
     here = state.here
     return bool(
-        (state.closed and state.closed.exit_code == OUR_FAULT)
+        (state.closed and state.closed.exit_code == Exit.OUR_FAULT)
         or (here and here.status == "failed" and "inside narrowdown" in here.error)
     )
 

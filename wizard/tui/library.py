@@ -10,7 +10,7 @@ import msgspec
 from narrowdown.wizard import demo as demos
 from narrowdown.wizard import passed_variables, trust
 from narrowdown.wizard.changed_problem import begin, changes
-from narrowdown.wizard.exits import BAD_USAGE, BadUsage, Missing, Refusal
+from narrowdown.wizard.exits import BadUsage, Exit, Missing, Refusal
 from narrowdown.wizard.flow import terms
 from narrowdown.wizard.flow.load import FlowProblem
 from narrowdown.wizard.flow.load import load as load_flow
@@ -34,7 +34,7 @@ def _refusing() -> Iterator[None]:
     try:
         yield
     except (SessionProblem, FlowProblem, MachineProblem) as error:
-        raise Refusal(getattr(error, "code", BAD_USAGE), str(error)) from None
+        raise Refusal(getattr(error, "code", Exit.BAD_USAGE), str(error)) from None
 
 
 class Sessions:
@@ -203,5 +203,5 @@ class Sessions:
             hand_on(reading, handed_on(reading), write_worked_around(reading))
         except (SessionProblem, FlowProblem, MachineProblem) as error:
             raise Refusal(
-                getattr(error, "code", BAD_USAGE), f"The bundle could not be written: {error}"
+                getattr(error, "code", Exit.BAD_USAGE), f"The bundle could not be written: {error}"
             ) from None

@@ -8,7 +8,7 @@ import msgspec
 
 from narrowdown.engines.faults import signal_name
 from narrowdown.engines.probe import Check, Import, LoadInputs, Sanitize
-from narrowdown.wizard.exits import BAD_USAGE, OUR_FAULT
+from narrowdown.wizard.exits import Exit
 from narrowdown.wizard.report.stage import stage
 from narrowdown.wizard.session.events import WorkerDied
 from narrowdown.wizard.session.state import Visit
@@ -171,7 +171,7 @@ def _step(scene: Scene) -> Trouble | None:
     """A step that was refused or failed, and a session that narrowdown itself ended."""
     visit, closed = scene.visit, scene.state.closed
     error = visit.error if visit else ""
-    if (closed and closed.exit_code == OUR_FAULT) or (
+    if (closed and closed.exit_code == Exit.OUR_FAULT) or (
         visit and visit.status == "failed" and "inside narrowdown" in error
     ):
         return Trouble(
@@ -189,7 +189,7 @@ def _step(scene: Scene) -> Trouble | None:
         )
     if visit is None or stage(visit) not in ("failed", "cannot run here"):
         return None
-    if closed and closed.exit_code == BAD_USAGE:
+    if closed and closed.exit_code == Exit.BAD_USAGE:
         nxt = "Correct the file, then {retry} goes on; {edit} changes model, inputs or options in a new session."
         return Trouble("input", TITLES["input"], error, next=nxt)
     log = tuple(line for line in scene.log if line.strip())

@@ -17,14 +17,14 @@ from narrowdown.engines.probe import Candidate, Inspect, Measure, Measurement, S
 from narrowdown.engines.steps.base import Finish, Steps, StepSpec
 from narrowdown.engines.store.content import Store, digest_file
 from narrowdown.wizard.demo import MODELS
-from narrowdown.wizard.exits import BAD_USAGE, BY_VERDICT, MISSING, NEEDS_PERSON, OUR_FAULT, STOPPED
+from narrowdown.wizard.exits import BY_VERDICT, Exit
 from narrowdown.wizard.flow.load import load
 from narrowdown.wizard.problem import Problem
 from narrowdown.wizard.runner import replay
 from narrowdown.wizard.runner.client import Client
 from narrowdown.wizard.runner.limits import TIMEOUT_FACTOR
 from narrowdown.wizard.runner.replay import dry, real, recording, search
-from narrowdown.wizard.runner.table import AS_EXPECTED, CANNOT_TELL, DIFFERS, Replay
+from narrowdown.wizard.runner.table import Replay
 from narrowdown.wizard.session import events as e
 from narrowdown.wizard.session import folder as folders
 from narrowdown.wizard.session.journal import NAME, Journal, read
@@ -77,7 +77,7 @@ def test_a_dry_replay_of_what_happened_is_the_same(searched):
     assert [(r.node, r.role) for r in found.rows] == [
         ("first", "step look"), ("first", "question"), ("second", "step search"), ("second", "question"),
     ]  # fmt: skip
-    assert found.exit_code("same") == AS_EXPECTED
+    assert found.exit_code("same") == Exit.FOUND
     assert (searched / NAME).read_bytes() == before
 
 
@@ -97,7 +97,7 @@ def test_a_missing_measurement_is_a_difference(searched):
     found = dry(searched, steps=STEPS)
     assert found.rows[-1].outcome == "differs"
     assert "journal does not hold" in found.rows[-1].now
-    assert found.exit_code() == DIFFERS
+    assert found.exit_code() == Exit.DIFFERS
 
 
 def test_a_changed_measurement_is_a_difference(searched):
@@ -131,7 +131,7 @@ def test_another_version_of_a_step_is_said(searched):
     newer = {**STEPS, "search": msgspec.structs.replace(STEPS["search"], version=2)}
     found = dry(searched, steps=newer)
     assert found.rows[2].detail == "version 1 of the step recorded, 2 now"
-    assert found.exit_code() == AS_EXPECTED
+    assert found.exit_code() == Exit.FOUND
 
 
 @pytest.mark.parametrize(("version", "outcome"), [(1, "differs"), (2, "same")])
@@ -167,7 +167,7 @@ def test_a_file_that_is_gone_is_named_and_is_no_difference(searched, monkeypatch
     lost = Store(searched).path("ab" * 32)
     monkeypatch.setattr(replay, "replayed", lambda *_: lost.read_bytes())
     found = dry(searched, steps=STEPS)
-    assert (found.verdict, found.exit_code()) == ("cannot tell", CANNOT_TELL)
+    assert (found.verdict, found.exit_code()) == ("cannot tell", Exit.UNRESOLVED)
     assert found.rows[0].now == "a file is gone"
     assert f"artifacts/ab/{'ab' * 32}." in found.rows[0].detail
     assert "without --dry" in found.rows[0].detail
@@ -305,7 +305,7 @@ def test_the_same_engine_still_fails(confirmed):
         "passes (0.01 %)",
     ]
     assert found.verdict == "still fails"
-    assert [found.exit_code(x) for x in ("same", "fixed", "fails")] == [0, DIFFERS, 0]
+    assert [found.exit_code(x) for x in ("same", "fixed", "fails")] == [0, Exit.DIFFERS, 0]
     assert sorted(p.name for p in confirmed.rglob("*")) == before
     assert (confirmed / NAME).read_bytes() == journal
 
@@ -323,7 +323,11 @@ def test_numbers_that_only_words_are_made_of_decide_nothing():
 def test_a_mended_engine_is_fixed(confirmed):
     found = again(confirmed, fixed=True)
     assert outcomes(found) == ["fixed", "fixed", "still passes", "still passes"]
-    assert [found.exit_code(x) for x in ("same", "fixed", "fails")] == [DIFFERS, 0, DIFFERS]
+    assert [found.exit_code(x) for x in ("same", "fixed", "fails")] == [
+        Exit.DIFFERS,
+        0,
+        Exit.DIFFERS,
+    ]
     assert found.verdict == "fixed"
 
 
@@ -331,13 +335,17 @@ def test_another_failure_is_told_apart(confirmed):
     found = again(confirmed, nonfinite=3)
     assert outcomes(found)[:2] == ["fails differently", "fails differently"]
     assert "not finite" in found.rows[0].now
-    assert [found.exit_code(x) for x in ("same", "fixed", "fails")] == [DIFFERS, DIFFERS, 0]
+    assert [found.exit_code(x) for x in ("same", "fixed", "fails")] == [
+        Exit.DIFFERS,
+        Exit.DIFFERS,
+        0,
+    ]
 
 
 def test_a_crash_cannot_tell(confirmed):
     found = again(confirmed, status="crash")
     assert set(outcomes(found)) == {"cannot tell"}
-    assert found.exit_code() == CANNOT_TELL
+    assert found.exit_code() == Exit.UNRESOLVED
 
 
 def test_it_stops_at_the_first_difference_unless_told(confirmed):
@@ -469,13 +477,13 @@ def test_all_three_ways_on_a_real_model(tmp_path):
     assert client.wait(200) == 0
     client.close()
     assert folders.load(place).route[1].outcome["nodes_after"] == 2
-    assert dry(place).exit_code() == AS_EXPECTED
-    assert real(place).exit_code() == AS_EXPECTED
+    assert dry(place).exit_code() == Exit.FOUND
+    assert real(place).exit_code() == Exit.FOUND
     off = "onnxruntime:optimization=all,disabled_optimizers=Pad_Fusion"
-    assert real(place, engine=off, expect="fixed").exit_code("fixed") == AS_EXPECTED
-    assert real(place, engine=off).exit_code() == DIFFERS
-    assert search(place).exit_code() == AS_EXPECTED
-    assert search(place, engine=off).exit_code() == DIFFERS
+    assert real(place, engine=off, expect="fixed").exit_code("fixed") == Exit.FOUND
+    assert real(place, engine=off).exit_code() == Exit.DIFFERS
+    assert search(place).exit_code() == Exit.FOUND
+    assert search(place, engine=off).exit_code() == Exit.DIFFERS
 
 
 class Ended:
@@ -503,7 +511,7 @@ def test_a_search_that_came_to_any_end_was_not_stopped(confirmed):
     assert [replay._followed(Ended(code, "end"), seen, True, print) for code in codes] == [
         []
     ] * len(codes)
-    for code in (BAD_USAGE, NEEDS_PERSON, MISSING, OUR_FAULT, STOPPED):
+    for code in (Exit.BAD_USAGE, Exit.NEEDS_PERSON, Exit.MISSING, Exit.OUR_FAULT, Exit.STOPPED):
         (row,) = replay._followed(Ended(code), seen, True, print)
         assert (row.now, row.outcome) == ("stopped", "cannot tell"), code
 
