@@ -37,7 +37,6 @@ from narrowdown.engines.graph import (
     spelling,
     unroll,
     versions,
-    wire,
     wrong_pairs,
 )
 from narrowdown.engines.graph.index import GraphIndex, Node, Tensor
@@ -166,13 +165,13 @@ def import_model(
         )
     _check_header(proto, path, notes)
     _refuse_compiled(proto, path.name)
-    _refuse_expanding(proto, path.name)
+    _refuse_endless(proto, path.name)
     warnings = _restate_if_newer(proto, ceiling) if ceiling else ()
     _check_external(proto, path)
-    if shortened := names.shorten(proto):
+    if shortened := spelling.shorten(proto):
         many = "1 name" if shortened == 1 else f"{shortened:,} names"
         notes.append(
-            f"{many} of more than {names.LONGEST:,} characters got a shorter one: both ends, and a digest between."
+            f"{many} of more than {spelling.LONGEST:,} characters got a shorter one: both ends, and a digest between."
         )
     graph = proto.graph
     inlined, left = functions.inline(proto)
@@ -311,7 +310,7 @@ def load(store: Store, digest: str) -> StoredModel:
         raise Damaged(name, "is damaged: its bytes are not those that were written")
     model = StoredModel(digest, ModelProto.FromString(data), str(store.models.resolve()), path)
     _refuse_compiled(model.proto, name)
-    _refuse_expanding(model.proto, name)
+    _refuse_endless(model.proto, name)
     _weights_reach(model)
     _cache[memo] = model
     if len(_cache) > _CACHE_SIZE:
@@ -480,7 +479,6 @@ def _parse(path: Path, content: bytes | None = None) -> ModelProto:
             )
         if complaint := filekind.explain_no_model(path):
             raise ModelProblem(complaint)
-        _refuse_endless(path)
         data = regular.read(path, regular.MODEL) if content is None else content
     except OSError as error:
         raise ModelProblem(f"'{path}' cannot be read: {error.strerror}.") from error
@@ -501,22 +499,14 @@ def _parse(path: Path, content: bytes | None = None) -> ModelProto:
     return proto
 
 
-def _refuse_endless(path: Path) -> None:
-    """Raise ``ModelProblem``, before any of it is parsed, for a model of more nodes than a worker
-    can hold."""
-    if wire.iterate_nodes(path, MOST_NODES) > MOST_NODES:
-        raise ModelProblem(
-            f"'{path.name}' has more than {MOST_NODES:,} nodes, and no more can be searched. Cut a part out of it first."
-        )
-
-
-def _refuse_expanding(proto: ModelProto, name: str) -> None:
-    """Raise ``ModelProblem`` for a model whose functions, once they are inlined, are more nodes
-    than a worker can hold."""
-    if proto.functions and (many := functions.count_expanded_nodes(proto)) > MOST_NODES:
+def _refuse_endless(proto: ModelProto, name: str) -> None:
+    """Raise ``ModelProblem`` for a model of more nodes, once its functions are inlined, than a
+    worker can hold."""
+    if (many := functions.count_expanded_nodes(proto)) > MOST_NODES:
         told = f"{many:,}" if many < 10**15 else f"about 10^{math.log10(many):.0f}"
+        inlined = " once its own functions are inlined" if proto.functions else ""
         raise ModelProblem(
-            f"'{name}' has {told} nodes once its own functions are inlined, and no more than {MOST_NODES:,} can be searched. "
+            f"'{name}' has {told} nodes{inlined}, and no more than {MOST_NODES:,} can be searched. "
             "Cut a part out of it first."
         )
 

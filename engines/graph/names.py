@@ -1,13 +1,10 @@
 """Names inside a graph: every name in use, fresh ones, and renaming inside the bodies of If, Loop
 and Scan."""
 
-import hashlib
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
-from onnx import AttributeProto, GraphProto, ModelProto, NodeProto
-
-LONGEST = 16_000  # characters of a name: an npz archive holds names of 65,535 bytes, of which one character takes four
+from onnx import AttributeProto, GraphProto, NodeProto
 
 
 def bodies(node: NodeProto) -> Iterator[GraphProto]:
@@ -131,50 +128,3 @@ def unique_nodes(nodes: Iterable[NodeProto]) -> list[str]:
         else fresh(f"{node.name or node.op_type}#{i}")
         for i, node in enumerate(listed)
     ]
-
-
-def shorten(model: ModelProto) -> int:
-    """Give every node and tensor whose name is longer than ``LONGEST`` a shorter one, everywhere in
-    the model; returns how many names that were. Different names stay different, equal ones
-    equal."""
-    changed: dict[str, str] = {}
-
-    def short(name: str) -> str:
-        if len(name) <= LONGEST:
-            return name
-        if name not in changed:
-            digest = hashlib.sha256(name.encode(errors="surrogatepass")).hexdigest()[:16]
-            changed[name] = f"{name[:100]}...{digest}...{name[-100:]}"
-        return changed[name]
-
-    def rename(nodes: Iterable[NodeProto]) -> None:
-        for node in nodes:
-            if len(node.name) > LONGEST:
-                node.name = short(node.name)
-            for listed in (node.input, node.output):
-                for i, name in enumerate(listed):
-                    if len(name) > LONGEST:
-                        listed[i] = short(name)
-            for body in bodies(node):
-                rename_graph(body)
-
-    def rename_graph(graph: GraphProto) -> None:
-        named = [*graph.input, *graph.output, *graph.value_info, *graph.initializer]
-        for each in (*named, *(s.values for s in graph.sparse_initializer)):
-            if len(each.name) > LONGEST:
-                each.name = short(each.name)
-        for annotation in graph.quantization_annotation:
-            annotation.tensor_name = short(annotation.tensor_name)
-            for entry in annotation.quant_parameter_tensor_names:
-                entry.value = short(entry.value)
-        rename(graph.node)
-
-    rename_graph(model.graph)
-    for function in model.functions:
-        for listed in (function.input, function.output):
-            for i, name in enumerate(listed):
-                listed[i] = short(name)
-        for info in function.value_info:
-            info.name = short(info.name)
-        rename(function.node)
-    return len(changed)

@@ -1,14 +1,35 @@
-"""Names that are no text. ONNX says UTF-8; a program that wrote its user's names in another
-encoding (GBK, Latin-1) is taken by ONNX Runtime as it is, and protobuf gives such a name as bytes
-here, which no graph, journal or screen holds."""
+"""Names that nobody can hold: those that are no text, and giant ones.
 
-from collections.abc import Iterable, MutableSequence
+ONNX says UTF-8; a program that wrote its user's names in another encoding (GBK, Latin-1) is taken
+by ONNX Runtime as it is, and protobuf gives such a name as bytes here, which no graph, journal or
+screen holds.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from onnx import FunctionProto, GraphProto, ModelProto, NodeProto
+from onnx import ModelProto, TensorProto
 
 from narrowdown.engines.graph.model_problem import ModelProblem
-from narrowdown.engines.graph.names import bodies
+
+LONGEST = 16_000  # characters of a name: an npz archive holds names of 65,535 bytes, of which one character takes four
+# Fields of onnx's messages that name nodes, tensors and dimensions, and those that say what a node
+# does, which are never renamed.
+_NAMES: Mapping[str, tuple[str, ...]] = {
+    "NodeProto": ("name", "input", "output"),
+    "TensorProto": ("name",),
+    "ValueInfoProto": ("name",),
+    "FunctionProto": ("input", "output"),
+    "TensorAnnotation": ("tensor_name",),
+    "Dimension": ("dim_param",),
+}
+_MEANINGS: Mapping[str, tuple[str, ...]] = {
+    "NodeProto": ("op_type", "domain"),
+    "AttributeProto": ("name",),
+    "FunctionProto": ("name", "domain", "attribute"),
+    "OperatorSetIdProto": ("domain",),
+}
 
 
 def respell(model: ModelProto, file: str) -> int:
@@ -16,76 +37,63 @@ def respell(model: ModelProto, file: str) -> int:
     such a byte, everywhere in the model; returns how many names that were. Equal ones stay equal.
     Raises ``ModelProblem`` where what a node does has such a name: no operator or attribute is
     called so, so the file is damaged. ``file``: its name."""
-    changed: set[bytes] = set()
+    for part in iterate_messages(model):
+        for field in _MEANINGS.get(part.DESCRIPTOR.name, ()):
+            held = getattr(part, field)
+            for word in [held] if isinstance(held, str | bytes) else held:
+                if isinstance(word, bytes):
+                    raise ModelProblem(
+                        f"'{file}' is a damaged ONNX model: {word!r} in it is no name of an operator; export or copy it again."
+                    )
+    return _rename(model, _spell)
 
-    def spell(name: Any) -> str:
-        changed.add(name)
-        return str(name, "utf-8", "backslashreplace")
 
-    def spell_listed(listed: MutableSequence[Any]) -> None:
-        for i, name in enumerate(listed):
-            if type(name) is bytes:
-                listed[i] = spell(name)
+def shorten(model: ModelProto) -> int:
+    """Give everything whose name is longer than ``LONGEST`` a shorter one, everywhere in the model;
+    returns how many names that were. Different names stay different, equal ones equal."""
+    return _rename(model, _shorten_name)
 
-    def spell_values(infos: Iterable[Any]) -> None:
-        for info in infos:
-            if type(info.name) is bytes:
-                info.name = spell(info.name)
-            for dim in info.type.tensor_type.shape.dim:
-                if type(dim.dim_param) is bytes:
-                    dim.dim_param = spell(dim.dim_param)
 
-    def spell_nodes(nodes: Iterable[NodeProto]) -> None:
-        for node in nodes:
-            for word in (
-                node.op_type,
-                node.domain,
-                *(attribute.name for attribute in node.attribute),
-            ):
-                _refuse_bytes(word, file)
-            if type(node.name) is bytes:
-                node.name = spell(node.name)
-            spell_listed(node.input)
-            spell_listed(node.output)
-            for body in bodies(node):
-                spell_graph(body)
+def iterate_messages(message: Any) -> Iterator[Any]:
+    """The message and all messages in it but those of a tensor, whose fields are its bytes."""
+    todo = [message]
+    while todo:
+        part = todo.pop()
+        yield part
+        for field, value in () if isinstance(part, TensorProto) else part.ListFields():
+            if field.message_type is not None:
+                todo.extend([value] if hasattr(value, "ListFields") else value)
 
-    def spell_graph(graph: GraphProto) -> None:
-        spell_values((*graph.input, *graph.output, *graph.value_info))
-        for tensor in (*graph.initializer, *(s.values for s in graph.sparse_initializer)):
-            if type(tensor.name) is bytes:
-                tensor.name = spell(tensor.name)
-        for annotation in graph.quantization_annotation:
-            if type(annotation.tensor_name) is bytes:
-                annotation.tensor_name = spell(annotation.tensor_name)
-            for entry in annotation.quant_parameter_tensor_names:
-                if type(entry.value) is bytes:
-                    entry.value = spell(entry.value)
-        spell_nodes(graph.node)
 
-    def spell_function(function: FunctionProto) -> None:
-        for word in (
-            function.name,
-            function.domain,
-            *function.attribute,
-            *(o.domain for o in function.opset_import),
-        ):
-            _refuse_bytes(word, file)
-        spell_listed(function.input)
-        spell_listed(function.output)
-        spell_values(function.value_info)
-        spell_nodes(function.node)
+def _spell(name: Any) -> Any:
+    return str(name, "utf-8", "backslashreplace") if isinstance(name, bytes) else name
 
-    for opset in model.opset_import:
-        _refuse_bytes(opset.domain, file)
-    spell_graph(model.graph)
-    for function in model.functions:
-        spell_function(function)
+
+def _shorten_name(name: str) -> str:
+    if len(name) <= LONGEST:
+        return name
+    digest = hashlib.sha256(name.encode(errors="surrogatepass")).hexdigest()[:16]
+    return f"{name[:100]}...{digest}...{name[-100:]}"
+
+
+def _rename(model: ModelProto, change: Callable[[Any], Any]) -> int:
+    """Change the names of nodes, tensors and dimensions; how many different ones were changed."""
+    changed: set[str | bytes] = set()
+
+    def changed_name(name: Any) -> Any:
+        new = change(name)
+        if new != name:
+            changed.add(name)
+        return new
+
+    for part in iterate_messages(model):
+        kind = part.DESCRIPTOR.name
+        for field in _NAMES.get(kind, ()):
+            held = getattr(part, field)
+            if not isinstance(held, str | bytes):
+                held[:] = map(changed_name, held)
+            elif held:
+                setattr(part, field, changed_name(held))
+        for entry in part.quant_parameter_tensor_names if kind == "TensorAnnotation" else ():
+            entry.value = changed_name(entry.value)
     return len(changed)
-
-
-def _refuse_bytes(word: Any, file: str) -> None:
-    if type(word) is bytes:
-        raise ModelProblem(
-            f"'{file}' is a damaged ONNX model: {word!r} in it is no name of an operator; export or copy it again."
-        )

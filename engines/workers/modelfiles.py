@@ -13,7 +13,7 @@ which file of whose folder a node was made.
 import contextlib
 import json
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from onnx import ModelProto
 from narrowdown.engines.data import polygraphy
 from narrowdown.engines.graph import converted, external
 from narrowdown.engines.graph.emulate import NOTE
+from narrowdown.engines.graph.spelling import iterate_messages
 from narrowdown.engines.graph.standing_alone import make_inner
 from narrowdown.engines.store.content import atomic, write_atomically
 
@@ -113,7 +114,7 @@ def strip_metadata(path: Path) -> bool:
     protobuf raises."""
     model = onnx.load(path, load_external_data=False)
     stripped = False
-    for part in _iterate_messages(model):
+    for part in iterate_messages(model):
         if getattr(part, "doc_string", ""):
             part.ClearField("doc_string")
             stripped = True
@@ -125,17 +126,6 @@ def strip_metadata(path: Path) -> bool:
     if stripped:
         write_atomically(path, model.SerializeToString())
     return stripped
-
-
-def _iterate_messages(message: Any) -> Iterator[Any]:
-    """The message and all messages in it."""
-    todo = [message]
-    while todo:
-        part = todo.pop()
-        yield part
-        for field, value in part.ListFields():
-            if field.message_type is not None:
-                todo.extend([value] if hasattr(value, "ListFields") else value)
 
 
 def main(words: list[str]) -> int:

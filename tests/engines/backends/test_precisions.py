@@ -309,7 +309,7 @@ def test_weights_outside_are_converted_in_memory_and_written_only_for_who_opens_
     got = built.run(x)["y"]
     assert list((tmp_path / "weights").iterdir()) == files
     assert got.tobytes() == (values.astype(np.float64) * 3).astype(np.float32).tobytes()
-    for spec, more in (("onnxruntime", 0), ("onnxruntime:optimization=all", 1)):
+    for spec, more in (("onnxruntime", 1), ("onnxruntime:optimization=all", 1)):
         again = make(spec).build(BuildRequest(built.model, str(tmp_path)))
         assert len(list((tmp_path / "weights").iterdir())) == 1 + more
         assert again.run(x)["y"].tobytes() == got.tobytes()
@@ -332,3 +332,25 @@ def test_openvino_gives_and_takes_values_of_types_that_numpy_lacks_and_no_codes(
     assert got.astype(np.float32).tolist() == x.tolist()
     model = small([node("Cast", ["x"], ["y"], to=FLOAT)], {"x": (coded, [5])}, ["y"], opset=23)
     assert run("openvino:precision=f32", model, {"x": got})["y"].tolist() == x.tolist()
+
+
+def test_a_model_that_nothing_is_rounded_in_says_so(small: Callable[..., onnx.ModelProto]) -> None:
+    whole = small([node("Neg", ["x"], ["y"])], {"x": (TensorProto.INT32, [3])}, ["y"])
+    floats = small([node("Neg", ["x"], ["y"])], {"x": (FLOAT, [3])}, ["y"])
+    built = [make("emulate").build(BuildRequest(model, "")) for model in (whole, floats)]
+    assert [b.facts for b in built] == [{"untouched": True}, {}]
+
+
+@pytest.mark.parametrize("precision", ["fp16", "bf16"])
+def test_everything_kept_gives_the_bits_of_the_engine_that_it_names(
+    precision: str, magika: Magika
+) -> None:
+    model, feeds = magika
+    emulated = make(f"emulate:precision={precision}")
+    literal = make(emulated.info.kept_whole).build(BuildRequest(model, "")).run(feeds)
+    kept = BuildRequest(model, "", keep=frozenset(range(len(model.graph.node))))
+    given = emulated.build(kept).run(feeds)
+    assert {n: a.tobytes() for n, a in given.items()} == {
+        n: a.tobytes() for n, a in literal.items()
+    }
+    assert make("emulate:precision=typed").info.kept_whole == ""

@@ -1,6 +1,7 @@
 """Calls of model-local functions become what is in them: the same bits, under names that say where
 each node stood."""
 
+import itertools
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ import onnxruntime as ort
 import pytest
 
 from narrowdown.engines.graph import functions, load
+from narrowdown.engines.graph.model_problem import ModelProblem
 from narrowdown.engines.store.content import Store
 
 NESTED = """
@@ -130,3 +132,65 @@ def test_the_model_comes_in_without_its_functions(tmp_path: Path) -> None:
     assert "5 calls of the model's own functions became what is in them." in done.notes
     assert [node.name for node in model.index.nodes if node.op == "Mul"] == [
         "first/mul", "first/half/scale", "second/mul", "second/half/scale"]  # fmt: skip
+
+
+def chain(path: Path, calls: int, count: int, *, round_: bool = False) -> Path:
+    """``count`` functions, each of which calls the one before it ``calls`` times; ``round_``: and
+    the first one the last."""
+    imports = [onnx.helper.make_opsetid("", 17), onnx.helper.make_opsetid("own", 1)]
+
+    def function(i: int) -> onnx.FunctionProto:
+        op, domain = (
+            (f"F{i - 1}", "own") if i else (f"F{count - 1}", "own") if round_ else ("Neg", "")
+        )
+        tensors = ["a", *(f"t{n}" for n in range(1, calls)), "b"]
+        nodes = [
+            onnx.helper.make_node(op, [a], [b], domain=domain)
+            for a, b in itertools.pairwise(tensors)
+        ]
+        return onnx.helper.make_function("own", f"F{i}", ["a"], ["b"], nodes, imports)
+
+    info = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [4]) for name in "xy"]
+    graph = onnx.helper.make_graph(
+        [onnx.helper.make_node(f"F{count - 1}", ["x"], ["y"], domain="own")],
+        "g",
+        [info[0]],
+        [info[1]],
+    )
+    functions = [function(i) for i in range(count)]
+    model = onnx.helper.make_model(graph, functions=functions, opset_imports=imports, ir_version=9)
+    path.write_bytes(model.SerializeToString())
+    return path
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize(
+    ("calls", "count", "round_", "said"),
+    [
+        (
+            2,
+            40,
+            False,
+            "has 1,099,511,627,776 nodes once its own functions are inlined, and no more than 1,000,000 can be",
+        ),
+        (9, 99, False, r"has about 10\^94 nodes once its own functions are inlined"),
+        (1, 101, False, "more than 100 call one another in a row \\('F100' does\\); inline some"),
+        (2, 3, True, "The model's own function 'F0' calls itself"),
+    ],
+)
+def test_functions_count_as_what_they_hold(
+    tmp_path: Path, calls: int, count: int, round_: bool, said: str
+) -> None:
+    path = chain(tmp_path / "m.onnx", calls, count, round_=round_)
+    with pytest.raises(ModelProblem, match=said):
+        load.import_model(path, Store(tmp_path))
+    store = Store(tmp_path / "stored")
+    digest = load.save(store, onnx.load(path))
+    with pytest.raises(ModelProblem, match=said):
+        load.load(store, digest)
+
+
+def test_functions_that_are_not_too_much(tmp_path: Path) -> None:
+    path = chain(tmp_path / "m.onnx", 2, 10)
+    assert functions.count_expanded_nodes(onnx.load(path)) == 1 << 10
+    assert load.import_model(path, Store(tmp_path)).nodes == 1 << 10

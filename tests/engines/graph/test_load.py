@@ -630,7 +630,7 @@ def test_a_model_of_too_many_nodes_is_refused(
 ) -> None:
     monkeypatch.setattr(load, "MOST_NODES", 1)
     with pytest.raises(
-        ModelProblem, match=r"'m.onnx' has more than 1 nodes, and no more can be searched"
+        ModelProblem, match=r"'m.onnx' has \d+ nodes, and no more than 1 can be searched"
     ):
         load.import_model(put(product(), tmp_path / "m.onnx"), store)
 
