@@ -23,7 +23,7 @@ from narrowdown.engines.graph.index import GraphIndex
 from narrowdown.engines.probe import Measurement
 from narrowdown.engines.search.search import Trials, minimise
 from narrowdown.engines.steps.base import Finish, Steps, StepSpec
-from narrowdown.wizard.runner.drive import Drive
+from narrowdown.wizard.runner.drive import Asking, Drive, Pace
 from narrowdown.wizard.session.events import ProbeFinished
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.alone, pytest.mark.timeout(3600)]
@@ -100,14 +100,12 @@ class Memory:
         return self.known.get(name)
 
 
-class Same:
+class Same(Asking):
     """Both engines are what they are."""
 
-    def __init__(self) -> None:
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
         self.known = {"e": "1", "r": "1"}
-
-    async def of(self, probe: Any, run: int) -> None:
-        return
 
 
 def step(index: GraphIndex) -> StepSpec[Any]:
@@ -134,11 +132,9 @@ def searched(
     drive = Drive(
         step(index),
         None,
+        Same(Memory(), devices),  # type: ignore[arg-type]
         run=1,
-        ledger=Memory(),
-        pool=devices,
-        fingerprints=Same(),
-        jobs=slots,  # type: ignore[arg-type]
+        pace=Pace(slots),
     )
     began = time.process_time()
     finish, seconds = on_a_counted_clock(drive.finish())

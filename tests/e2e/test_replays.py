@@ -10,6 +10,7 @@ import pytest
 
 from narrowdown.wizard import trust
 from narrowdown.wizard.runner import replay as replays
+from narrowdown.wizard.runner.options import Options
 from narrowdown.wizard.runner.progress import NAME as PROGRESS
 from narrowdown.wizard.session import folder as folders
 from narrowdown.wizard.session.lock import NAME as LOCK
@@ -69,7 +70,7 @@ def test_a_replay_of_every_end(walk: Walk, models: Path, end: End) -> None:
     consent = trust.admit(
         folders.describe(place).problem, ("all",)
     )  # the checker of one of them runs again, too
-    found = replays.real(place, keep_going=True, consent=consent)
+    found = replays.real(place, replays.Wanted(keep_going=True), options=Options(consent=consent))
     codes = tuple(found.exit_code(expect) for expect in ("same", "fixed", "fails"))
     assert (found.verdict, *codes) == SAME[end.end], found.rows
     assert all(row.recorded != "not measured" for row in found.rows), (

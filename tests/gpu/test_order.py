@@ -21,7 +21,8 @@ from narrowdown.wizard.flow.load import load
 from narrowdown.wizard.problem import Problem
 from narrowdown.wizard.report.canonical import canonical
 from narrowdown.wizard.report.read import read as open_session
-from narrowdown.wizard.runner.ledger import Ledger
+from narrowdown.wizard.runner.devices import Devices
+from narrowdown.wizard.runner.ledger import Ledger, Session
 from narrowdown.wizard.runner.options import Options
 from narrowdown.wizard.runner.walk import Walk
 from narrowdown.wizard.session import folder as folders
@@ -82,7 +83,9 @@ def walk(folder: Path) -> tuple[Stand, list[Any]]:
         stand = Stand(Pool(folder, 1))
         ledger = Ledger(Journal(folder / NAME), Store(folder))
         assert (
-            await Walk(folder, flow.flow, problem, ledger, stand, STEPS, options, slots=1).run()
+            await Walk(
+                Session(folder, flow.flow, problem, ledger, options), Devices(stand), STEPS
+            ).run()
             == 0
         )
         return stand

@@ -22,7 +22,8 @@ from narrowdown.engines.workers.pool import Pool
 from narrowdown.wizard.demo import MODELS
 from narrowdown.wizard.flow.load import load
 from narrowdown.wizard.problem import Problem
-from narrowdown.wizard.runner.ledger import Ledger
+from narrowdown.wizard.runner.devices import Devices
+from narrowdown.wizard.runner.ledger import Ledger, Session
 from narrowdown.wizard.runner.options import Options
 from narrowdown.wizard.runner.walk import Walk
 from narrowdown.wizard.session import events as e
@@ -136,14 +137,16 @@ def walk(folder: Path, jobs: int, record: Path = RECORDED) -> tuple[Recording, l
         recording = Recording(Pool(folder, jobs), record)
         ledger = Ledger(Journal(folder / NAME), Store(folder))
         session = Walk(
-            folder, load("accuracy").flow, problem, ledger, recording, STEPS, options, slots=jobs
+            Session(folder, load("accuracy").flow, problem, ledger, options),
+            Devices(recording, jobs),
+            STEPS,
         )
         task = asyncio.create_task(session.run())
         if jobs > 1:
             following = None
             while following is None and not task.done():
                 await asyncio.sleep(0.01)
-                following = session._stepping._scout._following
+                following = session._stepping._ahead._following
             await asyncio.wait({following, task}, return_when=asyncio.FIRST_COMPLETED)
         recording.through.set()
         assert await task == 0

@@ -8,6 +8,7 @@ from narrowdown.wizard.cli.run import executor
 from narrowdown.wizard.exits import BadUsage, Exit
 from narrowdown.wizard.problem_options import engine_under_test
 from narrowdown.wizard.runner import replay as replays
+from narrowdown.wizard.runner.options import Options
 from narrowdown.wizard.runner.table import Compared, Result, Row
 from narrowdown.wizard.schedulers import LOCAL
 from narrowdown.wizard.session import folder as folders
@@ -48,29 +49,10 @@ def replay(arguments: argparse.Namespace) -> int:
     else:
         consent = trust.admit(folders.describe(place).problem, arguments.yes_run_scripts, engine)
         passed = passed_variables.chosen(place, arguments.pass_env, where)
-        if arguments.search:
-            found = replays.search(
-                place,
-                engine=engine,
-                jobs=arguments.jobs,
-                executor=where,
-                handed=passed,
-                keep_going=arguments.keep_going,
-                teller=teller,
-                consent=consent,
-            )
-        else:
-            found = replays.real(
-                place,
-                engine=engine,
-                expect=arguments.expect,
-                keep_going=arguments.keep_going,
-                teller=teller,
-                make_pool=lambda folder: replays.executor(
-                    folder, place, where, teller.note, passed, consent
-                ),
-                consent=consent,
-            )
+        wanted = replays.Wanted(engine, arguments.expect, arguments.keep_going)
+        options = Options(jobs=arguments.jobs, executor=where, handed=passed, consent=consent)
+        again = replays.search if arguments.search else replays.real
+        found = again(place, wanted, options=options, teller=teller)
     code = found.exit_code(arguments.expect)
     if arguments.json:
         whole = Result(found.verdict, arguments.expect, code, found.engines, found.rows)

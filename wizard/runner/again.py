@@ -2,16 +2,15 @@
 its rate takes."""
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from narrowdown.engines.compare.criterion import Verdict
 from narrowdown.engines.discovery import find
-from narrowdown.engines.probe import AnyProbe, Measure, Measurement, key
+from narrowdown.engines.probe import AnyProbe, Measure, Measurement
 from narrowdown.engines.spec import EngineSpec, parse
-from narrowdown.engines.workers.executor import Prober
 from narrowdown.wizard.runner.decisive import (
     Decisive,
     Shape,
@@ -20,7 +19,7 @@ from narrowdown.wizard.runner.decisive import (
     recorded_count,
     shape,
 )
-from narrowdown.wizard.runner.drive import Fingerprints
+from narrowdown.wizard.runner.drive import Asking
 from narrowdown.wizard.runner.rates import Count, Rule, Tally, rule
 from narrowdown.wizard.runner.table import Outcome, Row, Stand
 from narrowdown.wizard.session.problems import SessionProblem
@@ -32,19 +31,17 @@ _UNANSWERED = 3  # looks that were no answer (a crash, a refusal), after which n
 class Again:
     """Measures the decisive probes of one session again, each question once. ``base``: the engine
     of the session; ``other``: the one in its place; ``recorded``: what each engine spec was when it
-    recorded; ``limit``: seconds that the session, as it ended, would let a probe take."""
+    recorded; ``asking``: its limit is what the session, as it ended, would let a probe take."""
 
     def __init__(
         self,
         base: EngineSpec,
         other: EngineSpec,
         recorded: Mapping[str, Mapping[str, Any]],
-        pool: Prober,
-        fingerprints: Fingerprints,
-        limit: Callable[[AnyProbe], float],
+        asking: Asking,
     ) -> None:
         self._base, self._other, self._recorded = base, other, recorded
-        self._pool, self._fingerprints, self._limit = pool, fingerprints, limit
+        self._asking = asking
         self._known: dict[str, Measurement] = {}
 
     async def rules(self, items: Sequence[Decisive]) -> tuple[list[Rule | None], str]:
@@ -58,10 +55,10 @@ class Again:
                 continue
             if (then := recorded_count(item)).looks.looks == 0:
                 continue  # nothing of it was an answer
-            await self._fingerprints.of(probe, 0)
+            name = await self._asking.key(probe, 0)
             seconds = sum(m.build_seconds + m.run_seconds for m in item.looks) / len(item.looks)
             counts[-1] = (
-                key(probe, self._fingerprints.known),
+                name,
                 then,
                 self._unchanged(item.probe, probe),
                 seconds,
@@ -97,7 +94,7 @@ class Again:
         ):
             return False
         before = Stand.of(then.engine, self._recorded.get(then.engine, {}))
-        inspected = self._fingerprints.inspected.get(now.engine)
+        inspected = self._asking.inspected.get(now.engine)
         here = Stand.of(now.engine, inspected.facts if inspected else {})
         return not before.version or (before.version, before.driver) == (here.version, here.driver)
 
@@ -134,17 +131,16 @@ class Again:
 
     async def _look(self, item: Decisive, probe: AnyProbe) -> Measurement:
         """The answer, measured once however many lines ask for it."""
-        await self._fingerprints.of(probe, 0)
-        name = key(probe, self._fingerprints.known)
+        name = await self._asking.key(probe, 0)
         if name not in self._known:
             began = time.monotonic()
             runs = max(1, probe.runs) if isinstance(probe, Measure) else 1
             # A step's own limit is that of one build and run: many samples of a slow model had less
             # time here than when they were recorded.
             limit = getattr(probe, "timeout", 0.0) or max(
-                item.visit.timeout * runs, self._limit(probe)
+                item.visit.timeout * runs, self._asking.limit(probe)
             )
-            self._known[name] = await self._pool.run(probe, limit)
+            self._known[name] = await self._asking.pool.run(probe, limit)
             if self._known[name].status == "cancelled":
                 raise SessionProblem(
                     f"The replay was stopped after {time.monotonic() - began:.0f} s of a probe."

@@ -15,8 +15,7 @@ from narrowdown.engines.asking import StepContext
 from narrowdown.engines.probe import AnyProbe, Describe, Measure, Measurement, Sanitize, Unroll, key
 from narrowdown.engines.spec import name_of_engine
 from narrowdown.engines.steps.base import StepSpec
-from narrowdown.wizard.runner.drive import Fingerprints, end_tasks, replayed, specs
-from narrowdown.wizard.runner.ledger import Ledger
+from narrowdown.wizard.runner.drive import Asking, end_tasks, replayed, specs
 
 # Seconds that what is asked ahead of one answer may take; no probe is begun after that. A cold
 # build of a large model on TensorRT is done by then, and whoever has gone for lunch does not find a
@@ -31,22 +30,10 @@ Answering: TypeAlias = asyncio.Task[Measurement | None]
 
 
 class Ahead:
-    """``ask``: has a probe measured and journalled, by its key. ``may_begin``: whether a probe may
-    be started now."""
+    """``may_begin``: whether a probe may be started now."""
 
-    def __init__(
-        self,
-        ledger: Ledger,
-        fingerprints: Fingerprints,
-        ask: Callable[[str, AnyProbe], Answering],
-        may_begin: Callable[[], bool],
-    ) -> None:
-        self._ledger, self._fingerprints, self._ask, self._may_begin = (
-            ledger,
-            fingerprints,
-            ask,
-            may_begin,
-        )
+    def __init__(self, asking: Asking, may_begin: Callable[[], bool]) -> None:
+        self._asking, self._may_begin = asking, may_begin
         self._place: Place | None = None
         self._following: asyncio.Task[None] | None = None
         self._at_work: dict[str, Answering] = {}
@@ -55,7 +42,7 @@ class Ahead:
         """Ask ahead for this step, where it is worth it; once for each place."""
         if (
             place == self._place
-            or self._ledger.state.longest.get(name_of_engine(ctx.engine), 0.0) < LEAST
+            or self._asking.ledger.state.longest.get(name_of_engine(ctx.engine), 0.0) < LEAST
         ):
             return
         self._place = place
@@ -92,8 +79,8 @@ class Ahead:
         end = time.monotonic() + BUDGET
         while time.monotonic() < end and self._may_begin():
             try:
-                known = dict(self._fingerprints.known)
-                _, probe, _ = replayed(spec, ctx, self._ledger.state, known, self._ledger.store)
+                known, ledger = dict(self._asking.known), self._asking.ledger
+                _, probe, _ = replayed(spec, ctx, ledger.state, known, ledger.store)
             except Exception:  # the step says it itself, once it runs
                 return
             if (
@@ -103,7 +90,9 @@ class Ahead:
             ):
                 return
             name = key(probe, known)
-            task = self._at_work[name] = self._ask(name, probe)
+            task = self._at_work[name] = asyncio.create_task(
+                self._asking.measure(name, probe, run=0, speculative=True)
+            )
             # Whoever stops following does not end the probe: its step may be the next one.
             await asyncio.wait({task})
             if task.cancelled() or task.exception() is not None or task.result() is None:

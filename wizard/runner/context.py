@@ -1,7 +1,6 @@
 """What a step is told: the PROBLEM, the findings so far, and what the answers on the way here have
 set. Pure."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -13,6 +12,7 @@ from narrowdown.engines.views import view_engine, view_problem
 from narrowdown.wizard.flow.model import Flow
 from narrowdown.wizard.problem import Problem
 from narrowdown.wizard.runner.settings import applied, settings_on, with_settings
+from narrowdown.wizard.session.decide import RunStep
 from narrowdown.wizard.session.state import State, Visit
 
 
@@ -21,27 +21,24 @@ def step_context(
     flow: Flow,
     spec: StepSpec[Any],
     state: State,
-    *,
-    node: str,
-    visit: int,
-    params: Mapping[str, Any],
+    step: RunStep,
 ) -> StepContext:
-    """The context of this visit's step, whether it is about to start or is being replayed.
+    """The context of this visit's ``step``, whether it is about to start or is being replayed.
 
     Flow parameters reach the steps that declare them; ``with`` values win over those, answers'
     settings over both.
     """
-    route = _before(state, node, visit)
+    route = _before(state, step.node, step.visit)
     settings = settings_on(route)
     latest = route[-1].settings if route else {}
     plain = with_settings(msgspec.to_builtins(problem), settings)
-    engine, reference = specs_of(problem, state, node, visit)
+    engine, reference = specs_of(problem, state, step.node, step.visit)
     asked, info = view_problem(plain), view_engine(state.engines.get(engine, {}))
     declared = spec.params.__struct_fields__
     unresolved = next(
         (dict(v.causes) for v in reversed(route) if v.causes), {}
     )  # of the last step that had any, by reason
-    chosen = {**flow.params, **params, **{k: v for k, v in settings.items() if v != ""}}
+    chosen = {**flow.params, **step.params, **{k: v for k, v in settings.items() if v != ""}}
     return StepContext(
         engine=engine,
         reference=reference,
@@ -51,7 +48,7 @@ def step_context(
         reference_info=view_engine(state.engines.get(reference, {})),
         check=problem.check,
         seed=asked.seed,
-        visit=visit,
+        visit=step.visit,
         settings={**settings, "unresolved": unresolved},
         problem=asked,
     )

@@ -14,9 +14,7 @@ from narrowdown.wizard.exits import Exit
 from narrowdown.wizard.flow.model import Flow
 from narrowdown.wizard.runner import requests
 from narrowdown.wizard.runner.drive import Stopped
-from narrowdown.wizard.runner.ending import Closing
-from narrowdown.wizard.runner.ledger import Ledger
-from narrowdown.wizard.runner.options import Options
+from narrowdown.wizard.runner.ledger import Session
 from narrowdown.wizard.runner.requests import AnyRequest
 from narrowdown.wizard.runner.server import Client, Reply
 from narrowdown.wizard.runner.settings import fault
@@ -39,6 +37,15 @@ Phase = Literal["starting", "running", "offer", "ask", "ended", "stopped"]
 _YES: Reply = {"ok": True}
 
 
+class Closing(Exception):
+    """The session is to be closed with this exit code. ``reason`` is a sentence; ``end``: the
+    flow's end, "" where it came to none."""
+
+    def __init__(self, code: int, reason: str = "", end: str = "") -> None:
+        super().__init__(reason)
+        self.code, self.reason, self.end = code, reason, end
+
+
 class Control:
     """Takes requests, one at a time, and keeps what they change.
 
@@ -49,15 +56,10 @@ class Control:
     was written; None where there is no writer.
     """
 
-    def __init__(
-        self,
-        folder: Path,
-        flow: Flow,
-        ledger: Ledger,
-        options: Options,
-        export: Callable[[Path, str], Any] | None,
-    ) -> None:
-        self._folder, self._flow, self._ledger, self._export = folder, flow, ledger, export
+    def __init__(self, session: Session, export: Callable[[Path, str], Any] | None = None) -> None:
+        options = session.options
+        self._folder, self._flow, self._ledger = session.folder, session.flow, session.ledger
+        self._export = export
         self.policy, self.offers, self.detached = options.policy, options.offers, options.detach
         self.changed, self.urgent = asyncio.Event(), asyncio.Event()
         self.stopping: Literal["", "soft", "hard"] = ""

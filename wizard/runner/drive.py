@@ -72,37 +72,73 @@ class Stopped(Exception):
     """No further probe is to be started."""
 
 
-class Fingerprints:
-    """What each engine spec is, here and now: looked at once by each runner, journalled where it is
-    news."""
+class Asking:
+    """Asks the pool, and writes down what it says. ``limit``: seconds that a probe of one run may
+    take, 0: any.
 
-    def __init__(self, ledger: Ledger, pool: Prober) -> None:
-        self._ledger, self._pool = ledger, pool
+    What each engine spec is, here and now (``known``: its fingerprint), is looked at once by each
+    runner, and journalled where it is news.
+    """
+
+    def __init__(
+        self, ledger: Ledger, pool: Prober, limit: Callable[[AnyProbe], float] = lambda _: 0.0
+    ) -> None:
+        self.ledger, self.pool, self.limit = ledger, pool, limit
         self.known: dict[str, str] = {}
         self.inspected: dict[str, Measurement] = {}
 
     async def inspect(self, spec: str) -> Measurement:
         """The answer to Inspect. Raises Stopped where the probe was cancelled."""
         if spec not in self.inspected:
-            measurement = await self._pool.run(Inspect(engine=spec), LOOK)
+            measurement = await self.pool.run(Inspect(engine=spec), LOOK)
             if measurement.status == "cancelled":
                 raise Stopped
             self.inspected[spec] = measurement
             self.known[spec] = fingerprint(measurement)
         return self.inspected[spec]
 
-    async def of(self, probe: AnyProbe, run: int) -> None:
-        """Make sure of every spec that the probe names. A spec met for the first time in the
-        session is journalled."""
+    async def key(self, probe: AnyProbe, run: int) -> str:
+        """The probe's key, once every spec that it names was looked at. A spec met for the first
+        time in the session is journalled."""
         for spec in specs(probe):
             if spec in self.known:
                 continue
             measurement = await self.inspect(spec)
-            if self._ledger.state.fingerprints.get(spec) != self.known[spec]:
+            if self.ledger.state.fingerprints.get(spec) != self.known[spec]:
                 question = Inspect(engine=spec)
                 name = key(question, {})
-                self._ledger.emit(ProbeStarted(key=name, run=run, probe=question))
-                self._ledger.emit(ProbeFinished(key=name, run=run, measurement=measurement))
+                self.ledger.emit(ProbeStarted(key=name, run=run, probe=question))
+                self.ledger.emit(ProbeFinished(key=name, run=run, measurement=measurement))
+        return key(probe, self.known)
+
+    async def measure(
+        self, name: str, probe: AnyProbe, *, run: int, speculative: bool
+    ) -> Measurement | None:
+        """Ask the pool and journal the answer, whoever waits for it. None where the probe was
+        cancelled. Raises SessionProblem."""
+        self.ledger.emit(ProbeStarted(key=name, run=run, probe=probe, speculative=speculative))
+        began = time.monotonic()
+        measurement = await self.pool.run(probe, self.limit(probe), log_of(run, name, probe))
+        if measurement.status == "cancelled":
+            return None
+        # A worker that found the session's own files damaged has learnt nothing about the candidate.
+        if measurement.facts.get("damaged"):
+            raise SessionProblem(f"{measurement.message} {MENDING}")
+        if measurement.facts.get("changed"):
+            raise SessionProblem(f"{measurement.message} {AGREEING}")
+        if (before := self.ledger.measurement(name)) is not None:
+            measurement = made_again(
+                probe, before, measurement, missing_artifacts(probe, before, self.ledger.store)
+            )
+        seconds = round(time.monotonic() - began, 6)
+        written = self.ledger.emit(
+            ProbeFinished(key=name, run=run, measurement=measurement, seconds=seconds)
+        )
+        if said := remarks.say_missed(measurement):
+            self.ledger.note_once(said)
+        # As JSON has it, so that the step sees now what it would see after a resume.
+        plain = written.measurement if isinstance(written, ProbeFinished) else None
+        return plain or self.ledger.measurement(name) or measurement
 
 
 def specs(probe: AnyProbe) -> tuple[str, ...]:
@@ -148,36 +184,34 @@ def index_of(root: Any, digest: str) -> GraphIndex:
     return decoding.decode(Store(root).get(digest), GraphIndex)
 
 
-class Drive:
-    """Runs one step to its end.
+class Pace(msgspec.Struct, frozen=True):
+    """How a step's run goes on. ``jobs``: probes at a time; with more than one, free slots run
+    ahead. ``beside``: how many exclusive ones like this. ``gate``: awaited before a probe starts;
+    waits while paused, raises Stopped. ``note``: takes what the step says of its progress."""
 
-    ``timeout``  seconds for a probe of one run; 0: none. ``gate``: awaited before a probe starts;
-    waits while paused, raises Stopped. ``jobs``     probes at a time; with more than one, free
-    slots run ahead. ``beside``: how many exclusive ones like this. ``begun``    probes at work
-    already, by key (``wizard.runner.ahead``); what the step does not ask of them is ended with it.
-    """
+    jobs: int = 1
+    beside: Callable[[AnyProbe], int] = lambda _: 1
+    gate: Callable[[], Awaitable[None]] | None = None
+    is_open: Callable[[], bool] = lambda: True
+    note: Callable[[Note], None] = lambda _: None
+
+
+class Drive:
+    """Runs one step to its end. ``begun``: probes at work already, by key
+    (``wizard.runner.ahead``); what the step does not ask of them is ended with it."""
 
     def __init__(
         self,
         spec: StepSpec[Any],
         ctx: StepContext,
+        asking: Asking,
         *,
         run: int,
-        ledger: Ledger,
-        pool: Prober,
-        fingerprints: Fingerprints,
-        jobs: int = 1,
-        beside: Callable[[AnyProbe], int] = lambda _: 1,
-        timeout: Callable[[AnyProbe], float] = lambda _: 0.0,
-        gate: Callable[[], Awaitable[None]] | None = None,
-        open_gate: Callable[[], bool] = lambda: True,
-        note: Callable[[Note], None] = lambda _: None,
+        pace: Pace = Pace(),  # noqa: B008 (frozen)
         begun: Mapping[str, "asyncio.Task[Measurement | None]"] | None = None,
     ) -> None:
-        self._spec, self.context, self._run = spec, ctx, run
-        self._ledger, self._pool, self._fingerprints = ledger, pool, fingerprints
-        self._jobs, self._beside = max(1, jobs), beside
-        self._timeout, self._gate, self._open, self._note = timeout, gate, open_gate, note
+        self._spec, self.context, self._asking, self._run = spec, ctx, asking, run
+        self._pace, self._ledger = pace, asking.ledger
         self._told: list[Any] = []
         self._foresight = Foresight(lambda: spec.run(ctx))
         self._running: dict[str, asyncio.Task[Measurement | None]] = dict(begun or {})
@@ -201,11 +235,11 @@ class Drive:
                     result: Finish[Any] = end.value
                     return result
                 if isinstance(yielded, Note):
-                    self._note(yielded)
+                    self._pace.note(yielded)
                     answer = None
                 else:
                     answer = await self._answer(yielded)
-                if self._jobs > 1:  # what runs ahead follows the step from its beginning
+                if self._pace.jobs > 1:  # what runs ahead follows the step from its beginning
                     self._told.append(answer)
                 if time.monotonic() - breath > _BREATH:
                     await asyncio.sleep(0)
@@ -265,8 +299,7 @@ class Drive:
     # -- one probe ----------------------------------------------------------------------------------------------------
 
     async def _answer(self, probe: AnyProbe) -> Any:
-        await self._fingerprints.of(probe, self._run)
-        name = key(probe, self._fingerprints.known)
+        name = await self._asking.key(probe, self._run)
         first = name not in self.asked
         self.asked[name] = probe
         measurement = self._ledger.measurement(name)
@@ -286,8 +319,8 @@ class Drive:
         """The measurement of a decision probe, while free slots run ahead."""
         for _ in range(2):
             if name not in self._running:
-                if self._gate is not None:
-                    await self._gate()
+                if self._pace.gate is not None:
+                    await self._pace.gate()
                 self._start(name, probe, speculative=False)
             task = self._running[name]
             while not task.done():
@@ -311,18 +344,8 @@ class Drive:
         self._running[name] = asyncio.create_task(self._measure(name, probe, speculative))
 
     async def _measure(self, name: str, probe: AnyProbe, speculative: bool) -> Measurement | None:
-        """Ask the pool and journal the answer, whoever waits for it. None where the probe was
-        cancelled."""
-        limit, log = self._timeout(probe), self.log(name, probe)
-        measurement = await measure_probe(
-            self._ledger,
-            self._pool,
-            name,
-            probe,
-            run=self._run,
-            speculative=speculative,
-            limit=limit,
-            log=log,
+        measurement = await self._asking.measure(
+            name, probe, run=self._run, speculative=speculative
         )
         if measurement is not None:
             self.measured.add(name)
@@ -331,10 +354,10 @@ class Drive:
     def _run_ahead(self, probe: AnyProbe) -> None:
         most, alone = self._at_a_time(probe), probe.exclusive
         free = most - len(self._running)
-        if free <= 0 or not speculable(probe, alone=alone) or not self._open():
+        if free <= 0 or not speculable(probe, alone=alone) or not self._pace.is_open():
             return
         for guess in self._foresight.ahead(self._told, self._known, most - 1, alone=alone):
-            name = key(guess, self._fingerprints.known)
+            name = key(guess, self._asking.known)
             if name not in self._running and free > 0:
                 self._start(name, guess, speculative=True)
                 self.ahead += 1
@@ -344,13 +367,13 @@ class Drive:
         """An exclusive step asks one question at a time, but for those that say themselves what
         they need to themselves."""
         if probe.exclusive:
-            return min(self._jobs, self._beside(probe))
-        return 1 if self._spec.exclusive else self._jobs
+            return min(self._pace.jobs, self._pace.beside(probe))
+        return 1 if self._spec.exclusive else self._pace.jobs
 
     def _known(self, probe: AnyProbe) -> Any:
         """For running ahead: the known answer. Raises KeyError for an engine that was never looked
         at, which ends that path."""
-        measurement = self._ledger.measurement(key(probe, self._fingerprints.known))
+        measurement = self._ledger.measurement(key(probe, self._asking.known))
         return (
             None if measurement is None else answer_for_step(probe, measurement, self._ledger.store)
         )
@@ -372,44 +395,6 @@ async def end_tasks(tasks: Iterable["asyncio.Task[Measurement | None]"]) -> None
 def log_of(run: int, name: str, probe: AnyProbe) -> str:
     """Where the engine's own words about a probe go, below the session folder."""
     return f"logs/{run:03d}-{probe.__struct_config__.tag}-{name[:12]}.log"
-
-
-async def measure_probe(
-    ledger: Ledger,
-    pool: Prober,
-    name: str,
-    probe: AnyProbe,
-    *,
-    run: int,
-    speculative: bool,
-    limit: float,
-    log: str,
-) -> Measurement | None:
-    """Ask the pool and journal the answer. None where the probe was cancelled. Raises
-    SessionProblem."""
-    ledger.emit(ProbeStarted(key=name, run=run, probe=probe, speculative=speculative))
-    began = time.monotonic()
-    measurement = await pool.run(probe, limit, log)
-    if measurement.status == "cancelled":
-        return None
-    # A worker that found the session's own files damaged has learnt nothing about the candidate.
-    if measurement.facts.get("damaged"):
-        raise SessionProblem(f"{measurement.message} {MENDING}")
-    if measurement.facts.get("changed"):
-        raise SessionProblem(f"{measurement.message} {AGREEING}")
-    if (before := ledger.measurement(name)) is not None:
-        measurement = made_again(
-            probe, before, measurement, missing_artifacts(probe, before, ledger.store)
-        )
-    seconds = round(time.monotonic() - began, 6)
-    written = ledger.emit(
-        ProbeFinished(key=name, run=run, measurement=measurement, seconds=seconds)
-    )
-    if said := remarks.say_missed(measurement):
-        ledger.note_once(said)
-    # As JSON has it, so that the step sees now what it would see after a resume.
-    plain = written.measurement if isinstance(written, ProbeFinished) else None
-    return plain or ledger.measurement(name) or measurement
 
 
 def replayed(

@@ -1,7 +1,14 @@
 """The journal and what it means, kept in step: whatever is written is folded in at once."""
 
+from pathlib import Path
+
+import msgspec
+
 from narrowdown.engines.probe import AnyProbe, Measurement
 from narrowdown.engines.store.content import Store
+from narrowdown.wizard.flow.model import Flow
+from narrowdown.wizard.problem import Problem
+from narrowdown.wizard.runner.options import Options
 from narrowdown.wizard.session.events import AnyEvent, NoteAdded
 from narrowdown.wizard.session.journal import Journal
 from narrowdown.wizard.session.state import State, advance
@@ -30,6 +37,18 @@ class Ledger:
     def measurement(self, key: str) -> Measurement | None:
         """The known answer to a probe; None where it is not known, or its file is gone."""
         return known_measurement(self.state, key, self.store)
+
+
+class Session(msgspec.Struct, frozen=True):
+    """One session at work: where it lies, what it asks, and how its runner is to behave. ``id``: "" is
+    the folder's name."""
+
+    folder: Path
+    flow: Flow
+    problem: Problem
+    ledger: Ledger
+    options: Options
+    id: str = ""
 
 
 def known_measurement(state: State, key: str, store: Store) -> Measurement | None:

@@ -24,9 +24,10 @@ from narrowdown.wizard.flow.load import FlowProblem
 from narrowdown.wizard.flow.load import load as load_flow
 from narrowdown.wizard.runner import progress
 from narrowdown.wizard.runner.address import socket_path
+from narrowdown.wizard.runner.devices import Devices
 from narrowdown.wizard.runner.drive import Guarded, Stopped, specs
 from narrowdown.wizard.runner.executors import AHEAD, executor
-from narrowdown.wizard.runner.ledger import Ledger
+from narrowdown.wizard.runner.ledger import Ledger, Session
 from narrowdown.wizard.runner.options import Options
 from narrowdown.wizard.runner.restore import examine, make_again
 from narrowdown.wizard.runner.server import Server
@@ -148,22 +149,15 @@ async def _walk(
 
     gc.freeze()
     gc.enable()
-    walk = Walk(
-        folder,
-        flow,
-        description.problem,
-        ledger,
+    session = Session(folder, flow, description.problem, ledger, options, description.id)
+    devices = Devices(
         pool,
-        STEPS,
-        options,
-        session_id=description.id,
-        slots=pool.slots,
+        pool.slots,
         gpus=lambda: pool.gpus,
         beside=pool.beside,
         waited_for=pool.waited_for,
-        export=_export,
     )
-
+    walk = Walk(session, devices, STEPS, _export)
     server = Server(where, walk.control.handle, walk.control.controlled)
     async with _stopped_on_failure(pool):
         await server.start()

@@ -12,7 +12,6 @@ import msgspec
 
 from narrowdown.engines import options
 from narrowdown.engines.asking import StepContext, StepRefused
-from narrowdown.engines.consent import NOTHING, Consent
 from narrowdown.engines.faults import name_path
 from narrowdown.engines.probe import AnyProbe, Measure
 from narrowdown.engines.spec import EngineSpec, parse
@@ -29,7 +28,7 @@ from narrowdown.wizard.runner.again import Again
 from narrowdown.wizard.runner.client import Client
 from narrowdown.wizard.runner.context import step_context
 from narrowdown.wizard.runner.decisive import Decisive, decisive
-from narrowdown.wizard.runner.drive import Fingerprints, Guarded, replayed
+from narrowdown.wizard.runner.drive import Asking, Guarded, replayed
 from narrowdown.wizard.runner.ledger import Ledger
 from narrowdown.wizard.runner.limits import Usual, probe_limit
 from narrowdown.wizard.runner.options import Options
@@ -46,7 +45,7 @@ from narrowdown.wizard.runner.table import (
 )
 from narrowdown.wizard.schedulers import LOCAL
 from narrowdown.wizard.session import folder as folders
-from narrowdown.wizard.session.decide import Ask, decide
+from narrowdown.wizard.session.decide import Ask, RunStep, decide
 from narrowdown.wizard.session.events import (
     QuestionAnswered,
     QuestionAsked,
@@ -75,6 +74,15 @@ class Teller:
 
 
 SILENT = Teller()
+
+
+class Wanted(msgspec.Struct, frozen=True):
+    """What is asked of a replay. ``engine``: in place of the one under test; ``expect``: what is
+    right now; ``keep_going``: past the first difference."""
+
+    engine: str = ""
+    expect: Expect = "same"
+    keep_going: bool = False
 
 
 class Recording(msgspec.Struct, frozen=True):
@@ -159,16 +167,13 @@ def _dry_step(rec: Recording, visit: Visit, steps: Mapping[str, StepSpec[Any]]) 
     if spec.version != visit.step_version:
         changed = f"version {visit.step_version} of the step recorded, {spec.version} now"
         row = msgspec.structs.replace(row, detail=changed)
-    state = rec.before[visit.run]
     after = rec.after[visit.run]
     ctx = step_context(
         rec.problem,
         rec.flow,
         spec,
-        state,
-        node=visit.node,
-        visit=visit.visit,
-        params=dict(visit.params),
+        rec.before[visit.run],
+        RunStep(visit.node, visit.visit, visit.step, dict(visit.params)),
     )
     if lacking := _find_lacking(ctx):
         return _cannot_tell(row, "its engine is not known here", lacking)
@@ -269,17 +274,15 @@ def _described(probe: AnyProbe | None) -> str:
 
 def real(
     folder: Path,
+    wanted: Wanted = Wanted(),  # noqa: B008 (frozen)
     *,
-    engine: str = "",
-    expect: Expect = "same",
-    keep_going: bool = False,
+    options: Options = Options(),  # noqa: B008 (frozen)
     teller: Teller = SILENT,
     make_pool: Callable[[Path], Executor] | None = None,
-    consent: Consent = NOTHING,
 ) -> Replay:
-    """Measure the decisive probes again, with today's engine or ``engine`` in its place.
-    ``consent``: what may be run or loaded for that; ``make_pool`` is to hold to the same. Raises
-    SessionProblem."""
+    """Measure the decisive probes again, with today's engine or another in its place. ``options``:
+    where, and what may be run or loaded for that; ``make_pool`` is to hold to the same. Raises
+    SessionProblem, ``ImportError`` without what a cluster needs."""
     rec = recording(folder)
     chosen = decisive(rec.state, Store(folder))
     if not chosen:
@@ -298,40 +301,38 @@ def real(
             if (folder / part).is_dir():
                 copying.tree(folder / part, place / part)
         (place / "logs").mkdir()
-        made = make_pool(place) if make_pool else executor(place, folder, consent=consent)
-        return asyncio.run(
-            _real(rec, chosen, place, engine, expect, keep_going, teller, made, consent)
+        made = make_pool(place) if make_pool else _executor(rec, place, options, teller)
+        journal = Journal(place / NAME)
+        usual = Usual(rec.state.longest, rec.state.slowest, rec.state.largest, rec.state.nodes)
+        asking = Asking(
+            Ledger(journal, Store(place)),
+            Guarded(made, options.consent),
+            lambda probe: probe_limit(probe, rec.problem.timeout, usual),
         )
+        try:
+            return asyncio.run(_real(rec, chosen, made, asking, wanted, teller))
+        finally:
+            journal.close()
 
 
-def executor(
-    place: Path,
-    session: Path,
-    url: str = LOCAL,
-    tell: Callable[[str], None] = lambda _: None,
-    handed: tuple[str, ...] = (),
-    consent: Consent = NOTHING,
-) -> Executor:
+def _executor(rec: Recording, place: Path, options: Options, teller: Teller) -> Executor:
     """Who measures a session's probes again in the folder ``place``: this machine, or a cluster,
-    where the hosts go first that have the recorded engine. Not started. ``tell`` takes sentences
-    about hosts; ``handed``: variables for a checker. Raises ``ImportError`` without the extra."""
-    if url == LOCAL:
+    where the hosts go first that have the recorded engine. Not started."""
+    if options.executor == LOCAL:
         from narrowdown.engines.workers.pool import Pool
 
-        return Pool(place, 1, handed=handed, consent=consent)
+        return Pool(place, 1, handed=options.handed, consent=options.consent)
     from narrowdown.engines.cluster.executor import Cluster
 
-    fingerprints = recording(session).state.fingerprints
-    own = f"replay-{secrets.token_hex(8)}"
     made = Cluster(
-        url,
+        options.executor,
         place,
-        session=own,
-        prefer=lambda spec: fingerprints.get(spec, ""),
-        tell=tell,
-        consent=consent,
+        session=f"replay-{secrets.token_hex(8)}",
+        prefer=lambda spec: rec.state.fingerprints.get(spec, ""),
+        tell=teller.note,
+        consent=options.consent,
     )
-    tell(f"Waiting for {made.waited_for()}.")
+    teller.note(f"Waiting for {made.waited_for()}.")
     return made
 
 
@@ -348,19 +349,13 @@ def _say_instead(*, replaceable: bool) -> str:
 async def _real(
     rec: Recording,
     chosen: list[Decisive],
-    place: Path,
-    engine: str,
-    expect: Expect,
-    keep_going: bool,
-    teller: Teller,
     made: Executor,
-    consent: Consent,
+    asking: Asking,
+    wanted: Wanted,
+    teller: Teller,
 ) -> Replay:
-    pool = Guarded(made, consent)
-    journal = Journal(place / NAME)
-    fingerprints = Fingerprints(Ledger(journal, Store(place)), pool)
     base = parse(rec.problem.engine)
-    other = parse(engine) if engine else base
+    other = parse(wanted.engine) if wanted.engine else base
     reference = parse(rec.problem.reference)
     rows: list[Row] = []
     compared: tuple[Compared, ...] = ()
@@ -368,29 +363,25 @@ async def _real(
         await made.start()
         if not rec.problem.check:
             for spec in {str(other), str(reference)}:
-                inspected = await fingerprints.inspect(spec)
+                inspected = await asking.inspect(spec)
                 if inspected.status != "ok":
                     why = inspected.message or f"The engine '{spec}' cannot be used here."
                     raise SessionProblem(
                         f"{why.rstrip('.')}. {_say_instead(replaceable=spec == str(other))}"
                     )
-            now = {spec: m.facts for spec, m in fingerprints.inspected.items()}
+            now = {spec: m.facts for spec, m in asking.inspected.items()}
             compared = _engines(rec, now, other)
             teller.engines(compared)
         gone = await make_again_for(
-            (item.probe for item in chosen), rec.state, Store(rec.folder), Store(place), pool
+            (item.probe for item in chosen),
+            rec.state,
+            Store(rec.folder),
+            asking.ledger.store,
+            asking.pool,
         )
         for said in gone:
             teller.note(said)
-        usual = Usual(rec.state.longest, rec.state.slowest, rec.state.largest, rec.state.nodes)
-        again = Again(
-            base,
-            other,
-            rec.state.engines,
-            pool,
-            fingerprints,
-            lambda p: probe_limit(p, rec.problem.timeout, usual),
-        )
+        again = Again(base, other, rec.state.engines, asking)
         rules, price = await again.rules(chosen)
         if price:
             teller.note(price)
@@ -398,13 +389,12 @@ async def _real(
             row = await again.row(item, how)
             rows.append(row)
             teller.row(row)
-            if row.outcome not in (*FINE[expect], "cannot tell") and not keep_going:
+            if row.outcome not in (*FINE[wanted.expect], "cannot tell") and not wanted.keep_going:
                 break
     except ExecutorLost as lost:
         raise SessionProblem(str(lost)) from None
     finally:
-        await pool.stop(hard=True)
-        journal.close()
+        await asking.pool.stop(hard=True)
     return Replay(tuple(rows), sum_up(rows), compared)
 
 
@@ -428,17 +418,13 @@ def _engines(
 
 def search(
     folder: Path,
+    wanted: Wanted = Wanted(),  # noqa: B008 (frozen)
     *,
-    engine: str = "",
-    jobs: int = 0,
-    executor: str = LOCAL,
-    handed: tuple[str, ...] = (),
-    keep_going: bool = False,
+    options: Options = Options(),  # noqa: B008 (frozen)
     teller: Teller = SILENT,
-    consent: Consent = NOTHING,
 ) -> Replay:
-    """Walk the whole flow again, by the recorded answers, in a session of its own. Raises
-    SessionProblem."""
+    """Walk the whole flow again, by the recorded answers, in a session of its own, whose runner has
+    these ``options``. Raises SessionProblem."""
     rec = recording(folder)
     if rec.state.taken is not None:
         raise SessionProblem(
@@ -455,7 +441,9 @@ def search(
         raise SessionProblem(
             f"The model '{model}' has changed since; replay without --search uses the recorded one."
         )
-    problem = msgspec.structs.replace(rec.problem, engine=str(parse(engine or rec.problem.engine)))
+    problem = msgspec.structs.replace(
+        rec.problem, engine=str(parse(wanted.engine or rec.problem.engine))
+    )
     answers: dict[str, str | list[str]] = {}
     settings: dict[str, list[dict[str, Any]]] = {}
     for visit in rec.state.route:
@@ -467,26 +455,20 @@ def search(
     text = (folder / folders.FLOW).read_text(encoding="utf-8")
     with scratch(SCRATCH) as made:
         place = folders.create(problem, text, folder=made / "session")
-        options = Options(
-            policy="script",
-            answers=answers,
-            settings=settings,
-            jobs=jobs,
-            executor=executor,
-            handed=handed,
-            consent=consent,
+        scripted = msgspec.structs.replace(
+            options, policy="script", answers=answers, settings=settings
         )
-        client = Client.start(place, options, name="narrowdown replay --search")
+        client = Client.start(place, scripted, name="narrowdown replay --search")
         try:
-            rows = _followed(client, rec, keep_going, teller.row)
+            rows = _followed(client, rec, wanted.keep_going, teller.row)
         finally:
             client.send(requests.encode(requests.Stop(hard=True)))
             client.wait(10.0)
             client.close()
         walked = folders.load(place)
-        if keep_going or all(r.outcome == "same" for r in rows):
+        if wanted.keep_going or all(r.outcome == "same" for r in rows):
             rows += _cases(rec.state, walked, teller.row)
-    compared = _engines(rec, walked.engines, parse(engine or rec.problem.engine))
+    compared = _engines(rec, walked.engines, parse(wanted.engine or rec.problem.engine))
     teller.engines(compared)
     return Replay(
         tuple(rows), "same" if all(r.outcome == "same" for r in rows) else sum_up(rows), compared

@@ -11,7 +11,7 @@ import re
 import shutil
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -21,12 +21,13 @@ from narrowdown.engines.probe import Describe, Measurement
 from narrowdown.engines.store import regular, unsynced
 from narrowdown.engines.store.content import Store
 from narrowdown.wizard.runner.estimate import count_model_bytes
-from narrowdown.wizard.runner.ledger import Ledger, known_measurement
+from narrowdown.wizard.runner.ledger import Session, known_measurement
 from narrowdown.wizard.session import journal
 from narrowdown.wizard.session.decide import RunStep
 from narrowdown.wizard.session.events import (
     AnyEvent,
     FindingsTaken,
+    NoteAdded,
     ProbeFinished,
     ProbeStarted,
     StepFinished,
@@ -255,27 +256,13 @@ class NoRoom(SessionProblem):
 
 
 class Housekeeping:
-    """When a session makes room on the disk, and what it says of it.
+    """When a session makes room on the disk, and what it says of it."""
 
-    ``budget``    bytes for artifacts and logs.
-    ``model``     the user's, which a session keeps a copy of.
-    ``any_room``  a step begins on any disk.
-    ``say``       takes a sentence for the journal, and the node that it is about.
-    """
-
-    def __init__(
-        self,
-        folder: Path,
-        ledger: Ledger,
-        budget: int,
-        *,
-        model: Path,
-        any_room: bool,
-        say: Callable[[str, str], object],
-    ) -> None:
-        self._folder, self._ledger, self._budget = folder, ledger, budget
-        self._any_room, self._say = any_room, say
-        self._needed = count_model_bytes(model)
+    def __init__(self, session: Session) -> None:
+        self._folder, self._ledger = session.folder, session.ledger
+        self._budget, self._any_room = session.problem.artifact_bytes, session.options.any_room
+        # A session keeps a copy of the user's model.
+        self._needed = count_model_bytes(Path(session.problem.model))
         self._swept = Evicted()  # while a step was at work, and not spoken of yet
         self._sweeping = threading.Lock()
         self._syncing: asyncio.Task[None] | None = None
@@ -350,7 +337,8 @@ class Housekeeping:
         )
         if not self._any_room:
             raise NoRoom(f"{short} Make room there and resume; or resume with --no-disk-check.")
-        self._say(f"{short} It begins all the same, as --no-disk-check says.", step.node)
+        said = f"{short} It begins all the same, as --no-disk-check says."
+        self._ledger.emit(NoteAdded(text=said, node=step.node))
 
     def is_short(self) -> bool:
         """Whether the disk may have less room than a step needs."""
@@ -361,6 +349,5 @@ class Housekeeping:
 
     def _say_gone(self, gone: Evicted, why: str, node: str) -> None:
         if gone.files:
-            self._say(
-                f"{why}, so these are gone: {gone}. What a step asks for again is made again.", node
-            )
+            said = f"{why}, so these are gone: {gone}. What a step asks for again is made again."
+            self._ledger.emit(NoteAdded(text=said, node=node))

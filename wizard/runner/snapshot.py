@@ -3,18 +3,17 @@
 import os
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 import msgspec
 
 from narrowdown.engines.asking import Note
 from narrowdown.engines.probe import AnyProbe
-from narrowdown.engines.workers.executor import Prober
 from narrowdown.wizard.runner import progress
 from narrowdown.wizard.runner.control import Control
+from narrowdown.wizard.runner.devices import Devices
 from narrowdown.wizard.runner.drive import Drive
 from narrowdown.wizard.runner.estimate import find_median, find_seconds_left
-from narrowdown.wizard.runner.ledger import Ledger
+from narrowdown.wizard.runner.ledger import Session
 from narrowdown.wizard.runner.limits import tell_of_waiting
 from narrowdown.wizard.session.decide import Ask, RunStep
 from narrowdown.wizard.session.events import Cost
@@ -62,16 +61,14 @@ class Artist:
 
     def __init__(
         self,
-        folder: Path,
-        ledger: Ledger,
-        pool: Prober,
+        session: Session,
+        devices: Devices,
         control: Control,
         work: Work,
         limit: Callable[[AnyProbe], float],
-        waited_for: Callable[[], str],
     ) -> None:
-        self._folder, self._ledger, self._pool = folder, ledger, pool
-        self._control, self._work, self._limit, self._waited_for = control, work, limit, waited_for
+        self._folder, self._ledger, self._devices = session.folder, session.ledger, devices
+        self._control, self._work, self._limit = control, work, limit
 
     def draw(self) -> None:
         """Write the snapshot. Never raises for a disk that does not take it."""
@@ -92,12 +89,15 @@ class Artist:
             measured = (state.known[name] for name in drive.measured if name in state.known)
             each = find_median(measured)
             eta = find_seconds_left(left, each if each >= 0 else work.cost.each, drive.waiting)
-        log, waited = "", f"  waiting for {missing}" if (missing := self._waited_for()) else ""
+        log, waited = (
+            "",
+            f"  waiting for {missing}" if (missing := self._devices.waited_for()) else "",
+        )
         if drive and drive.current and running:
             probe = drive.asked[drive.current]
             limit = getattr(probe, "timeout", 0.0) or self._limit(probe)
             log = drive.log(drive.current, probe)
-            waited = waited or tell_of_waiting(self._pool.snapshot(), limit)
+            waited = waited or tell_of_waiting(self._devices.pool.snapshot(), limit)
         text = control.reason if control.phase in ("ended", "stopped") else ""
         return progress.Snapshot(
             phase=control.phase,
@@ -122,7 +122,7 @@ class Artist:
             holder=control.controller,
             control=control.control,
             log=log,
-            workers=tuple(msgspec.to_builtins(slot) for slot in self._pool.snapshot()),
+            workers=tuple(msgspec.to_builtins(slot) for slot in self._devices.pool.snapshot()),
             pid=os.getpid(),
             seq=self._ledger.state.seq,
         )

@@ -4,83 +4,58 @@ down."""
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Literal, cast
 
 import msgspec
 
 from narrowdown.engines import faults, installed
 from narrowdown.engines.asking import Note, StepContext, StepRefused
-from narrowdown.engines.probe import AnyProbe, Check, Measure, Measurement, key
+from narrowdown.engines.probe import AnyProbe, Check, Measure, Measurement
 from narrowdown.engines.spec import name_of_engine
 from narrowdown.engines.steps.base import Finish, StepSpec
-from narrowdown.engines.workers.executor import Prober
 from narrowdown.wizard.exits import Exit
-from narrowdown.wizard.flow.model import Flow
-from narrowdown.wizard.problem import Problem
 from narrowdown.wizard.runner import remarks
 from narrowdown.wizard.runner.ahead import Ahead
 from narrowdown.wizard.runner.context import specs_of, step_context
-from narrowdown.wizard.runner.control import Control, start_step
-from narrowdown.wizard.runner.drive import (
-    Drive,
-    Fingerprints,
-    Stopped,
-    end_tasks,
-    log_of,
-    measure_probe,
-)
-from narrowdown.wizard.runner.ending import SINGLE, Closing
+from narrowdown.wizard.runner.control import Closing, Control, start_step
+from narrowdown.wizard.runner.devices import Devices
+from narrowdown.wizard.runner.drive import Asking, Drive, Pace, Stopped, end_tasks
 from narrowdown.wizard.runner.estimate import foresee
-from narrowdown.wizard.runner.ledger import Ledger
+from narrowdown.wizard.runner.ledger import Session
 from narrowdown.wizard.runner.limits import Usual, build_limit, probe_limit
 from narrowdown.wizard.runner.room import Housekeeping
-from narrowdown.wizard.runner.settling import SETTLED, count_tried, with_budget
-from narrowdown.wizard.runner.sharing import count_jobs, tell_of_sharing
 from narrowdown.wizard.runner.snapshot import Work
 from narrowdown.wizard.session.decide import RunStep
 from narrowdown.wizard.session.events import NoteAdded, StepCancelled, StepFinished, StepStarted
 from narrowdown.wizard.session.problems import SessionProblem
-from narrowdown.wizard.session.state import State, count_nodes
+from narrowdown.wizard.session.single import PREFIX
+from narrowdown.wizard.session.state import State, Visit, count_nodes
 
 _log = logging.getLogger(__name__)
 
 
-class Devices(msgspec.Struct):
-    """What the pool can do: ``slots`` probes at a time, ``jobs`` of them asked for (0: as many as
-    the device allows), on ``gpus()`` GPUs; ``beside``: how many exclusive probes like this one."""
-
-    slots: int = 1
-    jobs: int = 0
-    gpus: Callable[[], int] = lambda: 1
-    beside: Callable[[AnyProbe], int] = lambda _: 1
+BUDGET = "budget"  # the parameter of a step whose search can be ended
+SETTLED = "settled"  # why such a run was cancelled
 
 
 class Stepping:
-    """Runs the steps of one session. ``steps``: every step by name; ``redraw``: what is shown has
-    changed."""
+    """Runs the steps of one session. ``steps``: every step by name."""
 
     def __init__(
         self,
-        flow: Flow,
-        problem: Problem,
-        ledger: Ledger,
-        pool: Prober,
-        steps: Mapping[str, StepSpec[Any]],
+        session: Session,
         devices: Devices,
-        *,
+        steps: Mapping[str, StepSpec[Any]],
         control: Control,
         work: Work,
         house: Housekeeping,
-        redraw: Callable[[], None],
     ) -> None:
-        self._flow, self._problem, self._ledger, self._pool = flow, problem, ledger, pool
+        self._flow, self._problem, self._ledger = session.flow, session.problem, session.ledger
         self._steps, self._devices, self._control, self._work = steps, devices, control, work
-        self._house, self._redraw = house, redraw
-        self._fingerprints = Fingerprints(ledger, pool)
-        self._ahead = Ahead(
-            ledger, self._fingerprints, self._ask_ahead, lambda: control.open and devices.jobs != 1
-        )
+        self._house = house
+        self._asking = Asking(session.ledger, devices.pool, self.limit)
+        self._ahead = Ahead(self._asking, lambda: control.open and devices.jobs != 1)
 
     async def run(self, decision: RunStep) -> None:
         """Run the step, or note why it cannot. Raises Closing, Stopped, SessionProblem, OSError."""
@@ -96,7 +71,7 @@ class Stepping:
         decision = with_budget(decision, self._ledger.state.here, control.settle)
         control.phase, control.skip, control.go, control.settle = "running", False, False, 0
         work.begin(decision)
-        self._redraw()
+        self._control.redraw()
         missing = await control.interruptible(self._look_at_engines(decision))
         if missing is None:
             return
@@ -126,7 +101,7 @@ class Stepping:
             self._finish_without_outcome(started, "refused", "Skipped by you.", spec=spec)
         elif (need := spec.lacking(ctx)) is not None:
             self._finish_without_outcome(started, "refused", need.why(ctx), spec=spec)
-            if self._flow.id.startswith(SINGLE):
+            if self._flow.id.startswith(PREFIX):
                 raise Closing(need.code, need.why(ctx))
         else:
             await self._drive(started, ctx, spec, begun)
@@ -154,19 +129,6 @@ class Stepping:
         ctx = self._context(decision, spec, state)
         return (spec, ctx) if spec.lacking(ctx) is None else None
 
-    def _ask_ahead(self, name: str, probe: AnyProbe) -> "asyncio.Task[Measurement | None]":
-        asked = measure_probe(
-            self._ledger,
-            self._pool,
-            name,
-            probe,
-            run=0,
-            speculative=True,
-            limit=self.limit(probe),
-            log=log_of(0, name, probe),
-        )
-        return asyncio.create_task(asked)
-
     def limit(self, probe: AnyProbe) -> float:
         """Seconds that a probe may take."""
         state = self._ledger.state
@@ -181,7 +143,7 @@ class Stepping:
         if self._problem.check:
             return ""
         for spec in self._specs(decision):
-            measurement = await self._fingerprints.inspect(spec)
+            measurement = await self._asking.inspect(spec)
             if measurement.status != "ok":
                 return (
                     measurement.message
@@ -196,7 +158,7 @@ class Stepping:
         """Say what the step will cost and wait. False after a rewind."""
         control = self._control
         control.phase = "offer"
-        self._redraw()
+        self._control.redraw()
         while not (control.go or control.skip):
             if control.stopping:
                 raise Stopped
@@ -209,7 +171,7 @@ class Stepping:
         return True
 
     def _start(self, decision: RunStep, spec: StepSpec[Any]) -> StepStarted:
-        state, known = self._ledger.state, self._fingerprints.known
+        state, known = self._ledger.state, self._asking.known
         engine, reference = self._specs(decision)
         here = state.here
         fingerprints = {s: known[s] for s in (engine, reference) if s in known}
@@ -239,7 +201,7 @@ class Stepping:
 
     def _infos(self) -> dict[str, dict[str, Any]]:
         """What each engine said of itself, by spec."""
-        return {s: m.facts for s, m in self._fingerprints.inspected.items() if m.status == "ok"}
+        return {s: m.facts for s, m in self._asking.inspected.items() if m.status == "ok"}
 
     def _context(
         self, decision: RunStep, spec: StepSpec[Any], state: State | None = None
@@ -250,14 +212,7 @@ class Stepping:
             self._flow,
             spec,
             msgspec.structs.replace(state, engines={**state.engines, **self._infos()}),
-            node=decision.node,
-            visit=decision.visit,
-            params=decision.params,
-        )
-
-    def _jobs(self, ctx: StepContext) -> int:
-        return count_jobs(
-            self._devices.jobs, self._devices.slots, self._devices.gpus(), ctx.engine_info
+            decision,
         )
 
     # -- while it runs
@@ -271,23 +226,16 @@ class Stepping:
     ) -> None:
         control, work = self._control, self._work
         work.note = Note("starting")
-        if said := tell_of_sharing(self._jobs(ctx), self._devices.gpus(), ctx.engine_info):
+        if said := self._devices.say_sharing(ctx.engine_info):
             self._ledger.note_once(said, started.node)
-        work.drive = drive = Drive(
-            spec,
-            ctx,
-            run=started.run,
-            ledger=self._ledger,
-            pool=self._pool,
-            fingerprints=self._fingerprints,
-            jobs=self._jobs(ctx),
-            beside=self._devices.beside,
-            timeout=self.limit,
-            gate=control.gate,
-            open_gate=lambda: control.open,
-            note=work.take_note,
-            begun=begun,
+        pace = Pace(
+            self._devices.count_jobs(ctx.engine_info),
+            self._devices.beside,
+            control.gate,
+            lambda: control.open,
+            work.take_note,
         )
+        work.drive = drive = Drive(spec, ctx, self._asking, run=started.run, pace=pace, begun=begun)
         began = time.monotonic()
         control.tried = lambda: count_tried(
             spec, work.note, count_nodes(self._ledger.state, ctx.findings.model)
@@ -311,7 +259,7 @@ class Stepping:
             self._finish_without_outcome(started, "refused", str(refusal), spec=spec)
             # It is an answer where the flow has others; it is the end of a session that is one
             # step, and of the first one.
-            alone = self._flow.id.startswith(SINGLE) or len(self._ledger.state.route) <= 1
+            alone = self._flow.id.startswith(PREFIX) or len(self._ledger.state.route) <= 1
             if refusal.code == Exit.BAD_USAGE or alone:
                 raise Closing(refusal.code, str(refusal)) from None
         except (OSError, SessionProblem):
@@ -329,7 +277,7 @@ class Stepping:
             )
             said = f"The step {spec.name} failed inside {whose} ({type(error).__name__}); the trace is in logs/runner.log."
             self._finish_without_outcome(started, "failed", said)
-            if self._flow.id.startswith(SINGLE):
+            if self._flow.id.startswith(PREFIX):
                 raise Closing(Exit.OUR_FAULT, said) from None
 
     # -- its end
@@ -342,8 +290,7 @@ class Stepping:
         rows: list[dict[str, Any]] = []
         for role, probes in finish.decisive.items():
             for probe in cast(tuple[AnyProbe, ...], probes):
-                await self._fingerprints.of(probe, started.run)
-                name = key(probe, self._fingerprints.known)
+                name = await self._asking.key(probe, started.run)
                 decisive.setdefault(role, []).append(name)
                 rows.append({"role": role, "key": name, "probe": msgspec.to_builtins(probe)})
         if said := remarks.never_passed(drive.checked(finish.findings)):
@@ -433,3 +380,26 @@ def changed_engines(
             f"stands as of then (up to {stand[-1]}), and from {node} on everything is measured anew."
         )
     return sentences
+
+
+# -- a search that is ended early, with the smallest part that it has found: the step runs again over
+# what is known, with its number of probes as its budget, so that a replay ends at the same part
+
+
+def count_tried(spec: StepSpec[Any], note: Note, nodes: int) -> int:
+    """Probes of the search at work, where it can be ended now: its step takes a budget, and it has
+    found a part that is smaller than the whole; or how many of its list a step has tried. 0 where
+    it cannot."""
+    smaller = 0 < note.best < (nodes or note.best + 1)
+    can = BUDGET in spec.params.__struct_fields__ and (smaller or note.best == 0)
+    return max(0, note.tried) if can else 0
+
+
+def with_budget(decision: RunStep, here: Visit | None, tried: int) -> RunStep:
+    """The step with the number of probes that its search may take: ``tried``, or what an earlier
+    run of the same visit was ended at."""
+    same = here is not None and (here.node, here.visit) == (decision.node, decision.visit)
+    budget = tried or (here.params.get(BUDGET, 0) if same and here is not None else 0)
+    if not budget:
+        return decision
+    return msgspec.structs.replace(decision, params={**decision.params, BUDGET: budget})

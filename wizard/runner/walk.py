@@ -16,24 +16,20 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from narrowdown.engines import faults, installed
 from narrowdown.engines.asking import StepRefused
-from narrowdown.engines.probe import AnyProbe
 from narrowdown.engines.steps.base import StepSpec
-from narrowdown.engines.workers.executor import Prober
 from narrowdown.wizard.exits import Exit
-from narrowdown.wizard.flow.model import Flow
-from narrowdown.wizard.problem import Problem
-from narrowdown.wizard.runner.control import Control, answer_question, ask_question
+from narrowdown.wizard.runner.control import Closing, Control, answer_question, ask_question
+from narrowdown.wizard.runner.devices import Devices
 from narrowdown.wizard.runner.drive import Guarded, Stopped
-from narrowdown.wizard.runner.ending import Closing
-from narrowdown.wizard.runner.ledger import Ledger
-from narrowdown.wizard.runner.options import Options
+from narrowdown.wizard.runner.ledger import Session
 from narrowdown.wizard.runner.room import Housekeeping
 from narrowdown.wizard.runner.settings import fault
-from narrowdown.wizard.runner.settling import BUDGET
 from narrowdown.wizard.runner.snapshot import Artist, Work
-from narrowdown.wizard.runner.stepping import Devices, Stepping
+from narrowdown.wizard.runner.stepping import BUDGET, Stepping
 from narrowdown.wizard.session.decide import Ask, Ended, RunStep, decide
 from narrowdown.wizard.session.events import (
     NoteAdded,
@@ -58,50 +54,28 @@ _log = logging.getLogger(__name__)
 class Walk:
     """Walks one session to its end, or until it is stopped.
 
-    ``steps``   every step by name. ``pool`` answers probes. ``slots``: how many at a time it can;
-    ``gpus``, ``beside`` and
-                ``waited_for``: as an ``Executor``'s.
-    ``export``  (session folder, target) -> what was written; None where there is no writer.
+    ``steps``: every step by name. ``export``: (session folder, target) -> what was written; None
+    where there is no writer.
     """
 
     def __init__(
         self,
-        folder: Path,
-        flow: Flow,
-        problem: Problem,
-        ledger: Ledger,
-        pool: Prober,
+        session: Session,
+        devices: Devices,
         steps: Mapping[str, StepSpec[Any]],
-        options: Options,
-        *,
-        session_id: str = "",
-        slots: int = 1,
-        gpus: Callable[[], int] = lambda: 1,
-        beside: Callable[[AnyProbe], int] = lambda _: 1,
-        waited_for: Callable[[], str] = lambda: "",
         export: Callable[[Path, str], Any] | None = None,
     ) -> None:
-        self._flow, self._ledger, self._options = flow, ledger, options
-        self._id = session_id or folder.name
-        self._pool = Guarded(pool, options.consent)
-        self._devices = Devices(slots, options.jobs, gpus, beside)
-        self._house = Housekeeping(
-            folder,
-            ledger,
-            problem.artifact_bytes,
-            model=Path(problem.model),
-            any_room=options.any_room,
-            say=lambda text, node: ledger.emit(NoteAdded(text=text, node=node)),
-        )
-        self.control = Control(folder, flow, ledger, options, export)
+        self._flow, self._ledger, self._options = session.flow, session.ledger, session.options
+        self._id = session.id or session.folder.name
+        self._pool = Guarded(devices.pool, session.options.consent)
+        self._devices = msgspec.structs.replace(devices, pool=self._pool, jobs=session.options.jobs)
+        self._house = Housekeeping(session)
+        self.control = Control(session, export)
         self.work = Work()
         self._stepping = Stepping(
-            flow, problem, ledger, self._pool, steps, self._devices,
-            control=self.control, work=self.work, house=self._house, redraw=self._draw,
-        )  # fmt: skip
-        self._artist = Artist(
-            folder, ledger, self._pool, self.control, self.work, self._stepping.limit, waited_for
+            session, self._devices, steps, self.control, self.work, self._house
         )
+        self._artist = Artist(session, self._devices, self.control, self.work, self._stepping.limit)
         self.control.redraw = self._draw
 
     def spread(self, slots: int, most: int) -> None:

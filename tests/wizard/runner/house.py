@@ -15,7 +15,8 @@ from narrowdown.engines.steps.base import Finish, Steps, StepSpec, capability
 from narrowdown.engines.store.content import Store
 from narrowdown.wizard.flow.model import Answer, End, Flow, FlowNode, StepUse
 from narrowdown.wizard.problem import Problem
-from narrowdown.wizard.runner.ledger import Ledger
+from narrowdown.wizard.runner.devices import Devices
+from narrowdown.wizard.runner.ledger import Ledger, Session
 from narrowdown.wizard.runner.options import Options
 from narrowdown.wizard.runner.walk import Walk as Runner
 from narrowdown.wizard.session.journal import NAME, Journal
@@ -311,10 +312,12 @@ def runner(
     journal.lives = lives
     ledger = Ledger(journal, Store(folder))
     settled = options or Options(detach=True)
-    return Runner(
-        folder, rest.pop("flow", None) or flow(), rest.pop("problem", PROBLEM), ledger, oracle, rest.pop("steps", STEPS),
-        settled, slots=rest.pop("slots", settled.jobs or 1), **rest,
-    )  # fmt: skip
+    session = Session(
+        folder, rest.pop("flow", None) or flow(), rest.pop("problem", PROBLEM), ledger, settled
+    )
+    steps, export = rest.pop("steps", STEPS), rest.pop("export", None)
+    devices = Devices(oracle, rest.pop("slots", settled.jobs or 1), **rest)
+    return Runner(session, devices, steps, export)
 
 
 def walk(folder: Path, oracle: Oracle, options: Options | None = None, **rest: Any) -> int | None:

@@ -17,6 +17,7 @@ from narrowdown.engines.views import EngineView, ProblemView
 from narrowdown.wizard.runner.context import step_context
 from narrowdown.wizard.runner.settings import applied, fault, settings_on, with_settings
 from narrowdown.wizard.runner.speculation import Foresight, speculable
+from narrowdown.wizard.session.decide import RunStep
 from narrowdown.wizard.session.state import State, Visit
 
 SPEC = spec("search", search, SearchOutcome)
@@ -37,9 +38,7 @@ def context(settings: dict, **rest) -> StepContext:
         flow(),
         SPEC,
         State(route=(visit,)),
-        node="second",
-        visit=2,
-        **{"params": {}, **rest},
+        RunStep("second", 2, SPEC.name, **rest),
     )
 
 
@@ -88,7 +87,7 @@ def test_settings_hold_for_later_steps_but_change_the_findings_once():
     early = Visit("third", answer="again", settings={"tolerance": "0.25"}, findings=FOUND)
     late = Visit("second", answer="yes", findings=msgspec.structs.replace(FOUND, sample="real:1"))
     ctx = step_context(
-        PROBLEM, flow(), SPEC, State(route=(early, late)), node="third", visit=2, params={}
+        PROBLEM, flow(), SPEC, State(route=(early, late)), RunStep("third", 2, SPEC.name)
     )
     assert ctx.problem.tolerance == {"": 0.25}
     assert ctx.findings == late.findings

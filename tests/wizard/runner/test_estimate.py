@@ -13,6 +13,7 @@ from onnx import TensorProto, external_data_helper, helper
 from narrowdown.engines.asking import Note
 from narrowdown.engines.probe import Import
 from narrowdown.engines.steps import registry
+from narrowdown.wizard.runner.devices import Devices
 from narrowdown.wizard.runner.estimate import (
     count_model_bytes,
     find_median,
@@ -106,7 +107,8 @@ def test_what_is_left_stands_in_the_snapshot(
         here=None, drive=drive, note=Note("x", said), noted_at=done, cost=Cost(12), began=0.0
     )
     pool: Any = SimpleNamespace(snapshot=lambda: ())
-    artist = Artist(tmp_path, ledger, pool, control, work, lambda _: 0.0, lambda: "")
+    session: Any = SimpleNamespace(folder=tmp_path, ledger=ledger)
+    artist = Artist(session, Devices(pool), control, work, lambda _: 0.0)
     drawn = artist.snapshot()
     assert (drawn.done, drawn.planned, drawn.expected, drawn.eta) == (done, 12, expected, eta)
 

@@ -23,7 +23,7 @@ from narrowdown.wizard.problem import Problem
 from narrowdown.wizard.runner import replay
 from narrowdown.wizard.runner.client import Client
 from narrowdown.wizard.runner.limits import TIMEOUT_FACTOR
-from narrowdown.wizard.runner.replay import dry, real, recording, search
+from narrowdown.wizard.runner.replay import Wanted, dry, real, recording, search
 from narrowdown.wizard.runner.table import Replay
 from narrowdown.wizard.session import events as e
 from narrowdown.wizard.session import folder as folders
@@ -284,9 +284,7 @@ def confirmed(tmp_path) -> Path:
 
 def again(place: Path, expect="same", engine: str = "", **how) -> Replay:
     keep = how.pop("keep_going", True)
-    return real(
-        place, engine=engine, expect=expect, keep_going=keep, make_pool=lambda _: Engine(**how)
-    )
+    return real(place, Wanted(engine, expect, keep), make_pool=lambda _: Engine(**how))
 
 
 def outcomes(found: Replay) -> list[str]:
@@ -356,7 +354,7 @@ def test_it_stops_at_the_first_difference_unless_told(confirmed):
 def test_another_engine_takes_the_recorded_ones_place(confirmed):
     engine = Engine(fixed=True)
     found = real(
-        confirmed, engine="fake:off=b,precision=fp16", expect="fixed", make_pool=lambda _: engine
+        confirmed, Wanted("fake:off=b,precision=fp16", "fixed"), make_pool=lambda _: engine
     )
     assert found.exit_code("fixed") == 0
     assert {p.engine for p in engine.ran if isinstance(p, Measure)} == {
@@ -364,7 +362,7 @@ def test_another_engine_takes_the_recorded_ones_place(confirmed):
         "fake:off=b+a,precision=fp16",
     }
     other = Engine(fixed=True)
-    found = real(confirmed, engine="better", expect="fixed", make_pool=lambda _: other)
+    found = real(confirmed, Wanted("better", "fixed"), make_pool=lambda _: other)
     assert outcomes(found)[-1] == "not possible"
     assert found.exit_code("fixed") == 0
 
@@ -381,7 +379,7 @@ def test_it_says_which_engines_recorded_and_which_measured(confirmed):
         == "fake:precision=fp16 1.0 recorded"
     )
     swapped = real(
-        confirmed, engine="better", keep_going=True, make_pool=lambda _: Engine(version="9")
+        confirmed, Wanted("better", keep_going=True), make_pool=lambda _: Engine(version="9")
     )
     assert str(swapped.engines[0]) == "fake:precision=fp16 1.0 recorded, better 9 now"
 
@@ -480,10 +478,10 @@ def test_all_three_ways_on_a_real_model(tmp_path):
     assert dry(place).exit_code() == Exit.FOUND
     assert real(place).exit_code() == Exit.FOUND
     off = "onnxruntime:optimization=all,disabled_optimizers=Pad_Fusion"
-    assert real(place, engine=off, expect="fixed").exit_code("fixed") == Exit.FOUND
-    assert real(place, engine=off).exit_code() == Exit.DIFFERS
+    assert real(place, Wanted(off, "fixed")).exit_code("fixed") == Exit.FOUND
+    assert real(place, Wanted(off)).exit_code() == Exit.DIFFERS
     assert search(place).exit_code() == Exit.FOUND
-    assert search(place, engine=off).exit_code() == Exit.DIFFERS
+    assert search(place, Wanted(off)).exit_code() == Exit.DIFFERS
 
 
 class Ended:

@@ -17,8 +17,8 @@ from narrowdown.engines.graph import ranges
 from narrowdown.engines.probe import Candidate, Inspect, Measure, Measurement, SampleResult, Score
 from narrowdown.engines.steps.base import Finish, StepContext, Steps, StepSpec
 from narrowdown.wizard.runner import decisive
-from narrowdown.wizard.runner.replay import Teller, real
-from narrowdown.wizard.runner.table import Outcome, Replay, Row, sum_up
+from narrowdown.wizard.runner.replay import Teller, Wanted, real
+from narrowdown.wizard.runner.table import Expect, Outcome, Replay, Row, sum_up
 from narrowdown.wizard.session import folder as folders
 
 CASE = Case(
@@ -116,8 +116,8 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
     return record
 
 
-def again(place: Path, engine: Wavering, **how) -> Replay:
-    return real(place, keep_going=True, make_pool=lambda _: engine, **how)
+def again(place: Path, engine: Wavering, expect: Expect = "same", **how) -> Replay:
+    return real(place, Wanted(expect=expect, keep_going=True), make_pool=lambda _: engine, **how)
 
 
 def codes(recorded: Callable[..., Path], version: str) -> list[int]:
