@@ -1,287 +1,222 @@
-"""What makes a minimal case fail, named from what was measured, or ``unknown`` honestly: rules, the
-first that has numbers wins.
+"""What makes a minimal case fail, named from what was measured, or ``unknown`` honestly: one table
+of rules, the first that finds its facts wins.
 
-Their constants name windows: between these values each of the 41 constructions and walks of
-tests/engines that reach a cause is named the same, found by asking ``name_cause`` again over its
-recorded arguments with one constant changed.
+The constants of the rules are windows: between the values that stand beside them each of the
+constructions and walks of tests/engines that reach a cause is named the same, found by asking
+``name_cause`` again over its recorded arguments with one constant changed.
 """
 
-from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from collections.abc import Callable, Iterable
 
 import msgspec
 
-from narrowdown.engines.compare.criterion import Criterion
-from narrowdown.engines.findings import Case
-from narrowdown.engines.search import range_causes, rounding_causes
+from narrowdown.engines.search import range_causes as ranges
+from narrowdown.engines.search import rounding_causes as rounding
 from narrowdown.engines.search.evidence import (
     FAULTLESS,
     Cause,
     Evidence,
+    Facts,
     Inner,
     say_error,
     say_number,
 )
-from narrowdown.engines.search.storage import largest_finite
+from narrowdown.engines.search.storage import unit_roundoff
 
 INT32 = 2**31 - 1  # where 64-bit integers end on an engine that computes them in 32 (OpenVINO does)
-# float32 holds every whole number up to here, and rounds larger ones by at most this part of them.
-WHOLE32, ROUNDING32 = 2**24, 2.0**-23
-# Optimizers that a sentence names: a search that comes to its end accuses no more, one that is cut
-# off leaves dozens.
-OPTIMIZERS_NAMED = 6
-NODES_NAMED = 8  # nodes of a fused case that are named in its evidence
-# What ends at less than three quarters of the largest value, or reaches a third beyond it, was
-# measured on other data: quantizers take the whole range, or leave out some thousandths of the
-# values. Seen in a CNN of 46 layers: 0.10 with a scale ten times too small, 42 times with one of a
-# channel's sixty times too large. A step of more than an eighth leaves three bits: 2.3 steps seen
-# with a scale a hundred times too large. Chosen between these and what is right.
-CUT_OFF, FEW_STEPS = 0.75, 8
+# Names that a sentence holds: a search for optimizers that comes to its end accuses no more, one
+# that is cut off leaves dozens.
+NAMED = 6
 
-Rule: TypeAlias = Callable[[Evidence], Cause | None]
+
+class Rule(msgspec.Struct, frozen=True):
+    """``find``: the facts, of a node where the rule is about one; None where the cause is another.
+    ``says``: one sentence, in which they stand in braces, as do ``e`` (the evidence) and ``i`` (the
+    node). The fact ``beyond`` goes into the cause, too."""
+
+    cause: str
+    find: Callable[[Evidence, Inner], Facts | None]
+    says: str
+
+
+class Group(msgspec.Struct, frozen=True):
+    """``at``: the nodes that these rules are tried on, one node after the other."""
+
+    at: Callable[[Evidence], Iterable[Inner]]
+    rules: tuple[Rule, ...]
 
 
 def name_cause(evidence: Evidence) -> Cause:
     """The cause by the first rule that has numbers to show, ``unknown`` where none has."""
-    return next(filter(None, (rule(evidence) for rule in RULES)), None) or _leave_unknown(evidence)
+    for group in RULES:
+        for node in group.at(evidence):
+            for rule in group.rules:
+                facts = rule.find(evidence, node)
+                if facts is not None:
+                    said = rule.says.format(e=evidence, i=node, **facts)
+                    return Cause(rule.cause, said, str(facts.get("beyond", "")))
+    raise AssertionError("the last rule always holds")
 
 
-def explain_by_switches(e: Evidence) -> Cause | None:
-    """Settings of the engine without which the model passes."""
-    if e.findings.optimizers:
-        return Cause("optimizer", _say_switched(e.findings.optimizers))
-    if e.findings.options:
-        guilty = " and ".join(e.findings.options)
-        return Cause(
-            "option",
-            f"Without {guilty} the model passes; with nothing else of the engine's own it fails.",
-        )
-    return None
+def on_case(e: Evidence) -> Iterable[Inner]:
+    return (e.whole,)
 
 
-def _say_switched(names: Sequence[str]) -> str:
-    """That these optimizers are guilty; of many, which is what a search leaves that was ended
-    early, how many."""
-    if len(names) > OPTIMIZERS_NAMED:
-        return (
-            f"Switching {len(names)} optimizers off ({', '.join(names[:3])}, ...) makes the model pass; switching only these on "
-            "makes it fail. Fewer may do: the search was ended before all were tried."
-        )
+def on_each(e: Evidence) -> Iterable[Inner]:
+    return e.made
+
+
+def find_many_optimizers(e: Evidence, _: Inner) -> Facts | None:
+    """Which is what a search leaves that was ended early."""
+    names = e.findings.optimizers
+    return {"many": len(names), "first": ", ".join(names[:3])} if len(names) > NAMED else None
+
+
+def find_optimizers(e: Evidence, _: Inner) -> Facts | None:
+    names = e.findings.optimizers
     only = "it" if len(names) == 1 else "these"
-    return f"Switching {', '.join(names)} off makes the model pass; switching only {only} on makes it fail."
+    return {"names": ", ".join(names), "only": only} if names else None
 
 
-def explain_without_numbers(e: Evidence) -> Cause | None:
-    """A refusal, and an external check: neither gives numbers."""
+def find_options(e: Evidence, _: Inner) -> Facts | None:
+    return {"names": " and ".join(e.findings.options)} if e.findings.options else None
+
+
+def _fails_by(e: Evidence, kind: str) -> bool:
     signature = e.case.signature or e.findings.signature
-    kind = signature.kind if signature else ""
-    if kind == "build":
-        return Cause("build-failure", e.said or "The engine refuses it and says nothing.")
-    if kind == "check":
-        return Cause(
-            "unknown",
-            f"Your check fails on {' + '.join(e.case.ops)}; it gives no numbers that would say why.",
-        )
-    return None
+    return signature is not None and signature.kind == kind
 
 
-def explain_by_tactics(e: Evidence) -> Cause | None:
-    """Kernels that bad builds choose."""
-    if not e.findings.tactics:
-        return None
-    guilty = ", ".join(e.findings.tactics)
-    return Cause(
-        "kernel",
-        f"The tactic that bad builds choose for {guilty}, forced into a good build, makes it fail.",
-    )
+def find_refusal(e: Evidence, _: Inner) -> Facts | None:
+    said = e.said or "The engine refuses it and says nothing."
+    return {"said": said} if _fails_by(e, "build") else None
 
 
-def explain_by_runs(e: Evidence) -> Cause | None:
+def find_check(e: Evidence, _: Inner) -> Facts | None:
+    """An external check gives no numbers."""
+    return {"ops": " + ".join(e.case.ops)} if _fails_by(e, "check") else None
+
+
+def find_tactics(e: Evidence, _: Inner) -> Facts | None:
+    return {"names": ", ".join(e.findings.tactics)} if e.findings.tactics else None
+
+
+def find_runs(e: Evidence, _: Inner) -> Facts | None:
     """Runs of one build that differ."""
-    if e.findings.looks <= 1:
-        return None
     seen = e.findings.signature
-    often = (
-        f"{seen.failures} of {seen.looks} runs"
-        if seen is not None and seen.looks > 1
-        else "some runs"
-    )
-    return Cause(
-        "nondeterminism", f"One build gives other results for the same input: {often} fail."
-    )
+    counted = seen is not None and seen.looks > 1
+    often = f"{seen.failures} of {seen.looks} runs" if seen and counted else "some runs"
+    return {"often": often} if e.findings.looks > 1 else None
 
 
-def explain_by_fusion(e: Evidence) -> Cause | None:
+def find_fusion(e: Evidence, _: Inner) -> Facts | None:
     """A case that is cured by watching its inside."""
     if e.watched is None:
         return None
-    return _explain_foretold(e, e.watched) or Cause(
-        "fusion",
-        f"With its inner tensors watched the case is wrong by {say_error(e.watched, e.part_metric)} instead of "
-        f"{say_error(e.case.own, e.part_metric)}: what the engine makes of {_list_nodes(e.case)}, joined, is at fault, and no "
-        "inner number can say more.",
-    )
+    named = [f"{name} ({op})" for name, op in zip(e.case.nodes, e.case.ops, strict=False)]
+    last = f"{len(named) - NAMED} more" if len(named) > NAMED else "".join(named[-1:])
+    first = named[:NAMED] if len(named) > NAMED else named[:-1]
+    return {
+        "nodes": " and ".join(filter(None, (", ".join(first), last))),
+        "watched": say_error(e.watched, e.part_metric),
+        "own": say_error(e.case.own, e.part_metric),
+    }
 
 
-def _explain_foretold(e: Evidence, watched: float) -> Cause | None:
-    """A node of the case that the reference takes beyond the storage type, and that was kept in
-    FP32 where the whole model came right. That the engine computes it in FP32 by itself, too, once
-    its value is read, does not make that another fault."""
-    known = e.findings.workaround
-    kept = known.keep_names if known is not None and known.kind == "precision" else ()
-    beyond = {i.score.name for i in e.inner if i.score.absmax > largest_finite(e.storage)}
-    broken = next(
-        (
-            i
-            for i in e.inner
-            if i.node in kept and i.score.name in beyond and not beyond & set(i.reads)
-        ),
-        None,
-    )
-    if broken is None:
-        return None
-    told = range_causes.explain_by_mask(e, broken) or range_causes.explain_by_overflow(e, broken)
-    right = f" Where its value is read the engine computes it in a wider type: wrong by {say_error(watched)} then."
-    return msgspec.structs.replace(told, evidence=told.evidence + right)
-
-
-def explain_by_quantization(e: Evidence) -> Cause | None:
-    """Codes that are the reference's, and yet are not worth what was quantized: the reference is
-    the float model, and the steps of this pair are too wide for its values."""
-    if not e.against_float:
-        return (
-            None  # against the same pairs what they give is off by the engine's own rounding alone
-        )
+def on_pairs(e: Evidence) -> Iterable[Inner]:
+    """The worst pair whose codes are the reference's, and are yet not worth what was quantized: the
+    reference is the float model, and the steps of this pair are too wide for its values. Against
+    the same pairs what they give is off by the engine's own rounding alone."""
     other = {i.score.name for i in e.inner if not i.score.equal}
     pairs = [
         i
         for i in e.inner
         if i.op == "DequantizeLinear" and not i.score.equal and not other.intersection(i.reads)
     ]
-    if not pairs:
-        return None
-    worst = min(pairs, key=lambda i: i.score.sqnr_db)
-    readers = f"; what reads them is {e.say_case()}" if len(e.case.nodes) > 1 else ""
-    return Cause(
-        "quantization",
-        f"{worst.node} gives its values back with an SQNR of {worst.score.sqnr_db:.1f} dB (largest {worst.score.absmax:.3g}, "
-        f"wrong by up to {worst.score.max_abs:.2g}){readers}.{_say_misfit(e, worst)}",
-    )
+    return sorted(pairs, key=lambda i: i.score.sqnr_db)[:1] if e.against_float else ()
 
 
-def _say_misfit(e: Evidence, pair: Inner) -> str:
-    """How the scale or zero point of this DequantizeLinear does not fit its values, where the
-    numbers show that; sentences with a space in front. Rounding moves a value by half a step, so
-    that the largest may end a step beyond."""
-    s, scale = pair.score, pair.reads[1] if len(pair.reads) > 1 else ""
-    step = e.weights.get(scale, 0.0)
-    if s.actual_absmax < CUT_OFF * s.absmax and s.max_abs > s.absmax - s.actual_absmax - step:
-        fault = f"Its codes end at {s.actual_absmax:.3g} and cut off the rest: the scale or the zero point does not fit"
-    elif s.actual_absmax > s.absmax / CUT_OFF + step > 0:
-        fault = f"Its codes are worth up to {s.actual_absmax:.3g}: a scale is too large, or a zero point is off"
-    elif step * FEW_STEPS > s.absmax > 0:
-        fault = (
-            f"One step of its codes is {step:.2g}, too wide for such values: the scale is too large"
-        )
-    else:
-        return ""
-    return f" {fault}. Measure it again on inputs like yours, or leave the layers that read it in float."
+def find_pair(e: Evidence, i: Inner) -> Facts | None:
+    """Whether the scale fits its values is seen by how far its codes end at and by one step."""
+    step = e.weights.get(i.reads[1], 0.0) if len(i.reads) > 1 else 0.0
+    return {
+        "step": f", one step is {step:.2g}" if step else "",
+        "readers": f"; what reads them is {e.wrong}" if len(e.case.nodes) > 1 else "",
+    }
 
 
-def explain_missing(e: Evidence) -> Cause | None:
+def find_nothing_more(_e: Evidence, _i: Inner) -> Facts:
+    """That it is infinite or NaN is all that is known."""
+    return {}
+
+
+def on_missing(e: Evidence) -> Iterable[Inner]:
     """A tensor that the engine does not give, or in another shape."""
-    odd = next((i for i in e.made if i.score.problem), None)
-    if odd is None:
-        return None
-    what = (
-        "no output"
-        if odd.score.problem == "missing"
-        else "an output of another shape than the reference's"
-    )
-    return rounding_causes.explain_jump_at(e, odd) or Cause("kernel", f"{odd.called} gives {what}.")
+    return [i for i in e.made if i.score.problem][:1]
 
 
-def explain_integers(e: Evidence) -> Cause | None:
+def find_missing(_: Evidence, i: Inner) -> Facts | None:
+    other = "an output of another shape than the reference's"
+    return {"what": "no output" if i.score.problem == "missing" else other}
+
+
+def find_spread(e: Evidence, _: Inner) -> Facts | None:
+    """What the search accused nobody of."""
+    return {} if e.findings.spread else None
+
+
+def on_integers(e: Evidence) -> Iterable[Inner]:
     """Integers are exact at every precision: other ones, from the same inputs, are the engine's
     doing."""
-    wrong = next((i for i in e.made if i.score.exact and not i.score.equal), None)
-    if wrong is None:
-        return None
-    read = e.list_read(wrong)
-    if any(not s.equal for s in read):
-        return None
-    wide = [
-        s
-        for s in (*read, wrong.score)
-        if s.dtype in ("int64", "uint64", "uint32") and s.absmax > INT32
-    ]
-    if wide:
-        return Cause(
-            "integer-narrowing",
-            f"{wrong.called} computes with {wide[0].dtype} up to {say_number(wide[0].absmax)}; "
-            f"32 bits end at {INT32:,}, and the engine's result, at most "
-            f"{say_number(wrong.score.actual_absmax)}, is what is left of it.",
-        )
-    largest = max((s.absmax for s in (*read, wrong.score)), default=0.0)
-    if largest > WHOLE32 and wrong.score.max_abs <= largest * ROUNDING32:
-        return Cause(
-            "integer-narrowing",
-            f"{wrong.called} computes with integers up to {say_number(largest)} and is wrong by up to "
-            f"{say_number(wrong.score.max_abs)}, as their rounding to float32 would be, which holds every whole number up to "
-            f"{WHOLE32:,} only.",
-        )
-    return Cause(
-        "kernel",
-        f"{wrong.called} gives other integers than the reference from the same inputs: wrong by up to "
-        f"{say_number(wrong.score.max_abs)}, where the largest is {say_number(wrong.score.absmax)}.",
+    wrong = [i for i in e.made if i.score.exact and not i.score.equal][:1]
+    return [i for i in wrong if all(s.equal for s in e.list_read(i))]
+
+
+def find_narrowed(e: Evidence, i: Inner) -> Facts | None:
+    """Integers beyond 32 bits."""
+    wide = next(
+        (
+            s
+            for s in (*e.list_read(i), i.score)
+            if s.dtype in ("int64", "uint64", "uint32") and s.absmax > INT32
+        ),
+        None,
     )
+    if wide is None:
+        return None
+    left = say_number(i.score.actual_absmax)
+    return {"wide": wide, "largest": say_number(wide.absmax), "end": INT32, "left": left}
 
 
-def explain_by_kernel(e: Evidence) -> Cause | None:
+def find_in_float(e: Evidence, i: Inner) -> Facts | None:
+    """Integers that float32 does not hold, off by what their rounding to it makes."""
+    largest = max(s.absmax for s in (*e.list_read(i), i.score))
+    unit = unit_roundoff("float32")
+    if largest <= 1 / unit or i.score.max_abs > 2 * unit * largest:
+        return None
+    off = say_number(i.score.max_abs)
+    return {"largest": say_number(largest), "off": off, "whole": 1 / unit}
+
+
+def find_other_integers(_: Evidence, i: Inner) -> Facts | None:
+    return {"off": say_number(i.score.max_abs), "largest": say_number(i.score.absmax)}
+
+
+def find_imprecise(e: Evidence, _: Inner) -> Facts | None:
     """More than the precision explains."""
     emulated, signature = e.findings.emulated, e.findings.signature
     if emulated is None or not signature or not emulated < signature.error / FAULTLESS:
         return None
-    return Cause(
-        "kernel",
-        f"{(e.findings.criterion or Criterion()).precision.upper()} alone explains an error of "
-        f"{say_error(emulated, e.metric)}; the engine is wrong by {say_error(signature.error, e.metric)}."
-        f"{_say_beginning(e)}",
-    )
+    return {
+        "precision": e.rule.precision.upper(),
+        "emulated": say_error(emulated, e.rule.metric),
+        "error": say_error(signature.error, e.rule.metric),
+        "beginning": _say_beginning(e),
+    }
 
 
-# What a search before has proved stands first, then what the numbers show for certain, then what
-# they make likely.
-RULES: tuple[Rule, ...] = (
-    explain_by_switches,
-    explain_without_numbers,
-    explain_by_tactics,
-    explain_by_runs,
-    explain_by_fusion,
-    explain_by_quantization,
-    explain_missing,
-    range_causes.explain_by_weight,
-    range_causes.explain_nonfinite,
-    rounding_causes.explain_spread,
-    range_causes.explain_by_vanishing,
-    range_causes.explain_by_underflow,
-    rounding_causes.explain_by_jump,
-    rounding_causes.explain_by_cancellation,
-    rounding_causes.explain_by_amplifying,
-    rounding_causes.explain_by_growth,
-    explain_integers,
-    rounding_causes.explain_by_summing,
-    rounding_causes.explain_by_terms,
-    rounding_causes.explain_by_remainder,
-    explain_by_kernel,
-)
-
-
-def _leave_unknown(e: Evidence) -> Cause:
-    return Cause(
-        "unknown",
-        f"{' + '.join(e.case.ops)} is {e.say_case()}; nothing measured says why.{_say_beginning(e)}",
-    )
+def leave_unknown(e: Evidence, _: Inner) -> Facts | None:
+    return {"ops": " + ".join(e.case.ops), "beginning": _say_beginning(e)}
 
 
 def _say_beginning(e: Evidence) -> str:
@@ -296,9 +231,269 @@ def _say_beginning(e: Evidence) -> str:
     )
 
 
-def _list_nodes(case: Case) -> str:
-    """The nodes of a case with their operators, the first few of many."""
-    named = [f"{name} ({op})" for name, op in zip(case.nodes, case.ops, strict=False)]
-    if len(named) > NODES_NAMED:
-        return f"{', '.join(named[:NODES_NAMED])} and {len(named) - NODES_NAMED} more"
-    return " and ".join(part for part in (", ".join(named[:-1]), *named[-1:]) if part)
+_GIVES_0 = (
+    "{i.called} gives 0 for values up to {i.score.vanished_max:.2g} ({i.score.vanished} of them)"
+)
+_ROOTED = _GIVES_0 + ": it reads values up to {read:.2g}, {e.flushed}"
+_JUMP = Rule(
+    "rounding",
+    rounding.find_jump,
+    "{i.called} makes {other} of values that are wrong by {small}: it jumps.{steps}",
+)
+_NONFINITE = (
+    Rule(
+        "mask-constant",
+        ranges.find_mask_held,
+        "{i.called} holds a constant as far from 0 as {reached}; {e.storage} ends at {e.end}, so it is infinite there.",
+    ),
+    Rule(
+        "mask-constant",
+        ranges.find_mask_read,
+        "{i.called} reads a constant of {constant:.3g}; {e.storage} ends at {e.end}, so it is infinite there{nothing}.",
+    ),
+    Rule(
+        "overflow",
+        ranges.find_beyond,
+        "{i.called} reaches {reached} in the reference; {e.storage} ends at {e.end}.",
+    ),
+    Rule(
+        "epsilon-underflow",
+        ranges.find_divisor_gone,
+        "{i.called} is infinite or NaN although its true values stay below {i.score.absmax:.3g}: {became}",
+    ),
+    Rule(
+        "overflow",
+        find_nothing_more,
+        "{i.called} is infinite or NaN; its true values stay below {i.score.absmax:.3g}, so a value on the way overflowed.",
+    ),
+)
+
+
+def _foretell(rule: Rule) -> Rule:
+    """The same of a case that is cured by watching its inside."""
+
+    def find(e: Evidence, i: Inner) -> Facts | None:
+        facts = rule.find(e, i) if e.watched is not None else None
+        return None if facts is None else {**facts, "watched": say_error(e.watched)}
+
+    right = (
+        " Where its value is read the engine computes it in a wider type: wrong by {watched} then."
+    )
+    return Rule(rule.cause, find, rule.says + right)
+
+
+# What a search before has proved stands first, then what the numbers show for certain, then what
+# they make likely.
+RULES: tuple[Group, ...] = (
+    Group(
+        on_case,
+        (
+            Rule(
+                "optimizer",
+                find_many_optimizers,
+                "Switching {many} optimizers off ({first}, ...) makes the model pass; switching only these on makes it fail. "
+                "Fewer may do: the search was ended before all were tried.",
+            ),
+            Rule(
+                "optimizer",
+                find_optimizers,
+                "Switching {names} off makes the model pass; switching only {only} on makes it fail.",
+            ),
+            Rule(
+                "option",
+                find_options,
+                "Without {names} the model passes; with nothing else of the engine's own it fails.",
+            ),
+            Rule("build-failure", find_refusal, "{said}"),
+            Rule(
+                "unknown",
+                find_check,
+                "Your check fails on {ops}; it gives no numbers that would say why.",
+            ),
+            Rule(
+                "kernel",
+                find_tactics,
+                "The tactic that bad builds choose for {names}, forced into a good build, makes it fail.",
+            ),
+            Rule(
+                "nondeterminism",
+                find_runs,
+                "One build gives other results for the same input: {often} fail.",
+            ),
+        ),
+    ),
+    Group(ranges.list_nonfinite, tuple(map(_foretell, _NONFINITE))),
+    Group(
+        on_case,
+        (
+            Rule(
+                "fusion",
+                find_fusion,
+                "With its inner tensors watched the case is wrong by {watched} instead of {own}: what the engine makes of "
+                "{nodes}, joined, is at fault, and no inner number can say more.",
+            ),
+        ),
+    ),
+    Group(
+        on_pairs,
+        (
+            Rule(
+                "quantization",
+                find_pair,
+                "{i.node} gives its values back with an SQNR of {i.score.sqnr_db:.1f} dB, wrong by up to "
+                "{i.score.max_abs:.2g}{readers}. The largest value is {i.score.absmax:.3g}, its codes end at "
+                "{i.score.actual_absmax:.3g}{step}. Measure the scale again on inputs like yours, or leave the layers that read "
+                "it in float.",
+            ),
+        ),
+    ),
+    Group(on_missing, (_JUMP, Rule("kernel", find_missing, "{i.called} gives {what}."))),
+    Group(
+        on_each,
+        (
+            Rule(
+                "weight-overflow",
+                ranges.find_weight_beyond,
+                "{i.called} reads the weight {name}, which reaches {reached}; {e.storage} ends at {e.end}, so it is infinite "
+                "there.",
+            ),
+        ),
+    ),
+    Group(ranges.list_nonfinite, _NONFINITE),
+    Group(
+        on_case,
+        (
+            Rule(
+                "accumulation",
+                find_spread,
+                "No single node adds the error; it grows with depth.",
+            ),
+        ),
+    ),
+    Group(
+        on_each,
+        (
+            Rule("epsilon-underflow", ranges.find_root_of_nothing, _ROOTED),
+            Rule(
+                "underflow",
+                ranges.find_subnormal,
+                _GIVES_0
+                + ", which {e.storage} still holds, as subnormals: the engine makes 0 of what is below {normal:.1g}.",
+            ),
+            Rule("epsilon-underflow", ranges.find_vanished, _GIVES_0 + ", {e.flushed}"),
+        ),
+    ),
+    Group(
+        on_each,
+        (
+            Rule(
+                "underflow",
+                ranges.find_underflow,
+                "{i.called} {does} values of {s.absmax:.2g} at most; below {normal:.1g} {e.storage} has steps of {least:.1g}, "
+                "so that they are wrong by {off}.",
+            ),
+        ),
+    ),
+    Group(on_each, (_JUMP,)),
+    Group(
+        on_each,
+        (
+            Rule(
+                "cancellation",
+                rounding.find_cancelled,
+                "{i.called} takes the difference of values up to {largest:.3g}, which {errors}, and leaves at most "
+                "{i.score.absmax:.3g}, wrong by {by}.",
+            ),
+        ),
+    ),
+    Group(
+        rounding.list_amplifying,
+        (
+            Rule(
+                "epsilon-underflow",
+                rounding.find_flushed_input,
+                "{said}: it reads values up to {gone.vanished_max:.2g}, {e.flushed}",
+            ),
+            Rule(
+                "cancellation",
+                rounding.find_amplified_difference,
+                "{said}: {which} {does} and leaves at most {left:.3g}, wrong by {by}.",
+            ),
+            Rule("rounding", rounding.find_rounded_input, "{said}{reads}."),
+        ),
+    ),
+    Group(
+        on_integers,
+        (
+            Rule(
+                "integer-narrowing",
+                find_narrowed,
+                "{i.called} computes with {wide.dtype} up to {largest}; 32 bits end at {end:,}, and the engine's result, at "
+                "most {left}, is what is left of it.",
+            ),
+            Rule(
+                "integer-narrowing",
+                find_in_float,
+                "{i.called} computes with integers up to {largest} and is wrong by up to {off}, as their rounding to float32 "
+                "would be, which holds every whole number up to {whole:,.0f} only.",
+            ),
+            Rule(
+                "kernel",
+                find_other_integers,
+                "{i.called} gives other integers than the reference from the same inputs: wrong by up to {off}, where the "
+                "largest is {largest}.",
+            ),
+        ),
+    ),
+    Group(
+        on_each,
+        (
+            Rule(
+                "accumulation",
+                rounding.find_long_sum,
+                "{i.called} is {e.wrong} from inputs that are right; with its sums{many} kept in FP32 the model would be wrong "
+                "by {emulated}.",
+            ),
+        ),
+    ),
+    Group(
+        on_each,
+        (
+            Rule(
+                "cancellation",
+                rounding.find_cancelled_terms,
+                "{i.called} adds up terms{of} that nearly cancel: it leaves at most {i.score.absmax:.3g}, wrong by {by}. "
+                "{e.storage} rounds each factor by {percent:.2g} % at most, which makes as much of a sum only where its terms "
+                "are at least {times:,.0f} times larger than it.",
+            ),
+        ),
+    ),
+    Group(
+        on_each,
+        (
+            Rule(
+                "cancellation",
+                rounding.find_divided_remainder,
+                "{source.node} (Sub) is wrong by up to {source.score.max_abs:.2g}, which is what {e.storage} rounds values up "
+                "to {largest:.3g} by, and {i.called} makes {i.score.max_abs:.3g} of that, where its largest value is "
+                "{i.score.absmax:.3g}: where the difference is nearly 0, rounding is all that is left of it, and is made "
+                "{grown:,.0f} times larger.",
+            ),
+        ),
+    ),
+    Group(
+        on_case,
+        (
+            Rule(
+                "kernel",
+                find_imprecise,
+                "{precision} alone explains an error of {emulated}; the engine is wrong by {error}.{beginning}",
+            ),
+            Rule(
+                "unknown",
+                leave_unknown,
+                "{ops} is {e.wrong}; nothing measured says why.{beginning}",
+            ),
+        ),
+    ),
+)

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TypeAlias
 
 import msgspec
 
@@ -10,16 +11,20 @@ from narrowdown.engines.compare.criterion import Criterion, for_parts
 from narrowdown.engines.compare.say import say_amount, say_part
 from narrowdown.engines.findings import Case, Findings, Suspect
 from narrowdown.engines.probe import Score
-from narrowdown.engines.search.storage import smallest_positive
+from narrowdown.engines.search.storage import largest_finite, smallest_positive, unit_roundoff
 
-# Times that a faultless engine must be nearer to the reference for the precision to be out of the
-# question. Where the kernel was at fault it was 86 times and more, where the precision was, 1.
-# Window (see ``engines.search.cause``): 1 to 86.
+# Times that are clearly more, where what was seen lies far from it on both sides. A faultless
+# engine is nearer to the reference by 86 times and more where the kernel was at fault, by 1 where
+# the precision was; a jump is 1,600 to 21,000 times larger than what was read, an error that is
+# passed on 1.1 times.
 FAULTLESS = 10.0
-# A difference lost to rounding alone is off by no more than this many times what its operands were
-# rounded by: one rounding of each operand, one of the result, one for luck (0.1 to 0.43 seen; the
-# one Add that was off for another reason: 15.7).
+# What rounding alone makes of a value: one rounding of each of two operands, one of the result, one
+# for luck (0.1 to 0.43 of it seen; the one Add that was off for another reason: 15.7). A difference
+# that is off by more, in relation, than its operands are has lost digits (15 to 4,200 seen).
 ROUNDINGS = 4.0
+
+# What a rule has found: whatever its sentence names in braces.
+Facts: TypeAlias = Mapping[str, object]
 
 
 class Cause(msgspec.Struct, frozen=True):
@@ -75,6 +80,11 @@ class Evidence:
         return tuple(i for i in self.inner if i.op)
 
     @cached_property
+    def whole(self) -> Inner:
+        """The case as one node, which reads what it is fed."""
+        return Inner("", "", Score(""), tuple(i.score.name for i in self.inner if not i.op))
+
+    @cached_property
     def scores(self) -> dict[str, Score]:
         """By the names of tensors."""
         return {i.score.name: i.score for i in self.inner}
@@ -83,19 +93,35 @@ class Evidence:
         """Of the tensors that a node reads those that were scored."""
         return [self.scores[name] for name in node.reads if name in self.scores]
 
-    @cached_property
-    def metric(self) -> str:
-        """What the model's outputs are measured by."""
-        return (self.findings.criterion or Criterion()).metric
+    @property
+    def rule(self) -> Criterion:
+        """What counts as failing."""
+        return self.findings.criterion or Criterion()
 
-    @cached_property
+    @property
     def part_metric(self) -> str:
         """What the outputs of a part are measured by."""
-        return for_parts(self.findings.criterion or Criterion()).metric
+        return for_parts(self.rule).metric
 
-    def say_case(self) -> str:
+    @property
+    def unit(self) -> float:
+        """By what part of itself a value is rounded where it is stored."""
+        return unit_roundoff(self.storage)
+
+    @property
+    def wrong(self) -> str:
         """How wrong the case's own outputs are: "wrong by 3 %"."""
         return say_part(self.case.own, self.part_metric, self.case.own_places)
+
+    @property
+    def end(self) -> str:
+        """Where the storage type ends."""
+        return say_number(largest_finite(self.storage))
+
+    @property
+    def flushed(self) -> str:
+        """Below what a storage type has nothing but 0: the end of a sentence."""
+        return f"and {self.storage} makes 0 of what is below {smallest_positive(self.storage)[1] / 2:.1g}."
 
 
 def say_number(value: float) -> str:
@@ -106,8 +132,3 @@ def say_number(value: float) -> str:
 def say_error(value: float | None, metric: str = "rel_l2") -> str:
     """Of a tensor inside, always a share; of outputs, what their metric gives."""
     return "an amount that was not measured" if value is None else say_amount(value, metric)
-
-
-def say_flush_limit(storage: str) -> str:
-    """Below what a storage type has nothing but 0: the end of a sentence."""
-    return f"and {storage} makes 0 of what is below {smallest_positive(storage)[1] / 2:.1g}."

@@ -1,33 +1,30 @@
 """What the types that an engine stores values in can hold: where they end, and how finely they tell
 values apart."""
 
-# Largest finite value of each storage type: IEEE 754 binary16; bfloat16 has the exponent range of binary32.
-LARGEST = {"float16": 65504.0, "bfloat16": 3.3895314e38, "float32": 3.4028235e38}
-# Smallest positive values: normal, below which hardware may flush to 0, and subnormal, below half
-# of which all is 0.
-SMALLEST = {
-    "float16": (6.104e-5, 5.960e-8),
-    "bfloat16": (1.1755e-38, 9.2e-41),
-    "float32": (1.1755e-38, 1.4e-45),
-}
-# Half a unit in the last place of 1: by how much a value is rounded at most, relative to it.
-UNIT = {"float16": 2.0**-11, "bfloat16": 2.0**-8, "float32": 2.0**-24}
-# So many equal terms added up one by one no longer move their own sum: 2 to the number of
-# significant bits.
-STALLS = {"float16": 2**11, "bfloat16": 2**8}
+# (significant bits, the largest exponent of two) of each storage type: IEEE 754; bfloat16 has the
+# exponents of binary32. All else follows from these two by arithmetic.
+TYPES = {"float16": (11, 15), "bfloat16": (8, 127), "float32": (24, 127)}
+
+
+def _describe_type(storage: str) -> tuple[int, int]:
+    """What is none of these ("float16", ...) is held in FP32."""
+    return TYPES.get(storage, TYPES["float32"])
 
 
 def largest_finite(storage: str) -> float:
-    """The largest finite value of a storage type ("float16"); what is none of these is held in
-    FP32."""
-    return LARGEST.get(storage, LARGEST["float32"])
+    """The largest finite value of a storage type."""
+    bits, exponent = _describe_type(storage)
+    return (2.0 - 2.0 ** (1 - bits)) * 2.0**exponent
 
 
 def smallest_positive(storage: str) -> tuple[float, float]:
-    """(the smallest normal number of a storage type, the smallest of all)."""
-    return SMALLEST.get(storage, SMALLEST["float32"])
+    """(the smallest normal number of a storage type, below which hardware may flush to 0; the
+    smallest of all, below half of which everything is 0)."""
+    bits, exponent = _describe_type(storage)
+    return 2.0 ** (1 - exponent), 2.0 ** (2 - exponent - bits)
 
 
 def unit_roundoff(storage: str) -> float:
-    """By what part of itself a value is rounded at most where it is stored."""
-    return UNIT.get(storage, UNIT["float32"])
+    """By what part of itself a value is rounded at most where it is stored: half a unit in the last
+    place of 1."""
+    return 2.0 ** -_describe_type(storage)[0]
