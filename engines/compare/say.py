@@ -10,8 +10,16 @@ from narrowdown.engines.probe import HUGE, SampleResult
 # A margin below it is said as "just below": "1.01 times below" is read as half as much at least.
 # Chosen.
 NEAR = 1.1
+# Names that a sentence holds before it says how many more there are: as many as fit on a line of 80.
+NAMED = 6
 # What an output is that has no values to compare, by the ``problem`` of its score.
 UNLIKE = {"missing": "missing", "shape": "of another shape than the reference's"}
+
+
+def join_some(names: Sequence[str], between: str = ", ") -> str:
+    """The first names, and how many more: ``a, b, c, d, e, f and 12 more``."""
+    more = len(names) - NAMED
+    return between.join(names[:NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def wrong_by(error: float | None, metric: str = "") -> str:

@@ -13,15 +13,12 @@ from narrowdown.engines.graph import ranges
 from narrowdown.engines.probe import APART, BARRIER, Measurement
 from narrowdown.engines.search.ddmin import ddmin
 from narrowdown.engines.search.unseen import restrict, set_apart
-from narrowdown.engines.search.watchable import pack_batches, split_markable
+from narrowdown.engines.search.watchable import BATCH_BYTES, pack_batches, split_markable
 from narrowdown.engines.search.whole import list_feeds
 
 # Builds of the search: one guilty pair in 16,000 tensors takes two bisections of 14, and some steps
 # to be sure of it. Chosen.
 BUDGET = 60
-# Bytes of tensors that are made outputs at once, as layerwise watches by default: they are all held
-# for the answer.
-AT_ONCE = 512 << 20
 
 
 class Barriers(msgspec.Struct, frozen=True):
@@ -54,7 +51,7 @@ def list_rings(ask: Inquiry) -> tuple[tuple[int, ...], ...]:
         (made | read) & can,
     ]
     if not accused or hides_when_watched(ask.findings):
-        rings += [set(batch) for batch in pack_batches(index, sorted(can), AT_ONCE)]
+        rings += [set(batch) for batch in pack_batches(index, sorted(can), BATCH_BYTES)]
     return tuple(dict.fromkeys(tuple(sorted(ring)) for ring in rings if ring))
 
 

@@ -6,49 +6,31 @@ elements would be judged by itself, and one that happens to be small would fail 
 its neighbours.
 """
 
-from narrowdown.engines.asking import Note, StepContext, Sub, asked
+from narrowdown.engines.asking import Note, Sub
+from narrowdown.engines.asking.whole_model import WholeModel
 from narrowdown.engines.compare.criterion import Criterion
-from narrowdown.engines.compare.judge import badness
-from narrowdown.engines.findings import Findings
-from narrowdown.engines.options import recorded
-from narrowdown.engines.probe import Measurement
-from narrowdown.engines.search.whole import probe_whole
+from narrowdown.engines.compare.judge import exceed
 
 # Relative L2 by which a row may move when others change: the order of a sum may follow its place in
 # the batch, which rounds in the last digits. What depends on other rows moves by far more.
-INDEPENDENT = 1e-3
+ROWS_APART = Criterion(metric="rel_l2", tolerance=1e-3)
 NO_BATCH = "Dimension 0 is no batch: what is in one row changes others. Outputs are judged whole."
 
 
-def see_rows(ctx: StepContext, findings: Findings, batched: tuple[str, ...]) -> Sub[str]:
+def see_rows(model: WholeModel, batched: tuple[str, ...]) -> Sub[str]:
     """Why dimension 0 is no batch, as a sentence; "" where rows are independent, as the reference
     computes them. ``batched``: the feeds that have rows by what the model declares."""
-    if (
-        not batched or ctx.check or recorded(ctx.reference)
-    ):  # nothing is computed from what was recorded
+    if not batched:
         return ""
     yield Note("are the rows of a batch independent?")
-    m = yield from asked(
-        probe_whole(
-            ctx, findings, samples=batched[:1], engine=ctx.reference, vary="repeated", runs=1
-        )
-    )
-    if m.status != "ok" or not m.results:
-        # A reference that does not run, or rows that are all alike: an open dimension is the batch
-        # by its exporter's own word, a number is not.
-        declared = any(s.rows for s in findings.samples if s.id in batched)
-        return (
-            ""
-            if declared
-            else "Whether rows are independent could not be seen: outputs are judged whole."
-        )
-    if _independent(m):
-        return ""
-    return NO_BATCH
-
-
-def _independent(m: Measurement) -> bool:
-    by = Criterion(metric="rel_l2", tolerance=INDEPENDENT)
-    return all(
-        badness(s, by) <= INDEPENDENT and not s.problem for r in m.results for s in r.outputs
+    moved = yield from model.compare(model.reference, samples=batched[:1], vary="repeated", runs=1)
+    if moved.told:
+        return NO_BATCH if exceed(moved.measurement.results, ROWS_APART) else ""
+    # A reference that does not run, or rows that are all alike: an open dimension is the batch by
+    # its exporter's own word, a number is not.
+    declared = any(s.rows for s in model.findings.samples if s.id in batched)
+    return (
+        ""
+        if declared
+        else "Whether rows are independent could not be seen: outputs are judged whole."
     )

@@ -10,7 +10,7 @@ import msgspec
 from narrowdown.engines.asking import Note, StepContext, Sub, asked
 from narrowdown.engines.compare.criterion import Criterion, Signature
 from narrowdown.engines.compare.judge import judge_whole
-from narrowdown.engines.compare.say import wrong_by
+from narrowdown.engines.compare.say import join_some, wrong_by
 from narrowdown.engines.findings import Findings
 from narrowdown.engines.probe import Measurement, Unroll
 from narrowdown.engines.search.control_flow import list_opened, say_while
@@ -20,7 +20,6 @@ from narrowdown.engines.search.whole import lock_failure, probe_whole
 # loop around them an engine joins and rounds other operators, and a fault of the loop's own may
 # leave a small error behind that fails too.
 SAME = 0.5
-_TOLD = 3  # nodes that are named one by one
 ALWAYS = "nothing of it changes"  # what rests on constants alone
 
 
@@ -90,7 +89,7 @@ def _say_way_around(ctx: StepContext, made: Measurement, agreed: int, samples: i
     deciding = [
         f"'{o.node}' ({o.op}) is decided by {' and '.join(o.by)}" for o in list_opened(made) if o.by
     ]
-    told = f"{'; '.join(deciding[:_TOLD])}. " if deciding else ""
+    told = f"{join_some(deciding, '; ')}. " if deciding else ""
     held = (
         "on your sample"
         if samples == 1
@@ -142,7 +141,6 @@ def _other(before: Signature, after: Signature | None, m: Measurement) -> str:
 
 def _told(made: Measurement) -> str:
     """What was opened: ``If 'choice' takes its then_branch, Loop 'steps' runs 8 iterations.``"""
-    opened = list_opened(made)
-    each = [one.told() for one in opened[:_TOLD]]
-    more = f", and {len(opened) - _TOLD} more" if len(opened) > _TOLD else ""
-    return f"{', '.join(each)}{more}: these nodes stand in their place."
+    return (
+        f"{join_some([one.told() for one in list_opened(made)])}: these nodes stand in their place."
+    )

@@ -7,7 +7,7 @@ import msgspec
 from narrowdown.engines.asking import Note, Sub, asked
 from narrowdown.engines.asking.inquiry import Inquiry
 from narrowdown.engines.compare.judge import by_sample, judge_whole, margin, worst
-from narrowdown.engines.compare.say import wrong_by
+from narrowdown.engines.compare.say import join_some, wrong_by
 from narrowdown.engines.findings import Unseen, Workaround
 from narrowdown.engines.probe import Measure, Measurement, Unroll, is_given
 from narrowdown.engines.search.unseen import (
@@ -23,7 +23,6 @@ from narrowdown.engines.search.unseen import (
 from narrowdown.engines.search.whole import list_feeds
 
 UNSEEN = "It builds, and the reference is right with it; whether this engine then is cannot be seen on this machine."
-_TOLD = 3  # nodes and phrases that are told one by one
 
 
 class Fixed(msgspec.Struct, frozen=True):
@@ -60,8 +59,7 @@ def say_while(made: Measurement) -> str:
     """What must be so for all that was opened to run as it did, as a phrase that follows "while";
     "" where it is always so."""
     said = list(dict.fromkeys(phrase for one in list_opened(made) for phrase in one.rests))
-    more = f" and {len(said) - _TOLD} more" if len(said) > _TOLD else ""
-    return f"{' and '.join(said[:_TOLD])}{more}"
+    return join_some(said, " and ")
 
 
 def fix_control_flow(ask: Inquiry) -> Sub[Fixed]:
@@ -191,11 +189,8 @@ def _of(m: Measurement, sample: str) -> set[str]:
 
 
 def _say_written(made: Measurement) -> str:
-    opened = list_opened(made)
-    each = [one.told() for one in opened[:_TOLD]]
-    more = len(opened) - _TOLD
-    said = f"{', '.join(each)}{f' and {more} more' if more > 0 else ''}; the reference gives the same with it."
-    return f"worked-around.onnx is your model with plain nodes in their place: {said}"
+    each = join_some([one.told() for one in list_opened(made)])
+    return f"worked-around.onnx is your model with plain nodes in their place: {each}; the reference gives the same with it."
 
 
 def _say(cure: Workaround) -> str:
@@ -205,6 +200,6 @@ def _say(cure: Workaround) -> str:
     left = f" For {cure.elsewhere} of the samples that is not so: run again on those alone for a model of their own."
     seen = f" {cure.tried}" if cure.tried else ""
     return (
-        f"With {', '.join(cure.switched_off[:_TOLD])} fixed the engine takes the model: right on the sample that it was made "
+        f"With {join_some(cure.switched_off)} fixed the engine takes the model: right on the sample that it was made "
         f"on{held}.{seen}{condition}{left if cure.elsewhere else ''}"
     )

@@ -15,7 +15,7 @@ from narrowdown.engines.findings import Case, Findings
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.probe import HUGE, Measure
 from narrowdown.engines.search.noise import move_last_place
-from narrowdown.engines.search.whole import choose_feed, list_feeds
+from narrowdown.engines.search.whole import choose_feed, list_feeds, look_at_whole
 
 SECONDS = 60.0  # that the reference may take on inputs that are moved, as in ``compare``
 
@@ -92,7 +92,7 @@ def measure_cured(
         # Of what was infinite nobody asks whether rounding makes it. Of what is left it may (boxes
         # sorted by their scores).
         on_it = msgspec.structs.replace(findings, signature=signature, sample=feed)
-        moved = yield from move_last_place(ask.ctx, on_it, SECONDS)
+        moved = yield from move_last_place(look_at_whole(ask.ctx, on_it, SECONDS))
         still = not moved.explains
     if not still:
         return after, error, still

@@ -16,12 +16,9 @@ from narrowdown.engines.asking.inquiry import Inquiry
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.graph.index import GraphIndex
 from narrowdown.engines.search.storage import largest_finite
-from narrowdown.engines.search.watchable import pack_batches
+from narrowdown.engines.search.watchable import BATCH_BYTES, pack_batches
 from narrowdown.engines.search.whole import list_feeds
 
-# Of tensors looked at in one run of the reference, which holds them all: layerwise's batches are as
-# large.
-BATCH_BYTES = 512 << 20
 # Readers of readers whose inputs are beyond the storage type, too: a square's sum, mean, epsilon
 # and root are four deep, and the root of what is just beyond it is within it again.
 RINGS = 4

@@ -14,26 +14,30 @@ from typing import Literal
 
 import msgspec
 
-from narrowdown.engines.asking import Described, Note, StepContext, StepRefused, Sub, asked
-from narrowdown.engines.compare.criterion import Criterion
-from narrowdown.engines.compare.judge import badness, limit, worst
+from narrowdown.engines.asking import Note, StepContext, StepRefused, Sub
+from narrowdown.engines.asking.whole_model import FLOAT64, Distance, WholeModel, name_engine
+from narrowdown.engines.compare.judge import over
+from narrowdown.engines.compare.say import join_some
 from narrowdown.engines.data.golden_files import name_by_place
 from narrowdown.engines.findings import Findings, Replaced
 from narrowdown.engines.graph import ranges
-from narrowdown.engines.graph.filekind import is_ir
 from narrowdown.engines.graph.index import GraphIndex, Tensor
-from narrowdown.engines.options import families, recorded
-from narrowdown.engines.probe import Describe, Measurement, is_given
-from narrowdown.engines.search.voices import CLEARLY, FLOAT64, Bounds, name_voice
-from narrowdown.engines.search.whole import lock_failure, probe_whole
+from narrowdown.engines.options import recorded
+from narrowdown.engines.probe import Measurement, is_given
+from narrowdown.engines.search.independent import CLEARLY
+from narrowdown.engines.search.whole import lock_failure
 from narrowdown.engines.views import Recorded
 
-# In the order in which they are asked whether they agree: each runs every sample, so the fastest
-# first. Whoever agrees with values from outside cannot be wrong in the same way by chance, so one
-# is enough.
-VOICES = ("onnxruntime", "openvino:precision=f32", FLOAT64)
-
 Standing = Literal["", "right", "export", "both", "unclear", "unheard"]
+
+
+class Departure(msgspec.Struct, frozen=True):
+    """The first recorded inner tensor at which the model in FP32 is off, and the node that makes
+    it; "" where none is. ``looked``: how many were recorded."""
+
+    tensor: str = ""
+    node: str = ""
+    looked: int = 0
 
 
 class Trial(msgspec.Struct, frozen=True):
@@ -45,9 +49,7 @@ class Trial(msgspec.Struct, frozen=True):
     golden outputs are, nor do they agree. ``unclear``: voices differ among themselves, or the
     engine lies between, or how far it is from the voice was not measured (``why``). ``unheard``:
     none runs the model. "": the engine agrees with the golden outputs, and nothing was asked.
-    ``off``: the voice against the golden outputs; ``departs``: the first recorded inner tensor at
-    which it is off, with the node that makes it, where inner tensors were recorded (``looked``: how
-    many).
+    ``off``: the voice against the golden outputs.
     """
 
     ctx: StepContext
@@ -58,117 +60,100 @@ class Trial(msgspec.Struct, frozen=True):
     off: float = 0.0
     engine_off: float = 0.0  # the engine against the voice
     second: str = ""  # another voice that agrees with the first
-    departs: str = ""
-    node: str = ""
-    looked: int = 0
+    departure: Departure = Departure()
     why: str = ""
 
 
-class _Heard(msgspec.Struct, frozen=True):
-    voice: str
-    error: float
-
-
-# Who computes an IR in FP32: no independent voice, so that it agrees clears the model, and that it
+# Who computes an IR in FP32: nobody independent, so that it agrees clears the model, and that it
 # differs says nothing.
 OWN_IR = "openvino:precision=f32"
 
 
-def try_golden(ctx: StepContext, findings: Findings, m: Measurement, bounds: Bounds) -> Sub[Trial]:
-    """``Trial`` of the failure that ``findings`` holds: ``m`` is the engine against the golden
-    outputs on every sample."""
-    rule = findings.criterion or Criterion()
-    trial = Trial(ctx, findings, m)
-    if findings.signature is None:
+def try_golden(model: WholeModel, m: Measurement, most_nodes: int) -> Sub[Trial]:
+    """``Trial`` of the failure that is known: ``m`` is the engine against the golden outputs on
+    every sample. ``most_nodes``: of a model that float64 is asked about."""
+    trial = Trial(model.ctx, model.findings, m)
+    if model.findings.signature is None:
         return trial
-    heard: list[_Heard] = []
+    differing: list[tuple[str, float]] = []
     why: list[str] = []
-    alone = is_ir(ctx.problem.model)
-    for voice in (
-        (OWN_IR,) if alone else (v for v in VOICES if not families(v) & families(ctx.engine))
-    ):
-        if voice == FLOAT64 and m.nodes > bounds.nodes:
+    # The fastest first, as each runs every sample. Whoever agrees with values from outside cannot
+    # be wrong in the same way by chance, so one is enough.
+    for voice in model.independent[::-1] or (OWN_IR,):
+        if voice == FLOAT64 and m.nodes > most_nodes:
             why.append(f"in float64 {m.nodes:,} nodes take too long.")
             continue
         yield Note(f"is the model itself right? {voice} against the golden outputs")
-        off = yield from asked(probe_whole(ctx, findings, engine=voice, timeout=bounds.seconds))
-        if off.status != "ok" or not off.results:
+        off = yield from model.compare(voice)
+        if not off.told:
+            why.append(f"{name_engine(voice)}: {off.why}")
+        elif off.error <= off.allowed:
+            right = msgspec.structs.replace(trial, voice=voice, off=off.error)
+            return (yield from _go_on(model, right))
+        elif model.why_none:
             why.append(
-                f"{name_voice(voice)}: {off.message}"
-            )  # what runs out of its time says so alike of each
-            continue
-        _, output, error = worst(off.results, rule)
-        if error <= limit(rule, output):
-            return (
-                yield from _go_on(msgspec.structs.replace(trial, voice=voice, off=error), bounds)
+                f"{model.why_none[:-1]}, and OpenVINO in FP32 differs from what was recorded, too."
             )
-        if alone:
-            why.append(
-                "nobody else runs OpenVINO IR, and OpenVINO in FP32 differs from what was recorded, too."
-            )
-            continue
-        heard.append(_Heard(voice, error))
-        if len(heard) == 2:
-            break
-    if not heard:
+        else:
+            differing.append((voice, off.error))
+            if len(differing) == 2:
+                break
+    if not differing:
         return msgspec.structs.replace(trial, standing="unheard", why=" ".join(filter(None, why)))
-    return (yield from _off(trial, heard, bounds))
+    return (yield from _weigh_differing(model, trial, differing))
 
 
-def _go_on(trial: Trial, bounds: Bounds) -> Sub[Trial]:
+def _go_on(model: WholeModel, trial: Trial) -> Sub[Trial]:
     """The trial of a model that is right, gone on with the voice as the reference."""
-    against = msgspec.structs.replace(trial.ctx, reference=trial.voice)
-    fresh = msgspec.structs.replace(trial.findings, signature=None, sample="")
-    m = yield from asked(probe_whole(against, fresh, timeout=bounds.seconds))
-    locked = yield from lock_failure(against, fresh, m)
-    rule = fresh.criterion or Criterion()
-    engine_off = worst(m.results, rule)[2] if m.status == "ok" else 0.0
-    if locked.signature is None:
-        why = m.message if m.status != "ok" else ""
-        return msgspec.structs.replace(trial, standing="unclear", engine_off=engine_off, why=why)
     why = "golden outputs compute nothing; in FP32 it gives what they say"
-    found = msgspec.structs.replace(
-        locked, replaced=Replaced(trial.ctx.reference, trial.voice, why)
-    )
-    return msgspec.structs.replace(
-        trial, ctx=against, findings=found, measurement=m, standing="right", engine_off=engine_off
-    )
-
-
-def _off(trial: Trial, heard: list[_Heard], bounds: Bounds) -> Sub[Trial]:
-    """The trial of a model that no voice computes as the golden outputs say."""
-    ctx, findings = trial.ctx, trial.findings
-    rule = findings.criterion or Criterion()
-    first = heard[0]
-    told = msgspec.structs.replace(trial, voice=first.voice, off=first.error)
-    if len(heard) == 2:
-        between = yield from asked(
-            probe_whole(
-                ctx, findings, engine=heard[1].voice, reference=first.voice, timeout=bounds.seconds
-            )
+    engine, told = yield from _stand_in(model, trial, why)
+    if told.findings.signature is None:
+        reason = "" if engine.measurement.status == "ok" else engine.why
+        return msgspec.structs.replace(
+            trial, standing="unclear", engine_off=engine.error, why=reason
         )
-        if between.status == "ok" and between.results:
-            if worst(between.results, rule)[2] * CLEARLY > first.error:
-                return msgspec.structs.replace(told, standing="unclear", second=heard[1].voice)
-            told = msgspec.structs.replace(told, second=heard[1].voice)
+    return msgspec.structs.replace(told, standing="right")
+
+
+def _stand_in(model: WholeModel, trial: Trial, why: str) -> Sub[tuple[Distance, Trial]]:
+    """The engine against the voice, and the trial with that one as the reference."""
+    fresh = msgspec.structs.replace(model.findings, signature=None, sample="")
+    against = model.of(fresh, trial.voice)
+    engine = yield from against.compare()
+    locked = yield from lock_failure(against.ctx, fresh, engine.measurement)
+    found = msgspec.structs.replace(locked, replaced=Replaced(model.reference, trial.voice, why))
+    return engine, msgspec.structs.replace(
+        trial,
+        ctx=against.ctx,
+        findings=found,
+        measurement=engine.measurement,
+        engine_off=engine.error,
+    )
+
+
+def _weigh_differing(
+    model: WholeModel, trial: Trial, differing: list[tuple[str, float]]
+) -> Sub[Trial]:
+    """The trial of a model that no voice computes as the golden outputs say."""
+    first, off = differing[0]
+    told = msgspec.structs.replace(trial, voice=first, off=off)
+    for second, _ in differing[1:]:
+        between = yield from model.compare(second, first)
+        if between.told and between.error * CLEARLY > off:
+            return msgspec.structs.replace(told, standing="unclear", second=second)
         # Else nobody knows whether they agree (float64 takes a minute of an image transformer): the
         # first is heard alone.
-    against = msgspec.structs.replace(ctx, reference=first.voice)
-    fresh = msgspec.structs.replace(findings, signature=None, sample="")
-    m = yield from asked(probe_whole(against, fresh, timeout=bounds.seconds))
-    if m.status != "ok":
-        return msgspec.structs.replace(told, standing="unclear", why=m.message)
-    _, output, engine_off = worst(m.results, rule)
-    told = msgspec.structs.replace(told, engine_off=engine_off)
-    told = yield from _find_departure(told)
-    if engine_off <= limit(rule, output):
-        _refuse_other_shapes(ctx, trial.measurement)
-        return msgspec.structs.replace(told, standing="export")
-    locked = yield from lock_failure(against, fresh, m)
+        told = msgspec.structs.replace(told, second=second if between.told else "")
     why = "golden outputs compute nothing; the model in FP32 differs from them too, which is the export's fault"
-    found = msgspec.structs.replace(locked, replaced=Replaced(ctx.reference, first.voice, why))
+    engine, both = yield from _stand_in(model, told, why)
+    if engine.measurement.status != "ok":
+        return msgspec.structs.replace(told, standing="unclear", why=engine.why)
+    departure = yield from _find_departure(model, first)
+    if engine.error > engine.allowed:
+        return msgspec.structs.replace(both, standing="both", departure=departure)
+    _refuse_other_shapes(model.ctx, trial.measurement)
     return msgspec.structs.replace(
-        told, ctx=against, findings=found, measurement=m, standing="both"
+        told, standing="export", engine_off=engine.error, departure=departure
     )
 
 
@@ -188,31 +173,23 @@ def _refuse_other_shapes(ctx: StepContext, m: Measurement) -> None:
     )
 
 
-def _find_departure(trial: Trial) -> Sub[Trial]:
-    """The first recorded inner tensor at which the model in FP32 departs from what was recorded, on
-    the worst sample."""
-    ctx, findings = trial.ctx, trial.findings
-    rule = findings.criterion or Criterion()
-    described = yield from asked(Describe(model=findings.model))
-    if not isinstance(described, Described):
-        return trial
-    index = described.index
-    inner = recorded_inside(index, _shapes(ctx))
-    if not inner:
-        return trial
-    feed = (findings.sample or findings.samples[0].id,)
+def _find_departure(model: WholeModel, voice: str) -> Sub[Departure]:
+    """Where the model in FP32 departs from what was recorded, on the worst sample."""
+    index: GraphIndex | None = yield from model.describe()
+    inner = recorded_inside(index, _shapes(model.ctx)) if index is not None else []
+    if index is None or not inner:
+        return Departure()
+    feed = (model.findings.sample or model.findings.samples[0].id,)
     marks = ranges.encode(t.id for t in inner)
-    m = yield from asked(probe_whole(ctx, findings, samples=feed, engine=trial.voice, marks=marks))
-    if m.status != "ok" or not m.results:
-        return trial
-    scores = {s.name: badness(s, rule) for result in m.results for s in result.marks}
-    off = next((t for t in inner if scores.get(t.name, 0.0) > limit(rule, t.name)), None)
-    looked = len(scores)
-    if off is None:
-        return msgspec.structs.replace(trial, looked=looked)
-    return msgspec.structs.replace(
-        trial, departs=off.name, node=index.shown_names[off.producer], looked=looked
-    )
+    unlimited = msgspec.structs.replace(model, seconds=0.0)
+    off = yield from unlimited.compare(voice, samples=feed, marks=marks)
+    if not off.told:
+        return Departure()
+    scores = {s.name: s for result in off.measurement.results for s in result.marks}
+    first = next((t for t in inner if t.name in scores and over(scores[t.name], model.rule)), None)
+    if first is None:
+        return Departure(looked=len(scores))
+    return Departure(first.name, index.shown_names[first.producer], len(scores))
 
 
 def recorded_inside(index: GraphIndex, shapes: Mapping[str, tuple[int, ...]]) -> list[Tensor]:
@@ -227,70 +204,41 @@ def recorded_inside(index: GraphIndex, shapes: Mapping[str, tuple[int, ...]]) ->
 def refuse_unfit(ctx: StepContext, findings: Findings) -> Sub[None]:
     """Raise StepRefused (exit code 2) where golden outputs are not of this model or of these
     inputs: another number of samples, or an output that is recorded under no name or another one. A
-    name is never guessed; what may be meant is said."""
+    name is never guessed."""
     if not recorded(ctx.reference):
         return
     held = ctx.reference_info.recorded or Recorded(0, {})
-    real = [s for s in findings.samples if is_given(s.id)]
+    real = sum(is_given(s.id) for s in findings.samples)
     if not real:
         raise StepRefused(
             "Golden outputs say nothing without the inputs that they were recorded with: give those with --inputs.",
             code=2,
         )
-    if held.samples != len(real):
+    if held.samples != real:
         raise StepRefused(
-            f"There are golden outputs of {held.samples} samples and inputs of {len(real)}; give as many, in the same "
-            "order.",
+            f"There are golden outputs of {held.samples} samples and inputs of {real}; give as many, in the same order.",
             code=2,
         )
-    described = yield from asked(Describe(model=findings.model))
-    if not isinstance(described, Described):
+    index: GraphIndex | None = yield from WholeModel(ctx, findings).describe()
+    if index is None:
         return
-    index = described.index
     outputs = [index.tensors[t] for t in index.outputs]
-    shapes = {
-        name_by_place(name, [t.name for t in outputs]): tuple(shape)
-        for name, shape in _shapes(ctx).items()
-    }
-    missing = [t for t in outputs if t.name not in shapes]
+    names = [t.name for t in outputs]
+    shapes = {name_by_place(name, names): shape for name, shape in _shapes(ctx).items()}
+    missing = [f"'{t.name}' {_shown(t.shape)}" for t in outputs if t.name not in shapes]
+    free = [
+        f"'{name}' {_shown(shape)}" for name, shape in shapes.items() if name not in index.by_name
+    ]
     if missing:
-        raise StepRefused(_unnamed(missing, index, shapes), code=2)
-
-
-def _unnamed(
-    missing: list[Tensor], index: GraphIndex, shapes: Mapping[str, tuple[int, ...]]
-) -> str:
-    free = {name: shape for name, shape in shapes.items() if name not in index.by_name}
-    wants = ", ".join(f"'{t.name}' {_shown(t.shape)}" for t in missing[:4])
-    has = (
-        ", ".join(f"'{name}' {_shown(shape)}" for name, shape in list(free.items())[:4])
-        or "no other tensor"
-    )
-    said = f"The golden outputs lack the model's output {wants}; they hold {has}."
-    pairs: dict[str, str] = {}
-    for tensor in missing:
-        fitting = [
-            n for n, shape in free.items() if n not in pairs.values() and _fits(tensor.shape, shape)
-        ]
-        if len(fitting) != 1:
-            return (
-                f"{said} Name which is which: --reference golden:files=FILE,names=RECORDED=OUTPUT."
-            )
-        pairs[tensor.name] = fitting[0]
-    names = "+".join(f"{theirs}={ours}" for ours, theirs in pairs.items())
-    return f"{said} By its shape it may be meant; if so, say it: --reference golden:files=FILE,names={names}."
+        raise StepRefused(
+            f"The golden outputs lack the model's output {join_some(missing)}; they hold {join_some(free) or 'no other tensor'}. "
+            "Name which is which: --reference golden:files=FILE,names=RECORDED=OUTPUT.",
+            code=2,
+        )
 
 
 def _shapes(ctx: StepContext) -> Mapping[str, tuple[int, ...]]:
     return ctx.reference_info.recorded.shapes if ctx.reference_info.recorded else {}
-
-
-def _fits(declared: tuple[int, ...] | None, shape: Iterable[int]) -> bool:
-    real = tuple(shape)
-    return declared is None or (
-        len(declared) == len(real)
-        and all(d < 0 or d == n for d, n in zip(declared, real, strict=True))
-    )
 
 
 def _shown(shape: Iterable[int] | None) -> str:

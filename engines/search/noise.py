@@ -3,17 +3,16 @@ moved by one unit in the last place: no engine that computes in this precision c
 nearer to another than that moves the outputs.
 """
 
-from collections.abc import Collection
+import math
+from collections.abc import Collection, Mapping
 
 import msgspec
 
-from narrowdown.engines.asking import Note, StepContext, Sub, asked
-from narrowdown.engines.compare.criterion import OF_CODES, Criterion
+from narrowdown.engines.asking import Note, Sub
+from narrowdown.engines.asking.whole_model import WholeModel
+from narrowdown.engines.compare.criterion import Criterion, Signature
 from narrowdown.engines.compare.judge import badness, limit
-from narrowdown.engines.findings import Findings
-from narrowdown.engines.probe import HUGE, Measurement
-from narrowdown.engines.search.whole import is_exact_unoptimized, probe_whole
-from narrowdown.engines.spec import unquantized
+from narrowdown.engines.probe import Measurement
 
 # Draws of the last places: how far a single one moves an output varies by a factor of two or so.
 DRAWS = 3
@@ -43,9 +42,7 @@ class Moved(msgspec.Struct, frozen=True):
     explains: bool = False
 
 
-def move_last_place(
-    ctx: StepContext, findings: Findings, seconds: float, failing: Collection[str] = ()
-) -> Sub[Moved]:
+def move_last_place(model: WholeModel, failing: Collection[str] = ()) -> Sub[Moved]:
     """``Moved``: how far rounding alone moves the outputs that fail. Asks nothing where that cannot
     be what fails: no outputs, or values that are not finite.
 
@@ -53,59 +50,61 @@ def move_last_place(
     ``failing``: one draw moves a code of one sample and none of another, and an engine rounds at
     each node of each.
     """
-    signature = findings.signature
-    if (
-        signature is None
-        or signature.kind != "accuracy"
-        or signature.nonfinite
-        or signature.error >= HUGE
-    ):
+    failure = model.failure
+    if failure is None:
         return Moved()
-    rule = findings.criterion or Criterion()
-    feed = (findings.sample or signature.sample,)
-    draws = [Nudge(feed, "inputs", DRAWS), Nudge(feed, "weights")]
-    coded = rule.precision in OF_CODES and not unquantized(ctx.reference)
-    if coded:
-        every = tuple(dict.fromkeys(s.partition("/")[0] for s in failing)) or feed
-        draws += [Nudge(every, "weights", attempt=draw) for draw in range(1, STEPPED)]
-    else:
-        draws.append(Nudge(feed, "inputs", STEPPED))
+    feed = (model.findings.sample or failure.sample,)
     moved: dict[str, float] = {}
-    what, took, spent, within = "", 0.0, 0.0, 0.0
-    for draw in draws:
-        if draw.attempt and spent > AFFORDED:
+    what, took, spent = "", 0.0, 0.0
+    draws = _list_first(feed)
+    for draw in (*draws, *_list_further(model, feed, failing)):
+        if draw not in draws and (
+            spent + took * draw.runs > AFFORDED or (moved and not model.coded)
+        ):
             break
-        if draw.runs == STEPPED and (moved or took * STEPPED > AFFORDED):
-            break
-        m, reached = yield from _nudge(ctx, findings, draw, seconds, failing)
+        m, reached = yield from _nudge(model, draw, failing)
         if m.status != "ok":
             continue
         took = max(took, m.run_seconds / draw.runs)
         spent += m.build_seconds + m.run_seconds
-        for name, bad in reached.items():
-            if name in signature.errors and bad > moved.get(name, 0.0):
-                moved[name], what = bad, draw.part
-        if any(not moved.get(o) or moved[o] < limit(rule, o) for o in signature.errors):
-            continue
-        times = max(
-            (error / moved[output] for output, error in signature.errors.items()), default=0.0
-        )
-        if not within and 1.0 < times <= WITHIN:
-            within = 1.0 if (yield from is_exact_unoptimized(ctx, findings, feed)) else WITHIN
-        if times <= (within or 1.0):
+        for name in failure.errors:
+            if reached.get(name, 0.0) > moved.get(name, 0.0):
+                moved[name], what = reached[name], draw.part
+        times = _count_times(failure, moved, model.rule)
+        # Of a failure that is a little larger the engine may round otherwise, unless it is seen not to.
+        if times <= 1.0 or (times <= WITHIN and not (yield from model.is_exact_unoptimized(feed))):
             return Moved(moved, what, explains=True)
     return Moved(moved, what)
 
 
-def measure_moves(
-    ctx: StepContext, findings: Findings, feed: tuple[str, ...], output: str, seconds: float
-) -> Sub[float]:
+def _list_first(feed: tuple[str, ...]) -> tuple["Nudge", ...]:
+    return Nudge(feed, "inputs", DRAWS), Nudge(feed, "weights")
+
+
+def _list_further(
+    model: WholeModel, feed: tuple[str, ...], failing: Collection[str]
+) -> tuple["Nudge", ...]:
+    """Draws for outputs that stand in steps."""
+    if not model.coded:
+        return (Nudge(feed, "inputs", STEPPED),)
+    every = tuple(dict.fromkeys(s.partition("/")[0] for s in failing)) or feed
+    return tuple(Nudge(every, "weights", attempt=draw) for draw in range(1, STEPPED))
+
+
+def _count_times(failure: Signature, moved: Mapping[str, float], rule: Criterion) -> float:
+    """How many times larger the failure is than what moved its outputs; without bound where one of
+    them was moved by less than is allowed."""
+    if any(not moved.get(o) or moved[o] < limit(rule, o) for o in failure.errors):
+        return math.inf
+    return max((error / moved[o] for o, error in failure.errors.items()), default=0.0)
+
+
+def measure_moves(model: WholeModel, feed: tuple[str, ...], output: str) -> Sub[float]:
     """How far one unit in the last place moves an output of the reference itself, by the session's
-    metric, whatever fails: of its inputs in ``DRAWS`` draws, and of its weights. 0 where it does
-    not answer."""
+    metric, whatever fails. 0 where it does not answer."""
     most = 0.0
-    for part, draws in (("inputs", DRAWS), ("weights", 1)):
-        _, reached = yield from _nudge(ctx, findings, Nudge(feed, part, draws), seconds)
+    for draw in _list_first(feed):
+        _, reached = yield from _nudge(model, draw)
         most = max(most, reached.get(output, 0.0))
     return most
 
@@ -121,22 +120,19 @@ class Nudge(msgspec.Struct, frozen=True):
 
 
 def _nudge(
-    ctx: StepContext, findings: Findings, draw: Nudge, seconds: float, counted: Collection[str] = ()
+    model: WholeModel, draw: Nudge, counted: Collection[str] = ()
 ) -> Sub[tuple[Measurement, dict[str, float]]]:
     """The reference with the last place of a part moved, and how far each output is at most from
     what it is without, on the samples that are ``counted`` (all that are fed where none of these
     is)."""
     yield Note(f"how far does the last place of the {draw.part} move the outputs?")
-    m = yield from asked(
-        probe_whole(
-            ctx, findings, samples=draw.feeds, engine=ctx.reference, nudge=draw.part, runs=draw.runs,
-            attempt=draw.attempt, timeout=seconds,
-        )
-    )  # fmt: skip
-    rule, reached = findings.criterion or Criterion(), dict[str, float]()
+    off = yield from model.compare(
+        model.reference, samples=draw.feeds, nudge=draw.part, runs=draw.runs, attempt=draw.attempt
+    )
+    m, reached = off.measurement, dict[str, float]()
     results = [r for run in m.each_run for r in run if m.status == "ok"]
     for score in (
         s for r in [r for r in results if r.sample in counted] or results for s in r.outputs
     ):
-        reached[score.name] = max(reached.get(score.name, 0.0), badness(score, rule))
+        reached[score.name] = max(reached.get(score.name, 0.0), badness(score, model.rule))
     return m, reached

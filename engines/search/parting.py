@@ -2,19 +2,15 @@
 
 import msgspec
 
-from narrowdown.engines.asking import Described, Note, StepContext, Sub, asked
+from narrowdown.engines.asking import Note, Sub
+from narrowdown.engines.asking.whole_model import WholeModel
 from narrowdown.engines.compare.criterion import Criterion, for_parts
 from narrowdown.engines.compare.judge import badness, exceed, limit, worst
-from narrowdown.engines.findings import Findings
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.graph.index import GraphIndex
-from narrowdown.engines.probe import Candidate, Describe
-from narrowdown.engines.search.voices import CLEARLY
-from narrowdown.engines.search.watchable import pack_batches, split_markable
-from narrowdown.engines.search.whole import probe_whole
-
-# Of tensors looked at in one run of either, which holds them all: layerwise's batches are as large.
-BATCH_BYTES = 512 << 20
+from narrowdown.engines.probe import Candidate
+from narrowdown.engines.search.independent import CLEARLY
+from narrowdown.engines.search.watchable import BATCH_BYTES, pack_batches, split_markable
 
 
 class Parting(msgspec.Struct, frozen=True):
@@ -30,66 +26,38 @@ class Parting(msgspec.Struct, frozen=True):
     problem: str = ""
 
 
-def find_parting(
-    ctx: StepContext,
-    findings: Findings,
-    feed: tuple[str, ...],
-    engine: str,
-    other: str,
-    seconds: float,
-) -> Sub[Parting]:
-    """``Parting`` of two engines that are known to give other outputs on this feed; each run may
-    take ``seconds``."""
-    rule = for_parts(findings.criterion or Criterion())
-    described = yield from asked(Describe(model=findings.model))
-    if not isinstance(described, Described):
+def find_parting(model: WholeModel, feed: tuple[str, ...], other: str) -> Sub[Parting]:
+    """``Parting`` of the reference and another engine that is known to give other outputs on this
+    feed."""
+    index: GraphIndex | None = yield from model.describe()
+    if index is None:
         return Parting()
-    index = described.index
-    errors: dict[int, float] = {}
+    rule, errors = for_parts(model.rule), dict[int, float]()
+    tensor: int | None = None
     for batch in pack_batches(index, split_markable(index)[0], BATCH_BYTES) or [()]:
         yield Note("where do the two part?")
-        m = yield from asked(
-            probe_whole(
-                ctx,
-                findings,
-                samples=feed,
-                engine=engine,
-                reference=other,
-                marks=ranges.encode(batch),
-                timeout=seconds,
-            )
-        )
-        if m.status != "ok":
+        marks = ranges.encode(batch)
+        off = yield from model.compare(model.reference, other, feed, marks=marks)
+        if off.measurement.status != "ok":
             return Parting()
-        for score in (
-            s for r in m.results for s in (*r.marks, *r.outputs) if s.name in index.by_name
-        ):
-            errors[index.by_name[score.name]] = badness(score, rule)
+        for score in (s for r in off.measurement.results for s in (*r.marks, *r.outputs)):
+            if score.name in index.by_name:
+                errors[index.by_name[score.name]] = badness(score, rule)
         tensor = _first_departure(index, errors, rule)
         if tensor is not None:
             break
-    else:
+    if tensor is None:
         return Parting()
     node = index.tensors[tensor].producer
-    part = Candidate(nodes=ranges.encode((node,)), outputs=ranges.encode((tensor,)))
-    yield Note(f"does {index.shown_names[node]} part by itself?")
-    m = yield from asked(
-        probe_whole(
-            ctx,
-            findings,
-            samples=feed,
-            engine=engine,
-            reference=other,
-            candidate=part,
-            feed="exact",
-            timeout=seconds,
-        )
-    )
     found = Parting(index.tensors[tensor].name, index.shown_names[node], index.nodes[node].op)
-    if m.status != "ok" or not exceed(m.results, rule):
+    part = Candidate(nodes=ranges.encode((node,)), outputs=ranges.encode((tensor,)))
+    yield Note(f"does {found.node} part by itself?")
+    alone = yield from model.compare(model.reference, other, feed, candidate=part, feed="exact")
+    results = alone.measurement.results
+    if alone.measurement.status != "ok" or not exceed(results, rule):
         return found
-    problem = next((s.problem for r in m.results for s in r.outputs if s.problem), "")
-    return msgspec.structs.replace(found, alone=worst(m.results, rule)[2], problem=problem)
+    problem = next((s.problem for r in results for s in r.outputs if s.problem), "")
+    return msgspec.structs.replace(found, alone=worst(results, rule)[2], problem=problem)
 
 
 def _first_departure(index: GraphIndex, errors: dict[int, float], rule: Criterion) -> int | None:

@@ -12,32 +12,19 @@ from typing import Literal
 
 import msgspec
 
-from narrowdown.engines.asking import Note, StepContext, Sub, asked
-from narrowdown.engines.compare.criterion import Criterion
-from narrowdown.engines.compare.judge import exceed, limit, sign_failure, worst
+from narrowdown.engines.asking import Note, StepContext, Sub
+from narrowdown.engines.asking.whole_model import WholeModel, name_engine
+from narrowdown.engines.compare.judge import limit, sign_failure, worst
 from narrowdown.engines.findings import Findings, Replaced
 from narrowdown.engines.options import families
 from narrowdown.engines.probe import Measurement
 from narrowdown.engines.search.golden_reference import Trial
+from narrowdown.engines.search.independent import CLEARLY, CONFIRMED, Heard, ask_independent
 from narrowdown.engines.search.noise import WITHIN, Moved, measure_moves, move_last_place
 from narrowdown.engines.search.parting import Parting, find_parting
-from narrowdown.engines.search.voices import (
-    CLEARLY,
-    CONFIRMED,
-    Bounds,
-    Heard,
-    hear_voices,
-    name_voice,
-)
-from narrowdown.engines.search.whole import (
-    choose_feed,
-    is_exact_unoptimized,
-    list_failing,
-    lock_failure,
-    probe_whole,
-)
+from narrowdown.engines.search.whole import choose_feed, list_failing, lock_failure
 
-# Seconds for one run of the whole model up to which a confirmed voice serves as the reference of a
+# Seconds for one run of the whole model up to which a confirmed engine serves as the reference of a
 # search: each probe runs a part of the model on it, and there are hundreds. Chosen, not measured:
 # at 5 s they take most of an hour.
 SERVES = 5.0
@@ -54,9 +41,9 @@ class Tried(msgspec.Struct, frozen=True):
     ``verdict``: "" where the trial decides nothing; ``reference``: the reference is wrong or
     unsteady, and the engine may be right; ``unresolved``: there are two sides and nobody to settle
     it. ``moves``: the second run of the reference against its first. ``sides``: the engine under
-    test agrees with the one voice that differs from the reference. ``doubted``: that voice differs
+    test agrees with the one engine that differs from the reference. ``doubted``: that one differs
     by far more than rounding makes, and engine and reference, which agree, share code. ``parting``:
-    where the reference and that voice part. ``export``: the model is not what the golden outputs
+    where the reference and that one part. ``export``: the model is not what the golden outputs
     were recorded of; ``golden``: what was found with golden outputs.
     """
 
@@ -87,102 +74,93 @@ def by_golden(given: str, told: Trial) -> Tried:
     )
 
 
-def try_reference(
-    ctx: StepContext, findings: Findings, m: Measurement, bounds: Bounds
-) -> Sub[Tried]:
-    """``Tried``, on the feed that the search would work on."""
-    rule = findings.criterion or Criterion()
+def try_reference(model: WholeModel, m: Measurement, most_nodes: int) -> Sub[Tried]:
+    """``Tried``, on the feed that the search would work on. ``m``: the engine against the reference
+    on every sample; ``most_nodes``: see ``ask_independent``."""
+    findings, rule = model.findings, model.rule
     feed = (
         findings.sample
         or choose_feed(findings, worst(m.results, rule)[0])
         or findings.samples[0].id,
     )
-    tried = Tried(ctx, findings, m, given=ctx.reference)
+    tried = Tried(model.ctx, findings, m, given=model.reference)
     yield Note("is the reference itself steady and right?")
-    twice = yield from asked(
-        probe_whole(ctx, findings, samples=feed, engine=ctx.reference, attempt=1)
-    )
-    _, output, moves = worst(twice.results, rule) if twice.status == "ok" else ("", "", 0.0)
-    if moves > CONFIRMED * limit(rule, output):
-        return msgspec.structs.replace(tried, steady=False, moves=moves, verdict="reference")
+    unlimited = msgspec.structs.replace(model, seconds=0.0)
+    twice = yield from unlimited.compare(model.reference, samples=feed, attempt=1)
+    if twice.told and twice.error > CONFIRMED * twice.allowed:
+        return msgspec.structs.replace(tried, steady=False, moves=twice.error, verdict="reference")
     failing = tuple(r.sample for r in list_failing(m.results, rule))
-    moved = yield from move_last_place(ctx, findings, bounds.seconds, failing)
+    moved = yield from move_last_place(model, failing)
     tried = msgspec.structs.replace(tried, moved=moved)
     if moved.explains:
-        determined = yield from _find_elsewhere(ctx, findings, m, bounds)
+        determined = yield from _find_elsewhere(model, m)
         if determined is None:
             return tried  # whoever is right about digits that nobody has
         findings, moved = determined
-        feed = (findings.sample,)
+        model, feed = model.of(findings), (findings.sample,)
         tried = msgspec.structs.replace(tried, findings=findings, moved=moved)
-    heard = yield from hear_voices(ctx, findings, feed, m.nodes, bounds)
+    heard = yield from ask_independent(model, feed, m.nodes, most_nodes)
     if heard.standing == "wrong" and heard.error is not None:
         # Of an infinite failure nobody has asked yet. What rounding moves as far, no two that agree
         # decide.
-        moves = yield from measure_moves(ctx, findings, feed, heard.output, bounds.seconds)
+        moves = yield from measure_moves(model, feed, heard.output)
         if heard.error <= WITHIN * moves:
             heard = msgspec.structs.replace(heard, standing="open", moves=moves)
     tried = msgspec.structs.replace(tried, heard=heard)
-    if heard.standing == "wrong":
-        tried = yield from _replace_reference(tried, feed, bounds)
-    elif heard.standing == "alone":
-        tried = yield from _weigh_alone(tried, feed, bounds)
-    elif heard.standing == "open" and findings.signature is not None:
-        # Computations that differ among themselves by as much as the engine differs from one of
-        # them accuse nobody, unless all are within what is allowed.
-        unclear = (
-            heard.spread >= limit(rule, heard.output)
-            and findings.signature.error < CLEARLY * heard.spread
-        )
-        if unclear and findings.signature.error >= WITHIN * heard.spread:
-            unclear = not (yield from is_exact_unoptimized(ctx, findings, feed))
-        return msgspec.structs.replace(tried, verdict="unresolved" if unclear else "")
+    match heard.standing:
+        case "wrong":
+            tried = yield from _replace_reference(model, tried, feed)
+        case "alone":
+            tried = yield from _weigh_alone(model, tried, feed)
+        case "open" if (yield from _is_unclear(model, heard, feed)):
+            return msgspec.structs.replace(tried, verdict="unresolved")
     if not tried.verdict:
         return tried
-    parting = yield from find_parting(
-        ctx, findings, feed, ctx.reference, heard.judge, bounds.seconds
-    )
+    parting = yield from find_parting(model, feed, heard.judge)
     return msgspec.structs.replace(tried, parting=parting)
 
 
-def _weigh_alone(tried: Tried, feed: tuple[str, ...], bounds: Bounds) -> Sub[Tried]:
-    """The trial where the one voice that is heard differs from the reference.
+def _is_unclear(model: WholeModel, heard: Heard, feed: tuple[str, ...]) -> Sub[bool]:
+    """Computations that differ among themselves by as much as the engine differs from one of them
+    accuse nobody, unless all are within what is allowed."""
+    failure = model.findings.signature
+    if failure is None or heard.spread < limit(model.rule, heard.output):
+        return False
+    if failure.error < WITHIN * heard.spread:
+        return True
+    near = failure.error < CLEARLY * heard.spread
+    return near and not (yield from model.is_exact_unoptimized(feed))
 
-    An engine under test that fails is no voice, but where it gives what that one gives there are
+
+def _weigh_alone(model: WholeModel, tried: Tried, feed: tuple[str, ...]) -> Sub[Tried]:
+    """The trial where the one independent engine that answers differs from the reference.
+
+    An engine under test that fails is no judge, but where it gives what that one gives there are
     two against the reference. An engine that passes says nothing for a reference that it shares
-    code with. Where ONNX's own operators do not bear the voice out, it accuses nobody.
+    code with. Where ONNX's own operators do not bear the other out, it accuses nobody.
     """
-    ctx, findings, heard = tried.ctx, tried.findings, tried.heard
-    rule = findings.criterion or Criterion()
-    off, signature = heard.error or 0.0, findings.signature
+    heard, signature = tried.heard, model.findings.signature
+    off = heard.error or 0.0
     if signature is None:
-        agree = not families(ctx.engine) & families(ctx.reference)
-        if off <= limit(rule, heard.output) or agree or heard.beside is False:
+        agree = not families(model.engine) & families(model.reference)
+        if off <= limit(model.rule, heard.output) or agree or heard.beside is False:
             return tried
-        moves = yield from measure_moves(ctx, findings, feed, heard.output, bounds.seconds)
-        doubted = off > CLEARLY * moves
-        return msgspec.structs.replace(
-            tried, doubted=doubted, verdict="unresolved" if doubted else ""
-        )
-    engine = yield from asked(
-        probe_whole(ctx, findings, samples=feed, reference=heard.judge, timeout=bounds.seconds)
-    )
-    if engine.status != "ok" or not engine.results:
-        return tried
-    _, output, error = worst(engine.results, rule)
-    if error > limit(rule, output) or error * CLEARLY > signature.error:
+        moves = yield from measure_moves(model, feed, heard.output)
+        if off <= CLEARLY * moves:
+            return tried
+        return msgspec.structs.replace(tried, doubted=True, verdict="unresolved")
+    engine = yield from model.compare(reference=heard.judge, samples=feed)
+    if not engine.told or engine.error > engine.allowed or engine.error * CLEARLY > signature.error:
         return tried
     return msgspec.structs.replace(
         tried, sides=True, verdict="unresolved" if heard.beside is False else "reference"
     )
 
 
-def _find_elsewhere(
-    ctx: StepContext, findings: Findings, m: Measurement, bounds: Bounds
-) -> Sub[tuple[Findings, Moved] | None]:
+def _find_elsewhere(model: WholeModel, m: Measurement) -> Sub[tuple[Findings, Moved] | None]:
     """The failure on another feed, where rounding does not explain it; None where it explains all
     that were asked."""
-    rule = findings.criterion or Criterion()
+    findings, rule = model.findings, model.rule
     here = findings.sample.partition("/")[0]
     failing = list_failing(m.results, rule)
     others = [r for r in failing if r.sample.partition("/")[0] != here]
@@ -193,49 +171,38 @@ def _find_elsewhere(
             signature=sign_failure(result, rule, result.sample),
             sample=result.sample.partition("/")[0],
         )
-        moved = yield from move_last_place(
-            ctx, on_it, bounds.seconds, tuple(r.sample for r in failing)
-        )
+        moved = yield from move_last_place(model.of(on_it), tuple(r.sample for r in failing))
         if not moved.explains:
             return on_it, moved
     return None
 
 
-def _replace_reference(tried: Tried, feed: tuple[str, ...], bounds: Bounds) -> Sub[Tried]:
-    """The trial of a reference that two voices agree against, gone on with the first of them where
+def _replace_reference(model: WholeModel, tried: Tried, feed: tuple[str, ...]) -> Sub[Tried]:
+    """The trial of a reference that two others agree against, gone on with the first of them where
     that can stand in."""
-    ctx, before, heard = tried.ctx, tried.findings, tried.heard
-    rule = before.criterion or Criterion()
-    against = msgspec.structs.replace(ctx, reference=heard.judge)
+    before, heard = model.findings, tried.heard
     fresh = msgspec.structs.replace(before, signature=None, sample="")
-    yield Note(f"the engine against {name_voice(heard.judge)}")
-    alone = yield from asked(
-        probe_whole(against, fresh, samples=feed, engine=heard.judge, timeout=bounds.seconds)
-    )
-    m = yield from asked(probe_whole(against, fresh, timeout=bounds.seconds))
-    alike = before.signature is None
-    if m.status != "ok" or alone.status != "ok" or alone.run_seconds > SERVES:
-        slow = (
-            f"one run takes {alone.run_seconds:.0f} s"
-            if alone.status == m.status == "ok"
-            else (m.message or alone.message)
-        )
-        why = f"{name_voice(heard.judge)} cannot stand in for it: {slow.rstrip('.')}."
-        engine = yield from asked(
-            probe_whole(ctx, fresh, samples=feed, reference=heard.judge, timeout=bounds.seconds)
-        )
-        wrong = engine.status == "ok" and exceed(engine.results, rule)
-        found = msgspec.structs.replace(before, alike=alike and wrong)
+    against = model.of(fresh, heard.judge)
+    judge = name_engine(heard.judge)
+    yield Note(f"the engine against {judge}")
+    alone = yield from against.compare(heard.judge, samples=feed)
+    whole = yield from against.compare()
+    m, alike, seconds = whole.measurement, before.signature is None, alone.measurement.run_seconds
+    answered = m.status == alone.measurement.status == "ok"
+    if not answered or seconds > SERVES:
+        slow = f"one run takes {seconds:.0f} s" if answered else (whole.why or alone.why)
+        why = f"{judge} cannot stand in for it: {slow.rstrip('.')}."
+        engine = yield from model.of(fresh).compare(reference=heard.judge, samples=feed)
+        found = msgspec.structs.replace(before, alike=alike and engine.exceeds)
         return msgspec.structs.replace(tried, findings=found, verdict="reference", why=why)
-    locked = yield from lock_failure(against, fresh, m)
+    locked = yield from lock_failure(against.ctx, fresh, m)
     if locked.signature is None:
         # By those who are right the engine is right. Where it passed against the reference, too,
         # its verdict stands.
-        _, output, _ = worst(m.results, rule)
-        stands = alike and (heard.error or 0.0) <= limit(rule, output)
+        stands = alike and (heard.error or 0.0) <= whole.allowed
         return msgspec.structs.replace(tried, verdict="" if stands else "reference")
-    why = f"{name_voice(heard.judge)} and {name_voice(heard.other)} agree against it"
+    why = f"{judge} and {name_engine(heard.other)} agree against it"
     found = msgspec.structs.replace(
-        locked, replaced=Replaced(ctx.reference, heard.judge, why), alike=alike
+        locked, replaced=Replaced(model.reference, heard.judge, why), alike=alike
     )
-    return msgspec.structs.replace(tried, ctx=against, findings=found, measurement=m)
+    return msgspec.structs.replace(tried, ctx=against.ctx, findings=found, measurement=m)

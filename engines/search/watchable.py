@@ -7,6 +7,9 @@ from narrowdown.engines.graph.index import GraphIndex
 # What a tensor of unknown shape counts as: enough that a few hundred of them fill a batch, little
 # enough that one does not. Chosen, not measured.
 UNKNOWN_BYTES = 1 << 20
+# Of tensors that are watched in one build: they fit beside a model on any machine that runs it.
+# Chosen, not measured.
+BATCH_BYTES = 512 << 20
 # Types of tensors that hold no numbers of their own; "" is a type that nothing tells.
 UNWATCHED = ("", "sequence", "optional")
 

@@ -7,6 +7,8 @@ from typing import Literal
 import msgspec
 
 from narrowdown.engines.asking import Note, StepContext, Sub, asked
+from narrowdown.engines.asking.whole_model import WholeModel
+from narrowdown.engines.asking.whole_model import probe_whole as probe_whole
 from narrowdown.engines.compare.criterion import Criterion, Signature
 from narrowdown.engines.compare.judge import (
     REFUSALS,
@@ -18,61 +20,15 @@ from narrowdown.engines.compare.judge import (
     worst,
 )
 from narrowdown.engines.findings import Findings
-from narrowdown.engines.graph import ranges
-from narrowdown.engines.probe import Candidate, Check, Measure, Measurement, SampleResult
+from narrowdown.engines.probe import Measurement, SampleResult
 from narrowdown.engines.search.switches import list_switches
 
 
-def probe_whole(
-    ctx: StepContext,
-    findings: Findings,
-    *,
-    samples: Iterable[str] = (),
-    engine: str = "",
-    reference: str = "",
-    **rest: object,
-) -> Measure | Check:
-    """The whole working model on samples (default: all feeds), or under the user's check."""
-    if ctx.check:
-        first = findings.samples[0].id if findings.samples else ""
-        return Check(
-            model=findings.model,
-            command=ctx.check,
-            inputs=findings.inputs,
-            sample=findings.sample or first,
-            # With no inputs nothing is asked of it, and it need not be loaded.
-            reference=ctx.reference if findings.inputs else "",
-        )
-    probe = Measure(
-        model=findings.model,
-        inputs=findings.inputs,
-        samples=tuple(samples) or tuple(s.id for s in findings.samples),
-        engine=engine or ctx.engine,
-        reference=reference or ctx.reference,
-        candidate=Candidate(severed=ranges.encode(())),
-    )
-    if probe.engine == ctx.engine and not ctx.can("run", untold=True):
-        rest = {**rest, "runs": 0}  # the reference and other voices run here all the same
-    return msgspec.structs.replace(probe, **rest)
-
-
-def is_exact_unoptimized(
-    ctx: StepContext, findings: Findings, samples: Iterable[str] = ()
-) -> Sub[bool]:
-    """Whether the engine gives exactly the reference's outputs with its optimizers off; False where
-    it has none to switch off."""
+def look_at_whole(ctx: StepContext, findings: Findings, seconds: float = 0.0) -> WholeModel:
+    """The whole model for searches that hold its computations against one another."""
     switches = list_switches(ctx.engine, ctx.engine_info)
-    if not switches.optimizers:
-        return False
-    yield Note("and with the engine's optimizers off?")
-    off = yield from asked(
-        probe_whole(ctx, findings, samples=samples, engine=switches.without(switches.optimizers))
-    )
-    return (
-        off.status == "ok"
-        and bool(off.results)
-        and all(s.equal for r in off.results for s in r.outputs)
-    )
+    plain = switches.without(switches.optimizers) if switches.optimizers else ""
+    return WholeModel(ctx, findings, plain, seconds)
 
 
 def lock_failure(ctx: StepContext, findings: Findings, measurement: Measurement) -> Sub[Findings]:

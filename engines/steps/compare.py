@@ -5,24 +5,25 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from narrowdown.engines.asking import Amount, Count, Note, StepContext, Sub, asked
+from narrowdown.engines.asking import Amount, Count, Note, StepContext, StepRefused, Sub
+from narrowdown.engines.asking.inquiry import Inquiry, open_inquiry
+from narrowdown.engines.asking.oracle import make_oracle
+from narrowdown.engines.asking.whole_model import WholeModel
 from narrowdown.engines.compare.criterion import Criterion
 from narrowdown.engines.compare.judge import (
     REFUSALS,
     badness,
-    exceed,
     judge_check,
-    judge_whole,
     list_slight,
     margin,
     worst,
 )
-from narrowdown.engines.compare.say import say_error, wrong_by
+from narrowdown.engines.compare.say import say_error
 from narrowdown.engines.findings import Findings
 from narrowdown.engines.graph.filekind import is_ir
 from narrowdown.engines.options import recorded
 from narrowdown.engines.probe import HUGE, Measurement, SampleResult, Score, is_given
-from narrowdown.engines.search import golden_reference, trial, voices
+from narrowdown.engines.search import golden_reference, trial
 from narrowdown.engines.search.alike_refused import refused_alike
 from narrowdown.engines.search.controls import Controls, can_pass
 from narrowdown.engines.search.evidence import FAULTLESS
@@ -37,9 +38,9 @@ from narrowdown.engines.search.statistics import (
 )
 from narrowdown.engines.search.twin import note_dear
 from narrowdown.engines.search.whole import (
-    is_exact_unoptimized,
-    list_feeds,
+    list_failing,
     lock_failure,
+    look_at_whole,
     probe_whole,
 )
 from narrowdown.engines.spec import parse, unquantized
@@ -123,101 +124,87 @@ class CompareParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def compare(ctx: StepContext) -> Steps[CompareOutcome]:
     params = msgspec.convert(dict(ctx.params), CompareParams)
     findings: Findings = yield from load_findings(ctx)
-    rule = findings.criterion or Criterion()
     many = len(findings.samples)
     yield Note(f"the whole model on {many:,} {'sample' if many == 1 else 'samples'}")
     findings, m = yield from measure_whole(ctx, findings)
-    no_reference = m.status == "reference-failed"
-    m = yield from _ask_engine_alone(ctx, findings, m)
-    if not no_reference:
-        m, no_reference = yield from _ask_reference_of_refused(ctx, findings, m)
-    m = yield from _ask_reference_alone(ctx, findings, m)
-    refuse_unmeasured(m, findings.samples, findings.notes)
     if ctx.check:
-        finish: Finish[CompareOutcome] = yield from _compare_by_check(ctx, findings, m)
-        return finish
+        refuse_unmeasured(m, findings.samples, findings.notes)
+        checked: Finish[CompareOutcome] = yield from _compare_by_check(ctx, findings, m)
+        return checked
+    m, no_reference = yield from _ask_other_side(ctx, findings, m)
+    refuse_unmeasured(m, findings.samples, findings.notes)
     findings = yield from lock_failure(ctx, findings, m)
     if m.status != "ok":
         # Of an engine that was built before no part can be asked whether it is refused alike.
-        alone = (
-            ()
-            if ctx.engine_info.rebuilt or no_reference
-            else (yield from refused_alike(ctx, findings))
-        )
-        finish = _finish_without_outputs(
-            findings, m, rule, alone, as_built=bool(ctx.engine_info.rebuilt)
-        )
-        return msgspec.structs.replace(
-            finish, outcome=msgspec.structs.replace(finish.outcome, no_reference=no_reference)
+        asked_alone = not (ctx.engine_info.rebuilt or no_reference)
+        alone = (yield from _find_refused_alike(ctx, findings)) if asked_alone else ()
+        outcome = _end_without_outputs(findings, m, alone)
+        return Finish(
+            msgspec.structs.replace(
+                outcome, as_built=bool(ctx.engine_info.rebuilt), no_reference=no_reference
+            ),
+            findings,
         )
     if m.facts.get("build") is not None and not m.results:
-        return _finish_built_only(ctx, findings, rule)
-    drawn = yield from measure_random(ctx, findings, rule)
+        return _finish_built_only(ctx, findings)
+    drawn = yield from measure_random(look_at_whole(ctx, findings))
     if drawn is not None:
-        return _finish_random(findings, m, rule, drawn)
-    seen: _Seen = yield from _look_around(ctx, findings, params, m, rule)
+        return _finish_random(findings, m, drawn)
+    seen: _Seen = yield from _look_around(ctx, findings, params, m)
     outcome = _sum_up(seen)
     return Finish(
         msgspec.structs.replace(outcome, message=" ".join(_say_all(seen, outcome))),
         seen.findings,
-        tables={"outputs": _list_scores(seen.measurement.results, rule)},
+        tables={"outputs": _list_scores(seen.measurement.results, seen.rule)},
         decisive={"whole": (probe_whole(seen.ctx, seen.findings),)},
     )
 
 
 class _Seen(NamedTuple):
     """All that was measured of a model that gives outputs. ``ctx`` has the reference that stands in
-    the end."""
+    the end. ``runs`` looked at, of which ``failures`` fail."""
 
     ctx: StepContext
     findings: Findings
-    rule: Criterion
     measurement: Measurement
     tried: trial.Tried
     emulated: float | None
     codes: "_OnCodes | None"
-    looks: int
-    failures: int  # of these looks
+    runs: int
+    failures: int
     nearby: Nearby
-    wide: tuple[str, ...]  # sentences: what the engine computes in FP32 unasked
-    plain_equal: bool = (
-        False  # a pass gives other answers, and with the optimizers off the reference's outputs
-    )
+
+    @property
+    def rule(self) -> Criterion:
+        return self.findings.criterion or Criterion()
 
 
 def _look_around(
-    ctx: StepContext, findings: Findings, params: CompareParams, m: Measurement, rule: Criterion
+    ctx: StepContext, findings: Findings, params: CompareParams, m: Measurement
 ) -> Sub[_Seen]:
     """Is the reference right, what would a faultless engine give, and where nothing fails: does it
     in more runs, or nearby?"""
     tried: trial.Tried = yield from _try_reference(ctx, findings, params, m)
     ctx, findings, m = tried.ctx, tried.findings, tried.measurement
-    codes = yield from _measure_codes(ctx, findings, rule)
-    emulated = codes.literal if codes else (yield from _measure_emulated(ctx, findings, rule))
+    model = look_at_whole(ctx, findings)
+    codes = yield from _measure_codes(model)
+    emulated = codes.literal if codes else (yield from _measure_emulated(model))
     # In FP32 float64 tells what a right engine's rounding costs.
-    heard = tried.heard
-    in_fp32 = (
-        heard.error
-        if rule.precision == "fp32" and parse(heard.judge or "none").get("precision") == "fp64"
-        else None
-    )
-    findings = msgspec.structs.replace(findings, emulated=in_fp32 if emulated is None else emulated)
-    looks, failures = 1, int(findings.signature is not None)
+    judge = parse(tried.heard.judge or "none")
+    exact = model.rule.precision == "fp32" and judge.get("precision") == "fp64"
+    faultless = tried.heard.error if emulated is None and exact else emulated
+    findings = msgspec.structs.replace(findings, emulated=faultless)
+    runs, failures = 1, int(findings.signature is not None)
     if not tried.verdict and findings.signature is None:
-        findings, looks, failures = yield from look_again(
+        findings, runs, failures = yield from look_again(
             ctx, findings, params.look_again, m.run_seconds
         )
     if not tried.verdict and not tried.moved.explains:
         findings = note_dear(ctx, findings, m)
-    wide = yield from _say_wide(ctx, findings, rule, worst(m.results, rule)[2], emulated)
-    nearby, plain_equal = Nearby(), False
+    nearby = Nearby()
     if not tried.verdict and findings.signature is None and not m.facts.get("untouched"):
         nearby = yield from try_nearby(ctx, findings, m)
-        if any(other for other, *_ in words.count_answers(m.results, rule).values()):
-            plain_equal = yield from is_exact_unoptimized(ctx, findings)
-    return _Seen(
-        ctx, findings, rule, m, tried, emulated, codes, looks, failures, nearby, wide, plain_equal
-    )
+    return _Seen(ctx, findings, m, tried, emulated, codes, runs, failures, nearby)
 
 
 def _decide_verdict(seen: _Seen) -> Verdict:
@@ -239,37 +226,31 @@ def _decide_verdict(seen: _Seen) -> Verdict:
 def _sum_up(seen: _Seen) -> CompareOutcome:
     """The outcome but for its message."""
     findings, rule, tried, nearby = seen.findings, seen.rule, seen.tried, seen.nearby
-    results, looks, failures = seen.measurement.results, seen.looks, seen.failures
+    results, runs, failures = seen.measurement.results, seen.runs, seen.failures
     sample, output, error = worst(results, rule)
-    if findings.signature is not None:
-        error, output = findings.signature.error, next(iter(findings.signature.outputs), output)
-        sample = findings.signature.sample
-    low, high = binomial_interval(failures, looks)
+    signature = findings.signature
+    if signature is not None:
+        error, output = signature.error, next(iter(signature.outputs), output)
+        sample = signature.sample
+    low, high = binomial_interval(failures, runs)
+    quiet = runs > 1 and not failures
     verdict = _decide_verdict(seen)
     given = sum(is_given(r.sample) for r in results)
     golden, heard = tried.golden, tried.heard
+    departs = golden.departure if golden else tried.parting
     return msgspec.structs.replace(
-        _start(findings, rule),
+        _start(findings),
         verdict=verdict,
         error=error,
-        error_places=findings.signature.places if findings.signature else (0, 0),
+        error_places=signature.places if signature else (0, 0),
         worst_output=output,
         worst_sample=sample,
         margin=margin(rule, error, output),
         samples=len(results),
-        samples_failing=sum(
-            judge_whole(msgspec.structs.replace(seen.measurement, results=(r,)), rule).failed
-            for r in results
-        ),
-        nonfinite=bool(findings.signature and findings.signature.nonfinite),
+        samples_failing=len(list_failing(results, rule)),
+        nonfinite=bool(signature and signature.nonfinite),
         emulated_error=seen.emulated,
-        explanation=(
-            seen.codes.explanation
-            if seen.codes and findings.signature
-            else explain_error(
-                seen.ctx, error, seen.emulated, rule, failing=findings.signature is not None
-            )
-        ),
+        explanation=_explain(seen, error),
         engine_error=seen.codes.engine if seen.codes else None,
         reference_error=heard.error,
         reference_judge=heard.judge,
@@ -278,15 +259,15 @@ def _sum_up(seen: _Seen) -> CompareOutcome:
         alike=findings.alike,
         model_error=golden.off if golden and golden.voice else None,
         model_voice=golden.voice if golden else "",
-        departs=golden.departs if golden else tried.parting.tensor,
-        departs_node=golden.node if golden else tried.parting.node,
+        departs=departs.tensor,
+        departs_node=departs.node,
         moved_error=max(tried.moved.outputs.values(), default=None),
-        looks=looks,
+        looks=runs,
         failures=failures,
         interval_low=low,
         interval_high=high,
-        more_looks=looks_to_settle(looks)[1] if looks > 1 and not failures else 0,
-        missed=say_ruled_out(looks) if looks > 1 and not failures else "",
+        more_looks=looks_to_settle(runs)[1] if quiet else 0,
+        missed=say_ruled_out(runs) if quiet else "",
         given=given,
         may_fail=1 - least_share(given, given) if given and verdict == "passes" else None,
         near=nearby.n,
@@ -307,31 +288,48 @@ def _say_all(seen: _Seen, outcome: CompareOutcome) -> tuple[str, ...]:
         problem, exact = words.find_problem(m.results, output), words.find_exact(m.results, outcome)
         said = words.say_outcome(outcome, error, rule, seen.tried, problem, exact)
     return (
-        *words.say_made_up(seen.findings, seen.looks, seen.failures),
+        *words.say_made_up(seen.findings, seen.runs, seen.failures),
         said,
-        *words.say_small(m.results, outcome, rule),
         *words.say_whose_codes(outcome, rule),
-        *words.say_answers(m.results, rule, plain_equal=seen.plain_equal),
+        *words.say_answers(m.results, rule),
         *words.say_same_codes(seen.ctx, seen.findings, outcome.verdict),
         *words.say_taken(m),
         *(words.say_untouched(m, rule) or words.say_others(outcome, in_float=in_float)),
         *words.say_nearby(seen.nearby, rule),
-        *seen.wide,
         *seen.ctx.engine_info.notes,
     )
 
 
-def _ask_engine_alone(ctx: StepContext, findings: Findings, m: Measurement) -> Sub[Measurement]:
-    """Where the reference does not run the model: a build by the engine alone, if it refuses that;
-    else ``m``. What neither of them takes is refused by the engine, whatever the reference would
-    have said of its outputs."""
-    if m.status != "reference-failed" or ctx.check or ctx.engine_info.rebuilt:
-        return m
-    yield Note("does the engine take it?")
-    built = yield from asked(probe_whole(ctx, findings, samples=(findings.samples[0].id,), runs=0))
-    if built.status not in REFUSALS:
-        return m
-    return _tell_unrun(built, m)
+def _ask_other_side(
+    ctx: StepContext, findings: Findings, m: Measurement
+) -> Sub[tuple[Measurement, bool]]:
+    """(m, whether the reference does not run the model) with what the other side says where one of
+    engine and reference does not run it. What neither takes is refused by the engine, and cannot be
+    taken apart, as no part could be fed. An engine that was built elsewhere builds nothing."""
+    builds, first = not ctx.engine_info.rebuilt, (findings.samples[0].id,)
+    model = look_at_whole(ctx, findings)
+    if m.status == "reference-failed":
+        if builds:
+            yield Note("does the engine take it?")
+            built = yield from model.compare(samples=first, runs=0)
+            m = _tell_unrun(built.measurement, m) if built.measurement.status in REFUSALS else m
+        return m, True
+    refused = m.status in REFUSALS and builds and not recorded(ctx.reference)
+    if not refused and m.status != "error":
+        return m, False
+    yield Note("does the reference run it?")
+    theirs = yield from model.compare(ctx.reference, ctx.reference, first if refused else ())
+    right = theirs.measurement
+    if refused and right.status in (*REFUSALS, "reference-failed", "error"):
+        return _tell_unrun(m, right), True
+    if m.status != "error" or right.status != "ok":
+        return m, False
+    # The frames of a voice became none in FP16, which is no fault of the samples. Of a quantized
+    # model on FP16 it is FP16 that is new: its codes are the reference's, too.
+    precision = ctx.engine_info.precision or model.rule.precision
+    sizes = f" A size that is computed, as of frames, may be another one in {precision.upper()}."
+    told = f"{m.message} The reference runs the same samples.{'' if precision == 'fp32' else sizes}"
+    return msgspec.structs.replace(m, message=told), False
 
 
 def _tell_unrun(refused: Measurement, reference: Measurement) -> Measurement:
@@ -342,64 +340,28 @@ def _tell_unrun(refused: Measurement, reference: Measurement) -> Measurement:
     return msgspec.structs.replace(refused, message=f"{refused.message} {theirs} {told}")
 
 
-def _ask_reference_of_refused(
-    ctx: StepContext, findings: Findings, m: Measurement
-) -> Sub[tuple[Measurement, bool]]:
-    """Where the engine refuses the model, and was asked first: whether the reference does not run
-    it either, as no part could be fed then, with both of their words. An engine that only builds is
-    asked so."""
-    if m.status not in REFUSALS or ctx.check or ctx.engine_info.rebuilt or recorded(ctx.reference):
-        return m, False
-    yield Note("does the reference run it?")
-    right = yield from asked(
-        probe_whole(
-            ctx,
-            findings,
-            samples=(findings.samples[0].id,),
-            engine=ctx.reference,
-            reference=ctx.reference,
-        )
-    )
-    if right.status not in (*REFUSALS, "reference-failed", "error"):
-        return m, False
-    return _tell_unrun(m, right), True
+def _find_refused_alike(ctx: StepContext, findings: Findings) -> Sub[tuple[str, ...]]:
+    """Names of nodes that are refused alone in the words in which the whole model is. None where
+    the reference cannot run it: what the engine said is then the thing to tell."""
+    signature = findings.signature
+    if signature is None or not signature.refusal:
+        return ()
+    try:
+        ask: Inquiry = yield from open_inquiry(ctx, findings)
+    except StepRefused:
+        return ()
+    return (yield from refused_alike(make_oracle(ask)))
 
 
-def _ask_reference_alone(ctx: StepContext, findings: Findings, m: Measurement) -> Sub[Measurement]:
-    """Where the engine builds the model and fails while it runs it: what the reference does on the
-    same samples. The frames of a voice became none in FP16, and that is no fault of the samples."""
-    if m.status != "error" or ctx.check:
-        return m
-    yield Note("does the reference run the same samples?")
-    right = yield from asked(
-        probe_whole(
-            ctx,
-            findings,
-            samples=list_feeds(findings),
-            engine=ctx.reference,
-            reference=ctx.reference,
-        )
-    )
-    if right.status != "ok":
-        return m
-    # Of a quantized model on FP16 it is FP16 that is new: its codes are the reference's, too.
-    precision = ctx.engine_info.precision or (findings.criterion or Criterion()).precision
-    sizes = (
-        ""
-        if precision == "fp32"
-        else f" A size that is computed, as of frames, may be another one in {precision.upper()}."
-    )
-    return msgspec.structs.replace(
-        m, message=f"{m.message} The reference runs the same samples.{sizes}"
-    )
-
-
-def explain_error(
-    ctx: StepContext, error: float, emulated: float | None, rule: Criterion, *, failing: bool
-) -> str:
+def _explain(
+    seen: _Seen, error: float
+) -> Literal["engine", "precision", "both", "keeps-higher", "unknown"]:
     """Whose fault it looks like: the engine's, or the precision's own limit. Explains; never
     decides pass or fail."""
-    if parse(ctx.engine).name in ("emulate", "reference"):
+    failing, emulated, rule = seen.findings.signature is not None, seen.emulated, seen.rule
+    if seen.codes and failing:
+        return seen.codes.explanation
+    if parse(seen.ctx.engine).name in ("emulate", "reference"):
         return "precision" if failing else "unknown"
     if rule.precision == "fp32":
         return "engine" if failing else "unknown"
@@ -415,37 +377,12 @@ def _try_reference(
 ) -> Sub[trial.Tried]:
     if not params.judge_reference:
         return trial.Tried(ctx, findings, m)
-    bounds = voices.Bounds(params.judge_nodes, max(params.judge_seconds, ctx.problem.timeout))
+    seconds = max(params.judge_seconds, ctx.problem.timeout)
+    model = look_at_whole(ctx, findings, seconds)
     if recorded(ctx.reference):
-        told = yield from golden_reference.try_golden(ctx, findings, m, bounds)
+        told = yield from golden_reference.try_golden(model, m, params.judge_nodes)
         return trial.by_golden(ctx.reference, told)
-    return (yield from trial.try_reference(ctx, findings, m, bounds))
-
-
-def _say_wide(
-    ctx: StepContext, findings: Findings, rule: Criterion, error: float, emulated: float | None
-) -> Sub[tuple[str, ...]]:
-    """Where the engine passes what its precision could not: which nodes it computes in FP32 all the
-    same, and why it may, as sentences; none where it does not tell."""
-    failing = findings.signature is not None
-    if (
-        emulated is None
-        or not ctx.can("layers")
-        or explain_error(ctx, error, emulated, rule, failing=failing) != "keeps-higher"
-    ):
-        return ()
-    yield Note("in what does the engine compute its layers?")
-    first = (findings.sample or findings.samples[0].id,)
-    m = yield from asked(probe_whole(ctx, findings, samples=first, record=True))
-    told = m.facts.get("build", {})
-    wide = tuple(told.get("wide", ()))
-    if not wide:
-        return ()
-    named = f"{', '.join(wide[:4])}{f' and {len(wide) - 4} more' if len(wide) > 4 else ''}"
-    off = "infinite or NaN" if emulated >= HUGE else wrong_by(emulated, rule.metric)
-    nodes = "1 node" if len(wide) == 1 else f"{len(wide)} nodes"
-    kept = f"It passes as the engine chose to compute {nodes} in FP32 ({named}); all in {rule.precision} it would be {off}."
-    return (kept, *filter(None, (str(told.get("why_wide", "")),)))
+    return (yield from trial.try_reference(model, m, params.judge_nodes))
 
 
 class _OnCodes(NamedTuple):
@@ -458,45 +395,40 @@ class _OnCodes(NamedTuple):
     explanation: Literal["engine", "precision", "both"] = "precision"
 
 
-def _measure_codes(ctx: StepContext, findings: Findings, rule: Criterion) -> Sub[_OnCodes | None]:
+def _measure_codes(model: WholeModel) -> Sub[_OnCodes | None]:
     """Both on the sample that the search works on. The one that is over the tolerance by itself is
     at fault."""
-    if not (findings.codes and unquantized(ctx.reference)):
+    findings = model.findings
+    if not (findings.codes and unquantized(model.reference)):
         return None
     feed = (findings.sample or findings.samples[0].id,)
     yield Note("the quantized model, computed literally")
-    literal = yield from asked(probe_whole(ctx, findings, samples=feed, engine=LITERAL))
-    if literal.status != "ok":
+    literal = yield from model.compare(LITERAL, samples=feed)
+    if not literal.told:
         return None
-    off = worst(literal.results, rule)[2]
-    if findings.signature is None or parse(ctx.engine).name == "reference":
-        return _OnCodes(off)
+    if findings.signature is None or parse(model.engine).name == "reference":
+        return _OnCodes(literal.error)
     yield Note("the engine against the same codes, computed literally")
-    own = yield from asked(probe_whole(ctx, findings, samples=feed, reference=LITERAL))
-    if own.status != "ok":
-        return _OnCodes(off)
-    costly, far = exceed(literal.results, rule), exceed(own.results, rule)
-    told: Literal["engine", "precision", "both"] = (
-        "both" if costly == far else "precision" if costly else "engine"
-    )
-    return _OnCodes(off, worst(own.results, rule)[2], told)
+    own = yield from model.compare(reference=LITERAL, samples=feed)
+    if not own.told:
+        return _OnCodes(literal.error)
+    told: Literal["engine", "precision", "both"] = "both"
+    if literal.exceeds != own.exceeds:
+        told = "precision" if literal.exceeds else "engine"
+    return _OnCodes(literal.error, own.error, told)
 
 
-def _measure_emulated(ctx: StepContext, findings: Findings, rule: Criterion) -> Sub[float | None]:
+def _measure_emulated(model: WholeModel) -> Sub[float | None]:
     """What a faultless engine of that precision would give on the same sample; None where nothing
     is emulated. The typed reference adds up in its own precision, the emulation in FP32."""
-    if (
-        rule.precision not in ("fp16", "bf16")
-        or parse(ctx.engine).name == "emulate"
-        or is_ir(ctx.problem.model)
-    ):
+    precision, findings = model.rule.precision, model.findings
+    itself = parse(model.engine).name == "emulate"
+    if precision not in ("fp16", "bf16") or itself or is_ir(model.ctx.problem.model):
         return None
     feed = (findings.sample or findings.samples[0].id,)
-    yield Note(f"the error that {rule.precision.upper()} alone explains")
-    m = yield from asked(
-        probe_whole(ctx, findings, samples=feed, engine=f"emulate:precision={rule.precision}")
-    )
-    return worst(m.results, rule)[2] if m.status == "ok" else None
+    yield Note(f"the error that {precision.upper()} alone explains")
+    off = yield from model.compare(f"emulate:precision={precision}", samples=feed)
+    return off.error if off.measurement.status == "ok" else None
 
 
 def _compare_by_check(
@@ -524,34 +456,28 @@ def _compare_by_check(
     return Finish(outcome, findings, decisive={"whole": (probe_whole(ctx, findings),)})
 
 
-def _finish_without_outputs(
-    findings: Findings,
-    m: Measurement,
-    rule: Criterion,
-    alone: tuple[str, ...] = (),
-    *,
-    as_built: bool = False,
-) -> Finish[CompareOutcome]:
+def _end_without_outputs(
+    findings: Findings, m: Measurement, alone: tuple[str, ...]
+) -> CompareOutcome:
     """The engine did not get as far as outputs: a failure of its own kind, when it is the engine's;
     else nothing can be said. ``alone``: nodes that are refused by themselves as the whole is, where
     all that were tried are."""
-    verdict: Verdict = "fails" if findings.signature is not None else "unresolved"
-    message = f"{m.message}{say_of_pairs(findings.notes)}"
-    if findings.signature is not None and findings.signature.kind == "build":
+    base = _start(findings)
+    verdict: Verdict = "unresolved" if base.failure == "none" else "fails"
+    if base.failure == "build":
         verdict = "refused-whole" if alone else "refused"
+    message = f"{m.message}{say_of_pairs(findings.notes)}"
     if alone:
-        message = f"{message} No node is at fault: each that was tried alone ({', '.join(alone)}) is refused in the same words."
+        message += f" No node is at fault: each that was tried alone ({', '.join(alone)}) is refused in the same words."
     if m.status == "reference-failed":
-        message = f"{message} Choose one that can with --reference."
-    base = _start(findings, rule)
-    return Finish(
-        msgspec.structs.replace(base, verdict=verdict, as_built=as_built, message=message), findings
-    )
+        message += " Choose one that can with --reference."
+    return msgspec.structs.replace(base, verdict=verdict, message=message)
 
 
-def _start(findings: Findings, rule: Criterion) -> CompareOutcome:
+def _start(findings: Findings) -> CompareOutcome:
     """What is known of every outcome: how the model is judged, and whether it failed in the one
-    look so far."""
+    run so far."""
+    rule = findings.criterion or Criterion()
     return CompareOutcome(
         failure=findings.signature.kind if findings.signature else "none",
         tolerance=rule.tolerance,
@@ -562,13 +488,12 @@ def _start(findings: Findings, rule: Criterion) -> CompareOutcome:
     )
 
 
-def _finish_random(
-    findings: Findings, m: Measurement, rule: Criterion, drawn: float
-) -> Finish[CompareOutcome]:
+def _finish_random(findings: Findings, m: Measurement, drawn: float) -> Finish[CompareOutcome]:
     """The model's outputs are drawn anew in each run, so nothing can be said of an engine's."""
+    rule = findings.criterion or Criterion()
     sample, output, error = worst(m.results, rule)
     outcome = msgspec.structs.replace(
-        _start(findings, rule),
+        _start(findings),
         verdict="noise",
         failures=0,
         error=error,
@@ -577,18 +502,16 @@ def _finish_random(
         samples=len(m.results),
         reference_steady=False,
         moved_error=drawn,
-        message=say_random(findings, say_error(drawn, rule)),
+        message=say_random(findings.random, say_error(drawn, rule)),
     )
     return Finish(outcome, findings, tables={"outputs": _list_scores(m.results, rule)})
 
 
-def _finish_built_only(
-    ctx: StepContext, findings: Findings, rule: Criterion
-) -> Finish[CompareOutcome]:
+def _finish_built_only(ctx: StepContext, findings: Findings) -> Finish[CompareOutcome]:
     """The engine was built and cannot be run here."""
     reason = ctx.reason("run").rstrip(".")
     message = f"The model builds, but whether its results are right cannot be seen here: {reason}."
-    outcome = msgspec.structs.replace(_start(findings, rule), verdict="built", message=message)
+    outcome = msgspec.structs.replace(_start(findings), verdict="built", message=message)
     return Finish(outcome, findings, decisive={"whole": (probe_whole(ctx, findings),)})
 
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from narrowdown.engines.asking import StepContext
 from narrowdown.engines.compare.criterion import ANSWERS, TOLERANCE_BY_PRECISION, Criterion
-from narrowdown.engines.compare.judge import badness, gives_answer, limit, margin
+from narrowdown.engines.compare.judge import gives_answer, limit, margin
 from narrowdown.engines.compare.say import (
     NEAR,
     UNLIKE,
@@ -33,10 +33,6 @@ PROBLEMS = {**UNLIKE, LOST: "something else where the reference is infinite or N
 # Names that exporters give to outputs of class scores: only of these "another answer" is said
 # unasked.
 _CLASS_SCORES = re.compile(r"logit|prob|class|score|softmax|label", re.IGNORECASE)
-# An output that is so many times smaller where it fails than on other samples is called small
-# there. Chosen: a score near its threshold, where the traffic model of the field campaign
-# (funcnet_pair) is wrong by 149 % of nearly nothing.
-SMALL = 5.0
 # Whole numbers this near to the right ones may be picture points or a quantizer's codes, for which
 # some are right; words and classes are others then. Chosen, not measured.
 A_FEW = 3
@@ -152,36 +148,6 @@ def say_whose_codes(found: "CompareOutcome", rule: Criterion) -> tuple[str, ...]
     )
 
 
-def say_small(
-    results: tuple[SampleResult, ...], found: "CompareOutcome", rule: Criterion
-) -> tuple[str, ...]:
-    """Where an output is wrong by a large share of nearly nothing: all that fails is within the
-    tolerance of what that output reaches on other samples."""
-    if found.verdict != "fails" or rule.metric != "rel_l2" or found.nonfinite:
-        return ()
-    failing = [s for r in results for s in r.outputs if badness(s, rule) > limit(rule, s.name)]
-    same = [s for r in results for s in r.outputs if s.name == found.worst_output]
-    there = next(
-        (s for r in results if r.sample == found.worst_sample for s in r.outputs if s in same), None
-    )
-    most = max((s.absmax for s in same), default=0.0)
-    if (
-        there is None
-        or not most
-        or {s.name for s in failing} != {there.name}
-        or most < SMALL * there.absmax
-    ):
-        return ()
-    off = max(s.max_abs for s in failing)
-    if any(s.exact or s.problem for s in failing) or off > limit(rule, there.name) * most:
-        return ()
-    return (
-        f"It is small there: at most {there.absmax:.3g}, and up to {most:.3g} on other samples, of which the largest difference, "
-        f"{off:.3g}, is {say_percent(off / most)}. Where that does not matter to you, judge by an absolute tolerance (--metric "
-        "max_abs --tolerance VALUE).",
-    )
-
-
 def say_slight(results: tuple[SampleResult, ...], found: "CompareOutcome", rule: Criterion) -> str:
     """That all that fails is nearly nothing, how far off it is of what is not, and how to say what
     matters."""
@@ -268,12 +234,9 @@ def _say_unequal(score: Score) -> str:
     return f"{few}, by at most {score.max_abs:g}, and whole numbers must be equal{allow}"
 
 
-def say_answers(
-    results: tuple[SampleResult, ...], rule: Criterion, *, plain_equal: bool = False
-) -> tuple[str, ...]:
+def say_answers(results: tuple[SampleResult, ...], rule: Criterion) -> tuple[str, ...]:
     """How many of the samples get another answer from each output that gives class scores, as
-    sentences. ``plain_equal``: of a pass, whether the engine gives the reference's outputs with its
-    optimizers off."""
+    sentences."""
     said = []
     for name, (other, total, things) in count_answers(results, rule).items():
         if total == 1:
@@ -284,11 +247,6 @@ def say_answers(
             said.append(f"{other} of {total} {things} get another top-1 answer from {name}.")
         else:
             said.append(f"In all {total} {things} the top-1 answer from {name} is the reference's.")
-    if plain_equal:
-        said.append(
-            "With its optimizers off the engine gives exactly the reference's outputs. If other answers matter to you, judge by "
-            "them (--metric top1): then the optimizer at fault is looked for."
-        )
     return (*_say_no_answer(results, rule), *said)
 
 

@@ -7,6 +7,7 @@ from pathlib import PurePath
 from narrowdown.engines.asking import StepContext, StepRefused
 from narrowdown.engines.compare.criterion import Criterion
 from narrowdown.engines.compare.judge import judge_check
+from narrowdown.engines.compare.say import join_some
 from narrowdown.engines.graph.quantized import LOOK_WRONG
 from narrowdown.engines.nearest import suggestion
 from narrowdown.engines.options import recorded
@@ -22,7 +23,6 @@ _BAD_INPUT, _MISSING, _UNPROVEN = (
     4,
     6,
 )  # exit codes (narrowdown.wizard.exits), which an engine's room does not import
-_NAMED = 6  # outputs that a refusal lists: more do not fit into one line of 80
 
 
 def no_model(taken: Measurement) -> StepRefused:
@@ -99,9 +99,7 @@ def refuse_unknown_outputs(problem: ProblemView, outputs: Iterable[str]) -> None
     for option, bounds in problem.bounds.items():
         for name in bounds:
             if name and known and name not in known:
-                shown = ", ".join(f"'{n}'" for n in known[:_NAMED]) + (
-                    f" and {len(known) - _NAMED} more" if len(known) > _NAMED else ""
-                )
+                shown = join_some([f"'{n}'" for n in known])
                 raise StepRefused(
                     f"--{option}: the model has no output '{name}'.{suggestion(name, known, ' ')} It has {shown}.",
                     code=_BAD_INPUT,

@@ -39,7 +39,7 @@ from narrowdown.engines.search.alone import pack_alone
 from narrowdown.engines.search.emulation import find_emulation
 from narrowdown.engines.search.keeping import draft_for_given
 from narrowdown.engines.search.twin import asking_twin, find_twin
-from narrowdown.engines.search.watchable import pack_batches, split_markable
+from narrowdown.engines.search.watchable import BATCH_BYTES, pack_batches, split_markable
 from narrowdown.engines.spec import parse
 from narrowdown.engines.steps.base import (
     BUILDS_MODELS,
@@ -94,7 +94,7 @@ class LayerwiseOutcome(msgspec.Struct, frozen=True, kw_only=True):
 # difference; eight nodes injected or quiet, and a batch halved five times (to a thirty-second):
 # bounds, chosen and not measured.
 class LayerwiseParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    batch_bytes: Count = 512 << 20  # of marked tensors in one build
+    batch_bytes: Count = BATCH_BYTES  # of marked tensors in one build
     most_suspects: Count = 48  # whose effect is measured
     levels: Count = 3  # of producers that an amplifying node is tried with
     injected: Count = 8  # nodes that get their true values where none carries the failure

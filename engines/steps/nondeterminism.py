@@ -13,7 +13,7 @@ from narrowdown.engines.findings import Findings, Suspect
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.search.looks import Looks, count_failed_runs, look_again
 from narrowdown.engines.search.statistics import say_ruled_out
-from narrowdown.engines.search.watchable import pack_batches, split_markable
+from narrowdown.engines.search.watchable import BATCH_BYTES, pack_batches, split_markable
 from narrowdown.engines.search.whole import probe_whole
 from narrowdown.engines.spec import parse
 from narrowdown.engines.steps.base import BUILDS_MODELS, Finish, Steps, StepSpec
@@ -36,7 +36,7 @@ class NondeterminismOutcome(msgspec.Struct, frozen=True, kw_only=True):
 class NondeterminismParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     runs: Count = 100  # of the one build
     most_runs: Count = 300  # where the failure is rare
-    batch_bytes: Count = 512 << 20  # of marked tensors in one build
+    batch_bytes: Count = BATCH_BYTES  # of marked tensors in one build
 
 
 def nondeterminism(ctx: StepContext) -> Steps[NondeterminismOutcome]:

@@ -32,6 +32,7 @@ from narrowdown.engines.search.whole import (
     choose_feed,
     list_feeds,
     lock_failure,
+    look_at_whole,
     probe_whole,
 )
 from narrowdown.engines.sources import paths, postprocess_script
@@ -88,7 +89,9 @@ def load_findings(ctx: StepContext) -> Sub[Findings]:
             *intake.say_large(made.facts.get("large", {}), ctx),
         )
         tried = _with_inputs(findings, made)
-        if no_batch := (yield from see_rows(ctx, tried, tuple(made.facts.get("batched", ())))):
+        # Nothing is computed from what was recorded, and a check is fed whole samples.
+        split = () if ctx.check or recorded(ctx.reference) else made.facts.get("batched", ())
+        if no_batch := (yield from see_rows(look_at_whole(ctx, tried), tuple(split))):
             made = yield from asked(_inputs(ctx, findings, batch=False))
             said = (*said, no_batch)
         findings = msgspec.structs.replace(

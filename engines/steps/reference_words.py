@@ -1,10 +1,12 @@
 """Whether the reference is to be believed, as sentences of compare: what golden outputs, other
 engines and the last place of the numbers say of it, and what to do about it."""
 
+from narrowdown.engines.asking.whole_model import FLOAT64, name_engine
 from narrowdown.engines.compare.criterion import Criterion
 from narrowdown.engines.compare.say import say_allowed, say_distance, say_error
 from narrowdown.engines.probe import HUGE
-from narrowdown.engines.search import golden_reference, noise, trial, voices
+from narrowdown.engines.search import golden_reference, noise, trial
+from narrowdown.engines.search.independent import Heard
 from narrowdown.engines.spec import parse
 
 
@@ -22,7 +24,7 @@ def say_reference(tried: trial.Tried, rule: Criterion) -> str:
     if heard.standing == "unheard":
         return f"Nothing else checked the reference: {heard.why}" if heard.why else ""
     reference, judge, off = (
-        voices.name_voice(tried.given),
+        name_engine(tried.given),
         _name_judge(heard),
         say_error(heard.error or 0.0, rule),
     )
@@ -35,13 +37,13 @@ def say_reference(tried: trial.Tried, rule: Criterion) -> str:
     third = f"Ask a third: give --reference outputs that are known to be right, or another engine{install}."
     match heard.standing:
         case "wrong":
-            other = voices.name_voice(heard.other)
+            other = name_engine(heard.other)
             against = (
                 f"The reference, {reference}, is itself {off}: {judge} and {other} agree against it"
             )
             between = f"{against} ({say_distance(heard.apart or 0.0, rule)} between the two)."
             if tried.findings.replaced is None:
-                first = voices.name_voice(heard.judge)
+                first = name_engine(heard.judge)
                 return f"{between} {tried.why or f'The engine is right by {first}.'}{_say_parting(tried, rule)}"
             alike = " The engine is wrong in the same way." if tried.findings.alike else ""
             return f"{between}{alike} The session goes on against {tried.findings.replaced.to}."
@@ -50,7 +52,7 @@ def say_reference(tried: trial.Tried, rule: Criterion) -> str:
             between = say_distance(heard.error or 0.0, rule)
             return (
                 f"Either the reference is wrong or two others are: {reference} and {judge} are {between} apart, and the engine "
-                f"under test is on the side of {voices.name_voice(heard.judge)}.{_say_parting(tried, rule)} To take the "
+                f"under test is on the side of {name_engine(heard.judge)}.{_say_parting(tried, rule)} To take the "
                 f"reference apart, ask the other way round: {swapped}. {third}"
             )
         case "alone" if tried.doubted:
@@ -66,18 +68,18 @@ def say_reference(tried: trial.Tried, rule: Criterion) -> str:
             )
         case "open" if heard.moves:
             return (
-                f"{judge} and {voices.name_voice(heard.other)} agree against {reference} "
+                f"{judge} and {name_engine(heard.other)} agree against {reference} "
                 f"({say_distance(heard.error or 0.0, rule)} apart), and one unit in the last place moves {reference} by "
                 f"{say_distance(heard.moves, rule)} itself{_say_undetermined(tried)}."
             )
         case "open":
-            other, spread = voices.name_voice(heard.other), say_distance(heard.spread, rule)
+            other, spread = name_engine(heard.other), say_distance(heard.spread, rule)
             return (
                 f"{reference}, {judge} and {other} differ from one another by up to {spread} and no two of them "
                 f"agree{_say_undetermined(tried)}."
             )
     alone = (
-        f"{voices.name_voice(v)} is {say_error(e, rule)} where the reference and {judge} agree: left out."
+        f"{name_engine(v)} is {say_error(e, rule)} where the reference and {judge} agree: left out."
         for v, e in heard.lonely
     )
     return " ".join(alone)
@@ -92,13 +94,13 @@ def _say_undetermined(tried: trial.Tried) -> str:
     return "" if searched else ": the output is determined no better than that"
 
 
-def _name_judge(heard: voices.Heard) -> str:
+def _name_judge(heard: Heard) -> str:
     """Who speaks against the reference, and whether ONNX's own operators say the same."""
     also = {
         True: " (ONNX's own operators give the same)",
         False: " (ONNX's own operators give something else)",
     }
-    return voices.name_voice(heard.judge) + ("" if heard.beside is None else also[heard.beside])
+    return name_engine(heard.judge) + ("" if heard.beside is None else also[heard.beside])
 
 
 def _say_parting(tried: trial.Tried, rule: Criterion) -> str:
@@ -143,12 +145,12 @@ def _say_golden(told: golden_reference.Trial, rule: Criterion) -> str:
     )
     too = f" {second} computes the same." if told.second else ""
     where = (
-        f" The first recorded tensor that differs is {told.departs}, which {told.node} makes."
-        if told.departs
+        f" The first recorded tensor that differs is {told.departure.tensor}, which {told.departure.node} makes."
+        if told.departure.tensor
         else ""
     )
-    if not where and told.looked:
-        where = f" None of the {told.looked} recorded inner tensors differs, so it is behind the last of them."
+    if not where and told.departure.looked:
+        where = f" None of the {told.departure.looked} recorded inner tensors differs, so it is behind the last of them."
     match told.standing:
         case "right":
             right = f"The model itself is right: {voice} {off}."
@@ -156,13 +158,13 @@ def _say_golden(told: golden_reference.Trial, rule: Criterion) -> str:
         case "export":
             return (
                 f"The model is not what the golden outputs were recorded of: {voice} {off}, and the engine computes the model "
-                f"as {voices.name_voice(told.voice)} does ({say_distance(told.engine_off, rule)} apart).{too}{where} "
+                f"as {name_engine(told.voice)} does ({say_distance(told.engine_off, rule)} apart).{too}{where} "
                 "Export it again, or look at what preprocessing and weights the recording used."
             )
         case "both":
             return (
                 f"The model itself is not what the golden outputs say, either: {voice} {off}.{too}{where} That is the export's "
-                f"fault; what the engine does beside it is searched for against {voices.name_voice(told.voice)}."
+                f"fault; what the engine does beside it is searched for against {name_engine(told.voice)}."
             )
         case "unclear" if told.why:
             return f"{voice} {off}, and how far the engine is from it could not be measured. {told.why}"
@@ -181,5 +183,5 @@ def _say_golden(told: golden_reference.Trial, rule: Criterion) -> str:
 def _name_in_full(spec: str) -> str:
     """A voice and what it computes in: ``OpenVINO in FP32``, ``Narrowdown's evaluator in
     float64``."""
-    named = voices.name_voice(spec)
-    return named if spec == voices.FLOAT64 else f"{named} in FP32"
+    named = name_engine(spec)
+    return named if spec == FLOAT64 else f"{named} in FP32"

@@ -186,11 +186,6 @@ class Engine:
             built = layers.read_layers(found, engine)
             facts["layers"] = len(built)
             facts["groups"] = layers.group_nodes(built)
-            if not self._strong and self._settings.precision in ("fp16", "bf16"):
-                facts["wide"] = layers.list_wide(built)
-                facts["why_wide"] = (
-                    "Weakly typed, TensorRT may leave layers in FP32; with typing=strong (as on TensorRT 11) it may not."
-                )
             if kept and not self._strong:  # strongly typed, casts in the model leave no choice
                 facts["kept"] = layers.precision_of(kept, built)
         unseen = {*parsed.skipped, *(mark for marks in parsed.heard.values() for mark in marks)}

@@ -57,13 +57,6 @@ def group_nodes(layers: Collection[Layer]) -> list[dict[str, Any]]:
     ]
 
 
-def list_wide(layers: Collection[Layer]) -> list[str]:
-    """The nodes that were built in FP32: in layers that say what they give, and give nothing less.
-    Copies and constants aside."""
-    wide = {n for each in layers for n in each.nodes if any(each.formats) and each.wide}
-    return sorted(wide - {n for each in layers for n in each.nodes if not each.wide})
-
-
 def precision_of(kept: Set[str], layers: Collection[Layer]) -> dict[str, str]:
     """What became of nodes that were to stay in FP32: ``applied`` (their layer gives FP32),
     ``ignored`` (a layer of its own gives less), ``fused`` (swallowed by a layer of several nodes

@@ -25,7 +25,8 @@ from narrowdown.engines.probe import (
     SampleResult,
     Score,
 )
-from narrowdown.engines.search.barriers import AT_ONCE, BUDGET, Barriers, find_barriers, list_rings
+from narrowdown.engines.search.barriers import BUDGET, Barriers, find_barriers, list_rings
+from narrowdown.engines.search.watchable import BATCH_BYTES
 
 RIGHT, WRONG = 1e-4, 0.5
 Answer = Callable[[tuple[int, ...]], str]  # tensors that are outputs -> pass | fail | build-failed
@@ -176,7 +177,7 @@ def test_the_likeliest_are_tried_first() -> None:
 
 
 def test_what_cannot_be_held_at_once_is_tried_in_parts() -> None:
-    ask = inquiry(9, size=AT_ONCE // 3, hidden=True)
+    ask = inquiry(9, size=BATCH_BYTES // 3, hidden=True)
     assert list_rings(ask) == ((1, 2, 3), (4, 5, 6), (7, 8))
     found, _ = search(ask, lambda ts: "build-failed" if 1 in ts else "pass" if 5 in ts else "fail")
     assert found.tensors == (5,)

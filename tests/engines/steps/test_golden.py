@@ -134,7 +134,7 @@ def test_an_engine_that_was_not_measured_is_not_said_to_be_within_the_tolerance(
     ("recorded", "says"),
     [
         ({"samples": 2}, "golden outputs of 2 samples and inputs of 1"),
-        ({"shapes": {"logits": [1, 2]}}, "names=logits=y"),
+        ({"shapes": {"logits": [1, 2]}}, "names=RECORDED=OUTPUT"),
         ({"shapes": {"logits": [1, 3]}}, "names=RECORDED=OUTPUT"),
         ({"shapes": {"a": [1, 2], "b": [1, 2]}}, "names=RECORDED=OUTPUT"),
         ({"shapes": {"h": [1, 2]}}, "they hold no other tensor"),

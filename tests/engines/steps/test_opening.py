@@ -367,7 +367,6 @@ def test_what_fails_on_nearly_nothing_is_searched_for_where_its_share_was_chosen
     feeds = [{"x": np.float32([[value]])} for value in (0.00101, 30.2)]
     outcome = opened(made, *feeds, tolerance={"": 0.02}).step("compare").finish.outcome
     assert outcome.verdict == "fails"
-    assert "It is small there: at most 0.00101, and up to 30.2 on other samples" in outcome.message
 
 
 @pytest.mark.parametrize("chosen", [False, True], ids=["usual tolerance", "chosen tolerance"])

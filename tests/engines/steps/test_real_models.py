@@ -10,10 +10,10 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from narrowdown.engines.asking import whole_model
 from narrowdown.engines.graph.construct import construct
 from narrowdown.engines.known.table import read_table
 from narrowdown.engines.probe import Measure
-from narrowdown.engines.search import voices
 
 Open = Callable[..., Any]
 ORT = "onnxruntime:optimization=all"
@@ -187,7 +187,7 @@ def test_where_a_reference_and_its_only_judge_part(
     the node is named."""
     if engine != WRONG:
         pytest.importorskip("openvino")
-    monkeypatch.setattr(voices, "VOICES", (voices.FLOAT64,))
+    monkeypatch.setattr(whole_model, "INDEPENDENT", (whole_model.FLOAT64,))
     s = open_model(tiny.norm(tmp_path), engine)
     s.reference = WRONG
     outcome = s.step("compare").finish.outcome

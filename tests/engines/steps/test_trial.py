@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from narrowdown.engines.asking.whole_model import INDEPENDENT
 from narrowdown.engines.options import families
 from narrowdown.engines.probe import HUGE, Measure, Measurement, SampleInfo, SampleResult, Score
-from narrowdown.engines.search import voices
 
 ORT, F64, OV, TRT = "onnxruntime", "reference:precision=fp64", "openvino:precision=f32", "tensorrt"
 ALL, OFF = "onnxruntime:optimization=all", "onnxruntime:disabled_optimizers=Fusion,optimization=all"
@@ -219,7 +219,7 @@ def test_engines_of_a_family_never_vote_on_one_another() -> None:
     assert families("emulate") == families("onnxruntime:optimization=all") == {"onnxruntime"}
     assert families("fake") == families("onnxruntime")
     assert families("tensorrt_rtx") == families("tensorrt")
-    assert len(frozenset.union(*map(families, voices.VOICES))) == len(voices.VOICES)
+    assert len(frozenset.union(*map(families, INDEPENDENT))) == len(INDEPENDENT)
     assert families("onnxruntime:provider=openvino") == {"onnxruntime", "openvino"}
 
 

@@ -340,30 +340,6 @@ def test_a_failure_without_a_reason_on_a_full_gpu_is_laid_to_memory(
     assert "ran out of memory while it built: Requested amount" in str(fault)
 
 
-def test_nodes_that_were_built_in_fp32_though_less_was_allowed() -> None:
-    text = {
-        "Layers": [
-            {
-                "Name": "l0",
-                "Metadata": "[ONNX Layer: pow]",
-                "Outputs": [{"Format/Datatype": "Row major linear FP32"}],
-            },
-            {
-                "Name": "l1",
-                "Metadata": "[ONNX Layer: mul]\u001e[ONNX Layer: add]",
-                "Outputs": [{"Format/Datatype": "FP16"}],
-            },
-            {
-                "Name": "l2",
-                "Metadata": "[ONNX Layer: add]",
-                "Outputs": [{"Format/Datatype": "Row major linear FP32"}],
-            },
-            {"Name": "l3", "Metadata": "[ONNX Layer: shape]"},
-        ]
-    }
-    assert layers.list_wide(layers.layers_of(json.dumps(text))) == ["pow"]
-
-
 def test_a_build_tells_how_many_layers_are_timed_beside_what_it_is_at() -> None:
     """The phases of TensorRT 10.6 (campaigns/logs/fresh-builds.jsonl): the innermost begins anew for
     each layer."""

@@ -1,0 +1,177 @@
+"""Is the reference right? Other engines are asked, and only those who share no code with the engine
+under test or the reference: two builds of one library repeat each other's mistakes, and whoever is
+accused has no vote.
+
+Where the reference differs from one of them, either may be wrong, and float64 and OpenVINO both are
+on common models. So a third computation settles it, in pairs: the two that agree *clearly* are
+right and the one that is left is wrong, reference or judge. Where no two agree clearly nothing is
+known but how far the outputs are determined at all.
+
+Float64 is ONNX's evaluator with operators of ours. Where it differs from the reference, ONNX's own
+operators are asked beside it: one more against it, and none for it, as most of the two is the same
+code.
+"""
+
+from collections.abc import Iterable
+from typing import Literal
+
+import msgspec
+
+from narrowdown.engines.asking import Note, Sub
+from narrowdown.engines.asking.whole_model import Distance, WholeModel, name_engine
+from narrowdown.engines.spec import parse
+
+# A reference within this part of the tolerance of an independent engine is confirmed: what it is
+# off moves no verdict.
+CONFIRMED = 0.1
+# Two computations agree clearly where this many times less lies between them than between either
+# and the third. Healthy FP32 engines differ from float64 each by its own rounding, and those
+# distances are within a factor of three of one another on every real model tried (basic-pitch:
+# 1.5e-4 on both sides); a wrong operator stands apart by hundreds.
+CLEARLY = 10.0
+
+# Characters of an engine's own words on why it does not run a model: enough for what it says first
+# and the operator that it names last.
+TOLD = 120
+
+Standing = Literal["right", "wrong", "alone", "open", "unheard"]
+
+
+class Heard(msgspec.Struct, frozen=True):
+    """What independent engines say of the reference, measured on one feed.
+
+    ``right``: one of them confirms it. ``wrong``: two of them agree against it. ``alone``: the only
+    one there is differs from it. ``open``: two differ from it and from each other. ``unheard``:
+    nobody independent runs the model.
+
+    ``judge`` is the engine that counts: who confirms it, the first of the two against it, or the one
+    that differs; ``error`` how far the reference is from that one. ``other``: the second of the
+    two, ``apart`` what lies between them. ``spread``, of three: the most that lies between any two
+    of them. ``lonely``: engines that turned out to be the wrong ones themselves. ``beside``: whether
+    ONNX's own operators give what ours give; None where that was not asked, or they do not run the
+    model. ``moves``: two agree against it, and rounding moves it this far, which is as much: so
+    ``open``; 0 where that was not so. ``output``: where the reference is furthest from the first of
+    the two.
+    """
+
+    standing: Standing = "unheard"
+    judge: str = ""
+    error: float | None = None
+    other: str = ""
+    apart: float | None = None
+    spread: float = 0.0
+    lonely: tuple[tuple[str, float], ...] = ()
+    why: str = ""  # unheard: what kept each of them
+    moves: float = 0.0
+    output: str = ""
+    beside: bool | None = None
+
+
+class Differing(msgspec.Struct, frozen=True):
+    """An independent engine that differs from the reference: by how much, and on which output."""
+
+    spec: str
+    error: float
+    output: str
+
+
+def ask_independent(
+    model: WholeModel, feed: tuple[str, ...], nodes: int, most_nodes: int
+) -> Sub[Heard]:
+    """What independent engines say of the reference, as ``Heard``: one is asked where it confirms,
+    two where it does not. ``nodes`` of the model; with more than ``most_nodes`` float64, which
+    takes its time for each, is not asked."""
+    differing: list[Differing] = []
+    why: list[str] = []
+    beside: bool | None = None
+    for spec in model.independent:
+        ours = parse(spec).name == "reference"
+        if ours and nodes > most_nodes:
+            why.append(f"in float64 {nodes:,} nodes take too long.")
+            continue
+        off = yield from model.compare(model.reference, spec, feed)
+        if not off.told:
+            why.append(_say_unable(spec, off.why))
+            continue
+        lonely = tuple((each.spec, each.error) for each in differing)
+        if _confirms(off):
+            return Heard("right", spec, off.error, lonely=lonely)
+        differing.append(Differing(spec, off.error, off.output))
+        if ours:
+            own = str(parse(spec).with_option("operators", "onnx"))
+            beside, theirs = yield from _ask_beside(model, feed, spec, own, off)
+            if _confirms(theirs):
+                lonely = (*lonely, (spec, off.error))
+                return Heard("right", own, theirs.error, lonely=lonely)
+        if len(differing) == 2:
+            break
+    if not differing:
+        other = "every other engine here shares code with it or with the engine under test."
+        return Heard(why=" ".join(dict.fromkeys(filter(None, why))) or model.why_none or other)
+    first, *others = differing
+    if not others:
+        return Heard("alone", first.spec, first.error, output=first.output, beside=beside)
+    yield Note("two others differ from the reference: do they agree with each other?")
+    between = yield from model.compare(others[0].spec, first.spec, feed)
+    found = find_odd_one(first, others[0], between.error if between.told else None)
+    return msgspec.structs.replace(found, beside=beside)
+
+
+def _confirms(off: Distance) -> bool:
+    return off.told and off.error <= CONFIRMED * off.allowed
+
+
+def _ask_beside(
+    model: WholeModel, feed: tuple[str, ...], spec: str, own: str, off: Distance
+) -> Sub[tuple[bool | None, Distance]]:
+    """(beside, how far the reference is from ONNX's own operators): see ``Heard``. Where they give
+    what ours give they are as far off."""
+    yield Note("do ONNX's own operators give the same?")
+    apart = yield from model.compare(spec, own, feed)
+    if not apart.told:
+        return None, apart
+    if _confirms(apart):
+        return True, off
+    return False, (yield from model.compare(model.reference, own, feed))
+
+
+def _say_unable(spec: str, message: str) -> str:
+    """That an engine does not run the model, and how its own words on that begin and end."""
+    _, told, reason = message.partition("could not run the model: ")
+    if not told:
+        return message
+    reason = reason.rstrip(".")
+    short = (
+        reason
+        if len(reason) <= TOLD
+        else f"{reason[: TOLD // 2].rstrip()}…{reason[-(TOLD // 2) :].lstrip()}"
+    )
+    return f"{name_engine(spec)} does not run the model ({short})."
+
+
+def find_odd_one(first: Differing, second: Differing, apart: float | None) -> Heard:
+    """Who of the three is the odd one out: the reference, one of two engines, or nobody knows."""
+    told = Heard(
+        "open",
+        first.spec,
+        first.error,
+        other=second.spec,
+        apart=apart,
+        spread=max(first.error, second.error, apart or 0.0),
+        output=first.output,
+    )
+    if apart is None:
+        return told
+    if _agree_clearly(apart, (first.error, second.error)):
+        return msgspec.structs.replace(told, standing="wrong")
+    for near, odd in ((first, second), (second, first)):
+        if _agree_clearly(near.error, (odd.error, apart)):
+            return msgspec.structs.replace(
+                told, standing="right", judge=near.spec, error=near.error,
+                lonely=((odd.spec, odd.error),),
+            )  # fmt: skip
+    return told
+
+
+def _agree_clearly(near: float, far: Iterable[float]) -> bool:
+    return all(near * CLEARLY <= distance for distance in far)
