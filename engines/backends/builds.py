@@ -16,6 +16,9 @@ from narrowdown.engines.store import memory
 
 T = TypeVar("T")
 
+# Values of one kind that are kept, and bytes of them, while another is made. A search asks the same
+# build again at once or not at all, so a large model gains nothing by a second one.
+MOST, HEAVIEST = 4, 256 << 20
 # Bytes of one kind that stay where another engine is asked. Four kinds are kept: a sixteenth of the
 # memory in all. With a quarter the weights of an emulation lay beside those of each judge.
 _HEAVY = memory.machine() // 64
@@ -27,18 +30,18 @@ class Kept(Generic[T]):
     """Values by key; the least recently used go first and are closed through ``close``.
 
     Before another is made, values go until fewer than ``most`` are left that weigh no more than
-    ``heaviest`` together: a build of a large model stays while it is asked again, and is gone
+    ``HEAVIEST`` together: a build of a large model stays while it is asked again, and is gone
     before the next one needs its memory.
     """
 
     def __init__(
         self,
-        most: int,
-        close: Callable[[T], None],
+        close: Callable[[T], None] = lambda _: None,
         weigh: Callable[[T], int] = lambda _: 0,
-        heaviest: int = 1 << 30,
+        most: int = 0,
     ) -> None:
-        self._most, self._close, self._weigh, self.heaviest = most, close, weigh, heaviest
+        """``most``: 0 stands for ``MOST``."""
+        self._close, self._weigh, self._most = close, weigh, most or MOST
         self._values: OrderedDict[bytes, tuple[T, int]] = OrderedDict()
         _everything.add(self)
 
@@ -48,7 +51,7 @@ class Kept(Generic[T]):
         if key in self._values:
             self._values.move_to_end(key)
             return self._values[key][0]
-        self.let_go(self._most - 1, self.heaviest)
+        self.let_go(self._most - 1, HEAVIEST)
         try:
             value = make()
         except (EngineFault, MemoryError) as error:

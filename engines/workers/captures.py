@@ -10,12 +10,10 @@ Reference values are never made from a cut: that would judge a part by itself.
 import contextlib
 import functools
 import hashlib
-import math
 import os
 import re
 import secrets
 import shutil
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO, cast
@@ -26,7 +24,7 @@ from onnx import ModelProto
 from narrowdown.engines import backends, spec
 from narrowdown.engines.array import Array
 from narrowdown.engines.backends.base import BuildRequest, Built, Engine, EngineFault, EngineMissing
-from narrowdown.engines.backends.builds import Kept, build, close_built, weigh_built
+from narrowdown.engines.backends.builds import HEAVIEST, Kept, build, close_built, weigh_built
 from narrowdown.engines.data import originals, samples
 from narrowdown.engines.graph import dimensions, load
 from narrowdown.engines.graph.cut import Cut, cut
@@ -45,25 +43,11 @@ DEFAULT_BUDGET = 4 << 30  # bytes on disk, all captures of a session
 # is not fetched of it (ONNX Runtime: 660 MiB marked, one tensor fetched: 765 MiB), so that a model
 # of more than this takes several sessions.
 _BATCH_BYTES = 256 << 20
-_AHEAD_BYTES = (
-    64 << 20
-)  # a model whose inner tensors are no more than this is captured whole at the first demand
-_BLOCK = 4 << 10  # bytes that the smallest file takes
 # Each session builds the whole model, so that few of them are wanted. ONNX Runtime (1.22 to 1.32)
-# takes 1.3 s for 50,000 nodes,
-# 4.6 with all of them marked: from there on the square of the marks counts. Of other engines that
-# is not known.
-_MOST_MARKS, _MOST_ELSEWHERE = 50_000, 2000
-_FIRST_BATCH = 8  # tensors, while nothing is known of their sizes
-# Where a run takes long, what is light is kept of the first one: bytes fed times nodes from which
-# on that is so, bytes of a tensor, and how many. Each file takes 0.1 ms to write; of magika's 32
-# rows a run takes 500 ms and 35 are kept.
-_LONG, _LIGHT, _MOST_LIGHT = 16 << 20, 64 << 10, 64
+# takes 1.3 s for 50,000 nodes, 4.6 with all of them marked: the square of the marks counts.
+_MOST_MARKS = 10_000
 _MAP_FROM = 1 << 20  # bytes; smaller files are read, as every map holds a file descriptor
-_SMALL, _MOST_SMALL = 32 << 10, 512  # bytes of files whose arrays are kept in memory, and how many
-_KEPT_BUILDS = 3
 _PLAIN = "onnxruntime"  # node by node, with no optimizer
-_HEAVIEST = 256 << 20  # bytes of builds that are kept while another is made
 _LEFT = (
     256 << 20
 )  # bytes of the disk that captures leave to the journal and the models, or a twentieth of a small disk
@@ -150,16 +134,13 @@ def make_engine(text: str) -> Engine:
 
 # With the bytes that it gave out in a run, which an engine may go on holding.
 _builds: Kept[tuple[Cut, Built, int]] = Kept(
-    _KEPT_BUILDS,
-    lambda kept: close_built(kept[1]),
-    lambda kept: weigh_built(kept[0].model) + kept[2],
-    _HEAVIEST,
+    lambda kept: close_built(kept[1]), lambda kept: weigh_built(kept[0].model) + kept[2]
 )
 
 
 def is_heavy(model: ModelProto) -> bool:
     """Whether two builds of the model shall not be held at once."""
-    return weigh_built(model) > _HEAVIEST
+    return weigh_built(model) > HEAVIEST
 
 
 def make_room(model: ModelProto) -> None:
@@ -167,11 +148,6 @@ def make_room(model: ModelProto) -> None:
     gave lies on the disk."""
     if is_heavy(model):
         _builds.clear()
-
-
-def _count_open(tensor: Tensor) -> int:
-    """Dimensions of a size that is not known."""
-    return 0 if tensor.bytes >= 0 or tensor.shape is None else sum(d < 0 for d in tensor.shape)
 
 
 class _Captures:
@@ -236,11 +212,9 @@ class _Captures:
             if t.kind == "node" and t.id not in others and _is_markable(t.dtype, t.name)
         ]
         sizes = [self._estimate_size(t) for t in rest]
-        if (
-            not sizes
-            or min(sizes) < 0
-            or sum(max(s, _BLOCK) for s in sizes) > min(_AHEAD_BYTES, budget_bytes() // 8)
-        ):
+        largest = max(sizes, default=-1)
+        told = sum(size if size >= 0 else largest for size in sizes)
+        if largest < 0 or told > budget_bytes() // 100:  # a hundred samples have room
             return []
         return [t.id for t in rest if not (self._folder / f"{self._names[t.id]}.npy").exists()]
 
@@ -256,56 +230,19 @@ class _Captures:
         }
         return load.sizes_for(self._model, fed)
 
-    @functools.cached_property
-    def _true_shares(self) -> dict[int, float]:
-        """By how many dimensions are open: the largest part of a size worked out from them that a
-        tensor took. With three of four it is a thousand times too much."""
-        return {}
-
-    @functools.cached_property
-    def _open_size(self) -> int:
-        """What an open dimension is taken to be: the largest one of the sample's inputs."""
-        inputs = (self._index.tensors[t] for t in self._index.inputs)
-        seen = [
-            real
-            for t in inputs
-            if t.shape is not None and t.name in self._feed
-            for declared, real in zip(t.shape, self._feed[t.name].shape, strict=False)
-            if declared < 0
-        ]
-        return max(seen, default=1)
-
     def _estimate_size(self, tensor: Tensor) -> int:
         """Bytes as far as they can be told before the run; -1 where nothing is known."""
-        size = tensor.bytes if tensor.bytes >= 0 else self._inferred_sizes.get(tensor.name, -1)
-        if size >= 0 or tensor.shape is None or not tensor.dtype or tensor.dtype == "string":
-            return size
-        return (
-            math.prod(d if d >= 0 else self._open_size for d in tensor.shape)
-            * load.np_dtype(tensor.dtype).itemsize
-        )
-
-    def _is_told(self, tensor: Tensor) -> bool:
-        return tensor.bytes >= 0 or tensor.name in self._inferred_sizes
+        return tensor.bytes if tensor.bytes >= 0 else self._inferred_sizes.get(tensor.name, -1)
 
     def _take_batch(self, tensors: Sequence[int], guess: int) -> list[int]:
         """The first tensors that fit into one run together; ``guess`` bytes stand for an unknown
         size. At least one."""
         batch: list[int] = []
-        room, most = (
-            _BATCH_BYTES,
-            _MOST_MARKS if self._engine.info.name == _PLAIN else _MOST_ELSEWHERE,
-        )
-        for t in tensors:
-            tensor = self._index.tensors[t]
-            size = self._estimate_size(tensor)
-            part = (
-                1.0
-                if self._is_told(tensor)
-                else min(1.0, 2 * self._true_shares.get(_count_open(tensor), 1.0))
-            )
-            room -= int(size * part) if size >= 0 else guess
-            if batch and (room < 0 or len(batch) == most):
+        room = _BATCH_BYTES
+        for t in tensors[:_MOST_MARKS]:
+            size = self._estimate_size(self._index.tensors[t])
+            room -= size if size >= 0 else guess
+            if batch and room < 0:
                 break
             batch.append(t)
         return batch
@@ -317,54 +254,32 @@ class _Captures:
         out."""
         index = self._index
         todo = [t for t in dict.fromkeys(tensors) if index.tensors[t].kind == "node"]
-        wanted, outputs, known = set(todo), set(index.outputs), set[int]()
+        wanted, outputs = set(todo), set(index.outputs)
         if outputs & wanted:
             # The model's own outputs come from a run in which nothing is marked, whatever the
-            # reference does with marks; to the plain one they are further outputs.
+            # reference does with marks.
             self._progress("reference run")
-            for t, value in self._run_outputs(self._list_light() if self._plain else []).items():
-                if t in wanted or t not in outputs:
-                    known.add(t)
+            for t, value in self._run_model(()).items():
+                if t in wanted:
                     self._write_capture(t, value)
-                    if t in wanted and keep(t):
+                    if keep(t):
                         yield t, value
-        rest = (t for t in todo if t not in outputs and t not in known)
+        rest = (t for t in todo if t not in outputs)
         inner = [t for t in rest if _is_markable(index.tensors[t].dtype, index.tensors[t].name)]
-        guess, done = _BATCH_BYTES // _FIRST_BATCH, 0
+        # While no size is known a run has few tensors: what they take is the next guess.
+        largest = max((self._estimate_size(index.tensors[t]) for t in inner), default=0)
+        guess, done = largest if largest > 0 else _BATCH_BYTES // 8, 0
         while done < len(inner):
             batch = self._take_batch(inner[done:], guess)
             self._progress(f"reference run, {done} of {len(inner)} tensors captured")
             arrays = self._run_marked(batch)
             largest = max((a.nbytes for a in arrays.values()), default=0)
-            for t, value in arrays.items():
-                tensor = index.tensors[t]
-                if not self._is_told(tensor) and (size := self._estimate_size(tensor)) > 0:
-                    several = _count_open(tensor)
-                    self._true_shares[several] = max(
-                        self._true_shares.get(several, 0.0), value.nbytes / size
-                    )
-            guess = max(guess // 4, min(largest, _BATCH_BYTES), 1)
+            guess = max(guess // 2, min(largest, _BATCH_BYTES), 1)
             for t, value in arrays.items():
                 self._write_capture(t, value)
                 if keep(t):
                     yield t, value
             done += len(batch)
-
-    def _list_light(self) -> list[int]:
-        """Inner float tensors of few bytes, where a run takes long: what a search asks of all rows
-        is mostly among them. A size that is only a guess may be a thousand times too small."""
-        if sum(v.nbytes for v in self._feed.values()) * len(self._index.nodes) <= _LONG:
-            return []
-        inner = (
-            t
-            for t in self._index.tensors
-            if t.kind == "node" and t.floating and _is_markable(t.dtype, t.name)
-        )
-        told = (t for t in inner if self._is_told(t) and t.id not in self._index.outputs)
-        light = [t.id for t in told if 0 <= self._estimate_size(t) <= _LIGHT]
-        return [
-            t for t in light[-_MOST_LIGHT:] if not (self._folder / f"{self._names[t]}.npy").exists()
-        ]
 
     def map_large(self, tensor: int, value: Array) -> Array:
         """The value of an inner tensor that was captured just now, as its file has it where it is
@@ -373,13 +288,6 @@ class _Captures:
             return value
         stored = read_array(self._folder / f"{self._names[tensor]}.npy")
         return value if stored is None else stored
-
-    def _run_outputs(self, beside: Sequence[int]) -> dict[int, Array]:
-        """The model's own outputs, and these tensors where they can be marked all together."""
-        if beside:
-            with contextlib.suppress(ReferenceFailed):
-                return self._run_model(beside, ends=True)
-        return self._run_model(())
 
     def _run_marked(self, batch: Sequence[int]) -> dict[int, Array]:
         """A run with these tensors marked; a batch that cannot run is halved until what cannot be
@@ -395,9 +303,9 @@ class _Captures:
             return self._run_marked(batch[:middle]) | self._run_marked(batch[middle:])
         return {t: found[t] for t in batch if t in found}
 
-    def _run_model(self, marks: Sequence[int], *, ends: bool = False) -> dict[int, Array]:
+    def _run_model(self, marks: Sequence[int]) -> dict[int, Array]:
         """One run of the whole model, with these tensors made readable; of the plain reference no
-        more than leads to them, unless the model's own outputs are wanted (``ends``)."""
+        more than leads to them."""
         model, index = self._model, self._index
         types = {
             t: (v.dtype, v.shape)
@@ -406,12 +314,10 @@ class _Captures:
         }
         shapes = tuple((t, str(dtype), shape) for t, (dtype, shape) in types.items())
         sample = self._sample if self._engine.info.recorded else ""
-        key = repr(
-            (self._engine.info.spec, model.digest, tuple(marks), ends, shapes, sample)
-        ).encode()
+        key = repr((self._engine.info.spec, model.digest, tuple(marks), shapes, sample)).encode()
 
         def make() -> tuple[Cut, Built, int]:
-            nodes = index.ancestors(marks) if marks and self._plain and not ends else ()
+            nodes = index.ancestors(marks) if marks and self._plain else ()
             if nodes and len(nodes) < len(index.nodes):
                 part = cut(
                     model, Candidate(nodes=encode(nodes), outputs=encode(marks)), {}, types, marks
@@ -527,40 +433,10 @@ def _open_new(path: Path) -> BinaryIO:
         return path.open("wb")
 
 
-class _Small:
-    """Small arrays as they were read last, by path. One that somebody has written or touched since
-    is read again."""
-
-    def __init__(self) -> None:
-        self._known: OrderedDict[str, tuple[tuple[int, int, int], Array]] = OrderedDict()
-
-    def read(self, path: Path, size: int) -> Array:
-        """Raises as ``np.load``."""
-        name = str(path)
-        mark, value = self._known.pop(name, (None, None))
-        if value is None or mark != _mark(path):
-            value = _load_array(path, size)
-        os.utime(path)
-        self._known[name] = _mark(path), value
-        if len(self._known) > _MOST_SMALL:
-            self._known.popitem(last=False)
-        return value
-
-
-def _mark(path: Path) -> tuple[int, int, int]:
-    found = path.stat()
-    return found.st_ino, found.st_size, found.st_mtime_ns
-
-
-_small = _Small()
-
-
 def read_array(path: Path) -> Array | None:
     """The array, read-only and memory-mapped where large; None where it is not there."""
     try:
         size = regular.size(path)
-        if size <= _SMALL:
-            return _small.read(path, size)
         os.utime(path)
         return _load_array(path, size)
     except (OSError, ValueError, EOFError):

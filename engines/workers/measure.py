@@ -47,12 +47,7 @@ from narrowdown.engines.workers.part import Feed, Part, Say, arrays_by_id, feeds
 from narrowdown.engines.workers.righting import right_nodes, sever_righted
 
 WRITTEN = "worked-around.onnx"
-_KEPT_BUILDS = 4
-# Bytes of builds that are kept while another is made. A search asks the same build again at once or
-# not at all, so a large model gains nothing by a second one.
-_HEAVIEST = 128 << 20
 _Pair: TypeAlias = tuple[Array | None, Array]  # what the engine gave, what the reference gave
-_LOOKED_AT = 64 << 20  # bytes of a weight that is looked at for its largest value
 
 
 @dataclass
@@ -78,7 +73,7 @@ def _close_ready(ready: _Ready) -> None:
     close_built(ready.built)
 
 
-_cuts: Kept[Cut] = Kept(_KEPT_BUILDS, lambda _: None)
+_cuts: Kept[Cut] = Kept()
 
 
 def _weigh_ready(ready: _Ready) -> int:
@@ -86,22 +81,10 @@ def _weigh_ready(ready: _Ready) -> int:
     return weigh_built(ready.part.model) + ready.held
 
 
-_builds: Kept[_Ready] = Kept(_KEPT_BUILDS, _close_ready, _weigh_ready, _HEAVIEST)
-_slices: Kept[_Ready] = Kept(_KEPT_BUILDS, _close_ready, _weigh_ready, _HEAVIEST)
+_builds: Kept[_Ready] = Kept(_close_ready, _weigh_ready)
+_slices: Kept[_Ready] = Kept(_close_ready, _weigh_ready)
 # Apart from what is run with them: that may not be closed meanwhile.
-_stages: Kept[_Ready] = Kept(_KEPT_BUILDS, _close_ready, _weigh_ready, _HEAVIEST)
-# What the reference made of values that were put into it. A search that trims a case from its
-# front, and fresh builds of one that fails steadily, put in the same bits again and again; nothing
-# but these decides what comes out.
-_KEPT_TRANSPLANTS, _HEAVIEST_TRANSPLANTS = 8, 32 << 20
-_transplants: Kept[dict[int, Array]] = Kept(
-    _KEPT_TRANSPLANTS,
-    lambda _: None,
-    lambda made: sum(a.nbytes for a in made.values()),
-    _HEAVIEST_TRANSPLANTS,
-)
-
-
+_stages: Kept[_Ready] = Kept(_close_ready, _weigh_ready)
 # What engines said to builds for many shapes (``_build_key``), as a status and a sentence: these
 # are not tried again.
 _refused: dict[bytes, tuple[str, str]] = {}
@@ -173,7 +156,7 @@ class _Measuring:
         )
         # A tensor that is fed from outside has as many rows as the captured one.
         self.spans = self.spans and not decode(probe.candidate.severed)
-        self.builds = _builds if probe.runs <= 1 else Kept(_KEPT_BUILDS, _close_ready, _weigh_ready)
+        self.builds = _builds if probe.runs <= 1 else Kept(_close_ready, _weigh_ready)
         self.build_seconds = self.run_seconds = self.median_seconds = 0.0
         self.artifacts: dict[str, str] = {}
         count = max(0, probe.runs)
@@ -302,7 +285,9 @@ class _Measuring:
         read = {t for n in self.part.nodes for t in self.index.nodes[n].reads}
         kinds = [self.index.tensors[t] for t in sorted(read)]
         looked = [
-            t for t in kinds if t.kind == "weight" and t.floating and 0 < t.bytes <= _LOOKED_AT
+            t
+            for t in kinds
+            if t.kind == "weight" and t.floating and 0 < t.bytes <= workaround_model.LOOKED_AT
         ]
         values = {
             t.name: np.abs(load.read_weight(self.model, t.id).astype(np.float64)) for t in looked
@@ -765,13 +750,8 @@ class _Measuring:
             piece = part.cut(arrays, constants)
             return _Ready(piece, part.build(probe.reference, piece, arrays), 0.0)
 
-        def run() -> dict[int, Array]:
-            ready = _slices.get(_build_key(question, arrays, constants), make)
-            return arrays_by_id(ready.part, ready.built.run(feeds_by_name(ready.part, arrays)))
-
-        if engine.info.recorded or draw_numbers(self.model.node_protos[n] for n in nodes):
-            return run()
-        return _transplants.get(_build_key(question, {}, {**arrays, **constants}), run)
+        ready = _slices.get(_build_key(question, arrays, constants), make)
+        return arrays_by_id(ready.part, ready.built.run(feeds_by_name(ready.part, arrays)))
 
     def _keep_refused(
         self, fault: EngineFault, feed: Feed, expected: Mapping[int, Array]

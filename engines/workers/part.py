@@ -53,7 +53,7 @@ def _weigh_arrays(arrays: Mapping[str, Array]) -> int:
     )
 
 
-_samples: Kept[Mapping[str, Array]] = Kept(64, lambda _: None, _weigh_arrays, 32 << 20)
+_samples: Kept[Mapping[str, Array]] = Kept(weigh=_weigh_arrays, most=64)
 
 
 def _load_sample(root: Path, inputs: str, sample: str) -> Mapping[str, Array]:

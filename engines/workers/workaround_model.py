@@ -24,7 +24,7 @@ from narrowdown.engines.probe import Candidate
 from narrowdown.engines.store.content import Store
 from narrowdown.engines.workers.artifact_files import REFERS
 
-LOOKED_AT = 1 << 20  # bytes of a weight: an epsilon is a number or one for each channel
+LOOKED_AT = 64 << 20  # bytes of a weight of which each value is looked at, in float64
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 import pytest
 from onnx import helper
 
+from narrowdown.engines.backends import builds
 from narrowdown.engines.backends.base import EngineFault
 from narrowdown.engines.backends.builds import Kept, serve, weigh_built
 from narrowdown.engines.workers import captures
@@ -19,7 +20,7 @@ def fill(kept: Kept[str], *names: str) -> None:
 
 
 def test_the_least_recently_used_go_first(closed: list[str]) -> None:
-    kept: Kept[str] = Kept(3, closed.append)
+    kept: Kept[str] = Kept(closed.append, most=3)
     fill(kept, "a", "b", "c", "a", "d", "e")
     assert closed == ["b", "c"]
     assert kept.get(b"a", lambda: "made again") == "a"
@@ -27,8 +28,11 @@ def test_the_least_recently_used_go_first(closed: list[str]) -> None:
     assert sorted(closed) == ["a", "b", "c", "d", "e"]
 
 
-def test_a_heavy_one_stays_while_it_is_asked_and_goes_before_the_next(closed: list[str]) -> None:
-    kept: Kept[str] = Kept(9, closed.append, len, heaviest=5)
+def test_a_heavy_one_stays_while_it_is_asked_and_goes_before_the_next(
+    closed: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(builds, "HEAVIEST", 5)
+    kept: Kept[str] = Kept(closed.append, len)
     fill(kept, "ab", "heavyweight", "heavyweight")
     assert closed == []
     fill(kept, "c")
@@ -41,9 +45,7 @@ def test_what_is_heavy_goes_all_over_the_process_as_soon_as_another_engine_is_as
 ) -> None:
     """The reference may take as much memory before anything is made for the engine; what is light
     may be asked again."""
-    weights: Kept[str] = Kept(
-        9, closed.append, {"heavy": 1 << 50, "light": 1}.__getitem__, heaviest=1 << 60
-    )
+    weights: Kept[str] = Kept(closed.append, {"heavy": 1 << 50, "light": 1}.__getitem__)
     serve("one")
     fill(weights, "heavy")
     serve("one")
@@ -59,8 +61,8 @@ def test_what_is_heavy_goes_all_over_the_process_as_soon_as_another_engine_is_as
 def test_want_of_memory_lets_everything_go_and_tries_once_more(
     closed: list[str], problem: Exception
 ) -> None:
-    here: Kept[str] = Kept(3, closed.append)
-    elsewhere: Kept[str] = Kept(3, closed.append)
+    here: Kept[str] = Kept(closed.append)
+    elsewhere: Kept[str] = Kept(closed.append)
     fill(here, "a")
     fill(elsewhere, "b")
 
@@ -75,7 +77,7 @@ def test_want_of_memory_lets_everything_go_and_tries_once_more(
 
 
 def test_other_failures_are_not_tried_again(closed: list[str]) -> None:
-    kept: Kept[str] = Kept(3, closed.append)
+    kept: Kept[str] = Kept(closed.append)
     fill(kept, "a")
 
     def make() -> str:
@@ -100,10 +102,10 @@ def test_the_numbers_in_classical_nodes_have_a_weight_and_make_the_reference_go(
     }
     assert weigh_built(models["TreeEnsembleRegressor"]) > 9 * 4 * len(numbers)
     assert weigh_built(models["Constant"]) == 0
-    warm: Kept[str] = Kept(3, closed.append)
+    warm: Kept[str] = Kept(closed.append)
     fill(warm, "the reference")
     monkeypatch.setattr(captures, "_builds", warm)
-    monkeypatch.setattr(captures, "_HEAVIEST", 9 * 4 * len(numbers))
+    monkeypatch.setattr(captures, "HEAVIEST", 9 * 4 * len(numbers))
     captures.make_room(models["Constant"])
     assert closed == []
     captures.make_room(models["TreeEnsembleRegressor"])

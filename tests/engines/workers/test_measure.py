@@ -64,9 +64,8 @@ def small(tmp_path, session_of):
     return make
 
 
-def test_no_probe_of_an_emulation_writes_weights(small) -> None:
-    """The session has the user's own; rounded ones, also those of a file with a workaround, are
-    made in memory."""
+def test_every_probe_of_an_emulation_reads_the_same_file_of_rounded_weights(small) -> None:
+    """A file with a workaround as well."""
     rng = np.random.default_rng(0)
     w = {name: rng.standard_normal((64, 64), np.float32) for name in ("v", "w")}
     nodes = [
@@ -83,7 +82,8 @@ def test_no_probe_of_an_emulation_writes_weights(small) -> None:
     errors = [m.outputs[0].rel_l2 for m in (exact, part, typed, whole)]
     assert 0 == errors[0] < errors[1]
     assert 0 < errors[2] < errors[3]
-    assert [p.name.count(".") for p in session.store.weights.iterdir()] == [1]
+    names = [p.name for p in session.store.weights.iterdir()]
+    assert sum(".float32-float16-float32." in name for name in names) == 1, names
 
 
 def test_builds_of_a_heavy_model_are_not_held_side_by_side(
@@ -99,7 +99,7 @@ def test_builds_of_a_heavy_model_are_not_held_side_by_side(
         np.savez(file, x=rng.standard_normal((1, 64), np.float32))
     session = session_of(tmp_path / "session", model, *inputs)
     clear_all()
-    monkeypatch.setattr(captures, "_HEAVIEST", 64)
+    monkeypatch.setattr(captures, "HEAVIEST", 64)
     held: list[int] = []
     make = part.build
     monkeypatch.setattr(part, "build", lambda *a: held.append(len(captures._builds)) or make(*a))
@@ -180,32 +180,6 @@ def test_no_effect_is_sought_of_a_part_that_is_right_to_the_bit(
     ]
     assert all(s.equal for s in result.effect) == (not runs)
     assert len(sought) == runs
-
-
-@pytest.mark.parametrize("drawing", [False, True])
-def test_the_same_bits_are_put_into_the_reference_run_once(
-    opened, monkeypatch, drawing: bool
-) -> None:
-    """Fresh builds of a case that fails steadily give the same bits. What draws random numbers is
-    run again."""
-    session, run = opened("sort_tf_massive_m4"), []
-    measure._transplants.clear()
-    real = measure._slices.get
-    monkeypatch.setattr(measure._slices, "get", lambda *a: run.append(a) or real(*a))
-    monkeypatch.setattr(measure, "draw_numbers", lambda _: drawing)
-    pow_, other = session.by_op("Pow")[:2]
-    asked = [(pow_, 0, 0), (pow_, 1, 0), (other, 0, 0), (pow_, 0, 1), (pow_, 2, 0)]
-    answers = [
-        only(
-            session.measure(
-                EMULATE, session.nodes(n), samples=(f"real:0/{row}",), effect=True, attempt=attempt
-            )
-        ).effect
-        for n, attempt, row in asked
-    ]
-    assert answers[0] == answers[1] == answers[4]
-    assert answers[0] not in answers[2:4]
-    assert len(run) == (5 if drawing else 3)
 
 
 def test_every_overflowing_pow_of_the_transformer_fails_alone_and_for_the_whole(opened) -> None:

@@ -42,7 +42,7 @@ def test_what_is_heavy_goes_before_the_next(
 ) -> None:
     """A row is a part of its feed, which stays in memory with it."""
     monkeypatch.setattr(
-        samples, "load_feed", lambda *_: {"x": np.zeros((40, 1 << 18), np.float32)[:1]}
+        samples, "load_feed", lambda *_: {"x": np.zeros((40, 1 << 21), np.float32)[:1]}
     )
     for row in range(3):
         part._load_sample(tmp_path, "i", f"real:0/{row}")
