@@ -1,7 +1,9 @@
 """One-off work in the machine room, in a process of its own: the application loads no native
 library."""
 
+import json
 import subprocess
+from typing import Any
 
 from narrowdown.engines import faults, processes
 
@@ -28,3 +30,10 @@ def ask(module: str, *words: str, timeout: float = 300.0) -> str:
             raise fault
         raise MachineProblem(f"{module} failed: {said}")
     return done.stdout
+
+
+def survey_engines() -> list[dict[str, Any]]:
+    """Every engine, as ``engines.backends.survey.survey_engines`` gives it. Raises MachineProblem,
+    ValueError."""
+    rows: list[dict[str, Any]] = json.loads(ask("narrowdown.engines.backends"))
+    return rows

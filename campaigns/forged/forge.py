@@ -6,7 +6,6 @@ description edited and its checksum mended as documented.
 """
 
 import contextlib
-import functools
 import json
 import os
 import shutil
@@ -15,18 +14,15 @@ import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
-from unittest import mock
 
 import onnx
 from onnx import TensorProto, helper
 
-from narrowdown.engines import discovery
-from narrowdown.wizard import engine_survey, trust
-from narrowdown.wizard.cache_files import cache_file
+from narrowdown.wizard import trust
 from narrowdown.wizard.ladder import environments
 from narrowdown.wizard.problem import Problem
 from narrowdown.wizard.session import folder as folders
-from narrowdown.wizard.session import journal, listing
+from narrowdown.wizard.session import journal
 
 from . import signing
 
@@ -620,36 +616,15 @@ def in_an_answer(at: Bench, kind: str) -> None:
 
 
 def in_the_caches(at: Bench, kind: str) -> None:
-    """Only in what is kept on this machine: what engines are, the list of sessions, and the
-    releases of a ladder."""
+    """Only in what is kept on this machine: the releases of a ladder."""
     for variable in ("XDG_CACHE_HOME", "XDG_STATE_HOME"):
         os.environ[variable] = str(at.session.parent / variable.lower())
     os.environ["NARROWDOWN_HOME"] = str(at.session.parent)
-    with mock.patch.object(listing, "FEWEST", 0):
-        listing.Listing(at.session.parent).sessions()
-    here, rows = engine_survey._mark_of_machine(), {str(r["name"]): r for r in _engines_here()}
-    engine_survey._write(
-        {
-            d.name: engine_survey.Kept(engine_survey._mark(d, here), rows[d.name])
-            for d in discovery.engines().values()
-            if d.name in rows
-        }
-    )
-    named, problem = plant_beside(at, kind), problem_of(at)
-    was = {"engine": problem.engine, "reference": problem.reference}
-    for path in cache_file(at.session, "sessions", "json").parent.glob("*.json"):
-        found = exchanged(json.loads(path.read_bytes()), named, was)
-        path.write_text(json.dumps(found), encoding="utf-8")
     release = environments.releases("onnxruntime==0")[0].folder
     assert release
     release.mkdir(parents=True)
     for name in ("sitecustomize.py", "onnxruntime.py", "numpy.py"):
         script(release / name, at.canary)
-
-
-@functools.cache
-def _engines_here() -> list[JSON]:
-    return engine_survey.survey()
 
 
 def where_one_stands(at: Bench, kind: str) -> None:

@@ -11,7 +11,6 @@ ALLOWED = {
     "problem.py": "the usual engine, where none is named: one constant, argued there",
     "cli/shared_options.py": "the help text of --reference",
     "cli/grammar.py": "the help text of --install",
-    "engine_survey.py": "a module that every engine loads, whose file each kept row follows from",
     "demo/__init__.py": "a demo is a failure of one engine",
 }
 # Words that are a name of an engine and something else besides: a role, a field's name, a command

@@ -100,7 +100,7 @@ OWN_JSON = {
     "engines/steps/trigger.py", "engines/store/decoding.py", "engines/workers/child.py", "engines/workers/gpus.py",
     "engines/workers/modelfiles.py", "engines/workers/withheld.py", "engines/workers/worker.py", "wizard/cli/matrix.py",
     "wizard/runner/client.py", "wizard/runner/process.py", "wizard/runner/replay.py", "wizard/session/state.py",
-    "wizard/engine_survey.py",
+    "wizard/machine_room.py",
 }  # fmt: skip
 
 

@@ -49,8 +49,7 @@ def read_side(name: str) -> tuple[Side, Problem]:
 def survey_machine(problem: Problem) -> Side:
     """This machine as it is now: the session's files where they lie, versions, the engines that are
     here."""
-    from narrowdown.wizard import engine_survey
-    from narrowdown.wizard.machine_room import MachineProblem
+    from narrowdown.wizard.machine_room import MachineProblem, survey_engines
 
     digests: dict[str, str] = {}
     for path in problem.digests:
@@ -60,7 +59,7 @@ def survey_machine(problem: Problem) -> Side:
             digests[path] = digest_file(Path(path))
     found: list[dict[str, Any]] = []
     try:
-        found = engine_survey.survey()
+        found = survey_engines()
     except (MachineProblem, ValueError) as fault:
         terminal.say(f"the engines here could not be asked, so they are not compared: {fault}")
     infos = {str(engine["name"]): engine for engine in found if engine.get("present")}

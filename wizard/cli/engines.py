@@ -34,12 +34,11 @@ MEANINGS: Mapping[str, str] = {
 
 def engines(arguments: argparse.Namespace) -> int:
     """The survey; what loads native libraries is a process of its own."""
-    from narrowdown.wizard import engine_survey
-    from narrowdown.wizard.machine_room import MachineProblem
+    from narrowdown.wizard.machine_room import MachineProblem, survey_engines
     from narrowdown.wizard.words import write_json
 
     try:
-        found = engine_survey.survey()
+        found = survey_engines()
     except (MachineProblem, ValueError) as problem:
         raise Missing(f"The engines could not be asked: {problem}") from None
     if arguments.json:

@@ -32,7 +32,6 @@ from narrowdown.wizard.runner.onlooker import Onlooker, machine_at_work
 from narrowdown.wizard.runner.options import Options, Policy
 from narrowdown.wizard.schedulers import LOCAL, require_cluster
 from narrowdown.wizard.session import folder as folders
-from narrowdown.wizard.session.listing import Listing
 from narrowdown.wizard.session.problems import of_system
 from narrowdown.wizard.session.state import State
 from narrowdown.wizard.words import count, duration, listing, visible
@@ -192,7 +191,7 @@ def say_changed(about: folders.Description) -> None:
 def last_session() -> Path:
     """The session in which something has happened last, which is said. Raises Refusal (exit 2)
     where there is none."""
-    found = next(iter(Listing().sessions()), None)
+    found = next(iter(folders.list_sessions()), None)
     if found is None:
         raise BadUsage(
             f"There is no session in {folders.home()} yet; 'narrowdown open MODEL' begins one."

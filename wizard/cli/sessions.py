@@ -33,13 +33,12 @@ def home(arguments: argparse.Namespace) -> int:
 def sessions(arguments: argparse.Namespace) -> int:
     """``narrowdown sessions``."""
     from narrowdown.wizard.session import folder
-    from narrowdown.wizard.session.listing import Listing
     from narrowdown.wizard.session.naming import shared_names, telling_name, titles
     from narrowdown.wizard.words import duration, elide, visible, write_json
 
     if sentence := folder.home_fault():
         raise Missing(sentence)
-    found = Listing().sessions()
+    found = folder.list_sessions()
     if arguments.json:
         rows = [
             {

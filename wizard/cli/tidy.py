@@ -9,7 +9,6 @@ from narrowdown.wizard.exits import BadUsage, Exit, Missing, Refusal
 from narrowdown.wizard.session import folder as folders
 from narrowdown.wizard.session import lock, removal
 from narrowdown.wizard.session.folder import Summary
-from narrowdown.wizard.session.listing import Listing
 from narrowdown.wizard.session.problems import SessionProblem, of_system
 from narrowdown.wizard.words import count, duration, size, visible
 
@@ -31,7 +30,7 @@ def prune(arguments: argparse.Namespace) -> int:
     read, stays."""
     old: list[Summary] = []
     kept: list[Summary] = []
-    for position, found in enumerate(Listing().sessions()):
+    for position, found in enumerate(folders.list_sessions()):
         if position < arguments.keep or found.age < arguments.older_than:
             continue
         (kept if found.holder or found.problem else old).append(found)

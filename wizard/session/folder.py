@@ -27,6 +27,7 @@ from narrowdown.engines.store import copying, decoding, regular, sound
 from narrowdown.engines.store.content import Store, write_atomically
 from narrowdown.engines.store.places import own_folder
 from narrowdown.wizard import config
+from narrowdown.wizard.flow.model import Flow
 from narrowdown.wizard.problem import Problem
 from narrowdown.wizard.session import journal, lock
 from narrowdown.wizard.session.events import StepStarted
@@ -50,7 +51,6 @@ _ALPHABET = "abcdefghjkmnpqrstuvwxyz23456789"  # nothing that looks like somethi
 _ID = re.compile(
     r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}"
 )  # names a folder on a cluster's hosts, and is printed: no path, no escape
-_VERSION = re.compile(r"^Version: (\S+)$", re.MULTILINE)
 _ARCHIVES = (
     ".zip",
     ".gz",
@@ -450,7 +450,7 @@ def summary(folder: Path) -> Summary:
     return Summary(
         **basics,
         node=here.node if here else "",
-        verdict=_verdict(folder, state.end) or said,
+        verdict=_verdict(folder, about, state.end) if state.end else said,
         end=state.end,
         exit_code=closed.exit_code if closed else None,
         age=max(0.0, time.time() - (state.last or about.created)),
@@ -502,20 +502,10 @@ def machine() -> dict[str, Any]:
     """What a description says of the machine that a session is begun on."""
     return {
         "host": socket.gethostname(),
-        "system": _name_system(),
+        "system": platform.platform(),
         "python": platform.python_version(),
         "processors": os.cpu_count() or 1,
     }
-
-
-def _name_system() -> str:
-    """As ``platform.platform``, which starts a program (``uname -p``) for a word that it then
-    leaves out."""
-    found = os.uname()
-    libc = "".join(platform.libc_ver())
-    return "-".join(
-        [found.sysname, found.release, found.machine, *([f"with-{libc}"] if libc else [])]
-    )
 
 
 def versions() -> dict[str, str]:
@@ -527,28 +517,30 @@ def versions() -> dict[str, str]:
         (*_PACKAGES, *filter(None, engines), *(p.package for p in discovery.plugins()))
     ):
         with contextlib.suppress(metadata.PackageNotFoundError):
-            found[name] = _read_version(metadata.distribution(name))
+            found[name] = metadata.version(name)
     return found
 
 
-def _read_version(package: metadata.Distribution) -> str:
-    """Its version, of the first lines of its metadata: all of them are parsed otherwise, licences
-    and all."""
-    about = package.read_text("METADATA") or ""
-    found = _VERSION.search(about.partition("\n\n")[0])
-    return found[1] if found else package.version
-
-
-def _verdict(folder: Path, end: str) -> str:
-    """The verdict of the end that was reached, or the end's id where the flow cannot be read."""
-    if not end:
-        return ""
+def _verdict(folder: Path, about: Description, end: str) -> str:
+    """The verdict of the end that was reached, or the end's id where the flow cannot be read. Most
+    sessions have the same flow, which is read once."""
     try:
-        from narrowdown.wizard.flow.load import load as load_flow
+        if about.flow not in _flows:
+            from narrowdown.wizard.flow.load import load as load_flow
 
-        return load_flow(str(folder / FLOW)).flow.ends[end].verdict
+            _flows[about.flow] = load_flow(str(folder / FLOW)).flow
+        return _flows[about.flow].ends[end].verdict
     except Exception:  # a list of sessions must not fall over one flow
         return end
+
+
+_flows: dict[str, Flow] = {}  # by digest
+
+
+def list_sessions(root: Path | None = None) -> list[Summary]:
+    """Every session below ``root`` (default: where sessions live), the latest first. One that
+    cannot be read is listed with the reason."""
+    return sorted(map(summary, below(root or home())), key=lambda s: (s.age, s.id))
 
 
 def below(root: Path) -> Iterator[Path]:

@@ -23,7 +23,6 @@ from narrowdown.wizard.runner.options import Options
 from narrowdown.wizard.session import folder as folders
 from narrowdown.wizard.session import removal
 from narrowdown.wizard.session.folder import Summary
-from narrowdown.wizard.session.listing import Listing
 from narrowdown.wizard.session.problems import SessionProblem
 
 
@@ -55,13 +54,12 @@ class Sessions:
             given, policy="person", offers=True, detach=True, first=()
         )
         self._yes, self._watch, self._first = tuple(yes), watch, given.first
-        self._listing = Listing()
         self._running: dict[Path, Options] = {}  # of sessions whose form says how they run
 
     def entries(self, also: Iterable[Path] = ()) -> Sequence[Summary]:
         """The sessions of this user, the latest first; ``also``: those that lie elsewhere and were
         opened here, before them."""
-        found = self._listing.sessions()
+        found = folders.list_sessions()
         listed = {entry.path for entry in found}
         return [*(folders.summary(folder) for folder in also if folder not in listed), *found]
 

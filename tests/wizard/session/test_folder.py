@@ -5,7 +5,6 @@ import errno
 import importlib.metadata
 import json
 import os
-import platform
 import re
 import shutil
 import socket
@@ -24,7 +23,6 @@ from narrowdown.wizard.runner import progress
 from narrowdown.wizard.session import events as e
 from narrowdown.wizard.session import folder, lock
 from narrowdown.wizard.session.journal import NAME, Journal, read
-from narrowdown.wizard.session.listing import Listing
 from narrowdown.wizard.session.problems import (
     AmbiguousSession,
     DamagedJournal,
@@ -150,7 +148,7 @@ def test_finding_by_path_id_and_prefix(home):
 
 
 def test_the_list_bears_every_kind_of_damage(home):
-    assert Listing().sessions() == []
+    assert folder.list_sessions() == []
     good, torn, bad, alien, newer = (folder.create(PROBLEM, FLOW) for _ in range(5))
     walked(good, OPENED, STARTED, e.ProbeFinished(key="k", run=1, measurement=Measurement()), FINISHED,
            e.SessionClosed(end="not-reproduced", exit_code=10))  # fmt: skip
@@ -163,7 +161,7 @@ def test_the_list_bears_every_kind_of_damage(home):
     (bad / NAME).write_bytes(data)
     (alien / "session.json").write_text("no json")
     (newer / "session.json").write_text('{"format": 2}')
-    by_path = {s.path: s for s in Listing().sessions()}
+    by_path = {s.path: s for s in folder.list_sessions()}
     assert len(by_path) == 5
     assert (by_path[good].verdict, by_path[good].exit_code, by_path[good].node) == (
         "not-reproduced",
@@ -359,30 +357,7 @@ def test_an_id_that_is_a_path_or_acts_on_a_terminal_is_none(tmp_path, name: str)
     assert str(refused.value).isprintable()
 
 
-def test_the_system_is_named_as_python_names_it_and_no_program_is_started(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    expected = platform.platform()
-    monkeypatch.setattr(
-        subprocess, "check_output", lambda *_, **__: pytest.fail("a program was started")
-    )
-    monkeypatch.setattr(platform, "_uname_cache", None)
-    monkeypatch.setattr(platform, "_platform_cache", {})
-    assert folder.machine()["system"] == expected
-
-
 def test_versions_are_those_of_the_packages():
     found = folder.versions()
     assert {"narrowdown", "onnx", "numpy", "onnxruntime"} <= found.keys()
     assert found == {name: importlib.metadata.version(name) for name in found}
-
-
-def test_a_package_that_states_its_version_otherwise_is_read_whole(tmp_path):
-    about = tmp_path / "odd-1.0.dist-info"
-    about.mkdir()
-    for text, version in (
-        ("Metadata-Version: 2.1\nName: odd\nversion: 1.5\n\nVersion: 9\n", "1.5"),
-        ("Version: 2.0\nName: odd\n", "2.0"),
-    ):
-        (about / "METADATA").write_text(text)
-        assert folder._read_version(importlib.metadata.Distribution.at(about)) == version
