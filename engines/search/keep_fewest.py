@@ -13,11 +13,12 @@ In this order, because each makes the next cheap:
    seconds. Where the culprits alone cure, nothing need be weighed; where somebody knows the order
    (a ranking of quantized layers) it is taken.
 2. *How many of the heaviest?* The shortest prefix that cures, by doubling and halving.
-3. *Which of these can go?* Group testing, lightest first (``engines.search.trim``), then each node
-   by itself, so that of the set that is given every single node is known to be needed.
+3. *Which of what was added can go?* Group testing, lightest first (``engines.search.trim``).
 4. *Is it right on what it was not made on?* Other samples are made near the given ones. What fails
    there joins, and again from 2: what was found stays, and as little as possible is added. The
    figures are those of samples that no set before was made on.
+5. *Is each node of it needed?* Every single one is left out, once. What is left is held against
+   other samples once more; where too little was left for these, the set of before is given.
 
 All of it on a few samples, the hardest first: most sets fail there and need not be run on the rest.
 What is wrong on the rest joins.
@@ -29,8 +30,9 @@ the set was made on by about as much as these differ among themselves.
 Tried and dropped: taking an emulation's word that a set fails, which saved a third of the builds and
 took two words of "how often was it right" to be safe (TensorRT 10.6; weakly typed it was wrong);
 growing rings around culprits before the rest is weighed; a margin of its own for timed kernels and
-for quantized layers; trimming a widened set over and over against samples that each trim lost;
-holding single rows to more than batches in steps of a quarter.
+for quantized layers; leaving out each node again after every batch that joined (basic_pitch: 591
+questions and no end); leaving out nothing before the last batch (a prefix that must hold one light
+node grows to everything: shapes_cnn); holding single rows to more than batches in steps of a quarter.
 """
 
 import math
@@ -103,25 +105,22 @@ class Hunt:
         return self.sets.spent >= self.limit
 
     def find(self, likely: NodeSet, stays: NodeSet = ()) -> Sub[NodeSet]:
-        """The smallest set that cures all that is seen; everything where none short of it does.
-        ``likely``: tried first, as it is; ``stays``: was needed before, and is not weighed."""
-        keep = everything = self.sets.everything
-        self.each = False
+        """A set that cures all that is seen; everything where none short of it does. ``likely``:
+        tried first, as it is; ``stays``: was needed before, and is not weighed."""
+        everything = self.sets.everything
         for _ in range(ROUNDS):
             order: NodeSet = yield from self._find_prefix(likely, stays)
-            fresh = yield from leave_out_groups(
+            added: NodeSet = yield from leave_out_groups(
                 tuple(reversed(order)),
                 lambda items, s=stays: self._cures((*s, *items)),  # type: ignore[misc]
             )
-            keep = tuple(sorted({*stays, *fresh}))
+            keep = tuple(sorted({*stays, *added}))
             if keep == everything or not (wrong := (yield from self._list_wrong(keep))):
-                break
+                return keep
             if not self.join(wrong):
                 self.alone = False  # right alone, wrong among others
             stays = keep
-        else:
-            return everything
-        return (yield from self._trim(keep)) if keep != everything else keep
+        return everything
 
     def join(self, samples: Sequence[str]) -> bool:
         """These are asked about first from now on; False where they were."""
@@ -213,8 +212,8 @@ class Hunt:
         by = {s: u / self.allowed[s] for s, u in used.items()}
         return sorted((s for s, u in by.items() if u > 1), key=lambda s: -by[s])
 
-    def _trim(self, keep: NodeSet) -> Sub[NodeSet]:
-        """The set without each node that all that is seen can do without."""
+    def trim(self, keep: NodeSet) -> Sub[NodeSet]:
+        """The set without what all that is seen can do without, light nodes first."""
 
         def cures(items: NodeSet) -> Sub[bool]:
             if not (yield from self._cures(items)):
@@ -253,20 +252,31 @@ def keep_fewest(
     it has to be right on from now on, those that it is wrong on first, and what each may use up.
     ``enough``: whether the first set that is wrong there need be made no better now."""
     best: Best | None = None
+    sound: Best | None = None  # the last before it was made small: right on what it was tried on
     keep: NodeSet = ()
     budget = hunt.limit
     for batch in range(batches):
-        keep = yield from hunt.find(likely, keep)
+        before, keep = keep, (yield from hunt.find(likely if sound is None else (), keep))
         if len(keep) == len(hunt.sets.everything):
             break
+        if sound is None and batch + 1 == batches:
+            keep = yield from hunt.trim(keep)
+        elif keep != before:
+            hunt.each = False
         best = Best(keep, hunt.each)
         more = yield from try_on(keep, batch)
-        if not more or batch + 1 == batches:
-            break
-        if not batch and enough is not None and (yield from enough(keep)):
-            return msgspec.structs.replace(best, put_off=True)
-        hunt.allowed |= more
-        hunt.join(tuple(more))
-        # What is added for them is made small again though the builds are spent.
-        hunt.limit = max(hunt.limit, hunt.sets.spent + budget // 2)
-    return best
+        if more:
+            if not batch and enough is not None and (yield from enough(keep)):
+                return msgspec.structs.replace(best, put_off=True)
+            hunt.allowed |= more
+            hunt.join(tuple(more))
+            # What is added for them is made small again though the builds are spent.
+            hunt.limit = max(hunt.limit, hunt.sets.spent + budget // 2)
+        elif sound is not None:
+            return best
+        else:
+            sound = best
+            keep = yield from hunt.trim(keep)
+            if keep == sound.keep:
+                return Best(keep, hunt.each)
+    return sound or best
