@@ -23,21 +23,15 @@ CLOSE = 16.0
 NARROW = "float16"  # the type that ends where models' values do; BF16 ends where FP32 does
 
 
-def list_close(ask: Inquiry, keep: Collection[int], times: float = CLOSE) -> Sub[tuple[Close, ...]]:
-    """The nodes outside of ``keep`` whose values in the reference end within ``times`` of the
+def list_close(ask: Inquiry, keep: Collection[int]) -> Sub[tuple[Close, ...]]:
+    """The nodes outside of ``keep`` whose values in the reference end within ``CLOSE`` times of the
     largest that the engine's storage type holds, on any given sample: what feeds or reads what is
     accused first, then the nearest to the end. Those beyond it are none of them: the samples show
     what comes of that. None where the type has FP32's range, or the reference does not answer."""
-    close: dict[int, float] = yield from find_close(ask, keep, times)
-    return tuple(Close(ask.names([n])[0], top) for n, top in close.items())
-
-
-def find_close(ask: Inquiry, keep: Collection[int], times: float) -> Sub[dict[int, float]]:
-    """Node id -> what its values reach, in the order of ``list_close``."""
     if ask.ctx.storage != NARROW:
-        return {}
+        return ()
     index, largest = ask.index, largest_finite(ask.ctx.storage)
-    least = largest / times
+    least = largest / CLOSE
     # What the engine folds is the same for all data.
     steady = {index.tensors[t].producer for t in index.from_weights}
     left = [n for n in ask.everything if n not in keep and n not in steady and index.nodes[n].reads]
@@ -48,5 +42,8 @@ def find_close(ask: Inquiry, keep: Collection[int], times: float) -> Sub[dict[in
     tops = {n: find_top(index, n, reached) for n in left}
     accused = {n for c in ask.findings.culprits for n in ranges.decode(c.keep or c.case.node_ids)}
     beside = index.ring(accused) if accused else set()
-    close = (n for n, top in tops.items() if least < top <= largest)
-    return {n: tops[n] for n in sorted(close, key=lambda n: (n not in beside, -tops[n], n))}
+    close = sorted(
+        (n for n, top in tops.items() if least < top <= largest),
+        key=lambda n: (n not in beside, -tops[n], n),
+    )
+    return tuple(Close(ask.names([n])[0], tops[n]) for n in close)

@@ -231,12 +231,10 @@ class Hunt:
 
 
 class Best(msgspec.Struct, frozen=True):
-    """``each``: every node of the set was seen to be needed; ``put_off``: it is wrong on samples that
-    it was not made on, and is made better later."""
+    """``each``: every node of the set was seen to be needed."""
 
     keep: NodeSet
     each: bool = False
-    put_off: bool = False
 
 
 def keep_fewest(
@@ -244,13 +242,11 @@ def keep_fewest(
     likely: NodeSet,
     try_on: Callable[[NodeSet, int], Sub[Mapping[str, float]]],
     batches: int,
-    enough: Callable[[NodeSet], Sub[bool]] | None = None,
 ) -> Sub[Best | None]:
     """The fewest nodes; None where nothing short of everything cures.
 
     ``try_on``: how a set does on a batch of samples that none was made on: where it is wrong, what
-    it has to be right on from now on, those that it is wrong on first, and what each may use up.
-    ``enough``: whether the first set that is wrong there need be made no better now."""
+    it has to be right on from now on, those that it is wrong on first, and what each may use up."""
     best: Best | None = None
     sound: Best | None = None  # the last before it was made small: right on what it was tried on
     keep: NodeSet = ()
@@ -266,8 +262,6 @@ def keep_fewest(
         best = Best(keep, hunt.each)
         more = yield from try_on(keep, batch)
         if more:
-            if not batch and enough is not None and (yield from enough(keep)):
-                return msgspec.structs.replace(best, put_off=True)
             hunt.allowed |= more
             hunt.join(tuple(more))
             # What is added for them is made small again though the builds are spent.

@@ -2,7 +2,7 @@
 (``engines.search.kept_sets``), what is likely, and what is told of the set that
 ``engines.search.keep_fewest`` finds."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -14,10 +14,8 @@ from narrowdown.engines.graph import ranges
 from narrowdown.engines.graph.quantized import find_layers
 from narrowdown.engines.probe import Measurement
 from narrowdown.engines.search.cured import is_infinite
-from narrowdown.engines.search.curve import draw_curve
 from narrowdown.engines.search.emulation import find_emulation
 from narrowdown.engines.search.foretold import Place, foretell_places
-from narrowdown.engines.search.headroom import find_close
 from narrowdown.engines.search.keep_fewest import MARGIN, Best, Hunt, keep_fewest
 from narrowdown.engines.search.kept import Kept, Knee, list_keepable
 from narrowdown.engines.search.kept_sets import KeptSets, NodeSet
@@ -54,21 +52,18 @@ class PrecisionParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     rounds: Count = 8  # no longer used
     margin: Amount = 0.0  # tolerance over error that is aimed at; 0: 1.5
     batches: Count = 4  # how often held-out samples are made; failing ones join the search
-    headroom: Amount = 0.0  # keep nodes whose values come within so many times of the end of FP16
+    headroom: Amount = 0.0  # no longer used
 
 
 def keep_higher(
     ask: Inquiry,
     params: PrecisionParams,
     order: NodeSet = (),
-    enough: Callable[[NodeSet], Sub[bool]] | None = None,
 ) -> Sub[Kept]:
     """Search the set. Where threads may race, what was found is run as often as shows one failure in
     seven; where it fails then, the search is done once more, with as many runs a verdict as that
-    rate asks for. ``order``: what can be kept, the likeliest first, where somebody knows.
-    ``enough``: asked of the first set that is wrong on samples that it was not made on; where it
-    says so this set is told as it is."""
-    kept: Kept = yield from _Keeping(ask, params).run(order, enough)
+    rate asks for. ``order``: what can be kept, the likeliest first, where somebody knows."""
+    kept: Kept = yield from _Keeping(ask, params).run(order)
     if kept.outcome != "found" or not has_threads(ask.ctx):
         return kept
     yield Note(f"{LOOKS} runs with {len(kept.keep)} nodes in FP32")
@@ -85,7 +80,7 @@ def keep_higher(
         return kept
     yield Note(f"wrong in {failures} of {runs} runs: the search is done with more runs a verdict")
     more = raise_looks(ask.findings, failures, runs, Looks().most)
-    return (yield from _Keeping(ask.knowing(more), params).run(order, enough))
+    return (yield from _Keeping(ask.knowing(more), params).run(order))
 
 
 class _Keeping:
@@ -102,7 +97,7 @@ class _Keeping:
         self.held: frozenset[str] = frozenset()
         self.plain = Measurement()
 
-    def run(self, order: NodeSet, enough: Callable[[NodeSet], Sub[bool]] | None) -> Sub[Kept]:
+    def run(self, order: NodeSet) -> Sub[Kept]:
         """Nothing kept must fail and everything kept must pass, else there is nothing to search."""
         ask, sets, findings = self.ask, self.sets, self.ask.findings
         self.plain = yield from sets.measure_plain(self.everywhere)
@@ -133,15 +128,11 @@ class _Keeping:
         allowed: dict[str, float] = yield from allow(sets, sound, tuple(sets.seen))
         hunt = Hunt(sets, allowed, list_hardest(findings), self.params.budget, order=order)
         hunt.light = yield from self._emulate(hunt)
-        best: Best | None = yield from keep_fewest(
-            hunt, likely, self._try_on, self.params.batches, enough
-        )
+        best: Best | None = yield from keep_fewest(hunt, likely, self._try_on, self.params.batches)
         if best is None:
             # No set short of the model holds: the best trade on the way is told.
             whole: Measurement = yield from sets.measure(sets.everything, self.everywhere)
-            return (yield from self._draw(self._tell("whole", sets.everything, whole)))
-        if self.params.headroom and not best.put_off:
-            best = yield from self._keep_close(best)
+            return self._draw(self._tell("whole", sets.everything, whole))
         return (yield from self._finish(best))
 
     def _list_likely(self) -> Sub[NodeSet]:
@@ -199,28 +190,13 @@ class _Keeping:
         self.incurable |= set(fresh) - set(more)
         return more
 
-    def _keep_close(self, best: Best) -> Sub[Best]:
-        """The set with the nodes, too, that it leaves near the end of the storage type, unless it is
-        wrong on more so."""
-        close: dict[int, float] = yield from find_close(self.ask, best.keep, self.params.headroom)
-        wider = tuple(sorted({*best.keep, *close}))
-        wrong = yield from self.sets.use(wider, tuple(self.sets.seen))
-        if wider == best.keep or not wrong or max(wrong.values()) > 1:
-            return best
-        yield from self._try_on(wider, self.params.batches)
-        more = len(self.tried[wider][0].failing) > len(self.tried[best.keep][0].failing)
-        return best if more else Best(wider)
-
     def _finish(self, best: Best) -> Sub[Kept]:
         ask, sets = self.ask, self.sets
         tried, seen = self.tried[best.keep]
         sets.seen.intersection_update(seen)
         near = tuple(f for f in sets.near if any(s.partition("/")[0] == f for s in seen))
-        # A set that is made better soon is told without a curve and a file: they would be made once
-        # more then.
-        save = "" if best.put_off else "workaround"
         final: Measurement = yield from sets.measure(
-            best.keep, (*self.everywhere, *near), save=save
+            best.keep, (*self.everywhere, *near), save="workaround"
         )
         if final.status != "ok":
             # What was made near the given ones cannot be run again, so these decide alone.
@@ -229,10 +205,7 @@ class _Keeping:
         unseen: Unseen = yield from count_plain(ask, tried, tried.unseen)
         unseen = yield from self._count_lost(best.keep, unseen)
         kept = self._tell("found", best.keep, final, unseen)
-        kept = msgspec.structs.replace(kept, minimal=best.each, put_off=best.put_off)
-        if best.put_off:
-            return kept
-        kept = yield from self._draw(kept)
+        kept = self._draw(msgspec.structs.replace(kept, minimal=best.each))
         # The file is tried on the last batch alone.
         missed = kept.samples_n - kept.samples_ok + tried.unseen.n - tried.unseen.ok
         sides = Sides(seen, tried.near, tried.loose | kept.slight | kept.noisy)
@@ -252,16 +225,16 @@ class _Keeping:
         error = max(unseen.error, find_worst(wrong, self.ask.criterion)) if lost else unseen.error
         return msgspec.structs.replace(unseen, n=unseen.n + len(lost), error=error)
 
-    def _draw(self, kept: Kept) -> Sub[Kept]:
-        """With the curve of error over nodes, on the given samples."""
+    def _draw(self, kept: Kept) -> Kept:
+        """With the curve of error over nodes, of the sets that were tried on all that decides."""
         enough = limit(self.ask.criterion, "") / self.sets.margin
-        curve = yield from draw_curve(
-            self.sets, kept.keep, self.sets.everything, self.everywhere, enough
-        )
-        bend = next(((k, p) for k, p in curve if p.knee), None)
-        known = self.sets.list_sets()
-        knee = Knee(*bend, ok=self.sets.count_right(known[bend[0]])[0]) if bend else None
-        return msgspec.structs.replace(kept, curve=tuple(p for _, p in curve), knee=knee)
+        curve = self.sets.draw_curve(kept.keep, by_sample(self.plain), enough)
+        bend = next((p for p in curve if p.knee), None)
+        if bend is None:
+            return msgspec.structs.replace(kept, curve=curve)
+        keep = ranges.decode(bend.keep)
+        knee = Knee(keep, bend, ok=self.sets.count_right(self.sets.list_sets()[keep])[0])
+        return msgspec.structs.replace(kept, curve=curve, knee=knee)
 
     def _tell(
         self, outcome: str, keep: NodeSet, m: Measurement, unseen: Unseen | None = None
@@ -291,22 +264,6 @@ def allow(sets: KeptSets, sound: NodeSet, samples: Sequence[str]) -> Sub[dict[st
     known = used or {}
     # In their own order, which says what is asked about first.
     return {s: tight if known[s] <= tight else 1.0 for s in samples if known.get(s, 2.0) <= 1}
-
-
-def draft_for_given(ask: Inquiry, emulation: str, seeds: NodeSet) -> Sub[NodeSet]:
-    """The fewest nodes around these that the emulation needs kept for the given samples; empty where
-    that is not to be had."""
-    sets = KeptSets(ask.of(emulation), tuple(range(len(ask.index.nodes))), MARGIN)
-    sets.apart = True
-    feeds = list_feeds(ask.findings)
-    plain: Measurement = yield from sets.measure((), feeds)
-    sets.seen |= set(by_sample(plain))
-    allowed: dict[str, float] = yield from allow(sets, sets.everything, tuple(sets.seen))
-    if not judge_whole(plain, ask.criterion).failed or set(allowed) != sets.seen:
-        return ()
-    hunt = Hunt(sets, allowed, list_hardest(ask.findings), PrecisionParams().budget)
-    keep: NodeSet = yield from hunt.find(seeds)
-    return keep if len(keep) < len(sets.everything) else ()
 
 
 def list_hardest(findings: Findings) -> tuple[str, ...]:

@@ -46,7 +46,6 @@ class Kept(msgspec.Struct, frozen=True):
     foretold: int = 0  # of a minimal set the nodes that it was not built without
     slight: frozenset[str] = frozenset()  # samples that are not counted: off on nearly nothing only
     noisy: frozenset[str] = frozenset()  # and these: off by no more than rounding makes
-    put_off: bool = False  # it was wrong on some that it was not made on, and was enough for now
 
 
 class Knee(msgspec.Struct, frozen=True):

@@ -1,6 +1,7 @@
 """What is known of sets of nodes as workarounds, sample by sample: the oracle of
 ``engines.search.keep_fewest``. Each sample of each set is asked once."""
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
@@ -9,6 +10,8 @@ from narrowdown.engines.asking import Note, Sub
 from narrowdown.engines.asking.inquiry import Inquiry
 from narrowdown.engines.compare.criterion import tighten_criterion
 from narrowdown.engines.compare.judge import by_sample, judge_whole, use_up, worst
+from narrowdown.engines.findings import Point
+from narrowdown.engines.graph import ranges
 from narrowdown.engines.probe import HUGE, Measurement
 from narrowdown.engines.search.unseen import (
     NOTHING,
@@ -20,6 +23,10 @@ from narrowdown.engines.search.unseen import (
 )
 
 NodeSet = tuple[int, ...]  # node ids, ascending
+POINTS = 8  # of a curve, about: what a reader compares at a glance
+# Of the height of a curve: where its bend lies less below the line between its ends, each node buys
+# as much as any other. Chosen: what is told is a hint, and decides nothing.
+BENT = 0.1
 
 
 class KeptSets:
@@ -147,6 +154,29 @@ class KeptSets:
         """Every set that was asked about, with all that is known of it."""
         return {keep: join_answers(list(of.values())) for keep, of in self._answers.items() if of}
 
+    def draw_curve(
+        self, chosen: NodeSet, samples: Iterable[str], enough: float
+    ) -> tuple[Point, ...]:
+        """The sets that were asked about all of these samples that decide, fewest nodes first, each
+        with less error than those before, and the chosen one. ``enough``: an error below which less
+        gains nothing."""
+        feeds = dict.fromkeys(s.partition("/")[0] for s in samples if s in self.seen)
+        timed = self.ask.ctx.can("latency", untold=True)
+        front: list[Point] = []
+        for keep in sorted(self._answers, key=lambda k: (len(k), k != chosen)):
+            m = join_answers(list(self._answers[keep].values()))
+            if not self.knows(keep, feeds) or m.status != "ok":
+                continue
+            error, seconds = self.find_error(m), m.run_seconds if timed else 0.0
+            if keep == chosen or not front or error < front[-1].error:
+                front.append(
+                    Point(len(keep), error, seconds, keep == chosen, keep=ranges.encode(keep))
+                )
+        step = -(-len(front) // POINTS)
+        shown = [p for i, p in enumerate(front) if p.chosen or i % step == 0 or p is front[-1]]
+        bend = find_knee([(p.nodes, p.error) for p in shown], enough)
+        return tuple(msgspec.structs.replace(p, knee=i == bend) for i, p in enumerate(shown))
+
     def knows(self, keep: NodeSet, feeds: Iterable[str]) -> bool:
         return set(feeds) <= set(self._answers.get(keep, ()))
 
@@ -182,3 +212,18 @@ def _of_feed(m: Measurement, fed: str) -> Measurement:
     return msgspec.structs.replace(
         restrict(m, own), run_seconds=m.run_seconds * len(own) / max(1, len(m.results))
     )
+
+
+def find_knee(points: Sequence[tuple[int, float]], enough: float) -> int | None:
+    """The index of the knee of (nodes kept, error), fewest nodes first and each with less error
+    than those before: the point that lies farthest below the line from the first to the last,
+    errors by their order of magnitude. None where no point does."""
+    x = [nodes for nodes, _ in points]
+    y = [math.log10(max(enough, error)) for _, error in points]
+    if len(points) < 3 or y[0] <= y[-1]:
+        return None
+    below = [
+        (y[0] - b) / (y[0] - y[-1]) - (a - x[0]) / (x[-1] - x[0]) for a, b in zip(x, y, strict=True)
+    ]
+    best = max(range(len(below)), key=lambda i: below[i])
+    return best if below[best] >= BENT else None

@@ -37,7 +37,6 @@ from narrowdown.engines.search.accuse import (
 )
 from narrowdown.engines.search.alone import pack_alone
 from narrowdown.engines.search.emulation import find_emulation
-from narrowdown.engines.search.keeping import draft_for_given
 from narrowdown.engines.search.twin import asking_twin, find_twin
 from narrowdown.engines.search.watchable import BATCH_BYTES, pack_batches, split_markable
 from narrowdown.engines.spec import parse
@@ -281,7 +280,7 @@ def _look_at_emulation(
 ) -> Sub[tuple[_Look | None, _Cure | None]]:
     """A look at the emulation of the precision in place of an engine whose builds are dear, where
     the engine bears it out: it is right on every sample with the nodes in FP32 that are accused
-    there, or that the emulation needs. Else None: the engine is looked into.
+    there. Else None: the engine is looked into.
 
     Watched, TensorRT builds anew, which took 220 s for basic_pitch (B 72 s) and 354 s for
     PaddleOCR's recognition (B 439 s), whose failure then was gone; the emulation takes seconds, and
@@ -302,9 +301,6 @@ def _look_at_emulation(
     accused = () if look.spread else ranges.decode(look.suspects[0].nodes)
     close = tuple(sorted({*accused, *list_producers(given.index, accused)}))
     cure: _Cure | None = yield from _try_on_engine(given, close)
-    if cure is None:
-        drafted: tuple[int, ...] = yield from draft_for_given(given, spec, accused)
-        cure = yield from _try_on_engine(given, drafted)
     return (look, cure) if cure else (None, None)
 
 

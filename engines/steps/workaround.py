@@ -120,13 +120,9 @@ class WorkaroundParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     builds: Count = 2  # fresh builds that must pass
     most_runs: Count = 300  # for faults that come and go
     budget: Count = 400  # builds of the search for nodes to keep
-    headroom: Amount = (
-        0.0  # nodes whose values come within so many times of the end of FP16 are kept as well
-    )
+    headroom: Amount = 0.0  # no longer used
     most_culprits: Count = 8  # of the session, as in confirm
-    # the flow comes back here after the next culprit, so a set for held-out samples is looked
-    # for only then
-    returns: bool = False
+    returns: bool = False  # no longer used
 
 
 class Cure(msgspec.Struct, frozen=True):
@@ -141,9 +137,6 @@ class Cure(msgspec.Struct, frozen=True):
         None  # the question that shows it again, where the workaround does not say so itself
     )
     tried: str = ""  # what casts in the model do: one sentence
-    waiting: tuple[
-        int, ...
-    ] = ()  # what lies beyond what is accused in a set that is made better later
 
 
 def workaround(ctx: StepContext) -> Steps[WorkaroundOutcome]:
@@ -248,9 +241,8 @@ def _keep_nodes(cure: Cure, params: WorkaroundParams) -> Sub[Cure]:
             message = f"{_say_exact(ask.ctx.engine, exact)} {say_kept(there, again)}"
             ask, kept = there, again
     chosen: Workaround | None = yield from make_workaround(ask, kept)
-    waiting = list_outside(ask.index, ask.findings, kept.keep) if kept.put_off else ()
     return msgspec.structs.replace(
-        cure, ask=ask, message=message, workaround=chosen, files=kept.files, waiting=waiting
+        cure, ask=ask, message=message, workaround=chosen, files=kept.files
     )
 
 
@@ -278,13 +270,11 @@ def _look_beyond_cure(cure: Cure, most_culprits: int) -> Sub[tuple[Cure, Left]]:
         return cure, Left(ask.findings)
     beyond = list_outside(ask.index, ask.findings, ranges.decode(chosen.keep))
     chosen = msgspec.structs.replace(chosen, outside=ask.names(beyond), accused_ok=-1, accused_n=0)
-    if not (beyond or cure.waiting):
+    if not beyond:
         return msgspec.structs.replace(cure, workaround=chosen), Left(ask.findings)
     left: Left = yield from look_beyond(ask, most_culprits)
     chosen = msgspec.structs.replace(chosen, accused_ok=left.ok, accused_n=left.n)
     message = f"{cure.message}{left.message}"
-    if left.goes_on and cure.waiting:
-        message += " Until that is known this set stays as it is, wrong where it is said to be; then it is made better."
     return msgspec.structs.replace(cure, workaround=chosen, message=message), left
 
 
@@ -301,7 +291,6 @@ def _sum_up(cure: Cure, left: Left) -> WorkaroundOutcome:
     """What the step answers of what helps, or of nothing that does."""
     ask, findings, chosen = cure.ask, cure.ask.findings, cure.workaround
     outcome = WorkaroundOutcome(
-        outside=", ".join(ask.names(cure.waiting)),
         goes_on=left.goes_on,
         accused_ok=left.ok if left.ok >= 0 else None,
         accused_error=left.error,
@@ -334,7 +323,7 @@ def _sum_up(cure: Cure, left: Left) -> WorkaroundOutcome:
         joined=unseen.joined,
         slight=chosen.slight + unseen.slight,
         known=is_known(findings, chosen),
-        outside=", ".join(chosen.outside) or outcome.outside,
+        outside=", ".join(chosen.outside),
         error=chosen.error if chosen.error < HUGE else None,
         margin=chosen.margin,
         minimal=chosen.minimal,
@@ -429,19 +418,9 @@ def _search_kept(ask: Inquiry, params: WorkaroundParams) -> Sub[Kept]:
     """Nodes to keep in higher precision. Where the error is spread, layers stand for one another:
     stretches at either end are tried first, and the set is not polished for long, as none is the
     only one."""
-
-    def goes_on(keep: tuple[int, ...]) -> Sub[bool]:
-        if not list_outside(ask.index, ask.findings, keep):
-            return False
-        left: Left = yield from look_beyond(ask, params.most_culprits)
-        return left.goes_on
-
-    if not ask.findings.spread or ask.findings.culprits:
-        enough = goes_on if params.returns else None
-        search = PrecisionParams(budget=params.budget, headroom=params.headroom)
-        return (yield from keep_higher(ask, search, enough=enough))
-    few = PrecisionParams(budget=min(params.budget, SPREAD_BUDGET))
-    return (yield from keep_higher(ask, few))
+    spread = ask.findings.spread and not ask.findings.culprits
+    budget = min(params.budget, SPREAD_BUDGET) if spread else params.budget
+    return (yield from keep_higher(ask, PrecisionParams(budget=budget)))
 
 
 def _is_better(chosen: Workaround | None, known: Workaround) -> bool:

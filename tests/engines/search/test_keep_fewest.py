@@ -144,7 +144,6 @@ def test_what_is_wrong_elsewhere_joins_and_little_is_added() -> None:
     assert batches == [(4,), (4, 30)]  # nothing of that set can go, so it is not tried once more
     assert best.keep == (4, 30)
     assert best.each
-    assert not best.put_off
 
 
 @pytest.mark.parametrize("batches", [2, 3, 4])
@@ -164,22 +163,6 @@ def test_a_set_that_was_made_small_and_is_wrong_elsewhere_gives_way_to_the_one_b
     best = run(keep_fewest(search, (4, 9, 20), try_on, batches))
     assert tried == [(4, 20), (4,), (4, 20)][:batches]
     assert (best.keep, best.each) == ((4, 20), False)
-
-
-def test_a_set_that_is_enough_for_now_is_told_as_it_is() -> None:
-    told = Told(40, {"s": {4: 2.0}, "t": {30: 2.0}})
-    search = Hunt(told, {"s": TIGHT}, ["s"], 400)
-
-    def try_on(_keep: tuple[int, ...], _batch: int) -> Sub[Mapping[str, float]]:
-        return {"t": TIGHT}
-        yield
-
-    def enough(_keep: tuple[int, ...]) -> Sub[bool]:
-        return True
-        yield
-
-    best = run(keep_fewest(search, (), try_on, 4, enough))
-    assert (best.keep, best.put_off) == ((4,), True)
 
 
 def test_where_only_everything_cures_there_is_no_set() -> None:

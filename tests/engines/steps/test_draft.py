@@ -178,15 +178,6 @@ def test_what_only_the_emulation_gets_wrong_is_not_accused() -> None:
     assert done.finish.findings.workaround is None
 
 
-def test_an_error_that_many_nodes_add_to_is_spread_in_the_emulation_too() -> None:
-    engine = single(dict.fromkeys(range(40), 0.004), dict.fromkeys(range(40), 0.005))
-    done = walk("layerwise", engine.context(), engine)
-    assert done.finish.outcome.spread
-    assert done.finish.outcome.emulated
-    assert looks_into_the_engine(done) == 0
-    assert len(kept_or_none(done)) > 0
-
-
 def kept_or_none(done: Walk) -> set[int]:
     cure = done.finish.findings.workaround
     return set(ranges.decode(cure.keep)) if cure else set()

@@ -21,7 +21,7 @@ from narrowdown.engines.probe import (
     SampleResult,
     Score,
 )
-from narrowdown.engines.search.knee import find_knee
+from narrowdown.engines.search.kept_sets import find_knee
 from narrowdown.engines.search.known import is_known, list_facts
 from narrowdown.engines.search.unseen import GIVEN, count_worth, say_tried, set_apart
 from narrowdown.engines.views import view_engine
@@ -376,20 +376,6 @@ def test_the_curve_is_a_front_with_the_chosen_set_on_it() -> None:
     assert errors == sorted(errors, reverse=True)
     assert (nodes[0], nodes[-1] >= len(kept_of(cure))) == (0, True)
     assert [p.nodes for p in cure.curve if p.chosen] == [len(kept_of(cure))]
-
-
-def test_the_curve_asks_of_no_set_that_nobody_would_trade_for() -> None:
-    """Weighed by leaving out one group each, all but a few nodes were kept in many sets: on one
-    sample, which says little."""
-    index = random_graph(60, random.Random(3))
-    added = {f"real:{k}": {7: 0.5, 31: 0.4, 50: 0.004 + k / 1000} for k in range(3)}
-    engine = Simulated(index=index, added=added, asked={}, hiding={})
-    done = walk("precision", engine.context(), engine)
-    chosen = len(kept(done.finish))
-    sizes = [len(ranges.decode(p.keep)) for p in done.probes if isinstance(p, Measure)]
-    saved = max(i for i, p in enumerate(done.probes) if isinstance(p, Measure) and p.save)
-    assert any(2 * chosen < size < 60 for size in sizes[:saved])
-    assert not any(2 * chosen < size < 60 for size in sizes[saved:])
 
 
 @pytest.mark.parametrize(
