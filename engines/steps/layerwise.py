@@ -15,16 +15,14 @@ from typing import Literal
 import msgspec
 
 from narrowdown.engines.asking import Count, Note, StepContext, Sub, asked
-from narrowdown.engines.asking.answer import Answer
 from narrowdown.engines.asking.inquiry import Inquiry, open_inquiry
-from narrowdown.engines.asking.oracle import Oracle, make_oracle
-from narrowdown.engines.asking.question import Question
-from narrowdown.engines.compare.judge import badness, judge_whole, limit
+from narrowdown.engines.asking.oracle import make_oracle
+from narrowdown.engines.compare.judge import badness, limit
 from narrowdown.engines.compare.say import say_amount, say_part, wrong_by
 from narrowdown.engines.findings import Suspect, Workaround
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.graph.index import GraphIndex
-from narrowdown.engines.probe import Measurement, Score
+from narrowdown.engines.probe import Score
 from narrowdown.engines.search import remedy
 from narrowdown.engines.search.accuse import (
     PARTS,
@@ -35,10 +33,10 @@ from narrowdown.engines.search.accuse import (
     list_producers,
     measure_shares,
 )
-from narrowdown.engines.search.alone import pack_alone
 from narrowdown.engines.search.emulation import find_emulation
 from narrowdown.engines.search.twin import asking_twin, find_twin
-from narrowdown.engines.search.watchable import BATCH_BYTES, pack_batches, split_markable
+from narrowdown.engines.search.watch import OUTPUTS, Packing, Watched, measure_added, watch_tensors
+from narrowdown.engines.search.watchable import BATCH_BYTES
 from narrowdown.engines.spec import parse
 from narrowdown.engines.steps.base import (
     BUILDS_MODELS,
@@ -51,13 +49,6 @@ from narrowdown.engines.steps.base import (
 )
 from narrowdown.engines.steps.prepare import prepare_findings
 
-# A listener that was asked for is given up after this many deaths of the worker, one that is tried
-# by itself after the first. TensorRT 10.6's builder dies of most sets of debug tensors, at ten
-# seconds each.
-DEATHS = 4
-# Questions to an emulation that a look at every layer asks, each as dear as a run of the whole
-# model at most.
-QUESTIONS = 180
 WIDTH = 60  # values of a profile: one for each column of a terminal of 80, beside its axis
 
 
@@ -133,25 +124,12 @@ class Group(msgspec.Struct, frozen=True):
     nodes: tuple[str, ...] = ()
 
 
-class _Watched(msgspec.Struct):
-    """What the marked runs saw; filled batch by batch."""
-
-    inherited: dict[int, Score] = {}
-    skipped: list[int] = []
-    failing: int = 0
-    ran: int = 0
-    watched: int = 0  # tensors in runs that worked
-    reason: str = ""
-    way: str = "outputs"  # in which the failure showed last
-    hidden: bool = False  # watched in another way, some of it did not show
-
-
 class _Look(msgspec.Struct):
     """What a look at every layer found. ``ask``: of the engine that was looked into; ``shares``:
     see ``measure_shares``."""
 
     ask: Inquiry
-    seen: _Watched
+    seen: Watched
     rows: dict[int, TensorRow] = {}
     suspects: tuple[Suspect, ...] = ()
     harmless: int = 0
@@ -166,6 +144,11 @@ class _Look(msgspec.Struct):
     def spread(self) -> bool:
         return is_spread(self.shares)
 
+    @property
+    def accused(self) -> tuple[Suspect, ...]:
+        """The suspects; none where each of them is one of many alike."""
+        return () if self.spread else self.suspects
+
 
 def layerwise(ctx: StepContext) -> Steps[LayerwiseOutcome]:
     params = msgspec.convert(dict(ctx.params), LayerwiseParams)
@@ -179,50 +162,17 @@ def layerwise(ctx: StepContext) -> Steps[LayerwiseOutcome]:
         if findings.twin and not look.seen.failing:
             # The twin's kernels are others: watching may cure these and not the engine's own.
             look = yield from _look(given, params)
-    ask, seen, rows = look.ask, look.seen, look.rows
-    suspects = () if look.spread else look.suspects  # each of them is one of many alike
-    groups = (yield from _read_groups(given)) if suspects and cure is None else ()
-    joined = {name: group for group in groups for name in group.nodes}
-    layer_of = {name: group.layer for name, group in joined.items()}
+    groups = (yield from _read_groups(given)) if look.accused and cure is None else ()
+    layer_of = {name: group for group in groups for name in group.nodes}
     table = [
-        msgspec.structs.replace(rows[t], group=layer_of.get(rows[t].node, "")) for t in sorted(rows)
+        msgspec.structs.replace(row, group=layer_of[row.node].layer if row.node in layer_of else "")
+        for _, row in sorted(look.rows.items())
     ]
-    bad = [r for r in table if r.error is not None and r.error > limit(ask.criterion, r.name)]
-    first_bad = bad[0] if bad else None
-    top = suspects[0] if suspects else None
-    largest = max(look.shares) if look.spread else None
-    outcome = LayerwiseOutcome(
-        observer=look.observer,
-        tensors=len(seen.inherited),
-        bad=len(bad),
-        skipped=len(seen.skipped),
-        culprit=ask.names([top.node])[0] if top else "",
-        culprit_op=ask.index.nodes[top.node].op if top else "",
-        first_bad=first_bad.name if first_bad else "",
-        first_nonfinite=next((r.name for r in table if r.first_nonfinite), ""),
-        inherited=top.inherited if top else None,
-        added=top.added if top else None,
-        effect=top.effect if top else None,
-        spread=look.spread,
-        largest_part=largest,
-        harmless=look.harmless,
-        left=look.left,
-        emulated=ask.ctx.engine if cure else "",
-        profile=profile_by_depth([r.error for r in table if r.error is not None]),
-        groups=len(groups),
-        group=_say_joined(ask, top, joined),
-        reason=seen.reason,
-        message=_message(look.observer, top, largest, ask, table, seen)
-        + _say_watched(seen)
-        + (cure.said if cure else "")
-        + _say_left(look.left)
-        + say_left_out(ask.index, len(seen.skipped)),
-    )
     return Finish(
-        outcome,
+        _sum_up(look, cure, table, layer_of, len(groups)),
         msgspec.structs.replace(
             findings,
-            suspects=suspects,
+            suspects=look.accused,
             spread=look.spread,
             hidden=look.observer == "improves",
             case=None,
@@ -232,15 +182,61 @@ def layerwise(ctx: StepContext) -> Steps[LayerwiseOutcome]:
     )
 
 
+def _sum_up(
+    look: _Look,
+    cure: "_Cure | None",
+    table: Sequence[TensorRow],
+    layer_of: Mapping[str, Group],
+    groups: int,
+) -> LayerwiseOutcome:
+    ask, seen = look.ask, look.seen
+    bad = [r.name for r in table if r.error is not None and r.error > limit(ask.criterion, r.name)]
+    outcome = LayerwiseOutcome(
+        observer=look.observer,
+        tensors=len(seen.inherited),
+        bad=len(bad),
+        skipped=len(seen.skipped),
+        first_bad=next(iter(bad), ""),
+        first_nonfinite=next((r.name for r in table if r.first_nonfinite), ""),
+        spread=look.spread,
+        largest_part=max(look.shares) if look.spread else None,
+        harmless=look.harmless,
+        left=look.left,
+        emulated=ask.ctx.engine if cure else "",
+        profile=profile_by_depth([r.error for r in table if r.error is not None]),
+        groups=groups,
+        reason=seen.reason,
+        message=_message(look, len(bad), table)
+        + _say_watched(seen)
+        + (cure.said if cure else "")
+        + _say_left(look.left)
+        + say_left_out(ask.index, len(seen.skipped)),
+    )
+    for top in look.accused[:1]:
+        node = ask.index.nodes[top.node]
+        outcome = msgspec.structs.replace(
+            outcome,
+            culprit=ask.names([top.node])[0],
+            culprit_op=node.op,
+            inherited=top.inherited,
+            added=top.added,
+            effect=top.effect,
+            group=_say_joined(ask, layer_of[node.name]) if node.name in layer_of else "",
+        )
+    return outcome
+
+
 def _look(ask: Inquiry, params: LayerwiseParams) -> Sub[_Look]:
     """Every tensor watched, and where the failure is still there the nodes whose own error reaches
     the outputs."""
-    seen: _Watched = yield from _watch_tensors(ask, params)
+    packing = Packing(params.batch_bytes, params.splits)
+    ways = {way: make_oracle(ask.of(engine)) for way, engine in _list_ways(ask.ctx).items()}
+    seen: Watched = yield from watch_tensors(ways, packing)
     rows = {t: _make_row(ask, t, s) for t, s in seen.inherited.items()}
     look = _Look(ask, seen, rows)
     if look.observer == "reproduces":
         oracle = make_oracle(ask)
-        added = yield from _measure_added(oracle, params, seen)
+        added = yield from measure_added(oracle, packing, seen.inherited)
         for t, (stored, exact) in added.items():
             row = rows.get(t) or _make_row(ask, t, None)
             own, exactly = badness(stored, ask.criterion), _badness_or_none(exact, ask)
@@ -253,12 +249,11 @@ def _look(ask: Inquiry, params: LayerwiseParams) -> Sub[_Look]:
             budget=params.budget,
         )
         accused: Accused = yield from accuse(oracle, bounds, seen.inherited, added)
-        look.suspects, verdicts, look.left = accused.suspects, accused.verdicts, accused.left
-        look.harmless = sum(reason == "harmless" for reason in verdicts.values())
-        for node, reason in verdicts.items():
-            for t in ask.index.nodes[node].outputs:
-                if t in rows:
-                    rows[t] = msgspec.structs.replace(rows[t], harmless=reason == "harmless")
+        look.suspects, look.left = accused.suspects, accused.left
+        harmless = {node for node, why in accused.verdicts.items() if why == "harmless"}
+        look.harmless = len(harmless)
+        for t in (t for node in harmless for t in ask.index.nodes[node].outputs if t in rows):
+            rows[t] = msgspec.structs.replace(rows[t], harmless=True)
         for s in look.suspects:
             rows[s.tensor] = msgspec.structs.replace(rows[s.tensor], effect=s.effect)
         look.shares = () if look.left else (yield from measure_shares(oracle, look.suspects))
@@ -290,15 +285,15 @@ def _look_at_emulation(
         return None, None
     there = given.of(spec)
     plain = yield from asked(there.plain((given.findings.sample,)))
-    if (
-        plain.status != "ok"
-        or (plain.build_seconds + plain.run_seconds) * QUESTIONS > given.findings.dear
-    ):
+    # Each suspect is asked about with its producers, at most as dear as a run of the whole model.
+    questions = params.most_suspects * params.levels
+    seconds = (plain.build_seconds + plain.run_seconds) * questions
+    if plain.status != "ok" or seconds > given.findings.dear:
         return None, None
     look: _Look = yield from _look(there, params)
     if not (look.suspects or look.spread):
         return None, None
-    accused = () if look.spread else ranges.decode(look.suspects[0].nodes)
+    accused = ranges.decode(look.accused[0].nodes) if look.accused else ()
     close = tuple(sorted({*accused, *list_producers(given.index, accused)}))
     cure: _Cure | None = yield from _try_on_engine(given, close)
     return (look, cure) if cure else (None, None)
@@ -334,72 +329,15 @@ def profile_by_depth(errors: Sequence[float]) -> str:
     return ",".join(f"{max(-9.0, min(9.0, math.log10(e))):.2f}" if e > 0 else "-9" for e in worst)
 
 
-def _watch_tensors(ask: Inquiry, params: LayerwiseParams) -> Sub[_Watched]:
-    """Marked runs, batch by batch; a batch that cannot run is halved to find what cannot be
-    marked."""
-    can, cannot = split_markable(ask.index)
-    seen = _Watched(inherited={}, skipped=list(cannot))
-    # What earlier culprits fed is patched: only what still reaches the outputs is of interest.
-    live = set(ask.everything)
-    can = tuple(t for t in can if ask.index.tensors[t].producer in live)
-    # Where nothing lies between inputs and outputs, the model as it is says all that watching
-    # could.
-    todo = [(b, params.splits) for b in pack_batches(ask.index, can, params.batch_bytes) or [()]]
-    ways = _list_ways(ask.ctx)
-    asked = next(iter(ways))
-    deaths = 0
-    while todo:
-        batch, splits = todo.pop(0)
-        ran = failed = blind = False
-        for way, engine in tuple(ways.items()):
-            yield Note(f"watching {len(batch)} tensors in one run")
-            marks = ranges.encode(batch)
-            m: Measurement = yield from ask.repeated(
-                lambda attempt, marks=marks, engine=engine: ask.whole(  # type: ignore[misc]
-                    (ask.findings.sample,), marks=marks, engine=engine, attempt=attempt
-                ),
-                lambda m: judge_whole(ask.unpatched(m), ask.criterion),
-            )
-            if m.status != "ok":
-                seen.reason = seen.reason or m.message
-                deaths += m.status == "crash" and way != "outputs"
-                if m.status == "crash" and way != "outputs" and (way != asked or deaths >= DEATHS):
-                    del ways[way]
-                continue
-            if blind := bool(batch) and not any(r.marks for r in m.results):
-                seen.reason = seen.reason or "it gives out none of the tensors that were marked."
-                continue
-            ran = True
-            # What cures the failure says nothing about its tensors: what it saw is left out.
-            if failed := judge_whole(ask.unpatched(m), ask.criterion).failed:
-                seen.failing += 1
-                seen.way = way
-                row = ask.row(ask.unpatched(m))
-                scores = (*row.marks, *row.outputs)
-                seen.inherited.update(
-                    (ask.index.by_name[s.name], s) for s in scores if s.name in ask.index.by_name
-                )
-                break
-        seen.ran += ran
-        seen.watched += len(batch) if ran else 0
-        seen.hidden |= not failed or seen.way != asked
-        if not ran and not blind and ways and splits > 0 and len(batch) > 1:
-            middle = len(batch) // 2
-            todo[:0] = [(batch[:middle], splits - 1), (batch[middle:], splits - 1)]
-        elif not ran:
-            seen.skipped.extend(batch)
-    return seen
-
-
 def _list_ways(ctx: StepContext) -> dict[str, str]:
     """How tensors can be watched -> engine spec, in the order to try: as asked for; then by the
     engine's listener, if it has one. What cannot be built with more outputs, or is cured by them,
     may be built with a listener."""
     spec = parse(ctx.engine)
-    asked = spec.get("observe", "outputs")
-    ways = {asked: ctx.engine}
+    wanted = spec.get("observe", OUTPUTS)
+    ways = {wanted: ctx.engine}
     for way, needs in (("unfused", "unfused-debug-tensors"), ("debug", "debug-tensors")):
-        if asked == "outputs" and ctx.can(needs):
+        if wanted == OUTPUTS and ctx.can(needs):
             ways[way] = str(spec.with_option("observe", way))
     return ways
 
@@ -412,34 +350,6 @@ def _read_groups(ask: Inquiry) -> Sub[tuple[Group, ...]]:
     yield Note("which nodes does the engine join?")
     m = yield from asked(ask.whole((ask.findings.sample,), record=True))
     return msgspec.convert(m.facts.get("build", {}).get("groups", ()), tuple[Group, ...])
-
-
-def _measure_added(
-    oracle: Oracle, params: LayerwiseParams, seen: _Watched
-) -> Sub[dict[int, tuple[Score, Score | None]]]:
-    """Each node alone, fed reference values: all nodes of a batch in one build, with every edge
-    between them severed."""
-    index, live = oracle.index, set(oracle.live)
-    added: dict[int, tuple[Score, Score | None]] = {}
-    outputs = [
-        t for t in sorted({*seen.inherited, *index.outputs}) if index.tensors[t].producer in live
-    ]
-    todo = [(b, params.splits) for b in pack_alone(index, outputs, params.batch_bytes // 2)]
-    while todo:
-        batch, splits = todo.pop(0)
-        nodes = frozenset(index.tensors[t].producer for t in batch)
-        yield Note(f"{len(nodes)} nodes, each alone, fed reference values")
-        question = Question(nodes, outputs=batch, alone=True)
-        stored: Answer = yield from oracle.ask(question)
-        exact: Answer = yield from oracle.ask(msgspec.structs.replace(question, feed="exact"))
-        if not stored.scores:
-            middle = len(batch) // 2
-            todo[:0] = [
-                (b, splits - 1) for b in (batch[:middle], batch[middle:]) if splits > 0 and middle
-            ]
-        for name, score in stored.scores.items():
-            added[index.by_name[name]] = (score, exact.scores.get(name))
-    return added
 
 
 def _first_nonfinite(index: GraphIndex, inherited: dict[int, Score]) -> list[int]:
@@ -468,38 +378,21 @@ def _make_row(ask: Inquiry, tensor: int, score: Score | None) -> TensorRow:
     )
 
 
-def _message(
-    observer: str,
-    top: Suspect | None,
-    largest: float | None,
-    ask: Inquiry,
-    table: Sequence[TensorRow],
-    seen: _Watched,
-) -> str:
-    """``largest``: the largest share that a part has in a failure that is spread; None where it is
-    not."""
-    metric = ask.criterion.metric
-    if observer == "cannot-run":
-        return f"The model cannot run while every layer is looked at: {seen.reason}"
-    if observer == "improves":
+def _message(look: _Look, bad: int, table: Sequence[TensorRow]) -> str:
+    """``bad``: tensors that are over the tolerance."""
+    ask, failure = look.ask, look.ask.signature
+    if look.observer == "cannot-run":
+        return f"The model cannot run while every layer is looked at: {look.seen.reason}"
+    if look.observer == "improves":
         return (
-            f"While we look at {seen.watched} of its tensors, the model no longer fails; it was "
-            f"{wrong_by(ask.signature.error, ask.signature.metric)}. Looking changes what the engine does."
+            f"While we look at {look.seen.watched} of its tensors, the model no longer fails; it was "
+            f"{wrong_by(failure.error, failure.metric)}. Looking changes what the engine does."
         )
-    if largest is not None:
-        errors = [r.error for r in table if r.error is not None]
-        quarter = max(1, len(errors) // 4)
-        what = "What is left of the error" if ask.findings.culprits else "The error"
-        return (
-            f"{what} is spread over many layers, and no single node makes most of it: of {PARTS} parts of the model none "
-            f"makes more than {100 * largest:.0f} % of it. It grows with depth: up to "
-            f"{say_amount(max(errors[:quarter]), metric)} in the first quarter, "
-            f"{say_amount(max(errors[-quarter:]), metric)} in the last, "
-            f"{say_amount(ask.signature.error, metric)} at the outputs."
-        )
-    if top is None:
-        bad = sum(r.error > limit(ask.criterion, r.name) for r in table if r.error is not None)
+    if look.spread:
+        return _say_spread(look, [r.error for r in table if r.error is not None])
+    if not look.accused:
         return f"{'1 tensor differs' if bad == 1 else f'{bad} tensors differ'}, but no node by itself makes the outputs wrong."
+    top, metric = look.accused[0], ask.criterion.metric
     small = top.own <= limit(ask.criterion, ask.index.tensors[top.tensor].name)
     what = (
         "a small error, which grows on its way to the outputs"
@@ -513,6 +406,18 @@ def _message(
     )
 
 
+def _say_spread(look: _Look, errors: Sequence[float]) -> str:
+    """``errors`` of the tensors by depth."""
+    quarter, metric = max(1, len(errors) // 4), look.ask.criterion.metric
+    first, last = (say_amount(max(part), metric) for part in (errors[:quarter], errors[-quarter:]))
+    what = "What is left of the error" if look.ask.findings.culprits else "The error"
+    return (
+        f"{what} is spread over many layers, and no single node makes most of it: of {PARTS} parts of the model none "
+        f"makes more than {100 * max(look.shares):.0f} % of it. It grows with depth: up to {first} in the first quarter, "
+        f"{last} in the last, {say_amount(look.ask.signature.error, metric)} at the outputs."
+    )
+
+
 def _say_left(left: int) -> str:
     """That not every suspect was asked about, one sentence with a space in front."""
     if not left:
@@ -521,7 +426,7 @@ def _say_left(left: int) -> str:
     return f" The step was ended here: {others} not asked about, so another node may add more."
 
 
-def _say_watched(seen: _Watched) -> str:
+def _say_watched(seen: Watched) -> str:
     """How the tensors were watched where it matters, one sentence with a space in front."""
     how = {
         "debug": "by a listener (observe=debug)",
@@ -532,16 +437,11 @@ def _say_watched(seen: _Watched) -> str:
     return f" They were watched {how[seen.way]}: made outputs, they hid the failure or could not be built."
 
 
-def _say_joined(ask: Inquiry, top: Suspect | None, joined: Mapping[str, Group]) -> str:
-    """What the engine computes together with the culprit, as ``12 nodes: Pow, ReduceMean, ...``;
-    empty where it stands alone."""
-    name = ask.index.nodes[top.node].name if top else ""
-    if name not in joined:
-        return ""
+def _say_joined(ask: Inquiry, group: Group) -> str:
+    """What the engine computes together, as ``12 nodes: Pow, ReduceMean, ...``."""
     ops = {n.name: n.op for n in ask.index.nodes}
-    nodes = joined[name].nodes
-    kinds = dict.fromkeys(ops[n] for n in nodes if n in ops)
-    return f"{len(nodes)} nodes: {', '.join(kinds)}"
+    kinds = dict.fromkeys(ops[n] for n in group.nodes if n in ops)
+    return f"{len(group.nodes)} nodes: {', '.join(kinds)}"
 
 
 def say_left_out(index: GraphIndex, skipped: int) -> str:

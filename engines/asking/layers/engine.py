@@ -87,10 +87,12 @@ def sever_nodes(index: GraphIndex, nodes: Iterable[int], outputs: Iterable[int])
 
 def read(inquiry: Inquiry, question: Question, m: Measurement) -> Answer:
     """What the measurement says of the question. Pure: a new tolerance is a new reading."""
-    rule = inquiry.criterion
+    rule, whole = inquiry.criterion, question.nodes is None
+    if whole:
+        m = inquiry.unpatched(m)
     if question.like is not None:
         verdict = _judge_simpler(inquiry, question.like, m)
-    elif question.nodes is None or question.alone:
+    elif whole or question.alone:
         verdict = judge_whole(m, rule)
     else:
         verdict = inquiry.lowered(question.e0).verdict(m)
@@ -106,8 +108,8 @@ def read(inquiry: Inquiry, question: Question, m: Measurement) -> Answer:
         effect_places=verdict.effect_places,
         errors={n: badness(s, rule) for n, s in alone.items() if over(s, rule)},
         signature=_sign(inquiry, m) if verdict.failed else None,
-        scores=alone or (_find_scores(m) if told and question.watch else {}),
-        reach=_find_reach(inquiry, m) if told and question.nodes is not None else 0.0,
+        scores=alone or (_find_scores(inquiry, question, m) if told else {}),
+        reach=0.0 if whole or not told else _find_reach(inquiry, m),
         lost=any(r.unrepresentable for r in m.results),
         files=dict(m.artifacts),
         probes=1,
@@ -165,10 +167,16 @@ def _find_reach(inquiry: Inquiry, m: Measurement) -> float:
     )
 
 
-def _find_scores(m: Measurement) -> dict[str, Score]:
-    """The score of each tensor; of several rows the one with the largest values."""
-    found: dict[str, Score] = {}
-    for score in (s for r in m.results for s in (*r.marks, *r.outputs)):
-        if score.name not in found or score.absmax > found[score.name].absmax:
-            found[score.name] = score
-    return found
+def _find_scores(inquiry: Inquiry, question: Question, m: Measurement) -> dict[str, Score]:
+    """The score of each tensor that was watched, of the whole model of its outputs as well: on the
+    row that fails. Of the reference, of which none does, on the row with the largest values."""
+    if question.reference:
+        found: dict[str, Score] = {}
+        for score in (s for r in m.results for s in (*r.marks, *r.outputs)):
+            if score.name not in found or score.absmax > found[score.name].absmax:
+                found[score.name] = score
+        return found
+    if question.nodes is not None and not question.watch:
+        return {}
+    row = inquiry.row(m)
+    return {s.name: s for s in (*row.marks, *row.outputs)}

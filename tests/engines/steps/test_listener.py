@@ -111,7 +111,7 @@ def test_a_listener_that_is_told_nothing_is_no_way_to_watch(
 
 
 @pytest.mark.parametrize(
-    ("engine", "deaths"), [(CURED, 1), ("fake:fault=wrong,nodes=layer2,observe=debug", 4)]
+    ("engine", "deaths"), [(CURED, 1), ("fake:fault=wrong,nodes=layer2,observe=debug", 5)]
 )
 def test_a_listener_that_kills_the_worker_is_given_up(
     open_model: Callable[..., Any], tmp_path: Path, engine: str, deaths: int
