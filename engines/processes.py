@@ -1,8 +1,9 @@
-"""Our own programs, each a process of its own: the runner and its workers, and modules that are
-asked for one thing."""
+"""Our own programs, each a process of its own: the runner and its workers, what watches over
+processes, and modules that are asked for one thing. The checker's keeper alone starts a program of
+the user's."""
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
@@ -32,6 +33,29 @@ def start(
         cwd=folder,
         env=environment,
         bufsize=0,
+        start_new_session=True,
+    )
+
+
+def watch(
+    script: Path,
+    words: Sequence[str],
+    environment: Mapping[str, str] | None = None,
+    handed: Collection[int] = (),
+) -> "subprocess.Popen[bytes]":
+    """Run one of our scripts that needs the standard library alone, in a session of its own: what
+    outlives and ends others. ``handed``: descriptors that it gets; without any it has a pipe for
+    its input. Raises OSError."""
+    import subprocess
+
+    return subprocess.Popen(
+        [sys.executable, "-I", "-S", str(script), *words],
+        stdin=subprocess.DEVNULL if handed else subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        cwd="/",
+        env=environment,
+        pass_fds=tuple(handed),
         start_new_session=True,
     )
 

@@ -28,8 +28,8 @@ def make(spec: str | EngineSpec) -> "Engine":
     for _, file in options.loaded(str(checked)):
         if Path(file).exists():  # else the engine itself says what is missing
             held.digest(file)
-    for _, command in options.started(str(checked)):
-        held.of_command(command)
+    for kind, words in options.started(str(checked)):
+        held.permit(kind, words)
     try:
         module = importlib.import_module(declared.module)
     except Exception as error:

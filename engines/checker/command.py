@@ -9,8 +9,6 @@ import select
 import selectors
 import shlex
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -19,6 +17,7 @@ from typing import IO, TYPE_CHECKING, Literal, NamedTuple
 
 import msgspec
 
+from narrowdown.engines import processes
 from narrowdown.engines.checker import environment, keeper
 from narrowdown.engines.data import compiled
 
@@ -288,16 +287,8 @@ def _line(given: Mapping[str, str]) -> "socket.socket":
     if not _lines:
         ours, its = socket.socketpair()
         with its:
-            subprocess.Popen(
-                [sys.executable, "-I", "-S", keeper.__file__, str(its.fileno())],
-                cwd="/",
-                env=given,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                pass_fds=(its.fileno(),),
-                start_new_session=True,
-            )
+            fd = its.fileno()
+            processes.watch(Path(keeper.__file__), [str(fd)], given, [fd])
         _lines.append(ours)
     return _lines[0]
 

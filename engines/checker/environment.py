@@ -6,10 +6,9 @@ be listed: it lets a program be found, loaded and run on its device. Which furth
 gets is said by whoever starts it, never by a session.
 """
 
-import contextlib
 import os
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 # Each name with why a checker gets it. A name that ends in * stands for all that begin so.
 HANDED: Mapping[str, str] = {
@@ -74,24 +73,6 @@ _SHELL_S = frozenset(
 _SEARCHED = (
     1 << 16
 )  # characters from the end of what a checker printed: what it fails for want of, it says last
-
-
-_handed: list[tuple[str, ...]] = [()]  # the last one holds
-
-
-@contextlib.contextmanager
-def handing(named: Collection[str]) -> Iterator[None]:
-    """Meanwhile a program that an engine starts gets these names too: those of ``--pass-env``."""
-    _handed.append(tuple(named))
-    try:
-        yield
-    finally:
-        _handed.pop()
-
-
-def handed() -> tuple[str, ...]:
-    """The names of ``--pass-env`` that hold now."""
-    return _handed[-1]
 
 
 def for_checker(held: Mapping[str, str], named: Collection[str] = ()) -> dict[str, str]:

@@ -15,6 +15,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
+from narrowdown.engines.consent import Permit
 from narrowdown.engines.data import compiled, held
 
 # How a script asks where it lies: Python's, the shells', Perl's, Ruby's and Node's ways.
@@ -35,18 +36,12 @@ class Laid(NamedTuple):
     in_place: Mapping[str, str] = MappingProxyType({})
 
 
-def lay_out(
-    command: str,
-    user: Path,
-    folder: Path,
-    files: Mapping[str, str],
-    hidden: Collection[str],
-    beside: Path,
-) -> Laid:
-    """Make copies of ``files`` (path -> sha256 that was agreed to): of what lies below the
-    ``user``'s folder in the program's own ``folder``, all else in private folders (below ``beside``
-    where programs cannot be started from the temporary folder). Names in ``hidden`` are left alone.
-    Raises ``NotAgreed``, ``OSError``, ``ValueError`` for a command that cannot be split."""
+def lay_out(permit: Permit, folder: Path, hidden: Collection[str], beside: Path) -> Laid:
+    """Make copies of the files of a command: of what lies below the user's folder in the program's
+    own ``folder``, all else in private folders (below ``beside`` where programs cannot be started
+    from the temporary folder). Names in ``hidden`` are left alone. Raises ``NotAgreed``,
+    ``OSError``, ``ValueError`` for a command that cannot be split."""
+    command, files, user = permit.name, permit.files, Path(permit.folder or folder)
     words = shlex.split(command)
     # A link to a script stands for the folder that the script lies in.
     links = any(os.path.realpath(path) != path for path in files)

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import CodeType, ModuleType
 from typing import BinaryIO
 
-from narrowdown.engines.consent import NOTHING, Consent
+from narrowdown.engines.consent import NOTHING, Asked, Consent, Permit
 from narrowdown.engines.data import compiled
 from narrowdown.engines.data.input_problem import InputProblem
 from narrowdown.engines.store import regular
@@ -65,15 +65,15 @@ def digest(path: str | Path) -> str:
     return wanted
 
 
-def of_command(command: str) -> dict[str, str]:
-    """Path -> sha256 of the files that come with a command which an engine starts; none of a
-    setting. Raises ``NotAgreed`` for what nobody agreed to."""
-    if command not in consent().commands:
+def permit(kind: str, name: str, folder: str | None = None) -> Permit:
+    """What allows a command or a setting. Raises ``NotAgreed`` for what nobody agreed to."""
+    found = consent().find(Asked(kind, name, folder))
+    if found is None:
         raise NotAgreed(
-            f"{command[:200]!a} would be started or set, and nobody agreed to that; nothing was run.",
-            command,
+            f"The {kind} {name[:200]!a} was not agreed to; nothing was run.",
+            name,
         )
-    return {path: digest(path) for path in consent().commands[command]}
+    return found
 
 
 def content(path: str | Path, wanted: str = "") -> bytes:

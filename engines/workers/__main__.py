@@ -1,5 +1,4 @@
-"""``python -P -m narrowdown.engines.workers SESSION PARENT-PID NAME...``: one worker process. NAME:
-a variable that checkers get beside the usual ones.
+"""``python -P -m narrowdown.engines.workers SESSION PARENT-PID``: one worker process.
 
 The pool starts this file by its path, so that it works from a checkout, an editable install and a
 wheel alike, and so that a folder ``narrowdown`` of the user is never taken for ours. Nothing but
@@ -44,7 +43,7 @@ def _pin_package() -> None:
 def main() -> None:
     if len(sys.argv) < 2:
         sys.exit(
-            "A worker is started by the pool: python -P -m narrowdown.engines.workers SESSION [PARENT_PID [NAME...]]"
+            "A worker is started by the pool: python -P -m narrowdown.engines.workers SESSION [PARENT_PID]"
         )
     gc.disable()  # what is loaded stays: looking through it again and again takes a tenth of the start
     incoming, outgoing = _claim_protocol()
@@ -52,7 +51,7 @@ def main() -> None:
     from narrowdown.engines.workers.worker import serve_probes
 
     parent = int(sys.argv[2]) if len(sys.argv) > 2 else 0
-    serve_probes(Path(sys.argv[1]), incoming, outgoing, parent, handed=tuple(sys.argv[3:]))
+    serve_probes(Path(sys.argv[1]), incoming, outgoing, parent)
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ from narrowdown.engines.array import Array
 from narrowdown.engines.backends.base import EngineFault, EngineMissing
 from narrowdown.engines.checker import command, environment
 from narrowdown.engines.checker import private_copies as checkfiles
+from narrowdown.engines.consent import CHECK
 from narrowdown.engines.data import held, polygraphy, samples
 from narrowdown.engines.data.arrays import widen_for_file
 from narrowdown.engines.data.input_problem import InputProblem
@@ -58,19 +59,16 @@ _SHELL_KILLED = 128 + signal.SIGKILL
 _STATUSES = frozenset(get_args(Status))
 
 
-def execute_probe(
-    probe: AnyProbe, store: Store, progress: Say, handed: Collection[str] = ()
-) -> Measurement:
-    """Answer the probe. ``handed``: names of variables that a checker gets beside the usual ones.
+def execute_probe(probe: AnyProbe, store: Store, progress: Say) -> Measurement:
+    """Answer the probe.
 
     Raises no ``Exception``: what it does not expect is status ``error``, with a traceback in the
     log. What the machine refused is no answer: status ``fault``, as what fails once our own files
     have changed; nor is a file of the session that is gone or damaged: ``facts["damaged"]`` is its
     path; nor one of the user's that is no longer what was agreed to: ``facts["changed"]``.
     """
-    with environment.handing(handed):
-        answer = _judged_by_the_weights(_answer_probe(probe, store, progress, handed), probe, store)
-        answer = _judged_by_the_program(_judged_by_the_disk(answer, store))
+    answer = _judged_by_the_weights(_answer_probe(probe, store, progress), probe, store)
+    answer = _judged_by_the_program(_judged_by_the_disk(answer, store))
     return msgspec.structs.replace(answer, message=_shorten_words(answer.message))
 
 
@@ -123,14 +121,12 @@ def _judged_by_the_program(answer: Measurement) -> Measurement:
     return Measurement(status="fault", message=changed)
 
 
-def _answer_probe(
-    probe: AnyProbe, store: Store, progress: Say, handed: Collection[str]
-) -> Measurement:
+def _answer_probe(probe: AnyProbe, store: Store, progress: Say) -> Measurement:
     begun = time.monotonic()
     if strange := held.consent().strange(probe):
         return Measurement(status="refused", message=strange)
     try:
-        return _dispatch_probe(probe, store, progress, handed)
+        return _dispatch_probe(probe, store, progress)
     except Exception as error:
         if (fault := faults.find_fault(error)) is not None:
             _log_traceback()
@@ -141,9 +137,7 @@ def _answer_probe(
         return _measure_failure(error, time.monotonic() - begun)
 
 
-def _dispatch_probe(
-    probe: AnyProbe, store: Store, progress: Say, handed: Collection[str]
-) -> Measurement:
+def _dispatch_probe(probe: AnyProbe, store: Store, progress: Say) -> Measurement:
     match probe:
         case Inspect():
             return Measurement(facts=msgspec.to_builtins(captures.make_engine(probe.engine).info))
@@ -168,7 +162,7 @@ def _dispatch_probe(
         case Measure():
             return measure.measure(probe, store, progress)
         case Check():
-            return _run_check(probe, store, progress, handed)
+            return _run_check(probe, store, progress)
 
 
 def _measure_failure(error: Exception, seconds: float) -> Measurement:
@@ -309,7 +303,7 @@ def _describe_model(probe: Describe, store: Store, progress: Say) -> Measurement
 # -- the external checker
 
 
-def _run_check(probe: Check, store: Store, progress: Say, handed: Collection[str]) -> Measurement:
+def _run_check(probe: Check, store: Store, progress: Say) -> Measurement:
     """Write the candidate, and what the command asks for beside it, into a fresh folder; run the
     command there."""
     progress("cutting")
@@ -348,14 +342,13 @@ def _run_check(probe: Check, store: Store, progress: Say, handed: Collection[str
         hidden = [store.root.name, *(name.partition("/")[0] for name in probe.artifacts)]
         hidden = hidden if store.root.resolve().parent == user.resolve() else hidden[1:]
         hidden = [*hidden, command.DEBUG_MODEL, "inputs.json", "expected.json"]
-        files_held = {path: held.digest(path) for path in held.consent().check_files}
-        laid = checkfiles.lay_out(
-            probe.command, user, folder, files_held, hidden, store.root / "checks"
-        )
+        permit = held.permit(CHECK, probe.command, probe.folder)
+        laid = checkfiles.lay_out(permit, folder, hidden, store.root / "checks")
         # Compiled Python of the user's would be run in place of the text that was agreed to.
         whole = command.show(folder, user, [*hidden, "__pycache__"]) if probe.folder else True
         progress("checking")
         kills = memory.kernel_kills()
+        handed = held.consent().variables
         ran = command.run_check(laid.command, path, inputs, expected, folder, probe.timeout, handed)
         checkfiles.check_unchanged(laid)
         ran = msgspec.structs.replace(
@@ -366,7 +359,7 @@ def _run_check(probe: Check, store: Store, progress: Say, handed: Collection[str
         if (no_verdict := _no_verdict(ran, store, folder, kills)) is not None:
             return no_verdict
         measurement = _measure_check(
-            probe, ran, store, folder, handed, nodes=sum(n >= 0 for n in piece.node_ids)
+            probe, ran, store, folder, nodes=sum(n >= 0 for n in piece.node_ids)
         )
         missing = (
             () if whole else (f"'{user}' holds too many files for the checker to see them all.",)
@@ -450,7 +443,6 @@ def _measure_check(
     ran: command.CheckResult,
     store: Store,
     folder: Path,
-    handed: Collection[str],
     nodes: int,
 ) -> Measurement:
     """How the checker ended. Not started: it is no answer; out of time: ``timeout``; all else is
@@ -468,7 +460,7 @@ def _measure_check(
     }
     said = (ran.stdout, ran.stderr) if ran.status != "exited" or ran.returncode else ()
     asked = command.sources(probe.command, Path(probe.folder) if probe.folder else folder)
-    if missed := environment.list_missed(said, asked, os.environ, handed):
+    if missed := environment.list_missed(said, asked, os.environ, held.consent().variables):
         facts["missed"] = missed
     status: Status = (
         "unsupported"

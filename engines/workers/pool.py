@@ -164,9 +164,8 @@ class Pool:
     load; without one, nothing. ``sweeps``       clear away what killed workers left half done; not
     where other pools use the same folder. ``gpus``         ids of the GPUs that the slots share
     out, in turn, where there are several (as in ``CUDA_VISIBLE_DEVICES``). ``tell``         takes
-    sentences for the user: a GPU that is not used. ``handed``       names of variables that a
-    checker gets beside the usual ones. ``script``       what a worker runs, for tests; it gets the
-    session folder, this process's id and ``handed``.
+    sentences for the user: a GPU that is not used. ``script``       what a worker runs, for tests;
+    it gets the session folder and this process's id.
     """
 
     def __init__(
@@ -182,7 +181,6 @@ class Pool:
         sweeps: bool = True,
         gpus: Sequence[str] = (),
         tell: Callable[[str], None] = lambda _: None,
-        handed: Sequence[str] = (),
         script: Path = WORKER,
     ) -> None:
         self._root = store_root.absolute()
@@ -198,7 +196,6 @@ class Pool:
         self._sweeps = sweeps
         self._scratch: Scratch | None = None
         self._tell = tell
-        self._handed = tuple(handed)
         self._taking: dict[
             str, bool
         ] = {}  # engine spec -> whether it takes a GPU, as an Inspect has said
@@ -318,21 +315,8 @@ class Pool:
         """Start what ends the workers' own children if this process is killed. It holds nothing but
         a pipe."""
         if self._dog is None and sys.platform == "linux":
-            self._dog = subprocess.Popen(
-                [
-                    sys.executable,
-                    "-I",
-                    "-S",
-                    str(Path(watchdog.__file__)),
-                    self._mark,
-                    str(self._temporary().path),
-                ],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                cwd="/",
-                start_new_session=True,
-            )
+            words = [self._mark, str(self._temporary().path)]
+            self._dog = processes.watch(Path(watchdog.__file__), words)
 
     def snapshot(self) -> list[Slot]:
         """What every slot is doing now."""
@@ -537,7 +521,7 @@ class Pool:
         log = self._worker_log(slot)
         log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("ab") as errors:
-            words = [str(self._root), str(os.getpid()), *self._handed]
+            words = [str(self._root), str(os.getpid())]
             started = processes.start(
                 self._script, words, self._root, errors, environment, pipes=True
             )

@@ -167,10 +167,9 @@ def _one_sentence(error: BaseException) -> str:
 class Worker:
     """Answers probes of one session."""
 
-    def __init__(self, root: Path, protocol: Protocol, handed: tuple[str, ...] = ()) -> None:
+    def __init__(self, root: Path, protocol: Protocol) -> None:
         self._root = root
         self._protocol = protocol
-        self._handed = handed
         self._reported, self._phrase = 0.0, ""
         self._most = _GROWN * memory.machine()  # bytes
 
@@ -201,7 +200,6 @@ class Worker:
                     work.probe,
                     store,
                     lambda text: self._report_progress(work.id, text),
-                    self._handed,
                 )
         except ImportError as error:
             with contextlib.suppress(OSError):
@@ -257,12 +255,9 @@ def _encode_line(done: Done) -> bytes:
     return line
 
 
-def serve_probes(
-    root: Path, incoming: int, outgoing: int, parent: int = 0, handed: tuple[str, ...] = ()
-) -> NoReturn:
+def serve_probes(root: Path, incoming: int, outgoing: int, parent: int = 0) -> NoReturn:
     """The life of a worker. ``root``: the session folder; ``parent``: the pool's pid, to notice
-    that it has already gone; ``handed``: names of variables that a checker gets beside the usual
-    ones."""
+    that it has already gone."""
     faulthandler.enable(file=2)
     with contextlib.suppress(
         OSError, ValueError
@@ -281,6 +276,6 @@ def serve_probes(
         from narrowdown.engines.workers import operations  # noqa: F401
     gc.freeze()
     gc.enable()
-    worker = Worker(root, protocol, handed)
+    worker = Worker(root, protocol)
     while True:
         worker.answer(protocol.work.get())

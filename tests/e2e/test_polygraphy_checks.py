@@ -15,7 +15,6 @@ from onnx import TensorProto, helper
 
 from narrowdown.engines.compare.judge import judge_check
 from narrowdown.engines.compare.tolerance import criterion
-from narrowdown.engines.consent import Consent
 from narrowdown.engines.data import held
 from narrowdown.engines.graph import load
 from narrowdown.engines.probe import Check
@@ -25,6 +24,8 @@ from narrowdown.engines.workers.operations import execute_probe
 from narrowdown.wizard.cli import main
 from narrowdown.wizard.cli.arguments import parse
 from narrowdown.wizard.problem_options import problem_from
+
+from ..consents import to_check
 
 tools = pytest.importorskip("polygraphy.tools")
 pytestmark = pytest.mark.filterwarnings(
@@ -93,7 +94,7 @@ def ours(
     """From the command line's words to a verdict, as a session takes them."""
     store, model, path = session
     problem = problem_from(parse(["step", "repeat", str(path), "--check", str(checker), *options]))
-    with held.under(Consent(check=problem.check)):
+    with held.under(to_check(problem.check)):
         measurement = execute_probe(
             Check(model=model, command=problem.check, timeout=timeout), store, lambda _: None
         )

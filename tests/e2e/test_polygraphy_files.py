@@ -13,12 +13,14 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from narrowdown.engines.consent import Consent
+from narrowdown.engines.consent import Consent, Permit
 from narrowdown.engines.data import held, polygraphy, samples
 from narrowdown.engines.graph import load
 from narrowdown.engines.probe import Check, LoadInputs, Measurement
-from narrowdown.engines.store.content import Store, digest_file
+from narrowdown.engines.store.content import Store
 from narrowdown.engines.workers.operations import execute_probe
+
+from ..consents import digests, to_check
 
 tools = pytest.importorskip("polygraphy.tools")
 comparator = pytest.importorskip("polygraphy.comparator")
@@ -70,7 +72,7 @@ class Session(msgspec.Struct):
             model=self.model, command=command, inputs=self.inputs, sample=sample, reference="onnxruntime",
             artifacts=("inputs.json", "expected.json"),
         )  # fmt: skip
-        with held.under(Consent(check=command)):
+        with held.under(to_check(command)):
             return execute_probe(probe, self.store, lambda _: None)
 
 
@@ -241,9 +243,7 @@ def test_one_loader_script_for_both(function: str, opened, run, tmp_path) -> Non
     session = opened(path)
     probe = LoadInputs(model=session.model, sources=(source,), random=False, folder=str(tmp_path))
     loader = tmp_path / "scripts/loader.py"
-    agreed = Consent(
-        inputs=(source,), files={str(loader): digest_file(loader)}, folder=str(tmp_path)
-    )
+    agreed = Consent((Permit("data loader script", source, str(tmp_path), digests(loader)),))
     with held.under(agreed):
         facts = execute_probe(probe, session.store, lambda _: None).facts
     feeds = [

@@ -10,7 +10,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from narrowdown.engines.consent import Consent
+from narrowdown.engines.consent import POSTPROCESS, Consent, Permit
 from narrowdown.engines.data import held
 from narrowdown.engines.data.postprocess import apply_postprocess
 from narrowdown.engines.store.content import digest_file
@@ -98,7 +98,7 @@ def test_the_same_arrays_as_polygraphy(theirs, ours, model, tmp_path, monkeypatc
     right = dict(comparator.Comparator.postprocess(results, function)["r"][0].items())
     script = tmp_path / "post.py"
     files = {"post.py": digest_file(script)} if script.is_file() else {}
-    with held.under(Consent(files=files)):
+    with held.under(Consent((Permit(POSTPROCESS, "post.py", files=files),))):
         made = apply_postprocess(ours, {"y": values}, "r", folder=str(tmp_path))
     assert made.keys() == right.keys()
     for name, value in right.items():

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from narrowdown.engines.consent import Consent, list_loaded, list_started
+from narrowdown.engines.consent import LOADER, POSTPROCESS, Asked, Consent, Permit, list_asked
 from narrowdown.engines.data import held
-from narrowdown.engines.probe import AnyProbe, Check, LoadInputs, Measure
+from narrowdown.engines.probe import AnyProbe
 from narrowdown.engines.sources import postprocess_script, scripts
 from narrowdown.engines.store.content import digest_file
 from narrowdown.engines.workers.pool import Pool
@@ -20,44 +20,35 @@ class Whatever(dict[str, str]):
         return digest_file(Path(path)) if Path(path).is_file() else default
 
 
-class AnyCommand(dict[str, tuple[str, ...]]):
-    """Every command is agreed to, with no file of its own."""
-
-    def __contains__(self, _command: object) -> bool:
-        return True
-
-    def __missing__(self, _command: str) -> tuple[str, ...]:
-        return ()
-
-
 class Everything(Consent, frozen=True):
     """To whatever is asked."""
 
-    def strange(self, _probe: AnyProbe) -> str:
-        return ""
+    @property
+    def files(self) -> dict[str, str]:
+        return Whatever()
+
+    def find(self, asked: Asked) -> Permit:
+        return Permit(asked.kind, asked.name, asked.folder or "")
 
     def of(self, probe: AnyProbe) -> Consent:
         return agreed(probe)
 
 
-EVERYTHING = Everything(files=Whatever(), commands=AnyCommand())
+EVERYTHING = Everything()
 
 
 def agreed(probe: AnyProbe) -> Consent:
     """Consent to all that this probe names."""
-    named = [path for _, path in list_loaded(probe)]
-    sources = probe.sources if isinstance(probe, LoadInputs) else ()
-    treated = probe.postprocess if isinstance(probe, Measure) else ()
-    named += [path for source in sources for path in scripts(source)]
-    named += [script] if (script := postprocess_script(treated)) else []
-    return Consent(
-        files={path: digest_file(Path(path)) for path in named if Path(path).is_file()},
-        inputs=tuple(s for s in sources if scripts(s)),
-        postprocess=treated,
-        check=probe.command if isinstance(probe, Check) else "",
-        commands={command: () for _, command in list_started(probe)},
-        folder=getattr(probe, "folder", ""),
-    )
+    return Consent(tuple(_permit(asked) for asked in list_asked(probe)))
+
+
+def _permit(asked: Asked) -> Permit:
+    named = {
+        LOADER: scripts(asked.name),
+        POSTPROCESS: (postprocess_script(asked.name.split(", ")),),
+    }.get(asked.kind, (asked.name,))
+    files = {path: digest_file(Path(path)) for path in named if Path(path).is_file()}
+    return Permit(asked.kind, asked.name, asked.folder or "", files)
 
 
 @pytest.fixture(autouse=True)

@@ -314,9 +314,7 @@ def test_consent_to_a_check_covers_its_folder_and_the_files_that_it_names_and_im
     ):
         problem = Problem(model="m", check=command, folder=str(folder))
         consent = trust.agree(problem)
-        assert set(consent.check_files) == {str(folder / "check.py"), str(folder / "part.py")}, (
-            command
-        )
+        assert set(consent.files) == {str(folder / "check.py"), str(folder / "part.py")}, command
         assert trust.admit(problem) == consent
         with pytest.raises(trust.Untrusted):
             trust.admit(msgspec.structs.replace(problem, folder=str(tmp_path / "theirs")))

@@ -124,17 +124,19 @@ def test_a_report_that_is_nested_too_deeply_is_a_bad_one(tmp_path: Path) -> None
     assert entry.main(["trigger", str(tmp_path)]) == 2
 
 
-def test_nobody_but_the_gate_makes_a_consent() -> None:
+@pytest.mark.parametrize(
+    ("value", "maker"), [("Consent", "wizard/trust/gate.py"), ("Permit", "wizard/trust/items.py")]
+)
+def test_nobody_but_the_gate_makes_a_consent(value: str, maker: str) -> None:
     """A door that was not thought of has none to hand over, and nothing runs without one."""
     makers = {
         path.relative_to(
             next(root.parent for root in ROOTS if path.is_relative_to(root))
         ).as_posix()
         for path, node in nodes()
-        if isinstance(node, ast.Call) and called(node).rpartition(".")[2] == "Consent"
+        if isinstance(node, ast.Call) and called(node).rpartition(".")[2] == value
     }
-    # The bundle's writer hands on a part of what it was given.
-    assert makers == {"wizard/trust/gate.py", "engines/consent.py"}
+    assert makers - {"engines/consent.py"} == {maker}, "there it says that there is none"
 
 
 # What starts a process, loads a library, or runs text: calls by their whole name, and methods
@@ -181,15 +183,13 @@ _STARTED = {
     "engines/processes.py": {
         "subprocess.Popen",
         "subprocess.run",
-    },  # runner and workers; a module of ours, also by an interpreter that was typed; pip
-    "engines/checker/command.py": {"subprocess.Popen"},  # the keeper
-    "engines/workers/pool.py": {"subprocess.Popen"},  # the watchdog
+    },  # runner, workers and what watches; a module of ours, also by a typed interpreter; pip
     "engines/workers/__main__.py": {
         "importlib.util.spec_from_file_location",
         ".exec_module",
     },  # our own package
     "engines/workers/worker.py": {"ctypes.CDLL"},  # C's library, for prctl
-    "engines/workers/gpus.py": {"subprocess.run", "ctypes.CDLL"},  # nvidia-smi, the driver
+    "engines/workers/gpus.py": {"subprocess.run", "ctypes.CDLL"},  # itself as a script, the driver
     "engines/backends/tensorrt/cuda.py": {"ctypes.CDLL"},  # the driver
     "engines/backends/__init__.py": {"importlib.import_module"},  # an engine by its declaration
     "engines/discovery.py": {"importlib.import_module", "importlib.metadata.entry_points"},

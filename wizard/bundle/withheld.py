@@ -12,14 +12,14 @@ import msgspec
 
 from narrowdown.engines.checker import private_copies as checkfiles
 from narrowdown.engines.checker.command import CheckResult, run_line
-from narrowdown.engines.consent import Consent
+from narrowdown.engines.consent import CHECK, Consent
 from narrowdown.engines.data.held import (
     NotAgreed,
     copy,
     digest,
     forget,
     link_others,
-    of_command,
+    permit,
     under,
 )
 from narrowdown.engines.findings import Culprit
@@ -152,27 +152,20 @@ def held_check(
                     engine = engine.with_option(option.name, "+".join(placed))
             for option in command_options(engine.name) if not command else ():
                 if words := engine.get(option.name):
-                    each = checkfiles.lay_out(
-                        words, folder or user, user, of_command(words), (), place
-                    )
+                    each = checkfiles.lay_out(permit(option.what, words), user, (), place)
                     engine = engine.with_option(option.name, each.command)
                     laid = laid._replace(
                         in_place={**laid.in_place, **each.in_place},
                         private=(*laid.private, *each.private),
                     )
             if command:
-                if command != consent.check or problem.folder != consent.folder:
-                    raise NotAgreed(
-                        "The check command was not agreed to; nothing was run.", command
-                    )
-                files = {path: consent.files[path] for path in consent.check_files}
-                laid = checkfiles.lay_out(command, folder or user, user, files, (), place)
+                laid = checkfiles.lay_out(permit(CHECK, command, problem.folder), user, (), place)
             if not command and not command_options(engine.name):
                 folder = None  # nothing of the user's runs there
             elif folder and any(user.iterdir()) and not laid.in_place:
                 link_others(folder, user)
                 folder = user
         own = msgspec.structs.replace(asked, engine=str(engine), check=laid.command, needs=())
-        return Trial(script(culprit, own), folder, laid)
+        return Trial(script(culprit, own), folder, laid, consent.variables)
 
     return make

@@ -99,7 +99,7 @@ def admit(name: str, yes: Iterable[str]) -> Consent | dict[str, str]:
     files = {str(bundle / file): found for file, found in digests(bundle).items()}
     for text in texts(bundle / CHECK):
         files |= command_files(text, "")
-    trust.admit_items([trust.Item("check of a bundle", path, path, "", files, head(path, 5))], yes)
+    trust.admit_items([trust.Item("check of a bundle", path, "", files, path, head(path, 5))], yes)
     return files
 
 
@@ -134,6 +134,7 @@ def _of_session(name: str, consent: Consent, scratched: Path) -> list[Case]:
 
     place, made = folders.find(name), []
     problem = folders.describe(place).problem
+    consent = consent.handing(passed_variables.remembered(place, problem) or ())
     try:
         written = write_cases(read(name), scratched / FIRST)
     except MachineProblem as trouble:
@@ -153,7 +154,6 @@ def _of_session(name: str, consent: Consent, scratched: Path) -> list[Case]:
             trial = held_check(case.culprit, case.asked, problem, consent)(private)
         except ValueError as fault:  # an engine that is not known here
             raise SessionProblem(str(fault)) from None
-        trial = trial._replace(handed=passed_variables.remembered(place, problem) or ())
         (case.folder / CHECK).write_text(trial.text, encoding="utf-8")
         called = place.name if number == 1 else f"{place.name} {case.folder.name}"
         made.append(Case(visible(called), case.folder, trial, "" if trial.folder else key))

@@ -4,7 +4,7 @@ import argparse
 import contextlib
 import functools
 import sys
-from collections.abc import Iterable
+from collections.abc import Collection
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -307,18 +307,18 @@ def drop_refused(place: Path) -> None:
         terminal.say("nothing was measured, so no session is kept.")
 
 
-def agreed(problem: Problem, yes: Iterable[str] = (), edited: Problem | None = None) -> Consent:
+def agreed(problem: Problem, yes: Collection[str] = (), edited: Problem | None = None) -> Consent:
     """What the user typed may run, and is remembered, but where ``all`` is let through for once.
     ``edited``: as for ``trust.agree``.
     Where that cannot be written down, say so and go on: it is asked again later."""
     try:
-        return trust.agree(problem, remembered=trust.ALL not in yes, edited=edited, yes=yes)
-    except OSError as error:
+        return trust.agree(problem, yes, edited)
+    except trust.Unremembered as error:
         said = of_system(error, trust.trust_file())
         terminal.say(
             f"what may run could not be remembered, so resume and replay will ask for --yes-run-scripts. {said}"
         )
-        return trust.agree(problem, remembered=False, edited=edited, yes=yes)
+        return error.consent
 
 
 def scripted(arguments: argparse.Namespace, flow: Flow) -> Script:

@@ -158,7 +158,7 @@ def install(place: Place) -> str:
 def as_installed(folder: Path) -> trust.Item:
     """What lies in a release's folder, with its digests."""
     return trust.Item(
-        "release of an engine", str(folder), str(folder), files=digests(folder), command=True
+        "release of an engine", str(folder), files=digests(folder), path=str(folder), command=True
     )
 
 

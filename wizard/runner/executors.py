@@ -38,10 +38,9 @@ def executor(
             slots,
             on_death=died,
             capture_bytes=capture_bytes,
-            consent=options.consent,
+            consent=options.consent.handing(options.handed),
             gpus=shared_out(slots, tell),
             tell=tell,
-            handed=options.handed,
         )
     from narrowdown.engines.cluster.executor import Cluster
 

@@ -321,7 +321,7 @@ def _executor(rec: Recording, place: Path, options: Options, teller: Teller) -> 
     if options.executor == LOCAL:
         from narrowdown.engines.workers.pool import Pool
 
-        return Pool(place, 1, handed=options.handed, consent=options.consent)
+        return Pool(place, 1, consent=options.consent.handing(options.handed))
     from narrowdown.engines.cluster.executor import Cluster
 
     made = Cluster(

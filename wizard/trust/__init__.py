@@ -9,6 +9,7 @@ user's is run or loaded anywhere, and which nobody else makes.
 
 from narrowdown.wizard.trust.gate import (
     ALL,
+    Unremembered,
     Untrusted,
     admit,
     admit_items,
@@ -26,6 +27,7 @@ __all__ = [
     "ALL",
     "KINDS",
     "Item",
+    "Unremembered",
     "Untrusted",
     "admit",
     "admit_items",

@@ -8,12 +8,11 @@ from pathlib import Path
 import msgspec
 
 from narrowdown.engines.consent import Consent
-from narrowdown.engines.sources import postprocess_script, score_script, scripts
 from narrowdown.engines.store import decoding, places, regular
 from narrowdown.engines.store.content import turn, write_own
 from narrowdown.wizard.problem import Problem
 from narrowdown.wizard.session.problems import SessionProblem
-from narrowdown.wizard.trust.items import CHECK, Item, items
+from narrowdown.wizard.trust.items import Item, items
 
 ALL = "all"
 
@@ -25,25 +24,32 @@ class Untrusted(SessionProblem):
     code = 3
 
 
-def agree(
-    problem: Problem,
-    *,
-    remembered: bool = True,
-    edited: Problem | None = None,
-    yes: Iterable[str] = (),
-) -> Consent:
-    """What the user has just typed may run, as it is now, and is remembered. What stands in the
-    PROBLEM of a session that was ``edited`` was not typed: it is admitted as it is now, whatever it
-    was when that one was. Raises ``Untrusted``, also for a path that is not whole and plain (the
-    command line makes none), ``OSError`` where it cannot be remembered."""
+class Unremembered(OSError):
+    """What was agreed to could not be written down, so it is asked about again. ``consent``: it
+    holds all the same."""
+
+    def __init__(self, error: OSError, consent: Consent) -> None:
+        super().__init__(error.errno, error.strerror, error.filename)
+        self.consent = consent
+
+
+def agree(problem: Problem, yes: Collection[str] = (), edited: Problem | None = None) -> Consent:
+    """What the user has just typed may run, as it is now, and is remembered, but where ``all`` is
+    let through for once. What stands in the PROBLEM of a session that was ``edited`` was not typed:
+    it is admitted as it is now, whatever it was when that one was. Raises ``Untrusted``, also for a
+    path that is not whole and plain (the command line makes none); ``Unremembered``."""
     found = items(problem)
     _refuse_crooked(found)
     if edited:
         old = {(item.kind, item.name, item.folder) for item in items(edited)}
         admit_items((item for item in found if (item.kind, item.name, item.folder) in old), yes)
-    if remembered:
-        remember(found)
-    return _consent(problem, found)
+    consent = _consent(found)
+    if ALL not in yes:
+        try:
+            remember(found)
+        except OSError as error:
+            raise Unremembered(error, consent) from error
+    return consent
 
 
 def admit(
@@ -62,7 +68,7 @@ def admit(
     found = [*items(problem, *found_on), *typed]
     _refuse_crooked(found)
     admit_items(found, yes, {item.key for item in typed})
-    return _consent(problem, found)
+    return _consent(found)
 
 
 def admit_items(found: Iterable[Item], yes: Iterable[str], own: Collection[str] = ()) -> None:
@@ -92,25 +98,8 @@ def _unknown(found: Iterable[Item], allowed: frozenset[str]) -> list[Item]:
     ]
 
 
-def _consent(problem: Problem, found: Iterable[Item]) -> Consent:
-    check_files = tuple(path for item in found if item.kind == CHECK for path in item.files)
-    return Consent(
-        files={path: digest for item in found for path, digest in item.files.items()},
-        inputs=tuple(source for source in problem.inputs if scripts(source)),
-        postprocess=problem.postprocess if postprocess_script(problem.postprocess) else (),
-        score=problem.score if score_script(problem.score) else "",
-        check=problem.check,
-        check_files=check_files,
-        commands={
-            item.name: tuple(item.files) for item in found if item.command and item.kind != CHECK
-        },
-        folder=problem.folder,
-        folders={
-            item.name: item.folder
-            for item in found
-            if item.command and item.folder not in ("", problem.folder)
-        },
-    )
+def _consent(found: Iterable[Item]) -> Consent:
+    return Consent(tuple(item.permit for item in found))
 
 
 def _refuse_crooked(found: Iterable[Item]) -> None:

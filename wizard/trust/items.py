@@ -9,17 +9,12 @@ from pathlib import Path
 import msgspec
 
 from narrowdown.engines import discovery, options
+from narrowdown.engines.consent import CHECK, LOADER, POSTPROCESS, SCORE, Permit
 from narrowdown.engines.sources import postprocess_script, score_script, scripts, split_function
 from narrowdown.wizard.problem import Problem
 from narrowdown.wizard.trust.command_files import command_files
 from narrowdown.wizard.trust.reading import digest, head, imported
 
-LOADER, POSTPROCESS, SCORE, CHECK = (
-    "data loader script",
-    "postprocess script",
-    "score script",
-    "check command",
-)
 # Every kind of thing that can run or be loaded; those of engine specs by their declared options.
 KINDS = (
     LOADER,
@@ -40,19 +35,14 @@ KINDS = (
 _SHOWN = 5  # first lines of a script
 
 
-class Item(msgspec.Struct, frozen=True):
-    """Something that would run or be loaded. ``name``: its source, command or path, as the PROBLEM
-    has it; ``path``: where it lies, the command itself for one. ``folder``: the one that it runs
-    in. ``files``: path -> sha256 of all that consent to it covers, as they are *now*; one that is
-    not there is left out. ``first_lines``: of a script, or the command itself. ``command``: it is
-    words, not a file: a command line, a setting of an engine. ``fault``: why it cannot be agreed to
-    as it is written, the end of a sentence; "" where it can."""
+class Item(Permit, frozen=True):
+    """Something that would run or be loaded, with its files as they are *now*; one that is not
+    there is left out. ``path``: where it lies, the command itself for one. ``first_lines``: of a
+    script, or the command itself. ``command``: it is words, not a file: a command line, a setting
+    of an engine. ``fault``: why it cannot be agreed to as it is written, the end of a sentence; ""
+    where it can."""
 
-    kind: str
-    name: str
-    path: str
-    folder: str = ""
-    files: dict[str, str] = {}
+    path: str = ""
     first_lines: tuple[str, ...] = ()
     command: bool = False
     fault: str = ""
@@ -78,6 +68,11 @@ class Item(msgspec.Struct, frozen=True):
             if len(self.files) == 1
             else self.key
         )
+
+    @property
+    def permit(self) -> Permit:
+        """What allows it."""
+        return Permit(self.kind, self.name, self.folder, self.files)
 
     @property
     def absent(self) -> "Item":
@@ -108,10 +103,10 @@ def _of_spec(spec: str, folder: str) -> Iterable[Item]:
         found = _command(kind, command, folder)
         yield msgspec.structs.replace(found, fault=found.fault or _crooked(spec))
     for kind, text in options.settings(spec):
-        yield Item(kind, text, text, first_lines=(text,), command=True, fault=_crooked(spec))
+        yield Item(kind, text, path=text, first_lines=(text,), command=True, fault=_crooked(spec))
     for kind, path in options.loaded(spec):
         fault = path_fault(path) or _crooked(spec)
-        yield Item(kind, path, path, "", {} if fault else _digests([path]), fault=fault)
+        yield Item(kind, path, "", {} if fault else _digests([path]), path, fault=fault)
 
 
 def _crooked(spec: str) -> str:
@@ -127,9 +122,9 @@ def _command(kind: str, command: str, folder: str) -> Item:
     return Item(
         kind,
         command,
-        command,
         folder,
         command_files(command, folder),
+        command,
         (command,),
         command=True,
         fault=fault,
@@ -146,7 +141,7 @@ def _inputs_path(source: str) -> str:
 def _script(kind: str, name: str, path: str, folder: str) -> Item:
     fault = path_fault(path) or (path_fault(folder) if folder else "")
     files = {} if fault else _digests([path, *imported(Path(path))])
-    return Item(kind, name, path, folder, files, head(path, _SHOWN), fault=fault)
+    return Item(kind, name, folder, files, path, head(path, _SHOWN), fault=fault)
 
 
 def _digests(paths: Iterable[str | Path]) -> dict[str, str]:

@@ -104,8 +104,7 @@ class Sessions:
             raise BadUsage("Nothing is another than it was: change a field, or go back.")
         trust.admit(before, self._yes)
         passed_variables.refuse(problem, running.handed, running.executor)
-        remembered = trust.ALL not in self._yes
-        trust.agree(problem, remembered=remembered, edited=before, yes=self._yes)
+        trust.agree(problem, self._yes, before)
         made, _ = begin(folder, problem, running.handed)
         passed_variables.chosen(made, running.handed)
         self._running[made] = running

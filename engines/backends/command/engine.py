@@ -33,7 +33,7 @@ from narrowdown.engines.backends.base import (
 from narrowdown.engines.backends.builds import outside_bytes
 from narrowdown.engines.backends.command import DECLARATION, doors, exchange
 from narrowdown.engines.backends.marks import with_outputs
-from narrowdown.engines.checker import command, environment
+from narrowdown.engines.checker import command
 from narrowdown.engines.checker import private_copies as checkfiles
 from narrowdown.engines.data import held
 from narrowdown.engines.data.input_problem import InputProblem
@@ -48,6 +48,8 @@ CANNOT = 69  # the exit status that says "I cannot do this model": EX_UNAVAILABL
 _INLINE = 1_800 << 20  # bytes of weights; protobuf holds no more than 2 GiB
 _STORAGE = {"fp16": "float16", "bf16": "bfloat16", "fp64": "float64"}
 _ASKING = 60.0  # seconds to print a version
+_COMMANDS = [o for o in DECLARATION.options if o.type == "command"]
+_KINDS = {o.name: o.what for o in _COMMANDS}
 _HOLE = re.compile(r"\{(model|inputs|outputs|engine|dir)\}")
 _UNSUPPORTED = re.compile(
     r"not[ _-]?(?:yet )?(?:implemented|supported)|unsupported"
@@ -143,14 +145,14 @@ class Program:
     """The commands of a spec."""
 
     def __init__(self, chosen: Mapping[str, Any]) -> None:
-        self._run, self._build, self._version = chosen["run"], chosen["build"], chosen["version"]
+        self._words: dict[str, str] = {o.name: chosen[o.name] for o in _COMMANDS}
         self._form: str = chosen["io"]
 
     def version(self) -> str:
         """The first line that the version command prints; raises ``EngineMissing``."""
-        if not self._version:
+        if not self._words["version"]:
             return "unknown"
-        with self._started(self._version, lambda folder: {"dir": folder}, timeout=_ASKING) as (
+        with self._started("version", lambda folder: {"dir": folder}, timeout=_ASKING) as (
             _,
             ran,
         ):
@@ -158,16 +160,16 @@ class Program:
             if ran.status != "exited" or ran.returncode or not said:
                 why = ran.message or _last(ran)
                 raise EngineMissing(
-                    f"The version command of this engine ({self._version}) gave no version: {why}"
+                    f"The version command of this engine ({self._words['version']}) gave no version: {why}"
                 )
         return said[:80]
 
     def build(self, folder: Path) -> None:
         """Make ``folder/engine`` of ``folder/model.onnx``. Raises ``EngineFault``."""
-        if not self._build:
+        if not self._words["build"]:
             return
         places = {"model": folder / "model.onnx", "engine": folder / "engine"}
-        with self._started(self._build, lambda own: {**places, "dir": own}) as (_, ran):
+        with self._started("build", lambda own: {**places, "dir": own}) as (_, ran):
             _refuse(ran, "build command", building=True)
         if not places["engine"].exists():
             raise EngineFault(
@@ -185,9 +187,9 @@ class Program:
                 "model": folder / "model.onnx", "engine": folder / "engine", "inputs": inputs, "outputs": outputs, "dir": own,
             }  # fmt: skip
 
-        with self._started(self._run, places) as (own, ran):
+        with self._started("run", places) as (own, ran):
             # Without a build command it is here that a model is refused.
-            _refuse(ran, "program", building=not self._build)
+            _refuse(ran, "program", building=not self._words["build"])
             try:
                 return exchange.read(exchange.place(own, "outputs", self._form), self._form)
             except InputProblem as problem:
@@ -198,29 +200,26 @@ class Program:
 
     @contextlib.contextmanager
     def _started(
-        self, words: str, places: Callable[[Path], Mapping[str, Path]], timeout: float = 0.0
+        self, option: str, places: Callable[[Path], Mapping[str, Path]], timeout: float = 0.0
     ) -> Iterator[tuple[Path, command.CheckResult]]:
-        """Start a command in a fresh folder, in which the user's files are shown; (that folder, how
-        it ended)."""
-        covered = held.of_command(words)
-        user = held.consent().folders.get(words, held.consent().folder)
+        """Start the command of an option in a fresh folder, in which the user's files are shown;
+        (that folder, how it ended)."""
+        permit = held.permit(_KINDS[option], self._words[option])
         with tempfile.TemporaryDirectory(prefix="narrowdown-", ignore_cleanup_errors=True) as name:
             folder = Path(name)
             filled = places(folder)
             hidden = [path.name for path in filled.values()]
-            laid = checkfiles.lay_out(
-                words, Path(user) if user else folder, folder, covered, hidden, folder
-            )
+            laid = checkfiles.lay_out(permit, folder, hidden, folder)
             try:
-                if user:
+                if permit.folder:
                     # Compiled Python of the user's would be run in place of the text that was
                     # agreed to.
-                    command.show(folder, Path(user), [*hidden, "__pycache__"])
+                    command.show(folder, Path(permit.folder), [*hidden, "__pycache__"])
                 line = [
                     _HOLE.sub(lambda hole: str(filled[hole[1]]), word)
                     for word in shlex.split(laid.command)
                 ]
-                ran = command.run_line(line, folder, timeout, environment.handed(), "program")
+                ran = command.run_line(line, folder, timeout, held.consent().variables, "program")
                 sys.stderr.write(f"{ran.stdout}{ran.stderr}")  # the probe's log
                 checkfiles.check_unchanged(laid)
                 yield folder, ran
@@ -273,14 +272,14 @@ def make(spec: EngineSpec) -> Engine:
         raise ValueError(
             "command: typed=true goes with precision=fp16 or bf16: the model is converted to that."
         )
-    commands = [text for _, text in options.commands(str(spec))]
-    for text in commands:
+    commands = options.commands(str(spec))
+    for _, text in commands:
         first = shlex.split(text)[0]
         if shutil.which(first) is None:
             raise EngineMissing(
                 f"The program '{first}' of this engine was not found; put it back, or give its full path."
             )
-    covered = {path: digest for text in commands for path, digest in held.of_command(text).items()}
+    covered = {path: d for each in commands for path, d in held.permit(*each).files.items()}
     program = Program(chosen)
     version = program.version()
     device = chosen["device"] or machine.cpu()[0]

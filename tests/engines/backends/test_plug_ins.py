@@ -17,11 +17,12 @@ from narrowdown.engines import options, outside
 from narrowdown.engines.backends import make
 from narrowdown.engines.backends.base import BuildRequest, EngineFault, EngineMissing
 from narrowdown.engines.backends.onnxruntime import plug_ins
-from narrowdown.engines.consent import Consent
+from narrowdown.engines.consent import Consent, Permit
 from narrowdown.engines.contract.suite import small_model
 from narrowdown.engines.data import held
 from narrowdown.engines.declaration import Cure
-from narrowdown.engines.store.content import digest_file
+
+from ...consents import to_files
 
 MODEL = small_model(
     [helper.make_node("Neg", ["x"], ["h"]), helper.make_node("Abs", ["h"], ["y"])],
@@ -94,9 +95,7 @@ def library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def agreed(*paths: Path) -> Any:
     setting = "onnxruntime:provider_options=depth=3"  # of a key that only this provider knows
-    return held.under(
-        Consent(files={str(path): digest_file(path) for path in paths}, commands={setting: ()})
-    )
+    return held.under(Consent((*to_files(*paths).permits, Permit(options.SETTING, setting))))
 
 
 def test_a_plug_in_is_loaded_as_agreed_and_computes_on_the_device_that_was_chosen(

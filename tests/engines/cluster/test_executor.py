@@ -36,6 +36,8 @@ from narrowdown.engines.workers.executor import Executor, ExecutorLost
 from narrowdown.engines.workers.pool import Death, Pool
 from tests.engines.workers import driver
 
+from ...consents import to_check
+
 PACKAGES = str(Path(engines.__file__).parents[2])
 REFERENCE = "onnxruntime"
 SLOW = "fake:fault=hang,seconds=4,at=run"
@@ -417,19 +419,14 @@ def test_a_check_runs_where_the_same_script_is_and_nowhere_else(
             60.0,
         )
 
-    agreed = Consent(
-        check="python3 check.py {model}",
-        folder=str(folder),
-        files={str(script): digest_file(script)},
-        check_files=(str(script),),
-    )
+    agreed = to_check("python3 check.py {model}", str(folder), script)
     fine = on(Cluster(cluster.url, tmp_path / "s", session="s", consent=agreed), ask)
     assert (fine.status, fine.facts["returncode"]) == ("ok", 0)
     refused = on(Cluster(cluster.url, tmp_path / "n", session="n"), ask)
     assert (refused.status, "nobody agreed" in refused.message) == ("refused", True), (
         "a host runs nothing without consent"
     )
-    other = msgspec.structs.replace(agreed, files={str(script): "0" * 64})
+    other = Consent((msgspec.structs.replace(agreed.permits[0], files={str(script): "0" * 64}),))
     changed = on(Cluster(cluster.url, tmp_path / "o", session="o", consent=other), ask)
     assert changed.facts["changed"] == str(script), "and nothing else than what was agreed to"
     monkeypatch.setattr(ends, "pin_files", lambda probe: {str(script): "0" * 64})

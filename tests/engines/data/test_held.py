@@ -13,14 +13,11 @@ from narrowdown.engines.consent import NOTHING, Consent
 from narrowdown.engines.data import files, held, postprocess
 from narrowdown.engines.data.input_problem import InputProblem
 from narrowdown.engines.probe import Check, Inspect, LoadInputs, Measure
-from narrowdown.engines.store.content import digest_file
 from narrowdown.engines.workers.operations import execute_probe
 
+from ...consents import to_files
+
 LOADER = "import numpy as np\ndef load_data():\n    yield {'x': np.zeros((1, 2), np.float32)}\npostprocess_outputs = dict\n"
-
-
-def consent(*paths: Path) -> Consent:
-    return Consent(files={str(path): digest_file(path) for path in paths})
 
 
 def evil(path: Path, canary: Path) -> None:
@@ -73,7 +70,7 @@ def test_nothing_is_opened_without_consent(tmp_path: Path, script: Path) -> None
 def test_what_was_swapped_is_refused_by_whoever_opens_it(tmp_path: Path, script: Path) -> None:
     canary, library = tmp_path / "canary", tmp_path / "ops.so"
     library.write_bytes(b"one")
-    agreed = consent(script, library)
+    agreed = to_files(script, library)
     evil(script, canary)
     library.write_bytes(b"two")
     with held.under(agreed):
@@ -97,7 +94,7 @@ def test_a_private_copy_is_what_was_agreed_to_whatever_happens_to_the_file(tmp_p
     library.parent.mkdir()
     library.write_bytes(b"one")
     library.with_name("libneeded.so.2").touch()
-    with held.under(consent(library)):
+    with held.under(to_files(library)):
         copy = held.copy(library)
         library.write_bytes(b"two")
         assert held.copy(library) == copy
@@ -117,7 +114,7 @@ def test_a_neighbour_that_was_agreed_to_with_its_script_is_held_too(
     neighbour, canary = tmp_path / "beside_this_test.py", tmp_path / "canary"
     neighbour.write_text("", encoding="utf-8")
     script.write_text(f"import beside_this_test\n{LOADER}", encoding="utf-8")
-    agreed = consent(script, neighbour)
+    agreed = to_files(script, neighbour)
     evil(neighbour, canary)
     with held.under(agreed), pytest.raises(held.NotAgreed, match="beside_this_test"):
         list(files.read(str(script), ["x"]))
@@ -137,7 +134,7 @@ def test_compiled_python_beside_a_script_is_not_run(tmp_path: Path, script: Path
     shutil.copyfile(
         cached, script.parent / "__pycache__" / Path(cached).name.replace("other", "loader")
     )
-    with held.under(consent(script)):
+    with held.under(to_files(script)):
         assert len(list(files.read(str(script), ["x"]))) == 1
     assert not canary.exists()
 
@@ -161,17 +158,17 @@ def test_a_compiled_module_is_loaded_as_it_was_agreed_to_or_not_at_all(
     def load(name: str, *agreed: Path) -> None:
         script.write_text(f"import {name}\n{LOADER}", encoding="utf-8")
         sys.modules.pop(name, None)
-        with held.under(consent(script, *agreed)):
+        with held.under(to_files(script, *agreed)):
             assert len(list(files.read(str(script), ["x"]))) == 1
 
     compiled("")
     load("lone_pyc", lone)
-    agreed = Consent(files={str(lone): digest_file(lone)})
+    before = to_files(lone).permits
     compiled(f"open({str(canary)!r}, 'w').close()")
     with pytest.raises(held.NotAgreed, match="nobody agreed"):
         load("lone_pyc")
     sys.modules.pop("lone_pyc", None)
-    both = Consent(files={**agreed.files, str(script): digest_file(script)})
+    both = Consent((*before, *to_files(script).permits))
     with held.under(both), pytest.raises(held.NotAgreed, match="has changed"):
         list(files.read(str(script), ["x"]))
     neighbour.write_text("", encoding="utf-8")
@@ -191,7 +188,7 @@ def test_a_library_that_was_swapped_is_not_loaded(tmp_path: Path) -> None:
 
     library, canary, source = tmp_path / "ops.so", tmp_path / "canary", tmp_path / "ops.c"
     library.write_bytes(b"as it was")
-    agreed = consent(library)
+    agreed = to_files(library)
     source.write_text(
         f'#include <stdio.h>\n__attribute__((constructor)) void ran(void) {{ fclose(fopen("{canary}", "w")); }}\n'
     )

@@ -10,6 +10,8 @@ from narrowdown.engines.data import held
 from narrowdown.engines.data.score import Sample, ScoreProblem, apply_score, hold_to_labels
 from narrowdown.engines.store.content import digest_file
 
+from ...consents import to_files
+
 OUTPUTS = {
     "logits": np.float32([[0.1, 0.9], [0.8, 0.2], [0.3, 0.7]]),
     "kept": np.float32([[1.0], [2.0], [3.0]]),
@@ -68,7 +70,7 @@ def stops(outputs, sample): raise KeyError("label")
 def test_a_script_is_given_outputs_and_sample_and_returns_a_number(tmp_path: Path) -> None:
     file = tmp_path / "mine.py"
     file.write_text(GIVEN)
-    with held.under(Consent(files={str(file): digest_file(file)})):
+    with held.under(to_files(file)):
         before = {name: value.copy() for name, value in OUTPUTS.items()}
         assert apply_score(str(file), OUTPUTS, SAMPLE, digest_file(file)) == 0.25
         assert all(np.array_equal(OUTPUTS[name], before[name]) for name in before)

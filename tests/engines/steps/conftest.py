@@ -10,16 +10,17 @@ import msgspec
 import pytest
 
 from narrowdown.engines.asking import Described, Note, StepContext
-from narrowdown.engines.consent import Consent, list_loaded
 from narrowdown.engines.data import held
 from narrowdown.engines.findings import Findings
 from narrowdown.engines.graph.index import GraphIndex
 from narrowdown.engines.probe import AnyProbe, Describe, Inspect, Measurement
 from narrowdown.engines.steps.base import Finish
 from narrowdown.engines.steps.registry import STEPS
-from narrowdown.engines.store.content import Store, digest_file
+from narrowdown.engines.store.content import Store
 from narrowdown.engines.views import view_engine, view_problem
 from narrowdown.wizard.demo import MODELS
+
+from ..conftest import agreed
 
 Oracle = Callable[[AnyProbe], Any]
 
@@ -106,8 +107,7 @@ class Session:
         key = repr(msgspec.to_builtins(probe))
         if key not in self.known:
             # What a test names it has agreed to.
-            agreed = Consent(files={path: digest_file(path) for _, path in list_loaded(probe)})
-            with held.under(agreed):
+            with held.under(agreed(probe)):
                 m: Measurement = self._execute(probe, self.store, lambda _: None)
             self.known[key] = m
             if isinstance(probe, Describe) and m.status == "ok":

@@ -8,18 +8,14 @@ import pytest
 from narrowdown.engines.consent import Consent
 from narrowdown.engines.data import held
 from narrowdown.engines.probe import Check, Measurement
-from narrowdown.engines.store.content import digest_file
 from narrowdown.engines.workers.operations import execute_probe
+
+from ...consents import to_check
 
 
 def checked(session, command: str, user: Path, *covered: Path) -> Measurement:
     """The command asked about the whole model, in the ``user``'s folder."""
-    agreed = Consent(
-        check=command,
-        folder=str(user),
-        files={str(path): digest_file(path) for path in covered},
-        check_files=tuple(map(str, covered)),
-    )
+    agreed = to_check(command, str(user), *covered)
     return lambda: _asked(session, command, user, agreed)
 
 

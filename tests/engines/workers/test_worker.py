@@ -17,6 +17,8 @@ from narrowdown import engines
 from narrowdown.engines.probe import Check, Inspect, LoadInputs, Measure, Measurement
 from narrowdown.engines.workers.pool import Pool
 
+from ...consents import to_check
+
 PACKAGES = str(Path(engines.__file__).parents[2])
 
 OWNER = """
@@ -238,12 +240,12 @@ CHECKING = """
 import asyncio, sys
 sys.path.insert(0, {packages!r})
 from pathlib import Path
-from narrowdown.engines.consent import Consent
+from narrowdown.engines.consent import CHECK, Consent, Permit
 from narrowdown.engines.probe import Check
 from narrowdown.engines.workers.pool import Pool
 
 async def main():
-    pool = Pool(Path(sys.argv[1]), 1, consent=Consent(check=sys.argv[3]))
+    pool = Pool(Path(sys.argv[1]), 1, consent=Consent((Permit(CHECK, sys.argv[3]),)))
     asking = asyncio.create_task(pool.run(Check(model=sys.argv[2], command=sys.argv[3])))
     while not pool.snapshot()[0].pid or not Path(sys.argv[4]).exists():
         await asyncio.sleep(0.01)
@@ -335,7 +337,7 @@ def test_a_checker_gets_what_the_pool_was_told_to_hand_on(
     async def work(pool: Pool) -> Measurement:
         return await pool.run(Check(model=session.model, command=command))
 
-    answer = use(session.root, work, handed=("HF_TOKEN",))
+    answer = use(session.root, work, consent=to_check(command).handing(("HF_TOKEN",)))
     assert (
         answer.facts["stdout"].count("planted")
         == answer.facts["stdout"].count("planted HF_TOKEN;")

@@ -19,12 +19,12 @@ from narrowdown.engines.backends.base import BuildRequest, Capability, EngineFau
 from narrowdown.engines.backends.tensorrt import built_file, execution
 from narrowdown.engines.backends.tensorrt import make as tensorrt
 from narrowdown.engines.backends.tensorrt.cuda import Device
-from narrowdown.engines.consent import NOTHING, Consent
+from narrowdown.engines.consent import NOTHING
 from narrowdown.engines.data import held
 from narrowdown.engines.installed import importable
 from narrowdown.engines.spec import parse
-from narrowdown.engines.store.content import digest_file
 
+from ....consents import to_files
 from .test_listening import Memory
 
 GPU = Device("NVIDIA H200", "9.0", 150 << 30, "13.0")
@@ -104,7 +104,7 @@ def engine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Any
         monkeypatch.setattr(tensorrt.library, "load", lambda _: library(said or [], **how))
         path = tmp_path / "model.plan"
         path.write_bytes(content)
-        with held.under(Consent(files={str(path): digest_file(path)})):
+        with held.under(to_files(path)):
             return tensorrt.make(parse(f"tensorrt:plan={path}{options}"))
 
     return made
@@ -249,7 +249,7 @@ def test_tensorrt_rtx_itself_takes_no_half_of_what_it_built(tmp_path: Path) -> N
 
     def read(content: bytes) -> Any:
         path.write_bytes(content)
-        with held.under(Consent(files={str(path): digest_file(path)})):
+        with held.under(to_files(path)):
             return make(f"tensorrt_rtx:plan={path}")
 
     with pytest.raises(ValueError, match="damaged or not whole"):

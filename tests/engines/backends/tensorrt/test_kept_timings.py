@@ -18,10 +18,10 @@ from narrowdown.engines.backends.tensorrt import configure, kept_timings, networ
 from narrowdown.engines.backends.tensorrt.cuda import Device
 from narrowdown.engines.backends.tensorrt.engine import Engine
 from narrowdown.engines.backends.tensorrt.kept_timings import cache_file, keep_timings, read_timings
-from narrowdown.engines.consent import Consent
+from narrowdown.engines.consent import NOTHING
 from narrowdown.engines.data import held
-from narrowdown.engines.store.content import digest_file
 
+from ....consents import to_files
 from . import stand_in
 
 GPU = Device("NVIDIA H200", "9.0", 1 << 37, "13.0")
@@ -215,13 +215,13 @@ def test_a_cache_that_is_named_is_begun_with_and_never_written(engine: Any, tmp_
     made = engine()
     keep_timings(made._file, b"left by an earlier session")
     made._settings = msgspec.structs.replace(made._settings, timings=str(named))
-    with held.under(Consent(files={str(named): digest_file(named)})):
+    with held.under(to_files(named)):
         assert built(made).begun == b"theirs"
         assert built(made).begun == b"theirsx"
     assert named.read_bytes() == b"theirs"
     made._timings = b""
     with (
-        held.under(Consent(files={str(named): digest_file(named)})),
+        held.under(to_files(named)),
         pytest.raises(EngineFault, match="does not take"),
     ):
         built(made, config=Config(unreadable=True))
@@ -230,5 +230,5 @@ def test_a_cache_that_is_named_is_begun_with_and_never_written(engine: Any, tmp_
 def test_a_cache_that_is_named_and_gone_is_said(engine: Any, tmp_path: Path) -> None:
     made = engine()
     made._settings = msgspec.structs.replace(made._settings, timings=str(tmp_path / "gone"))
-    with held.under(Consent(files={})), pytest.raises(held.NotAgreed, match="gone"):
+    with held.under(NOTHING), pytest.raises(held.NotAgreed, match="gone"):
         built(made)
