@@ -23,7 +23,8 @@ class Answer(msgspec.Struct, frozen=True):
     ``errors``: of each output that is over its limit, by
     name; ``signature``: what this part's own failure looks like. ``scores``: of what was
     watched, and of nodes side by side.
-    ``files``: digests of what was kept. ``probes``: how many it took.
+    ``files``: digests of what was kept. ``choices``: kernels that the build chose, by layer;
+    ``refused``: layers in which it did not take what it was told to. ``probes``: how many it took.
     """
 
     kind: Literal["fails", "passes", "unknown"]
@@ -39,6 +40,8 @@ class Answer(msgspec.Struct, frozen=True):
     signature: Signature | None = None
     scores: Mapping[str, Score] = {}
     files: Mapping[str, str] = {}
+    choices: Mapping[str, str] = {}
+    refused: tuple[str, ...] = ()
     probes: int = 0
 
     @property

@@ -5,25 +5,30 @@ external program, refuses to build, or has earlier culprits beside it is a layer
 (``engines.asking.layers``), so that n searches and m modes are n + m pieces.
 """
 
+from collections.abc import Callable
+
 import msgspec
 
-from narrowdown.engines.asking import StepContext, Sub
+from narrowdown.engines.asking import Note, StepContext, Sub
 from narrowdown.engines.asking.answer import Answer
 from narrowdown.engines.asking.inquiry import Inquiry, open_inquiry
 from narrowdown.engines.asking.layers import Ask
 from narrowdown.engines.asking.layers.build_only import only_build
 from narrowdown.engines.asking.layers.checker import ask_checker
+from narrowdown.engines.asking.layers.chosen_kernels import choose_kernels
 from narrowdown.engines.asking.layers.engine import ask_engine
 from narrowdown.engines.asking.layers.fresh_builds import build_afresh
 from narrowdown.engines.asking.layers.guilty_tactics import force_tactics
 from narrowdown.engines.asking.layers.not_compared import compare_nothing
 from narrowdown.engines.asking.layers.patched_culprits import cure_earlier
 from narrowdown.engines.asking.layers.repeated_runs import run_repeatedly
+from narrowdown.engines.asking.layers.switched_off import switch_off
 from narrowdown.engines.asking.question import Question
 from narrowdown.engines.compare.criterion import Criterion, Signature
 from narrowdown.engines.compare.judge import LARGE
 from narrowdown.engines.findings import Findings
 from narrowdown.engines.graph.index import GraphIndex
+from narrowdown.engines.probe import AnyProbe
 
 FAILURE = Signature(kind="accuracy", sample="", errors={"": 1.0})
 
@@ -64,6 +69,37 @@ def open_oracle(ctx: StepContext, findings: Findings) -> Sub[tuple[Oracle, Inqui
     # joins no layer with it.
     inquiry = msgspec.structs.replace(inquiry, frozen=inquiry.index.from_weights)
     return make_oracle(inquiry), inquiry
+
+
+def ask_kernels(ctx: StepContext, findings: Findings) -> Ask:
+    """The whole model, in builds that tell and take kernels. It needs no graph."""
+    return choose_kernels(ask_engine(_ask_without_graph(ctx, findings)))
+
+
+def ask_switches(
+    ctx: StepContext, findings: Findings, spell: Callable[[frozenset[str]], str]
+) -> Ask:
+    """The whole model, with some of the engine switched off. ``spell``: the engine's spec so."""
+
+    def put(inquiry: Inquiry) -> Ask:
+        ask = ask_engine(inquiry)
+        if not ctx.can("run", untold=True):
+            ask = only_build(ask)
+        return build_afresh(run_repeatedly(ask, findings.looks), findings.builds)
+
+    return switch_off(_ask_without_graph(ctx, findings), spell, put)
+
+
+def _ask_without_graph(ctx: StepContext, findings: Findings) -> Inquiry:
+    none = GraphIndex(findings.model, (), (), (), ())
+    findings = msgspec.structs.replace(findings, patches="")
+    rule = findings.criterion or Criterion()
+    return Inquiry(ctx, findings, none, findings.signature or FAILURE, rule, ())
+
+
+def find_probe(ask: Ask, question: Question) -> AnyProbe:
+    """The first probe that this question is put as."""
+    return next(probe for probe in ask(question) if not isinstance(probe, Note))
 
 
 def make_oracle(inquiry: Inquiry) -> Oracle:

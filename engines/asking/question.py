@@ -1,5 +1,6 @@
 """What a search may ask about a model."""
 
+from collections.abc import Mapping
 from typing import Literal, TypeAlias
 
 import msgspec
@@ -15,13 +16,16 @@ Feed: TypeAlias = Literal["stored", "exact"]
 class How(msgspec.Struct, frozen=True):
     """What the layers make of a question on its way to the engine; no search sets it. ``severed``:
     tensors that are fed with reference values where they are made inside; ``keep``: nodes in FP32;
-    ``righted``: nodes that the reference computes; ``force``: choices that the build must make;
+    ``righted``: nodes that the reference computes; ``force``: choices that the build must make,
+    ``forbid``: those that it may not make; ``record``: it tells what it chose;
     ``runs`` of one build, 0: none; ``exclusive``: nothing else runs meanwhile."""
 
     severed: NodeIds = frozenset()
     keep: str = ""
     righted: str = ""
     force: tuple[tuple[str, str], ...] = ()
+    forbid: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    record: bool = False
     runs: int = 1
     exclusive: bool = False
 
@@ -33,7 +37,9 @@ class Question(msgspec.Struct, frozen=True):
     model, held against the reference by its own outputs. ``outputs``: the tensors that are judged,
     as a rule what the rest of the model reads. ``alone``: each of the nodes by itself, all in one
     build. ``edits``: with these simplifications; ``like``: it must then fail as this part did.
-    ``right``: tensors of the whole model that are given their true values. ``feed``: values as the
+    ``right``: tensors of the whole model that are given their true values. ``off``: what is
+    switched off in the engine; ``choose``: kernels that the build takes, by layer; ``avoid``: those
+    that it does not. ``feed``: values as the
     engine would have stored them, or exactly. ``e0``: an effect of a tenth
     of this counts as the failure, where it is less than the model's own. ``watch``: tensors whose
     scores are wanted, too. ``build``: this fresh build alone; None: as many as a verdict needs.
@@ -45,6 +51,9 @@ class Question(msgspec.Struct, frozen=True):
     outputs: tuple[int, ...] = ()
     alone: bool = False
     right: NodeIds = frozenset()
+    off: frozenset[str] = frozenset()
+    choose: Mapping[str, str] = {}
+    avoid: Mapping[str, tuple[str, ...]] = {}
     edits: tuple[Edit, ...] = ()
     like: Signature | None = None
     feed: Feed = "stored"

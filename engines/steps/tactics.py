@@ -11,18 +11,21 @@ from typing import Literal
 
 import msgspec
 
-from narrowdown.engines.asking import Count, Note, StepContext, Sub
-from narrowdown.engines.asking.layers.fresh_builds import ask_fresh_builds
-from narrowdown.engines.compare.criterion import Criterion, Verdict
-from narrowdown.engines.compare.judge import judge_cured
+from narrowdown.engines.asking import Count, Note, StepContext, Sub, Tables
+from narrowdown.engines.asking.answer import Answer, unknown
+from narrowdown.engines.asking.budget import Tries
+from narrowdown.engines.asking.oracle import ask_kernels, ask_switches, find_probe
+from narrowdown.engines.asking.question import Question
+from narrowdown.engines.data.tactic_replay import describe_algorithm
 from narrowdown.engines.findings import Findings
-from narrowdown.engines.probe import Measurement
 from narrowdown.engines.search.ddmin import ddmin
-from narrowdown.engines.search.kernels import Tried, compare_kernels
+from narrowdown.engines.search.kernels import Compared, compare_kernels
+from narrowdown.engines.search.statistics import binomial_interval, looks_to_see
 from narrowdown.engines.search.switches import Switches, list_switches
 from narrowdown.engines.search.whole import probe_whole
 from narrowdown.engines.steps.base import BUILDS_MODELS, End, Finish, Steps, StepSpec
 from narrowdown.engines.steps.prepare import prepare_findings
+from narrowdown.engines.store import decoding
 
 # Switches that can each do the same harm, one put aside after another: three do for LayerNorm with
 # keepdims=0 (docs/causes.md). Beyond six, the rest is told as "others break it too".
@@ -42,16 +45,6 @@ class TacticsOutcome(msgspec.Struct, frozen=True, kw_only=True):
     kind: Literal["optimizer", "option", "tactic", "none"] = "none"  # what the suspects are
     stopped: bool = False  # the search was ended before it was through
     message: str = ""
-
-
-class SwitchedBuild(msgspec.Struct, frozen=True):
-    """A row of the table ``builds`` where switches are searched: how many were on, which were off,
-    and what came."""
-
-    on: int
-    off: tuple[str, ...]
-    verdict: str
-    error: float | None
 
 
 # Ten builds show both kinds with 95 % where between 26 and 74 % fail; rarer ones are what
@@ -94,17 +87,88 @@ def compare_builds(
     ctx: StepContext, findings: Findings, builds: int, budget: int = 0
 ) -> Steps[TacticsOutcome]:
     """Compare the kernels of good and bad builds, and force the suspects."""
-    tried: Tried = yield from compare_kernels(ctx, findings, builds, budget)
+    ask = ask_kernels(ctx, findings)
+    found: Compared = yield from compare_kernels(ask, builds, budget)
+    tables: Tables = {
+        "builds": [
+            {
+                "attempt": b.attempt,
+                "verdict": "fail" if b.failed else "pass",
+                "layers": len(b.choices),
+                "choices": dict(b.choices),
+            }
+            for b in found.builds
+        ],
+        "suspects": [
+            {**msgspec.structs.asdict(s), "text": describe_choice(s.choice)} for s in found.suspects
+        ],
+        "guilty": [
+            {"layer": k, "choice": v, "text": describe_choice(v)} for k, v in found.guilty.items()
+        ],
+    }
+    names = ", ".join(f"{k} ({shorten_choice(v)})" for k, v in found.guilty.items())
     outcome = TacticsOutcome(
-        good=tried.good, bad=tried.bad, message=tried.message, stopped=tried.stopped
+        good=len(found.good),
+        bad=len(found.bad),
+        message=_say_compared(found, names),
+        stopped=found.stopped,
     )
-    if not tried.guilty:
-        return Finish(outcome, findings, tables=tried.tables)
-    found = msgspec.structs.replace(
-        outcome, found=True, kind="tactic", suspects=tried.names, necessary=True, sufficient=True
+    if not found.guilty:
+        return Finish(outcome, findings, tables=tables)
+    outcome = msgspec.structs.replace(
+        outcome, found=True, kind="tactic", suspects=names, necessary=True, sufficient=True
     )
-    after = msgspec.structs.replace(findings, tactics=dict(tried.guilty))
-    return Finish(found, after, tables=tried.tables, decisive=tried.decisive)
+    decisive = {
+        "whole": (find_probe(ask, found.whole),),
+        "suspect-off": (find_probe(ask, found.off),),
+    }
+    after = msgspec.structs.replace(findings, tactics=dict(found.guilty))
+    return Finish(outcome, after, tables=tables, decisive=decisive)
+
+
+def _say_compared(found: Compared, names: str) -> str:
+    good, bad = len(found.good), len(found.bad)
+    if not good + bad:
+        return f"No build could be judged: {found.unresolved.rstrip('.') or 'none ran'}."
+    low, high = binomial_interval(bad, good + bad)
+    if not good:
+        more = looks_to_see(max(1e-3, 1 - low))  # no more than 3,000 builds are spoken of
+        return (
+            f"All {bad} fresh builds fail, so there is no good one to compare their tactics with; {more} more would show one "
+            "that passes, if the rate that these leave possible is right."
+        )
+    if not bad:
+        more = looks_to_see(max(1e-3, high))
+        return f"All {good} fresh builds pass; a bad one to compare with may need {more} more."
+    if found.guilty:
+        return (
+            f"{names}: forced into a good build it fails, kept out of a bad one it passes. {good} of {good + bad} free builds "
+            "were good."
+        )
+    if not found.why:
+        return "The builds did not say which tactics they chose, so they cannot be told apart."
+    layers = ", ".join(s.layer for s in found.suspects[:3])
+    named = f" Only bad builds chose: {layers}." if layers else ""
+    return f"{good} builds pass and {bad} fail, but no tactic could be proven guilty: {found.why}.{named}"
+
+
+def describe_choice(choice: str) -> str:
+    """A choice in Polygraphy's words; one that is no algorithm (an entry of a timing cache) as it
+    is."""
+    try:
+        return describe_algorithm(choice)
+    except (ValueError, KeyError, TypeError):
+        return choice
+
+
+def shorten_choice(choice: str) -> str:
+    """A choice in a few words: its tactic."""
+    try:
+        found = decoding.decode(choice.encode())
+    except ValueError:
+        found = None
+    known = isinstance(found, dict) and "tactic" in found
+    return f"tactic {found['tactic']}" if known else choice[:60]
 
 
 class _Switching:
@@ -112,53 +176,40 @@ class _Switching:
     before the search ends; 0: as many as it needs."""
 
     def __init__(self, ctx: StepContext, findings: Findings, can: Switches, budget: int) -> None:
-        self.ctx, self.findings, self.can, self._budget = ctx, findings, can, budget
+        self.can, self.tries = can, Tries(budget)
         self.kinds = [
             k for k, there in (("optimizers", can.optimizers), ("options", can.options)) if there
         ]
         self.things = " and ".join(self.kinds)
-        self.asked: dict[frozenset[str], Verdict] = {}
+        self.asked: dict[frozenset[str], Answer] = {}
         self.stopped = False
+        self._ask = ask_switches(ctx, findings, can.without)
 
-    def look(self, on: Iterable[str]) -> Sub[Verdict]:
-        """The verdict with only these on."""
-        chosen, findings = frozenset(on), self.findings
+    def look(self, on: Iterable[str]) -> Sub[Answer]:
+        """What it does with only these on."""
+        chosen = frozenset(on)
         if chosen not in self.asked:
             # With all on and none on the search begins: from then on it may be ended.
-            tried = len(self.asked) if len(self.asked) >= ENDS else -1
-            yield Note(
-                f"{len(chosen)} of {len(self.can.names)} {self.things} on", best=0, tried=tried
-            )
-            question = probe_whole(
-                self.ctx,
-                findings,
-                samples=(findings.sample,),
-                engine=self.can.with_on(chosen),
-                runs=findings.looks,
-                exclusive=findings.looks > 1,
-            )
-            rule = findings.criterion or Criterion()
-            m: Measurement = yield from ask_fresh_builds(
-                findings.builds,
-                lambda attempt: msgspec.structs.replace(question, attempt=attempt),
-                lambda m: judge_cured(m, rule, findings.signature),
-            )
-            self.asked[chosen] = judge_cured(m, rule, findings.signature)
+            tried = self.tries.done if self.tries.done >= ENDS else -1
+            text = f"{len(chosen)} of {len(self.can.names)} {self.things} on"
+            yield Note(text, best=0, tried=tried)
+            self.asked[chosen] = yield from self._ask(Question(off=self.can.names - chosen))
+            self.tries.done += 1
         return self.asked[chosen]
 
-    def search(self, on: tuple[str, ...]) -> Sub[Verdict]:
+    def search(self, on: tuple[str, ...]) -> Sub[Answer]:
         """As ``look``, as long as the budget is not spent."""
-        if 0 < self._budget <= len(self.asked) and frozenset(on) not in self.asked:
+        if self.tries.over and frozenset(on) not in self.asked:
             self.stopped = True
-            return Verdict("unresolved", detail="the search was ended")
+            return unknown("", "the search was ended")
         return (yield from self.look(on))
 
     def fails(self, on: tuple[str, ...]) -> Sub[bool]:
-        return (yield from self.search(on)).failed
+        return (yield from self.search(on)).fails
 
     def conclude(self, message: str, **rest: object) -> TacticsOutcome:
         """The outcome, with the builds counted."""
-        good, bad = (sum(v.kind == kind for v in self.asked.values()) for kind in ("pass", "fail"))
+        good, bad = (sum(a.kind == k for a in self.asked.values()) for k in ("passes", "fails"))
         return msgspec.structs.replace(TacticsOutcome(good=good, bad=bad, message=message), **rest)
 
 
@@ -168,7 +219,7 @@ class _Guilty(msgspec.Struct, frozen=True):
 
     names: tuple[str, ...]
     enablers: tuple[str, ...]
-    without: Verdict
+    without: Answer
 
 
 def _search_switches(
@@ -177,21 +228,21 @@ def _search_switches(
     """Prove that it is a switch at all, find those at fault, and switch them off."""
     tried = _Switching(ctx, findings, can, budget)
     thing = tried.kinds[0][:-1] if len(tried.kinds) == 1 else "optimizer or option"
-    whole_model: Verdict = yield from tried.look(can.names)
-    if not whole_model.failed:
+    whole_model: Answer = yield from tried.look(can.names)
+    if not whole_model.fails:
         why = whole_model.detail or "it does not fail now, so it comes and goes too seldom"
         return Finish(
             tried.conclude(f"The {tried.things} cannot be searched: {why.rstrip('.')}."), findings
         )
-    without: Verdict = yield from tried.look(())
-    if not without.passed:
+    without: Answer = yield from tried.look(())
+    if not without.passes:
         why = (
             without.detail
             or f"it fails with {'each of them' if len(tried.kinds) > 1 else f'every {thing}'} off too"
         )
         return Finish(tried.conclude(f"No {thing} is to blame: {why.rstrip('.')}."), findings)
     guilty: _Guilty = yield from _find_guilty(tried)
-    necessary = guilty.without.passed
+    necessary = guilty.without.passes
     optimizers = tuple(n for n in guilty.names if n not in can.options)
     kind = ("optimizer" if optimizers else "option") if necessary else "none"
     outcome = tried.conclude(
@@ -210,8 +261,13 @@ def _search_switches(
             findings, optimizers=optimizers, options=options, enablers=guilty.enablers
         )
     rows = [
-        SwitchedBuild(len(on), tuple(sorted(can.names - on)), v.kind, v.own)
-        for on, v in tried.asked.items()
+        {
+            "on": len(on),
+            "off": tuple(sorted(can.names - on)),
+            "verdict": _VERDICTS[answer.kind],
+            "error": answer.own,
+        }
+        for on, answer in tried.asked.items()
     ]
     sample, off = (findings.sample,), can.without(guilty.names)
     return Finish(
@@ -225,6 +281,9 @@ def _search_switches(
     )
 
 
+_VERDICTS = {"fails": "fail", "passes": "pass", "unknown": "unresolved"}
+
+
 def _find_guilty(tried: _Switching) -> Sub[_Guilty]:
     """Search until the model passes with what was found off. The smallest failing set holds the
     guilty ones and what enables them; where others do the same harm, switching these off cures
@@ -236,7 +295,7 @@ def _find_guilty(tried: _Switching) -> Sub[_Guilty]:
         needed: tuple[str, ...] = yield from ddmin(tuple(sorted(left)), tried.fails)
         each: list[str] = []
         for name in needed:
-            if (yield from tried.search(tuple(left - {name}))).passed:
+            if (yield from tried.search(tuple(left - {name}))).passes:
                 each.append(name)
         # Which of them only prepare the ground is known by then, unless the search was ended
         # before: then all go off together.
@@ -246,10 +305,10 @@ def _find_guilty(tried: _Switching) -> Sub[_Guilty]:
         guilty += found_now
         enablers = (*enablers, *(n for n in needed if n not in found_now and n not in enablers))
         left -= set(found_now)
-        without: Verdict = yield from tried.look(
+        without: Answer = yield from tried.look(
             left
         )  # what was found is checked, whatever ended the search
-        if not without.failed or tried.stopped or len(guilty) >= MOST_GUILTY:
+        if not without.fails or tried.stopped or len(guilty) >= MOST_GUILTY:
             return _Guilty(tuple(guilty), enablers, without)
 
 
@@ -257,16 +316,16 @@ def _say_guilty(guilty: _Guilty, tried: _Switching) -> str:
     suspects, without = ", ".join(guilty.names), guilty.without
     beside = f" (with {', '.join(guilty.enablers)} preparing the ground)" if guilty.enablers else ""
     breaks = f"{'break' if len(guilty.names) > 1 else 'breaks'} the model"
-    if without.passed:
+    if without.passes:
         message = f"{suspects} {breaks}: off, it passes; on alone{beside}, it fails."
-    elif without.failed:
+    elif without.fails:
         message = f"{suspects} on alone{beside} {breaks}, but switching that off does not cure it: others break it too."
     else:
-        why = (without.detail or without.reason).rstrip(".")
+        why = (without.detail or without.why).rstrip(".")
         message = f"{suspects} on alone{beside} {breaks}; what it does with that off could not be seen: {why}."
     verdicts = list(tried.asked.values())
-    unanswered = sum(v.kind == "unresolved" for v in verdicts)
-    message += f" {len(verdicts)} builds, {sum(v.passed for v in verdicts)} good"
+    unanswered = sum(v.kind == "unknown" for v in verdicts)
+    message += f" {len(verdicts)} builds, {sum(v.passes for v in verdicts)} good"
     message += f", {unanswered} did not answer." if unanswered else "."
     if tried.stopped:
         message += " The search was ended here: that no fewer of them do it was not shown."

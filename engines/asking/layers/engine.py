@@ -13,6 +13,7 @@ from narrowdown.engines.compare.criterion import Signature, Verdict
 from narrowdown.engines.compare.judge import (
     SHARE,
     badness,
+    judge_cured,
     judge_whole,
     over,
     sign_failure,
@@ -61,6 +62,8 @@ def phrase(inquiry: Inquiry, question: Question) -> Measure:
         attempt=question.build or 0,
         exclusive=how.exclusive,
         force=dict(how.force),
+        forbid=dict(how.forbid),
+        record=how.record,
         save=question.save,
     )
 
@@ -92,12 +95,15 @@ def read(inquiry: Inquiry, question: Question, m: Measurement) -> Answer:
         m = inquiry.unpatched(m)
     if question.like is not None:
         verdict = _judge_simpler(inquiry, question.like, m)
-    elif whole or question.alone:
+    elif question.alone:
         verdict = judge_whole(m, rule)
+    elif whole:
+        verdict = judge_cured(m, rule, inquiry.signature)
     else:
         verdict = inquiry.lowered(question.e0).verdict(m)
     told = m.status == "ok" and bool(m.results)
     alone = find_worst_scores(inquiry, m) if question.alone else {}
+    build = m.facts.get("build", {})
     return Answer(
         kind=KINDS[verdict.kind],  # type: ignore[arg-type]
         why=verdict.reason or ("" if verdict.kind != "unresolved" else "error"),
@@ -112,6 +118,8 @@ def read(inquiry: Inquiry, question: Question, m: Measurement) -> Answer:
         reach=0.0 if whole or not told else _find_reach(inquiry, m),
         lost=any(r.unrepresentable for r in m.results),
         files=dict(m.artifacts),
+        choices=build.get("choices", {}),
+        refused=tuple(build.get("refused", ())),
         probes=1,
     )
 

@@ -1,18 +1,18 @@
 """tactics on an engine that chooses kernels: a planted bad choice is found, proven by forcing,
 reduced and kept out."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import onnx
-import pytest
 from onnx import TensorProto, helper
 
 from narrowdown.engines.asking import Sub
-from narrowdown.engines.compare.criterion import Verdict
+from narrowdown.engines.asking.answer import Answer
+from narrowdown.engines.asking.question import Question
 from narrowdown.engines.data.tactic_replay import canonical_algorithm
-from narrowdown.engines.search.kernels import Build, _find_guilty
+from narrowdown.engines.search.kernels import compare_kernels
 
 BAD = canonical_algorithm({"implementation": 0, "tactic": 1, "inputs": [], "outputs": []})
 
@@ -105,27 +105,28 @@ def test_a_fault_beside_the_choices_is_not_pinned_on_one(
 
 def test_what_breaks_two_good_builds_is_tried_in_the_third_too() -> None:
     """A good build may share one of two choices that only do harm together."""
-    breaks = {1: {"a"}, 2: {"a"}, 3: {"a", "b"}}
+    free = {
+        1: {"a": "good", "b": "bad", "c": "1"},
+        2: {"a": "good", "b": "bad", "c": "2"},
+        3: {"a": "good", "b": "good", "c": "3"},
+        4: {"a": "bad", "b": "bad", "c": "4"},
+    }
 
-    class Forced:
-        bad = Build(9, True, {"a": "bad", "b": "bad"})
-        ignored = ()
+    def ask(question: Question) -> Sub[Answer]:
+        made = free.get(
+            question.build or 0, {**question.choose, **dict.fromkeys(question.avoid, "good")}
+        )
+        kind = "fails" if made["a"] == made["b"] == "bad" else "passes"
+        return Answer(kind, choices=made)
+        yield
 
-        def test(self, good: Build, taken: Iterable[str], look: int = 0) -> Sub[Verdict]:
-            return Verdict("fail" if breaks[good.attempt] <= set(taken) else "pass")
-            yield
+    found = []
 
-        def fails(self, good: Build, taken: Iterable[str]) -> Sub[bool]:
-            return (yield from self.test(good, taken)).failed
+    def compare() -> Iterator[object]:
+        found.append((yield from compare_kernels(ask, 4)))
 
-        def cures(self, layers: Iterable[str], look: int = 0) -> Sub[Verdict]:
-            return Verdict("pass" if {"a", "b"} <= set(layers) else "fail")
-            yield
-
-    good = [Build(attempt, False, {"a": "good", "b": "good"}) for attempt in breaks]
-    with pytest.raises(StopIteration) as ended:
-        next(_find_guilty(Forced(), good, ()))  # type: ignore[arg-type]
-    assert ended.value.value == ({"a": "bad", "b": "bad"}, "")
+    assert not list(compare())
+    assert found[0].guilty == {"a": "bad", "b": "bad"}
 
 
 def test_the_comparison_ends_by_its_budget_and_accuses_nobody_unproven(
