@@ -128,7 +128,7 @@ def _foreign_functions(model: ModelProto, functions: dict[Key, FunctionProto]) -
             if domain not in known:
                 model.opset_import.add(domain=domain, version=version)
                 known[domain] = version
-        for node in _nodes_with_bodies(function.node):
+        for node in names.all_nodes(function.node):
             domain = schema.domain_of(node)
             ours, theirs = known.get(domain), versions.get(domain)
             own = _function_key(node.domain, node.op_type, node) in functions
@@ -143,7 +143,7 @@ def _foreign_functions(model: ModelProto, functions: dict[Key, FunctionProto]) -
 
 
 def _expanded_size(nodes: Iterable[NodeProto], calls: Counter[Key], sizes: dict[Key, int]) -> int:
-    return sum(1 for _ in _nodes_with_bodies(nodes)) + sum(
+    return sum(1 for _ in names.all_nodes(nodes)) + sum(
         (sizes[key] - 1) * many for key, many in calls.items()
     )
 
@@ -155,17 +155,9 @@ def _called_functions(
     if functions:
         yield from (
             key
-            for node in _nodes_with_bodies(nodes)
+            for node in names.all_nodes(nodes)
             if (key := _function_key(node.domain, node.op_type, node)) in functions
         )
-
-
-def _nodes_with_bodies(nodes: Iterable[NodeProto]) -> Iterator[NodeProto]:
-    """The nodes and those of their bodies."""
-    for node in nodes:
-        yield node
-        for body in names.bodies(node):
-            yield from _nodes_with_bodies(body.node)
 
 
 def _function_key(domain: str, name: str, holder: FunctionProto | NodeProto) -> Key:

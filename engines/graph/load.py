@@ -30,7 +30,6 @@ from narrowdown.engines.graph import (
     external,
     filekind,
     functions,
-    lineage,
     names,
     plain_outputs,
     schema,
@@ -97,11 +96,6 @@ class StoredModel:
     def index(self) -> GraphIndex:
         """Built at first use: shape inference costs some milliseconds a hundred nodes."""
         return build_index(self.proto, self.digest)
-
-    @cached_property
-    def lineage(self) -> tuple[str, ...]:
-        """By tensor id, what its value follows from (``engines.graph.lineage``)."""
-        return lineage.trace(self.proto, self.index)
 
     @cached_property
     def node_protos(self) -> tuple[NodeProto, ...]:

@@ -24,6 +24,14 @@ def with_bodies(graph: GraphProto) -> Iterator[GraphProto]:
             yield from with_bodies(body)
 
 
+def all_nodes(nodes: Iterable[NodeProto]) -> Iterator[NodeProto]:
+    """The nodes, each before those of its bodies."""
+    for node in nodes:
+        yield node
+        for body in bodies(node):
+            yield from all_nodes(body.node)
+
+
 def defined(graph: GraphProto) -> set[str]:
     """Names that the graph itself gives a value: inputs, initializers, node outputs. Not those of
     nested bodies."""

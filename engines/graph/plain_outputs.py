@@ -123,7 +123,6 @@ def _add_join_loop(
 def holds_sequences(graph: GraphProto) -> bool:
     """Whether a body takes sequences apart, which cannot be watched."""
     return any(
-        (node.op_type.startswith("Sequence") and schema.domain_of(node) == "")
-        or any(map(holds_sequences, names.bodies(node)))
-        for node in graph.node
+        node.op_type.startswith("Sequence") and schema.domain_of(node) == ""
+        for node in names.all_nodes(graph.node)
     )

@@ -1,6 +1,6 @@
 """Which nodes of a model draw random numbers that its outputs depend on."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 
 from onnx import GraphProto, NodeProto, TensorProto, numpy_helper
 
@@ -28,8 +28,8 @@ def list_random(graph: GraphProto) -> tuple[str, ...]:
             continue
         wanted.update(node.input)
         for body in names.bodies(node):
-            wanted.update(name for inner in _all_nodes(body) for name in inner.input)
-        random = next((n for n in _with_bodies(node) if _draws_numbers(n, weights)), None)
+            wanted.update(name for inner in names.all_nodes(body.node) for name in inner.input)
+        random = next((n for n in names.all_nodes([node]) if _draws_numbers(n, weights)), None)
         if random is not None:
             found.append(f"{node.name or node.output[0]} ({random.op_type})")
     return tuple(reversed(found))
@@ -37,7 +37,7 @@ def list_random(graph: GraphProto) -> tuple[str, ...]:
 
 def draw_numbers(nodes: Iterable[NodeProto]) -> bool:
     """Whether one of the nodes, or a node of their bodies, may draw random numbers."""
-    return any(may_draw(inner) for node in nodes for inner in _with_bodies(node))
+    return any(map(may_draw, names.all_nodes(nodes)))
 
 
 def may_draw(node: NodeProto) -> bool:
@@ -51,14 +51,3 @@ def _draws_numbers(node: NodeProto, weights: Mapping[str, TensorProto]) -> bool:
     if node.op_type == "Dropout" and len(node.input) > 2 and node.input[2] in weights:
         return bool(numpy_helper.to_array(weights[node.input[2]]).any())
     return node.op_type in DRAWS
-
-
-def _with_bodies(node: NodeProto) -> Iterator[NodeProto]:
-    yield node
-    for body in names.bodies(node):
-        yield from _all_nodes(body)
-
-
-def _all_nodes(graph: GraphProto) -> Iterator[NodeProto]:
-    for node in graph.node:
-        yield from _with_bodies(node)

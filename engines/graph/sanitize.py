@@ -14,20 +14,13 @@ from onnx import ModelProto, TensorProto, shape_inference
 from narrowdown.engines.graph import external, load, names, schema
 from narrowdown.engines.graph.load import Imported, StoredModel
 from narrowdown.engines.graph.model_problem import ModelProblem
+from narrowdown.engines.graph.random_nodes import DRAWS
 from narrowdown.engines.store.content import Store
 
 _ROUNDS = 8  # a fold may enable another
 _LARGEST = (
     256 << 20
 )  # bytes of weights that folding may read, all together, and of a constant that it may make
-_RANDOM = {
-    "RandomNormal",
-    "RandomUniform",
-    "RandomNormalLike",
-    "RandomUniformLike",
-    "Multinomial",
-    "Bernoulli",
-}
 
 
 def sanitize(model: StoredModel, store: Store) -> Imported:
@@ -76,7 +69,7 @@ def _with_foldable_inside(model: StoredModel) -> tuple[ModelProto, dict[str, Ten
     wanted: set[str] = set()
     for node in proto.graph.node:
         reads = {name for name in (*node.input, *names.captures(node)) if name}
-        if reads and reads <= constant and node.op_type not in _RANDOM:
+        if reads and reads <= constant and node.op_type not in DRAWS:
             constant.update(filter(None, node.output))
             wanted |= reads
     inlined: dict[str, TensorProto] = {}
@@ -122,7 +115,7 @@ def _fold_constants(proto: ModelProto) -> ModelProto:
 def _must_stay(node: Any) -> bool:
     """Must the node not be folded? One that draws random numbers would draw them once and for all;
     one that reads a weight which lies outside the model would not find it."""
-    if node.op in _RANDOM:
+    if node.op in DRAWS:
         return True
     for tensor in node.inputs:
         values = getattr(getattr(tensor, "_values", None), "tensor", None)

@@ -16,20 +16,9 @@ from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper
 
 from narrowdown.engines.array import Array
 from narrowdown.engines.graph import names, plain_outputs, schema, splice
+from narrowdown.engines.graph.random_nodes import draw_numbers
 
 CONTROL = frozenset({"If", "Loop", "Scan"})
-# Operators that draw numbers: one node in a loop draws on, its copies would each begin anew.
-_DRAWN = frozenset(
-    {
-        "RandomNormal",
-        "RandomUniform",
-        "RandomNormalLike",
-        "RandomUniformLike",
-        "Multinomial",
-        "Bernoulli",
-        "Dropout",
-    }
-)
 
 
 @dataclass(frozen=True)
@@ -53,8 +42,7 @@ def nodes_with_bodies(graph: GraphProto) -> list[int]:
 
 def body_size(graph: GraphProto) -> int:
     """Nodes in a body, those of its own bodies too; constants count as nothing."""
-    own = sum(1 for node in graph.node if node.op_type != "Constant")
-    return own + sum(body_size(body) for node in graph.node for body in names.bodies(node))
+    return sum(node.op_type != "Constant" for node in names.all_nodes(graph.node))
 
 
 def name_inside(body: GraphProto) -> dict[str, int]:
@@ -72,16 +60,10 @@ def why_closed(model: ModelProto, position: int) -> str:
         return "is a Scan of opset 8, which walks whole batches"
     if any(plain_outputs.holds_sequences(body) for body in names.bodies(node)):
         return "takes sequences apart"
-    if node.op_type != "If" and any(_draws_numbers(body) for body in names.bodies(node)):
+    # One node in a loop draws on, its copies would each begin anew.
+    if node.op_type != "If" and draw_numbers([node]):
         return "draws random numbers in each iteration"
     return ""
-
-
-def _draws_numbers(graph: GraphProto) -> bool:
-    return any(
-        n.op_type in _DRAWN or any(_draws_numbers(body) for body in names.bodies(n))
-        for n in graph.node
-    )
 
 
 def watch_nodes(model: ModelProto, positions: Sequence[int]) -> tuple[ModelProto, list[Watched]]:

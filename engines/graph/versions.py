@@ -10,10 +10,10 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 import onnx
-from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto
+from onnx import AttributeProto, ModelProto, NodeProto, TensorProto
 
 from narrowdown.engines.graph import external, schema
-from narrowdown.engines.graph.names import bodies, with_bodies
+from narrowdown.engines.graph.names import all_nodes, with_bodies
 
 # What came with an IR version after this one is element types alone (and hints for several devices,
 # which change no value).
@@ -55,7 +55,7 @@ def restate(model: ModelProto, ir: int, opset: int) -> str:
 def _of_opset(model: ModelProto, opset: int) -> str:
     """The first node that another opset defines otherwise."""
     versions = schema.opsets(model)
-    for node in _all_nodes(model.graph):
+    for node in all_nodes(model.graph.node):
         if schema.domain_of(node) == "" and not _same_everywhere(
             node.op_type, versions.get("", 0), opset
         ):
@@ -64,12 +64,11 @@ def _of_opset(model: ModelProto, opset: int) -> str:
         own = {
             ("" if o.domain == "ai.onnx" else o.domain): o.version for o in function.opset_import
         }
-        for outer in function.node:
-            for node in (outer, *(n for body in bodies(outer) for n in _all_nodes(body))):
-                if schema.domain_of(node) == "" and not _same_everywhere(
-                    node.op_type, own.get("", 0), opset
-                ):
-                    return _say_not_same(node, opset)
+        for node in all_nodes(function.node):
+            if schema.domain_of(node) == "" and not _same_everywhere(
+                node.op_type, own.get("", 0), opset
+            ):
+                return _say_not_same(node, opset)
     return ""
 
 
@@ -105,15 +104,10 @@ def _element_types(model: ModelProto) -> Iterator[int]:
     for graph in with_bodies(model.graph):
         for info in (*graph.input, *graph.output, *graph.value_info):
             yield schema.elem_type(info.type)
-    everywhere = (*_all_nodes(model.graph), *(n for f in model.functions for n in f.node))
+    everywhere = (*all_nodes(model.graph.node), *(n for f in model.functions for n in f.node))
     for node in everywhere:
         yield from (
             a.i
             for a in node.attribute
             if a.name in _TYPE_ATTRIBUTES and a.type == AttributeProto.INT
         )
-
-
-def _all_nodes(graph: GraphProto) -> Iterator[NodeProto]:
-    for one in with_bodies(graph):
-        yield from one.node

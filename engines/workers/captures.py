@@ -1,8 +1,7 @@
 """Reference values of inner tensors, captured once from the whole model and kept on disk within a
 budget.
 
-``captures/<reference, inputs>/<sample>/<what the tensor follows from>.npy``, or, of a reference
-that may see further than a node, ``captures/<reference, model, inputs>/<sample>/<tensor id>.npy``.
+``captures/<reference, model, inputs>/<sample>/<tensor id>.npy``.
 A capture is a convenience: it may be evicted at any time and is made again when it is needed.
 Reference values are never made from a cut: that would judge a part by itself.
 """
@@ -170,25 +169,18 @@ class _Captures:
             self._engine = make_engine(reference)
         except (EngineMissing, EngineFault) as error:
             raise ReferenceFailed(f"The reference {reference} is not available: {error}") from error
-        # What the plain reference gives for a tensor depends on nothing but what it is computed
-        # from, so that a model and its cleaned self share. An optimizer sees further.
         plain = str(spec.parse(reference))
         self._plain = plain == _PLAIN
-        known = model.lineage if self._plain else ()
-        self._names = known or tuple(str(t.id) for t in self._index.tensors)
-        question = (
-            self._engine.info.fingerprint,
-            plain,
-            "" if known else model.digest,
-            inputs,
-            boot(),
-        )
+        question = (self._engine.info.fingerprint, plain, model.digest, inputs, boot())
         name = hashlib.sha256("\0".join(question).encode()).hexdigest()[:32]
         self._folder = store.captures / name / _file_name(sample)
 
     @functools.cached_property
     def _feed(self) -> Mapping[str, Array]:
         return samples.load_feed(self._store, self._inputs, self._sample)
+
+    def _file(self, tensor: int) -> Path:
+        return self._folder / f"{tensor}.npy"
 
     def find_known(self, tensor: int) -> Array | None:
         """The value of a weight, an input or a tensor captured earlier."""
@@ -197,7 +189,7 @@ class _Captures:
             return load.read_weight(self._model, tensor)
         if info.kind == "input":
             return self._feed.get(info.name)
-        return read_array(self._folder / f"{self._names[tensor]}.npy")
+        return read_array(self._file(tensor))
 
     def find_cheap(self, beside: Iterable[int]) -> list[int]:
         """All other inner tensors, where the model is small and one of them is wanted: they will be
@@ -216,7 +208,7 @@ class _Captures:
         told = sum(size if size >= 0 else largest for size in sizes)
         if largest < 0 or told > budget_bytes() // 100:  # a hundred samples have room
             return []
-        return [t.id for t in rest if not (self._folder / f"{self._names[t.id]}.npy").exists()]
+        return [t.id for t in rest if not self._file(t.id).exists()]
 
     @functools.cached_property
     def _inferred_sizes(self) -> Mapping[str, int]:
@@ -286,7 +278,7 @@ class _Captures:
         large."""
         if value.nbytes < _MAP_FROM or tensor in self._index.outputs:
             return value
-        stored = read_array(self._folder / f"{self._names[tensor]}.npy")
+        stored = read_array(self._file(tensor))
         return value if stored is None else stored
 
     def _run_marked(self, batch: Sequence[int]) -> dict[int, Array]:
@@ -357,7 +349,7 @@ class _Captures:
         }
 
     def _write_capture(self, tensor: int, value: Array) -> None:
-        target = self._folder / f"{self._names[tensor]}.npy"
+        target = self._file(tensor)
         with contextlib.suppress(OSError):  # no room: it is made again when it is needed
             if not target.exists() and _has_room(self._store.root, value.nbytes):
                 write_array(target, value)

@@ -28,10 +28,9 @@ def files(session) -> list[Path]:
     return sorted(session.store.captures.glob("*/*/*.npy"))
 
 
-def named(session, tensors) -> set[str]:
+def named(tensors) -> set[str]:
     """What the files of these tensors are called."""
-    lineage = load.load(session.store, session.model).lineage
-    return {lineage[t] for t in tensors}
+    return {str(t) for t in tensors}
 
 
 def get(session, tensors, sample="real:0/0", reference=REFERENCE):
@@ -127,7 +126,7 @@ def test_a_small_array_that_was_written_again_is_read_again(tmp_path: Path) -> N
 
 def test_describe_captures_every_tensor_once(fresh, monkeypatch: pytest.MonkeyPatch) -> None:
     inner = [t.id for t in fresh.index.tensors if t.kind == "node"]
-    assert {f.stem for f in files(fresh)} == named(fresh, inner)
+    assert {f.stem for f in files(fresh)} == named(inner)
     monkeypatch.setattr(
         captures._Captures, "_run_model", lambda *_: pytest.fail("the reference ran once more")
     )
@@ -195,10 +194,10 @@ def test_another_reference_has_captures_of_its_own(fresh) -> None:
 def test_of_a_sample_that_only_a_verdict_is_wanted_of_the_outputs_are_kept(fresh) -> None:
     before = set(files(fresh))
     get(fresh, fresh.index.outputs, "real:0/3")
-    assert {f.stem for f in set(files(fresh)) - before} == named(fresh, fresh.index.outputs)
+    assert {f.stem for f in set(files(fresh)) - before} == named(fresh.index.outputs)
     inner = [t.id for t in fresh.index.tensors if t.kind == "node"]
     get(fresh, inner[:1], "real:0/3")
-    assert {f.stem for f in set(files(fresh)) - before} == named(fresh, inner), (
+    assert {f.stem for f in set(files(fresh)) - before} == named(inner), (
         "one of them is wanted: all others are next"
     )
 
@@ -220,54 +219,11 @@ def rename(model: onnx.ModelProto) -> None:
     model.graph.output.append(onnx.ValueInfoProto(name="dead"))
 
 
-def weigh(model: onnx.ModelProto) -> None:
-    first = model.graph.initializer[0]
-    values = onnx.numpy_helper.to_array(first)
-    first.CopyFrom(onnx.numpy_helper.from_array(values + np.ones_like(values), first.name))
-
-
-def draw(model: onnx.ModelProto) -> None:
-    model.graph.node.append(helper.make_node("RandomNormal", [], ["noise"], "noise", shape=[2]))
-    model.graph.output.append(onnx.ValueInfoProto(name="noise"))
-
-
-def test_a_model_and_its_cleaned_self_share_what_is_computed_alike(
-    fresh, tmp_path: Path, monkeypatch
-) -> None:
-    inner = [t.id for t in fresh.index.tensors if t.kind == "node"]
+def test_another_model_shares_nothing(fresh, tmp_path: Path) -> None:
     cleaned = edited(fresh, tmp_path, rename)
-    assert cleaned.model != fresh.model
-    get(fresh, inner)
-    before = files(fresh)
-    by_name = {t.name: t.id for t in cleaned.index.tensors}
-    same = [by_name[fresh.index.tensors[t].name] for t in inner]
-    monkeypatch.setattr(
-        captures._Captures, "_run_model", lambda *_: pytest.fail("it was run once more")
-    )
-    shared = get(cleaned, same)
-    assert files(fresh) == before
-    for here, there in zip(inner, same, strict=True):
-        assert shared[there].tobytes() == get(fresh, [here])[here].tobytes()
-
-
-@pytest.mark.parametrize("edit", [weigh, draw])
-def test_nothing_is_shared_by_what_is_computed_otherwise(fresh, tmp_path: Path, edit) -> None:
-    """Another weight at the beginning; random numbers, of which each run has its own."""
-    other = edited(fresh, tmp_path, edit)
-    last, there = fresh.index.outputs[0], other.index.outputs[0]
-    get(fresh, [last])
+    get(fresh, [fresh.index.outputs[0]])
     before = set(files(fresh))
-    changed = get(other, [there])[there]
-    assert set(files(fresh)) > before
-    assert np.array_equal(changed, get(fresh, [last])[last]) is (edit is draw)
-
-
-def test_an_optimized_reference_shares_nothing(fresh, tmp_path: Path) -> None:
-    cleaned = edited(fresh, tmp_path, rename)
-    reference = "onnxruntime:optimization=all"
-    get(fresh, [fresh.index.outputs[0]], reference=reference)
-    before = set(files(fresh))
-    get(cleaned, [cleaned.index.outputs[0]], reference=reference)
+    get(cleaned, [cleaned.index.outputs[0]])
     assert set(files(fresh)) > before
 
 
@@ -312,7 +268,7 @@ def test_the_least_recently_used_go_first(fresh, monkeypatch) -> None:
     get(fresh, [fresh.index.outputs[0]], "real:0/0")
     left = {(f.parent.name, f.stem) for f in files(fresh)}
     folder = next(f.parent.name for f in files(fresh) if f.parent.name.startswith("real_0-"))
-    assert {(folder, name) for name in named(fresh, used)} <= left
+    assert {(folder, name) for name in named(used)} <= left
     assert sum(f.stat().st_size for f in files(fresh)) <= total // 2
 
 
@@ -350,7 +306,7 @@ def test_a_model_of_large_tensors_is_captured_in_batches(fresh, monkeypatch) -> 
     )
     assert len(batches) > 3
     assert max(batches) <= 2 * largest  # the sizes of some are a guess before the first run
-    assert {f.stem for f in files(fresh)} == named(fresh, inner)
+    assert {f.stem for f in files(fresh)} == named(inner)
 
 
 def test_a_model_of_many_nodes_is_built_few_times_for_its_values(
