@@ -10,6 +10,10 @@ from narrowdown.engines.graph import converted, external
 from narrowdown.engines.graph.model_problem import ModelProblem
 from narrowdown.engines.store.content import write_pieces
 
+INSIDE = (
+    1_800 << 20
+)  # bytes of weights that a model's own file may hold; protobuf takes no more than 2 GiB
+
 
 def standing_alone(model: ModelProto, weights_dir: str) -> ModelProto:
     """A copy that holds its weights. Raises ``ModelProblem`` where a weights file is missing."""

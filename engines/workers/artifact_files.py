@@ -18,10 +18,14 @@ from narrowdown.engines.array import Array
 from narrowdown.engines.backends.builds import outside_bytes
 from narrowdown.engines.data.arrays import widen_for_file
 from narrowdown.engines.graph import converted, external
-from narrowdown.engines.graph.standing_alone import copy_with_weights, make_inner, standing_alone
+from narrowdown.engines.graph.standing_alone import (
+    INSIDE,
+    copy_with_weights,
+    make_inner,
+    standing_alone,
+)
 from narrowdown.engines.store.content import Store, write_file
 
-INLINE = 1_800 << 20  # bytes; protobuf holds no more than 2 GiB
 # Bytes of weights from which on a kept model points to those that the session has anyway. Smaller
 # ones stand alone: they are what is looked at most, and cost nothing.
 REFERS = 1 << 20
@@ -37,7 +41,7 @@ def put_model(
     them, in the artifact ``<stem>.weights.bin``, to which the model points by that name."""
     copy = deepcopy(model)
     beside = f"{Path(name).stem}.weights.bin"
-    refers, large = outside_bytes(model) >= REFERS, outside_bytes(model) >= INLINE
+    refers, large = outside_bytes(model) >= REFERS, outside_bytes(model) >= INSIDE
     with contextlib.ExitStack() as stack:
         incoming: external.Incoming | None = None
         for tensor in filter(external.is_external, external.initializers_with_bodies(copy.graph)):

@@ -25,12 +25,9 @@ from narrowdown.engines.data import polygraphy
 from narrowdown.engines.graph import converted, external
 from narrowdown.engines.graph.emulate import NOTE
 from narrowdown.engines.graph.spelling import iterate_messages
-from narrowdown.engines.graph.standing_alone import make_inner
+from narrowdown.engines.graph.standing_alone import INSIDE, make_inner
 from narrowdown.engines.store.content import atomic, write_atomically
 
-INLINE = (
-    1_800 << 20
-)  # bytes of weights that go into the file itself; protobuf holds no more than 2 GiB
 DOC = "doc"  # under which a note has its line for people; the rest are metadata properties
 MODELS = ("model.onnx", "engine.onnx", "good.onnx", "worked-around.onnx")
 
@@ -39,7 +36,7 @@ def write_model(model: onnx.ModelProto, target: Path) -> None:
     """Write a model that holds its weights, with a file of weights beside it where they are many.
     Raises OSError, ValueError."""
     size = sum(len(tensor.raw_data) for tensor in model.graph.initializer)
-    if size < INLINE:
+    if size < INSIDE:
         onnx.save(model, str(target))
     else:
         onnx.save(model, str(target), save_as_external_data=True, location=f"{target.name}.weights")
@@ -61,7 +58,7 @@ def write_whole(models: Path, stored: Path, target: Path) -> None:
     ]
     beside = target.with_name(f"{target.stem}.weights.bin")
     with contextlib.ExitStack() as stack:
-        large = sum(size for *_, size in outside) >= INLINE
+        large = sum(size for *_, size in outside) >= INSIDE
         weights = (
             stack.enter_context(stack.enter_context(atomic(beside)).open("wb")) if large else None
         )

@@ -208,7 +208,7 @@ def test_a_model_too_large_for_one_file_comes_with_its_weights(
 ) -> None:
     """``-o`` writes the weights beside the model under the name that the model points to, whichever
     of the two was asked for."""
-    monkeypatch.setattr(artifact_files, "INLINE", 0)
+    monkeypatch.setattr(artifact_files, "INSIDE", 0)
     weight = np.arange(1000, dtype=np.float32)
     x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, [1000]) for n in "xy")
     nodes = [helper.make_node("Add", ["x", "w"], ["y"])]

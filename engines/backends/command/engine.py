@@ -39,13 +39,12 @@ from narrowdown.engines.data import held
 from narrowdown.engines.data.input_problem import InputProblem
 from narrowdown.engines.graph import external, schema
 from narrowdown.engines.graph.model_problem import ModelProblem
-from narrowdown.engines.graph.standing_alone import copy_with_weights, standing_alone
+from narrowdown.engines.graph.standing_alone import INSIDE, copy_with_weights, standing_alone
 from narrowdown.engines.graph.typed import to_precision
 from narrowdown.engines.spec import EngineSpec
 from narrowdown.engines.store.content import write_file
 
 CANNOT = 69  # the exit status that says "I cannot do this model": EX_UNAVAILABLE of sysexits.h
-_INLINE = 1_800 << 20  # bytes of weights; protobuf holds no more than 2 GiB
 _STORAGE = {"fp16": "float16", "bf16": "bfloat16", "fp64": "float64"}
 _ASKING = 60.0  # seconds to print a version
 _COMMANDS = [o for o in DECLARATION.options if o.type == "command"]
@@ -345,7 +344,7 @@ def _stated(model: onnx.ModelProto) -> onnx.ModelProto:
 
 def _write(folder: Path, model: onnx.ModelProto, weights_dir: str) -> None:
     """``model.onnx``, its weights inside or beside it."""
-    small = outside_bytes(model) < _INLINE
+    small = outside_bytes(model) < INSIDE
     whole = (
         standing_alone(model, weights_dir)
         if small

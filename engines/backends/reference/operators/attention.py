@@ -6,11 +6,12 @@ node.
 """
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
 from narrowdown.engines.backends.reference.operators.base import Array
-from narrowdown.engines.backends.reference.operators.fused import Contrib, sigmoid, wide
+from narrowdown.engines.backends.reference.operators.fused import Contrib, Fed, sigmoid, wide
 
 MASKED = -10000.0  # ``mask_filter_value`` where a node states none
 
@@ -33,20 +34,22 @@ def join(x: Array) -> Array:
     return x.transpose(0, 2, 1, 3).reshape(batch, sequence, heads * size)
 
 
+class Heads(NamedTuple):
+    """Queries, keys and values, (batch, heads, sequence, size) each; ``past``: how many of the keys
+    and values are past."""
+
+    q: Array
+    k: Array
+    v: Array
+    past: int
+
+
 class _Attending(Contrib):
     def attend(
-        self,
-        q: Array,
-        k: Array,
-        v: Array,
-        mask: Array | None,
-        bias: Array | None,
-        past: int,
-        *,
-        causal: bool = False,
+        self, heads: Heads, mask: Array | None, bias: Array | None, *, causal: bool = False
     ) -> Array:
-        """(batch, heads, sequence, size) each, ``k`` and ``v`` with what is past, so many keys;
-        ``mask``: as the node has it. The output, (batch, sequence, hidden)."""
+        """``mask``: as the node has it. The output, (batch, sequence, hidden)."""
+        q, k, v, past = heads
         queries, keys = q.shape[2], k.shape[2]
         scores = np.matmul(q, k.transpose(0, 1, 3, 2)) * (
             self.number("scale", 0) or 1 / math.sqrt(q.shape[-1])
@@ -75,6 +78,15 @@ class _Attending(Contrib):
         self.refuse(f"a mask of {'x'.join(map(str, mask.shape))}")
         return mask
 
+    def with_past(
+        self, q: Array, k: Array, v: Array, keys: Array | None, values: Array | None
+    ) -> Heads:
+        """Keys and values behind those that are past, where there are any."""
+        if keys is None or values is None:
+            return Heads(q, k, v, 0)
+        k, v = (np.concatenate((wide(old), now), axis=2) for old, now in ((keys, k), (values, v)))
+        return Heads(q, k, v, keys.shape[2])
+
     def cut(self, *made: Array) -> tuple[Array, ...]:
         """As many as the node gives."""
         return made[: len(self.onnx_node.output)]
@@ -84,40 +96,43 @@ class Attention(_Attending):
     """Projects its input itself; ``past`` and ``present`` hold keys and values, one on the
     other."""
 
-    def compute(  # type: ignore[override]
-        self, x: Array, weights: Array, bias: Array | None = None, mask: Array | None = None, past: Array | None = None,
-        attention_bias: Array | None = None, past_length: Array | None = None,
-    ) -> tuple[Array, ...]:  # fmt: skip
+    inputs = ("x", "weights", "bias", "mask", "past", "attention_bias", "past_length")
+
+    def compute_fed(self, fed: Fed) -> tuple[Array, ...]:
+        x, weights, bias = fed.need("x"), fed.need("weights"), fed.get("bias")
         if self.given.get("do_rotary"):
             self.refuse("rotary embedding")
-        if self.given.get("past_present_share_buffer") or past_length is not None:
+        if self.given.get("past_present_share_buffer") or fed.get("past_length") is not None:
             self.refuse("a buffer shared by past and present")
         heads, sizes = int(self.given["num_heads"]), list(self.given.get("qkv_hidden_sizes", ()))
         sizes = sizes or [weights.shape[1] // 3] * 3
         made = np.matmul(wide(x), wide(weights)) + (0 if bias is None else wide(bias))
         q, k, v = (split(part, heads) for part in np.split(made, np.cumsum(sizes)[:2], axis=-1))
-        if past is not None:
-            k, v = (
-                np.concatenate((wide(old), now), axis=2)
-                for old, now in zip(past, (k, v), strict=True)
-            )
-        before = 0 if past is None else past.shape[3]
-        found = self.attend(q, k, v, mask, attention_bias, before).astype(x.dtype)
-        return self.cut(found, np.stack((k, v)).astype(x.dtype) if k.shape == v.shape else found)
+        past = fed.get("past")
+        told = self.with_past(q, k, v, *((None, None) if past is None else past))
+        found = self.attend(told, fed.get("mask"), fed.get("attention_bias")).astype(x.dtype)
+        alike = told.k.shape == told.v.shape
+        return self.cut(found, np.stack((told.k, told.v)).astype(x.dtype) if alike else found)
 
 
 class MultiHeadAttention(_Attending):
     """Queries, keys and values are projected already; ``bias`` is that of their projection."""
 
-    def compute(  # type: ignore[override]
-        self, query: Array, key: Array | None = None, value: Array | None = None, bias: Array | None = None,
-        mask: Array | None = None, attention_bias: Array | None = None, past_key: Array | None = None,
-        past_value: Array | None = None, past_length: Array | None = None, indirection: Array | None = None,
-    ) -> tuple[Array, ...]:  # fmt: skip
+    inputs = (
+        "query", "key", "value", "bias", "mask", "attention_bias", "past_key", "past_value", "past_length", "indirection",
+    )  # fmt: skip
+
+    def compute_fed(self, fed: Fed) -> tuple[Array, ...]:
+        query, key, value, bias = (
+            fed.need("query"),
+            fed.get("key"),
+            fed.get("value"),
+            fed.get("bias"),
+        )
         if key is None or value is None or query.ndim != 3 or key.ndim not in (3, 4):
             self.refuse("queries, keys or values that are packed")
             return (query,)
-        if past_length is not None or indirection is not None:
+        if fed.get("past_length") is not None or fed.get("indirection") is not None:
             self.refuse("a buffer shared by past and present")
         if len(self.onnx_node.output) > 3:
             self.refuse("its scores as an output")
@@ -129,14 +144,9 @@ class MultiHeadAttention(_Attending):
             cuts = np.cumsum([part.shape[-1] for part in parts])[:2]
             parts = [part + b for part, b in zip(parts, np.split(wide(bias), cuts), strict=True)]
         q, k, v = (split(part, heads) if part.ndim == 3 else part for part in parts)
-        if past_key is not None and past_value is not None:
-            k, v = (
-                np.concatenate((wide(past), now), axis=2)
-                for past, now in ((past_key, k), (past_value, v))
-            )
-        before = 0 if past_key is None else past_key.shape[2]
-        found = self.attend(q, k, v, mask, attention_bias, before)
-        return self.cut(*(part.astype(query.dtype) for part in (found, k, v)))
+        told = self.with_past(q, k, v, fed.get("past_key"), fed.get("past_value"))
+        found = self.attend(told, fed.get("mask"), fed.get("attention_bias"))
+        return self.cut(*(part.astype(query.dtype) for part in (found, told.k, told.v)))
 
 
 class GroupQueryAttention(_Attending):
@@ -144,15 +154,39 @@ class GroupQueryAttention(_Attending):
     and to itself. Each row has as many tokens: of others the page does not say which of their
     outputs mean anything."""
 
-    def compute(  # type: ignore[override]
-        self, query: Array, key: Array | None = None, value: Array | None = None, past_key: Array | None = None,
-        past_value: Array | None = None, lengths: Array | None = None, total: Array | None = None,
-        cosines: Array | None = None, sines: Array | None = None, positions: Array | None = None,
-        attention_bias: Array | None = None, *rest: Array | None,
-    ) -> tuple[Array, ...]:  # fmt: skip
-        if lengths is None or total is None:
-            self.refuse("no lengths")
-            return (query,)
+    inputs = (
+        "query", "key", "value", "past_key", "past_value", "lengths", "total", "cosines", "sines", "positions", "attention_bias",
+        "sinks", "k_scale", "v_scale",
+    )  # fmt: skip
+
+    def compute_fed(self, fed: Fed) -> tuple[Array, ...]:
+        self._refuse_unusual(fed)
+        query, past = fed.need("query"), fed.get("past_key")
+        heads, groups = int(self.given["num_heads"]), int(self.given["kv_num_heads"])
+        q, k, v = (
+            split(part, n)
+            for part, n in zip(self._list_parts(fed), (heads, groups, groups), strict=True)
+        )
+        before, sequence = 0 if past is None else past.shape[2], q.shape[2]
+        lengths, total = fed.need("lengths"), fed.need("total")
+        if before + sequence != int(total.reshape(-1)[0]) or np.any(
+            lengths != before + sequence - 1
+        ):
+            self.refuse("rows of other lengths, or a buffer shared by past and present")
+        if self.given.get("do_rotary"):
+            if fed.get("positions") is not None:
+                self.refuse("positions of its own")
+            at = np.arange(before, before + sequence)
+            angles = wide(fed.need("cosines"))[at], wide(fed.need("sines"))[at]
+            paired = bool(self.given.get("rotary_interleaved"))
+            q, k = (turn(part, *angles, paired) for part in (q, k))
+        told = self.with_past(q, k, v, past, fed.get("past_value"))
+        keys, values = (np.repeat(part, heads // groups, axis=1) for part in (told.k, told.v))
+        spread = Heads(q, keys, values, told.past)
+        found = self.attend(spread, None, fed.get("attention_bias"), causal=True)
+        return self.cut(*(part.astype(query.dtype) for part in (found, told.k, told.v)))
+
+    def _refuse_unusual(self, fed: Fed) -> None:
         usual = {
             "local_window_size": (-1,),
             "softcap": (0,),
@@ -162,37 +196,18 @@ class GroupQueryAttention(_Attending):
         }
         if any(self.number(name, values[0]) not in values for name, values in usual.items()):
             self.refuse("a window, a cap or another softmax")
-        if any(part is not None for part in rest) or len(self.onnx_node.output) > 3:
+        beyond = any(fed.get(name) is not None for name in ("sinks", "k_scale", "v_scale"))
+        if beyond or len(self.onnx_node.output) > 3:
             self.refuse("sinks, quantized keys or scores as an output")
+
+    def _list_parts(self, fed: Fed) -> list[Array]:
+        """Queries, keys and values, which may be packed into one."""
+        query, key, value = wide(fed.need("query")), fed.get("key"), fed.get("value")
+        if key is not None and value is not None:
+            return [query, wide(key), wide(value)]
         heads, groups = int(self.given["num_heads"]), int(self.given["kv_num_heads"])
-        if key is None or value is None:
-            size = query.shape[-1] // (heads + 2 * groups)
-            parts = np.split(wide(query), [heads * size, (heads + groups) * size], axis=-1)
-        else:
-            parts = [wide(query), wide(key), wide(value)]
-        q, k, v = (split(part, n) for part, n in zip(parts, (heads, groups, groups), strict=True))
-        before, sequence = 0 if past_key is None else past_key.shape[2], q.shape[2]
-        if before + sequence != int(total.reshape(-1)[0]) or np.any(
-            lengths != before + sequence - 1
-        ):
-            self.refuse("rows of other lengths, or a buffer shared by past and present")
-        if self.given.get("do_rotary"):
-            if cosines is None or sines is None or positions is not None:
-                self.refuse("positions of its own")
-                return (query,)
-            at = np.arange(before, before + sequence)
-            angles = wide(cosines)[at], wide(sines)[at]
-            q, k = (
-                turn(part, *angles, bool(self.given.get("rotary_interleaved"))) for part in (q, k)
-            )
-        if past_key is not None and past_value is not None:
-            k, v = (
-                np.concatenate((wide(past), now), axis=2)
-                for past, now in ((past_key, k), (past_value, v))
-            )
-        keys, values = (np.repeat(part, heads // groups, axis=1) for part in (k, v))
-        found = self.attend(q, keys, values, None, attention_bias, before, causal=True)
-        return self.cut(*(part.astype(query.dtype) for part in (found, k, v)))
+        size = query.shape[-1] // (heads + 2 * groups)
+        return np.split(query, [heads * size, (heads + groups) * size], axis=-1)
 
 
 def turn(x: Array, cos: Array, sin: Array, interleaved: bool) -> Array:

@@ -18,20 +18,39 @@ from narrowdown.engines.backends.reference.operators.convolution import Conv
 DOMAIN = "com.microsoft"
 
 
+class Fed(dict[str, Array | None]):
+    """What a node is fed, by the names that the page gives its inputs."""
+
+    def need(self, name: str) -> Array:
+        """Raises ``NotImplementedError`` where the node leaves the input out."""
+        value = self.get(name)
+        if value is None:
+            raise NotImplementedError(f"Without its input '{name}' it is not implemented here.")
+        return value
+
+
 class Contrib(OpRun):  # type: ignore[misc]
     """No schema is known here: attributes are those that the node has (``given``), else what the
-    page says of each."""
+    page says of each. ``inputs``: names of those of an operator that has many."""
 
     op_domain = DOMAIN
+    inputs: tuple[str, ...] = ()
 
     def __init__(self, node: NodeProto, run_params: dict[str, Any]) -> None:
         self.given = {a.name: helper.get_attribute_value(a) for a in node.attribute}
         super().__init__(node, run_params)
 
     def _run(self, *inputs: Array | None, **_: Any) -> tuple[Array, ...]:
-        return self.compute(*inputs)
+        if not self.inputs:
+            return self.compute(*inputs)
+        if len(inputs) > len(self.inputs):
+            self.refuse(f"{len(inputs)} inputs")
+        return self.compute_fed(Fed(zip(self.inputs, inputs, strict=False)))
 
     def compute(self, *inputs: Array | None) -> tuple[Array, ...]:
+        raise NotImplementedError
+
+    def compute_fed(self, fed: Fed) -> tuple[Array, ...]:
         raise NotImplementedError
 
     def number(self, name: str, default: float) -> float:
@@ -212,19 +231,21 @@ class EmbedLayerNormalization(Contrib):
     """Three embeddings (of words, places and segments) added up and normalized; also how many
     tokens count."""
 
-    def compute(  # type: ignore[override]
-        self, ids: Array, segments: Array | None, words: Array, places: Array, kinds: Array | None, gamma: Array, beta: Array,
-        mask: Array | None = None, positions: Array | None = None,
-    ) -> tuple[Array, ...]:  # fmt: skip
+    inputs = (
+        "ids", "segments", "words", "places", "kinds", "gamma", "beta", "mask", "positions",
+    )  # fmt: skip
+
+    def compute_fed(self, fed: Fed) -> tuple[Array, ...]:
+        ids, words, mask = fed.need("ids"), fed.need("words"), fed.get("mask")
+        segments, kinds, positions = (fed.get(n) for n in ("segments", "kinds", "positions"))
         at = np.arange(ids.shape[1])[None] if positions is None else positions
-        total = wide(words)[ids] + wide(places)[np.broadcast_to(at, ids.shape)]
+        total = wide(words)[ids] + wide(fed.need("places"))[np.broadcast_to(at, ids.shape)]
         if segments is not None and kinds is not None:
             total = total + wide(kinds)[segments]
         mean = total.mean(axis=-1, keepdims=True)
         spread = ((total - mean) ** 2).mean(axis=-1, keepdims=True)
-        made = (total - mean) / np.sqrt(spread + self.number("epsilon", 1e-12)) * wide(
-            gamma
-        ) + wide(beta)
+        unit = (total - mean) / np.sqrt(spread + self.number("epsilon", 1e-12))
+        made = unit * wide(fed.need("gamma")) + wide(fed.need("beta"))
         count = (
             np.zeros(len(ids), np.int32)
             if mask is None

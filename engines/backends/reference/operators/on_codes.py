@@ -5,7 +5,7 @@ and rounded once at its end."""
 import numpy as np
 
 from narrowdown.engines.backends.reference.operators.base import Array
-from narrowdown.engines.backends.reference.operators.fused import Contrib, sigmoid, wide
+from narrowdown.engines.backends.reference.operators.fused import Contrib, Fed, sigmoid, wide
 
 
 def worth(codes: Array, scale: Array, zero: Array | None = None, axis: int = 0) -> Array:
@@ -27,13 +27,25 @@ def encode(values: Array, scale: Array, zero: Array) -> Array:
     return np.asarray(np.clip(codes, limits.min, limits.max).astype(zero.dtype))
 
 
+def worth_fed(fed: Fed, name: str, axis: int = 0) -> Array:
+    """What the codes of this input stand for, by its own scale and zero point."""
+    return worth(fed.need(name), fed.need(f"{name}_scale"), fed.get(f"{name}_zero"), axis)
+
+
+def encode_fed(values: Array, fed: Fed, codes: str) -> Array:
+    """Codes of the values by the output's scale and zero point; without one a zero of the type of
+    the input ``codes``."""
+    zero = fed.get("zero")
+    held = np.zeros((), fed.need(codes).dtype) if zero is None else zero
+    return encode(values, fed.need("scale"), held)
+
+
 class _OfTwo(Contrib):
-    def compute(  # type: ignore[override]
-        self, a: Array, a_scale: Array, a_zero: Array, b: Array, b_scale: Array, b_zero: Array, scale: Array,
-        zero: Array | None = None,
-    ) -> tuple[Array]:  # fmt: skip
-        made = self.join(worth(a, a_scale, a_zero), worth(b, b_scale, b_zero))
-        return (encode(made, scale, np.zeros((), a.dtype) if zero is None else zero),)
+    inputs = ("a", "a_scale", "a_zero", "b", "b_scale", "b_zero", "scale", "zero")
+
+    def compute_fed(self, fed: Fed) -> tuple[Array]:
+        made = self.join(worth_fed(fed, "a"), worth_fed(fed, "b"))
+        return (encode_fed(made, fed, "a"),)
 
     def join(self, a: Array, b: Array) -> Array:
         raise NotImplementedError
@@ -103,50 +115,44 @@ class QLinearSoftmax(_OfOne):
 
 
 class QLinearWhere(Contrib):
-    def compute(  # type: ignore[override]
-        self, condition: Array, x: Array, x_scale: Array, x_zero: Array, y: Array, y_scale: Array, y_zero: Array, scale: Array,
-        zero: Array,
-    ) -> tuple[Array]:  # fmt: skip
-        return (
-            encode(
-                np.where(condition, worth(x, x_scale, x_zero), worth(y, y_scale, y_zero)),
-                scale,
-                zero,
-            ),
-        )
+    inputs = (
+        "condition", "x", "x_scale", "x_zero", "y", "y_scale", "y_zero", "scale", "zero",
+    )  # fmt: skip
+
+    def compute_fed(self, fed: Fed) -> tuple[Array]:
+        made = np.where(fed.need("condition"), worth_fed(fed, "x"), worth_fed(fed, "y"))
+        return (encode_fed(made, fed, "x"),)
 
 
 class QGemm(Contrib):
     """``C`` holds codes of the product of both scales. Without a scale of its own the output is in
     floats."""
 
-    def compute(  # type: ignore[override]
-        self, a: Array, a_scale: Array, a_zero: Array, b: Array, b_scale: Array, b_zero: Array, c: Array | None = None,
-        scale: Array | None = None, zero: Array | None = None,
-    ) -> tuple[Array]:  # fmt: skip
-        left, right = (
-            worth(a, a_scale, a_zero),
-            worth(b, b_scale, b_zero, 0 if self.given.get("transB") else 1),
-        )
-        made = (left.T if self.given.get("transA") else left) @ (
-            right.T if self.given.get("transB") else right
-        )
-        made = made + (
-            0 if c is None else wide(c) * (wide(a_scale).reshape(-1) * wide(b_scale).reshape(-1))
-        )
-        made = self.number("alpha", 1.0) * made
-        if scale is None or zero is None:
-            return (np.asarray(made).astype(a_scale.dtype),)
-        return (encode(made, scale, zero),)
+    inputs = ("a", "a_scale", "a_zero", "b", "b_scale", "b_zero", "c", "scale", "zero")
+
+    def compute_fed(self, fed: Fed) -> tuple[Array]:
+        left = worth_fed(fed, "a")
+        right = worth_fed(fed, "b", 0 if self.given.get("transB") else 1)
+        left = left.T if self.given.get("transA") else left
+        made = left @ (right.T if self.given.get("transB") else right)
+        scales = [wide(fed.need(f"{name}_scale")).reshape(-1) for name in ("a", "b")]
+        if (c := fed.get("c")) is not None:
+            made = made + wide(c) * (scales[0] * scales[1])
+        made = np.asarray(self.number("alpha", 1.0) * made)
+        if fed.get("scale") is None or fed.get("zero") is None:
+            return (made.astype(fed.need("a_scale").dtype),)
+        return (encode_fed(made, fed, "a"),)
 
 
 class MatMulIntegerToFloat(Contrib):
-    def compute(  # type: ignore[override]
-        self, a: Array, b: Array, a_scale: Array, b_scale: Array, a_zero: Array | None = None, b_zero: Array | None = None,
-        bias: Array | None = None,
-    ) -> tuple[Array]:  # fmt: skip
-        made = np.matmul(worth(a, a_scale, a_zero), worth(b, b_scale, b_zero, b.ndim - 1))
-        return ((made + (0 if bias is None else wide(bias))).astype(a_scale.dtype),)
+    inputs = ("a", "b", "a_scale", "b_scale", "a_zero", "b_zero", "bias")
+
+    def compute_fed(self, fed: Fed) -> tuple[Array]:
+        right = worth_fed(fed, "b", fed.need("b").ndim - 1)
+        made = np.matmul(worth_fed(fed, "a"), right)
+        bias = fed.get("bias")
+        made = made if bias is None else made + wide(bias)
+        return (made.astype(fed.need("a_scale").dtype),)
 
 
 class DynamicQuantizeMatMul(Contrib):
