@@ -1,8 +1,6 @@
-"""The program as its users meet it: the console script in a process of its own, real engines, real
-models."""
+"""The program as its users meet it: its command line, real engines, real models."""
 
 import fcntl
-import functools
 import hashlib
 import json
 import os
@@ -20,8 +18,7 @@ from narrowdown.wizard.demo import MODELS
 from narrowdown.wizard.report.read import Reading, read
 from narrowdown.wizard.session.state import Visit
 
-from ..patience import allow
-from .copies import SCRIPT, Original, run_check
+from ..here import SCRIPT, run_check, run_narrowdown
 
 __all__ = ["SCRIPT"]
 
@@ -66,20 +63,13 @@ def narrowdown(surroundings: dict[str, str], tmp_path: Path) -> Narrowdown:
 def command(surroundings: dict[str, str], folder: Path) -> Narrowdown:
     """``narrowdown`` in this environment and folder."""
 
-    def run(*words: str | Path, timeout: float = 240.0, stdin: str | None = None) -> Ran:
-        done = original().run(
-            [str(SCRIPT), *map(str, words)], surroundings, folder, stdin, allow(timeout)
-        )
+    def run(*words: str | Path, stdin: str | None = None) -> Ran:
+        done = run_narrowdown(words, surroundings, folder, stdin)
         assert "Traceback (most recent call last)" not in done.stdout + done.stderr, done.stderr
+        assert "Narrowdown itself failed" not in done.stderr, done.stderr
         return Ran(done.returncode, done.stdout, done.stderr)
 
     return run
-
-
-@functools.cache
-def original() -> Original:
-    """What this process's commands are copied from. It ends with this process."""
-    return Original({**os.environ, "PYTHONSAFEPATH": "1"})
 
 
 class Walked(msgspec.Struct):
@@ -144,33 +134,6 @@ def walk(shared: Path) -> Walk:
         return Walked(msgspec.json.decode(told.read_bytes(), type=Ran), place)
 
     return walked
-
-
-@pytest.fixture
-def inside(
-    surroundings: dict[str, str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> Narrowdown:
-    """The same in this process, for what is refused before anything is started. A fault of our own
-    fails the test at once."""
-    from narrowdown.wizard.cli.entry import main
-
-    for name in ("NARROWDOWN_HOME", "XDG_STATE_HOME", "NO_COLOR"):
-        monkeypatch.setenv(name, surroundings[name])
-    monkeypatch.setattr(sys, "excepthook", sys.excepthook)  # main sets its own
-    monkeypatch.chdir(tmp_path)
-
-    def run(*words: str | Path) -> Ran:
-        capsys.readouterr()
-        code = main([str(word) for word in words])
-        said = capsys.readouterr()
-        assert code != 70, said.err
-        assert "Traceback (most recent call last)" not in said.out + said.err
-        return Ran(code, said.out, said.err)
-
-    return run
 
 
 @pytest.fixture

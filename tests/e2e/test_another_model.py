@@ -164,7 +164,6 @@ def test_what_an_original_converter_made_names_the_node(
         "s",
         "--display",
         "plain",
-        timeout=600,
     )
     assert ran.code == 0, ran.out + ran.err
     assert "1 of 222 nodes fails: /b.0/l2/Pow (overflow)" in ran.out

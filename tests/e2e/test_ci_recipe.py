@@ -106,12 +106,12 @@ def test_the_workflow_is_green_as_long_as_all_is_as_expected(
 
 
 def test_the_workflow_sees_a_real_case_fail_and_mended(
-    inside, surroundings: dict[str, str], tmp_path: Path
+    narrowdown, surroundings: dict[str, str], tmp_path: Path
 ) -> None:
     with zipfile.ZipFile(ROOT / "tests/sessions/format-1.zip") as archive:
         archive.extractall(tmp_path)
     case = tmp_path / "bugs" / "norm"
-    assert inside("export", tmp_path / "session", "-o", case).code == 0
+    assert narrowdown("export", tmp_path / "session", "-o", case).code == 0
     still = every_case(surroundings, tmp_path)
     assert still.returncode == 1
     assert "The fault is still there: /sum" in still.stdout, still.stdout + still.stderr

@@ -88,23 +88,23 @@ NEEDED = {
     ],
 )
 def test_what_every_step_needs_is_named_and_made_again_in_a_copy(
-    inside, halfway: Path, kind: str
+    narrowdown, halfway: Path, kind: str
 ) -> None:
     pattern, hurt = NEEDED[kind]
     path = one(halfway, pattern)
     whole = path.read_bytes()
     hurt(path)
     broken, name = path.read_bytes(), str(path.relative_to(halfway))
-    ran = inside("resume", halfway, "--display", "none")
+    ran = narrowdown("resume", halfway, "--display", "none")
     assert ran.code == 4
     assert (
         f"The session's file '{name}' is damaged: its bytes are not those that were written."
         in ran.err
     )
     assert "'narrowdown resume SESSION --repair' goes on with a copy" in ran.err
-    ran = inside("replay", halfway)
+    ran = narrowdown("replay", halfway)
     assert (ran.code, f"The session's file '{name}' is damaged" in ran.err) == (4, True), ran.err
-    ran = inside("resume", halfway, "--repair", "--display", "plain")
+    ran = narrowdown("resume", halfway, "--repair", "--display", "plain")
     assert ran.code == 10, ran.err
     assert f"narrowdown: damaged: {name}" in ran.err
     assert " gone and w" in ran.out
@@ -114,7 +114,7 @@ def test_what_every_step_needs_is_named_and_made_again_in_a_copy(
 
 @pytest.mark.slow
 def test_what_is_gone_is_made_again_only_from_the_same_files(
-    inside, original: tuple[Path, Path], halfway: Path
+    narrowdown, original: tuple[Path, Path], halfway: Path
 ) -> None:
     shutil.rmtree(halfway / "models")
     model = original[0]
@@ -123,28 +123,28 @@ def test_what_is_gone_is_made_again_only_from_the_same_files(
     try:
         model.write_bytes(whole.replace(b"product", b"pradact"))
         for words in (["replay"], ["resume", "--display", "none"]):
-            ran = inside(*words, halfway)
+            ran = narrowdown(*words, halfway)
             assert ran.code == 4
             assert f"is gone. It was made from '{model}', which is another one now." in ran.err
             assert f"c{copy}, or begin a new session." in ran.err
         model.unlink()
         for words in (["replay"], ["resume", "--display", "none"]):
-            ran = inside(*words, halfway)
+            ran = narrowdown(*words, halfway)
             assert ran.code == 4
             assert "It could not be made again: There is no file" in ran.err
             assert f"C{copy}." in ran.err
     finally:
         model.write_bytes(whole)
-    assert inside("resume", halfway, "--display", "none").code == 10
+    assert narrowdown("resume", halfway, "--display", "none").code == 10
 
 
 @pytest.mark.parametrize("gone", ["inputs", "inputs/*/*.npy", "models"])
-def test_a_replay_makes_again_what_is_gone(inside, halfway: Path, gone: str) -> None:
+def test_a_replay_makes_again_what_is_gone(narrowdown, halfway: Path, gone: str) -> None:
     """In its own copy. Each line said that a file is gone, and not what to do."""
     for path in list(halfway.glob(gone)):
         shutil.rmtree(path) if path.is_dir() else path.unlink()
     left = sorted(halfway.rglob("*"))
-    ran = inside("replay", halfway)
+    ran = narrowdown("replay", halfway)
     assert ran.code == 0, ran.out + ran.err
     said = [line for line in ran.err.splitlines() if "of the session w" in line]
     assert len(said) == 1
@@ -155,7 +155,7 @@ def test_a_replay_makes_again_what_is_gone(inside, halfway: Path, gone: str) -> 
     assert sorted(halfway.rglob("*")) == left
 
 
-def test_what_is_kept_for_speed_or_for_now_is_made_again(inside, halfway: Path) -> None:
+def test_what_is_kept_for_speed_or_for_now_is_made_again(narrowdown, halfway: Path) -> None:
     """Captured values, artifacts, the lock's note and the snapshot: the session goes on, and says
     what it found."""
     damaged = [one(halfway, "captures/*/*/*.npy"), one(halfway, "artifacts/*/*")]
@@ -163,31 +163,31 @@ def test_what_is_kept_for_speed_or_for_now_is_made_again(inside, halfway: Path) 
         flip(path)
     (halfway / "lock").write_bytes(b"\xff{")
     (halfway / "progress.json").write_bytes(b"\xff{")
-    ran = inside("resume", halfway, "--display", "plain")
+    ran = narrowdown("resume", halfway, "--display", "plain")
     assert ran.code == 10, ran.err
     for path in damaged:
         assert str(path.relative_to(halfway))[:40] in ran.out, ran.out
 
 
-def test_a_journal_that_lost_its_last_lines_says_so(inside, halfway: Path) -> None:
+def test_a_journal_that_lost_its_last_lines_says_so(narrowdown, halfway: Path) -> None:
     journal = halfway / "journal.jsonl"
     lines = journal.read_bytes().splitlines(keepends=True)
     journal.write_bytes(b"".join(lines[:-3]))
-    ran = inside("resume", halfway, "--display", "plain")
+    ran = narrowdown("resume", halfway, "--display", "plain")
     assert ran.code == 10
     said = f"The journal ends at event {len(lines) - 3}, and {len(lines)} were written: the last 3 events of it are gone."
     assert said in ran.out
 
 
-def test_the_description_and_the_flow_are_what_was_written(inside, halfway: Path) -> None:
+def test_the_description_and_the_flow_are_what_was_written(narrowdown, halfway: Path) -> None:
     about, flow = halfway / "session.json", halfway / "flow.yaml"
     text = about.read_text()
     about.write_text(text.replace("product.onnx", "pr0duct.onnx"))
-    ran = inside("show", halfway)
+    ran = narrowdown("show", halfway)
     assert (ran.code, f"{about} is damaged: its checksum does not match." in ran.err) == (4, True)
     about.write_text(text)
     flow.write_text(flow.read_text().replace("max_visits: 3", "max_visits: 9") + "\n")
-    ran = inside("show", halfway)
+    ran = narrowdown("show", halfway)
     assert (
         ran.code,
         f"{flow} is damaged: it is not the flow that this session was begun with." in ran.err,
@@ -195,7 +195,7 @@ def test_the_description_and_the_flow_are_what_was_written(inside, halfway: Path
         4,
         True,
     )
-    ran = inside("resume", halfway, "--repair", "--display", "none")
+    ran = narrowdown("resume", halfway, "--repair", "--display", "none")
     assert ran.code == 10, ran.err
     assert "narrowdown: damaged: flow.yaml" in ran.err
 
@@ -212,7 +212,7 @@ def test_the_description_and_the_flow_are_what_was_written(inside, halfway: Path
     ],
 )
 def test_a_link_in_a_session_is_not_followed(
-    inside, halfway: Path, tmp_path: Path, name: str
+    narrowdown, halfway: Path, tmp_path: Path, name: str
 ) -> None:
     precious = tmp_path / "precious"
     precious.write_text("mine")
@@ -225,7 +225,7 @@ def test_a_link_in_a_session_is_not_followed(
         ["show", halfway],
         ["watch", halfway, "--display", "none"],
     ):
-        ran = inside(*words)
+        ran = narrowdown(*words)
         assert (ran.code, f"'{halfway / name}' is a link, and no session holds any" in ran.err) == (
             4,
             True,
@@ -234,14 +234,16 @@ def test_a_link_in_a_session_is_not_followed(
 
 
 @pytest.mark.slow
-def test_any_byte_of_any_file(inside, halfway: Path, tmp_path: Path) -> None:
+def test_any_byte_of_any_file(narrowdown, halfway: Path, tmp_path: Path) -> None:
     """Whatever is cut or flipped: the same end, or one sentence with the file's name and a repaired
     copy with the same end."""
     assert (
-        inside("resume", shutil.copytree(halfway, tmp_path / "straight"), "--display", "none").code
+        narrowdown(
+            "resume", shutil.copytree(halfway, tmp_path / "straight"), "--display", "none"
+        ).code
         == 10
     )
-    route = inside("show", tmp_path / "straight", "--canonical").out
+    route = narrowdown("show", tmp_path / "straight", "--canonical").out
     chance = random.Random(8)
     files = [
         p.relative_to(halfway)
@@ -257,13 +259,13 @@ def test_any_byte_of_any_file(inside, halfway: Path, tmp_path: Path) -> None:
         ]
         if (session / name).stat().st_size:
             chance.choice(hurt)(session / name)
-        ran = inside("resume", session, "--display", "none")
+        ran = narrowdown("resume", session, "--display", "none")
         if ran.code == 4:
             assert name.name in ran.err, (name, ran.err)
-            ran = inside("resume", session, "--repair", "--display", "none")
+            ran = narrowdown("resume", session, "--repair", "--display", "none")
             if name.name == "session.json":
                 assert ran.code == 4
                 continue
             session = session.with_name(f"{session.name}-repaired-1")
         assert ran.code == 10, (name, ran.err)
-        assert inside("show", session, "--canonical").out == route, name
+        assert narrowdown("show", session, "--canonical").out == route, name

@@ -132,7 +132,6 @@ def test_magika_on_openvino_in_bf16(
         session,
         "--display",
         "plain",
-        timeout=1700,
     )
     assert ran.code == 0, ran.out[-3000:] + ran.err
     report = narrowdown("report", session, "--format", "json").json()
@@ -210,7 +209,6 @@ def test_a_race_is_found_on_two_threads(narrowdown: Callable, tmp_path: Path) ->
             session,
             "--display",
             "plain",
-            timeout=1700,
         )
         report = narrowdown("report", session, "--format", "json").json()
         if ran.code == 10:
@@ -317,9 +315,7 @@ def test_two_culprits_each_with_its_own_case(
 def test_seven_culprits_in_a_transformer(narrowdown: Callable, sort: Any, tmp_path: Path) -> None:
     model, inputs = sort
     session = tmp_path / "s"
-    ran = narrowdown(
-        "run", model, "--engine", "emulate", "--inputs", inputs, "--session", session, timeout=1200
-    )
+    ran = narrowdown("run", model, "--engine", "emulate", "--inputs", inputs, "--session", session)
     assert ran.code == 0, ran.out[-3000:] + ran.err
     report = narrowdown("report", session, "--format", "json").json()
     assert len(report["culprits"]) == 7
@@ -345,7 +341,6 @@ def test_no_more_than_eight_culprits_have_a_case(narrowdown: Callable, tmp_path:
         session,
         "--display",
         "plain",
-        timeout=1200,
     )
     assert ran.code == 0, ran.out[-3000:] + ran.err
     report = narrowdown("report", session, "--format", "json").json()

@@ -193,8 +193,8 @@ def test_a_strangers_script_is_not_run(model, narrowdown, tmp_path, surroundings
         ),
     ],
 )
-def test_words_that_are_refused(words, said, model, inside) -> None:
-    ran = inside("step", "compare", model, *words)
+def test_words_that_are_refused(words, said, model, narrowdown) -> None:
+    ran = narrowdown("step", "compare", model, *words)
     assert ran.code == 2
     assert said in ran.err
 

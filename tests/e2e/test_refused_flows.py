@@ -1,7 +1,6 @@
 """A flow or an answers file with anything wrong in it: ``file:line:column: sentence``, the same
 from every command."""
 
-import os
 import re
 from pathlib import Path
 
@@ -135,10 +134,10 @@ def model(tmp_path: Path) -> Path:
     return tiny.faultless(tmp_path)
 
 
-def everywhere(inside, model: Path, flow: Path, place: str, said: str) -> None:
+def everywhere(narrowdown, model: Path, flow: Path, place: str, said: str) -> None:
     """``check`` lists all there is, the others give the first and refuse; none leaves a session
     behind."""
-    checked = inside("flow", "check", flow)
+    checked = narrowdown("flow", "check", flow)
     first = (checked.out or checked.err).splitlines()[0].removeprefix("narrowdown: ")
     assert checked.code == 2
     for words in (
@@ -146,7 +145,7 @@ def everywhere(inside, model: Path, flow: Path, place: str, said: str) -> None:
         ["run", model, "--flow", flow],
         ["open", model, "--flow", flow],
     ):
-        ran = inside(*words)
+        ran = narrowdown(*words)
         assert ran.code == 2, (words, ran.err)
         assert ran.err.startswith(f"narrowdown: {first}"), (words, ran.err, first)
         assert ran.err.count("\n") == 1
@@ -154,7 +153,7 @@ def everywhere(inside, model: Path, flow: Path, place: str, said: str) -> None:
         line for line in (checked.out + checked.err).splitlines() if f"{flow.name}:{place}" in line
     ]
     assert any(said in line for line in lines), checked.out + checked.err
-    assert not Path(os.environ["NARROWDOWN_HOME"]).exists()
+    assert not (model.parent / "sessions").exists()
 
 
 @pytest.mark.parametrize(
@@ -163,7 +162,7 @@ def everywhere(inside, model: Path, flow: Path, place: str, said: str) -> None:
     ids=[new[:40] or old for old, new, _ in [*FORM, *LINTS]],
 )
 def test_a_fault_in_a_flow(
-    inside, model: Path, tmp_path: Path, old: str, new: str, said: str
+    narrowdown, model: Path, tmp_path: Path, old: str, new: str, said: str
 ) -> None:
     assert FLOW.count(old) == 1
     written = FLOW.replace(old, new)
@@ -171,10 +170,10 @@ def test_a_fault_in_a_flow(
     place = f"{before.count(chr(10)) + 1}:{len(before) - before.rfind(chr(10))}: " if mark else ""
     flow = tmp_path / "own.yaml"
     flow.write_text(written.replace("¦", ""), encoding="utf-8")
-    everywhere(inside, model, flow, place, said)
+    everywhere(narrowdown, model, flow, place, said)
 
 
-def test_the_right_flow_and_other_ways_to_write_it(inside, tmp_path: Path) -> None:
+def test_the_right_flow_and_other_ways_to_write_it(narrowdown, tmp_path: Path) -> None:
     flow = tmp_path / "own.yaml"
     for data in (
         FLOW.encode(),
@@ -182,7 +181,7 @@ def test_the_right_flow_and_other_ways_to_write_it(inside, tmp_path: Path) -> No
         FLOW.replace("\n", "\r\n").encode(),
     ):
         flow.write_bytes(data)
-        assert inside("flow", "check", flow).code == 0
+        assert narrowdown("flow", "check", flow).code == 0
     for data, said in (
         (FLOW.encode("utf-16"), "the file is not UTF-8 text (byte 0)"),
         (
@@ -202,15 +201,15 @@ def test_the_right_flow_and_other_ways_to_write_it(inside, tmp_path: Path) -> No
         (FLOW.encode() + b"---\na: 1\n", "but found another document"),
     ):
         flow.write_bytes(data)
-        ran = inside("flow", "check", flow)
+        ran = narrowdown("flow", "check", flow)
         assert ran.code == 2
         assert said in ran.err, ran.err
-    ran = inside("flow", "show", tmp_path)
+    ran = narrowdown("flow", "show", tmp_path)
     assert (ran.code, f"'{tmp_path}' is a folder; name the flow file inside it." in ran.err) == (
         2,
         True,
     )
-    assert "Did you mean 'own.yaml'?" in inside("flow", "check", tmp_path / "won.yaml").err
+    assert "Did you mean 'own.yaml'?" in narrowdown("flow", "check", tmp_path / "won.yaml").err
 
 
 @pytest.mark.parametrize(
@@ -244,20 +243,20 @@ def test_the_right_flow_and_other_ways_to_write_it(inside, tmp_path: Path) -> No
     ids=lambda value: str(value)[:24],
 )
 def test_a_fault_in_an_answers_file(
-    inside, model: Path, tmp_path: Path, text: str | bytes, place: str, said: str
+    narrowdown, model: Path, tmp_path: Path, text: str | bytes, place: str, said: str
 ) -> None:
     path = tmp_path / "answers.yaml"
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
-    ran = inside("run", model, "--answers", path)
+    ran = narrowdown("run", model, "--answers", path)
     assert ran.code == 2
     assert f"{path}{place}: " in ran.err, ran.err
     assert re.search(re.escape(said), ran.err), ran.err
-    assert not Path(os.environ["NARROWDOWN_HOME"]).exists()
+    assert not (model.parent / "sessions").exists()
 
 
-def test_an_answers_file_that_cannot_be_read(inside, model: Path, tmp_path: Path) -> None:
+def test_an_answers_file_that_cannot_be_read(narrowdown, model: Path, tmp_path: Path) -> None:
     for path, said in ((tmp_path, "it is a folder"), (tmp_path / "none.yaml", "No such file")):
-        ran = inside("run", model, "--answers", path)
+        ran = narrowdown("run", model, "--answers", path)
         assert (ran.code, f"{path}: the file cannot be read: {said}" in ran.err) == (2, True), (
             ran.err
         )

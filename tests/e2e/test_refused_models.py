@@ -59,12 +59,12 @@ FILES: dict[str, tuple[Callable[[Path, bytes], object], tuple[str, ...]]] = {
 @pytest.mark.parametrize("kind", FILES)
 @pytest.mark.parametrize("command", ["run", "open"])
 def test_what_a_file_is_that_is_no_model(
-    inside, model: Path, tmp_path: Path, kind: str, command: str
+    narrowdown, model: Path, tmp_path: Path, kind: str, command: str
 ) -> None:
     make, said = FILES[kind]
     path = tmp_path / f"{kind}.onnx"
     make(path, model.read_bytes())
-    ran = inside(command, path, "--display", "plain")
+    ran = narrowdown(command, path, "--display", "plain")
     assert ran.code == 2, ran.err
     assert ran.out == ""
     assert ran.err.count("\n") == 1
@@ -72,7 +72,7 @@ def test_what_a_file_is_that_is_no_model(
     assert not (tmp_path / "sessions").exists(), "no session is left behind"
 
 
-def test_a_path_that_is_no_file(inside, model: Path, tmp_path: Path) -> None:
+def test_a_path_that_is_no_file(narrowdown, model: Path, tmp_path: Path) -> None:
     (tmp_path / "gone.onnx").symlink_to("nowhere")
     folder = tmp_path / "folder"
     folder.mkdir()
@@ -94,10 +94,10 @@ def test_a_path_that_is_no_file(inside, model: Path, tmp_path: Path) -> None:
         (tmp_path / "none" / "x.onnx", "Check the path."),
         (Path("/dev/null"), "'/dev/null' is a device and no file; name a file"),
     ):
-        ran = inside("run", path)
+        ran = narrowdown("run", path)
         assert ran.code == 2
         assert said in ran.err
-    ran = inside("run", "")
+    ran = narrowdown("run", "")
     assert (ran.code, "MODEL is empty" in ran.err) == (2, True)
 
 
@@ -116,7 +116,7 @@ def cast_anew(model: onnx.ModelProto) -> None:
     ids=["not-restated", "restated"],
 )
 def test_versions_newer_than_the_engine_knows(
-    inside, model: Path, edit: Callable[[onnx.ModelProto], None] | None, code: int, said: str
+    narrowdown, model: Path, edit: Callable[[onnx.ModelProto], None] | None, code: int, said: str
 ) -> None:
     proto = onnx.load(model)
     proto.ir_version, proto.opset_import[0].version = (
@@ -126,7 +126,7 @@ def test_versions_newer_than_the_engine_knows(
     if edit:
         edit(proto)
     onnx.save(proto, model)
-    ran = inside("run", model, "--engine", "onnxruntime:optimization=disabled")
+    ran = narrowdown("run", model, "--engine", "onnxruntime:optimization=disabled")
     assert ran.code == code, ran.err
     assert said in ran.err
     if code == 10:
@@ -136,7 +136,7 @@ def test_versions_newer_than_the_engine_knows(
 
 
 def test_absent_external_data_and_the_session_that_waited_for_it(
-    inside, model: Path, tmp_path: Path
+    narrowdown, model: Path, tmp_path: Path
 ) -> None:
     apart = tmp_path / "apart"
     apart.mkdir()
@@ -149,19 +149,19 @@ def test_absent_external_data_and_the_session_that_waited_for_it(
     )
     (apart / "m.weights").rename(tmp_path / "aside")
     session = tmp_path / "s"
-    ran = inside("run", apart / "m.onnx", "--session", session, "--display", "none")
+    ran = narrowdown("run", apart / "m.onnx", "--session", session, "--display", "none")
     assert ran.code == 2
     assert (
         f"'m.onnx' keeps weights in 'm.weights', which is not in '{apart}'; copy that file there."
         in ran.err
     )
     (tmp_path / "aside").rename(apart / "m.weights")
-    assert inside("resume", session, "--display", "none").code == 10, (
+    assert narrowdown("resume", session, "--display", "none").code == 10, (
         "the cause is gone: the same end as ever"
     )
 
 
-def test_a_bound_on_an_output_that_is_not_there(inside, model: Path) -> None:
-    ran = inside("run", model, "--tolerance", "yy:1e-3")
+def test_a_bound_on_an_output_that_is_not_there(narrowdown, model: Path) -> None:
+    ran = narrowdown("run", model, "--tolerance", "yy:1e-3")
     assert ran.code == 2
     assert "--tolerance: the model has no output 'yy'. Did you mean 'y'? It has 'y'." in ran.err

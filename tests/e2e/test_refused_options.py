@@ -1,7 +1,6 @@
 """Every option given wrongly, and every pair that excludes each other: one sentence, exit 2 (4
 where something is missing), and no session left behind."""
 
-import os
 from pathlib import Path
 
 import pytest
@@ -88,14 +87,14 @@ def model(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize(("words", "code", "said"), WRONG, ids=[" ".join(w) for w, *_ in WRONG])
 def test_an_option_given_wrongly(
-    inside, model: Path, words: list[str], code: int, said: str
+    narrowdown, model: Path, words: list[str], code: int, said: str
 ) -> None:
-    ran = inside("run", model, *words)
+    ran = narrowdown("run", model, *words)
     assert said in ran.err, ran.err
     assert ran.code == code
     assert ran.out == ""
     assert ran.err.count("\n") == 1
-    assert not Path(os.environ["NARROWDOWN_HOME"]).exists(), "no session is left behind"
+    assert not (model.parent / "sessions").exists(), "no session is left behind"
 
 
 @pytest.mark.parametrize(
@@ -113,12 +112,12 @@ def test_an_option_given_wrongly(
         (["replay", "x", "--dry", "--engine", "emulate"], "There is no session 'x'"),
     ],
 )
-def test_a_wrong_word(inside, words: list[str], said: str) -> None:
-    ran = inside(*words)
+def test_a_wrong_word(narrowdown, words: list[str], said: str) -> None:
+    ran = narrowdown(*words)
     assert (ran.code, said in ran.err) == (2, True), ran.err
 
 
-def test_a_step_alone(inside, model: Path, tmp_path: Path) -> None:
+def test_a_step_alone(narrowdown, model: Path, tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("mine")
     for words, code, said in (
         (
@@ -140,46 +139,48 @@ def test_a_step_alone(inside, model: Path, tmp_path: Path) -> None:
         ),
         (["-o", model], 2, f"-o: '{model}' is what the step reads"),
     ):
-        ran = inside("step", "repeat", model, *words)
+        ran = narrowdown("step", "repeat", model, *words)
         assert ran.code == code
         assert said in ran.err, ran.err
-    assert not Path(os.environ["NARROWDOWN_HOME"]).exists()
+    assert not (model.parent / "sessions").exists()
 
 
-def test_a_checker_that_the_system_refuses_to_start(inside, model: Path, tmp_path: Path) -> None:
+def test_a_checker_that_the_system_refuses_to_start(
+    narrowdown, model: Path, tmp_path: Path
+) -> None:
     """What its first bytes do not tell is found out by the first probe, and still is no verdict."""
     (tmp_path / "broken").write_bytes(b"\x7fELF" + bytes(60))
     (tmp_path / "broken").chmod(0o755)
     session = tmp_path / "s"
-    ran = inside(
+    ran = narrowdown(
         "run", model, "--check", "./broken {model}", "--display", "none", "--session", session
     )
     assert ran.code == 4, ran.err
     assert "could not be started: Exec format error." in ran.err
     (tmp_path / "broken").write_bytes(b"#!/bin/sh\nexit 0\n")
-    assert inside("resume", session, "--display", "none", "--yes-run-scripts", "all").code == 10, (
-        "the cause is gone"
-    )
+    assert (
+        narrowdown("resume", session, "--display", "none", "--yes-run-scripts", "all").code == 10
+    ), "the cause is gone"
 
 
 def test_inputs_that_do_not_fit_and_the_session_that_waited_for_them(
-    inside, model: Path, tmp_path: Path
+    narrowdown, model: Path, tmp_path: Path
 ) -> None:
     loader = tmp_path / "loader.py"
     loader.write_text(
         "import numpy as np\nimport absent\n\ndef load_data():\n    yield {'x': np.ones((2, 16), np.float32)}\n"
     )
     session = tmp_path / "s"
-    ran = inside("run", model, "--inputs", loader, "--display", "none", "--session", session)
+    ran = narrowdown("run", model, "--inputs", loader, "--display", "none", "--session", session)
     assert ran.code == 2
     assert (
         "'loader.py', line 2, stopped with ModuleNotFoundError: No module named 'absent'."
         in ran.err
     )
     (tmp_path / "absent.py").write_text("")
-    assert inside("resume", session, "--display", "none", "--yes-run-scripts", "all").code == 10, (
-        "the cause is gone"
-    )
+    assert (
+        narrowdown("resume", session, "--display", "none", "--yes-run-scripts", "all").code == 10
+    ), "the cause is gone"
 
 
 @pytest.mark.parametrize(
@@ -195,8 +196,8 @@ def test_inputs_that_do_not_fit_and_the_session_that_waited_for_them(
     ids=["hangs", "exits"],
 )
 def test_a_loader_that_does_not_return(
-    inside, model: Path, tmp_path: Path, body: str, said: str
+    narrowdown, model: Path, tmp_path: Path, body: str, said: str
 ) -> None:
     (tmp_path / "loader.py").write_text(f"def load_data():\n    {body}\n    yield {{}}\n")
-    ran = inside("run", model, "--inputs", "loader.py", "--timeout", "0.5", "--display", "none")
+    ran = narrowdown("run", model, "--inputs", "loader.py", "--timeout", "0.5", "--display", "none")
     assert (ran.code, said in ran.err) == (2, True), ran.err

@@ -51,13 +51,13 @@ def session(walked: tuple[Path, dict[str, str]], tmp_path: Path) -> Path:
     return Path(shutil.copytree(walked[0], tmp_path / "copy"))
 
 
-def every_look(inside, session: Path, code: int, said: str) -> None:
+def every_look(narrowdown, session: Path, code: int, said: str) -> None:
     before = (
         (session / "journal.jsonl").read_bytes() if (session / "journal.jsonl").is_file() else b""
     )
     for command, *rest in LOOKS:
         display = ["--display", "none"] if command in ("resume", "watch") else []
-        ran = inside(command, session, *rest, *display)
+        ran = narrowdown(command, session, *rest, *display)
         assert ran.code == code, (command, ran.out, ran.err)
         assert said in ran.err, (command, ran.err)
         assert ran.err.count("\n") == 1
@@ -72,52 +72,52 @@ def newer(line: bytes) -> bytes:
     return b'%s,"crc":"%08x"}\n' % (body[:-1], zlib.crc32(body))
 
 
-def test_a_journal_of_a_newer_version(inside, session: Path) -> None:
+def test_a_journal_of_a_newer_version(narrowdown, session: Path) -> None:
     journal = session / "journal.jsonl"
     lines = journal.read_bytes().splitlines(keepends=True)
     journal.write_bytes(b"".join([*lines[:3], newer(lines[3]), *lines[4:]]))
     every_look(
-        inside,
+        narrowdown,
         session,
         4,
         "was written by a newer narrowdown (format 99; this one reads up to 1). Install that version",
     )
-    ran = inside("resume", session, "--repair", "--display", "none")
+    ran = narrowdown("resume", session, "--repair", "--display", "none")
     assert ran.code == 4
     assert f"{session}/journal.jsonl was written by a newer" in ran.err
     assert not session.with_name("copy-repaired-1").exists(), "nothing to repair, so no copy"
 
 
-def test_a_description_of_a_newer_version_or_damaged(inside, session: Path) -> None:
+def test_a_description_of_a_newer_version_or_damaged(narrowdown, session: Path) -> None:
     about = session / "session.json"
     text = about.read_text()
     about.write_text(json.dumps({**json.loads(text), "format": 9}))
     every_look(
-        inside,
+        narrowdown,
         session,
         4,
         "session.json was written by a newer narrowdown (format 9; this one reads up to 1)",
     )
     for data in (b"{", b"[]", b"\xff", b"{}"):
         about.write_bytes(data)
-        ran = inside("show", session)
+        ran = narrowdown("show", session)
         assert (ran.code, f"{about} is damaged: " in ran.err) == (4, True), ran.err
     about.write_text(text)
-    assert inside("resume", session, "--display", "none").code == 10
+    assert narrowdown("resume", session, "--display", "none").code == 10
 
 
-def test_a_journal_that_is_damaged_in_its_middle(inside, session: Path) -> None:
+def test_a_journal_that_is_damaged_in_its_middle(narrowdown, session: Path) -> None:
     journal = session / "journal.jsonl"
     data = bytearray(journal.read_bytes())
     data[sum(map(len, bytes(data).splitlines(keepends=True)[:5])) + 10] ^= 1
     journal.write_bytes(data)
     every_look(
-        inside,
+        narrowdown,
         session,
         4,
         f"{journal} is damaged at line 6: its checksum does not match. Nothing was changed; 'narrowdown resume",
     )
-    ran = inside("resume", session, "--repair", "--display", "none")
+    ran = narrowdown("resume", session, "--repair", "--display", "none")
     assert ran.code == 10, "a copy goes on to the same end"
     copy = session.with_name("copy-repaired-1")
     assert f"working on a repaired copy in {copy}" in ran.err
@@ -125,35 +125,35 @@ def test_a_journal_that_is_damaged_in_its_middle(inside, session: Path) -> None:
     assert journal.read_bytes() == bytes(data)
 
 
-def test_a_journal_with_a_torn_tail(inside, session: Path) -> None:
+def test_a_journal_with_a_torn_tail(narrowdown, session: Path) -> None:
     journal = session / "journal.jsonl"
     journal.write_bytes(journal.read_bytes()[:-20])
-    ran = inside("resume", session, "--display", "plain")
+    ran = narrowdown("resume", session, "--display", "plain")
     assert ran.code == 10
     assert "it was set aside as journal.torn-1" in ran.out
     assert (session / "journal.torn-1").read_bytes()
 
 
-def test_a_journal_that_is_gone(inside, session: Path) -> None:
+def test_a_journal_that_is_gone(narrowdown, session: Path) -> None:
     journal = session / "journal.jsonl"
     journal.write_bytes(b"")
-    assert "The session has only begun" in inside("show", session).out
+    assert "The session has only begun" in narrowdown("show", session).out
     journal.unlink()
-    ran = inside("resume", session, "--display", "none")
+    ran = narrowdown("resume", session, "--display", "none")
     assert ran.code == 10, "it begins anew"
     assert f"the journal of '{session}' is gone or empty" in ran.err
 
 
-def test_a_flow_that_is_gone(inside, session: Path) -> None:
+def test_a_flow_that_is_gone(narrowdown, session: Path) -> None:
     flow = session / "flow.yaml"
     flow.rename(session / "aside")
-    every_look(inside, session, 4, "The session's own flow cannot be read: ")
+    every_look(narrowdown, session, 4, "The session's own flow cannot be read: ")
     (session / "aside").rename(flow)
-    assert inside("show", session).code == 0
+    assert narrowdown("show", session).code == 0
 
 
 def test_a_folder_that_is_taken(
-    inside, session: Path, tmp_path: Path, walked: tuple[Path, dict[str, str]]
+    narrowdown, session: Path, tmp_path: Path, walked: tuple[Path, dict[str, str]]
 ) -> None:
     model = walked[0].parent / "faultless.onnx"
     other = tmp_path / "other.onnx"
@@ -165,18 +165,18 @@ def test_a_folder_that_is_taken(
         (tmp_path / "full", model, "is not empty and holds no session; name a new folder."),
         (other, model, "is a file and no folder; name a new folder."),
     ):
-        ran = inside("run", given, "--session", place)
+        ran = narrowdown("run", given, "--session", place)
         assert (ran.code, f"'{place}' {said}" in ran.err) == (2, True), ran.err
     assert (tmp_path / "full/mine").read_text() == "x"
 
 
-def test_a_home_that_is_no_folder(inside, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_home_that_is_no_folder(narrowdown, tmp_path: Path, surroundings: dict[str, str]) -> None:
     (tmp_path / "file").write_text("")
     model = tiny.faultless(tmp_path)
     for home in (tmp_path / "file", tmp_path / "file" / "below"):
-        monkeypatch.setenv("NARROWDOWN_HOME", str(home))
+        surroundings["NARROWDOWN_HOME"] = str(home)
         for words, code in ((["sessions"], 4), (["run", model], 4), (["show", "abc"], 2)):
-            ran = inside(*words)
+            ran = narrowdown(*words)
             assert (
                 ran.code,
                 f"'{home}' is a file, or below one. Set NARROWDOWN_HOME" in ran.err,
@@ -392,7 +392,7 @@ def test_a_disk_that_becomes_read_only_and_writable_again(
 
 @pytest.mark.slow
 def test_a_worker_that_finds_the_disk_full_says_nothing_of_the_candidate(
-    inside, tmp_path: Path, surroundings: dict[str, str]
+    narrowdown, tmp_path: Path, surroundings: dict[str, str]
 ) -> None:
     """A limit on the size of files stands in for the disk: the worker's model does not fit, the
     journal's lines do."""
@@ -418,4 +418,4 @@ def test_a_worker_that_finds_the_disk_full_says_nothing_of_the_candidate(
         event for event in read(session / "journal.jsonl") if isinstance(event, ProbeFinished)
     ]
     assert all(event.measurement is None or event.measurement.status == "ok" for event in finished)
-    assert inside("resume", session, "--display", "none").code == 10
+    assert narrowdown("resume", session, "--display", "none").code == 10

@@ -100,7 +100,7 @@ def place(session: Path, part: str) -> Path:
 
 @pytest.mark.timeout(AT_ONCE * len(COMMANDS))
 @pytest.mark.parametrize(("part", "kind"), PAIRS)
-def test_a_session_with_one(inside, walked, tmp_path: Path, part: str, kind: str) -> None:
+def test_a_session_with_one(narrowdown, walked, tmp_path: Path, part: str, kind: str) -> None:
     """Every command ends with 4 and names it, and the list names the session still, and its
     neighbour."""
     make, said = SPECIAL[kind]
@@ -114,13 +114,13 @@ def test_a_session_with_one(inside, walked, tmp_path: Path, part: str, kind: str
     make(path)
     for command, *rest in COMMANDS:
         display = ["--display", "none"] if command in ("resume", "watch") else []
-        ran = inside(command, session, *rest, *display)
+        ran = narrowdown(command, session, *rest, *display)
         assert ran.code == 4, (command, ran.out, ran.err)
         assert path.name in ran.err, (command, ran.err)
         told = (said, "is a link", "which no flow is")
         assert any(words in ran.err for words in told), (command, ran.err)
         assert ran.err.count("\n") == 1, ran.err
-    listed = inside("sessions")
+    listed = narrowdown("sessions")
     assert listed.code == 0
     assert len(listed.out.splitlines()) == 2, listed.out
     assert len(list(home.iterdir())) == 2, "no copy was begun"
@@ -147,14 +147,14 @@ GIVEN = {
 @pytest.mark.timeout(AT_ONCE)
 @pytest.mark.parametrize("kind", SPECIAL)
 @pytest.mark.parametrize("what", GIVEN)
-def test_a_file_that_the_user_names(inside, tmp_path: Path, kind: str, what: str) -> None:
+def test_a_file_that_the_user_names(narrowdown, tmp_path: Path, kind: str, what: str) -> None:
     words, code = GIVEN[what]
     make, said = SPECIAL[kind]
     model = tiny.faultless(tmp_path)
     word = next(word for word in words if "GIVEN" in word)
     path = tmp_path / f"GIVEN{Path(word).suffix}"
     make(path)
-    ran = inside(
+    ran = narrowdown(
         *(
             str(model) if word == "MODEL" else word.replace("GIVEN", str(tmp_path / "GIVEN"))
             for word in words
@@ -174,14 +174,14 @@ def test_a_file_that_the_user_names(inside, tmp_path: Path, kind: str, what: str
 @pytest.mark.parametrize(
     "words", [["run", "PIPE"], ["flow", "check", "PIPE"], ["run", "MODEL", "--inputs", "PIPE"]]
 )
-def test_what_a_shell_hands_over_as_a_pipe(inside, tmp_path: Path, words: list[str]) -> None:
+def test_what_a_shell_hands_over_as_a_pipe(narrowdown, tmp_path: Path, words: list[str]) -> None:
     """``<(command)`` names a pipe of the shell's, ``/dev/stdin`` may: neither can be read twice, or
     by another process."""
     model = tiny.faultless(tmp_path)
     ends = os.pipe()
     try:
         shell = f"/dev/fd/{ends[0]}"
-        ran = inside(*({"MODEL": str(model), "PIPE": shell}.get(word, word) for word in words))
+        ran = narrowdown(*({"MODEL": str(model), "PIPE": shell}.get(word, word) for word in words))
         assert ran.code == 2
         assert (
             "is a pipe, and what comes out of one can be read only once; save that in a file and name the file"
@@ -218,7 +218,7 @@ def test_the_list_of_the_terminal_ui(
             assert said in problem or "is a link" in problem, (kind, part, problem)
 
 
-def test_an_array_that_claims_a_terabyte(inside, tmp_path: Path) -> None:
+def test_an_array_that_claims_a_terabyte(narrowdown, tmp_path: Path) -> None:
     """A sparse .npy file with a true header."""
     model = tiny.faultless(tmp_path)
     path = tmp_path / "x.npy"
@@ -227,6 +227,6 @@ def test_an_array_that_claims_a_terabyte(inside, tmp_path: Path) -> None:
             file, {"descr": "<f4", "fortran_order": False, "shape": (1 << 36, 16)}
         )
         file.truncate(file.tell() + (1 << 42))
-    ran = inside("run", model, "--inputs", path)
+    ran = narrowdown("run", model, "--inputs", path)
     assert ran.code == 2
     assert "has 4,096.0 GiB" in ran.err

@@ -33,19 +33,23 @@ def test_the_present_format_has_one() -> None:
     assert (SESSIONS / f"format-{FORMAT}.zip").is_file()
 
 
-def test_it_opens_and_says_the_same(inside, released: Path) -> None:
+def test_it_opens_and_says_the_same(narrowdown, released: Path) -> None:
     session = released / "session"
-    assert inside("show", session, "--canonical").out == (released / "canonical.txt").read_text()
-    assert "worked-around" in inside("report", session, "--format", "md").out
-    found = json.loads(inside("report", session, "--format", "json").out)
+    assert (
+        narrowdown("show", session, "--canonical").out == (released / "canonical.txt").read_text()
+    )
+    assert "worked-around" in narrowdown("report", session, "--format", "md").out
+    found = json.loads(narrowdown("report", session, "--format", "json").out)
     assert (found["verdict"], found["nodes"]) == ("worked-around", ["/sum"])
-    assert inside("resume", session, "--display", "none").code == 0, "it has ended, and stays so"
+    assert narrowdown("resume", session, "--display", "none").code == 0, (
+        "it has ended, and stays so"
+    )
 
 
-def test_every_decision_can_be_derived_again(inside, released: Path) -> None:
+def test_every_decision_can_be_derived_again(narrowdown, released: Path) -> None:
     """A step that has changed since may word its outcome anew; what it asks and what it decides is
     in the journal."""
-    ran = inside("replay", released / "session", "--dry", "--keep-going")
+    ran = narrowdown("replay", released / "session", "--dry", "--keep-going")
     assert ran.code in (0, 5), ran.err
     for lost in (
         "asks what the journal does not hold",
@@ -56,23 +60,25 @@ def test_every_decision_can_be_derived_again(inside, released: Path) -> None:
         assert lost not in ran.out
 
 
-def test_its_case_is_handed_on_and_still_fails(inside, released: Path) -> None:
-    assert inside("export", released / "session", "-o", released / "case").code == 0
+def test_its_case_is_handed_on_and_still_fails(narrowdown, released: Path) -> None:
+    assert narrowdown("export", released / "session", "-o", released / "case").code == 0
     still = check(released / "case")
     assert still.returncode == 1, still.stdout + still.stderr
 
 
-def test_its_case_without_the_weights(inside, released: Path) -> None:
-    ran = inside("export", released / "session", "-o", released / "case.zip", "--weights", "random")
+def test_its_case_without_the_weights(narrowdown, released: Path) -> None:
+    ran = narrowdown(
+        "export", released / "session", "-o", released / "case.zip", "--weights", "random"
+    )
     assert (ran.code, "holds no weights" in ran.out) == (0, True), ran.err
-    ran = inside("export", released / "session", "-o", released / "case", "--weights", "none")
+    ran = narrowdown("export", released / "session", "-o", released / "case", "--weights", "none")
     assert (ran.code, "holds no weights" in ran.out) == (0, True), ran.err
 
 
 @pytest.mark.slow
-def test_polygraphy_takes_the_commands_of_its_case(inside, released: Path) -> None:
+def test_polygraphy_takes_the_commands_of_its_case(narrowdown, released: Path) -> None:
     pytest.importorskip("polygraphy")
-    assert inside("export", released / "session", "-o", released / "case").code == 0
+    assert narrowdown("export", released / "session", "-o", released / "case").code == 0
     (line,) = [
         x for x in (released / "case/commands.sh").read_text().splitlines() if "--onnxrt" in x
     ]

@@ -150,9 +150,7 @@ def test_each_step_runs_alone(narrowdown, shapes, tmp_path, name: str, hides: bo
         engine = "emulate:precision=fp16"
         shapes = tiny.two_norms(tmp_path), tiny.rows(tmp_path)
     model, inputs = shapes
-    ran = narrowdown(
-        "step", name, model, "--inputs", inputs, "--engine", engine, "--json", timeout=300
-    )
+    ran = narrowdown("step", name, model, "--inputs", inputs, "--engine", engine, "--json")
     assert ran.code in (0, 4, 6, 10), ran.err
     if ran.code == 4:
         assert "cannot" in ran.err or "no " in ran.err, (

@@ -187,7 +187,7 @@ def group() -> Iterator[Path]:
     pytest.skip("no control group with a limit of memory can be made here")
 
 
-def inside(group: Path, score: str = "0") -> list[str]:
+def narrowdown(group: Path, score: str = "0") -> list[str]:
     """What stands in front of a command line that is to run in the group."""
     return [
         "sh",
@@ -202,7 +202,7 @@ def in_group(
 ) -> "subprocess.CompletedProcess[str]":
     """In the group, and the first that the system ends there."""
     return subprocess.run(
-        [*inside(group, "900"), SCRIPT, *map(str, words)], env=surroundings, text=True, capture_output=True,
+        [*narrowdown(group, "900"), SCRIPT, *map(str, words)], env=surroundings, text=True, capture_output=True,
         timeout=allow(300), check=False,
     )  # fmt: skip
 
@@ -251,7 +251,7 @@ def test_a_control_group_s_memory(
         tmp_path / "modest",
     )
     hog = subprocess.Popen(
-        [*inside(group), sys.executable, "-c", HOG],
+        [*narrowdown(group), sys.executable, "-c", HOG],
         stdout=subprocess.PIPE,
     )  # fmt: skip
     try:

@@ -26,8 +26,7 @@ from tests.engines.workers import driver
 from tests.gpu import models
 
 from ..patience import allow
-from .conftest import Ran, Walked, environment
-from .copies import SCRIPT
+from .conftest import SCRIPT, Ran, Walked, environment
 
 pytestmark = pytest.mark.skipif(
     driver.compiler() is None, reason="makes its driver with a C compiler"

@@ -87,12 +87,12 @@ def test_the_line_that_shows_the_fault_can_be_pasted(
 
 @pytest.mark.parametrize("manner", ["random", pytest.param("none", marks=pytest.mark.slow)])
 def test_a_case_that_was_shrunk_holds_no_secrets(
-    inside: Narrowdown, walked: Walked, case: Path, manner: str
+    narrowdown: Narrowdown, walked: Walked, case: Path, manner: str
 ) -> None:
     """Its weight became a few equal values: nothing is left to be withheld, and the report says
     so."""
     assert all(np.prod(t.dims) <= 16 for t in onnx.load(case / "model.onnx").graph.initializer)
-    ran = inside("export", walked.folder, "-o", manner, "--weights", manner)
+    ran = narrowdown("export", walked.folder, "-o", manner, "--weights", manner)
     made = Path(ran.out.splitlines()[0])
     assert "holds no weights" in ran.out
     assert check(made).returncode == 1

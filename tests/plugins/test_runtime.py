@@ -67,7 +67,7 @@ def test_the_page_does_what_it_says(tmp_path: Path) -> None:
     env.pop("PYTHONSAFEPATH")  # a script of the user's finds what lies beside it
     narrowdown = command(env, tmp_path)
     (shown,) = of("a runtime")
-    ran = narrowdown(*shown.words[1:], "--session", tmp_path / "s", timeout=600)
+    ran = narrowdown(*shown.words[1:], "--session", tmp_path / "s")
     assert ran.code == 0, ran.err
     assert "1 of 5 nodes fails: squash (overflow)" in ran.out
     assert "workaround (precision): keep 1 node in higher precision: squash" in ran.out
@@ -99,7 +99,7 @@ def test_the_page_does_what_it_says(tmp_path: Path) -> None:
     assert asked.code == 3, "the script is another one now"
     assert "version command" in asked.err
     narrowdown(
-        "run", "net.onnx", *shown.words[3:], "--session", tmp_path / "t", timeout=600
+        "run", "net.onnx", *shown.words[3:], "--session", tmp_path / "t"
     )  # typed again: agreed to
-    again = narrowdown("replay", "s", "--expect", "fixed", timeout=600)
+    again = narrowdown("replay", "s", "--expect", "fixed")
     assert again.code == 0, again.out + again.err

@@ -20,7 +20,7 @@ from narrowdown.engines.findings import Case, Culprit
 from narrowdown.engines.probe import Candidate
 from narrowdown.wizard.bundle.check_script import Asked, ascii_only, script
 
-from ...e2e.copies import run_check
+from ...here import run_check
 
 NAME = "out'\"\n\x1b[0mé"
 

@@ -61,7 +61,7 @@ from narrowdown.wizard.session.events import (
 from narrowdown.wizard.session.journal import Journal
 from narrowdown.wizard.session.problems import SessionProblem, of_system
 
-from ...e2e.copies import run_check
+from ...here import run_check
 
 FLOW = """\
 schema: 1
