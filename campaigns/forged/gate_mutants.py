@@ -14,7 +14,15 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).parents[2]
 COPIED = ("wizard", "engines", "flows", "narrowdown", "campaigns/forged", "tests")
-TESTS = ("campaigns/forged", "tests/wizard/test_trust.py")
+# Those of the gate first: they end at once.
+TESTS = (
+    "tests/wizard/test_doors.py",
+    "tests/wizard/test_trust.py",
+    "tests/engines/data/test_held.py",
+    "tests/wizard/ladder/test_ladder.py",
+    "tests/engines/store/test_places.py",
+    "campaigns/forged",
+)
 PATIENCE = 900  # seconds for these tests, from outside: a door without its gate may work for long
 
 
@@ -29,7 +37,6 @@ class Mutant(NamedTuple):
 
 _ALL = '("all",)'
 _PROBLEM = "trust.admit(folders.describe(place).problem, arguments.yes_run_scripts"
-_TYPED = "trust.agree(problem, remembered=remembered, edited=before, yes=self._yes)"
 MUTANTS = (
     Mutant(
         "resume",
@@ -70,24 +77,29 @@ MUTANTS = (
     Mutant(
         "ladder of a bundle",
         "wizard/cli/ladder.py",
-        "files, head(path, 5))], yes)",
-        f"files, head(path, 5))], {_ALL})",
+        "files, path, head(path, 5))], yes)",
+        f"files, path, head(path, 5))], {_ALL})",
     ),
     Mutant(
-        "open --from, after",
+        "after",
+        "wizard/cli/run.py",
+        "trust.admit(base, arguments.yes_run_scripts)",
+        f"trust.admit(base, {_ALL})",
+    ),
+    Mutant(
+        "edit",
         "wizard/cli/from_session.py",
-        "    trust.admit(base, arguments.yes_run_scripts)\n",
-        "",
+        "run.agreed(problem, arguments.yes_run_scripts, base)",
+        "run.agreed(problem, arguments.yes_run_scripts)",
     ),
     Mutant(
-        "screens: edit", "wizard/tui/library.py", "        trust.admit(before, self._yes)\n", ""
-    ),
-    Mutant(
-        "screens: what an edit keeps",
+        "screens: edit",
         "wizard/tui/library.py",
-        _TYPED,
-        _TYPED.replace(", edited=before", ""),
+        "trust.agree(problem, self._yes, before)",
+        "trust.agree(problem, self._yes)",
     ),
+    Mutant("what is edited", "wizard/trust/gate.py", "[*before, *kept], yes", "kept, yes"),
+    Mutant("what an edit keeps", "wizard/trust/gate.py", "[*before, *kept], yes", "before, yes"),
     Mutant(
         "screens: after",
         "wizard/tui/library.py",
@@ -119,6 +131,30 @@ MUTANTS = (
         "    if bad := None:",
     ),
     Mutant("what was found", "wizard/trust/sessions.py", ", found_on=specs_found(place))", ")"),
+    Mutant(
+        "a probe that names more",
+        "engines/consent.py",
+        "            if self.find(asked) is None:",
+        "            if False:",
+    ),
+    Mutant(
+        "the folder of a permit",
+        "engines/consent.py",
+        "asked.folder in (None, permit.folder)",
+        "asked.folder != 0",
+    ),
+    Mutant(
+        "a release that was planted",
+        "wizard/ladder/environments.py",
+        "not linked and as_installed(folder).key in trust.trusted()",
+        "folder.is_dir()",
+    ),
+    Mutant(
+        "a home that is no whole path",
+        "engines/store/places.py",
+        "        home = _home()\n",
+        "        home = home.absolute()\n",
+    ),
     Mutant(
         "a worker's own look",
         "engines/data/held.py",

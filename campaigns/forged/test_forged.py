@@ -28,7 +28,7 @@ from narrowdown.wizard.problem import Problem
 from narrowdown.wizard.runner.options import Options
 from narrowdown.wizard.tui.library import Sessions
 
-from . import bundles, doors, forge
+from . import bundles, doors, forge, gate_mutants
 
 MANY = int(os.environ.get("NARROWDOWN_FORGED", "400"))
 SEED = int(os.environ.get("NARROWDOWN_SEED", "1"))
@@ -138,6 +138,11 @@ def test_every_kind_has_a_payload_and_every_command_a_door() -> None:
     assert doors.forgotten() == set()
     assert len(doors.all_doors()) > 30
     assert sum(door.gated for door in doors.all_doors()) > 10
+
+
+@pytest.mark.parametrize("mutant", gate_mutants.MUTANTS, ids=lambda mutant: mutant.door)
+def test_every_mutant_still_finds_its_gate(mutant: gate_mutants.Mutant) -> None:
+    assert gate_mutants.mutated(mutant)
 
 
 def test_no_door_lets_a_kind_in(victim: Path) -> None:

@@ -2,10 +2,9 @@
 with another set-up or with what follows a failing case."""
 
 import argparse
-from pathlib import Path
 from typing import Any
 
-from narrowdown.wizard import passed_variables, trust
+from narrowdown.wizard import passed_variables
 from narrowdown.wizard.changed_problem import UNSET, begin, change_problem, list_changes
 from narrowdown.wizard.cli import run
 from narrowdown.wizard.exits import BadUsage
@@ -25,7 +24,7 @@ def edit(arguments: argparse.Namespace) -> int:
             "What is to be another? Give at least one option, such as --tolerance 0.01; "
             f"'narrowdown resume {called}' goes on with the session as it is."
         )
-    base, name = _admit(source, arguments)
+    base, name = folders.describe(source).problem, run.display_name(arguments, person=True)
     where = run.executor(arguments)
     problem = change_problem(base, given, where)
     if problem.check and not arguments.pass_env:
@@ -51,21 +50,12 @@ def after(arguments: argparse.Namespace) -> int:
     """``narrowdown after SESSION``: what follows a failing case: is the bug known, what else would
     cure it, and does it matter?"""
     source = folders.find(arguments.session)
-    base, name = _admit(source, arguments)
+    base, name = folders.describe(source).problem, run.display_name(arguments, person=True)
     passed_variables.refuse(base, arguments.pass_env, run.executor(arguments))
     if scored := score(arguments.score) if arguments.score else "":
         run.agreed(Problem(model="", reference="", score=scored))
     person = not arguments.answers and run.guided(State(), name)
     return run.follow(source, arguments, scored, person=person, script=arguments.answers)
-
-
-def _admit(source: Path, arguments: argparse.Namespace) -> tuple[Problem, str]:
-    """The session's PROBLEM, and the display. What the session would run is admitted before
-    anything of it becomes the user's own."""
-    base = folders.describe(source).problem
-    name = run.display_name(arguments, person=True)
-    trust.admit(base, arguments.yes_run_scripts)
-    return base, name
 
 
 def options_given(arguments: argparse.Namespace) -> dict[str, Any]:

@@ -63,13 +63,16 @@ def follow(
     person: bool,
     script: str | None = None,
 ) -> int:
-    """Go on from an ended session with what follows a failing case, in a new one. ``script``: a
-    file of answers."""
+    """Go on from an ended session with what follows a failing case, in a new one, once all that
+    runs then is admitted. ``script``: a file of answers. Raises Untrusted, Refusal."""
     from narrowdown.wizard.follow_up import begin_after
 
+    base = folders.describe(source).problem
+    if score:
+        base = msgspec.structs.replace(base, score=score)
+    consent = trust.admit(base, arguments.yes_run_scripts)
     place, known = begin_after(source, score, executor=executor(arguments))
     said = f"{folders.name_for_command(place)} goes on from {folders.name_for_command(source)}"
-    consent = trust.admit(folders.describe(place).problem, arguments.yes_run_scripts)
     return go_on(
         place,
         f"{said}; {count(known, 'measurement')} taken over.",

@@ -35,14 +35,15 @@ class Unremembered(OSError):
 
 def agree(problem: Problem, yes: Collection[str] = (), edited: Problem | None = None) -> Consent:
     """What the user has just typed may run, as it is now, and is remembered, but where ``all`` is
-    let through for once. What stands in the PROBLEM of a session that was ``edited`` was not typed:
-    it is admitted as it is now, whatever it was when that one was. Raises ``Untrusted``, also for a
-    path that is not whole and plain (the command line makes none); ``Unremembered``."""
+    let through for once. What stands in the PROBLEM of a session that is ``edited`` was not typed:
+    all of that is admitted first, and what is kept of it as it is now. Raises ``Untrusted``, also
+    for a path that is not whole and plain (the command line makes none); ``Unremembered``."""
+    before = items(edited) if edited else []
     found = items(problem)
-    _refuse_crooked(found)
-    if edited:
-        old = {(item.kind, item.name, item.folder) for item in items(edited)}
-        admit_items((item for item in found if (item.kind, item.name, item.folder) in old), yes)
+    _refuse_crooked([*before, *found])
+    old = {(item.kind, item.name, item.folder) for item in before}
+    kept = (item for item in found if (item.kind, item.name, item.folder) in old)
+    admit_items([*before, *kept], yes)
     consent = _consent(found)
     if ALL not in yes:
         try:

@@ -102,7 +102,6 @@ class Sessions:
         before = folders.describe(folder).problem
         if not changes(before, problem) and running == self.running(folder):
             raise BadUsage("Nothing is another than it was: change a field, or go back.")
-        trust.admit(before, self._yes)
         passed_variables.refuse(problem, running.handed, running.executor)
         trust.agree(problem, self._yes, before)
         made, _ = begin(folder, problem, running.handed)
