@@ -14,7 +14,7 @@ import msgspec
 from narrowdown.engines.spec import parse
 from narrowdown.wizard.problem import Problem
 from narrowdown.wizard.report.document import Report
-from narrowdown.wizard.report.markdown import error
+from narrowdown.wizard.report.sections import say_error
 from narrowdown.wizard.words import elide, visible
 
 # What a result depends on, in the order in which a difference is likely to be the reason: first
@@ -139,7 +139,7 @@ def session_side(
             key: str(value) for key, value in (report.environment.get("machine") or {}).items()
         },
     }
-    result = report.headline if report.error is None else f"{report.headline}; {error(report)}"
+    result = report.headline if report.error is None else f"{report.headline}; {say_error(report)}"
     return Side(name, result, {area: rows for area, rows in facts.items() if rows})
 
 

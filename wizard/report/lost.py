@@ -23,6 +23,14 @@ def alike(v: Values) -> bool:
     return not any(map(any, v.grid))
 
 
+def has_place(v: Values) -> bool:
+    """Whether there is a place to point at: the engine has finite values, more than one tile is
+    there, and both are not alike."""
+    return len(v.grid) * max(map(len, v.grid), default=0) > 1 and not (
+        lost_everywhere(v) or alike(v)
+    )
+
+
 def say_where(v: Values) -> str:
     """How an output is wrong that no picture shows: ``is wrong everywhere``; ``was right in the run
     that was kept``."""

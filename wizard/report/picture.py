@@ -3,7 +3,7 @@ classes, and error by depth as one line of text. An empty text where there is no
 name goes through ``escape``."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from html import escape
 from typing import NamedTuple
 
@@ -11,9 +11,9 @@ from narrowdown.engines.compare.say import say_percent
 from narrowdown.engines.compare.values import Values
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.probe import HUGE
-from narrowdown.wizard.report.document import Depth, Look, Report, Search, Weighed
+from narrowdown.wizard.report.document import Depth, Look, Report, Search
 from narrowdown.wizard.report.figures import CEILING, FLOOR, draw_bars, log_error
-from narrowdown.wizard.report.lost import alike, lost_everywhere, say_values_apart, say_values_lost
+from narrowdown.wizard.report.lost import has_place, say_values_apart, say_values_lost
 from narrowdown.wizard.report.prefix import tell_apart
 from narrowdown.wizard.report.probe_words import WORDS
 from narrowdown.wizard.report.strip import (
@@ -63,7 +63,6 @@ def bars_by_depth(points: Sequence[Depth]) -> list[Bar]:
 def error_by_depth(
     points: Sequence[Depth],
     tolerance: float | None,
-    number_: int = 1,
     metric: str = "",
     width: int = WIDTH,
 ) -> str:
@@ -82,10 +81,9 @@ def error_by_depth(
             elide(f"{bar.worst.name} ({bar.worst.op}): {show_error(bar.worst.error, metric)}", 300)
         )
         bars.append(
-            f'<a href="#tensor-{number_}-{i}" tabindex="{0 if bar.worst.culprit else -1}">'
-            f'<rect class="hit" x="{left + i * wide:.2f}" y="0" width="{wide:.2f}" height="{HEIGHT - BOTTOM}"/>'
+            f'<g><rect class="hit" x="{left + i * wide:.2f}" y="0" width="{wide:.2f}" height="{HEIGHT - BOTTOM}"/>'
             f'<rect class="{"bad" if bar.bad else "good"}" x="{left + i * wide:.2f}" y="{top:.2f}" '
-            f'width="{max(wide - 0.5, 0.5):.2f}" height="{HEIGHT - BOTTOM - top:.2f}"/><title>{escape(title)}</title></a>'
+            f'width="{max(wide - 0.5, 0.5):.2f}" height="{HEIGHT - BOTTOM - top:.2f}"/><title>{escape(title)}</title></g>'
         )
     limit = level(tolerance) if tolerance else -100.0
     marks = [
@@ -192,139 +190,9 @@ def before_and_after(report: Report) -> str:
     return _svg(y, said, "".join(drawn), fits=True)
 
 
-def weigh(
-    rows: Sequence[Weighed], tolerance: float | None, metric: str = "", width: int = WIDTH
-) -> str:
-    """A line for the model as it is and each workaround: its error on a log scale, its score, and
-    milliseconds of a run, each a bar beside its number. A column that nothing was measured in is
-    left out."""
-    shown = [r for r in rows if not r.why]
-    columns: list[tuple[str, list[float | None], list[str]]] = [
-        (
-            "error",
-            [None if r.error is None else log_error(r.error) - FLOOR for r in shown],
-            ["-" if r.error is None else show_error(r.error, metric) for r in shown],
-        ),
-        ("score", [r.score for r in shown], _numbers(r.score for r in shown)),
-        (
-            "ms a run",
-            [r.seconds for r in shown],
-            _numbers(None if r.seconds is None else 1000 * r.seconds for r in shown),
-        ),
-    ]
-    columns = [c for c in columns if any(value is not None for value in c[1])]
-    if len(shown) < 2 or not columns:
-        return ""
-    beside = width >= WIDTH  # names stand beside their bars, else above them
-    name_room, gap, tall = (190.0, 12.0, 22) if beside else (0.0, 8.0, 38)
-    room, down = (width - name_room) / len(columns), 0 if beside else 16
-    drawn = []
-    for i, (title, values, texts) in enumerate(columns):
-        x, top = (
-            name_room + i * room,
-            max((v for v in values if v is not None and v > 0), default=1.0),
-        )
-        drawn.append(f'<text class="axis" x="{x:.0f}" y="11">{title}</text>')
-        for j, (value, text) in enumerate(zip(values, texts, strict=True)):
-            wide = 0.0 if value is None else max(1.0, max(0.0, value) / top * (room - gap - 60))
-            good, y = shown[j].passes, 18 + tall * j + down
-            drawn.append(
-                f'<rect class="{"good" if good else "bad"}" x="{x:.0f}" y="{y}" width="{wide:.1f}" height="14"/>'
-                f'<text class="axis" x="{x + wide + 5:.1f}" y="{y + 11}">{escape(text)}</text>'
-            )
-    for j, row in enumerate(shown):
-        named, place = (
-            escape(visible(elide(row.what, 30 if beside else 56))),
-            f'y="{29 + tall * j}"',
-        )
-        side = f'x="{name_room - 8:.0f}" {place} text-anchor="end"' if beside else f'x="0" {place}'
-        drawn.append(f'<text class="axis" {side}>{named}</text>')
-    allowed = f"; {show_error(tolerance, metric)} is allowed" if tolerance else ""
-    return _svg(
-        tall * len(shown) + 24,
-        f"Error, score and time of {len(shown)} ways{allowed}",
-        "".join(drawn),
-        width,
-    )
-
-
-def _numbers(values: Iterable[float | None]) -> list[str]:
-    return ["-" if value is None else number(value) for value in values]
-
-
 def _along(error: float) -> float:
     """The x of an error on a log scale over the whole width."""
     return WIDTH * (1 - level(error) / (HEIGHT - BOTTOM))
-
-
-def arrived_and_added(
-    points: Sequence[Depth],
-    tolerance: float | None,
-    metric: str = "",
-    width: int = WIDTH,
-    most: int = 10,
-) -> str:
-    """The nodes that add the most, in topological order: what arrives with their inputs above what
-    they add, log scale."""
-    known = [p for p in points if p.inherited is not None and p.added is not None and p.added > 0]
-    chosen = set(map(id, sorted(known, key=lambda p: -(p.added or 0.0))[:most]))
-    rows = [p for p in known if id(p) in chosen]
-    if not rows:
-        return ""
-    beside = width >= WIDTH  # names stand beside their bars, else above them
-    left, right, tall, down = (250, width - 74, 36, 0) if beside else (0, width - 74, 48, 15)
-
-    def across(error: float) -> float:
-        return left + (right - left) * (1 - level(error) / (HEIGHT - BOTTOM))
-
-    drawn = []
-    names = tell_apart([visible(p.name) or "(no name)" for p in rows], 30)
-    for i, p in enumerate(rows):
-        y, name, op = (
-            i * tall + down,
-            escape(names[i]),
-            escape(visible(elide(p.op, 30 if beside else 18))),
-        )
-        places = (
-            (
-                f'x="{left - 8}" y="{y + 11}" text-anchor="end"',
-                f'x="{left - 8}" y="{y + 25}" text-anchor="end"',
-            )
-            if beside
-            else (f'x="0" y="{y - 3}"', f'x="{width}" y="{y - 3}" text-anchor="end"')
-        )
-        drawn.append(
-            f'<text class="label" {places[0]}>{name}</text><text class="axis" {places[1]}>{op}</text>'
-        )
-        for at, kind, value in (
-            (3, "soft-bar", p.inherited or 0.0),
-            (16, "bad" if p.bad else "good", p.added or 0.0),
-        ):
-            end = across(value)
-            drawn.append(
-                f'<rect class="{kind}" x="{left}" y="{y + at}" width="{max(1.0, end - left):.1f}" height="9"/>'
-                f'<text class="axis" x="{right + 8}" y="{y + at + 8}">{escape(show_error(value, metric))}</text>'
-            )
-    bottom = len(rows) * tall
-    if tolerance:
-        x = across(tolerance)
-        middle, allowed = min(max(x, 40), width - 40), escape(show_error(tolerance, metric))
-        spans = (
-            [(0, bottom)]
-            if beside
-            else [(i * tall + down, i * tall + down + 27) for i in range(len(rows))]
-        )  # over no name
-        drawn.append(
-            "".join(
-                f'<line class="limit" x1="{x:.1f}" x2="{x:.1f}" y1="{a}" y2="{b}"/>'
-                for a, b in spans
-            )
-            + f'<text class="axis" x="{middle:.1f}" y="{bottom + 12}" text-anchor="middle">allowed {allowed}</text>'
-        )
-    label = (
-        f"What arrives at each of {count(len(rows), 'node')} and what it adds itself, logarithmic"
-    )
-    return _svg(bottom + 16, label, "".join(drawn), width)
 
 
 def history(search: Search, number: int = 1, most: int = MOST) -> str:
@@ -516,9 +384,9 @@ def heat(values: Values) -> str:
     """The grid of differences: the darker a tile, the larger its worst difference, log scale; where
     only one side is finite, a colour and a letter of its own. Nothing where there is no place to
     point at: the engine has no finite value at all, one tile is all there is, or both are alike."""
-    rows, columns = len(values.grid), max(map(len, values.grid), default=0)
-    if rows * columns < 2 or lost_everywhere(values) or alike(values):
+    if not has_place(values):
         return ""
+    rows, columns = len(values.grid), max(map(len, values.grid))
     wide = min((WIDTH - LEFT) / columns, 40.0)
     tall = min(max(wide, 12.0), 20.0, max(240 / rows, 10.0))
     # A file of an earlier version does not say what is not finite, nor where.

@@ -330,24 +330,24 @@ def test_html_shows_the_verdict_first_and_needs_no_network() -> None:
     assert any(tag == "svg" for tag, _ in reader.tags)
 
 
-def test_a_click_on_a_bar_goes_to_its_numbers() -> None:
-    """Every round is drawn, every bar leads to a card of its own on the page, and a culprit is
-    named below its bar."""
+def test_every_round_is_drawn_and_a_culprit_is_named_below_its_bar() -> None:
     told = report("Conv")
     first = tuple(
         msgspec.structs.replace(point, culprit=int(not i)) for i, point in enumerate(told.depth)
     )
     page = parsed(to_html(msgspec.structs.replace(told, rounds=(first, told.depth))))
-    led = [attrs["href"] for _, attrs in page.tags if attrs.get("href", "").startswith("#tensor-")]
-    cards = [f"#{attrs['id']}" for tag, attrs in page.tags if tag == "div" and "id" in attrs]
-    half = len(told.depth)
-    assert led[:half] == led[half : 2 * half] == cards[:half], (
-        "the picture for a telephone leads to the same"
-    )
-    assert list(dict.fromkeys(led)) == cards
-    assert len(set(led)) == 2 * len(told.depth)
     assert f"culprit 1: {first[0].name}" in page.text
     assert "Round 2 of 2" in page.text
+
+
+def test_the_nodes_that_add_the_most_are_a_table() -> None:
+    many = tuple(Depth(f"t{i}", "Add", 0.1, True, 0.01, i / 100) for i in range(30))
+    told = msgspec.structs.replace(report(), depth=many)
+    for text in (to_markdown(told), text_of(to_html(told))):
+        section = text.partition("Error by depth")[2].partition("The search")[0]
+        shown = re.findall(r"\bt(\d+)\W*Add\W*1", section.partition("is added")[2])
+        assert shown == [str(i) for i in range(20, 30)], "ten, in the order of the model"
+        assert "29 %" in section
 
 
 @pytest.mark.parametrize(
@@ -444,7 +444,7 @@ def test_markdown_tables_keep_their_columns(name: str) -> None:
     for line in to_markdown(report(name)).split("\n"):
         if line.startswith("|") and not line.startswith("|---"):
             bars = len(re.findall(r"(?<!\\)\|", line))
-            assert bars in (3, 6, 8, 11), line
+            assert bars in (3, 5, 6, 8, 11), line
 
 
 HOSTILE = (
@@ -566,12 +566,12 @@ def test_an_unfinished_session_says_so() -> None:
 def test_the_picture_is_bounded_and_marks_the_limit() -> None:
     points = tuple(Depth(f"t{i}", "Add", 10.0 ** (i % 12 - 9), i % 5 == 0) for i in range(5000))
     drawing = error_by_depth(points, 1e-2)
-    assert drawing.count("<a ") <= 240
+    assert drawing.count("<g>") <= 240
     assert "allowed 0.01" in drawing
     assert "-" not in "".join(re.findall(r'height="([^"]*)"', drawing))
     assert error_by_depth((), 1e-2) == ""
     extremes = error_by_depth((Depth("a", "b", 0.0, False), Depth("c", "d", HUGE, True)), None)
-    assert extremes.count("<a ") == 2
+    assert extremes.count("<g>") == 2
 
 
 def test_words() -> None:
@@ -755,7 +755,6 @@ def test_every_picture_is_there_and_says_what_it_shows() -> None:
         "all are finite. What is finite lies from -1 to 2.5 and is wrong by up to 0.1 % of the largest right value.",
         "Values of block: the reference as an outline",
         "Error of 2 tensors",
-        "What arrives at each of 2 nodes and what it adds itself",
         "The 4 probes of block, 1 fail, 1 pass, 2 cannot tell",
     ):
         assert any(said in (label or "") for label in labels), said
@@ -939,7 +938,7 @@ def test_a_telephone_has_pictures_of_its_own_width() -> None:
         "before and after, the search, where it is wrong, how many values lie where"
     )
     others = [(label, width) for named, width, label in drawn if not named]
-    assert {"Error", "What"} <= {label.split(" ")[0] for label, _ in others}
+    assert {label.split(" ")[0] for label, _ in others} == {"Error", "3"}
     labels = {label for label, _ in others}
     assert set(others) == {(label, width) for label in labels for width in ("720", "350")}
 

@@ -1,0 +1,591 @@
+"""What a report says, in the order in which it is read: one list of sections, from which Markdown and
+the page are written. A fact is said here and nowhere else; a table is drawn by its columns alone.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeAlias
+
+import msgspec
+
+from narrowdown.engines.compare.say import say_part, say_sample, wrong_by
+from narrowdown.engines.compare.values import Values
+from narrowdown.engines.search.lookalike import say_lookalike
+from narrowdown.wizard.report.culprit_groups import groups, kind, others
+from narrowdown.wizard.report.document import Culprit, Depth, Report, Stop, Workaround
+from narrowdown.wizard.report.hand_on import APPLY, Deed, list_deeds
+from narrowdown.wizard.report.lost import has_place, say_values_apart, say_values_lost, say_where
+from narrowdown.wizard.report.picture import curve, tally
+from narrowdown.wizard.report.summary import name_inside, say_effect, say_source
+from narrowdown.wizard.report.vicinity import Spot
+from narrowdown.wizard.words import (
+    NAME,
+    count,
+    decibels,
+    duration,
+    elide,
+    listing,
+    margin,
+    number,
+    show_error,
+    show_name,
+    switch,
+    visible,
+)
+
+MOST_ADDED = 10  # tensors in a table: of a fault in one place the first few
+ROWS = 60  # of a table or a list, where there is little room: as many as a person looks through
+
+
+class Name(str):
+    """Of the model, a file or a folder: in the letters of a program, of a long one both ends."""
+
+    __slots__ = ()
+
+
+class Typed(str):
+    """An engine or a command: whole, as it is to be typed."""
+
+    __slots__ = ()
+
+
+class Aside(str):
+    """In the margin of a page; left out where there is none."""
+
+    __slots__ = ()
+
+
+class Names(msgspec.Struct, frozen=True):
+    """Names beside one another, ``most`` of them where there is little room; ``after`` in words."""
+
+    names: Sequence[str]
+    most: int = 6
+    after: str = ""
+
+
+Piece: TypeAlias = str | Names
+Cell: TypeAlias = Piece | tuple[Piece, ...]  # pieces with blanks between them
+
+
+class Facts(msgspec.Struct, frozen=True):
+    """Label and value, a line each."""
+
+    rows: Sequence[tuple[str, Cell]]
+
+
+class Table(msgspec.Struct, frozen=True):
+    """``right``: columns of numbers. ``folded``: the line behind which it is folded away, and where
+    nothing can be folded it is left out. ``of``: what a row is, one and many."""
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Cell]]
+    right: frozenset[int] = frozenset()
+    folded: str = ""
+    of: tuple[str, str] = ("row", "rows")
+
+
+class Says(msgspec.Struct, frozen=True):
+    """A paragraph."""
+
+    cell: Cell
+
+
+class Bullets(msgspec.Struct, frozen=True):
+    """A line each. ``of``: what a line is, one and many."""
+
+    items: Sequence[Cell]
+    of: tuple[str, str] = ("note", "notes")
+
+
+class Deeds(msgspec.Struct, frozen=True):
+    """What to do, numbered."""
+
+    deeds: Sequence[Deed]
+
+
+class Code(msgspec.Struct, frozen=True):
+    """To paste."""
+
+    text: str
+    language: str = "sh"
+
+
+class Picture(msgspec.Struct, frozen=True):
+    """``name``, ``number``: which one of the page's; ``plain``: what stands for it in letters."""
+
+    name: str
+    number: int = 0
+    caption: Cell = ""
+    plain: str = ""
+
+
+class Alike(msgspec.Struct, frozen=True):
+    """Further culprits like the one above, each a section. ``title`` names them by number, ``said``
+    is how many they are, ``names`` their nodes."""
+
+    title: str
+    said: str
+    names: tuple[str, ...]
+    sections: "tuple[Section, ...]"
+
+
+Block: TypeAlias = Facts | Table | Says | Bullets | Deeds | Code | Picture | Alike
+
+
+class Section(msgspec.Struct, frozen=True):
+    """``title`` is empty for what stands at the head."""
+
+    title: str
+    blocks: tuple[Block, ...]
+    level: int = 2
+
+
+def list_sections(report: Report) -> list[Section]:
+    """All that the report says. Its names are taken as they are: ``document.readable`` first."""
+    found = [
+        _section("", *_head(report)),
+        _section("What to do now", Deeds(list_deeds(report))),
+        _section("See it fail", *_by_hand(report)),
+        *_before(report),
+        *_culprits(report),
+        _section(
+            "What it is not",
+            Bullets([f"{out.what}. {out.measured}".rstrip() for out in report.ruled_out]),
+        ),
+        *_workaround(report),
+        _section("What it costs, and what a cure buys", _scores(report)),
+        *_trigger(report),
+        _section("Written otherwise", _rewrites(report)),
+        *_depth(report),
+        *_searches(report),
+        *_layers(report),
+        *(_section(f"{b.step}: {b.table}", Table(b.columns, b.rows)) for b in report.brought),
+        _section("How we got here", _route(report.route)),
+        _section("Notes", Bullets(report.notes)),
+        _section("Environment", Facts([(key, Name(v)) for key, v in flat(report.environment)])),
+    ]
+    return [section for section in found if section.blocks]
+
+
+def _section(title: str, *blocks: Block, level: int = 2) -> Section:
+    """Of these blocks those that say something."""
+    return Section(title, tuple(block for block in blocks if _is_said(block)), level)
+
+
+def _is_said(block: Block) -> bool:
+    match block:
+        case Facts(said) | Says(said) | Bullets(said) | Deeds(said) | Table(_, said):
+            return bool(said)
+    return True
+
+
+def _facts(*rows: tuple[str, Cell]) -> Facts:
+    """Of these rows those that have a value."""
+    return Facts([(label, value) for label, value in rows if value])
+
+
+def _head(report: Report) -> list[Block]:
+    failing = f"{report.samples_failing} of {report.samples}"
+    nearest = f"on {say_sample(report.worst_sample)}, {margin(report.margin)}"
+    near = report.margin is not None and report.worst_output
+    left = f"{report.nodes_after} of {count(report.nodes_before, 'node')}"
+    # Of a model that is refused, or that crashes the engine, no value was compared.
+    compared = report.error or report.failing_outputs or report.verdict == "not-reproduced"
+    counted = compared and (report.samples_failing or not report.culprits)
+    goes_on = ("It goes on from session", Name(report.goes_on_from)) if report.goes_on_from else ""
+    return [
+        Says(" ".join(filter(None, (report.explanation, say_effect(report))))),
+        Says(report.spread),
+        *map(Says, map(say_lookalike, report.lookalikes)),
+        Says(report.advice),
+        Says(report.names.legend),
+        Says(goes_on),
+        _facts(
+            ("verdict", report.verdict + ("" if report.end else " (the session has not ended)")),
+            ("model", Name(report.model)),
+            ("engine under test", (Typed(report.engine), version(report.environment, "engine"))),
+            ("reference", (Typed(report.reference), version(report.environment, "reference"))),
+            ("error", say_error(report) if compared else "not measured"),
+            ("failing outputs", Names(report.failing_outputs) if compared else ""),
+            ("samples failing", failing if counted else ""),
+            ("nearest to failing", (Name(report.worst_output), nearest) if near else ""),
+            ("cause", report.cause),
+            ("smallest case", left if report.nodes_after else ""),
+            ("time", f"{duration(report.seconds)}, {count(report.probes, 'probe')}"),
+        ),
+    ]
+
+
+def say_error(report: Report) -> str:
+    """``wrong by 2.37 % where 0.01 % is allowed``; by another metric than a share ``max_abs 0.02
+    where 0.01 is allowed``."""
+    if report.error is None or report.tolerance is None:
+        return "not measured"
+    if report.metric == "elementwise":
+        return f"an element is wrong by {number(report.error)} times what is allowed ({report.allowed})"
+    if report.error_places[0]:
+        return f"{say_part(report.error, report.metric, report.error_places)}, and none may be"
+    if report.metric == "rel_l2":
+        return f"{wrong_by(report.error, report.metric)} where {show_error(report.tolerance, report.metric)} is allowed"
+    return f"{report.metric} {number(report.error)} where {number(report.tolerance)} is allowed"
+
+
+def version(environment: dict[str, Any], role: str) -> str:
+    """``(1.31.1 on AMD EPYC)``: what the engine or the reference was; empty where it was never
+    asked."""
+    info = environment.get(role) or {}
+    said = " on ".join(str(part) for part in (info.get("version"), info.get("device")) if part)
+    return f"({said})" if said else ""
+
+
+def _by_hand(report: Report) -> list[Block]:
+    """The commands of the first case."""
+    if not report.commands:
+        return []
+    place = Name(report.culprits[0].dir if report.culprits else "case")
+    told = ("In the folder", place, "of the bundle that comes with this report:")
+    return [Says(told), Code("\n".join(report.commands))]
+
+
+def _before(report: Report) -> list[Section]:
+    w = report.workaround
+    counted = w is not None and w.unseen_n + w.samples_n
+    return [_section("Before and after the workaround", Picture("before"))] if counted else []
+
+
+def _culprits(report: Report) -> Iterator[Section]:
+    """Each culprit; those that are like one before them behind it."""
+    told, total = report.culprits, len(report.culprits)
+    for first, *like in groups(map(kind, told)):
+        one = f"The {'minimal ' if told[first].minimal else ''}failing case"
+        title = one if total == 1 else f"Culprit {first + 1} of {total}"
+        alike = [_alike(report, like)] if like else []
+        yield _section(title, *_culprit(told[first], first, report.metric), *alike)
+
+
+def _alike(report: Report, positions: Sequence[int]) -> Alike:
+    told, said = report.culprits, others(len(positions))
+    these = listing([str(i + 1) for i in positions], 8)
+    sections = [
+        _section(f"Culprit {i + 1} of {len(told)}", *_culprit(told[i], i, report.metric), level=3)
+        for i in positions
+    ]
+    return Alike(
+        f"{'Culprit' if len(positions) == 1 else 'Culprits'} {these}: {said}",
+        said,
+        tuple(" + ".join(told[i].nodes) for i in positions),
+        tuple(sections),
+    )
+
+
+def _culprit(c: Culprit, position: int, metric: str) -> list[Block]:
+    smaller, higher = (
+        c.made_smaller,
+        (
+            "It passes when fed exactly and fails when its inputs are rounded: it needs its inputs in higher precision."
+        ),
+    )
+    around = (
+        f"{count(c.around.before, 'node')} before it, {count(c.around.after, 'node')} behind it"
+    )
+    drawn = Picture(
+        "around",
+        position,
+        f"Around it, in the order of the model; {around}",
+        "\n".join(map(_say_spot, c.around.spots)),
+    )
+    return [
+        _facts(
+            ("nodes", Names(c.nodes, 12)),
+            ("operators", " → ".join(c.ops) if len(c.ops) <= 12 else listing(c.ops, 12)),
+            ("inputs", Names(c.inputs)),
+            ("outputs", Names(c.outputs)),
+            ("cause", c.cause),
+            ("cut out, by itself", _say_part(c.own, metric, c.own_places)),
+            (
+                "in the case folder, made smaller",
+                "" if smaller is None else wrong_by(smaller, metric),
+            ),
+            ("your model's outputs, by it", _say_part(c.effect, metric, c.effect_places)),
+            ("sample", Name(say_sample(c.sample))),
+            ("fails again", c.verified or "?"),
+            ("minimal", _say_minimal(c)),
+            ("kept with it", Names(c.also, 40) if c.also else ""),
+            ("folder", Name(c.dir)),
+        ),
+        Says(c.evidence),
+        Says(say_source(c) if c.source else ""),
+        Says(higher if c.needs_higher_inputs else ""),
+        *([drawn] if c.around.spots else []),
+        *(block for v in c.values[:1] for block in _values(v, position)),
+    ]
+
+
+def _say_part(error: float | None, metric: str, places: tuple[int, int]) -> str:
+    return "" if error is None else say_part(error, metric, places)
+
+
+def _say_spot(spot: Spot) -> str:
+    """A node of the surroundings in a line, the suspects with a mark."""
+    makes = f" makes {'; '.join(spot.makes)}" if spot.makes else ""
+    note = f" ({spot.note})" if spot.note else ""
+    mark = "> " if spot.suspect else "  "
+    shown = f"{mark}{elide(spot.op, NAME)} {show_name(spot.name)}{makes}{note}"
+    return visible(shown, longest=NAME)
+
+
+def _say_minimal(c: Culprit) -> str:
+    if not c.minimal:
+        return "not proven"
+    return (
+        "yes (single node)" if len(c.nodes) == 1 else "yes (without any one of its nodes it passes)"
+    )
+
+
+def _values(v: Values, position: int) -> list[Block]:
+    """How the engine's values of an output differ from the reference's."""
+    placed = has_place(v)
+    where = f"(in the case folder {v.dtype} {list(v.shape)})" + (
+        ":" if placed else f" {say_where(v)}."
+    )
+    wrong = " ".join(filter(None, (say_values_lost(v), say_values_apart(v))))
+    tiles = (
+        "Where it is wrong: the largest difference in each tile, over the largest right value, "
+        "logarithmic"
+    )
+    bars = (
+        "How many values lie where, on a logarithmic scale: the outline is the reference, the "
+        "filled bars are the engine"
+    )
+    return [
+        Says(("Its output", Name(v.output), f"{where} {wrong}")),
+        *([Picture("heat", position, tiles)] if placed else []),
+        Picture("histograms", position, bars),
+    ]
+
+
+def _workaround(report: Report) -> list[Section]:
+    w = report.workaround
+    if w is None:
+        return []
+    tried = f"{w.unseen_ok} of {count(w.unseen_n, 'sample')}" if w.unseen_n else "not tried"
+    most = f"{show_error(w.error, report.metric)} at most, {margin(w.margin)}"
+    facts = _facts(
+        ("kind", w.kind),
+        ("engine", Typed(w.engine)),
+        ("tuning samples that pass", f"{w.samples_ok} of {count(w.samples_n, 'sample')}"),
+        ("right on others", tried),
+        ("error with it", most),
+        (
+            "keep in higher precision",
+            Names(w.keep_higher, 40, name_inside(w)) if w.keep_higher else "",
+        ),
+        ("in your program", f"{listing(w.source)}, compute this in float32" if w.source else ""),
+        (switch(w.kind), Names(w.switched_off) if w.switched_off else ""),
+        ("right only while", w.condition),
+        ("cost", w.cost),
+    )
+    title = "The workaround" if w.holds else "The workaround does not hold on every sample"
+    more = ", ".join(dict.fromkeys(recipe.tool for recipe in w.apply[1:]))
+    also = ("Also in", Name(APPLY), f"of the bundle: {more}.") if more else ""
+    return [
+        _section(title, facts, Bullets(w.known), Says(w.tried), _sets(w, report.metric)),
+        *(
+            _section(f"Apply it: {r.tool}", Code(r.text, r.language), Says(also), level=3)
+            for r in w.apply[:1]
+        ),
+    ]
+
+
+def _sets(w: Workaround, metric: str) -> Table:
+    """The sets that were tried, fewest nodes first; none where there is nothing to choose
+    between."""
+    chosen = " (recommended)" if w.holds else " (this one)"
+    rows = [
+        (
+            f"{p.nodes}{chosen if p.chosen else ' (the curve bends here)' if p.knee else ''}",
+            show_error(p.error, metric),
+            f"{number(1000 * p.seconds)} ms" if p.seconds else "-",
+        )
+        for p in w.curve
+    ]
+    columns = ("nodes in FP32", "error on tuning samples", "all samples run in")
+    timed = 3 if any(p.seconds for p in w.curve) else 2
+    return Table(columns[:timed], [row[:timed] for row in rows if len(rows) > 1])
+
+
+def _scores(report: Report) -> Table:
+    """What the fault and each workaround cost and buy."""
+    rows = [
+        (
+            row.what + (" (recommended)" if row.chosen else ""),
+            f"did not run: {row.why}" if row.why else "passes" if row.passes else "fails",
+            _error(row.error, report.metric),
+            number(row.score) if row.score is not None else "-",
+            number(1000 * row.seconds) if row.seconds is not None else "-",
+        )
+        for row in report.scores
+    ]
+    header = ("what", "within the tolerance", "error on the session's samples", "score", "ms a run")
+    return Table(header, rows, frozenset({2, 3, 4}))
+
+
+def _error(error: float | None, metric: str) -> str:
+    return show_error(error, metric) if error is not None else "-"
+
+
+def _trigger(report: Report) -> list[Section]:
+    """What triggers the failure: each thing that was changed alone and that matters."""
+    found = report.trigger
+    if found is None:
+        return []
+    factors = [
+        [cell or "-" for cell in (f.factor, f.base, f.fires, f.passes, f.refused)]
+        for f in found.factors
+        if f.matters
+    ]
+    cases = [
+        (c.changed or "the case itself", c.outcome, _error(c.error, report.metric), c.why)
+        for c in found.cases
+    ]
+    alone = ("changed alone", "in the case", "fails with", "passes with", "refused with")
+    tried = ("changed", "came out", "error", "why")
+    every = f"All {len(cases)} variants that were built"
+    return [
+        _section(
+            "What triggers it",
+            Says(found.said),
+            Table(alone, factors),
+            Table(tried, cases, frozenset({2}), every),
+        )
+    ]
+
+
+def _rewrites(report: Report) -> Table:
+    """What was tried to cure it by other nodes."""
+    rows = [
+        (
+            Name(r.rewrite),
+            r.verdict,
+            str(len(r.changed)),
+            _error(r.exact, report.metric),
+            _error(r.error, report.metric),
+            r.why,
+        )
+        for r in report.rewrites
+        if r.verdict != "nothing to do"
+    ]
+    header = ("rewrite", "came out", "nodes changed", "the reference moves by", "error", "why")
+    return Table(header, rows, frozenset({2, 3, 4}))
+
+
+def _depth(report: Report) -> list[Section]:
+    """The error over the model, each round of it, and the nodes that add the most."""
+    rounds, metric = report.rounds or ((report.depth,) if report.depth else ()), report.metric
+    if not rounds:
+        return []
+    allowed = show_error(report.tolerance, metric) if metric == "rel_l2" else report.allowed
+    said = (
+        "Every watched tensor against the reference, from the first node to the last, on a logarithmic scale. "
+        f"Allowed: {allowed or number(report.tolerance)}."
+    )
+    drawn = [
+        Picture(
+            "rounds",
+            n,
+            _say_round(points, metric, n, len(rounds)),
+            curve([p.error for p in points]),
+        )
+        for n, points in enumerate(rounds)
+    ]
+    added = sorted((p for p in rounds[0] if p.added), key=lambda p: -(p.added or 0.0))[:MOST_ADDED]
+    rows = [
+        (Name(p.name), p.op, _error(p.inherited, metric), _error(p.added, metric))
+        for p in rounds[0]
+        if p in added
+    ]
+    header = ("the most is added by", "operator", "arrives", "is added")
+    most = Table(header, rows, frozenset({2, 3}))
+    return [_section("Error by depth", Says(said), *drawn, most)]
+
+
+def _say_round(points: Sequence[Depth], metric: str, number_: int, rounds: int) -> str:
+    cured = ", with what was found before it given its right values" if number_ else ""
+    which = f"Round {number_ + 1} of {rounds}{cured}: " if rounds > 1 else ""
+    worst = max(points, key=lambda point: point.error)
+    return (
+        f"{which}{count(len(points), 'tensor')}: {show_error(points[0].error, metric)} at the first, "
+        f"{show_error(points[-1].error, metric)} at the last, at most {show_error(worst.error, metric)} ({worst.name})"
+    )
+
+
+def _searches(report: Report) -> list[Section]:
+    """How many probes of each search failed and passed."""
+    if not report.searches:
+        return []
+    titles = {stop.node: stop.title for stop in report.route}
+    named = [titles.get(search.node, search.step) for search in report.searches]
+    said = [
+        f"{title}: {count(len(search.looks), 'probe')}, {tally(search)}"
+        for title, search in zip(named, report.searches, strict=True)
+    ]
+    told = (
+        "Each probe is one try of some of the model's nodes, or of all of them with some kept in FP32: how large the part "
+        "was, and how it came out."
+    )
+    drawn = [Picture("searches", i, title) for i, title in enumerate(named)]
+    return [_section("The search", Says(told), Bullets(said, ("search", "searches")), *drawn)]
+
+
+def _layers(report: Report) -> list[Section]:
+    """The worst layers first."""
+    if not report.layers:
+        return []
+    said = (
+        "SQNR: how much larger a tensor is than the error that quantization puts into it, in decibels. 40 dB is an error of "
+        "1 %, 20 dB of 10 %; the layer that loses the most stands first. Alone: this layer quantized and no other. In the "
+        "model: all of them. Weights, inputs: what is lost in each. Effect: how wrong this layer alone makes the model's "
+        "outputs. In float: the workaround leaves it unquantized."
+    )
+    header = (
+        "layer", "operator", "SQNR alone", "in the model", "weights", "inputs", "effect", "codes", "scales", "in float",
+    )  # fmt: skip
+    rows = [
+        (
+            Name(row.layer), Name(row.op), decibels(row.sqnr_db), decibels(row.cumulative_db), decibels(row.weights_db),
+            decibels(row.inputs_db), show_error(row.effect, report.metric), row.codes, row.scales,
+            "yes" if row.left_in_float else "",
+        )
+        for row in report.layers
+    ]  # fmt: skip
+    table = Table(header, rows, frozenset(range(2, 7)), of=("layer", "layers"))
+    return [_section("Layers by SQNR", Says(said), table)]
+
+
+def _route(route: Sequence[Stop]) -> Table:
+    rows = [
+        (
+            str(position),
+            stop.title,
+            (
+                stop.text + ("" if stop.state in ("", "finished") else f" ({stop.state})"),
+                Aside(stop.note),
+            ),
+            ("a person" if stop.by == "person" else stop.by)
+            + ("" if stop.answer == stop.recommended else f" (recommended: {stop.recommended})"),
+            duration(stop.seconds),
+            str(stop.probes),
+            " ".join(filter(None, (stop.message or stop.because, stop.missed))),
+        )
+        for position, stop in enumerate(route, 1)
+    ]
+    header = ("", "question", "answer", "by", "time", "probes", "measured")
+    return Table(header, rows, frozenset({0, 4, 5}), of=("question", "questions"))
+
+
+def flat(values: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Nested plain data as (dotted key, value) rows."""
+    for key, value in values.items():
+        if isinstance(value, dict):
+            yield from flat(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", str(value)
