@@ -60,10 +60,6 @@ class Distance(msgspec.Struct, frozen=True):
         """Whether any output is further off than it may be."""
         return self.told and exceed(self.measurement.results, self.rule)
 
-    @property
-    def seconds(self) -> float:
-        return self.measurement.build_seconds + self.measurement.run_seconds
-
 
 class WholeModel(msgspec.Struct, frozen=True):
     """The model of a session and who computes it. ``unoptimized``: the engine under test with its
@@ -135,6 +131,13 @@ class WholeModel(msgspec.Struct, frozen=True):
         unlimited = msgspec.structs.replace(self, seconds=0.0)
         off = yield from unlimited.compare(self.unoptimized, samples=feed)
         return off.told and all(s.equal for r in off.measurement.results for s in r.outputs)
+
+    def run_as_needed(self, samples: Iterable[str] = (), **how: object) -> Sub[Distance]:
+        """The engine under test against the reference, run as often as shows a fault that comes and
+        goes: alone on the machine then."""
+        runs = self.findings.looks
+        again = {"runs": runs, "exclusive": runs > 1}
+        return (yield from self.compare("", "", samples, **again, **how))
 
     def compare(
         self,

@@ -14,7 +14,7 @@ from narrowdown.engines.compare.say import join_some, wrong_by
 from narrowdown.engines.findings import Findings
 from narrowdown.engines.probe import Measurement, Unroll
 from narrowdown.engines.search.control_flow import list_opened, say_while
-from narrowdown.engines.search.whole import lock_failure, probe_whole
+from narrowdown.engines.search.whole import keep_rate, lock_failure, look_at_whole, say_other
 
 # The failure is taken for the same where no more than this share of its error is gone: without a
 # loop around them an engine joins and rounds other operators, and a fault of the loop's own may
@@ -50,9 +50,9 @@ def open_bodies(ctx: StepContext, findings: Findings) -> Sub[Findings]:
     clean = msgspec.structs.replace(
         findings, model=str(made.facts["model"]), samples=agreed, signature=None
     )
-    looks = findings.looks
     yield Note("does it fail with their nodes in the open?")
-    m = yield from asked(probe_whole(ctx, clean, runs=looks, exclusive=looks > 1))
+    opened = yield from look_at_whole(ctx, clean).run_as_needed()
+    m = opened.measurement
     locked: Findings = yield from lock_failure(ctx, clean, m)
     said = _told(made)
     if signature.kind == "build" and _is_right(clean, m):
@@ -63,7 +63,7 @@ def open_bodies(ctx: StepContext, findings: Findings) -> Sub[Findings]:
     if why := _other(signature, locked.signature, m):
         return _noted(
             findings,
-            f"{said} Then {why}, so that the fault may rest on the control flow itself: they stay whole.",
+            f"{said} Then it {why}, so that the fault may rest on the control flow itself: they stay whole.",
             *kept,
         )
     left = len(findings.samples) - len(agreed)
@@ -72,7 +72,7 @@ def open_bodies(ctx: StepContext, findings: Findings) -> Sub[Findings]:
         if left
         else ""
     )
-    inside = msgspec.structs.replace(_counted(locked, signature), rests=say_while(made) or ALWAYS)
+    inside = msgspec.structs.replace(keep_rate(locked, signature), rests=say_while(made) or ALWAYS)
     return _noted(inside, f"{said} It fails so too, and the search goes on inside.{some}", *kept)
 
 
@@ -113,29 +113,18 @@ def _noted(findings: Findings, *said: str) -> Findings:
     return msgspec.structs.replace(findings, notes=(*findings.notes, *said))
 
 
-def _counted(locked: Findings, before: Signature) -> Findings:
-    """The failure with the rate that was measured over more looks than these."""
-    if locked.looks == 1 or locked.signature is None:
-        return locked
-    counted = msgspec.structs.replace(
-        locked.signature, failures=before.failures, looks=before.looks
-    )
-    return msgspec.structs.replace(locked, signature=counted)
-
-
 def _other(before: Signature, after: Signature | None, m: Measurement) -> str:
-    """What is different about the failure, in words that follow "then"; "" where it is the same
+    """What is different about the failure, in words that follow "then it"; "" where it is the same
     one."""
-    if after is None:
-        return f"it does not run ({m.message.rstrip('.')})" if m.status != "ok" else "it passes"
-    if after.kind != before.kind:
-        return f"it fails in another way ({after.kind}: {m.message.rstrip('.')})"
+    other = say_other(before, after, m)
+    if other or after is None:
+        return other or "passes"
     if before.kind != "accuracy":
         return ""
     if not set(before.outputs) & set(after.outputs):
-        return "other outputs fail"
-    if before.error and (after.error or 0.0) < SAME * before.error:
-        return f"it is {wrong_by(after.error, after.metric)} where it was {wrong_by(before.error, before.metric)}"
+        return "is wrong at other outputs"
+    if after.error < SAME * before.error:
+        return f"is {wrong_by(after.error, after.metric)} where it was {wrong_by(before.error, before.metric)}"
     return ""
 
 

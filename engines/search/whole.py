@@ -90,3 +90,26 @@ def list_feeds(findings: Findings) -> tuple[str, ...]:
 def list_failing(results: Iterable[SampleResult], rule: Criterion) -> tuple[SampleResult, ...]:
     """The results over tolerance."""
     return tuple(r for r in results if exceed((r,), rule))
+
+
+def say_other(before: Signature, after: Signature | None, m: Measurement) -> str:
+    """How the model that ``m`` is of fails otherwise than before, as words that follow "it"; ""
+    where it fails in that way, or passes."""
+    why = m.message.rstrip(".")
+    if after is None:
+        return f"does not run ({why})" if m.status != "ok" else ""
+    if after.kind != before.kind:
+        return f"fails in another way ({after.kind}: {why})"
+    return ""
+
+
+def keep_rate(locked: Findings, before: Signature) -> Findings:
+    """The failure with the rate that was measured over more runs than these, on the whole feed."""
+    if locked.looks == 1 or locked.signature is None:
+        return locked
+    counted = msgspec.structs.replace(
+        locked.signature, failures=before.failures, looks=before.looks
+    )
+    return msgspec.structs.replace(
+        locked, signature=counted, sample=counted.sample.partition("/")[0]
+    )

@@ -1,7 +1,7 @@
 """sanitize: fold constants, clean up, infer shapes, and see whether the failure is still there."""
 
 import math
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -24,7 +24,13 @@ from narrowdown.engines.search.unseen import (
     make_near,
     restrict,
 )
-from narrowdown.engines.search.whole import lock_failure, probe_whole
+from narrowdown.engines.search.whole import (
+    keep_rate,
+    lock_failure,
+    look_at_whole,
+    probe_whole,
+    say_other,
+)
 from narrowdown.engines.steps.base import BUILDS_MODELS, Finish, NoParams, Steps, StepSpec
 from narrowdown.engines.steps.prepare import measure_whole, prepare_findings
 
@@ -55,174 +61,161 @@ class SanitizeOutcome(msgspec.Struct, frozen=True, kw_only=True):
     message: str = ""
 
 
+class _Tried(NamedTuple):
+    """The cleaned model, ``clean``, and how it did. ``said``: what became of the nodes; ``base``:
+    the outcome as far as it is known."""
+
+    ctx: StepContext
+    before: Findings
+    clean: Findings
+    measurement: Measurement
+    said: str
+    base: SanitizeOutcome
+
+    @property
+    def rule(self) -> Criterion:
+        return self.before.criterion or Criterion()
+
+    def keep_original(
+        self, reason: str, verdict: Literal["fails", "could-not"]
+    ) -> Finish[SanitizeOutcome]:
+        message = f"{self.said}, but {reason}; going on with the original."
+        outcome = msgspec.structs.replace(
+            self.base, verdict=verdict, reason=reason, message=message
+        )
+        return Finish(outcome, self.before)
+
+
 def sanitize(ctx: StepContext) -> Steps[SanitizeOutcome]:
     before: Findings = yield from prepare_findings(ctx)
+    failure = before.signature.kind if before.signature else "none"
     yield Note("folding constants")
     done = yield from asked(Sanitize(model=before.model))
     if done.status != "ok":
         reason = f"ONNX-GraphSurgeon fails on it ({done.message.removeprefix('could not sanitize: ').rstrip('.')})"
-        failure = before.signature.kind if before.signature else "none"
         message = f"The model could not be sanitized: {reason}."
         return Finish(SanitizeOutcome(failure=failure, reason=reason, message=message), before)
-    finish: Finish[SanitizeOutcome] = yield from _compare_sanitized(ctx, before, done)
-    return msgspec.structs.replace(
-        finish, tables={"sanitized": [{"model": str(done.facts["model"])}]}
-    )
-
-
-def _compare_sanitized(
-    ctx: StepContext, before: Findings, done: Measurement
-) -> Sub[Finish[SanitizeOutcome]]:
-    """How the sanitized model does, and which of the two the search goes on with."""
-    base = SanitizeOutcome(
-        nodes_before=int(done.facts["nodes_before"]),
-        nodes_after=int(done.facts["nodes_after"]),
-        failure=before.signature.kind if before.signature else "none",
-    )
-    became = f"{base.nodes_before} nodes became {base.nodes_after}"
-    if base.nodes_after == base.nodes_before:
-        became = "Nothing was folded or dropped"
+    nodes, left = int(done.facts["nodes_before"]), int(done.facts["nodes_after"])
+    said = "Nothing was folded or dropped" if left == nodes else f"{nodes} nodes became {left}"
     yield Note(
-        f"{became}. Running it to see whether it is still wrong",
-        expected=1 + ("/" in before.sample),
+        f"{said}. Running it to see whether it is still wrong", expected=1 + ("/" in before.sample)
     )
     clean = msgspec.structs.replace(before, model=str(done.facts["model"]), signature=None)
     clean, m = yield from measure_whole(ctx, clean, runs=before.looks)
     locked: Findings = yield from lock_failure(ctx, clean, m)
-    after = locked.signature
+    base = SanitizeOutcome(nodes_before=nodes, nodes_after=left, failure=failure)
+    tried = _Tried(ctx, before, clean, m, said, base)
+    finish: Finish[SanitizeOutcome] = yield from _choose_model(tried, locked)
+    return msgspec.structs.replace(finish, tables={"sanitized": [{"model": clean.model}]})
 
-    reason = ""
-    if after is None and m.status != "ok":
-        reason = f"the sanitized model does not run ({m.message.rstrip('.')})"
-    elif after is not None and before.signature is not None and after.kind != before.signature.kind:
-        reason = f"the sanitized model fails in another way ({after.kind}: {m.message.rstrip('.')})"
-    elif (
-        after is not None
-        and before.signature is not None
-        and not is_same(before.signature.refusal, after.refusal)
-    ):
-        reason = f"the sanitized model is refused for another reason ({m.message.rstrip('.')})"
-    elif (
-        after is None
-        and before.signature is not None
-        and not (yield from _fails_again(ctx, before, before.signature))
-    ):
-        looks = f"in {before.looks} runs" if before.looks > 1 else "at a second look"
-        reason = f"{looks} the original did not fail either, which says nothing of a failure that comes and goes"
-    elif after is not None and base.nodes_before and not base.nodes_after:
-        reason = "nothing is left to search among, as none of it depends on an input"
-    if reason:
-        message = f"{became}, but {reason}; going on with the original."
-        return Finish(msgspec.structs.replace(base, reason=reason, message=message), before)
 
-    rule = before.criterion or Criterion()
-    old = (
-        before.signature.error if before.signature and before.signature.kind == "accuracy" else None
-    )
-    new = worst(m.results, rule)[2] if m.results else None
+def _choose_model(tried: _Tried, locked: Findings) -> Sub[Finish[SanitizeOutcome]]:
+    """Which of the two models the search goes on with."""
+    before, after, m = tried.before.signature, locked.signature, tried.measurement
+    if reason := (yield from _find_other_failure(tried, after)):
+        return tried.keep_original(reason, "could-not")
+    old = before.error if before and before.kind == "accuracy" else None
+    new = worst(m.results, tried.rule)[2] if m.results else None
     if after is not None and after.kind == "accuracy":
         new = after.error
-    change = _classify_change(old, new) if before.looks == 1 else "none"
+    # Of what comes and goes one run does not tell how wrong it is.
+    steady = tried.before.looks == 1
+    change = _classify_change(old, new) if steady else "none"
     shown = [r for r in m.results if after is not None and r.sample == after.sample] or m.results
     base = msgspec.structs.replace(
-        base, error=new, off=say_worst(shown, rule), error_before=old, change=change
+        tried.base, error=new, off=say_worst(shown, tried.rule), error_before=old, change=change
     )
-    steady = before.looks == 1 and not ctx.check
-    brought = (yield from _say_brought(ctx, before, after)) if steady and after is not None else ""
-    if brought:
-        message = f"{became}, but {brought}; going on with the original."
-        return Finish(
-            msgspec.structs.replace(base, verdict="fails", reason=brought, message=message), before
+    tried = tried._replace(base=base)
+    decisive = {"whole": (probe_whole(tried.ctx, tried.clean),)}
+    if after is None:
+        outcome: SanitizeOutcome = yield from _hold_cure(tried)
+        return Finish(outcome, tried.before, decisive=decisive)
+    # What cleaning up adds is another failure than the one that was asked about.
+    now, was = wrong_by(after.error, after.metric), wrong_by(old, after.metric)
+    reason = (yield from _say_brought(tried, after)) if steady else ""
+    if change == "hurts":
+        reason = (
+            reason or f"the sanitized model is worse than the original ({now}, the original {was})"
         )
-    if after is not None and change == "hurts":
-        # What cleaning up adds is another failure than the one that was asked about.
-        was = wrong_by(before.signature.error if before.signature else None, after.metric)
-        now = wrong_by(after.error, after.metric)
-        reason = f"the sanitized model is worse than the original ({now}, the original {was})"
-        message = f"{became}, but {reason}; going on with the original."
-        return Finish(
-            msgspec.structs.replace(base, verdict="fails", reason=reason, message=message), before
-        )
-    if after is not None and before.signature is not None and before.looks > 1:
-        # The rate was measured over more looks than these.
-        counted = msgspec.structs.replace(
-            after, failures=before.signature.failures, looks=before.signature.looks
-        )
-        locked = msgspec.structs.replace(
-            locked, signature=counted, sample=counted.sample.partition("/")[0]
-        )
-    decisive = {"whole": (probe_whole(ctx, clean),)}
-    if after is not None:
-        message = f"{became}; {_say_still(after, change, old)}."
-        outcome = msgspec.structs.replace(
-            base, verdict="fails", goes_on="sanitized", message=message
-        )
-        return Finish(outcome, locked, decisive=decisive)
-    return Finish(
-        (yield from _hold_cure(ctx, before, clean, m, base, became)), before, decisive=decisive
+    if reason:
+        return tried.keep_original(reason, "fails")
+    still = "is still refused" if after.kind == "build" else "still fails"
+    less = f", {now} where it was {was}" if change == "helps" else ""
+    outcome = msgspec.structs.replace(
+        base, verdict="fails", goes_on="sanitized", message=f"{tried.said}; it {still}{less}."
     )
+    found = keep_rate(locked, before) if before is not None else locked
+    return Finish(outcome, found, decisive=decisive)
 
 
-def _hold_cure(
-    ctx: StepContext,
-    before: Findings,
-    clean: Findings,
-    m: Measurement,
-    base: SanitizeOutcome,
-    became: str,
-) -> Sub[SanitizeOutcome]:
-    """That the cleaned model, which passes on every sample by ``m``, cures: claimed where something
+def _find_other_failure(tried: _Tried, after: Signature | None) -> Sub[str]:
+    """Why the sanitized model says nothing of the failure; "" where it does."""
+    before, m, base = tried.before.signature, tried.measurement, tried.base
+    if other := say_other(before or Signature("accuracy", ""), after, m):
+        return f"the sanitized model {other}"
+    if before is None:
+        return ""
+    if after is None:
+        if (yield from _fails_again(tried, before)):
+            return ""
+        runs = tried.before.looks
+        seen = f"in {runs} runs" if runs > 1 else "at a second look"
+        return f"{seen} the original did not fail either, which says nothing of a failure that comes and goes"
+    if not is_same(before.refusal, after.refusal):
+        return f"the sanitized model is refused for another reason ({m.message.rstrip('.')})"
+    if base.nodes_before and not base.nodes_after:
+        return "nothing is left to search among, as none of it depends on an input"
+    return ""
+
+
+def _hold_cure(tried: _Tried) -> Sub[SanitizeOutcome]:
+    """That the cleaned model, which passes on every sample, cures: claimed where something
     of the user's failed, and where it passes on samples made near these as well, as of any
     workaround."""
-    if before.signature is None:
-        return msgspec.structs.replace(base, verdict="passes", message=f"{became}; it passes.")
-    if (
-        ctx.check or not m.results
-    ):  # what the check runs on is its own; what only has to build has no outputs
-        return msgspec.structs.replace(base, verdict="passes", message=f"{became}; it passes now.")
+    said, m = tried.said, tried.measurement
+    base = msgspec.structs.replace(tried.base, verdict="passes", message=f"{said}; it passes now.")
+    # What failed nowhere is not cured, what a check runs on is its own, and what only has to build
+    # has no outputs.
+    if tried.before.signature is None or tried.ctx.check or not m.results:
+        return base
     if not base.nodes_after:
-        # Folded away whole: its outputs are constants, and other samples would be the same one
-        # again.
-        message = f"{became}: its outputs depend on no input. As constants they pass."
-        return msgspec.structs.replace(base, verdict="passes", message=message)
+        # Folded away whole: other samples would be the same one again.
+        message = f"{said}: its outputs depend on no input. As constants they pass."
+        return msgspec.structs.replace(base, message=message)
     given = len(by_sample(m))
-    unseen: Unseen = yield from _try_near(ctx, before, clean, m)
-    tried = msgspec.structs.replace(
-        base, unseen_ok=unseen.ok, unseen=unseen.n, unseen_failing=unseen.plain
+    unseen: Unseen = yield from _try_near(tried)
+    tried = tried._replace(
+        base=msgspec.structs.replace(
+            tried.base, unseen_ok=unseen.ok, unseen=unseen.n, unseen_failing=unseen.plain
+        )
     )
     samples = "the only sample" if given == 1 else f"all {given} samples"
+    reason = ""
     if not unseen.n and given < GIVEN:
-        return _claim_nothing(
-            tried, became, f"it passes on {samples}, and no others could be made to try it on"
-        )
-    if unseen.ok < unseen.n:
-        worst_of = f"the worst {wrong_by(unseen.error, (before.criterion or Criterion()).metric)}"
-        reason = f"it passes on {samples}, and fails on {unseen.n - unseen.ok} of {unseen.n} made near them ({worst_of})"
-        return _claim_nothing(tried, became, reason)
+        reason = f"it passes on {samples}, and no others could be made to try it on"
+    elif unseen.ok < unseen.n:
+        off = wrong_by(unseen.error, tried.rule.metric)
+        reason = f"it passes on {samples}, and fails on {unseen.n - unseen.ok} of {unseen.n} made near them (the worst {off})"
+    if reason:
+        return tried.keep_original(reason, "could-not").outcome
     near = f", and on {unseen.ok} made near {'it' if given == 1 else 'them'}, of which {unseen.plain} fail as given"
-    message = f"{became}; it passes now, on {samples}{near if unseen.n else ''}."
-    return msgspec.structs.replace(tried, verdict="passes", message=message)
+    message = f"{said}; it passes now, on {samples}{near if unseen.n else ''}."
+    return msgspec.structs.replace(tried.base, verdict="passes", message=message)
 
 
-def _claim_nothing(base: SanitizeOutcome, became: str, reason: str) -> SanitizeOutcome:
-    return msgspec.structs.replace(
-        base, reason=reason, message=f"{became}: {reason}; going on with the original."
-    )
-
-
-def _try_near(ctx: StepContext, before: Findings, clean: Findings, m: Measurement) -> Sub[Unseen]:
-    """The cleaned model on samples made near those of ``m``, the original beside it; nothing where
+def _try_near(tried: _Tried) -> Sub[Unseen]:
+    """The cleaned model on samples made near the given ones, the original beside it; nothing where
     none can be made or run."""
-    ask: Inquiry = yield from open_inquiry(ctx, before)
+    m = tried.measurement
+    ask: Inquiry = yield from open_inquiry(tried.ctx, tried.before)
     each = math.ceil(len(m.results) / max(1, len({s.partition("/")[0] for s in by_sample(m)})))
     near: Near = yield from make_near(ask, count_wanted(m, 0), 0, each)
     if not near.feeds:
         return Unseen()
     yield Note(f"does it hold on {len(near.feeds) * each} samples that are made near these?")
-    probe = probe_whole(
-        ctx, clean, samples=near.feeds, runs=before.looks, exclusive=before.looks > 1
-    )
-    held = yield from asked(msgspec.structs.replace(probe, inputs=near.inputs))
+    cleaned = look_at_whole(tried.ctx, tried.clean)
+    off = yield from cleaned.run_as_needed(near.feeds, inputs=near.inputs)
+    held = off.measurement
     if held.status != "ok" or held.assumed:
         return Unseen()
     made: Determined = yield from count_determined(ask, near, held)
@@ -233,17 +226,16 @@ def _try_near(ctx: StepContext, before: Findings, clean: Findings, m: Measuremen
     return add_made(Unseen(), made, ask.criterion, plain=plain)
 
 
-def _say_brought(ctx: StepContext, before: Findings, after: Signature) -> Sub[str]:
+def _say_brought(tried: _Tried, after: Signature) -> Sub[str]:
     """That the sample which the cleaned model fails on passes on the original, or "". That was
     measured before: nothing runs."""
-    rule = before.criterion or Criterion()
-    original = yield from asked(probe_whole(ctx, before))
+    rule = tried.rule
+    original = yield from asked(probe_whole(tried.ctx, tried.before))
     was = [r for r in original.results if r.sample == after.sample]
-    if original.status != "ok" or not was or exceed(was, rule):
-        return ""
     error = worst(was, rule)[2]
-    if after.error <= (1 + SAME) * error:
-        return ""  # either side of the tolerance
+    # Either side of the tolerance is no failure of its own.
+    if not was or exceed(was, rule) or after.error <= (1 + SAME) * error:
+        return ""
     now, given = wrong_by(after.error, rule.metric), wrong_by(error, rule.metric)
     return f"that brings a failure of its own: {say_sample(after.sample)} is {now}, and passes as given, {given}"
 
@@ -254,24 +246,18 @@ def _classify_change(old: float | None, new: float | None) -> Literal["helps", "
     return "helps" if new < (1 - SAME) * old else "hurts" if new > (1 + SAME) * old else "none"
 
 
-def _say_still(after: Signature, change: str, old: float | None) -> str:
-    now, was = wrong_by(after.error, after.metric), wrong_by(old, after.metric)
-    less = f", {now} where it was {was}" if change == "helps" else ""
-    still = "is still refused" if after.kind == "build" else "still fails"
-    return f"it {still}{less}"
-
-
-def _fails_again(ctx: StepContext, findings: Findings, signature: Signature) -> Sub[bool]:
-    """Whether the original still fails in as many looks, here and now."""
+def _fails_again(tried: _Tried, signature: Signature) -> Sub[bool]:
+    """Whether the original still fails in as many runs, here and now."""
     yield Note("the original once more: does its failure come and go?")
+    sample = tried.before.sample
     probe = probe_whole(
-        ctx, findings, samples=(findings.sample,) if findings.sample else (), runs=findings.looks
+        tried.ctx, tried.before, samples=(sample,) if sample else (), runs=tried.before.looks
     )
     again = yield from asked(msgspec.structs.replace(probe, attempt=1, exclusive=True))
     if signature.kind in ("crash", "build"):
         return again.status != "ok"
-    rule = findings.criterion or Criterion()
-    return (judge_check(again, rule) if ctx.check else judge_whole(again, rule)).failed
+    judged = judge_check if tried.ctx.check else judge_whole
+    return judged(again, tried.rule).failed
 
 
 def _plan(_ctx: StepContext, _nodes: int) -> int:
