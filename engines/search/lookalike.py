@@ -3,9 +3,11 @@ types, shapes."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
+import msgspec
+
 from narrowdown.engines.findings import Findings, Lookalike
 from narrowdown.engines.graph import ranges
-from narrowdown.engines.graph.index import GraphIndex, Node, Stated
+from narrowdown.engines.graph.index import GraphIndex, Node, Stated, Tensor
 from narrowdown.engines.known.entry import Asked, Bug, Pattern
 
 # Placements that are tried for one pattern: a pattern of four nodes in a model of thousands stays
@@ -87,178 +89,182 @@ def _candidates(by_op: Mapping[tuple[str, str], list[Node]], wanted: Pattern) ->
         yield from by_op.get((domain, op), ())
 
 
-def _fits(index: GraphIndex, node: Node, wanted: Pattern, chosen: tuple[int, ...]) -> bool:
-    reads = set(node.reads)
-    if any(reads.isdisjoint(index.nodes[chosen[r]].outputs) for r in wanted.reads):
-        return False
-    if not all(
-        fits_attribute(node.values.get(name), asked) for name, asked in wanted.attributes.items()
-    ):
-        return False
-    first = next((index.tensors[t] for t in node.inputs if t >= 0), None)
-    if wanted.dtype and (first is None or first.dtype not in wanted.dtype):
-        return False
-    if wanted.rank >= 0 and (
-        first is None or first.shape is None or len(first.shape) != wanted.rank
-    ):
-        return False
-    if wanted.flat >= 0 and len(_shape(index, node, wanted.flat) or ()) != 1:
-        return False
-    if wanted.wider >= 0 and not _is_wider(index, node, wanted.wider):
-        return False
-    if wanted.ones and (first is None or 1 not in (first.shape or ())):
-        return False
-    if wanted.square >= 0 and not _is_square(index, node, wanted.square):
-        return False
-    if wanted.uneven and not _is_uneven(index, node):
-        return False
-    if not _fits_more(index, node, wanted):
-        return False
-    return all(_kind(index, node, at) == "weight" for at in wanted.weight) and all(
-        _kind(index, node, at) in ("input", "node") for at in wanted.input
-    )
+class _Place(msgspec.Struct, frozen=True):
+    """A node of a graph, as far as its inputs are known."""
+
+    index: GraphIndex
+    node: Node
+
+    def tensor(self, at: int) -> Tensor | None:
+        """An input; None where nothing stands there."""
+        t = self.node.inputs[at] if 0 <= at < len(self.node.inputs) else -1
+        return self.index.tensors[t] if t >= 0 else None
+
+    def kind(self, at: int) -> str:
+        tensor = self.tensor(at)
+        return tensor.kind if tensor else ""
+
+    def shape(self, at: int) -> tuple[int, ...] | None:
+        """None where nothing is known of it."""
+        tensor = self.tensor(at)
+        return tensor.shape if tensor else None
+
+    def numbers(self, at: int) -> tuple[float, ...]:
+        """What a small weight holds that it reads there; () where that is not known."""
+        tensor = self.tensor(at)
+        held = self.index.small_weights.get(tensor.name) if tensor else None
+        return _list_numbers(held)
 
 
-def _fits_more(index: GraphIndex, node: Node, wanted: Pattern) -> bool:
-    """What a fault needs beside operators, types and attributes. Of what is not known it is taken
-    to be so."""
-    first, last = wanted.opset
-    if index.opset and (index.opset < first or (last and index.opset > last)):
-        return False
-    shape = _shape(index, node, 0)
-    if shape is not None and wanted.many and 1 in shape[-2:]:
-        return False
-    if any(not _kind(index, node, at) for at in wanted.given):
-        return False
-    if (wanted.axes or wanted.partial) and "axes" not in node.values and not _kind(index, node, 1):
-        return False
-    if wanted.partial and not _leaves_some(index, node):
-        return False
-    if wanted.zero >= 0 and any(_numbers(index, node, wanted.zero) or (0,)):
-        return False
-    if wanted.nonzero >= 0 and not any(_numbers(index, node, wanted.nonzero) or (1,)):
-        return False
-    if wanted.same and shape is not None and not _casts_to_same(index, node):
-        return False
-    pools = (
-        (wanted.cut, _cuts_padding),
-        (wanted.wide, _is_as_wide),
-        (wanted.beyond, _reaches_beyond),
-    )
-    return all(holds(index, node) for asked, holds in pools if asked)
-
-
-def _leaves_some(index: GraphIndex, node: Node) -> bool:
-    """Whether a reduction leaves a dimension that is larger than one, as far as that is known."""
-    shape, stated = _shape(index, node, 0), node.values.get("axes")
-    axes = (
-        [int(a) for a in stated]
-        if isinstance(stated, list)
-        else [int(a) for a in _numbers(index, node, 1)]
-    )
-    if shape is None or not axes:
-        return True
-    reduced = {a % len(shape) for a in axes if shape}
-    return any(size != 1 for i, size in enumerate(shape) if i not in reduced)
-
-
-def _numbers(index: GraphIndex, node: Node, at: int) -> tuple[float, ...]:
-    """What a small weight holds that it reads there; () where that is not known or nothing stands
-    there."""
-    t = node.inputs[at] if at < len(node.inputs) else -1
-    held = index.small_weights.get(index.tensors[t].name) if t >= 0 else None
+def _list_numbers(held: Stated | None) -> tuple[float, ...]:
     return tuple(n for n in held if not isinstance(n, str)) if isinstance(held, list) else ()
 
 
-def _casts_to_same(index: GraphIndex, node: Node) -> bool:
-    read, made = (index.tensors[t].dtype for t in (node.inputs[0], node.outputs[0]))
+def _fits(index: GraphIndex, node: Node, wanted: Pattern, chosen: tuple[int, ...]) -> bool:
+    """Of what is not known it is taken to be so, but for types and shapes of the operator's own."""
+    place, reads = _Place(index, node), set(node.reads)
+    return all(not reads.isdisjoint(index.nodes[chosen[r]].outputs) for r in wanted.reads) and all(
+        fits(place, wanted)
+        for fits in (_fits_node, _fits_inputs, _fits_shapes, _fits_values, _fits_work)
+    )
+
+
+def _fits_node(place: _Place, wanted: Pattern) -> bool:
+    first, last = wanted.opset
+    opset, values = place.index.opset, place.node.values
+    return (not opset or (first <= opset and (not last or opset <= last))) and all(
+        fits_attribute(values.get(name), asked) for name, asked in wanted.attributes.items()
+    )
+
+
+def _fits_inputs(place: _Place, wanted: Pattern) -> bool:
+    """Which inputs there are, and of what kind."""
+    first = place.tensor(0)
+    axes = "axes" in place.node.values or bool(place.kind(1))
+    return (
+        (not wanted.dtype or (first is not None and first.dtype in wanted.dtype))
+        and all(place.kind(at) == "weight" for at in wanted.weight)
+        and all(place.kind(at) in ("input", "node") for at in wanted.input)
+        and all(place.kind(at) for at in wanted.given)
+        and (axes or not (wanted.axes or wanted.partial))
+    )
+
+
+def _fits_shapes(place: _Place, wanted: Pattern) -> bool:
+    shape = place.shape(0)
+    return (
+        (wanted.rank < 0 or (shape is not None and len(shape) == wanted.rank))
+        and (wanted.flat < 0 or len(place.shape(wanted.flat) or ()) == 1)
+        and (wanted.wider < 0 or _is_wider(place, wanted.wider))
+        and (not wanted.ones or 1 in (shape or ()))
+        and (wanted.square < 0 or _is_square(place.shape(wanted.square) or ()))
+        and (not wanted.uneven or _is_uneven(place))
+        and not (wanted.many and 1 in (shape or ())[-2:])
+    )
+
+
+def _fits_values(place: _Place, wanted: Pattern) -> bool:
+    zeros, others = place.numbers(wanted.zero), place.numbers(wanted.nonzero)
+    return not any(zeros) and (not others or any(others))
+
+
+def _fits_work(place: _Place, wanted: Pattern) -> bool:
+    """What a reduction, a cast and a pool do to what they read."""
+    return (
+        (not wanted.partial or _leaves_some(place))
+        and (not wanted.same or place.shape(0) is None or _casts_to_same(place))
+        and (not wanted.cut or _cuts_padding(place))
+        and (not wanted.wide or _is_as_wide(place))
+        and (not wanted.beyond or _reaches_beyond(place))
+    )
+
+
+def _leaves_some(place: _Place) -> bool:
+    """Whether a reduction leaves a dimension that is larger than one, as far as that is known."""
+    shape = place.shape(0)
+    axes = _list_numbers(place.node.values.get("axes")) or place.numbers(1)
+    if shape is None or not axes:
+        return True
+    reduced = {int(a) % len(shape) for a in axes if shape}
+    return any(size != 1 for i, size in enumerate(shape) if i not in reduced)
+
+
+def _casts_to_same(place: _Place) -> bool:
+    read, made = (
+        place.index.tensors[t].dtype for t in (place.node.inputs[0], place.node.outputs[0])
+    )
     return not read or not made or read == made
 
 
-def _list_pads(index: GraphIndex, node: Node) -> tuple[float, ...]:
+def _find_pad(place: _Place) -> _Place | None:
+    """The Pad that a pool reads; None where it reads none."""
+    before = place.index.made_by(place.node.inputs[0])
+    return _Place(place.index, before) if before is not None and before.op == "Pad" else None
+
+
+def _list_pads(place: _Place) -> tuple[float, ...]:
     """The padding of a pool's own axes, the beginnings and then the ends: its own, or where it has
     none that of the Pad that it reads; () where that is not known."""
-    own = node.values.get("pads")
-    if isinstance(own, list) and any(own):
-        return tuple(n for n in own if not isinstance(n, str))
-    before = index.made_by(node.inputs[0])
-    if before is None or before.op != "Pad":
-        return ()
-    pads = _numbers(index, before, 1)
+    own = _list_numbers(place.node.values.get("pads"))
+    before = _find_pad(place)
+    if any(own) or before is None:
+        return own if any(own) else ()
+    pads = before.numbers(1)
     half = len(pads) // 2
     return pads[2:half] + pads[half + 2 :]
 
 
-def _cuts_padding(index: GraphIndex, node: Node) -> bool:
-    pads = _list_pads(index, node)
+def _cuts_padding(place: _Place) -> bool:
+    pads = _list_pads(place)
+    if not pads:  # by how much a Pad pads is not known
+        same = str(place.node.values.get("auto_pad", "")).startswith("SAME")
+        return same or _find_pad(place) is not None
     axes = len(pads) // 2
-    if not pads:
-        before = index.made_by(node.inputs[0])
-        padded = before is not None and before.op == "Pad"  # by how much is not known
-        return padded or str(node.values.get("auto_pad", "NOTSET")).startswith("SAME")
     begin, end = pads[:axes], pads[axes:]
     if axes == 2:
         return begin[1] < end[0]
     return axes == 3 and (begin[1] < end[0] or end[0] < end[1])
 
 
-def _is_as_wide(index: GraphIndex, node: Node) -> bool:
-    window, pads = node.values.get("kernel_shape"), _list_pads(index, node)
-    if not isinstance(window, list) or not pads:
-        return True
+def _is_as_wide(place: _Place) -> bool:
+    window, pads = _list_numbers(place.node.values.get("kernel_shape")), _list_pads(place)
     axes = len(pads) // 2
-    return any(pads[i] >= int(window[i % axes]) for i in range(len(pads)) if i % axes < len(window))
+    return (
+        not window
+        or not pads
+        or any(pads[i] >= window[i % axes] for i in range(len(pads)) if i % axes < len(window))
+    )
 
 
-def _reaches_beyond(index: GraphIndex, node: Node) -> bool:
-    shape, window = _shape(index, node, 0), node.values.get("kernel_shape")
-    if shape is None or not isinstance(window, list):
-        return True
+def _reaches_beyond(place: _Place) -> bool:
+    shape, values = place.shape(0), place.node.values
+    window = _list_numbers(values.get("kernel_shape"))
     axes = len(window)
-    steps, pads = node.values.get("strides"), _list_pads(index, node) or (0,) * 2 * axes
-    for i, size in enumerate(shape[2:]):
-        if size < 0 or len(pads) != 2 * axes or i >= axes:
-            return True
-        step = int(steps[i]) if isinstance(steps, list) else 1
-        if (size + pads[i] + pads[axes + i] - int(window[i])) % step:
-            return True
-    return False
-
-
-def _kind(index: GraphIndex, node: Node, at: int) -> str:
-    t = node.inputs[at] if at < len(node.inputs) else -1
-    return index.tensors[t].kind if t >= 0 else ""
-
-
-def _shape(index: GraphIndex, node: Node, at: int) -> tuple[int, ...] | None:
-    """Of an input, None where nothing is known of it."""
-    return (
-        index.tensors[node.inputs[at]].shape
-        if at < len(node.inputs) and node.inputs[at] >= 0
-        else None
+    pads = _list_pads(place) or (0,) * 2 * axes
+    steps = _list_numbers(values.get("strides")) or (1,) * axes
+    if shape is None or not window or len(pads) != 2 * axes or min(shape[2:], default=0) < 0:
+        return True
+    sizes = shape[2:]
+    return len(sizes) > axes or any(
+        (size + pads[i] + pads[axes + i] - window[i]) % steps[i] for i, size in enumerate(sizes)
     )
 
 
-def _is_wider(index: GraphIndex, node: Node, at: int) -> bool:
+def _is_wider(place: _Place, at: int) -> bool:
     """Whether it has more dimensions than each other input, all of one."""
-    shape = _shape(index, node, at)
-    others = [_shape(index, node, other) for other in range(len(node.inputs)) if other != at]
-    return (
-        shape is not None
-        and set(shape) == {1}
-        and all(s is not None and len(s) < len(shape) for s in others)
-    )
+    shape = place.shape(at) or ()
+    others = [place.shape(other) for other in range(len(place.node.inputs)) if other != at]
+    return set(shape) == {1} and all(s is not None and len(s) < len(shape) for s in others)
 
 
-def _is_square(index: GraphIndex, node: Node, at: int) -> bool:
+def _is_square(shape: tuple[int, ...]) -> bool:
     """Whether its last two dimensions are known to be equal."""
-    shape = _shape(index, node, at)
-    return shape is not None and len(shape) > 1 and shape[-1] == shape[-2] > 0
+    return len(shape) > 1 and shape[-1] == shape[-2] > 0
 
 
-def _is_uneven(index: GraphIndex, node: Node) -> bool:
+def _is_uneven(place: _Place) -> bool:
     """Whether the last dimensions of its inputs are known, and differ."""
-    shapes = [index.tensors[t].shape for t in node.inputs if t >= 0]
+    shapes = [place.shape(at) for at in range(len(place.node.inputs))]
     return len({shape[-1] for shape in shapes if shape and shape[-1] > 0}) > 1
 
 
