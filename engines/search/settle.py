@@ -2,7 +2,7 @@
 with a passing neighbour."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Literal
 
 import msgspec
@@ -148,37 +148,41 @@ def _list_edits(index: GraphIndex, nodes: NodeIds, row: int) -> list[tuple[Edit,
     their defaults.
 
     Of a batch the rows around the one that fails are kept."""
-    forming = form_deciding_tensors(
-        index, nodes
-    )  # of other values a result may not fit into memory
+    # Of other values of what decides a shape a result may not fit into memory.
+    forming = form_deciding_tensors(index, nodes)
     feeds = tuple(t for t in index.boundary(nodes)[0] if t not in forming)
     read = sorted(
         {t for n in nodes for t in index.nodes[n].reads if index.tensors[t].kind == "weight"}
         - forming
     )
+    large = [t for t in read if math.prod(index.tensors[t].shape or ()) > 1]
+    floating = [t for t in (*feeds, *large) if index.tensors[t].floating]
+    return [
+        *_list_cuts(index, feeds, read, row),
+        *((Edit("fill", tensor=t, value=value),) for t in floating for value in SIMPLE),
+        *(
+            (Edit("drop-attribute", node=n, attribute=a),)
+            for n in sorted(nodes)
+            for a in index.nodes[n].attributes
+        ),
+    ]
+
+
+def _list_cuts(
+    index: GraphIndex, feeds: tuple[int, ...], read: Iterable[int], row: int
+) -> Iterator[tuple[Edit, ...]]:
+    """Sizes that are equal mostly are one dimension of the graph: of what is fed and of weights,
+    else of what is fed alone."""
     weights = [t for t in read if index.tensors[t].floating or index.tensors[t].dtype in CODES]
-    edits: list[tuple[Edit, ...]] = []
-    # Sizes that are equal mostly are one dimension of the graph: of what is fed and of weights,
-    # else of what is fed alone.
     all_axes, fed_axes = _group_axes(index, (*feeds, *weights)), _group_axes(index, feeds)
     for size, places in sorted(all_axes.items(), key=lambda item: -item[0]):
         for of in dict.fromkeys((tuple(places), tuple(fed_axes.get(size, ())))):
-            edits += [
-                tuple(
-                    _keep_rows(t, axis, n, min(row, size - n) if t in feeds and not axis else 0)
+            for kept in dict.fromkeys((1, size // 2)) if of else ():
+                start = min(row, size - kept)
+                yield tuple(
+                    _keep_rows(t, axis, kept, start if t in feeds and not axis else 0)
                     for t, axis in of
                 )
-                for n in dict.fromkeys((1, size // 2) if of else ())
-            ]
-    large = [t for t in read if math.prod(index.tensors[t].shape or ()) > 1]
-    floating = [t for t in (*feeds, *large) if index.tensors[t].floating]
-    edits += [(Edit("fill", tensor=t, value=value),) for t in floating for value in SIMPLE]
-    edits += [
-        (Edit("drop-attribute", node=n, attribute=a),)
-        for n in sorted(nodes)
-        for a in index.nodes[n].attributes
-    ]
-    return edits
 
 
 def _group_axes(index: GraphIndex, tensors: Iterable[int]) -> dict[int, list[tuple[int, int]]]:

@@ -7,14 +7,13 @@ import msgspec
 
 from narrowdown.engines.asking import Count, Note, StepContext, Sub, asked
 from narrowdown.engines.asking.inquiry import Inquiry, open_inquiry
-from narrowdown.engines.compare.criterion import Criterion
 from narrowdown.engines.compare.judge import badness
 from narrowdown.engines.findings import Findings, Suspect
 from narrowdown.engines.graph import ranges
-from narrowdown.engines.search.looks import Looks, count_failed_runs, look_again
+from narrowdown.engines.search.looks import Looks, count_failed_runs, has_threads, look_again
 from narrowdown.engines.search.statistics import say_ruled_out
 from narrowdown.engines.search.watchable import BATCH_BYTES, pack_batches, split_markable
-from narrowdown.engines.search.whole import probe_whole
+from narrowdown.engines.search.whole import look_at_whole
 from narrowdown.engines.spec import parse
 from narrowdown.engines.steps.base import BUILDS_MODELS, Finish, Steps, StepSpec
 from narrowdown.engines.steps.prepare import prepare_findings
@@ -39,103 +38,101 @@ class NondeterminismParams(msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
     batch_bytes: Count = BATCH_BYTES  # of marked tensors in one build
 
 
+class _Differing(msgspec.Struct):
+    """What was seen in many runs: how far each tensor that differs is off at most, by its id."""
+
+    errors: dict[int, float] = {}
+    runs: int = 0
+    failures: int = 0
+
+
 def nondeterminism(ctx: StepContext) -> Steps[NondeterminismOutcome]:
     params = msgspec.convert(dict(ctx.params), NondeterminismParams)
     findings: Findings = yield from prepare_findings(ctx)
     if findings.signature is None and not ctx.check:
         findings, _, _ = yield from look_again(ctx, findings, Looks(most=params.most_runs))
     ask: Inquiry = yield from open_inquiry(ctx, findings)
-    rule = findings.criterion or Criterion()
-    index = ask.index
     runs = min(params.most_runs, max(params.runs, findings.looks))
-    can, _ = split_markable(index)
-    watched = (*can, *(t for t in index.outputs if index.tensors[t].producer >= 0))
-    differs: dict[int, float] = {}
-    failures = 0
-    looked = 0
-    for batch in pack_batches(index, can, params.batch_bytes) or [()]:
-        yield Note(f"{runs} runs of one build with {len(batch)} tensors watched")
-        m = yield from asked(
-            ask.whole((findings.sample,), marks=ranges.encode(batch), runs=runs, exclusive=True)
-        )
-        if m.status != "ok":
-            continue
-        looked += runs
-        failures += count_failed_runs(m, rule)
-        first = {s.name: s for s in (*m.results[0].marks, *m.results[0].outputs)}
-        for run in m.runs:
-            for s in (*run[0].marks, *run[0].outputs):
-                t = index.by_name.get(s.name, -1)
-                if t in watched and msgspec.structs.replace(s, name="") != msgspec.structs.replace(
-                    first[s.name], name=""
-                ):
-                    differs[t] = max(differs.get(t, 0.0), badness(s, rule))
+    seen = yield from _watch_runs(ask, runs, params.batch_bytes)
+    yield Note("the same with one thread")
+    single = yield from _try_single_thread(ctx, findings, runs)
     # A tensor that differs although nothing that its node reads does: there the engine's own order
     # of work shows.
-    sources = index.first_of(differs)
-    yield Note("the same with one thread")
-    single = yield from _try_single_thread(ctx, findings, rule, runs)
+    sources = ask.index.first_of(seen.errors)
     suspects = tuple(
-        Suspect(
-            node=index.tensors[t].producer,
-            tensor=t,
-            nodes=ranges.encode([index.tensors[t].producer]),
-            own=differs[t],
-            name=ask.names([index.tensors[t].producer])[0],
-            effect=0.0,  # not measured: a run that differs now and then cannot be transplanted
-        )
-        for t in sorted(sources, key=lambda t: (-differs[t], t))
+        _accuse(ask, t, seen.errors[t]) for t in sorted(sources, key=lambda t: (-seen.errors[t], t))
     )
-    first_node = ask.names([suspects[0].node])[0] if suspects else ""
-    found = bool(suspects) and (
-        failures > 0 or (findings.signature is not None and findings.signature.looks > 1)
-    )
+    failed = seen.failures > 0 or (findings.signature is not None and findings.signature.looks > 1)
+    found = bool(suspects) and failed
+    threads = {"cures": " One thread cures it.", "no": " One thread does not cure it."}
     outcome = NondeterminismOutcome(
         nondeterministic=found,
-        first_tensor=index.tensors[suspects[0].tensor].name if suspects else "",
-        first_node=first_node,
-        first_op=index.nodes[suspects[0].node].op if suspects else "",
-        runs=looked,
-        failures=failures,
+        runs=seen.runs,
+        failures=seen.failures,
         single_thread=single,
-        missed="" if found else say_ruled_out(looked),
-        message=_message(found, first_node, failures, looked, single),
+        missed="" if found else say_ruled_out(seen.runs),
+        message=f"No tensor differs between {seen.runs} runs.{threads.get(single, '')}",
     )
+    for first in suspects[:1]:
+        outcome = msgspec.structs.replace(
+            outcome,
+            first_tensor=ask.index.tensors[first.tensor].name,
+            first_node=first.name,
+            first_op=ask.index.nodes[first.node].op,
+        )
+    if found:
+        said = f"{outcome.first_node} gives other values for the same inputs: {seen.failures} of {seen.runs} runs fail."
+        outcome = msgspec.structs.replace(outcome, message=f"{said}{threads.get(single, '')}")
     return Finish(outcome, msgspec.structs.replace(findings, suspects=suspects if found else ()))
 
 
-def _try_single_thread(
-    ctx: StepContext, findings: Findings, rule: Criterion, runs: int
-) -> Sub[Literal["cures", "no", "not-tried"]]:
-    spec = parse(ctx.engine)
-    if spec.get("threads", ctx.engine_info.usual("threads", "1")) == "1":
-        return "not-tried"
-    m = yield from asked(
-        probe_whole(
-            ctx,
-            findings,
-            samples=(findings.sample,),
-            engine=str(spec.with_option("threads", "1")),
-            runs=runs,
-            exclusive=True,
+def _watch_runs(ask: Inquiry, runs: int, batch_bytes: int) -> Sub[_Differing]:
+    """So many runs of one build for each batch of tensors that fits into it."""
+    index, seen = ask.index, _Differing({})
+    can, _ = split_markable(index)
+    watched = {*can, *(t for t in index.outputs if index.tensors[t].producer >= 0)}
+    for batch in pack_batches(index, can, batch_bytes) or [()]:
+        yield Note(f"{runs} runs of one build with {len(batch)} tensors watched")
+        marks = ranges.encode(batch)
+        m = yield from asked(
+            ask.whole((ask.findings.sample,), marks=marks, runs=runs, exclusive=True)
         )
+        if m.status != "ok":
+            continue
+        seen.runs += runs
+        seen.failures += count_failed_runs(m, ask.criterion)
+        first = {s.name: s for s in (*m.results[0].marks, *m.results[0].outputs)}
+        for s in (s for run in m.runs for s in (*run[0].marks, *run[0].outputs)):
+            t = index.by_name.get(s.name, -1)
+            if t in watched and s != first[s.name]:
+                seen.errors[t] = max(seen.errors.get(t, 0.0), badness(s, ask.criterion))
+    return seen
+
+
+def _accuse(ask: Inquiry, tensor: int, error: float) -> Suspect:
+    node = ask.index.tensors[tensor].producer
+    return Suspect(
+        node=node,
+        tensor=tensor,
+        nodes=ranges.encode([node]),
+        own=error,
+        name=ask.names([node])[0],
+        effect=0.0,  # not measured: a run that differs now and then cannot be transplanted
     )
-    if m.status != "ok":
+
+
+def _try_single_thread(
+    ctx: StepContext, findings: Findings, runs: int
+) -> Sub[Literal["cures", "no", "not-tried"]]:
+    if not has_threads(ctx):
         return "not-tried"
-    return "no" if count_failed_runs(m, rule) else "cures"
-
-
-def _message(found: bool, node: str, failures: int, runs: int, single: str) -> str:
-    threads = {
-        "cures": " One thread cures it.",
-        "no": " One thread does not cure it.",
-        "not-tried": "",
-    }[single]
-    if not found:
-        return f"No tensor differs between {runs} runs.{threads}"
-    return (
-        f"{node} gives other values for the same inputs: {failures} of {runs} runs fail.{threads}"
+    single = str(parse(ctx.engine).with_option("threads", "1"))
+    off = yield from look_at_whole(ctx, findings).compare(
+        single, samples=(findings.sample,), runs=runs, exclusive=True
     )
+    if off.measurement.status != "ok":
+        return "not-tried"
+    return "no" if count_failed_runs(off.measurement, off.rule) else "cures"
 
 
 SPEC = StepSpec(
