@@ -6,7 +6,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from narrowdown.engines.known.entry import Construction, MadeTensor, Stated
-from narrowdown.engines.known.varied import ABSENT, retype
+from narrowdown.engines.known.varied import ABSENT, retype, with_attribute, with_tensor
 
 # ``opset``; ``type``: of every tensor that has the first input's; ``NAME.shape``, ``.range``,
 # ``.values``, ``.special`` of an input or weight; ``NUMBER.ATTRIBUTE`` of a node, ABSENT: left out.
@@ -22,26 +22,16 @@ def vary_declared(made: Construction, variant: Variant) -> Construction:
 
 
 def _change(made: Construction, key: str, stated: Stated) -> Construction:
-    replace = msgspec.structs.replace
     of, _, what = key.rpartition(".")
     if key == "opset" and isinstance(stated, int):
-        return replace(made, opset=stated)
+        return msgspec.structs.replace(made, opset=stated)
     if key == "type" and made.inputs:
         return retype(made, next(iter(made.inputs.values())).dtype, str(stated))
     if of.isdigit() and int(of) < len(made.nodes):
-        nodes = list(made.nodes)
-        kept = {k: v for k, v in nodes[int(of)].attributes.items() if k != what}
-        nodes[int(of)] = replace(
-            nodes[int(of)], attributes=kept if stated == ABSENT else {**kept, what: stated}
-        )
-        return replace(made, nodes=tuple(nodes))
+        return with_attribute(made, int(of), what, stated)
     if what not in _FIELDS:
         raise ValueError(f"'{key}' is nothing that can be changed")
-    if of in made.weights:
-        return replace(made, weights={**made.weights, of: _with(made.weights[of], what, stated)})
-    if of in made.inputs:
-        return replace(made, inputs={**made.inputs, of: _with(made.inputs[of], what, stated)})
-    raise ValueError(f"there is no input or weight '{of}'")
+    return with_tensor(made, of, lambda tensor: _with(tensor, what, stated))
 
 
 def _with(tensor: MadeTensor, what: str, stated: Stated) -> MadeTensor:

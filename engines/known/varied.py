@@ -1,22 +1,22 @@
-"""A declared model with something of it changed: sizes, rank, types, attributes, opset, weights,
-what is fed. Pure.
+"""A declared model with something of it changed: sizes, types, attributes, opset, weights, what is
+fed. Pure.
 
 A *factor* is what can be changed, a *level* what it is changed to: the words of the design of
 experiments."""
 
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Literal, TypeAlias
 
 import msgspec
 
-from narrowdown.engines.known.entry import Construction, MadeNode, MadeTensor, Scalar, Stated
+from narrowdown.engines.known.entry import Construction, MadeTensor, Stated
 
 Level: TypeAlias = int | float | str
 Kind: TypeAlias = Literal[
     "size",
-    "rank",
     "type",
     "attribute",
     "opset",
@@ -34,8 +34,6 @@ GIVEN = "as in the case"
 DRAWN = "drawn"
 FEW = "few different numbers"
 FIXED, OPEN = "fixed", "open"
-# Nodes' lists of places, one for each dimension: a model of one more takes another number in front.
-_AXES = ("axis", "axes")
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -99,59 +97,66 @@ def resize(made: Construction, places: Iterable[Place], base: int, size: int) ->
     it: 12 = 3 heads of 4 follows its heads, and then its head size. Values are repeated, or cut
     off."""
     now = dict(list_places(made))
-    inputs, weights, nodes = dict(made.inputs), dict(made.weights), list(made.nodes)
     for place in places:
         to = now[msgspec.structs.replace(place, times=1)] * size // max(1, base)
         if place.kind == "attribute":
-            nodes[int(place.of)] = _with_number(nodes[int(place.of)], place, to)
-            continue
-        held = weights if place.of in weights else inputs
-        tensor = held[place.of]
-        if place.kind == "entry":
-            values = list(tensor.values or ())
-            values[place.at] = to
-            held[place.of] = msgspec.structs.replace(tensor, values=values)
+            made = _with_number(made, place, to)
         else:
-            shape = (*tensor.shape[: place.at], to, *tensor.shape[place.at + 1 :])
-            held[place.of] = _reshaped(tensor, shape)
-    return msgspec.structs.replace(made, inputs=inputs, weights=weights, nodes=tuple(nodes))
+            made = with_tensor(made, place.of, partial(_resized, place, to))
+    return made
+
+
+def _resized(place: Place, to: int, tensor: MadeTensor) -> MadeTensor:
+    if place.kind == "entry":
+        values = list(tensor.values or ())
+        values[place.at] = to
+        return msgspec.structs.replace(tensor, values=values)
+    return _reshaped(tensor, (*tensor.shape[: place.at], to, *tensor.shape[place.at + 1 :]))
 
 
 def vary(made: Construction, factor: Factor, level: Level) -> Construction:
     """The declaration with this factor at this level. A factor of the engine changes nothing
     here."""
-    of, replace = factor.of, msgspec.structs.replace
     match factor.kind:
         case "size":
             return resize(made, factor.places, int(factor.base), int(level))
-        case "rank":
-            return _with_rank(made)
         case "opset":
-            return replace(made, opset=int(level))
+            return msgspec.structs.replace(made, opset=int(level))
         case "type":
             return retype(made, str(factor.base), str(level))
         case "attribute":
-            nodes = list(made.nodes)
-            node = nodes[int(of)]
-            attributes = {k: v for k, v in node.attributes.items() if k != factor.key}
-            if level != ABSENT:
-                attributes[factor.key] = decode(level)
-            nodes[int(of)] = replace(node, attributes=attributes)
-            return replace(made, nodes=tuple(nodes))
+            return with_attribute(made, int(factor.of), factor.key, decode(level))
         case "open":
-            return replace(
-                made, inputs={n: _with_open(t, str(level)) for n, t in made.inputs.items()}
-            )
+            inputs = {n: _with_open(t, str(level)) for n, t in made.inputs.items()}
+            return msgspec.structs.replace(made, inputs=inputs)
         case "role":
-            return _moved(made, of, str(level))
+            return _moved(made, factor.of, str(level))
         case "option":
             return made
         case _:
-            tensor = made.weights[of] if of in made.weights else made.inputs[of]
-            changed = _refilled(tensor, factor, level)
-            if of in made.weights:
-                return replace(made, weights={**made.weights, of: changed})
-            return replace(made, inputs={**made.inputs, of: changed})
+            return with_tensor(made, factor.of, lambda t: _refilled(t, factor, level))
+
+
+def with_attribute(made: Construction, at: int, key: str, stated: Stated) -> Construction:
+    """The declaration with this attribute of node number ``at``; ABSENT: left out."""
+    rest = {k: v for k, v in made.nodes[at].attributes.items() if k != key}
+    return _with_attributes(made, at, rest if stated == ABSENT else {**rest, key: stated})
+
+
+def _with_attributes(made: Construction, at: int, attributes: dict[str, Stated]) -> Construction:
+    node = msgspec.structs.replace(made.nodes[at], attributes=attributes)
+    return msgspec.structs.replace(made, nodes=(*made.nodes[:at], node, *made.nodes[at + 1 :]))
+
+
+def with_tensor(
+    made: Construction, name: str, change: Callable[[MadeTensor], MadeTensor]
+) -> Construction:
+    """The declaration with this input or weight changed. Raises ValueError where it has none."""
+    for field in ("weights", "inputs"):
+        held: Mapping[str, MadeTensor] = getattr(made, field)
+        if name in held:
+            return msgspec.structs.replace(made, **{field: {**held, name: change(held[name])}})
+    raise ValueError(f"there is no input or weight '{name}'")
 
 
 def decode(level: Level) -> Stated:
@@ -181,53 +186,46 @@ def name_values(tensor: MadeTensor) -> str:
     return GIVEN if tensor.values is not None else DRAWN if low != high else f"{low:.6g} everywhere"
 
 
-def ends_of_few(low: float, high: float) -> tuple[float, float]:
-    """Where few different numbers are drawn from: more than one."""
+def list_spans(tensor: MadeTensor) -> dict[Level, tuple[float, float]]:
+    """Where values are drawn from, by the level of what a tensor holds."""
+    low, high = tensor.range
+    if tensor.values is not None:
+        ends = [float(v) for v in tensor.values] or [0.0]
+        low, high = min(ends), max(ends)
     most = max(abs(low), abs(high)) or 1.0
-    return (low, high) if high - low >= most / 2 else (-most, most)
+    return {
+        DRAWN: (low, high),
+        FEW: (low, high) if high - low >= most / 2 else (-most, most),  # more than one number
+        "zeros": (0.0, 0.0),
+        "positive": (most / 2, most),
+        "negative": (-most, -most / 2),
+        "both signs": (-most, most),
+    }
+
+
+def step_of_few(span: tuple[float, float]) -> float:
+    """Few different numbers are multiples of this."""
+    return (max(map(abs, span)) or 1.0) / 2
 
 
 def _refilled(tensor: MadeTensor, factor: Factor, level: Level) -> MadeTensor:
     replace = msgspec.structs.replace
-    low, high = _range_of(tensor)
-    most = max(abs(low), abs(high)) or 1.0
     if factor.kind == "scale":
         return _scaled(tensor, 2.0 ** (int(level) - int(factor.base)))
-    if factor.kind == "number":
-        number = float(level)
-        if tensor.values is not None and len(tensor.values) == 1:
-            return replace(tensor, values=[int(level) if isinstance(level, int) else number])
-        return replace(tensor, values=None, range=(number, number))
-    if factor.kind == "entries":
-        values = decode(level)
-        return replace(
-            tensor,
-            values=[v for v in values if not isinstance(v, str)]
-            if isinstance(values, list)
-            else [],
-        )
     if factor.kind == "special":
         return replace(tensor, special="nan" if level == "a NaN" else "inf")
-    match level:
-        case "drawn":
-            return replace(tensor, values=None, range=(low, high))
-        case "zeros":
-            return replace(tensor, values=None, range=(0.0, 0.0))
-        case "positive":
-            return replace(tensor, values=None, range=(most / 2, most))
-        case "negative":
-            return replace(tensor, values=None, range=(-most, -most / 2))
-        case "both signs":
-            return replace(tensor, values=None, range=(-most, most))
-        case level if level == FEW:
-            return replace(tensor, values=None, range=ends_of_few(low, high), step=most / 2)
-    return tensor
-
-
-def _range_of(tensor: MadeTensor) -> tuple[float, float]:
-    if tensor.values is None:
-        return tensor.range
-    return (float(min(tensor.values, default=0.0)), float(max(tensor.values, default=0.0)))
+    if factor.kind == "entries":
+        entries = decode(level)
+        assert isinstance(entries, list)
+        return replace(tensor, values=[v for v in entries if not isinstance(v, str)])
+    if factor.kind == "number":
+        number = level if isinstance(level, int) else float(level)
+        if tensor.values is not None and len(tensor.values) == 1:
+            return replace(tensor, values=[number])
+        return replace(tensor, values=None, range=(float(number), float(number)))
+    span = list_spans(tensor)[level]
+    step = step_of_few(span) if level == FEW else tensor.step
+    return replace(tensor, values=None, range=span, step=step)
 
 
 def _scaled(tensor: MadeTensor, by: float) -> MadeTensor:
@@ -247,36 +245,14 @@ def _reshaped(tensor: MadeTensor, shape: tuple[int, ...]) -> MadeTensor:
     return msgspec.structs.replace(tensor, shape=shape, values=values)
 
 
-def _with_number(node: MadeNode, place: Place, to: int) -> MadeNode:
-    stated = node.attributes[place.key]
+def _with_number(made: Construction, place: Place, to: int) -> Construction:
+    attributes = made.nodes[int(place.of)].attributes
+    stated = attributes[place.key]
+
     changed: Stated = to
     if isinstance(stated, list):
-        held: list[Scalar] = list(stated)
-        held[place.at] = to
-        changed = held
-    return msgspec.structs.replace(node, attributes={**node.attributes, place.key: changed})
-
-
-def _with_rank(made: Construction) -> Construction:
-    """One more dimension, of 1, in front of every input that has any."""
-    nodes = []
-    for node in made.nodes:
-        attributes = dict(node.attributes)
-        for key, stated in attributes.items():
-            if key == "perm" and isinstance(stated, list):
-                attributes[key] = [0, *(int(v) + 1 for v in stated)]
-            elif key in _AXES and isinstance(stated, list):
-                attributes[key] = [int(v) + 1 if int(v) >= 0 else v for v in stated]
-            elif key in _AXES and isinstance(stated, int) and stated >= 0:
-                attributes[key] = stated + 1
-        nodes.append(msgspec.structs.replace(node, attributes=attributes))
-    inputs = {
-        n: msgspec.structs.replace(_reshaped(t, (1, *t.shape)), open=tuple(at + 1 for at in t.open))
-        if t.shape
-        else t
-        for n, t in made.inputs.items()
-    }
-    return msgspec.structs.replace(made, inputs=inputs, nodes=tuple(nodes))
+        changed = [*stated[: place.at], to, *stated[place.at + 1 :]]
+    return _with_attributes(made, int(place.of), {**attributes, place.key: changed})
 
 
 def retype(made: Construction, old: str, new: str) -> Construction:

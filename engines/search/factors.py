@@ -73,7 +73,6 @@ def list_factors(
         *_of_weights(made),
         *_of_inputs(made),
         *_of_opset(made),
-        *_of_rank(made),
     )
     return tuple(
         msgspec.structs.replace(f, levels=tuple(n for n in f.levels if _changes(made, f, n)))
@@ -303,9 +302,3 @@ def _of_opset(made: Construction) -> Iterable[Factor]:
     yield Factor(
         "opset", "opset", made.opset, tuple(n for n in _OPSETS if n != made.opset), ordered=True
     )
-
-
-def _of_rank(made: Construction) -> Iterable[Factor]:
-    rank = max((len(t.shape) for t in made.inputs.values()), default=0)
-    if rank:
-        yield Factor("rank", "rank", rank, (rank + 1,))
