@@ -18,7 +18,15 @@ from narrowdown.engines.known.entry import Construction, MadeTensor
 from narrowdown.engines.known.generator import NAME as GENERATOR
 from narrowdown.engines.known.generator import SHOWN, Program, write_generator
 from narrowdown.engines.known.varied import GIVEN, Factor, Level, Place, is_list, vary
-from narrowdown.engines.probe import HUGE, Candidate, Construct, Measure, Measurement, State
+from narrowdown.engines.probe import (
+    HUGE,
+    Candidate,
+    Construct,
+    Measure,
+    Measurement,
+    SampleResult,
+    State,
+)
 from narrowdown.engines.search.factors import list_factors
 from narrowdown.engines.search.trigger import DECIDED, Found, Outcome, find_trigger
 from narrowdown.engines.spec import parse
@@ -42,12 +50,11 @@ BUDGET = 150
 JUDGE = "reference"
 # An error within the tolerance that is so many times what rounding makes is the fault, too, and
 # only small: such a case is neither right nor wrong. 64 sums of one rounding each are no more than
-# 64; and the engine's own noise on the case thrice.
+# 64.
 FAINT = 64
 # Largest relative error of one rounding: half a unit in the last place of 1, IEEE 754 and the
 # types' own definitions.
 ROUNDING = {"fp16": 2**-11, "tf32": 2**-11, "bf16": 2**-8, "fp32": 2**-24}
-_NOISE = 3.0
 # Beside a build that is refused: a model that breaks off when it is run, where the reference runs
 # it.
 _REFUSED = ("refused", "error", "crash")
@@ -72,28 +79,6 @@ class TriggerParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     budget: Count = BUDGET  # cases that are built at most
 
 
-class TriggerRow(msgspec.Struct, frozen=True):
-    """A row of the table ``cases``: what was changed (nothing in the first), and what came of
-    it."""
-
-    changed: str
-    outcome: Outcome
-    error: float | None = None
-    why: str = ""
-
-
-class FactorRow(msgspec.Struct, frozen=True):
-    """A row of the table ``factors``: the levels of one factor, all others as in the case."""
-
-    factor: str
-    base: str
-    fires: str = ""
-    passes: str = ""
-    refused: str = ""
-    no_answer: str = ""
-    matters: bool = False
-
-
 class Script(msgspec.Struct, frozen=True):
     """A row of the table ``generator``: a program, by the name that its file has in a bundle, and
     what it was written from, as the text of a session may be a stranger's."""
@@ -103,11 +88,14 @@ class Script(msgspec.Struct, frozen=True):
     program: Program
 
 
-class _Tried(msgspec.Struct, frozen=True):
+class Tried(msgspec.Struct, frozen=True):
+    """What came of a case. ``first``: whether the first of its feeds says so alone: the program
+    makes that one."""
+
     outcome: Outcome
     error: float | None = None
     why: str = ""
-    first: bool = True  # whether the first of its feeds says so alone: the program makes that one
+    first: bool = True
 
 
 def trigger(ctx: StepContext) -> Steps[TriggerOutcome]:
@@ -173,15 +161,12 @@ class _Trial:
 
     def __init__(self, ctx: StepContext, findings: Findings, made: Construction) -> None:
         self.ctx, self.made = ctx, made
-        self.refusing = findings.signature is not None and findings.signature.kind in (
-            "build",
-            "crash",
-        )
+        refusals = ("build", "crash")
+        self.refusing = bool(findings.signature and findings.signature.kind in refusals)
         rule = findings.criterion or Criterion()
-        case = bool(findings.culprits or findings.case)
-        self.rule = for_parts(rule) if case else rule
-        self.looks = max(1, findings.looks)
-        self.tried: dict[tuple[Factor | None, Level], _Tried] = {}
+        self.rule = for_parts(rule) if findings.culprits or findings.case else rule
+        self.runs = max(1, findings.looks)
+        self.tried: dict[tuple[Factor | None, Level], Tried] = {}
 
     def prefer_drawn(self) -> Sub[Outcome]:
         """What the case does; with values that are drawn in place of its own, wherever it fires
@@ -200,85 +185,69 @@ class _Trial:
 
     def ask(self, factor: Factor | None, level: Level, attempt: int = 0) -> Sub[Outcome]:
         declared = vary(self.made, factor, level) if factor else self.made
-        tried = yield from self._look(declared, factor, level, attempt)
+        spec = parse(self.ctx.engine)
+        if factor is not None and factor.kind == "option":
+            spec = spec.with_option(factor.key, str(level))
+        tried = yield from self._build(declared, str(spec), attempt)
+        zeros = factor is not None and (factor.kind, level) == ("values", "zeros")
+        if zeros and tried.outcome == "passes" and not self.refusing:
+            tried = Tried("hidden", tried.error, "zeros would hide it")
         if not attempt:
             self.tried[factor, level] = tried
         return tried.outcome
 
-    def _look(
-        self, declared: Construction, factor: Factor | None, level: Level, attempt: int
-    ) -> Sub[_Tried]:
-        ctx = self.ctx
-        text = msgspec.json.encode(declared).decode()
+    def _build(self, declared: Construction, engine: str, attempt: int) -> Sub[Tried]:
+        ctx, text = self.ctx, msgspec.json.encode(declared).decode()
         made = yield from asked(Construct(declared=text, feed=True, seed=ctx.seed))
         if made.status != "ok":
-            return _Tried("invalid", why=made.message)
-        engine = parse(ctx.engine)
-        if factor is not None and factor.kind == "option":
-            engine = engine.with_option(factor.key, str(level))
-        model, inputs = str(made.facts.get("model", "")), str(made.facts.get("inputs", ""))
-        samples = tuple(map(str, made.facts.get("samples", ())))
+            return Tried("invalid", why=made.message)
         probe = Measure(
-            model=model, inputs=inputs, samples=samples, engine=str(engine), reference=ctx.reference, runs=self.looks,
+            model=str(made.facts.get("model", "")),
+            inputs=str(made.facts.get("inputs", "")),
+            samples=tuple(map(str, made.facts.get("samples", ()))),
+            engine=engine,
+            reference=ctx.reference,
+            runs=self.runs,
             attempt=attempt,
-        )  # fmt: skip
+        )
         m = yield from asked(probe)
         if m.status == "reference-failed" or m.assumed:
-            return _Tried("cannot tell", why=m.message or "nothing was measured")
+            return Tried("cannot tell", why=m.message or "nothing was measured")
         judged = yield from asked(
-            Measure(
-                model=model,
-                inputs=inputs,
-                samples=samples,
-                engine=ctx.reference,
-                reference=JUDGE,
-                nudge="inputs",
+            msgspec.structs.replace(
+                probe, engine=ctx.reference, reference=JUDGE, runs=1, attempt=0, nudge="inputs"
             )
         )
         if judged.status != "ok" or not any(r.outputs for r in judged.results):
-            return _Tried(
-                "cannot tell", why=judged.message or "nobody else can compute the reference"
-            )
+            why = judged.message or "nobody else can compute the reference"
+            return Tried("cannot tell", why=why)
         noise = worst(judged.results, self.rule)[2]
         if exceed(judged.results, self.rule):
-            return _Tried(
-                "cannot tell",
-                why=f"the reference is not determined: {wrong_by(noise, self.rule.metric)} from rounding, or "
-                "beside a more exact computation",
-            )
-        return self._judge(m, noise, factor, level)
-
-    def _judge(self, m: Measurement, noise: float, factor: Factor | None, level: Level) -> _Tried:
+            by = wrong_by(noise, self.rule.metric)
+            why = f"the reference is not determined: {by} from rounding, or beside a more exact computation"
+            return Tried("cannot tell", why=why)
         if m.status in (*REFUSALS, *_REFUSED):
-            return _Tried("fires" if self.refusing else "refused", why=m.message)
-        if m.status != "ok":
-            return _Tried("cannot tell", why=m.message)
-        results = [r for run in m.each_run for r in run]
+            return Tried("fires" if self.refusing else "refused", why=m.message)
+        results = [r for run in m.each_run for r in run] if m.status == "ok" else []
         if not any(r.outputs for r in results):
-            return _Tried("cannot tell", why="nothing was compared")
-        error = worst(results, self.rule)[2]
+            return Tried("cannot tell", why=m.message or "nothing was compared")
+        return self._judge(results, noise)
+
+    def _judge(self, results: Sequence[SampleResult], noise: float) -> Tried:
+        rule = self.rule
+        error = worst(results, rule)[2]
         told = error if error < HUGE else None
-        if exceed(results, self.rule):
-            first = exceed([r for r in results if r.sample == results[0].sample], self.rule)
+        if exceed(results, rule):
+            first = exceed([r for r in results if r.sample == results[0].sample], rule)
             # What has no number is said: an empty cell tells nothing of a case that fires.
-            why = wrong_by(error, self.rule.metric) if told is None else ""
-            return _Tried("cannot tell" if self.refusing else "fires", told, why, first=first)
-        if self.refusing:
-            return _Tried("passes", told)
+            why = wrong_by(error, rule.metric) if told is None else ""
+            return Tried("cannot tell" if self.refusing else "fires", told, why, first=first)
+        why = ""
         if all(s.absmax == 0.0 for r in results for s in r.outputs):
-            return _Tried(
-                "hidden",
-                told,
-                "the right answer is zero everywhere, or no number, in which no fault shows",
-            )
-        if factor is not None and factor.kind == "values" and level == "zeros":
-            return _Tried("hidden", told, "zeros would hide it")
-        floor = FAINT * ROUNDING.get(self.rule.precision, 0.0)
-        if error > max(floor, _NOISE * noise):
-            return _Tried(
-                "hidden", told, "it is wrong by more than rounding makes, and within the tolerance"
-            )
-        return _Tried("passes", told)
+            why = "the right answer is zero everywhere, or no number, in which no fault shows"
+        elif error > FAINT * max(ROUNDING.get(rule.precision, 0.0), noise):
+            why = "it is wrong by more than rounding makes, and within the tolerance"
+        return Tried("hidden" if why and not self.refusing else "passes", told, why)
 
 
 def draw(tensor: MadeTensor) -> MadeTensor:
@@ -378,37 +347,19 @@ def say_factor(factor: Factor, found: Found) -> str:
 
 
 def _texts_of(factor: Factor, found: Found, *, base: bool = True) -> dict[str, str]:
-    """The levels by what came of them (``none``: no answer), in words; ``base``: with that of the
-    case."""
+    """The levels by what came of them (``none``: no answer), in words, numbers by size behind what
+    is none; ``base``: with that of the case."""
     levels: dict[str, list[Level]] = {"fires": [factor.base]} if base else {}
     for row in found.of(factor):
         levels.setdefault(row.outcome if row.outcome in DECIDED else "none", []).append(row.level)
-    signs = {kind: _sign(factor, some) for kind, some in levels.items() if kind in DECIDED}
-    texts = {}
-    for kind, some in levels.items():
-        # Numbers by size, behind what is none.
-        texts[kind] = ", ".join(
-            say_level(factor, n)
-            for n in sorted(
-                some, key=lambda n: (not isinstance(n, str), 0 if isinstance(n, str) else n)
-            )
-        )
-        if (
-            signs.get(kind)
-            and len(some) > 1
-            and list(signs.values()).count(signs[kind]) == 1
-            and "" not in signs.values()
-        ):
-            texts[kind] = f"{signs[kind]} numbers ({texts[kind]})"
-    return texts
 
+    def by_size(level: Level) -> tuple[bool, float]:
+        return (False, 0.0) if isinstance(level, str) else (True, level)
 
-def _sign(factor: Factor, levels: Sequence[Level]) -> str:
-    """The sign that all of these numbers have; "" where they have none in common."""
-    below = {n < 0 for n in levels if not isinstance(n, str) and n != 0}
-    if factor.kind not in ("number", "attribute") or len(below) != 1:
-        return ""
-    return "negative" if True in below else "positive"
+    return {
+        kind: ", ".join(say_level(factor, n) for n in sorted(some, key=by_size))
+        for kind, some in levels.items()
+    }
 
 
 def _say_names(condition: str, names: Mapping[str, str]) -> str:
@@ -419,28 +370,39 @@ def _say_names(condition: str, names: Mapping[str, str]) -> str:
 
 
 def list_rows(
-    found: Found, tried: Mapping[tuple[Factor | None, Level], _Tried]
-) -> list[TriggerRow]:
-    """All that was tried, the case first, as it was asked."""
-    known = [(row, tried.get((row.factor, row.level), _Tried(row.outcome))) for row in found.rows]
+    found: Found, tried: Mapping[tuple[Factor | None, Level], Tried]
+) -> list[dict[str, object]]:
+    """The table ``cases``: all that was tried, the case first, as it was asked: what was changed,
+    and what came of it."""
+    known = [(row, tried.get((row.factor, row.level), Tried(row.outcome))) for row in found.rows]
     return [
-        TriggerRow(say_change(row.factor, row.level), row.outcome, one.error, one.why)
+        {
+            "changed": say_change(row.factor, row.level),
+            "outcome": row.outcome,
+            "error": one.error,
+            "why": one.why,
+        }
         for row, one in known
     ]
 
 
-def list_factor_rows(factors: Sequence[Factor], found: Found) -> list[FactorRow]:
-    """What each factor did, those that matter first."""
-    rows = []
-    for factor in factors:
-        texts = _texts_of(factor, found, base=False)
-        told = {"no_answer" if kind == "none" else kind: text for kind, text in texts.items()}
-        rows.append(
-            FactorRow(
-                factor.name, say_level(factor, factor.base), matters=found.matters(factor), **told
-            )
-        )
-    return sorted(rows, key=lambda r: not r.matters)
+def list_factor_rows(factors: Sequence[Factor], found: Found) -> list[dict[str, object]]:
+    """The table ``factors``: the levels of each, all others as in the case, by what came of them;
+    those that matter first."""
+    none = dict.fromkeys(("fires", "passes", "refused", "none"), "")
+    told = [({**none, **_texts_of(f, found, base=False)}, f) for f in factors]
+    return [
+        {
+            "factor": f.name,
+            "base": say_level(f, f.base),
+            "fires": texts["fires"],
+            "passes": texts["passes"],
+            "refused": texts["refused"],
+            "no_answer": texts["none"],
+            "matters": found.matters(f),
+        }
+        for texts, f in sorted(told, key=lambda each: not found.matters(each[1]))
+    ]
 
 
 def _program(
@@ -460,7 +422,7 @@ def _program(
         return tuple(
             (f.name, level)
             for f, level in rows
-            if f and trial.tried.get((f, level), _Tried(outcome)).first
+            if f and trial.tried.get((f, level), Tried(outcome)).first
         )
 
     view = trial.ctx.engine_info
@@ -477,7 +439,7 @@ def _program(
 
 SPEC = StepSpec(
     name="trigger",
-    version=3,
+    version=4,
     summary="Change all that can be changed of the case, one thing at a time, and say what triggers the failure.",
     run=trigger,
     outcome=TriggerOutcome,
