@@ -149,29 +149,19 @@ def join(words: Iterable[str]) -> str:
     return " ".join(word if _BARE.fullmatch(word) else shlex.quote(word) for word in words)
 
 
-def run_check(
-    command: str, model_path: Path, inputs_path: Path | None, expected_path: Path | None, folder: Path, timeout: float = 0.0,
-    handed: Collection[str] = (),
-) -> CheckResult:  # fmt: skip
-    """Run the checker in ``folder``, with no shell, no input, a small environment and a process
-    group of its own, for ``timeout`` seconds (0: no limit). ``handed``: names of variables that it
-    gets beside those of ``engines.checker.environment``.
-
-    After a timeout, and for what it leaves behind when it ends, all that it has started is killed.
-    Never raises for what the checker does; raises ``ValueError`` for a command that cannot be split
-    or asks for what was not made.
-    """
-    return run_line(
-        words(command, model_path, inputs_path, expected_path, folder), folder, timeout, handed
-    )
-
-
 def run_line(
     line: Sequence[str], folder: Path, timeout: float = 0.0, handed: Collection[str] = (), who: str = "checker",
     more: Mapping[str, str] = MappingProxyType({}),
 ) -> CheckResult:  # fmt: skip
-    """The same for a command that is split and filled in. ``who``: what a message calls the
-    program. ``more``: variables of ours that it gets beside the others, or in their place."""
+    """Run a command that is split and filled in (``words``) in ``folder``, with no shell, no input,
+    a small environment and a process group of its own, for ``timeout`` seconds (0: no limit).
+    ``handed``: names of variables that it gets beside those of ``engines.checker.environment``;
+    ``more``: variables of ours, beside the others or in their place; ``who``: what a message calls
+    the program.
+
+    After a timeout, and for what it leaves behind when it ends, all that it has started is killed.
+    Never raises for what the program does.
+    """
     begun = time.monotonic()
     try:
         kept = _keep(line, folder, handed, more)

@@ -18,7 +18,7 @@ import secrets
 import time
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import msgspec
 from distributed import Client, KilledWorker
@@ -26,19 +26,16 @@ from distributed import Client, KilledWorker
 from narrowdown.engines.cluster import host as hosts
 from narrowdown.engines.cluster.parcels import Packer, Parcel, at_home, pin_files
 from narrowdown.engines.cluster.seats import Kind, Turns
-from narrowdown.engines.consent import NOTHING, Consent
 from narrowdown.engines.probe import FORMAT, AnyProbe, Inspect, Measurement, engine_specs
 from narrowdown.engines.store.content import Store, atomic
 from narrowdown.engines.workers.executor import ExecutorLost
-from narrowdown.engines.workers.pool import Death, Pool, Slot, log_name, make_cancelled
+from narrowdown.engines.workers.pool import Pool, Slot, Telling, Terms, log_name, make_cancelled
 
-_CONNECT = 20.0  # seconds until a scheduler must have answered
 _FIRST_HOST = 60.0  # that a cluster may take to have a worker at all
 _PATIENCE = 300.0  # that a session waits for a cluster, or for a host that fits, to come back
 _PULSE = 2.0  # between two looks at the cluster
 _SILENT = 10.0  # after which a scheduler counts as gone for whoever looks on
-_CALL = 30.0  # that a host may take to answer a word
-_STRAGGLERS = 20.0  # that the other hosts may take to tell their engine once the first has
+_CALL = 30.0  # that a scheduler or a host may take to answer a word
 _PIECE = 8 << 20  # bytes of a file at a time
 _LOST = 3  # times that the hosts at work on a probe may be lost
 
@@ -75,13 +72,20 @@ class _Job:
         self.seat = ""
 
 
+class _Packed(NamedTuple):
+    """A question, the files that it needs by name, and bytes of weights among them."""
+
+    question: bytes
+    needs: Mapping[str, Sequence[Parcel]]
+    weights: int
+
+
 class Cluster:
     """An ``Executor`` over a Dask cluster.
 
-    ``url``       of its scheduler. ``session``   a name that is this session's own, the same
-    wherever it is resumed. ``prefer``    spec -> the fingerprint with which the session has
-    measured so far; hosts that have it go first. ``tell``      takes sentences for the session's
-    notes. ``consent``, ``on_death``  as the pool's.
+    ``url``: of its scheduler. ``session``: a name that is this session's own, the same wherever it
+    is resumed. ``prefer``: spec -> the fingerprint with which the session has measured so far;
+    hosts that have it go first. ``terms``, ``telling``: as the pool's.
     """
 
     def __init__(
@@ -91,20 +95,15 @@ class Cluster:
         *,
         session: str,
         prefer: Callable[[str], str] = lambda _: "",
-        tell: Callable[[str], None] = lambda _: None,
-        on_death: Callable[[Death], None] | None = None,
-        capture_bytes: int = 0,
-        consent: Consent = NOTHING,
+        terms: Terms = Terms(),  # noqa: B008
+        telling: Telling = Telling(),  # noqa: B008
     ) -> None:
         self._url, self._root, self._session = url, root.absolute(), session
-        self._prefer, self._tell, self._on_death = prefer, tell, on_death
-        self._capture_bytes = capture_bytes
-        self._consent = consent
+        self._prefer, self._terms, self._telling = prefer, terms, telling
+        self._tell = telling.tell
         self._store = Store(self._root)
         self._packer = Packer(self._store)
-        self._home = Pool(
-            self._root, 1, on_death=on_death, capture_bytes=capture_bytes, consent=consent
-        )
+        self._home = Pool(self._root, 1, terms, telling)
         self._client: Any = None
         self._members: dict[str, _Member] = {}
         self._refused: dict[str, str] = {}  # address -> why this worker takes no part
@@ -214,7 +213,7 @@ class Cluster:
         """What nothing goes on without and is not there, with how long it is waited for; "" where
         nothing is missing."""
         if not self._seen:
-            return f"the scheduler at {self._url}, {_CONNECT:.0f} s at most"
+            return f"the scheduler at {self._url}, {_CALL:.0f} s at most"
         silent = time.monotonic() - self._seen
         if not self._wait_for_connection() or silent > _SILENT:
             return (
@@ -240,9 +239,9 @@ class Cluster:
     async def _connect(self) -> Any:
         """Raises whatever comes. Dask's own limit does not hold where a port accepts and stays
         silent."""
-        client: Any = Client(self._url, asynchronous=True, timeout=_CONNECT, name="narrowdown")
+        client: Any = Client(self._url, asynchronous=True, timeout=_CALL, name="narrowdown")
         try:
-            return await asyncio.wait_for(client, _CONNECT)
+            return await asyncio.wait_for(client, _CALL)
         except BaseException:
             with contextlib.suppress(Exception):
                 await asyncio.wait_for(client.close(), 1.0)
@@ -312,7 +311,10 @@ class Cluster:
         try:
             greeting = _decode_greeting(
                 await self._call_host(
-                    address, hosts.greet, self._capture_bytes, hosts.encode(self._consent)
+                    address,
+                    hosts.greet,
+                    self._terms.capture_bytes,
+                    hosts.encode(self._terms.consent),
                 )
             )
             if greeting.speaks != FORMAT:
@@ -384,7 +386,7 @@ class Cluster:
                 self._in_background(self._inspect_member(member, spec, timeout)) for member in asked
             ]
             await asyncio.wait(asks, return_when=asyncio.FIRST_COMPLETED)
-            await asyncio.wait(asks, timeout=_STRAGGLERS)  # later ones take part from then on
+            await asyncio.wait(asks, timeout=_CALL)  # later ones take part from then on
             if not any(spec in member.told for member in asked):  # they went away
                 self._check_cluster()
                 if time.monotonic() > end:
@@ -489,24 +491,7 @@ class Cluster:
     ) -> Measurement:
         """The measurement, however many hosts are lost on the way to it."""
         specs = engine_specs(job.probe)
-        try:
-            needs, pins = (
-                self._packer.needed(job.probe),
-                await asyncio.to_thread(pin_files, job.probe),
-            )
-        except OSError as error:
-            raise ExecutorLost(
-                f"A file of the session cannot be read: {_say_in_one_line(error)}."
-            ) from error
-        question = hosts.encode(
-            hosts.Question(job.ask, job.probe, job.timeout, job.log, tuple(needs), pins)
-        )
-        weights = sum(
-            parcel.size
-            for parcels in needs.values()
-            for parcel in parcels
-            if "/weights/" in parcel.name
-        )
+        packed = await self._pack_question(job)
         lost, only, unfit = 0, "", dict[str, str]()
         while lost < _LOST:
             fit = [m for m in await self._wait_for_a_host(specs, avoid) if m.address not in unfit]
@@ -519,16 +504,9 @@ class Cluster:
                 continue
             try:
                 chosen = [m for m in fit if m.address == only] or fit
-                answer = await self._submit_question(
-                    question, self._needed_resources(job.probe, weights, chosen), chosen
-                )
+                answer = await self._submit_packed(job.probe, packed, chosen)
             except KilledWorker:
                 break
-            except ExecutorLost:
-                raise
-            except Exception as error:  # the wire to the scheduler broke, in one of many ways
-                _log.warning("the probe was not answered: %s", _say_in_one_line(error))
-                answer = None
             only = ""
             member = self._members.get(answer.address) if answer else None
             if answer is None or member is None:
@@ -537,20 +515,13 @@ class Cluster:
                 )  # a cluster that forgets its tasks says nothing about the probe
                 await self._wait_for_news()
             elif answer.kind == "missing":
-                if await self._supply_member(
-                    member, [parcel for name in answer.missing for parcel in needs[name]]
-                ):
-                    only = member.address
-                else:
-                    lost += 1
+                wanted = [parcel for name in answer.missing for parcel in packed.needs[name]]
+                only = member.address if await self._supply_member(member, wanted) else ""
+                lost += not only
             elif answer.kind == "stranger":
                 self._members.pop(member.address, None)
-            elif answer.kind == "unfit":
-                unfit[member.address] = answer.reason
-            elif answer.measurement.status == "fault":  # of that machine: another one may do
-                unfit[member.address] = (
-                    f"{member.greeting.name}: {answer.measurement.message.rstrip('.')}"
-                )
+            elif why := _say_unfit(member, answer):
+                unfit[member.address] = why
             elif answer.measurement.status != "cancelled" and await self._brought_home(
                 member, answer
             ):
@@ -561,6 +532,35 @@ class Cluster:
             status="crash",
             message=f"The hosts that worked on the probe were lost {_LOST} times, one after the other.",
         )
+
+    async def _pack_question(self, job: _Job) -> _Packed:
+        """Raises ``ExecutorLost`` where a file of the session cannot be read."""
+        try:
+            needs = self._packer.needed(job.probe)
+            pins = await asyncio.to_thread(pin_files, job.probe)
+        except OSError as error:
+            raise ExecutorLost(
+                f"A file of the session cannot be read: {_say_in_one_line(error)}."
+            ) from error
+        question = hosts.encode(
+            hosts.Question(job.ask, job.probe, job.timeout, job.log, tuple(needs), pins)
+        )
+        parcels = [parcel for each in needs.values() for parcel in each]
+        weights = sum(parcel.size for parcel in parcels if "/weights/" in parcel.name)
+        return _Packed(question, needs, weights)
+
+    async def _submit_packed(
+        self, probe: AnyProbe, packed: _Packed, members: Sequence[_Member]
+    ) -> hosts.Answer | None:
+        """As ``_submit_question``; None as well where the wire to the scheduler broke."""
+        resources = self._needed_resources(probe, packed.weights, members)
+        try:
+            return await self._submit_question(packed.question, resources, members)
+        except (KilledWorker, ExecutorLost):
+            raise
+        except Exception as error:  # it breaks in one of many ways
+            _log.warning("the probe was not answered: %s", _say_in_one_line(error))
+            return None
 
     def _seat_members(
         self, job: _Job, specs: Collection[str], fit: Sequence[_Member]
@@ -711,13 +711,9 @@ class Cluster:
             path.parent.mkdir(parents=True, exist_ok=True)
             with path.open("ab") as file:
                 file.write(answer.log)
-        if self._on_death is not None:
-            for death in answer.deaths:
-                self._on_death(
-                    msgspec.structs.replace(
-                        death, detail=f"{death.detail} (on {member.greeting.name})"
-                    )
-                )
+        for death in answer.deaths:
+            detail = f"{death.detail} (on {member.greeting.name})"
+            self._telling.on_death(msgspec.structs.replace(death, detail=detail))
         return msgspec.structs.replace(answer.measurement, log=job.log if answer.log else "")
 
     async def _withdraw_question(self, ask: str) -> None:
@@ -751,6 +747,15 @@ def _seat_of(member: _Member, specs: Collection[str]) -> str:
     return (member.greeting.gpu if takes else "") or member.greeting.machine
 
 
+def _say_unfit(member: _Member, answer: hosts.Answer) -> str:
+    """Why the host cannot answer this probe, where another one may; "" where it has."""
+    if answer.kind == "unfit":
+        return answer.reason
+    if answer.measurement.status == "fault":
+        return f"{member.greeting.name}: {answer.measurement.message.rstrip('.')}"
+    return ""
+
+
 def _fingerprint_of(measurement: Measurement) -> str:
     return str(measurement.facts.get("fingerprint", "")) if measurement.status == "ok" else ""
 
@@ -758,7 +763,7 @@ def _fingerprint_of(measurement: Measurement) -> str:
 def _say_unanswered(url: str, error: Exception) -> str:
     """Why a cluster could not be reached, in a clause."""
     if isinstance(error, TimeoutError):
-        return f"nothing in {_CONNECT:.0f} s; a scheduler listens at port 8786 unless told otherwise, at 8787 is its dashboard"
+        return f"nothing in {_CALL:.0f} s; a scheduler listens at port 8786 unless told otherwise, at 8787 is its dashboard"
     if url.startswith(("tls://", "wss://")) and "ssl_context" in str(error):
         names = (
             f"DASK_DISTRIBUTED__COMM__TLS__{name}"

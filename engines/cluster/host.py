@@ -28,13 +28,12 @@ from narrowdown.engines.consent import Consent
 from narrowdown.engines.probe import FORMAT, AnyProbe, Inspect, Measurement
 from narrowdown.engines.store.content import Store, boot, digest_file
 from narrowdown.engines.workers import gpus
-from narrowdown.engines.workers.pool import Death, Pool, Slot
+from narrowdown.engines.workers.pool import Death, Pool, Slot, Telling, Terms
 
 LEASE = 90.0  # seconds without a word from the session's end after which its workers are ended
-INLINE = (
-    1 << 20
-)  # bytes of an artifact that comes back with the answer; larger ones are asked for in pieces
-_LOG_TAIL = 1 << 20  # bytes of a probe's log that come back
+# Bytes of an artifact, and of the end of a log, that come back with the answer; larger artifacts
+# are asked for in pieces.
+INLINE = 1 << 20
 _CLEAN_UP = 10.0
 
 T = TypeVar("T")
@@ -126,11 +125,8 @@ class _Host:
         self._pool = Pool(
             root,
             slots,
-            on_death=self._deaths.append,
-            memory=memory,
-            capture_bytes=capture_bytes,
-            consent=consent,
-            sweeps=False,
+            Terms(memory, capture_bytes, consent, sweeps=False),
+            Telling(on_death=self._deaths.append),
         )
         self.slots = self._pool.slots
         threading.Thread(target=self._loop.run_forever, name="narrowdown", daemon=True).start()
@@ -381,7 +377,7 @@ def _take_log_end(log: Path) -> bytes:
     """The end of a probe's log, which is not kept here."""
     try:
         with log.open("rb") as file:
-            file.seek(max(0, log.stat().st_size - _LOG_TAIL))
+            file.seek(max(0, log.stat().st_size - INLINE))
             data = file.read()
         log.unlink()
     except OSError:

@@ -10,7 +10,7 @@ one of such data.
 import math
 import zlib
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -19,6 +19,17 @@ from narrowdown.engines.data import roles
 from narrowdown.engines.graph.index import GraphIndex
 
 Arrays = Mapping[str, Array]
+
+
+class Variation(NamedTuple):
+    """One of ``WAYS``, how strongly and where, both from 0 to 1, and what noise is drawn from."""
+
+    way: str
+    strength: float
+    place: float
+    rng: "np.random.Generator"
+
+
 Kind = Literal["signal", "pixels", "ids", "fixed"]
 
 # In turn, so that even a few feeds are of several kinds.
@@ -77,6 +88,7 @@ def vary_sample(
     strength, place = float(rng.random()), float(rng.random())
     if narrow:
         strength = 0.7 + 0.3 * strength if way == "scaled down" else 0.3 * strength
+    how = Variation(way, strength, place, rng)
     made: dict[str, Array] = {}
     for name, value in base.items():
         kind = what[name]
@@ -90,19 +102,10 @@ def vary_sample(
                 value, max(1, int(place * value.shape[_longest_axis(value)])), _longest_axis(value)
             )
         if kind == "ids":
-            made[name] = _vary_ids(
-                value, donor, way, strength, place, np.concatenate([s.ravel() for s in seen]), rng
-            )
+            made[name] = _vary_ids(value, donor, how, np.concatenate([s.ravel() for s in seen]))
         else:
-            made[name] = _vary_signal(
-                value,
-                donor,
-                way,
-                strength,
-                place,
-                _value_range(seen, 1.0 if narrow else BEYOND),
-                rng,
-            )
+            bounds = _value_range(seen, 1.0 if narrow else BEYOND)
+            made[name] = _vary_signal(value, donor, how, bounds)
     ids_alone = way in _EXCHANGED and {what[name] for name in base} <= {"ids", "fixed"}
     return OTHER_IDS if ids_alone else way, made
 
@@ -159,21 +162,14 @@ def _is_cast_whole(index: GraphIndex, tensor: int) -> bool:
     )
 
 
-def _vary_signal(
-    value: Array,
-    donor: Array,
-    way: str,
-    strength: float,
-    place: float,
-    bounds: tuple[float, float],
-    rng: "np.random.Generator",
-) -> Array:
+def _vary_signal(value: Array, donor: Array, how: Variation, bounds: tuple[float, float]) -> Array:
+    strength = how.strength
     wide, axis = value.astype(np.float64), _longest_axis(value)
     finite = wide[np.isfinite(wide)]
     spread = float(finite.std()) if finite.size else 0.0
-    match way:
+    match how.way:
         case "with noise":
-            wide = wide + rng.standard_normal(wide.shape) * spread * (0.02 + 0.13 * strength)
+            wide = wide + how.rng.standard_normal(wide.shape) * spread * (0.02 + 0.13 * strength)
         case "scaled down":
             wide = wide * (0.1 + 0.8 * strength)
         case "scaled up":
@@ -182,9 +178,8 @@ def _vary_signal(
             share = 0.3 + 0.4 * strength
             wide = share * wide + (1 - share) * donor.astype(np.float64)
         case _:
-            wide = _move_values(
-                wide, way, strength, place, axis, float(np.median(finite)) if finite.size else 0.0
-            )
+            rest = float(np.median(finite)) if finite.size else 0.0
+            wide = _move_values(wide, how, axis, rest)
     if value.dtype.kind in "iu":
         limits = np.iinfo(value.dtype)
         wide = np.rint(np.clip(wide, limits.min, limits.max))
@@ -192,16 +187,9 @@ def _vary_signal(
     return made
 
 
-def _vary_ids(
-    value: Array,
-    donor: Array,
-    way: str,
-    strength: float,
-    place: float,
-    pool: Array,
-    rng: "np.random.Generator",
-) -> Array:
+def _vary_ids(value: Array, donor: Array, how: Variation, pool: Array) -> Array:
     """Only ids that were seen: a model may know no others."""
+    way, strength, _, rng = how
     axis = _longest_axis(value)
     if way == "mixed with another":
         cut = max(1, int(value.shape[axis] * (0.2 + 0.6 * strength)))
@@ -213,14 +201,13 @@ def _vary_ids(
         ] * (0.5 + strength)
         return np.where(hit, rng.choice(pool, value.shape), value).astype(value.dtype)
     found, counts = np.unique(value, return_counts=True)
-    return _move_values(value, way, strength, place, axis, found[int(counts.argmax())])
+    return _move_values(value, how, axis, found[int(counts.argmax())])
 
 
-def _move_values(
-    value: Array, way: str, strength: float, place: float, axis: int, rest: Any
-) -> Array:
+def _move_values(value: Array, how: Variation, axis: int, rest: Any) -> Array:
     """Along the longest axis: shifted; cut short, the rest filled with ``rest``; a stretch of it
     again and again."""
+    way, strength, place, _ = how
     length = value.shape[axis]
     if way == "shifted":
         return np.roll(value, max(1, int(place * length)), axis)

@@ -15,7 +15,7 @@ import secrets
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import BinaryIO, NamedTuple, cast
 
 import numpy as np
 from onnx import ModelProto
@@ -64,10 +64,21 @@ def budget_bytes() -> int:
     return DEFAULT_BUDGET
 
 
+class Run(NamedTuple):
+    """A run of the reference: whose spec, on which inputs, of which sample."""
+
+    reference: str
+    inputs: str
+    sample: str
+
+
 def capture_values(
-    store: Store, model: StoredModel, tensors: Sequence[int], sample: str, inputs: str, reference: str,
+    store: Store,
+    model: StoredModel,
+    tensors: Sequence[int],
+    run: Run,
     progress: Callable[[str], None] = lambda _: None,
-) -> dict[int, Array]:  # fmt: skip
+) -> dict[int, Array]:
     """Reference values by tensor id, read-only, memory-mapped where large. Weights and the model's
     inputs are given as they are.
 
@@ -75,7 +86,7 @@ def capture_values(
     further ones with inner tensors marked, in batches by bytes. Raises ``ReferenceFailed``; what
     ``engines.data.samples.load_feed`` raises.
     """
-    captures = _Captures(store, model, sample, inputs, reference, progress)
+    captures = _Captures(store, model, run, progress)
     found: dict[int, Array] = {}
     missing: list[int] = []
     for t in dict.fromkeys(tensors):
@@ -92,19 +103,18 @@ def capture_values(
             found[t] = captures.map_large(t, value)
         captures.evict()
     if lacking := [model.index.tensors[t].name for t in tensors if t not in found]:
-        why = captures.why or f"The reference {reference} could not give it."
+        why = captures.why or f"The reference {run.reference} could not give it."
         raise ReferenceFailed(f"The reference has no value for the tensor '{lacking[0]}'. {why}")
     return found
 
 
 def capture_index(
-    store: Store, model: StoredModel, sample: str, inputs: str, reference: str,
-    progress: Callable[[str], None] = lambda _: None,
-) -> GraphIndex:  # fmt: skip
+    store: Store, model: StoredModel, run: Run, progress: Callable[[str], None] = lambda _: None
+) -> GraphIndex:
     """The model's index with the dtypes and shapes of a reference run; its values are captured on
     the way, within the budget. Tensors that the reference cannot make readable keep what was
     declared. Raises ``ReferenceFailed``."""
-    captures = _Captures(store, model, sample, inputs, reference, progress)
+    captures = _Captures(store, model, run, progress)
     facts: dict[int, tuple[str, tuple[int, ...]]] = {}
     missing: list[int] = []
     for tensor in model.index.tensors:
@@ -153,16 +163,11 @@ class _Captures:
     """The captures of one model, one sample, one reference."""
 
     def __init__(
-        self,
-        store: Store,
-        model: StoredModel,
-        sample: str,
-        inputs: str,
-        reference: str,
-        progress: Callable[[str], None],
+        self, store: Store, model: StoredModel, run: Run, progress: Callable[[str], None]
     ) -> None:
-        self._store, self._model, self._sample, self._inputs = store, model, sample, inputs
-        self._reference, self._progress = reference, progress
+        self._store, self._model, self._progress = store, model, progress
+        reference, inputs, sample = run
+        self._reference, self._inputs, self._sample = run
         self.why = ""  # of the first tensor that could not be made readable
         self._index = model.index
         try:

@@ -490,15 +490,7 @@ class _Measuring:
         """The build of a file into which the nodes that are kept were written; inputs and outputs
         by name."""
         probe = self.probe
-        made = workaround_model.write_form(
-            self.store,
-            self.model,
-            self.keep,
-            probe.written,
-            probe.rest,
-            probe.engine,
-            probe.reference,
-        )
+        made = workaround_model.write_form(self.store, self.model, self.keep, probe)
         request = BuildRequest(
             model=made.model,
             weights_dir=self.model.weights_dir,

@@ -293,7 +293,7 @@ def _describe_model(probe: Describe, store: Store, progress: Say) -> Measurement
     index = model.index
     if probe.sample:
         index = captures.capture_index(
-            store, model, probe.sample, probe.inputs, probe.reference, progress
+            store, model, captures.Run(probe.reference, probe.inputs, probe.sample), progress
         )
     return Measurement(
         artifacts={"index": store.put(msgspec.json.encode(index))}, nodes=len(index.nodes)
@@ -349,7 +349,8 @@ def _run_check(probe: Check, store: Store, progress: Say) -> Measurement:
         progress("checking")
         kills = memory.kernel_kills()
         handed = held.consent().variables
-        ran = command.run_check(laid.command, path, inputs, expected, folder, probe.timeout, handed)
+        line = command.words(laid.command, path, inputs, expected, folder)
+        ran = command.run_line(line, folder, probe.timeout, handed)
         checkfiles.check_unchanged(laid)
         ran = msgspec.structs.replace(
             ran, words=tuple(laid.named.get(word, word) for word in ran.words)

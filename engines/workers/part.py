@@ -98,7 +98,11 @@ class Part:
         rest = [t for t in tensors if t not in found]
         if rest:
             found |= captures.capture_values(
-                self.store, self.model, rest, sample, self.inputs, self.reference, self.progress
+                self.store,
+                self.model,
+                rest,
+                captures.Run(self.reference, self.inputs, sample),
+                self.progress,
             )
         return found
 

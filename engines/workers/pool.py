@@ -37,14 +37,14 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
 from narrowdown.engines import faults, installed, processes
 from narrowdown.engines.checker.environment import for_worker
 from narrowdown.engines.consent import NOTHING, Consent
-from narrowdown.engines.probe import AnyProbe, Inspect, Measure, Measurement, Status, engine_specs
+from narrowdown.engines.probe import AnyProbe, Inspect, Measure, Measurement, engine_specs
 from narrowdown.engines.store import memory, scratch
 from narrowdown.engines.store.scratch import Scratch
 from narrowdown.engines.workers import watchdog
@@ -153,49 +153,48 @@ class _Slot:
             self.interrupt.set_result(why)
 
 
-class Pool:
-    """Worker processes for one session folder.
+class Terms(msgspec.Struct, frozen=True):
+    """What workers may take and use. ``memory``: bytes that all of them together may hold; 0: most
+    of the machine. ``capture_bytes``: budget of the captures on disk; 0: the default. ``consent``:
+    what of the user's they may run or load; without one, nothing. ``sweeps``: clear away what
+    killed ones left half done; not where other pools use the same folder. ``gpus``: ids of those
+    that the slots share out, in turn, where there are several (as in ``CUDA_VISIBLE_DEVICES``)."""
 
-    ``slots``        probes at a time. ``log``          probe -> path of its log below the session
-    folder; by default ``logs/<op>-<time>-<n>.log``. ``on_death``     told of every worker that
-    died, or had to be killed for a timeout, for memory or for speaking nonsense. ``memory``
-    bytes that all workers together may hold; 0: most of the machine. ``capture_bytes`` budget of
-    the captures on disk; 0: the default. ``consent``      what of the user's the workers may run or
-    load; without one, nothing. ``sweeps``       clear away what killed workers left half done; not
-    where other pools use the same folder. ``gpus``         ids of the GPUs that the slots share
-    out, in turn, where there are several (as in ``CUDA_VISIBLE_DEVICES``). ``tell``         takes
-    sentences for the user: a GPU that is not used. ``script``       what a worker runs, for tests;
-    it gets the session folder and this process's id.
-    """
+    memory: int = 0
+    capture_bytes: int = 0
+    consent: Consent = NOTHING
+    sweeps: bool = True
+    gpus: tuple[str, ...] = ()
+
+
+class Telling(msgspec.Struct, frozen=True):
+    """Who is told what. ``on_death``: of every worker that died, or had to be killed for a timeout,
+    for memory or for speaking nonsense; ``tell``: sentences for the user."""
+
+    on_death: Callable[[Death], None] = lambda _: None
+    tell: Callable[[str], None] = lambda _: None
+
+
+class Pool:
+    """Worker processes for one session folder. ``slots``: probes at a time. ``script``: what a
+    worker runs, for tests; it gets the session folder and this process's id."""
 
     def __init__(
         self,
         store_root: Path,
         slots: int = 1,
-        *,
-        log: Callable[[AnyProbe], str] | None = None,
-        on_death: Callable[[Death], None] | None = None,
-        memory: int = 0,
-        capture_bytes: int = 0,
-        consent: Consent = NOTHING,
-        sweeps: bool = True,
-        gpus: Sequence[str] = (),
-        tell: Callable[[str], None] = lambda _: None,
+        terms: Terms = Terms(),  # noqa: B008
+        telling: Telling = Telling(),  # noqa: B008
         script: Path = WORKER,
     ) -> None:
         self._root = store_root.absolute()
-        self._gpus = tuple(gpus[:slots]) if min(len(gpus), slots) > 1 else ()
+        gpus = terms.gpus
+        self._gpus = gpus[:slots] if min(len(gpus), slots) > 1 else ()
         self._slots = [
             _Slot(n + 1, n % len(self._gpus) + 1 if self._gpus else 0) for n in range(max(1, slots))
         ]
-        self._log = log or (lambda probe: log_name(probe, next(self._numbers)))
-        self._on_death = on_death
-        self._memory = memory
-        self._capture_bytes = capture_bytes
-        self._consent = consent
-        self._sweeps = sweeps
+        self._terms, self._telling = terms, telling
         self._scratch: Scratch | None = None
-        self._tell = tell
         self._taking: dict[
             str, bool
         ] = {}  # engine spec -> whether it takes a GPU, as an Inspect has said
@@ -254,7 +253,11 @@ class Pool:
             "" if not probe.exclusive else "device" if self.beside(probe) > 1 else "machine"
         )
         job = _Job(
-            probe, limit, log or self._log(probe), asyncio.get_running_loop().create_future(), alone
+            probe,
+            limit,
+            log or self._name_log(probe),
+            asyncio.get_running_loop().create_future(),
+            alone,
         )
         job.extra = own not in (0.0, timeout)
         if self._stopping:
@@ -395,7 +398,12 @@ class Pool:
         """Ask the engine what it is on another GPU, and leave that one out where it is not the same
         as ``here``."""
         job = _Job(
-            probe, timeout, self._log(probe), asyncio.get_running_loop().create_future(), "", other
+            probe,
+            timeout,
+            self._name_log(probe),
+            asyncio.get_running_loop().create_future(),
+            "",
+            other,
         )
         self._queue.append(job)
         self._dispatch()
@@ -412,7 +420,9 @@ class Pool:
                 else f"did not answer there: {there.message}"
             )
             name = f"GPU {other} ({self._gpus[other - 1]})"
-            self._tell(f"{name} is not used: the engine '{probe.engine}' {why.rstrip('.')}.")
+            self._telling.tell(
+                f"{name} is not used: the engine '{probe.engine}' {why.rstrip('.')}."
+            )
 
     async def _serve(self, slot: _Slot, job: _Job) -> None:
         measurement, begun = make_cancelled(), time.monotonic()
@@ -516,8 +526,8 @@ class Pool:
         environment["TMPDIR"] = str(self._temporary().path)
         if slot.device:
             environment["CUDA_VISIBLE_DEVICES"] = self._gpus[slot.device - 1]
-        if self._capture_bytes:
-            environment["NARROWDOWN_CAPTURE_BYTES"] = str(self._capture_bytes)
+        if self._terms.capture_bytes:
+            environment["NARROWDOWN_CAPTURE_BYTES"] = str(self._terms.capture_bytes)
         log = self._worker_log(slot)
         log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("ab") as errors:
@@ -541,7 +551,7 @@ class Pool:
         """Hand the probe over and listen until its measurement, or until something else ends it."""
         assert slot.interrupt is not None
         number = next(self._numbers)
-        process.send(Work(number, job.probe, job.log, self._consent.of(job.probe)))
+        process.send(Work(number, job.probe, job.log, self._terms.consent.of(job.probe)))
         slot.started, heard, withdrawn = time.monotonic(), False, False
         deadline = slot.started + job.timeout if job.timeout > 0 else None
         before = process.count_processor()
@@ -605,7 +615,7 @@ class Pool:
         held = max(held, slot.held)
         # Before anything of it is cleared away. A file in memory that grows where there is no room
         # is a SIGBUS.
-        fault = (
+        full = (
             faults.find_full_disk(faults.list_written_places(self._root)) if why == "died" else None
         )
         if why == "died":
@@ -615,72 +625,20 @@ class Pool:
         if why in ("cancelled", "stopped"):
             return make_cancelled()
         number = -code if code < 0 and why == "died" else 0
-        log = job.log if (self._root / job.log).is_file() else ""
         doing = f" while {text}" if text and text not in ("starting", "started") else ""
-        status: Status = "crash"
-        facts: dict[str, Any] = {}
-        if why == "timeout" and job.extra:
-            status = "timeout"
-            message = f"An extra check took longer than {job.timeout:.0f} s and was left out; --timeout gives it more."
-        elif why == "timeout":
-            status, message = (
-                "timeout",
-                f"The probe did not finish within {seconds:.0f} s and was stopped{doing}.",
-            )
+        if why == "timeout":
+            answer = _explain_timeout(job, seconds, doing)
         elif why == "memory":
-            status = "out-of-memory"
-            message = f"The probe held {held / 2**30:.1f} GiB of memory and was stopped{doing}, before the machine ran out."
-        elif (
-            why in ("died", "garbage")
-            and not number
-            and (changed := installed.say_change(installed.OF_WORKERS))
-        ):
-            status, message = "fault", changed  # it was begun with other files than this process
-        elif why == "garbage":
-            message = (
-                f"The worker process wrote something that is no message{doing} and was stopped."
-            )
-        elif fault := fault or (
-            faults.find_full_disk([_SHARED], 0) if number == signal.SIGBUS else None
-        ):
-            facts["errno"] = fault.errno
-            status, message = (
-                "fault",
-                f"{faults.say_fault(fault)} The worker process ended{doing} meanwhile.",
-            )
-        elif (
-            number == signal.SIGKILL
-            and memory.kernel_kills() > kills
-            and memory.starved(max(held, memory.room()))
-        ):
-            status, message = (
-                "fault",
-                f"{faults.say_fault(faults.no_memory())} The system killed the worker process{doing}.",
-            )
-        elif number == signal.SIGKILL and memory.kernel_kills() > kills:
-            status, message = (
-                "out-of-memory",
-                f"The system killed the worker process for want of memory{doing}.",
-            )
-        elif number:
-            message = (
-                f"The worker process died of signal {number} ({faults.signal_name(number)}){doing}."
-            )
+            said = f"The probe held {held / 2**30:.1f} GiB of memory and was stopped{doing}, before the machine ran out."
+            answer = Measurement(status="out-of-memory", message=said)
         else:
-            message = f"The worker process ended by itself with exit code {code}{doing}."
-        if self._on_death is not None:
-            self._on_death(
-                Death(
-                    slot.number,
-                    process.pid,
-                    number,
-                    code,
-                    job.probe,
-                    message,
-                    why == "timeout" and job.extra,
-                )
-            )
-        return Measurement(status=status, message=message, signal=number, facts=facts, log=log)
+            killed = memory.kernel_kills() > kills
+            answer = _explain_end(_End(why, number, code, doing, held, killed, full))
+        extra = why == "timeout" and job.extra
+        told = Death(slot.number, process.pid, number, code, job.probe, answer.message, extra)
+        self._telling.on_death(told)
+        log = job.log if (self._root / job.log).is_file() else ""
+        return msgspec.structs.replace(answer, signal=number, log=log)
 
     async def _discard(self, slot: _Slot) -> None:
         """End a worker that is not to be used again; the next probe of its slot starts another."""
@@ -706,7 +664,7 @@ class Pool:
     async def _watch_over(self) -> None:
         """While anything runs: keep memory and logs within bounds, notice the dead whose pipe a
         child of theirs holds open."""
-        limit = self._memory or int(_MEMORY_SHARE * memory.machine())
+        limit = self._terms.memory or int(_MEMORY_SHARE * memory.machine())
         while any(s.job is not None for s in self._slots):
             await asyncio.sleep(_WATCH_EVERY)
             held = {
@@ -731,7 +689,7 @@ class Pool:
                         os.truncate(log, 0)
 
     def _sweep(self) -> None:
-        if not self._sweeps:
+        if not self._terms.sweeps:
             return
         shutil.rmtree(self._root / "checks", ignore_errors=True)
         unfinished = (
@@ -747,8 +705,60 @@ class Pool:
                 with contextlib.suppress(OSError):
                     path.unlink()
 
+    def _name_log(self, probe: AnyProbe) -> str:
+        return log_name(probe, next(self._numbers))
+
     def _worker_log(self, slot: _Slot) -> Path:
         return self._root / "logs" / f"worker-{slot.number}.log"
+
+
+class _End(NamedTuple):
+    """How a worker ended by itself, or was ended for what it wrote. ``number``: of the signal that
+    it died of, 0 for none; ``held``: bytes; ``killed``: the kernel killed for want of memory
+    meanwhile; ``full``: the disk that was full then."""
+
+    why: str
+    number: int
+    code: int
+    doing: str
+    held: int
+    killed: bool
+    full: OSError | None
+
+
+def _explain_timeout(job: _Job, seconds: float, doing: str) -> Measurement:
+    if job.extra:
+        said = f"An extra check took longer than {job.timeout:.0f} s and was left out; --timeout gives it more."
+    else:
+        said = f"The probe did not finish within {seconds:.0f} s and was stopped{doing}."
+    return Measurement(status="timeout", message=said)
+
+
+def _explain_end(end: _End) -> Measurement:
+    """What the end of a worker says of its probe."""
+    number, doing = end.number, end.doing
+    if not number and (changed := installed.say_change(installed.OF_WORKERS)):
+        # It was begun with other files than this process.
+        return Measurement(status="fault", message=changed)
+    if end.why == "garbage":
+        said = f"The worker process wrote something that is no message{doing} and was stopped."
+        return Measurement(status="crash", message=said)
+    shared = faults.find_full_disk([_SHARED], 0) if number == signal.SIGBUS else None
+    if fault := end.full or shared:
+        said = f"{faults.say_fault(fault)} The worker process ended{doing} meanwhile."
+        return Measurement(status="fault", message=said, facts={"errno": fault.errno})
+    if number == signal.SIGKILL and end.killed:
+        if memory.starved(max(end.held, memory.room())):
+            said = f"{faults.say_fault(faults.no_memory())} The system killed the worker process{doing}."
+            return Measurement(status="fault", message=said)
+        said = f"The system killed the worker process for want of memory{doing}."
+        return Measurement(status="out-of-memory", message=said)
+    said = (
+        f"The worker process died of signal {number} ({faults.signal_name(number)}){doing}."
+        if number
+        else f"The worker process ended by itself with exit code {end.code}{doing}."
+    )
+    return Measurement(status="crash", message=said)
 
 
 def make_cancelled() -> Measurement:

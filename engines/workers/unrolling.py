@@ -46,9 +46,7 @@ class _Opening:
             self.store,
             model,
             list(ids.values()),
-            sample,
-            inputs,
-            self.probe.reference,
+            captures.Run(self.probe.reference, inputs, sample),
             self.progress,
         )
         return {name: found[t] for name, t in ids.items()}

@@ -20,7 +20,7 @@ from narrowdown.engines.graph.quantized import is_quantized
 from narrowdown.engines.graph.standing_alone import standing_alone
 from narrowdown.engines.graph.typed import Kept, to_precision
 from narrowdown.engines.graph.unroll import body_size, name_inside
-from narrowdown.engines.probe import Candidate
+from narrowdown.engines.probe import Candidate, Measure
 from narrowdown.engines.store.content import Store
 from narrowdown.engines.workers.artifact_files import REFERS
 
@@ -46,18 +46,14 @@ class Written:
 
 
 def write_form(
-    store: Store,
-    searched: StoredModel,
-    keep: frozenset[int],
-    onto: str,
-    rest: str,
-    engine: str,
-    reference: str,
+    store: Store, searched: StoredModel, keep: frozenset[int], probe: Measure
 ) -> Written:
-    """``keep``: node ids of ``searched``. ``onto``: digest of the model that is written: that one,
-    or the one that it was made from, where what makes a constant of ``searched`` stays in FP32 with
-    the node that reads it, or wherever it is made of what is outside of ``rest``. ``rest``: the
-    precision (``fp16``, ``bf16``) of all other nodes; "": as they are. Raises ``ModelProblem``."""
+    """``keep``: node ids of ``searched``. The probe's ``written`` is the digest of the model that
+    is written: that one, or the one that it was made from, where what makes a constant of
+    ``searched`` stays in FP32 with the node that reads it, or wherever it is made of what is
+    outside of ``rest``; its ``rest`` the precision (``fp16``, ``bf16``) of all other nodes; "": as
+    they are. Raises ``ModelProblem``."""
+    onto, rest = probe.written, probe.rest
     own = load.load(store, onto)
     places = (
         {n: Place(n) for n in keep}
@@ -72,8 +68,8 @@ def write_form(
             searched.index, own.index, read | (_find_outside(own, rest) if rest else set())
         )
     part = cut(own, Candidate(), {}, {}, own.index.outputs)
-    if is_quantized(own.index) and not originals.keeps_pairs(engine, reference):
-        part = originals.leave_layers_float(store, own, part, there, reference)
+    if is_quantized(own.index) and not originals.keeps_pairs(probe.engine, probe.reference):
+        part = originals.leave_layers_float(store, own, part, there, probe.reference)
     model = part.model
     position = {n: i for i, n in enumerate(part.node_ids)}
     stay = [i for i, n in enumerate(part.node_ids) if n in there]

@@ -5,12 +5,19 @@ from pathlib import Path
 
 import pytest
 
-from narrowdown.engines.consent import LOADER, POSTPROCESS, Asked, Consent, Permit, list_asked
+from narrowdown.engines.consent import (
+    LOADER,
+    NOTHING,
+    POSTPROCESS,
+    Asked,
+    Consent,
+    Permit,
+    list_asked,
+)
 from narrowdown.engines.data import held
 from narrowdown.engines.probe import AnyProbe
 from narrowdown.engines.sources import postprocess_script, scripts
 from narrowdown.engines.store.content import digest_file
-from narrowdown.engines.workers.pool import Pool
 
 
 class Whatever(dict[str, str]):
@@ -53,6 +60,9 @@ def _permit(asked: Asked) -> Permit:
 
 @pytest.fixture(autouse=True)
 def _agreed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setitem(Pool.__init__.__kwdefaults__, "consent", EVERYTHING)
+    known = Consent.of
+    monkeypatch.setattr(
+        Consent, "of", lambda self, probe: agreed(probe) if self == NOTHING else known(self, probe)
+    )
     with held.under(EVERYTHING):
         yield

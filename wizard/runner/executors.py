@@ -7,7 +7,7 @@ from narrowdown.engines.cores import count_cores
 from narrowdown.engines.store.content import digest_file
 from narrowdown.engines.workers import gpus
 from narrowdown.engines.workers.executor import Executor
-from narrowdown.engines.workers.pool import Death, Pool
+from narrowdown.engines.workers.pool import Death, Pool, Telling, Terms
 from narrowdown.wizard.runner.ledger import Ledger
 from narrowdown.wizard.runner.options import Options
 from narrowdown.wizard.schedulers import LOCAL
@@ -36,11 +36,12 @@ def executor(
         return Pool(
             folder,
             slots,
-            on_death=died,
-            capture_bytes=capture_bytes,
-            consent=options.consent.handing(options.handed),
-            gpus=shared_out(slots, tell),
-            tell=tell,
+            Terms(
+                capture_bytes=capture_bytes,
+                consent=options.consent.handing(options.handed),
+                gpus=shared_out(slots, tell),
+            ),
+            Telling(died, tell),
         )
     from narrowdown.engines.cluster.executor import Cluster
 
@@ -50,10 +51,8 @@ def executor(
         # The same wherever the session is resumed: what a host has fetched serves again.
         session=f"{description.id}-{digest_file(folder / DESCRIPTION)[:12]}",
         prefer=lambda spec: ledger.state.fingerprints.get(spec, ""),
-        tell=tell,
-        on_death=died,
-        capture_bytes=capture_bytes,
-        consent=options.consent,
+        terms=Terms(capture_bytes=capture_bytes, consent=options.consent),
+        telling=Telling(died, tell),
     )
 
 

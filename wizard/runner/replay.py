@@ -318,10 +318,10 @@ def real(
 def _executor(rec: Recording, place: Path, options: Options, teller: Teller) -> Executor:
     """Who measures a session's probes again in the folder ``place``: this machine, or a cluster,
     where the hosts go first that have the recorded engine. Not started."""
-    if options.executor == LOCAL:
-        from narrowdown.engines.workers.pool import Pool
+    from narrowdown.engines.workers.pool import Pool, Telling, Terms
 
-        return Pool(place, 1, consent=options.consent.handing(options.handed))
+    if options.executor == LOCAL:
+        return Pool(place, 1, Terms(consent=options.consent.handing(options.handed)))
     from narrowdown.engines.cluster.executor import Cluster
 
     made = Cluster(
@@ -329,8 +329,8 @@ def _executor(rec: Recording, place: Path, options: Options, teller: Teller) -> 
         place,
         session=f"replay-{secrets.token_hex(8)}",
         prefer=lambda spec: rec.state.fingerprints.get(spec, ""),
-        tell=teller.note,
-        consent=options.consent,
+        terms=Terms(consent=options.consent),
+        telling=Telling(tell=teller.note),
     )
     teller.note(f"Waiting for {made.waited_for()}.")
     return made

@@ -24,18 +24,23 @@ _NO_KERNELS = re.compile(r"validateCaskKLib|Klib \d+ failed", re.IGNORECASE)
 _NO_TACTIC = re.compile(r"could not find any implementation for node (.*?)(?:\.|$)", re.IGNORECASE)
 
 
+class Sizes(NamedTuple):
+    """Shapes of the inputs as they will be fed, the largest; the smallest, of those that will be
+    fed in several sizes."""
+
+    largest: Mapping[str, tuple[int, ...]] = {}
+    least: Mapping[str, tuple[int, ...]] = {}
+
+
 def configure_build(
     found: Library,
     builder: Any,
     network: Any,
     settings: Settings,
     flags: Sequence[str],
-    shapes: Mapping[str, tuple[int, ...]],
-    least: Mapping[str, tuple[int, ...]],
+    sizes: Sizes,
 ) -> Any:
-    """Precision flags, memory, level, profiles. ``shapes``: of the inputs as they will be fed, the
-    largest; ``least``: the smallest, of those that will be fed in several sizes. Raises
-    ``EngineFault``."""
+    """Precision flags, memory, level, profiles. Raises ``EngineFault``."""
     trt = found.trt
     config = builder.create_builder_config()
     if (settings.precision == "fp32" or not settings.tf32) and found.has_flag("TF32"):
@@ -57,7 +62,11 @@ def configure_build(
     # What the inspector says of a layer, its nodes and its kernel, it says only of engines that
     # were built to say it.
     config.profiling_verbosity = trt.ProfilingVerbosity.DETAILED
-    _make_profile(found, builder, network, config, settings, shapes, least)
+    profile = _make_profile(builder, network, settings, sizes)
+    if profile is not None and config.add_optimization_profile(profile) < 0:
+        raise EngineFault(
+            "refused", f"{found.title} refuses the shapes: {' '.join(found.log.errors()[-1:])}."
+        )
     return config
 
 
@@ -184,29 +193,21 @@ def _strip_source_place(line: str) -> str:
     return inner.strip(" .")[:300]
 
 
-def _make_profile(
-    found: Library,
-    builder: Any,
-    network: Any,
-    config: Any,
-    settings: Settings,
-    shapes: Mapping[str, tuple[int, ...]],
-    least: Mapping[str, tuple[int, ...]],
-) -> None:
+def _make_profile(builder: Any, network: Any, settings: Settings, sizes: Sizes) -> Any:
     """One optimization profile: shapes that were given for an input, else those it will be fed
-    with."""
+    with; None where no input is open. Raises ``EngineFault``."""
     profile = builder.create_optimization_profile()
     dynamic = False
     for i in range(network.num_inputs):
         tensor = network.get_input(i)
-        fed = tuple(shapes.get(tensor.name, tensor.shape))
+        fed = tuple(sizes.largest.get(tensor.name, tensor.shape))
         if tensor.is_shape_tensor:
             dynamic = True
             count = fed[0] if fed else 1
             profile.set_shape_input(tensor.name, [0] * count, [1] * count, [_LARGEST] * count)
         elif any(d < 0 for d in tensor.shape):
             dynamic = True
-            low = settings.smallest.get(tensor.name, tuple(least.get(tensor.name, fed)))
+            low = settings.smallest.get(tensor.name, tuple(sizes.least.get(tensor.name, fed)))
             usual = settings.usual.get(tensor.name, fed)
             high = settings.largest.get(tensor.name, fed)
             if not len(low) == len(usual) == len(high) == len(tensor.shape):
@@ -229,10 +230,7 @@ def _make_profile(
                 raise EngineFault(
                     "refused", f"The shapes of input '{tensor.name}' do not fit: {error}."
                 ) from error
-    if dynamic and config.add_optimization_profile(profile) < 0:
-        raise EngineFault(
-            "refused", f"{found.title} refuses the shapes: {' '.join(found.log.errors()[-1:])}."
-        )
+    return profile if dynamic else None
 
 
 _LARGEST = 1 << 16  # of a value that decides a shape, where nothing is known of it

@@ -23,6 +23,7 @@ from narrowdown.engines.backends.tensorrt import (
 )
 from narrowdown.engines.backends.tensorrt.choices import Chooser
 from narrowdown.engines.backends.tensorrt.library import Library
+from narrowdown.engines.backends.tensorrt.network import Watched
 from narrowdown.engines.backends.tensorrt.settings import Settings
 from narrowdown.engines.backends.tensorrt.timings import Entries
 from narrowdown.engines.data import held
@@ -109,9 +110,8 @@ class Engine:
             self._builder,
             model,
             request.weights_dir,
-            request.marks,
             self._strong,
-            settings.observe,
+            Watched(request.marks, settings.observe),
         )
         config = configure.configure_build(
             found,
@@ -119,8 +119,7 @@ class Engine:
             parsed.network,
             settings,
             flags,
-            request.feed_shapes,
-            request.least_shapes,
+            configure.Sizes(request.feed_shapes, request.least_shapes),
         )
         if kept and not self._strong and not everything:
             network.keep_higher(found, parsed.network, kept)

@@ -5,7 +5,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from copy import deepcopy
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import onnx
 
@@ -137,19 +137,26 @@ def hide_marks(
     return copy, heard
 
 
+class Watched(NamedTuple):
+    """``marks``: outputs that are observed, not judged: those that TensorRT cannot give out are
+    dropped. ``observe``: they stay outputs, or become inner tensors again that a listener is told
+    of (``debug``; ``unfused``, where layers are fused all the same)."""
+
+    marks: Sequence[str] = ()
+    observe: str = "outputs"
+
+
 def parse_network(
     found: Library,
     builder: Any,
     model: onnx.ModelProto,
     weights_dir: str,
-    marks: Sequence[str],
     strong: bool,
-    observe: str = "outputs",
+    watched: Watched = Watched(),  # noqa: B008
 ) -> Parsed:
-    """Parse a model whose external weights lie in ``weights_dir``; ``marks`` are outputs that are
-    observed, not judged: those that TensorRT cannot give out are dropped. ``observe``: they stay
-    outputs, or become inner tensors again that a listener is told of (``debug``; ``unfused``, where
-    layers are fused all the same). Raises ``EngineFault`` (unsupported, invalid-model)."""
+    """Parse a model whose external weights lie in ``weights_dir``. Raises ``EngineFault``
+    (unsupported, invalid-model)."""
+    marks, observe = watched
     heard: dict[str, tuple[str, ...]] = {}
     if marks and observe != "outputs":
         model, heard = hide_marks(model, marks)

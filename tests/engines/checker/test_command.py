@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from narrowdown.engines.checker import environment, keeper
-from narrowdown.engines.checker.command import KEEP, CheckResult, needs, run_check, words
+from narrowdown.engines.checker.command import KEEP, CheckResult, needs, run_line, words
 
 from ...patience import allow
 
@@ -29,7 +29,9 @@ def script(folder: Path, text: str, name: str = "checker.py") -> str:
 
 
 def check(command: str, folder: Path, timeout: float = 30.0, model: str = "m.onnx") -> CheckResult:
-    return run_check(command, folder / model, folder / "in.json", None, folder, timeout)
+    return run_line(
+        words(command, folder / model, folder / "in.json", None, folder), folder, timeout
+    )
 
 
 def alive(pid: int) -> bool:
@@ -224,8 +226,9 @@ def test_the_checker_dies_with_the_process_that_started_it(tmp_path: Path) -> No
         tmp_path, "import os, time; open('pid', 'w').write(str(os.getpid())); time.sleep(60)"
     )
     code = (
-        "import sys; from pathlib import Path; from narrowdown.engines.checker.command import run_check;"
-        "run_check(sys.argv[1], Path('m'), None, None, Path(sys.argv[2]), 60)"
+        "import sys; from pathlib import Path; from narrowdown.engines.checker.command import run_line, words;"
+        "here = Path(sys.argv[2]);"
+        "run_line(words(sys.argv[1], Path('m'), None, None, here), here, 60)"
     )
     parent = subprocess.Popen([sys.executable, "-P", "-c", code, command, str(tmp_path)])
     until = time.monotonic() + allow(20)
@@ -314,7 +317,8 @@ def test_a_daemon_is_ended_when_what_watches_over_it_is_killed(tmp_path: Path, v
     code = (
         "import ctypes, sys; from pathlib import Path; from narrowdown.engines.checker import command, keeper;"
         "ctypes.CDLL(None).prctl(keeper.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);"
-        "print(command.run_check(sys.argv[1], Path('m'), None, None, Path(sys.argv[2]), 60).status)"
+        "here = Path(sys.argv[2]); line = command.words(sys.argv[1], Path('m'), None, None, here);"
+        "print(command.run_line(line, here, 60).status)"
     )
     words = [sys.executable, "-P", "-c", code, command, str(tmp_path)]
     worker = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
@@ -463,7 +467,8 @@ def test_a_checker_that_is_run_sees_no_secret(
     assert (got.status, got.returncode, got.stderr) == ("exited", 0, "")
     assert "planted" not in got.stdout
     assert "'CUDA_VISIBLE_DEVICES': '3'" in got.stdout
-    named = run_check(script(tmp_path, looks), tmp_path / "m", None, None, tmp_path, 30.0, ["JWT"])
+    line = words(script(tmp_path, looks), tmp_path / "m", None, None, tmp_path)
+    named = run_line(line, tmp_path, 30.0, ["JWT"])
     assert set(re.findall(r"planted \d+;", named.stdout)) == {f"planted {SECRET.index('JWT')};"}
 
 

@@ -33,7 +33,7 @@ from narrowdown.engines.probe import (
 )
 from narrowdown.engines.store.content import Store, boot, digest_file
 from narrowdown.engines.workers.executor import Executor, ExecutorLost
-from narrowdown.engines.workers.pool import Death, Pool
+from narrowdown.engines.workers.pool import Death, Pool, Telling, Terms
 from tests.engines.workers import driver
 
 from ...consents import to_check
@@ -111,7 +111,7 @@ def test_a_host_answers_as_this_machine_does(tmp_path: Path, cluster) -> None:
 def test_where_no_cluster_is_one_sentence_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ends, "_CONNECT", 0.3)
+    monkeypatch.setattr(ends, "_CALL", 0.3)
 
     async def nothing(_: Executor) -> None:
         return
@@ -237,7 +237,10 @@ def test_a_host_that_goes_down_in_the_middle_costs_no_probe(tmp_path: Path, clus
         return await asked
 
     deaths: list[Death] = []
-    answer = on(Cluster(cluster.url, tmp_path / "s", session="s", on_death=deaths.append), ask)
+    answer = on(
+        Cluster(cluster.url, tmp_path / "s", session="s", telling=Telling(on_death=deaths.append)),
+        ask,
+    )
     assert answer.status == "ok"
     assert deaths == []
 
@@ -304,7 +307,9 @@ def test_verdicts_of_another_engine_are_not_mixed_in(
         odd = next(m for a, m in executor._members.items() if "/hosts/odd" in _folder(cluster, m))
         return odd.told[engine].facts["fingerprint"]
 
-    other = on(Cluster(cluster.url, tmp_path / "s", session="s", tell=notes.append), ask)
+    other = on(
+        Cluster(cluster.url, tmp_path / "s", session="s", telling=Telling(tell=notes.append)), ask
+    )
     assert [n for n in notes if "is left out" in n and engine in n]
 
     async def known(executor: Executor) -> str:
@@ -328,7 +333,9 @@ def _folder(cluster, member: Any) -> str:
 
 def test_a_note_about_a_host_that_is_left_out_names_both_versions(tmp_path: Path) -> None:
     notes: list[str] = []
-    executor = Cluster("tcp://127.0.0.1:8786", tmp_path, session="s", tell=notes.append)
+    executor = Cluster(
+        "tcp://127.0.0.1:8786", tmp_path, session="s", telling=Telling(tell=notes.append)
+    )
 
     def member(name: str, **facts: str) -> Any:
         made = ends._Member(name, Greeting("t", name, name, 1), {})
@@ -387,7 +394,8 @@ def test_a_crash_costs_a_worker_of_ours_and_none_of_the_cluster(tmp_path: Path, 
         return crash, await executor.run(msgspec.structs.replace(whole, engine=REFERENCE), 60.0)
 
     crash, after = on(
-        Cluster(cluster.url, tmp_path / "s", session="s", on_death=deaths.append), ask
+        Cluster(cluster.url, tmp_path / "s", session="s", telling=Telling(on_death=deaths.append)),
+        ask,
     )
     assert (crash.status, crash.signal, after.status) == ("crash", signal.SIGSEGV, "ok")
     assert [d.signal for d in deaths] == [signal.SIGSEGV]
@@ -420,15 +428,15 @@ def test_a_check_runs_where_the_same_script_is_and_nowhere_else(
         )
 
     agreed = to_check("python3 check.py {model}", str(folder), script)
-    fine = on(Cluster(cluster.url, tmp_path / "s", session="s", consent=agreed), ask)
+    fine = on(Cluster(cluster.url, tmp_path / "s", session="s", terms=Terms(consent=agreed)), ask)
     assert (fine.status, fine.facts["returncode"]) == ("ok", 0)
     refused = on(Cluster(cluster.url, tmp_path / "n", session="n"), ask)
     assert (refused.status, "nobody agreed" in refused.message) == ("refused", True), (
         "a host runs nothing without consent"
     )
     other = Consent((msgspec.structs.replace(agreed.permits[0], files={str(script): "0" * 64}),))
-    changed = on(Cluster(cluster.url, tmp_path / "o", session="o", consent=other), ask)
+    changed = on(Cluster(cluster.url, tmp_path / "o", session="o", terms=Terms(consent=other)), ask)
     assert changed.facts["changed"] == str(script), "and nothing else than what was agreed to"
     monkeypatch.setattr(ends, "pin_files", lambda probe: {str(script): "0" * 64})
     with pytest.raises(ExecutorLost, match="is another file"):
-        on(Cluster(cluster.url, tmp_path / "s", session="s", consent=agreed), ask)
+        on(Cluster(cluster.url, tmp_path / "s", session="s", terms=Terms(consent=agreed)), ask)

@@ -20,6 +20,7 @@ pytest.importorskip("distributed", reason="needs Dask distributed: pip install '
 from narrowdown.engines.cluster import executor as ends
 from narrowdown.engines.cluster.executor import Cluster, first_unencrypted
 from narrowdown.engines.workers.executor import ExecutorLost
+from narrowdown.engines.workers.pool import Telling
 from narrowdown.wizard.runner import progress
 from narrowdown.wizard.session.events import NoteAdded
 from narrowdown.wizard.session.journal import NAME, read
@@ -63,7 +64,7 @@ HTTP = b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n"
 def test_what_is_no_scheduler_is_a_sentence_in_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scheme: str, reply: bytes, why: str
 ) -> None:
-    monkeypatch.setattr(ends, "_CONNECT", 0.5)
+    monkeypatch.setattr(ends, "_CALL", 0.5)
 
     async def ask(url: str) -> None:
         cluster = Cluster(url, tmp_path, session="s")
@@ -168,7 +169,9 @@ def test_a_host_without_narrowdown_is_named(tmp_path: Path, cluster) -> None:
     notes: list[str] = []
 
     async def ask() -> None:
-        executor = Cluster(cluster.url, tmp_path / "s", session="s", tell=notes.append)
+        executor = Cluster(
+            cluster.url, tmp_path / "s", session="s", telling=Telling(tell=notes.append)
+        )
         try:
             await executor.start()
         finally:
@@ -206,7 +209,9 @@ def test_wires_to_other_machines_in_the_open_are_noticed() -> None:
 
 def test_an_open_wire_is_said_once(tmp_path: Path) -> None:
     notes: list[str] = []
-    executor = Cluster("tcp://127.0.0.1:8786", tmp_path, session="s", tell=notes.append)
+    executor = Cluster(
+        "tcp://127.0.0.1:8786", tmp_path, session="s", telling=Telling(tell=notes.append)
+    )
     executor._warn_of_open_wires(["tcp://127.0.0.1:9"])
     assert notes == []
     executor._warn_of_open_wires(["tcp://10.0.0.7:9"])

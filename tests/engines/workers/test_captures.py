@@ -35,7 +35,8 @@ def named(tensors) -> set[str]:
 
 def get(session, tensors, sample="real:0/0", reference=REFERENCE):
     model = load.load(session.store, session.model)
-    return captures.capture_values(session.store, model, tensors, sample, session.inputs, reference)
+    run = captures.Run(reference, session.inputs, sample)
+    return captures.capture_values(session.store, model, tensors, run)
 
 
 @pytest.fixture

@@ -736,7 +736,7 @@ def test_captures_come_from_the_whole_model_not_from_the_part(opened) -> None:
     model = load.load(session.store, session.model)
     last = session.index.outputs[0]
     value = captures.capture_values(
-        session.store, model, [last], "real:0", session.inputs, "onnxruntime"
+        session.store, model, [last], captures.Run("onnxruntime", session.inputs, "real:0")
     )[last]
     image = np.load(MODELS / "shapes_cnn_in.npz")["image"]
     options = ort.SessionOptions()

@@ -19,7 +19,7 @@ import pytest
 from narrowdown import engines
 from narrowdown.engines import installed
 from narrowdown.engines.probe import Inspect, Measure, Measurement
-from narrowdown.engines.workers.pool import Death, Pool
+from narrowdown.engines.workers.pool import Death, Pool, Telling, Terms
 
 from ...patience import allow
 
@@ -33,7 +33,8 @@ def use(root: Path, slots: int, work: Callable[[Pool], Awaitable[Any]], **option
     others = children()  # of other tests
 
     async def body() -> Any:
-        pool = Pool(root, slots, script=SCRIPTED, **options)
+        told = {k: options.pop(k) for k in ("on_death", "tell") if k in options}
+        pool = Pool(root, slots, Terms(**options), Telling(**told), SCRIPTED)
         try:
             return await work(pool)
         finally:

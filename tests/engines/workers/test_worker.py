@@ -15,7 +15,7 @@ import pytest
 
 from narrowdown import engines
 from narrowdown.engines.probe import Check, Inspect, LoadInputs, Measure, Measurement
-from narrowdown.engines.workers.pool import Pool
+from narrowdown.engines.workers.pool import Pool, Terms
 
 from ...consents import to_check
 
@@ -40,7 +40,7 @@ asyncio.run(main())
 
 def use(root: Path, work: Callable[[Pool], Awaitable[Any]], slots: int = 1, **options: Any) -> Any:
     async def body() -> Any:
-        pool = Pool(root, slots, **options)
+        pool = Pool(root, slots, Terms(**options))
         try:
             return await work(pool)
         finally:
@@ -242,10 +242,10 @@ sys.path.insert(0, {packages!r})
 from pathlib import Path
 from narrowdown.engines.consent import CHECK, Consent, Permit
 from narrowdown.engines.probe import Check
-from narrowdown.engines.workers.pool import Pool
+from narrowdown.engines.workers.pool import Pool, Terms
 
 async def main():
-    pool = Pool(Path(sys.argv[1]), 1, consent=Consent((Permit(CHECK, sys.argv[3]),)))
+    pool = Pool(Path(sys.argv[1]), 1, Terms(consent=Consent((Permit(CHECK, sys.argv[3]),))))
     asking = asyncio.create_task(pool.run(Check(model=sys.argv[2], command=sys.argv[3])))
     while not pool.snapshot()[0].pid or not Path(sys.argv[4]).exists():
         await asyncio.sleep(0.01)

@@ -249,7 +249,7 @@ def ask_parse(name: str, what: str, *, strong: bool = True) -> Any:
     model, positions = network.name_nodes(_models()[what])
     builder = found.trt.Builder(found.log.logger)
     try:
-        parsed = network.parse_network(found, builder, model, "", (), strong)
+        parsed = network.parse_network(found, builder, model, "", strong)
     except EngineFault as fault:
         empty = builder.create_network(
             1 << int(found.trt.NetworkDefinitionCreationFlag.STRONGLY_TYPED)
@@ -289,7 +289,9 @@ def ask_marks(name: str, observe: str) -> Any:
     exposed, untyped = network.expose_marks(model, marks)
     strong = found.strong and not found.weak
     builder = found.trt.Builder(found.log.logger)
-    parsed = network.parse_network(found, builder, exposed, "", marks, strong, observe)
+    parsed = network.parse_network(
+        found, builder, exposed, "", strong, network.Watched(marks, observe)
+    )
     return {
         "marks": len(marks), "outputs": parsed.network.num_outputs, "heard": len(parsed.heard),
         "skipped": dict(sorted({**untyped, **parsed.skipped}.items())),
@@ -302,11 +304,13 @@ def ask_configuration(name: str) -> Any:
     found = _library(name)
     model = _models()["shapes_cnn"]
     builder = found.trt.Builder(found.log.logger)
-    parsed = network.parse_network(found, builder, model, "", (), strong=not found.weak)
+    parsed = network.parse_network(found, builder, model, "", strong=not found.weak)
     ends = next(iter(_shapes(model).items()))
     shapes, least = {ends[0]: (8, *ends[1][1:])}, {ends[0]: (1, *ends[1][1:])}
     chosen = Settings(precision="fp32", workspace=64 << 20, level=1)
-    config = configure.configure_build(found, builder, parsed.network, chosen, (), shapes, least)
+    config = configure.configure_build(
+        found, builder, parsed.network, chosen, (), configure.Sizes(shapes, least)
+    )
     said = {
         "workspace": config.get_memory_pool_limit(found.trt.MemoryPoolType.WORKSPACE),
         "level": config.builder_optimization_level,
@@ -317,7 +321,9 @@ def ask_configuration(name: str) -> Any:
     }
     wrong = msgspec.structs.replace(chosen, largest={ends[0]: (4, *ends[1][1:])})
     try:
-        configure.configure_build(found, builder, parsed.network, wrong, (), shapes, least)
+        configure.configure_build(
+            found, builder, parsed.network, wrong, (), configure.Sizes(shapes, least)
+        )
     except EngineFault as fault:
         said["shapes outside of the profile"] = str(fault)
     return said

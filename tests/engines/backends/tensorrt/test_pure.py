@@ -78,7 +78,7 @@ def test_tf32_can_be_left_out(
     monkeypatch.setattr(configure, "_make_profile", lambda *_: None)
     chosen = settings(spec, found)
     builder = SimpleNamespace(create_builder_config=lambda: config)
-    configure.configure_build(found, builder, None, chosen, (), {}, {})
+    configure.configure_build(found, builder, None, chosen, (), configure.Sizes())
     assert (chosen.precision, gone) == (precision, cleared)
 
 
@@ -114,7 +114,12 @@ def test_one_profile_goes_from_one_row_to_all(
     )
     of_one = SimpleNamespace(num_inputs=1, get_input=lambda _: tensor)
     configure.configure_build(
-        found, builder, of_one, settings(spec, found), (), {"x": shapes}, {"x": (1, 3)}
+        found,
+        builder,
+        of_one,
+        settings(spec, found),
+        (),
+        configure.Sizes({"x": shapes}, {"x": (1, 3)}),
     )
     assert (said, added) == ([("x", *profile)], [made])
 
