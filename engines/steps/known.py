@@ -6,15 +6,16 @@ it shows in, fails here, and does so when its trigger says so and not beside it,
 switch, switching that off cures the model."""
 
 from collections.abc import Mapping
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, TypeAlias
 
 import msgspec
 
-from narrowdown.engines.asking import Count, Described, Note, StepContext, Sub, asked
+from narrowdown.engines.asking import Count, Described, StepContext, Sub, asked
+from narrowdown.engines.asking.budget import Tries
+from narrowdown.engines.asking.whole_model import WholeModel, probe_whole
 from narrowdown.engines.compare.criterion import TOLERANCE_BY_PRECISION, Criterion
-from narrowdown.engines.compare.judge import exceed, judge_whole, worst
+from narrowdown.engines.compare.judge import exceed, worst
 from narrowdown.engines.findings import Findings, Lookalike
-from narrowdown.engines.graph.index import GraphIndex
 from narrowdown.engines.known.entry import Bug, Construction
 from narrowdown.engines.known.variant import Variant, say_variant, vary_declared
 from narrowdown.engines.probe import (
@@ -29,7 +30,6 @@ from narrowdown.engines.probe import (
 )
 from narrowdown.engines.search.lookalike import list_lookalikes, say_lookalike
 from narrowdown.engines.search.switches import list_switches
-from narrowdown.engines.search.whole import probe_whole
 from narrowdown.engines.spec import parse
 from narrowdown.engines.steps.base import (
     BUILDS_MODELS,
@@ -84,14 +84,14 @@ class KnownRow(msgspec.Struct, frozen=True):
 
     bug: str
     thread: str
-    verdict: Literal["known", "looks-like"]
-    shown: Shown
-    cured: bool | None
-    error: float | None
-    nodes: tuple[str, ...]
-    mended: str
-    cure: str
-    says: str
+    verdict: Literal["known", "looks-like"] = "looks-like"
+    shown: Shown = "not run"
+    cured: bool | None = None
+    error: float | None = None
+    nodes: tuple[str, ...] = ()
+    mended: str = ""
+    cure: str = ""
+    says: str = ""
     fires: int = 0
     fires_n: int = 0
     passes: int = 0
@@ -105,21 +105,13 @@ class KnownRow(msgspec.Struct, frozen=True):
         against it."""
         return self.fires == self.fires_n > 0 and self.passes == self.beside_n > 0 and not self.left
 
-
-class Tries:
-    """Constructions that were built, and whether one more may be. ``most`` 0: as many as there
-    are."""
-
-    def __init__(self, most: int = 0) -> None:
-        self.most, self.done = most, 0
-
     @property
-    def over(self) -> bool:
-        return 0 < self.most <= self.done
-
-    def note(self, text: str) -> Note:
-        """Progress; what is tried from here on may be left out."""
-        return Note(text, best=0, tried=self.done)
+    def held(self) -> str:
+        """How the trigger did, as the end of a sentence; "" where nothing of it was answered."""
+        if not self.fires_n + self.beside_n:
+            return ""
+        of = f"in {self.fires} of {self.fires_n} {'variant' if self.fires_n == 1 else 'variants'}"
+        return f"fires {of}, not in {self.passes} of {self.beside_n} beside it"
 
 
 def known(ctx: StepContext) -> Steps[KnownOutcome]:
@@ -159,102 +151,91 @@ def known(ctx: StepContext) -> Steps[KnownOutcome]:
     alike = list_lookalikes(findings, index, bugs, version=view.version, precision=view.precision)
     rows: list[KnownRow] = []
     for bug, nodes in alike[:ASKED]:
-        row = yield from _ask(ctx, findings, index, bug, nodes, tries)
-        rows.append(row)
+        names = tuple(index.shown_names[n] for n in nodes)
+        rows.append((yield from _try_bug(ctx, findings, bug, names, tries)))
     rows.sort(key=lambda row: (row.verdict != "known", row.shown == "passes"))
     found = tuple(map(_as_lookalike, rows))
     return Finish(
         _tell(rows, family),
         msgspec.structs.replace(findings, lookalikes=found),
         tables={"bugs": rows},
-        decisive={"whole": (probe_whole(ctx, findings, samples=(findings.sample,)),)}
-        if not ctx.check
-        else {},
+        decisive={"whole": (probe_whole(ctx, findings, samples=(findings.sample,)),)},
     )
 
 
-def _ask(
-    ctx: StepContext,
-    findings: Findings,
-    index: GraphIndex,
-    bug: Bug,
-    nodes: tuple[int, ...],
-    tries: Tries,
+def _try_bug(
+    ctx: StepContext, findings: Findings, bug: Bug, nodes: tuple[str, ...], tries: Tries
 ) -> Sub[KnownRow]:
-    """Whether the bug shows here, and whether its switch cures the model."""
-    shown: Shown = "not run"
-    error, held = None, Held(left=1 + len(bug.fires) + len(bug.beside) if bug.make else 0)
-    if not tries.over:
-        shown, error = yield from show_bug(ctx, bug, tries)
-        held = (yield from hold_trigger(ctx, bug, tries)) if shown == "fails" else Held()
-    cured: bool | None = None
-    off = set(bug.switch_off) & set(list_switches(ctx.engine, ctx.engine_info).optimizers)
-    if shown == "fails" and off and not ctx.check and not held.left:
-        yield tries.note(f"does the model pass without {', '.join(sorted(off))}?")
-        engine = list_switches(ctx.engine, ctx.engine_info).without(off)
-        m = yield from asked(probe_whole(ctx, findings, samples=(findings.sample,), engine=engine))
-        cured = judge_whole(m, findings.criterion or Criterion()).passed
-    names = tuple(index.shown_names[n] for n in nodes)
+    """Whether the bug shows here, as its trigger says, and whether its switch cures the model."""
     row = KnownRow(
-        bug.id, bug.thread, "looks-like", shown, cured, error if error is None or error < HUGE else None, names, bug.mended,
-        bug.cure, bug.says, *held,
-    )  # fmt: skip
-    is_known = shown == "fails" and row.holds and cured is not False
+        bug=bug.id,
+        thread=bug.thread,
+        nodes=nodes,
+        mended=bug.mended,
+        cure=bug.cure,
+        says=bug.says,
+    )
+    if tries.over and bug.make is not None:
+        return msgspec.structs.replace(row, left=1 + len(bug.fires) + len(bug.beside))
+    shown, error = yield from show_bug(ctx, bug, tries)
+    finite = error if error is not None and error < HUGE else None
+    row = msgspec.structs.replace(row, shown=shown, error=finite)
+    if shown != "fails":
+        return row
+    row = yield from hold_trigger(ctx, bug, tries, row)
+    can = list_switches(ctx.engine, ctx.engine_info)
+    off = set(bug.switch_off) & set(can.optimizers)
+    if off and not row.left:
+        yield tries.note(f"does the model pass without {', '.join(sorted(off))}?")
+        whole = WholeModel(ctx, findings)
+        distance = yield from whole.compare(can.without(off), samples=(findings.sample,))
+        row = msgspec.structs.replace(row, cured=distance.told and not distance.exceeds)
+    is_known = row.holds and row.cured is not False
     return msgspec.structs.replace(row, verdict="known") if is_known else row
 
 
-class Held(NamedTuple):
-    """How the trigger did; the fields of a row."""
-
-    fires: int = 0
-    fires_n: int = 0
-    passes: int = 0
-    beside_n: int = 0
-    against: str = ""
-    left: int = 0
-
-
-def hold_trigger(ctx: StepContext, bug: Bug, tries: Tries) -> Sub[Held]:
-    """Whether the construction fails where the bug's trigger says so, and not beside it. What the
-    engine does not run is no answer: releases refuse this type or that opset for reasons of their
-    own."""
-    held = Held()
-    if bug.make is None:
-        return held
-    variants = [*((v, True) for v in bug.fires), *((v, False) for v in bug.beside)]
-    for at, (variant, firing) in enumerate(variants):
-        if tries.over:
-            return held._replace(left=len(variants) - at)
-        shown = yield from _show_variant(ctx, bug, bug.make, variant, tries)
-        answered, said = shown != "not run", say_variant(bug.make, variant)
-        if firing:
-            held = held._replace(
-                fires=held.fires + (shown == "fails"), fires_n=held.fires_n + answered
-            )
-        else:
-            held = held._replace(
-                passes=held.passes + (shown == "passes"), beside_n=held.beside_n + answered
-            )
-        if shown == ("passes" if firing else "fails") and not held.against:
-            held = held._replace(against=f"with {said} it {'passes' if firing else 'fails, too'}")
-    return held
+def hold_trigger(ctx: StepContext, bug: Bug, tries: Tries, row: KnownRow) -> Sub[KnownRow]:
+    """The row with whether the construction fails where the bug's trigger says so, and not beside
+    it. What the engine does not run is no answer: releases refuse this type or that opset for
+    reasons of their own."""
+    seen: dict[Shown, list[Shown]] = {"fails": [], "passes": []}
+    against: list[str] = []
+    variants: list[tuple[Variant, Shown]] = [
+        *((v, "fails") for v in bug.fires),
+        *((v, "passes") for v in bug.beside),
+    ]
+    left = len(variants)
+    for variant, wanted in variants:
+        if tries.over or bug.make is None:
+            break
+        left -= 1
+        shown, _ = yield from show_bug(ctx, bug, tries, variant)
+        if shown != "not run":
+            seen[wanted].append(shown)
+        if shown not in (wanted, "not run"):
+            does = "passes" if shown == "passes" else "fails, too"
+            against.append(f"with {say_variant(bug.make, variant)} it {does}")
+    return msgspec.structs.replace(
+        row,
+        fires=seen["fails"].count("fails"),
+        fires_n=len(seen["fails"]),
+        passes=seen["passes"].count("passes"),
+        beside_n=len(seen["passes"]),
+        against="".join(against[:1]),
+        left=left,
+    )
 
 
-def _show_variant(
-    ctx: StepContext, bug: Bug, made: Construction, variant: Variant, tries: Tries
-) -> Sub[Shown]:
-    yield tries.note(f"does {bug.name} show with {say_variant(made, variant)}?")
-    shown, _ = yield from _run_construction(ctx, bug, vary_declared(made, variant))
-    tries.done += 1
-    return shown
-
-
-def show_bug(ctx: StepContext, bug: Bug, tries: Tries) -> Sub[tuple[Shown, float | None]]:
-    """What the bug's construction does on this engine, and its error, against ONNX's evaluator."""
+def show_bug(
+    ctx: StepContext, bug: Bug, tries: Tries, variant: Variant | None = None
+) -> Sub[tuple[Shown, float | None]]:
+    """What the bug's construction, or a variant of it, does on this engine, and its error, against
+    ONNX's evaluator."""
     if bug.make is None:
         return "not run", None
-    yield tries.note(f"does {bug.name} show here?")
-    answer = yield from _run_construction(ctx, bug, bug.make)
+    where = f"with {say_variant(bug.make, variant)}" if variant else "here"
+    yield tries.note(f"does {bug.name} show {where}?")
+    answer = yield from _run_construction(ctx, bug, vary_declared(bug.make, variant or {}))
     tries.done += 1
     return answer
 
@@ -313,16 +294,8 @@ def _as_lookalike(row: KnownRow) -> Lookalike:
         row.mended,
         row.cure,
         row.nodes,
-        _say_held(row),
+        row.held,
     )
-
-
-def _say_held(row: KnownRow) -> str:
-    """How the trigger did, as the end of a sentence; "" where nothing of it was answered."""
-    if not row.fires_n + row.beside_n:
-        return ""
-    of = f"in {row.fires} of {row.fires_n} {'variant' if row.fires_n == 1 else 'variants'}"
-    return f"fires {of}, not in {row.passes} of {row.beside_n} beside it"
 
 
 def _tell(rows: list[KnownRow], family: str) -> KnownOutcome:
@@ -330,27 +303,7 @@ def _tell(rows: list[KnownRow], family: str) -> KnownOutcome:
         said = f"It looks like none of the bugs of {family} in the table (narrowdown known lists them)."
         return KnownOutcome(verdict="none", message=said)
     first = rows[0]
-    confirmed = sum(r.verdict == "known" for r in rows)
-    message = say_lookalike(_as_lookalike(first))
-    if first.verdict == "looks-like" and first.left:
-        seen = f" Its small model {_say_held(first)}." if first.fires_n + first.beside_n else ""
-        message += f"{seen} {first.left} more small models were not built, as the step was ended."
-    elif first.verdict == "looks-like" and first.shown == "fails" and not first.holds:
-        message += (
-            f" Its small model fails here, but not when the table says so: {first.against}, so it may be another one."
-            if first.against
-            else " Its small model fails here; when it does and when not is not in the table, or could not be tried."
-        )
-    elif first.verdict == "looks-like" and first.shown == "fails":
-        message += (
-            " That bug shows here, and switching off what breaks it there does not cure this model."
-        )
-    elif first.shown == "passes":
-        message += (
-            " The small model that it shows in passes here, so it may be fixed, or be another one."
-        )
-    elif first.shown == "not run":
-        message += " Whether it shows here could not be tried."
+    message = say_lookalike(_as_lookalike(first)) + _say_doubt(first)
     left = sum(r.left > 0 for r in rows)
     if others := left - (first.left > 0):
         message += f" {others} more that it looks like {'was' if others == 1 else 'were'} not tried to the end."
@@ -363,11 +316,33 @@ def _tell(rows: list[KnownRow], family: str) -> KnownOutcome:
         mended=first.mended,
         nodes=", ".join(first.nodes),
         alike=len(rows),
-        confirmed=confirmed,
+        confirmed=sum(r.verdict == "known" for r in rows),
         left=left,
-        trigger=_say_held(first),
+        trigger=first.held,
         message=message,
     )
+
+
+def _say_doubt(row: KnownRow) -> str:
+    """Why it only looks like the bug, with a space in front; "" of a known one."""
+    if row.verdict == "known":
+        return ""
+    if row.left:
+        seen = f" Its small model {row.held}." if row.held else ""
+        return f"{seen} {row.left} more small models were not built, as the step was ended."
+    if row.shown == "passes":
+        return (
+            " The small model that it shows in passes here, so it may be fixed, or be another one."
+        )
+    if row.shown == "not run":
+        return " Whether it shows here could not be tried."
+    if row.holds:
+        return (
+            " That bug shows here, and switching off what breaks it there does not cure this model."
+        )
+    if row.against:
+        return f" Its small model fails here, but not when the table says so: {row.against}, so it may be another one."
+    return " Its small model fails here; when it does and when not is not in the table, or could not be tried."
 
 
 SPEC = StepSpec(

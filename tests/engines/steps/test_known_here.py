@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from narrowdown.engines.asking import Note
+from narrowdown.engines.asking.budget import Tries
 from narrowdown.engines.known.entry import Bug
 from narrowdown.engines.known.table import read_table
-from narrowdown.engines.steps.known import Tries, hold_trigger, show_bug
+from narrowdown.engines.steps.known import KnownRow, hold_trigger, show_bug
 
 # As people run it; what a bug needs beside it is in its settings.
 ENGINES = {"onnxruntime": "onnxruntime:optimization=all", "openvino": "openvino"}
@@ -52,7 +53,7 @@ def test_a_construction_does_what_the_table_says_of_this_release(
         )
     assert shown == WRONG[said], error
     if shown == "fails":
-        held = drive(here, hold_trigger(here.context(), bug, Tries()))
+        held = drive(here, hold_trigger(here.context(), bug, Tries(), KnownRow(bug.id, "")))
         assert held.against == ""
         assert held.fires == held.fires_n > 0
         assert held.passes == held.beside_n > 0
