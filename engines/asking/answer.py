@@ -6,10 +6,13 @@ from typing import Literal
 import msgspec
 
 from narrowdown.engines.compare.criterion import Signature
-from narrowdown.engines.probe import Score
+from narrowdown.engines.probe import Measurement, Score
 
 # Reasons that say where the fault is, not that the engine could not run the part.
 DIRECTIONAL = ("harmless", "milder", "amplified-downstream", "unrepresentable-input")
+
+
+NOTHING = Measurement(status="unsupported")  # was measured
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -24,7 +27,8 @@ class Answer(msgspec.Struct, frozen=True):
     name; ``signature``: what this part's own failure looks like. ``scores``: of what was
     watched, and of nodes side by side.
     ``files``: digests of what was kept. ``choices``: kernels that the build chose, by layer;
-    ``refused``: layers in which it did not take what it was told to. ``probes``: how many it took.
+    ``refused``: layers in which it did not take what it was told to. ``measured``: all of it, of
+    samples that were fed and of a case; not ok where nothing was. ``probes``: how many it took.
     """
 
     kind: Literal["fails", "passes", "unknown"]
@@ -42,6 +46,7 @@ class Answer(msgspec.Struct, frozen=True):
     files: Mapping[str, str] = {}
     choices: Mapping[str, str] = {}
     refused: tuple[str, ...] = ()
+    measured: Measurement = NOTHING
     probes: int = 0
 
     @property
@@ -64,4 +69,5 @@ FAILS, PASSES = Answer("fails"), Answer("passes")
 
 def unknown(why: str, detail: str = "") -> Answer:
     """An answer that cost nothing and says nothing."""
-    return Answer("unknown", why, detail)
+    measured = msgspec.structs.replace(NOTHING, message=detail)
+    return Answer("unknown", why, detail, measured=measured)

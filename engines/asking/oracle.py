@@ -5,7 +5,8 @@ external program, refuses to build, or has earlier culprits beside it is a layer
 (``engines.asking.layers``), so that n searches and m modes are n + m pieces.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import partial
 
 import msgspec
 
@@ -23,12 +24,13 @@ from narrowdown.engines.asking.layers.not_compared import compare_nothing
 from narrowdown.engines.asking.layers.patched_culprits import cure_earlier
 from narrowdown.engines.asking.layers.repeated_runs import run_repeatedly
 from narrowdown.engines.asking.layers.switched_off import switch_off
-from narrowdown.engines.asking.question import Question
+from narrowdown.engines.asking.near import Near, make_near, make_none
+from narrowdown.engines.asking.question import Fed, Question
 from narrowdown.engines.compare.criterion import Criterion, Signature
 from narrowdown.engines.compare.judge import LARGE
 from narrowdown.engines.findings import Findings
 from narrowdown.engines.graph.index import GraphIndex
-from narrowdown.engines.probe import AnyProbe
+from narrowdown.engines.probe import AnyProbe, Measurement, SampleInfo
 
 FAILURE = Signature(kind="accuracy", sample="", errors={"": 1.0})
 
@@ -38,7 +40,10 @@ class Oracle(msgspec.Struct, frozen=True):
     outputs that fail; ``live``: nodes that reach the model's
     outputs once earlier culprits are cured; ``row``: of a batch that is fed, the one that fails;
     ``storage``: the type that values are held in between nodes. ``cheap``: the same engine where it builds
-    faster and fails alike; None where there is none. ``builds``: fresh ones that a verdict takes.
+    faster and fails alike; None where there is none. ``builds``: fresh ones that a verdict takes;
+    ``steady``: one, run once, is enough. ``sample``: the one that the search works on, of these
+    ``samples``. ``keeps``: single nodes can be kept in FP32; ``times``: the engine chooses kernels by
+    timing; ``clocked``: how long a run takes says something. ``near`` makes more samples.
     """
 
     index: GraphIndex
@@ -51,14 +56,39 @@ class Oracle(msgspec.Struct, frozen=True):
     storage: str = "float32"
     cheap: "Oracle | None" = None
     builds: int = 1
+    steady: bool = True
+    sample: str = ""
+    samples: tuple[SampleInfo, ...] = ()
+    keeps: bool = True
+    times: bool = False
+    clocked: bool = True
+    near: Callable[[int, int, int], Sub[Near]] = make_none
 
     @property
     def error(self) -> float:
         """e0: the worst badness of the failure, at most LARGE."""
         return min(self.failure.error, LARGE)
 
+    @property
+    def feeds(self) -> tuple[str, ...]:
+        """What decides: the given ones, or the made-up one where none were given."""
+        return tuple(s.id for s in self.samples)
+
+    def names(self, nodes: Iterable[int]) -> tuple[str, ...]:
+        """Names for people: see ``GraphIndex.shown_names``."""
+        return tuple(self.index.shown_names[n] for n in nodes)
+
     def ask(self, question: Question) -> Sub[Answer]:
         return self.put(question)
+
+    def feed(
+        self, feeds: tuple[str, ...], *, inputs: str = "", runs: int = 0, **rest: object
+    ) -> Sub[Measurement]:
+        """The whole model on these samples, in one build, nothing cured of it unless ``rest`` (fields
+        of ``Question``) says so; not ok where that cannot be asked."""
+        question = Question(fed=Fed(feeds, inputs, runs), uncured=True, build=0)
+        answer = yield from self.put(msgspec.structs.replace(question, **rest))
+        return answer.measured
 
 
 def open_oracle(ctx: StepContext, findings: Findings) -> Sub[tuple[Oracle, Inquiry]]:
@@ -129,4 +159,11 @@ def make_oracle(inquiry: Inquiry) -> Oracle:
         ctx.storage,
         make_oracle(inquiry.of(twin)) if twin else None,
         findings.builds,
+        findings.builds == findings.looks == 1,
+        findings.sample,
+        findings.samples,
+        ctx.can("keep"),
+        ctx.engine_info.gpus > 0,
+        ctx.can("latency", untold=True),
+        partial(make_near, inquiry),
     )

@@ -7,7 +7,7 @@ import msgspec
 
 from narrowdown.engines.asking import Note
 from narrowdown.engines.compare.criterion import Signature
-from narrowdown.engines.probe import Edit
+from narrowdown.engines.probe import Candidate, Edit
 
 NodeIds: TypeAlias = frozenset[int]
 Feed: TypeAlias = Literal["stored", "exact"]
@@ -30,6 +30,18 @@ class How(msgspec.Struct, frozen=True):
     exclusive: bool = False
 
 
+class Fed(msgspec.Struct, frozen=True):
+    """The whole model is fed these samples, each of which is told, in place of the one that the
+    search works on. ``inputs``: digest of the inputs that hold them, "": the session's. ``runs`` of
+    the build, 0: as many as a verdict needs. ``nudge``: inputs are moved by one unit in the last
+    place, another draw in each run."""
+
+    samples: tuple[str, ...]
+    inputs: str = ""
+    runs: int = 0
+    nudge: Literal["", "inputs"] = ""
+
+
 class Question(msgspec.Struct, frozen=True):
     """Does this part of the model fail as the model does? Ids only, so that a dictionary can answer.
 
@@ -37,7 +49,10 @@ class Question(msgspec.Struct, frozen=True):
     model, held against the reference by its own outputs. ``outputs``: the tensors that are judged,
     as a rule what the rest of the model reads. ``alone``: each of the nodes by itself, all in one
     build. ``edits``: with these simplifications; ``like``: it must then fail as this part did.
-    ``right``: tensors of the whole model that are given their true values. ``off``: what is
+    ``part``: the cut as a case holds it, where it is not to be made of ``nodes``. ``fed``: other
+    samples than the one that the search works on. ``right``: tensors of the whole model that are
+    given their true values; ``keep``: nodes in FP32; ``righted``: nodes that the reference
+    computes; all beside what earlier culprits are cured by, unless ``uncured``. ``off``: what is
     switched off in the engine; ``choose``: kernels that the build takes, by layer; ``avoid``: those
     that it does not. ``feed``: values as the
     engine would have stored them, or exactly. ``e0``: an effect of a tenth
@@ -50,7 +65,12 @@ class Question(msgspec.Struct, frozen=True):
     nodes: NodeIds | None = None
     outputs: tuple[int, ...] = ()
     alone: bool = False
+    part: Candidate | None = None
+    fed: Fed | None = None
     right: NodeIds = frozenset()
+    keep: NodeIds = frozenset()
+    righted: NodeIds = frozenset()
+    uncured: bool = False
     off: frozenset[str] = frozenset()
     choose: Mapping[str, str] = {}
     avoid: Mapping[str, tuple[str, ...]] = {}

@@ -6,18 +6,18 @@ import msgspec
 
 from narrowdown.engines.asking import Note, Sub, asked
 from narrowdown.engines.asking.inquiry import Inquiry
+from narrowdown.engines.asking.near import Near, make_near
+from narrowdown.engines.asking.oracle import make_oracle
 from narrowdown.engines.compare.judge import by_sample, judge_whole, margin, worst
 from narrowdown.engines.compare.say import join_some, wrong_by
 from narrowdown.engines.findings import Unseen, Workaround
 from narrowdown.engines.probe import Measure, Measurement, Unroll, is_given
 from narrowdown.engines.search.unseen import (
-    Near,
     add_made,
     count_determined,
     count_wanted,
     find_worst,
     list_failing,
-    make_near,
     restrict,
 )
 from narrowdown.engines.search.whole import list_feeds
@@ -148,7 +148,7 @@ def _try_near(
     m = yield from asked(_probe(ask, model, fixed, alike, inputs=near.inputs, engine=engine))
     if m.status != "ok":
         return unseen
-    made = yield from count_determined(ask, near, m)
+    made = yield from count_determined(make_oracle(ask), near, m)
     return add_made(unseen, made, ask.criterion, plain=len(by_sample(made.counted)))
 
 

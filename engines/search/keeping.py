@@ -8,6 +8,7 @@ import msgspec
 
 from narrowdown.engines.asking import Amount, Count, Note, Sub, asked
 from narrowdown.engines.asking.inquiry import Inquiry
+from narrowdown.engines.asking.oracle import make_oracle
 from narrowdown.engines.compare.judge import by_sample, judge_whole, limit, worst
 from narrowdown.engines.findings import Findings, Unseen
 from narrowdown.engines.graph import ranges
@@ -29,6 +30,7 @@ from narrowdown.engines.search.looks import (
 from narrowdown.engines.search.ranking import Ranked, list_ranked, rank_layers
 from narrowdown.engines.search.remedy import list_cured
 from narrowdown.engines.search.unseen import (
+    Basis,
     Tried,
     count_plain,
     find_scale,
@@ -89,20 +91,19 @@ class _Keeping:
 
     def __init__(self, ask: Inquiry, params: PrecisionParams) -> None:
         self.ask, self.params = ask, params
-        self.everywhere = list_feeds(ask.findings)
-        self.sets = KeptSets(ask, list_keepable(ask), params.margin or MARGIN)
+        self.oracle = make_oracle(ask)
+        self.everywhere = self.oracle.feeds
+        self.sets = KeptSets(self.oracle, list_keepable(ask), params.margin or MARGIN)
         self.tried: dict[NodeSet, tuple[Tried, frozenset[str]]] = {}
         self.joined = 0
         self.incurable: set[str] = set()  # of batches that joined, wrong with everything kept
-        self.held: frozenset[str] = frozenset()
-        self.plain = Measurement()
 
     def run(self, order: NodeSet) -> Sub[Kept]:
         """Nothing kept must fail and everything kept must pass, else there is nothing to search."""
         ask, sets, findings = self.ask, self.sets, self.ask.findings
-        self.plain = yield from sets.measure_plain(self.everywhere)
-        if judge_whole(self.plain, ask.criterion).passed:
-            return self._tell("none-needed", (), self.plain)
+        plain: Measurement = yield from sets.measure_plain(self.everywhere)
+        if judge_whole(plain, ask.criterion).passed:
+            return self._tell("none-needed", (), plain)
         # What was seen to cure passes as everything does, which where kernels are timed may take a
         # quarter of the first build.
         sound = list_cured(findings) or sets.everything
@@ -111,12 +112,12 @@ class _Keeping:
             sound = sets.everything
             right = yield from sets.measure(sound, self.everywhere)
         if not judge_whole(right, ask.criterion).passed:
-            off = worst(self.plain.results, ask.criterion)[2] if self.plain.results else 0.0
+            off = worst(plain.results, ask.criterion)[2] if plain.results else 0.0
             kept = self._tell("not-enough", sets.everything, right)
             return msgspec.structs.replace(kept, plain=off)
-        self.held = set_apart(findings, by_sample(self.plain))
-        sets.seen |= set(by_sample(self.plain)) - self.held
-        sets.scale = find_scale(self.plain, ask.criterion)
+        held = set_apart(findings, by_sample(plain))
+        sets.seen |= set(by_sample(plain)) - held
+        sets.basis = Basis(plain, held, find_scale(plain, ask.criterion))
         likely: NodeSet = yield from self._list_likely()
         if (
             not order
@@ -144,7 +145,9 @@ class _Keeping:
             # Whether rounding makes it was asked of no sample that is infinite. Of what is left
             # once that is cured it may.
             alone: Measurement = yield from self.sets.measure(tuple(sorted(seeds)), self.everywhere)
-            self.sets.noise = yield from measure_noise(ask, list_failing(alone, ask.criterion))
+            wrong = list_failing(alone, ask.criterion)
+            noise: Mapping[str, float] = yield from measure_noise(self.oracle, wrong)
+            self.sets.basis = msgspec.structs.replace(self.sets.basis, noise=noise)
         if not seeds:
             places: tuple[Place, ...] = yield from foretell_places(ask)
             seeds = {n for p in places for n in p.keep} or {s.node for s in ask.findings.suspects}
@@ -159,9 +162,10 @@ class _Keeping:
         emulation = find_emulation(self.ask.ctx, self.ask.findings)
         if not emulation or len(self.sets.everything) < len(self.ask.index.nodes):
             return None
-        there = KeptSets(self.ask.of(emulation), self.sets.everything, self.sets.margin)
+        asked = make_oracle(self.ask.of(emulation))
+        there = KeptSets(asked, self.sets.everything, self.sets.margin)
         there.near, there.seen, there.apart = self.sets.near, self.sets.seen, True
-        there.scale, there.noise = self.sets.scale, self.sets.noise
+        there.basis = self.sets.basis
         used = yield from there.use((), hunt.working)
         if not used or max(used.values()) <= 1:
             return None
@@ -172,16 +176,15 @@ class _Keeping:
         joins, as far as everything kept is right on it, with all of its batch that can be told."""
         sets, before = self.sets, frozenset(self.sets.seen)
         given: Measurement = yield from sets.measure(keep, self.everywhere)
+        basis = msgspec.structs.replace(sets.basis, held=sets.basis.held - before)
         tried: Tried = yield from try_unseen(
-            self.ask, sets.elsewhere(keep), given, self.held - before, self.plain, batch,
-            self.joined, sets.noise,
-        )  # fmt: skip
+            self.oracle, sets.elsewhere(keep), given, basis, batch, self.joined
+        )
         self.tried[keep] = tried, before
         if not tried.failing:
             return {}
         sets.near |= dict.fromkeys(tried.near.feeds, tried.near.inputs)
-        made = [s for _, samples in tried.counted for s in samples]
-        fresh = tuple(dict.fromkeys((*tried.failing, *made)))
+        fresh = tuple(dict.fromkeys((*tried.failing, *tried.counted)))
         more: dict[str, float] = yield from allow(sets, sets.everything, fresh)
         if set(more).isdisjoint(tried.failing):
             return {}
@@ -200,9 +203,9 @@ class _Keeping:
         )
         if final.status != "ok":
             # What was made near the given ones cannot be run again, so these decide alone.
-            sets.seen.intersection_update(by_sample(self.plain))
+            sets.seen.intersection_update(by_sample(sets.basis.plain))
             final = yield from sets.measure(best.keep, self.everywhere)
-        unseen: Unseen = yield from count_plain(ask, tried, tried.unseen)
+        unseen: Unseen = yield from count_plain(self.oracle, tried, tried.unseen)
         unseen = yield from self._count_lost(best.keep, unseen)
         kept = self._tell("found", best.keep, final, unseen)
         kept = self._draw(msgspec.structs.replace(kept, minimal=best.each))
@@ -228,32 +231,34 @@ class _Keeping:
     def _draw(self, kept: Kept) -> Kept:
         """With the curve of error over nodes, of the sets that were tried on all that decides."""
         enough = limit(self.ask.criterion, "") / self.sets.margin
-        curve = self.sets.draw_curve(kept.keep, by_sample(self.plain), enough)
+        curve = self.sets.draw_curve(kept.keep, by_sample(self.sets.basis.plain), enough)
         bend = next((p for p in curve if p.knee), None)
         if bend is None:
             return msgspec.structs.replace(kept, curve=curve)
         keep = ranges.decode(bend.keep)
-        knee = Knee(keep, bend, ok=self.sets.count_right(self.sets.list_sets()[keep])[0])
+        known = self.sets.judged(self.sets.list_sets()[keep])
+        knee = Knee(keep, bend, ok=len(by_sample(known.counted)) - len(known.missed))
         return msgspec.structs.replace(kept, curve=curve, knee=knee)
 
     def _tell(
         self, outcome: str, keep: NodeSet, m: Measurement, unseen: Unseen | None = None
     ) -> Kept:
         sets = self.sets
-        ok, n = sets.count_right(m)
+        told = sets.judged(m)
+        n = len(by_sample(told.counted))
         return Kept(
             outcome,
             keep,
             max(sets.find_error(m), unseen.error if unseen else 0.0),
             builds=sets.spent,
-            samples_ok=ok,
+            samples_ok=n - len(told.missed),
             samples_n=n,
             files=dict(m.artifacts),
             reason="" if m.status == "ok" else m.message,
             became=dict(m.facts.get("build", {}).get("kept", {})),
             unseen=unseen,
-            slight=sets.list_slight(m),
-            noisy=sets.list_noisy(m) - sets.list_slight(m),
+            slight=told.slight,
+            noisy=told.loose,
         )
 
 

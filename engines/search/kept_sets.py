@@ -2,24 +2,24 @@
 ``engines.search.keep_fewest``. Each sample of each set is asked once."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
 from narrowdown.engines.asking import Note, Sub
-from narrowdown.engines.asking.inquiry import Inquiry
-from narrowdown.engines.compare.criterion import tighten_criterion
-from narrowdown.engines.compare.judge import by_sample, judge_whole, use_up, worst
+from narrowdown.engines.asking.oracle import Oracle
+from narrowdown.engines.asking.question import Fed, Question
+from narrowdown.engines.compare.judge import by_sample, use_up, worst
 from narrowdown.engines.findings import Point
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.probe import HUGE, Measurement
 from narrowdown.engines.search.unseen import (
-    NOTHING,
-    find_noisy,
-    find_slight,
+    Ask,
+    Basis,
+    Determined,
     join_answers,
-    list_failing,
     restrict,
+    tell_apart,
 )
 
 NodeSet = tuple[int, ...]  # node ids, ascending
@@ -33,21 +33,19 @@ class KeptSets:
     """Answers about sets of nodes that are kept in FP32.
 
     ``everything`` that can be kept. ``margin``: tolerance over error that is aimed at. ``seen``: the
-    samples that decide; none: all of them. ``scale``: beside what a value is nearly nothing
-    (``find_scale``); ``noise``: what rounding makes of given samples (``measure_noise``). ``near``:
+    samples that decide; none: all of them. ``basis``: what is known of the user's samples. ``near``:
     feed -> digest of the inputs that hold it, of samples that were made near the session's.
     ``spent``: how often a set was asked about. ``apart``: a row can be asked alone and is then what
     it is among others; where kernels are timed, each shape has its own.
     """
 
-    def __init__(self, ask: Inquiry, everything: NodeSet, margin: float = 1.0) -> None:
-        self.ask, self.everything, self.margin = ask, everything, margin
+    def __init__(self, oracle: Oracle, everything: NodeSet, margin: float = 1.0) -> None:
+        self.oracle, self.everything, self.margin = oracle, everything, margin
         self.near: dict[str, str] = {}
         self.seen: set[str] = set()
-        self.scale: Mapping[str, float] = NOTHING
-        self.noise: Mapping[str, float] = NOTHING
+        self.basis = Basis()
         self.spent = 0
-        self.apart = not ask.ctx.engine_info.gpus
+        self.apart = not oracle.times
         self._built: NodeSet | None = None
         self._answers: dict[NodeSet, dict[str, Measurement]] = {}  # by what was fed
 
@@ -61,20 +59,20 @@ class KeptSets:
         m: Measurement = yield from self.measure(keep, tuple(dict.fromkeys(fed)))
         if m.status != "ok" or m.assumed:
             return None
-        counted = by_sample(self._tell_apart(restrict(m, set(samples)), self.margin))
+        told = tell_apart(restrict(m, set(samples)), self.oracle.criterion, self.basis, self.margin)
         return {
             s: max(
-                (use_up(score, self.ask.criterion) for r in rows for score in r.outputs),
+                (use_up(score, self.oracle.criterion) for r in rows for score in r.outputs),
                 default=0.0,
             )
-            for s, rows in counted.items()
+            for s, rows in by_sample(told.counted).items()
         }
 
     def fed(self, sample: str) -> str:
         """What to feed for a sample by itself: its row alone where rows can be."""
         feed, _, row = sample.partition("/")
         # What is made near a feed has its rows.
-        rows = any(s.rows for s in self.ask.findings.samples if s.id == feed or feed in self.near)
+        rows = any(s.rows for s in self.oracle.samples if s.id == feed or feed in self.near)
         return sample if row and rows else feed
 
     def measure(self, keep: NodeSet, feeds: tuple[str, ...], save: str = "") -> Sub[Measurement]:
@@ -82,13 +80,13 @@ class KeptSets:
         known = self._answers.setdefault(keep, {})
         left = feeds if save else tuple(s for s in feeds if s not in known)
         if left:
-            text = f"keeping {len(keep)} of {len(self.ask.index.nodes)} nodes in FP32"
+            text = f"keeping {len(keep)} of {len(self.oracle.index.nodes)} nodes in FP32"
             yield Note(text)
             # What is asked of a set right after it was built costs no other build.
             self.spent += keep != self._built
             self._built = keep
         for inputs, part in self._by_inputs(left).items():
-            m: Measurement = yield from self._put(keep, inputs, part, save)
+            m: Measurement = yield from self.elsewhere(keep, save)(inputs, part)
             # What was measured stands, though it could not be built once more to be kept.
             told = [s for s in part if not (save and s in known and m.status != "ok")]
             known.update({s: m if len(part) == 1 else _of_feed(m, s) for s in told})
@@ -99,56 +97,37 @@ class KeptSets:
         """The answer on these given feeds with nothing kept. The session has run the model on all
         samples together, as a rule, so where one run of one build is what a verdict takes that is
         asked for: known, it costs nothing."""
-        findings = self.ask.findings
-        every = tuple(s.id for s in findings.samples)
-        if findings.builds == findings.looks == 1 and set(feeds) < set(every):
-            m: Measurement = yield from self._put((), findings.inputs, every)
+        if self.oracle.steady and set(feeds) < set(self.oracle.feeds):
+            m: Measurement = yield from self.elsewhere(())("", self.oracle.feeds)
             if m.status == "ok":
                 self._answers.setdefault((), {}).update({s: _of_feed(m, s) for s in feeds})
         return (yield from self.measure((), feeds))
 
-    def judged(self, m: Measurement, margin: float = 1.0) -> Measurement:
+    def judged(self, m: Measurement) -> Determined:
         """Of the given samples those that were not set apart, and those that joined; whatever else
-        was fed with them. Less what is over the tolerance (with ``margin`` to spare) on nearly
-        nothing only, or by no more than rounding makes."""
-        return self._tell_apart(self._deciding(m), margin)
-
-    def _tell_apart(self, m: Measurement, margin: float) -> Measurement:
-        rule = tighten_criterion(self.ask.criterion, margin)
-        slight = find_slight(m, self.ask.criterion, self.scale, rule)
-        loose = slight | find_noisy(m, rule, self.noise)
-        return restrict(m, set(by_sample(m)) - loose) if loose else m
-
-    def list_noisy(self, m: Measurement) -> frozenset[str]:
-        """The samples that decide, but for that they are off by no more than rounding makes."""
-        return find_noisy(self._deciding(m), self.ask.criterion, self.noise)
-
-    def list_slight(self, m: Measurement) -> frozenset[str]:
-        """The samples that decide, but for that they fail on nearly nothing only."""
-        return find_slight(self._deciding(m), self.ask.criterion, self.scale)
+        was fed with them."""
+        return tell_apart(self._deciding(m), self.oracle.criterion, self.basis)
 
     def _deciding(self, m: Measurement) -> Measurement:
         return restrict(m, self.seen) if self.seen and m.status == "ok" and not m.assumed else m
 
     def find_error(self, m: Measurement) -> float:
         """The worst that any sample that decides is wrong by."""
-        counted = self.judged(m)
-        rows = [
-            r
-            for runs in by_sample(counted if counted.results else self._deciding(m)).values()
-            for r in runs
-        ]
-        return worst(rows, self.ask.criterion)[2] if rows else HUGE
+        counted = self.judged(m).counted
+        runs = by_sample(counted if counted.results else self._deciding(m)).values()
+        rows = [r for run in runs for r in run]
+        return worst(rows, self.oracle.criterion)[2] if rows else HUGE
 
-    def count_right(self, m: Measurement) -> tuple[int, int]:
-        """How many samples that decide are right, and of how many."""
-        counted = self.judged(m)
-        n = len(by_sample(counted))
-        return n - len(list_failing(counted, self.ask.criterion)), n
-
-    def elsewhere(self, keep: NodeSet) -> Callable[[str, tuple[str, ...]], Sub[Measurement]]:
+    def elsewhere(self, keep: NodeSet, save: str = "") -> Ask:
         """The question about this set that ``try_unseen`` asks of inputs of its own."""
-        return lambda inputs, samples: self._put(keep, inputs, samples)
+
+        def ask(inputs: str, samples: tuple[str, ...]) -> Sub[Measurement]:
+            answer = yield from self.oracle.ask(
+                Question(fed=Fed(samples, inputs), keep=frozenset(keep), uncured=True, save=save)
+            )
+            return answer.measured
+
+        return ask
 
     def list_sets(self) -> dict[NodeSet, Measurement]:
         """Every set that was asked about, with all that is known of it."""
@@ -161,13 +140,12 @@ class KeptSets:
         with less error than those before, and the chosen one. ``enough``: an error below which less
         gains nothing."""
         feeds = dict.fromkeys(s.partition("/")[0] for s in samples if s in self.seen)
-        timed = self.ask.ctx.can("latency", untold=True)
         front: list[Point] = []
         for keep in sorted(self._answers, key=lambda k: (len(k), k != chosen)):
             m = join_answers(list(self._answers[keep].values()))
             if not self.knows(keep, feeds) or m.status != "ok":
                 continue
-            error, seconds = self.find_error(m), m.run_seconds if timed else 0.0
+            error, seconds = self.find_error(m), m.run_seconds if self.oracle.clocked else 0.0
             if keep == chosen or not front or error < front[-1].error:
                 front.append(
                     Point(len(keep), error, seconds, keep == chosen, keep=ranges.encode(keep))
@@ -180,21 +158,10 @@ class KeptSets:
     def knows(self, keep: NodeSet, feeds: Iterable[str]) -> bool:
         return set(feeds) <= set(self._answers.get(keep, ()))
 
-    def _put(
-        self, keep: NodeSet, inputs: str, samples: tuple[str, ...], save: str = ""
-    ) -> Sub[Measurement]:
-        ask = self.ask
-        return (
-            yield from ask.repeated(
-                lambda attempt: ask.kept(samples, keep, save=save, attempt=attempt, inputs=inputs),
-                lambda m: judge_whole(m, ask.criterion),
-            )
-        )
-
     def _by_inputs(self, samples: Iterable[str]) -> Mapping[str, tuple[str, ...]]:
         found: dict[str, tuple[str, ...]] = {}
         for s in samples:
-            inputs = self.near.get(s.partition("/")[0], self.ask.findings.inputs)
+            inputs = self.near.get(s.partition("/")[0], "")
             found[inputs] = (*found.get(inputs, ()), s)
         return found
 

@@ -13,7 +13,9 @@ import math
 import msgspec
 
 from narrowdown.engines.asking import Described, Note, StepContext, Sub, asked
-from narrowdown.engines.asking.inquiry import Inquiry, make_inquiry
+from narrowdown.engines.asking.inquiry import make_inquiry
+from narrowdown.engines.asking.near import Near
+from narrowdown.engines.asking.oracle import Oracle, make_oracle
 from narrowdown.engines.compare.criterion import Signature
 from narrowdown.engines.compare.judge import by_sample, worst
 from narrowdown.engines.findings import Findings
@@ -22,9 +24,7 @@ from narrowdown.engines.search.unseen import (
     FEWEST,
     WANTED,
     Determined,
-    Near,
     count_determined,
-    make_near,
 )
 from narrowdown.engines.search.whole import list_feeds
 
@@ -58,27 +58,27 @@ def try_nearby(ctx: StepContext, findings: Findings, m: Measurement) -> Sub[Near
     described = yield from asked(Describe(model=findings.model))
     if not isinstance(described, Described):
         return Nearby()
-    ask: Inquiry = make_inquiry(
-        ctx, findings, described.index, Signature(kind="accuracy", sample="")
+    oracle = make_oracle(
+        make_inquiry(ctx, findings, described.index, Signature(kind="accuracy", sample=""))
     )
     each = math.ceil(len(rows) / len(list_feeds(findings)))
     yield Note("a made-up sample")
-    drawn: Determined = yield from _try_made(ask, Near(findings.inputs, (MADE_UP,)))
-    near: Near = yield from make_near(ask, min(WANTED, most), 0, each)
+    drawn: Determined = yield from _try_made(oracle, Near(findings.inputs, (MADE_UP,)))
+    near: Near = yield from oracle.near(min(WANTED, most), 0, each)
     if near.feeds:
         yield Note(f"{len(near.feeds) * each} samples made near yours")
-    found: Determined = yield from _try_made(ask, near)
+    found: Determined = yield from _try_made(oracle, near)
     bad, _, error = worst(found.counted.results, findings.criterion)
     how = dict(zip(near.feeds, near.sources, strict=False)).get(bad.partition("/")[0], "")
     off = worst(drawn.counted.results, findings.criterion)[2] if drawn.missed else 0.0
     return Nearby(len(by_sample(found.counted)), len(found.missed), error, how, off)
 
 
-def _try_made(ask: Inquiry, near: Near) -> Sub[Determined]:
+def _try_made(oracle: Oracle, near: Near) -> Sub[Determined]:
     """What the model gives on made samples; nothing where there are none or it takes none."""
     if not near.feeds:
         return Determined(Measurement())
-    made = yield from asked(ask.plain(near.feeds, inputs=near.inputs))
+    made: Measurement = yield from oracle.feed(near.feeds, inputs=near.inputs)
     if made.status != "ok" or made.assumed:
         return Determined(Measurement())
-    return (yield from count_determined(ask, near, made))
+    return (yield from count_determined(oracle, near, made))

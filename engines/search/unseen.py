@@ -7,17 +7,17 @@ from types import MappingProxyType
 
 import msgspec
 
-from narrowdown.engines.asking import Note, Sub, asked
-from narrowdown.engines.asking.inquiry import Inquiry
-from narrowdown.engines.compare.criterion import Criterion
+from narrowdown.engines.asking import Note, Sub
+from narrowdown.engines.asking.answer import NOTHING as UNASKED
+from narrowdown.engines.asking.near import Near
+from narrowdown.engines.asking.oracle import Oracle
+from narrowdown.engines.asking.question import Fed, Question
+from narrowdown.engines.compare.criterion import Criterion, tighten_criterion
 from narrowdown.engines.compare.judge import by_sample, exceed, find_largest, list_slight, worst
 from narrowdown.engines.findings import Findings, Unseen
-from narrowdown.engines.options import recorded
-from narrowdown.engines.probe import LoadInputs, Measurement, SampleInfo, SampleResult, is_given
+from narrowdown.engines.probe import Measurement, SampleResult, is_given
 from narrowdown.engines.search.noise import DRAWS, WITHIN
 from narrowdown.engines.search.statistics import count_independent
-from narrowdown.engines.search.whole import list_feeds
-from narrowdown.engines.sources import scripts
 
 BATCHES = 4  # given, from which on whole ones are set apart
 GIVEN = 8  # samples; of fewer none is set apart, as a search needs what there is
@@ -28,15 +28,6 @@ NOTHING: Mapping[str, float] = MappingProxyType({})  # beside which no value is 
 LEAST = 1e-12  # errors below it are as good as none
 # A question about samples of inputs (a digest); as many probes as it takes.
 Ask = Callable[[str, tuple[str, ...]], Sub[Measurement]]
-
-
-class Near(msgspec.Struct, frozen=True):
-    """Feeds that were made near the session's. ``inputs``: their digest; ``sources``: of what each
-    was made, and how."""
-
-    inputs: str = ""
-    feeds: tuple[str, ...] = ()
-    sources: tuple[str, ...] = ()
 
 
 class Determined(msgspec.Struct, frozen=True):
@@ -50,6 +41,17 @@ class Determined(msgspec.Struct, frozen=True):
     slight: frozenset[str] = frozenset()
 
 
+class Basis(msgspec.Struct, frozen=True):
+    """What is known of the user's samples. ``plain``: the model's measurement as it is; ``held``:
+    those that were set apart; ``scale``: beside what a value is nearly nothing (``find_scale``);
+    ``noise``: what rounding makes of them (``measure_noise``)."""
+
+    plain: Measurement = Measurement()
+    held: frozenset[str] = frozenset()
+    scale: Mapping[str, float] = NOTHING
+    noise: Mapping[str, float] = NOTHING
+
+
 class Tried(msgspec.Struct, frozen=True):
     """``failing``: the samples that it is not right on, the worst first; those of ``near`` among
     them are its own. ``loose``: those that nobody can call right or wrong. ``counted``: the made
@@ -60,7 +62,7 @@ class Tried(msgspec.Struct, frozen=True):
     failing: tuple[str, ...] = ()
     near: Near = Near()
     loose: frozenset[str] = frozenset()
-    counted: tuple[tuple[Near, tuple[str, ...]], ...] = ()
+    counted: tuple[str, ...] = ()
 
 
 def set_apart(findings: Findings, samples: Collection[str]) -> frozenset[str]:
@@ -134,17 +136,25 @@ def find_slight(
     return list_slight((r for run in m.each_run for r in run), criterion, scale, strict)
 
 
-def measure_noise(ask: Inquiry, samples: Collection[str]) -> Sub[Mapping[str, float]]:
+def _jitter(oracle: Oracle, feeds: tuple[str, ...], inputs: str = "") -> Sub[Measurement]:
+    """The reference held against itself with inputs that are rounded otherwise, the worst of a few
+    draws; not ok where that cannot be asked."""
+    if not feeds or not any(oracle.index.tensors[t].floating for t in oracle.index.inputs):
+        return UNASKED
+    fed = Fed(feeds, inputs, DRAWS, "inputs")
+    answer = yield from oracle.ask(Question(fed=fed, reference=True))
+    return answer.measured
+
+
+def measure_noise(oracle: Oracle, samples: Collection[str]) -> Sub[Mapping[str, float]]:
     """How far rounding of the inputs alone moves the reference's outputs on these samples of the
     session's, the worst of a few draws; nothing where that cannot be asked."""
-    if not samples or not any(ask.index.tensors[t].floating for t in ask.index.inputs):
-        return {}
     fed = tuple(dict.fromkeys(s.partition("/")[0] for s in samples))
-    moved = yield from asked(ask.plain(fed, engine=ask.ctx.reference, nudge="inputs", runs=DRAWS))
+    moved: Measurement = yield from _jitter(oracle, fed)
     if moved.status != "ok":
         return {}
     return {
-        s: worst(rows, ask.criterion)[2] for s, rows in by_sample(moved).items() if s in samples
+        s: worst(rows, oracle.criterion)[2] for s, rows in by_sample(moved).items() if s in samples
     }
 
 
@@ -175,105 +185,81 @@ def count_wanted(plain: Measurement, held: int) -> int:
     return max(0, most - held)
 
 
-def make_near(ask: Inquiry, samples: int, batch: int, each: int) -> Sub[Near]:
-    """Feeds near the session's, others in each ``batch``: at least so many samples, of which a feed
-    holds ``each``. A data loader is asked for more first. None where they cannot be made: a model
-    of sequences, say."""
-    feeds = math.ceil(samples / max(1, each))
-    if not feeds:
-        return Near()
-    if recorded(ask.ctx.reference):
-        return Near()  # nothing was recorded of made-up inputs
-    problem = ask.ctx.problem
-    digests = problem.digests
-    loaders = tuple(s for s in problem.inputs if scripts(s)) if batch == 0 else ()
-    yield Note(f"making {samples} samples near the given ones")
-    made = yield from asked(
-        LoadInputs(
-            model=ask.findings.model,
-            sources=loaders,
-            source_digests=tuple(
-                next((digests[p] for p in scripts(s) if p in digests), "") for s in loaders
-            ),
-            seed=problem.seed,
-            shapes=problem.input_shapes,
-            ranges=problem.val_range,
-            base=ask.findings.inputs,
-            near=feeds,
-            start=batch * feeds,
-        )
-    )
-    if made.status != "ok":
-        return Near()
-    infos = [msgspec.convert(s, SampleInfo) for s in made.facts["samples"]]
-    return Near(made.facts["inputs"], tuple(s.id for s in infos), tuple(s.source for s in infos))
+def tell_apart(m: Measurement, rule: Criterion, basis: Basis, margin: float = 1.0) -> Determined:
+    """The measurement without those that fail (with ``margin`` to spare) on nearly nothing only, or
+    by no more than rounding makes."""
+    strict = tighten_criterion(rule, margin)
+    slight = find_slight(m, rule, basis.scale, strict)
+    noisy = find_noisy(m, strict, basis.noise) - slight
+    counted = restrict(m, set(by_sample(m)) - slight - noisy) if slight or noisy else m
+    return Determined(counted, tuple(list_failing(counted, rule)), noisy, slight)
 
 
 def try_unseen(
-    ask: Inquiry,
+    oracle: Oracle,
     question: Ask,
     given: Measurement,
-    held: Collection[str],
-    plain: Measurement,
-    batch: int,
-    before: int = 0,
-    noise: Mapping[str, float] = NOTHING,
+    basis: Basis,
+    batch: int = 0,
+    joined: int = 0,
 ) -> Sub[Tried]:
     """The workaround of ``question`` on what it was not made on. ``given``: its measurement on all
-    of the user's samples, of which ``held`` were set apart; ``plain``: the model's on the same
-    without it. ``before``: samples that joined the search. ``noise``: of given samples, what
-    rounding makes (``measure_noise``)."""
-    rule, scale = ask.criterion, find_scale(plain, ask.criterion)
-    apart = restrict(given, held)
-    slight = find_slight(apart, rule, scale)
-    noisy = find_noisy(apart, rule, noise) - slight
-    apart = restrict(apart, set(by_sample(apart)) - slight - noisy)
-    over = list_failing(apart, rule)
-    right = len(by_sample(apart)) - len(over)
-    bare = len(list_failing(restrict(plain, by_sample(apart)), rule))
-    each = math.ceil(len(plain.results) / max(1, len(list_feeds(ask.findings))))
-    near: Near = yield from make_near(ask, count_wanted(plain, len(held)), batch, each)
-    n = len(by_sample(apart))
+    of the user's samples. ``joined``: samples that joined the search."""
+    rule, plain = oracle.criterion, basis.plain
+    apart = tell_apart(restrict(given, basis.held), rule, basis)
+    n = len(by_sample(apart.counted))
+    right = n - len(apart.missed)
+    each = math.ceil(len(plain.results) / max(1, len(oracle.feeds)))
+    near: Near = yield from oracle.near(count_wanted(plain, len(basis.held)), batch, each)
     unseen = Unseen(
-        right, n, n, right, bare, len(noisy), before, find_worst(apart, rule), len(slight)
+        right,
+        n,
+        n,
+        right,
+        plain=len(list_failing(restrict(plain, by_sample(apart.counted)), rule)),
+        undetermined=len(apart.loose),
+        joined=joined,
+        error=find_worst(apart.counted, rule),
+        slight=len(apart.slight),
+        worth=count_worth(rule, apart.counted),
     )
-    unseen = msgspec.structs.replace(unseen, worth=count_worth(rule, apart))
-    if not near.feeds:
-        return Tried(unseen, tuple(over), loose=slight | noisy)
-    yield Note(f"does it hold on {len(near.feeds) * each} samples that it was not made on?")
-    m: Measurement = yield from question(near.inputs, near.feeds)
+    loose = apart.loose | apart.slight
+    m = UNASKED
+    if near.feeds:
+        yield Note(f"does it hold on {len(near.feeds) * each} samples that it was not made on?")
+        m = yield from question(near.inputs, near.feeds)
     if m.status != "ok":
-        return Tried(unseen, tuple(over), loose=slight | noisy)
-    made: Determined = yield from count_determined(ask, near, m, scale)
-    counted = ((near, tuple(by_sample(made.counted))),)
-    loose = slight | noisy | made.loose | made.slight
-    unseen = msgspec.structs.replace(
-        add_made(unseen, made, rule, plain=0), worth=count_worth(rule, apart, made.counted)
+        return Tried(unseen, apart.missed, loose=loose)
+    made: Determined = yield from count_determined(oracle, near, m, basis.scale)
+    worth = count_worth(rule, apart.counted, made.counted)
+    return Tried(
+        msgspec.structs.replace(add_made(unseen, made, rule, plain=0), worth=worth),
+        (*apart.missed, *made.missed),
+        near,
+        loose | made.loose | made.slight,
+        tuple(by_sample(made.counted)),
     )
-    return Tried(unseen, (*over, *made.missed), near, loose, counted=counted)
 
 
-def count_plain(ask: Inquiry, tried: Tried, unseen: Unseen) -> Sub[Unseen]:
+def count_plain(oracle: Oracle, tried: Tried, unseen: Unseen) -> Sub[Unseen]:
     """The figures with how many of the made samples that are counted fail without the workaround:
     asked of what is told alone, as a search makes several times as many."""
-    failing = 0
-    for near, samples in tried.counted:
-        plain = yield from asked(ask.plain(near.feeds, inputs=near.inputs))
-        failing += (
-            len(list_failing(restrict(plain, samples), ask.criterion))
-            if plain.status == "ok"
-            else 0
-        )
+    if not tried.counted:
+        return unseen
+    plain: Measurement = yield from oracle.feed(tried.near.feeds, inputs=tried.near.inputs)
+    known = restrict(plain, tried.counted) if plain.status == "ok" else Measurement()
+    failing = len(list_failing(known, oracle.criterion))
     return msgspec.structs.replace(unseen, plain=unseen.plain + failing)
 
 
 def count_determined(
-    ask: Inquiry, near: Near, m: Measurement, scale: Mapping[str, float] = NOTHING
+    oracle: Oracle, near: Near, m: Measurement, scale: Mapping[str, float] = NOTHING
 ) -> Sub[Determined]:
     """What the measurement of the made samples says of the determined ones among them."""
-    slight = find_slight(m, ask.criterion, scale)
-    over = [s for s in list_failing(m, ask.criterion) if s not in slight]
-    loose: frozenset[str] = yield from find_undetermined(ask, near, m, over)
+    rule = oracle.criterion
+    slight = find_slight(m, rule, scale)
+    over = [s for s in list_failing(m, rule) if s not in slight]
+    loose: frozenset[str] = yield from find_undetermined(oracle, near, m, over)
     counted = restrict(m, set(by_sample(m)) - loose - slight)
     return Determined(counted, tuple(s for s in over if s not in loose), loose, slight)
 
@@ -311,25 +297,19 @@ def add_made(unseen: Unseen, made: Determined, rule: Criterion, *, plain: int) -
 
 
 def find_undetermined(
-    ask: Inquiry, near: Near, m: Measurement, over: list[str]
+    oracle: Oracle, near: Near, m: Measurement, over: list[str]
 ) -> Sub[frozenset[str]]:
     """Of the made samples that fail, those that rounding of the inputs moves as far in the
     reference itself: a picture of nothing says nothing of a workaround. Rows that can be fed alone
     are; whole numbers are not rounded."""
-    if not over or not any(ask.index.tensors[t].floating for t in ask.index.inputs):
-        return frozenset()
-    alone = any(s.rows for s in ask.findings.samples)
-    fed = tuple(over) if alone else tuple(dict.fromkeys(s.partition("/")[0] for s in over))
-    moved = yield from asked(
-        ask.plain(fed, inputs=near.inputs, engine=ask.ctx.reference, nudge="inputs", runs=DRAWS)
-    )
+    alone = any(s.rows for s in oracle.samples)
+    fed = over if alone else dict.fromkeys(s.partition("/")[0] for s in over)
+    moved: Measurement = yield from _jitter(oracle, tuple(fed), near.inputs)
     if moved.status != "ok":
         return frozenset()
-    by, off = by_sample(moved), by_sample(m)
+    rule, by, off = oracle.criterion, by_sample(moved), by_sample(m)
     return frozenset(
-        s
-        for s in over
-        if s in by and worst(off[s], ask.criterion)[2] <= WITHIN * worst(by[s], ask.criterion)[2]
+        s for s in over if s in by and worst(off[s], rule)[2] <= WITHIN * worst(by[s], rule)[2]
     )
 
 

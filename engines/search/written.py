@@ -5,12 +5,13 @@ import msgspec
 
 from narrowdown.engines.asking import Note, Sub, asked
 from narrowdown.engines.asking.inquiry import Inquiry
+from narrowdown.engines.asking.near import Near
 from narrowdown.engines.compare.judge import by_sample, worst
 from narrowdown.engines.graph.quantized import find_leavable_layers
 from narrowdown.engines.probe import HUGE, Measurement
 from narrowdown.engines.search.bodies import ALWAYS
 from narrowdown.engines.search.known import say_nearly_all
-from narrowdown.engines.search.unseen import Near, list_failing, restrict
+from narrowdown.engines.search.unseen import list_failing, restrict
 from narrowdown.engines.search.whole import list_feeds
 
 FILE = "worked-around.onnx"

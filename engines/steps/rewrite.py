@@ -7,6 +7,7 @@ import msgspec
 
 from narrowdown.engines.asking import Count, Note, StepContext, Sub, asked
 from narrowdown.engines.asking.inquiry import Inquiry, open_inquiry
+from narrowdown.engines.asking.oracle import make_oracle
 from narrowdown.engines.compare.criterion import Criterion
 from narrowdown.engines.compare.judge import by_sample, judge_whole, margin, worst
 from narrowdown.engines.compare.say import say_most
@@ -25,7 +26,7 @@ from narrowdown.engines.search.rewrites import (
 )
 from narrowdown.engines.search.settle import Saved
 from narrowdown.engines.search.switches import list_switches
-from narrowdown.engines.search.unseen import Tried, count_plain, set_apart, try_unseen
+from narrowdown.engines.search.unseen import Basis, Tried, count_plain, set_apart, try_unseen
 from narrowdown.engines.search.whole import list_feeds
 from narrowdown.engines.steps.base import (
     BUILDS_MODELS,
@@ -237,8 +238,8 @@ def _build_rewritten(
     def elsewhere(inputs: str, samples: tuple[str, ...]) -> Sub[Measurement]:
         return (yield from asked(rewrite_probe(ask, one.name, at, samples, inputs=inputs)))
 
-    held = set_apart(findings, results)
-    tried: Tried = yield from try_unseen(ask, elsewhere, measured[0], held, plain, 0)
+    held, oracle = set_apart(findings, results), make_oracle(ask)
+    tried: Tried = yield from try_unseen(oracle, elsewhere, measured[0], Basis(plain, held))
     seconds, before = yield from measure_seconds(
         ask, lambda sample: rewrite_probe(ask, one.name, at, sample)
     )
@@ -257,7 +258,7 @@ def _build_rewritten(
     )
     if not holds:
         return TriedRewrite(row, at)
-    unseen: Unseen = yield from count_plain(ask, tried, tried.unseen)
+    unseen: Unseen = yield from count_plain(oracle, tried, tried.unseen)
     return TriedRewrite(row, at, _as_workaround(ask, row, unseen), dict(measured[0].artifacts))
 
 

@@ -7,6 +7,8 @@ import msgspec
 
 from narrowdown.engines.asking import Note, StepContext, Sub, asked
 from narrowdown.engines.asking.inquiry import Inquiry, open_inquiry
+from narrowdown.engines.asking.near import Near, make_near
+from narrowdown.engines.asking.oracle import make_oracle
 from narrowdown.engines.compare.criterion import Criterion, Signature
 from narrowdown.engines.compare.judge import by_sample, exceed, judge_check, judge_whole, worst
 from narrowdown.engines.compare.refusal import is_same
@@ -16,12 +18,10 @@ from narrowdown.engines.probe import Measurement, Sanitize
 from narrowdown.engines.search.unseen import (
     GIVEN,
     Determined,
-    Near,
     add_made,
     count_determined,
     count_wanted,
     list_failing,
-    make_near,
     restrict,
 )
 from narrowdown.engines.search.whole import (
@@ -218,7 +218,7 @@ def _try_near(tried: _Tried) -> Sub[Unseen]:
     held = off.measurement
     if held.status != "ok" or held.assumed:
         return Unseen()
-    made: Determined = yield from count_determined(ask, near, held)
+    made: Determined = yield from count_determined(make_oracle(ask), near, held)
     plain = len(by_sample(made.counted))  # of a crash or a refusal
     if ask.signature.kind == "accuracy":
         without = yield from asked(ask.plain(near.feeds, inputs=near.inputs))

@@ -9,6 +9,7 @@ import msgspec
 
 from narrowdown.engines.asking import Amount, Count, Note, StepContext, Sub, asked
 from narrowdown.engines.asking.inquiry import Inquiry, open_inquiry
+from narrowdown.engines.asking.oracle import make_oracle
 from narrowdown.engines.compare.judge import (
     REFUSALS,
     by_sample,
@@ -36,6 +37,7 @@ from narrowdown.engines.search.rewrites import rewrite_probe
 from narrowdown.engines.search.settle import Saved
 from narrowdown.engines.search.switches import find_exact, list_switches
 from narrowdown.engines.search.unseen import (
+    Basis,
     Tried,
     count_plain,
     say_tried,
@@ -562,15 +564,14 @@ def _verify_option(
             )
         )
 
-    held = set_apart(findings, by_sample(results[0]))
-    tried: Tried = yield from try_unseen(
-        ask, elsewhere, results[0], held, results[0] if refused else plain, 0
-    )
+    held, oracle = set_apart(findings, by_sample(results[0])), make_oracle(ask)
+    basis = Basis(results[0] if refused else plain, held)
+    tried: Tried = yield from try_unseen(oracle, elsewhere, results[0], basis)
     unseen: Unseen = tried.unseen
     if refused:
         unseen = msgspec.structs.replace(unseen, plain=unseen.n)
     else:
-        unseen = yield from count_plain(ask, tried, unseen)
+        unseen = yield from count_plain(oracle, tried, unseen)
     changed = parse(engine).list_changes(parse(ask.ctx.engine))
     slower: str = yield from measure_latency(ask, engine=engine, forbid=forbid)
     return Workaround(

@@ -11,6 +11,8 @@ from narrowdown.engines.asking.question import Question
 
 def only_build(inner: Ask) -> Ask:
     def ask(question: Question) -> Sub[Answer]:
+        if question.fed is not None:
+            return inner(question)
         how = msgspec.structs.replace(question.how, runs=0)
         return inner(msgspec.structs.replace(question, how=how))
 

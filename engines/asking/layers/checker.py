@@ -2,7 +2,7 @@
 what it prints decide."""
 
 from narrowdown.engines.asking import Sub, asked
-from narrowdown.engines.asking.answer import Answer
+from narrowdown.engines.asking.answer import Answer, unknown
 from narrowdown.engines.asking.inquiry import Inquiry
 from narrowdown.engines.asking.layers import Ask
 from narrowdown.engines.asking.layers.engine import read
@@ -11,9 +11,13 @@ from narrowdown.engines.asking.question import Question
 
 def ask_checker(inquiry: Inquiry) -> Ask:
     def ask(question: Question) -> Sub[Answer]:
+        if question.fed is not None or question.keep:
+            return unknown("unsupported", "a checker is handed no samples, and no types of nodes")
         if question.note is not None:
             yield question.note
-        part = inquiry.cut(question.nodes or frozenset(), question.outputs, question.how.severed)
+        part = question.part or inquiry.cut(
+            question.nodes or frozenset(), question.outputs, question.how.severed
+        )
         m = yield from asked(inquiry.ask(part, attempt=question.build or 0, save=question.save))
         return read(inquiry, question, m)
 

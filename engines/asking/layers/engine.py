@@ -5,10 +5,10 @@ from collections.abc import Iterable
 import msgspec
 
 from narrowdown.engines.asking import Sub, asked
-from narrowdown.engines.asking.answer import Answer
+from narrowdown.engines.asking.answer import NOTHING, Answer
 from narrowdown.engines.asking.inquiry import Inquiry
 from narrowdown.engines.asking.layers import Ask
-from narrowdown.engines.asking.question import Question
+from narrowdown.engines.asking.question import Fed, Question
 from narrowdown.engines.compare.criterion import Signature, Verdict
 from narrowdown.engines.compare.judge import (
     SHARE,
@@ -44,18 +44,19 @@ def ask_engine(inquiry: Inquiry) -> Ask:
 def phrase(inquiry: Inquiry, question: Question) -> Measure:
     """The probe that asks this of the engine, on the sample that the search works on."""
     how, findings, ctx = question.how, inquiry.findings, inquiry.ctx
-    part = question.nodes is not None
+    candidate = _cut(inquiry, question)
+    part, fed = question.nodes is not None, question.fed or Fed((findings.sample,))
     return Measure(
         model=findings.model,
-        inputs=findings.inputs,
-        samples=(findings.sample,),
+        inputs=fed.inputs or findings.inputs,
+        samples=fed.samples,
         engine=ctx.reference if question.reference else ctx.engine,
         reference=ctx.reference,
-        candidate=_cut(inquiry, question),
+        candidate=candidate,
         keep=how.keep,
         righted=how.righted,
         marks=ranges.encode(question.watch),
-        effect=part and not question.alone and not question.edits,
+        effect=part and not question.alone and not candidate.edits,
         effect_on=ranges.encode(inquiry.watched) if part else "",
         runs=how.runs,
         feed=question.feed,
@@ -65,10 +66,13 @@ def phrase(inquiry: Inquiry, question: Question) -> Measure:
         forbid=dict(how.forbid),
         record=how.record,
         save=question.save,
+        nudge=fed.nudge,
     )
 
 
 def _cut(inquiry: Inquiry, question: Question) -> Candidate:
+    if question.part is not None:
+        return question.part
     if question.nodes is None:
         return Candidate(severed=ranges.encode(question.how.severed))
     if question.alone:
@@ -91,6 +95,8 @@ def sever_nodes(index: GraphIndex, nodes: Iterable[int], outputs: Iterable[int])
 def read(inquiry: Inquiry, question: Question, m: Measurement) -> Answer:
     """What the measurement says of the question. Pure: a new tolerance is a new reading."""
     rule, whole = inquiry.criterion, question.nodes is None
+    if question.fed is not None:
+        return _read_samples(judge_whole(m, rule), m)
     if whole:
         m = inquiry.unpatched(m)
     if question.like is not None:
@@ -120,6 +126,19 @@ def read(inquiry: Inquiry, question: Question, m: Measurement) -> Answer:
         files=dict(m.artifacts),
         choices=build.get("choices", {}),
         refused=tuple(build.get("refused", ())),
+        measured=m if question.part is not None else NOTHING,
+        probes=1,
+    )
+
+
+def _read_samples(verdict: Verdict, m: Measurement) -> Answer:
+    return Answer(
+        kind=KINDS[verdict.kind],  # type: ignore[arg-type]
+        why=verdict.reason,
+        detail=verdict.detail,
+        own=verdict.own,
+        files=dict(m.artifacts),
+        measured=m,
         probes=1,
     )
 

@@ -15,7 +15,7 @@ def force_tactics(inner: Ask, tactics: Mapping[str, str]) -> Ask:
     """``tactics``: the choice that a build must make, by layer."""
 
     def ask(question: Question) -> Sub[Answer]:
-        if question.reference:
+        if question.reference or question.fed is not None:  # that is the model as it is built
             return inner(question)
         how = msgspec.structs.replace(question.how, force=tuple(tactics.items()))
         return inner(msgspec.structs.replace(question, how=how))

@@ -9,7 +9,7 @@ from narrowdown.engines.asking.question import Question
 
 def compare_nothing(inner: Ask) -> Ask:
     def ask(question: Question) -> Sub[Answer]:
-        if question.reference:
+        if question.reference and not question.watch and question.fed is None:
             return PASSES
         if question.alone or question.edits or question.feed == "exact":
             return unknown("unsupported", "no outputs are compared")

@@ -21,13 +21,19 @@ def cure_earlier(inner: Ask, findings: Findings, index: GraphIndex, live: Collec
     def ask(question: Question) -> Sub[Answer]:
         if question.reference:
             return inner(question)
-        how = msgspec.structs.replace(question.how, keep=findings.keep, righted=findings.righted)
+        before = Findings() if question.uncured else findings
+        how = msgspec.structs.replace(
+            question.how,
+            keep=ranges.encode(question.keep.union(ranges.decode(before.keep))),
+            righted=ranges.encode(question.righted.union(ranges.decode(before.righted))),
+        )
         if question.nodes is not None and patches and not question.alone:
             outputs, severed = cut_patches(index, live, patches, question.nodes)
             how = msgspec.structs.replace(how, severed=severed)
             question = msgspec.structs.replace(question, outputs=question.outputs or outputs)
         if question.nodes is None:
-            how = msgspec.structs.replace(how, severed=patches | question.right)
+            cured = question.right if question.uncured else patches | question.right
+            how = msgspec.structs.replace(how, severed=cured)
         return inner(msgspec.structs.replace(question, how=how))
 
     return ask

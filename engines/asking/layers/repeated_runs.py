@@ -13,9 +13,12 @@ def run_repeatedly(inner: Ask, runs: int) -> Ask:
     """``runs``: as many as show the fault by the rate that was seen. The reference is steady."""
 
     def ask(question: Question) -> Sub[Answer]:
-        if question.reference:
+        each = question.fed.runs if question.fed is not None else 0
+        if question.reference and not each:
             return inner(question)
-        how = msgspec.structs.replace(question.how, runs=runs, exclusive=runs > 1)
+        each = each or runs
+        alone = each > 1 and not question.reference
+        how = msgspec.structs.replace(question.how, runs=each, exclusive=alone)
         return inner(msgspec.structs.replace(question, how=how))
 
     return ask

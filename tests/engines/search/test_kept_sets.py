@@ -8,6 +8,7 @@ import pytest
 from hypothesis import strategies as st
 
 from narrowdown.engines.asking.inquiry import make_inquiry
+from narrowdown.engines.asking.oracle import make_oracle
 from narrowdown.engines.probe import Measure, Measurement
 from narrowdown.engines.search.kept_sets import KeptSets
 from tests.engines.steps.simulated import Simulated, graph
@@ -24,7 +25,9 @@ class Asked:
         findings = self.engine.findings()
         assert findings.signature is not None
         self.sets = KeptSets(
-            make_inquiry(self.engine.context(), findings, self.engine.index, findings.signature),
+            make_oracle(
+                make_inquiry(self.engine.context(), findings, self.engine.index, findings.signature)
+            ),
             (0, 1, 2),
         )
         self.answer = answer or (lambda asked, probe: asked.engine(probe))
