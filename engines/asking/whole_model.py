@@ -157,7 +157,9 @@ class WholeModel(msgspec.Struct, frozen=True):
 
 
 def name_engine(spec: str) -> str:
-    """An independent engine in words."""
+    """An independent engine in words; "" of none."""
+    if not spec:
+        return ""
     parsed = parse(spec)
     whose = "ONNX's" if parsed.get("operators") == "onnx" else "Narrowdown's"
     return {

@@ -62,6 +62,12 @@ class Tried(msgspec.Struct, frozen=True):
     why: str = ""  # why a reference that is wrong could not be replaced
     golden: Trial | None = None
 
+    @property
+    def searched(self) -> bool:
+        """Whether there is a failure that the search goes on with."""
+        failing = self.findings.signature is not None
+        return failing and not self.verdict and not self.moved.explains
+
 
 def by_golden(given: str, told: Trial) -> Tried:
     """The trial where golden outputs are the reference: it is the model that stood on trial."""

@@ -281,12 +281,12 @@ def _say_all(seen: _Seen, outcome: CompareOutcome) -> tuple[str, ...]:
     """The sentences of the message, the verdict's first."""
     rule, m = seen.rule, seen.measurement
     in_float = bool(seen.findings.codes) and unquantized(seen.ctx.reference)
-    error, output = outcome.error or 0.0, outcome.worst_output
     if outcome.verdict == "noise" and not seen.tried.moved.explains:
         said = words.say_slight(m.results, outcome, rule)
     else:
-        problem, exact = words.find_problem(m.results, output), words.find_exact(m.results, outcome)
-        said = words.say_outcome(outcome, error, rule, seen.tried, problem, exact)
+        problem = words.find_problem(m.results, outcome.worst_output)
+        exact = words.find_exact(m.results, outcome)
+        said = words.say_outcome(outcome, rule, seen.tried, problem, exact)
     return (
         *words.say_made_up(seen.findings, seen.runs, seen.failures),
         said,

@@ -28,6 +28,7 @@ from narrowdown.engines.steps.reference_words import say_noise, say_reference
 if TYPE_CHECKING:  # the step stands on its words
     from narrowdown.engines.steps.compare import CompareOutcome
 
+NOBODY = ("unresolved", "none")  # verdict and failure where nobody can say who is right
 LOST = "lost"  # OpenVINO's Exp of NaN is infinite: no value of the reference is finite there
 PROBLEMS = {**UNLIKE, LOST: "something else where the reference is infinite or NaN"}
 # Names that exporters give to outputs of class scores: only of these "another answer" is said
@@ -40,61 +41,61 @@ TELLING = 1000  # a margin beyond this is said as "more than": its digits are th
 
 
 def say_outcome(
-    found: "CompareOutcome",
-    error: float,
-    rule: Criterion,
-    tried: trial.Tried,
-    problem: str,
-    exact: Score | None,
+    found: "CompareOutcome", rule: Criterion, tried: trial.Tried, problem: str, exact: Score | None
 ) -> str:
-    """``error``: of the worst output; ``problem``: what keeps that one from being compared;
-    ``exact``: its score, where it must be equal."""
-    verdict, output, sample, looks = (
-        found.verdict,
-        found.worst_output,
-        say_sample(found.worst_sample),
-        found.looks,
-    )
+    """``problem``: what keeps the worst output from being compared; ``exact``: its score, where it
+    must be equal."""
     said = say_reference(tried, rule)
-    if verdict in ("reference", "export") or (verdict == "unresolved" and found.failure == "none"):
+    error, output, sample = found.error or 0.0, found.worst_output, say_sample(found.worst_sample)
+    if found.verdict in ("reference", "export") or (found.verdict, found.failure) == NOBODY:
         return said
-    if verdict == "noise":
+    if found.verdict == "noise":
         return say_noise(error, output, sample, rule, tried.moved)
-    doubt = f" {said}" if said else ""
     amount = PROBLEMS.get(problem) or say_error(error, rule)
-    if verdict == "unresolved":
-        if exact is not None and rule.metric == "rel_l2":
-            said = f"Whose fault that is cannot be told. {said}"
-            return f"{output} is not equal to the reference's on {sample}: {_say_unequal(exact)}. {said}"
-        return f"{output} is {amount} on {sample}, and whose fault that is cannot be told. {said}"
-    precise = (
-        f" for {rule.precision.upper()}" if rule.source == "default" else ""
-    )  # of a precision, not of who asks for it
-    allowed = f"{say_allowed(rule, output)}{precise}"
-    if verdict == "fails":
-        often = f" in {found.failures} of {looks} runs" if looks > 1 else ""
-        if exact is not None and rule.metric == "rel_l2":
-            return f"{output} is not equal to the reference's on {sample}{often}: {_say_unequal(exact)}.{doubt}"
-        if rule.metric == "rel_l2" and problem not in PROBLEMS and error < HUGE:
-            return f"{output} is {amount}{often} {_say_normal(rule, output)}. {_say_worst(sample)}{doubt}"
-        limit_told = "" if problem in ("missing", "shape") else f"; allowed {allowed}"
-        return f"{output} is {amount} on {sample}{often}{limit_told}.{doubt}"
-    near = margin(rule, error, output)
-    times = (
-        "just"
-        if near < NEAR
-        else f"more than {TELLING} times"
-        if near > TELLING
-        else f"{near:.3g} times"
-    )
-    worst_of = (
-        f"The worst is {output} on {sample}, {amount}: {times} below what is allowed ({allowed})."
-        if error > 0
-        else f"Every {'answer is' if rule.metric in ANSWERS else 'output equals'} the reference's; allowed {allowed}."
-    )
-    if looks < 2:
-        return f"No failure. {worst_of}{doubt}"
-    return f"{looks:,} runs, no failure. {worst_of}{doubt}"
+    if found.verdict == "passes":
+        told = _say_pass(found, rule, amount)
+    elif exact is not None and rule.metric == "rel_l2":
+        often = _say_often(found)
+        told = (
+            f"{output} is not equal to the reference's on {sample}{often}: {_say_unequal(exact)}."
+        )
+        told += " Whose fault that is cannot be told." if found.verdict == "unresolved" else ""
+    elif found.verdict == "unresolved":
+        told = f"{output} is {amount} on {sample}, and whose fault that is cannot be told."
+    else:
+        told = _say_failure(found, rule, problem, amount)
+    return f"{told} {said}" if said else told
+
+
+def _say_often(found: "CompareOutcome") -> str:
+    return f" in {found.failures} of {found.looks} runs" if found.looks > 1 else ""
+
+
+def _say_failure(found: "CompareOutcome", rule: Criterion, problem: str, amount: str) -> str:
+    output, sample = found.worst_output, say_sample(found.worst_sample)
+    compared = problem not in PROBLEMS and (found.error or 0.0) < HUGE
+    if rule.metric == "rel_l2" and compared:
+        return f"{output} is {amount}{_say_often(found)} {_say_normal(rule, output)}. {_say_worst(sample)}"
+    allowed = "" if problem in UNLIKE else f"; allowed {_say_precise(rule, output)}"
+    return f"{output} is {amount} on {sample}{_say_often(found)}{allowed}."
+
+
+def _say_pass(found: "CompareOutcome", rule: Criterion, amount: str) -> str:
+    output, allowed = found.worst_output, _say_precise(rule, found.worst_output)
+    near = margin(rule, found.error or 0.0, output)
+    times = f"{near:.3g} times" if near <= TELLING else f"more than {TELLING} times"
+    runs = f"{found.looks:,} runs, no failure." if found.looks > 1 else "No failure."
+    if not found.error:
+        what = "answer is" if rule.metric in ANSWERS else "output equals"
+        return f"{runs} Every {what} the reference's; allowed {allowed}."
+    below = f"{'just' if near < NEAR else times} below what is allowed ({allowed})"
+    return f"{runs} The worst is {output} on {say_sample(found.worst_sample)}, {amount}: {below}."
+
+
+def _say_precise(rule: Criterion, output: str) -> str:
+    """What is allowed; of a precision, not of who asks for it."""
+    precise = f" for {rule.precision.upper()}" if rule.source == "default" else ""
+    return f"{say_allowed(rule, output)}{precise}"
 
 
 def say_others(found: "CompareOutcome", *, in_float: bool) -> tuple[str, ...]:
