@@ -9,7 +9,7 @@ nowhere. ``engines.search.rewrites`` says what each is good for.
 import itertools
 from collections.abc import Callable, Collection, Iterator, Mapping
 from copy import deepcopy
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from onnx import (
@@ -35,9 +35,6 @@ FITS = 30_000.0
 SHRINK = 2.0**-6
 # What FP16 still holds behind Exp (e^11 is 59,874) and, with room to spare, behind a power.
 LARGEST_EXPONENT, LARGEST_POWER = 11.0, 60_000.0
-# Pieces that a product is summed up in, and the shortest sum that is worth it: 64 roundings of FP16
-# cost 3 %.
-PIECES, LONG = 4, 64
 # Opsets that a model is converted to: releases of engines match and fuse nodes by opset, and know
 # some versions of an operator alone. ONNX Runtime's optimizers of 1.23.2 match Transpose and Gemm
 # up to opset 20 (microsoft/onnxruntime#32228).
@@ -140,6 +137,11 @@ class _Graph:
         ]
         splice.replace_nodes(self.graph, [n for group in kept for n in group])
 
+    def maker(self, tensor: str, op: str) -> NodeProto | None:
+        """What makes the tensor, where it is such an operator."""
+        node = self.makers.get(tensor)
+        return node if node is not None and node.op_type == op else None
+
     def readers(self, tensor: str) -> list[NodeProto]:
         return [n for n in self.nodes if tensor in n.input]
 
@@ -216,51 +218,53 @@ def _hands_on(graph: _Graph, node: NodeProto) -> bool:
     return False
 
 
+class _Norm(NamedTuple):
+    """A norm that is written out: what squares, the sum with epsilon, epsilon's name, and the
+    quotients by the root."""
+
+    square: NodeProto
+    add: NodeProto
+    epsilon: str
+    divided: list[NodeProto]
+
+
 def _scale_norm(graph: _Graph, _accused: frozenset[int]) -> Iterator[str]:
     """Scale what a written-out norm squares by a power of two, and its epsilon by the square of
     that: the quotient stays."""
     for root in (n for n in graph.nodes if n.op_type == "Sqrt"):
-        add = graph.makers.get(root.input[0])
-        mean = (
-            graph.makers.get(_other(graph, add))
-            if add is not None and add.op_type == "Add"
-            else None
-        )
-        square = (
-            graph.makers.get(mean.input[0])
-            if mean is not None and mean.op_type == "ReduceMean"
-            else None
-        )
-        if add is None or mean is None or square is None:
+        norm = _find_norm(graph, root)
+        epsilon = graph.value(norm.epsilon) if norm is not None else None
+        if norm is None or epsilon is None:
             continue
-        if not _squares(graph, square) or not graph.reads_alone(square.output[0], mean):
-            continue
-        centred = square.input[0]
-        divided = [
-            n for n in graph.readers(root.output[0]) if n.op_type == "Div" and n.input[0] == centred
-        ]
-        eps = next(name for name in add.input if name in graph.weights)
-        epsilon = graph.value(eps)
-        if not divided or len(divided) != len(graph.readers(root.output[0])) or epsilon is None:
-            continue
+        centred = norm.square.input[0]
         by = graph.constant(f"{centred}__shrink", np.asarray(SHRINK, graph.dtype(centred)))
-        small = graph.insert(square, "Mul", [centred, by], centred)
-        for i, name in enumerate(square.input):
-            if name == centred:
-                square.input[i] = small
+        small = graph.insert(norm.square, "Mul", [centred, by], centred)
+        names.rename_reads(norm.square, {centred: small})
         less = graph.constant(
-            f"{eps}__shrunk", (epsilon.astype(np.float64) * SHRINK**2).astype(epsilon.dtype)
+            f"{norm.epsilon}__shrunk",
+            (epsilon.astype(np.float64) * SHRINK**2).astype(epsilon.dtype),
         )
-        add.input[list(add.input).index(eps)] = less
-        for node in divided:
+        names.rename_reads(norm.add, {norm.epsilon: less})
+        for node in norm.divided:
             node.input[0] = small
-        yield square.name
+        yield norm.square.name
 
 
-def _other(graph: _Graph, add: NodeProto | None) -> str:
-    """Of a sum with a constant the input that is none; "" where there is not just one."""
-    loose = [name for name in add.input if name not in graph.weights] if add is not None else []
-    return loose[0] if len(loose) == 1 else ""
+def _find_norm(graph: _Graph, root: NodeProto) -> _Norm | None:
+    """The norm that this root belongs to: x / Sqrt(ReduceMean(x * x) + epsilon)."""
+    add = graph.maker(root.input[0], "Add")
+    constants = [name for name in add.input if name in graph.weights] if add is not None else []
+    if add is None or len(constants) != 1:
+        return None
+    mean = graph.maker(next(name for name in add.input if name != constants[0]), "ReduceMean")
+    square = graph.makers.get(mean.input[0]) if mean is not None else None
+    if mean is None or square is None or not _squares(graph, square):
+        return None
+    readers = graph.readers(root.output[0])
+    divided = [n for n in readers if n.op_type == "Div" and n.input[0] == square.input[0]]
+    alone = graph.reads_alone(square.output[0], mean)
+    whole = alone and divided and len(divided) == len(readers)
+    return _Norm(square, add, constants[0], divided) if whole else None
 
 
 def _squares(graph: _Graph, node: NodeProto) -> bool:
@@ -420,86 +424,6 @@ def _state_padding(graph: _Graph, node: NodeProto) -> list[int] | None:
     return [*less, *rest] if mode == "SAME_UPPER" else [*rest, *less]
 
 
-def _reduce(graph: _Graph, node: NodeProto, op: str, x: str, axes: list[int], hint: str) -> str:
-    """A reduction that keeps its dimensions, in front of ``node``, in the form of the model's
-    opset."""
-    by_input = 13 if op == "ReduceSum" else 18
-    if graph.opset < by_input:
-        return graph.insert(node, op, [x], hint, axes=axes, keepdims=1)
-    return graph.insert(
-        node, op, [x, graph.constant(f"{hint}__axes", np.asarray(axes, np.int64))], hint, keepdims=1
-    )
-
-
-def _unfuse_layernorm(graph: _Graph, _accused: frozenset[int]) -> Iterator[str]:
-    """LayerNormalization as mean, difference, square, mean, root, quotient. Of FP32 over the last
-    dimensions alone: what FP16 is computed in meanwhile is its own affair (stash_type)."""
-    for node in (n for n in graph.nodes if n.op_type == "LayerNormalization"):
-        axis, x, hint = int(_attribute(node, "axis", -1)), node.input[0], node.output[0]
-        if axis >= 0 or any(node.output[1:]) or graph.types.get(x) != TensorProto.FLOAT:
-            continue
-        axes = list(range(axis, 0))
-        apart = graph.insert(
-            node, "Sub", [x, _reduce(graph, node, "ReduceMean", x, axes, hint)], hint
-        )
-        square = graph.insert(node, "Mul", [apart, apart], hint)
-        spread = _reduce(graph, node, "ReduceMean", square, axes, f"{hint}__square")
-        epsilon = graph.constant(
-            f"{hint}__epsilon", np.asarray(_attribute(node, "epsilon", 1e-5), np.float32)
-        )
-        root = graph.insert(
-            node, "Sqrt", [graph.insert(node, "Add", [spread, epsilon], hint)], hint
-        )
-        unit = graph.insert(node, "Div", [apart, root], hint)
-        bias = node.input[2] if len(node.input) > 2 else ""
-        if bias:
-            _become(node, "Add", [graph.insert(node, "Mul", [unit, node.input[1]], hint), bias])
-        else:
-            _become(node, "Mul", [unit, node.input[1]])
-        yield node.name
-
-
-def _unfuse_softmax(graph: _Graph, _accused: frozenset[int]) -> Iterator[str]:
-    """Softmax as exp(x - max) over its sum."""
-    for node in (n for n in graph.nodes if n.op_type == "Softmax"):
-        if graph.opset < 13:  # before, it flattened what lies behind its axis
-            continue
-        axes, x, hint = [int(_attribute(node, "axis", -1))], node.input[0], node.output[0]
-        rest = graph.insert(
-            node, "Sub", [x, _reduce(graph, node, "ReduceMax", x, axes, hint)], hint
-        )
-        powers = graph.insert(node, "Exp", [rest], hint)
-        _become(
-            node,
-            "Div",
-            [powers, _reduce(graph, node, "ReduceSum", powers, axes, f"{hint}__powers")],
-        )
-        yield node.name
-
-
-def _split_sums(graph: _Graph, accused: frozenset[int]) -> Iterator[str]:
-    """Of the accused products with a weight: the sum in pieces, each a product of its own, which
-    are added up."""
-    for node in (graph.nodes[n] for n in sorted(accused)):
-        weight = graph.value(node.input[1]) if node.op_type == "MatMul" else None
-        if weight is None or weight.ndim != 2 or weight.shape[0] < LONG or graph.opset < 13:
-            continue
-        hint, parts = node.output[0], []
-        bounds = np.linspace(0, weight.shape[0], PIECES + 1).astype(np.int64)
-        axis = graph.constant(f"{hint}__axis", np.asarray([-1], np.int64))
-        for low, high in itertools.pairwise(bounds):
-            ends = [
-                graph.constant(f"{hint}__{name}", np.asarray([at], np.int64))
-                for name, at in (("from", low), ("to", high))
-            ]
-            piece = graph.insert(node, "Slice", [node.input[0], *ends, axis], hint)
-            rows = graph.constant(f"{node.input[1]}__rows", np.ascontiguousarray(weight[low:high]))
-            parts.append(graph.insert(node, "MatMul", [piece, rows], hint))
-        halves = [graph.insert(node, "Add", parts[i : i + 2], hint) for i in (0, 2)]
-        _become(node, "Add", halves)
-        yield node.name
-
-
 def _clamp_powers(graph: _Graph, _accused: frozenset[int]) -> Iterator[str]:
     """What goes into Exp, or into Pow with a constant above 1, is held below where FP16 overflows
     behind it."""
@@ -637,26 +561,6 @@ def _scores(graph: _Graph, softmax: NodeProto) -> list[NodeProto]:
     return []
 
 
-def _transpose_in_branches(graph: _Graph, _accused: frozenset[int]) -> Iterator[str]:
-    """A Transpose that alone reads what an If gives, done at the end of both of its branches."""
-    for node in (n for n in graph.nodes if n.op_type == "Transpose"):
-        branch = graph.makers.get(node.input[0])
-        if branch is None or branch.op_type != "If" or not graph.reads_alone(node.input[0], node):
-            continue
-        at = list(branch.output).index(node.input[0])
-        for held in (a.g for a in branch.attribute if a.type == AttributeProto.GRAPH):
-            turned = graph.fresh(f"{held.output[at].name}__transpose")
-            made = deepcopy(node)
-            made.input[0], made.output[0], made.name = held.output[at].name, turned, turned
-            held.node.append(made)
-            held.output[at].name = turned
-            held.output[at].type.tensor_type.ClearField("shape")
-        graph.forget({node.input[0]})
-        graph.gone.add(id(node))
-        branch.output[at] = node.output[0]
-        yield node.name
-
-
 def _wrap(graph: "_Graph", tensor: str, form: Form) -> bool:
     """Let all that read the tensor read what nodes behind it hand on unchanged; whether that could
     be done."""
@@ -722,11 +626,7 @@ REWRITES: dict[str, Apply] = {
     "scale-norm": _scale_norm,
     "fit-mask": _fit_mask,
     "explicit-pad": _explicit_pad,
-    "unfuse-layernorm": _unfuse_layernorm,
-    "unfuse-softmax": _unfuse_softmax,
-    "split-sums": _split_sums,
     "clamp-powers": _clamp_powers,
     "unfuse-functions": _unfuse_functions,
     "widen-attention": _widen_attention,
-    "transpose-in-branches": _transpose_in_branches,
 }

@@ -73,25 +73,6 @@ REWRITES = (
         "exact by the definitions of auto_pad and count_include_pad",
     ),
     Rewrite(
-        "unfuse-layernorm",
-        "LayerNormalization is written as mean, difference, square, mean, root and quotient",
-        ("LayerNormalization",),
-        "exact by its definition, in FP32",
-    ),
-    Rewrite(
-        "unfuse-softmax",
-        "Softmax is written as exp(x - max) over its sum",
-        ("Softmax",),
-        "exact by its definition",
-    ),
-    Rewrite(
-        "split-sums",
-        "the sum of an accused product with a weight is made in four pieces, which are added up",
-        ("MatMul",),
-        "exact: the same products in another order of the sum",
-        low=True,
-    ),
-    Rewrite(
         "clamp-powers",
         "what goes into Exp or Pow is held below where FP16 overflows behind it",
         ("Exp", "Pow"),
@@ -128,12 +109,6 @@ REWRITES = (
         "a written-out attention of halves is computed in FP32, with Casts around it",
         ("Softmax",),
         "exact: the same nodes in a wider type; held against the reference on every sample",
-    ),
-    Rewrite(
-        "transpose-in-branches",
-        "a Transpose behind an If is done in both of its branches",
-        ("If",),
-        "exact: the same values move in the same way, earlier",
     ),
     Rewrite(
         "other-opset",
