@@ -1,12 +1,10 @@
 """Weights files: tensors whose bytes lie beside the model, written as a stream and read through a
 memory map."""
 
-import contextlib
 import hashlib
 import os
 import secrets
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, Self
 
@@ -15,16 +13,11 @@ from onnx import GraphProto, ModelProto, TensorProto, helper, numpy_helper
 
 from narrowdown.engines.graph.model_problem import ModelProblem
 from narrowdown.engines.graph.names import bodies, with_bodies
-from narrowdown.engines.store import unsynced
 from narrowdown.engines.store.content import write_pieces
 
-# Bytes of a file of weights above which nobody waits for the disk: that takes a second and more
-# where a disk is slow.
-LARGE = 64 << 20
 ALIGN = 64  # bytes; every tensor starts on a cache line, as memory-mapping engines want it
 INLINE = 1024  # bytes; smaller tensors stay inside the model
 CHUNK = 8 << 20
-_BESIDE = 1 << 20  # bytes of a piece from which on another thread is worth it
 FOLDER = "weights"
 _NOTHING = bytes(CHUNK)
 
@@ -244,10 +237,6 @@ class Incoming:
 
     def __init__(self, folder: Path) -> None:
         self._sha = hashlib.sha256()
-        self._naming: ThreadPoolExecutor | None = (
-            None  # of large pieces, while they are written: each takes as long as the other
-        )
-        self._named: Future[None] | None = None
         self._size = 0
         folder.mkdir(parents=True, exist_ok=True)
         self._path = folder / f".incoming.{os.getpid()}-{secrets.token_hex(4)}.tmp"
@@ -257,28 +246,14 @@ class Incoming:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._naming is not None:
-            self._naming.shutdown()
         self._file.close()
         self._path.unlink(missing_ok=True)
 
     def write(self, piece: bytes) -> None:
         """Append a piece."""
-        self._digest(piece)
+        self._sha.update(piece)
         write_sparse(self._file, piece)
         self._size += len(piece)
-
-    def _digest(self, piece: bytes) -> None:
-        """Take the piece into the name once all before it are, beside what comes next where it is
-        large."""
-        if self._named is not None:
-            self._named.result()
-            self._named = None
-        if len(piece) < _BESIDE:
-            self._sha.update(piece)
-            return
-        self._naming = self._naming or ThreadPoolExecutor(1)
-        self._named = self._naming.submit(self._sha.update, piece)
 
     def append(self, pieces: Iterable[bytes]) -> int:
         """Append a tensor, aligned; returns where it starts."""
@@ -288,21 +263,14 @@ class Incoming:
             self.write(piece)
         return start
 
-    def place(self, name: Callable[[str], Path], *, sync: bool = True) -> str:
+    def place(self, name: Callable[[str], Path]) -> str:
         """Put the finished file where ``name`` says for its digest, which is returned; also over a
-        file of that name, which may be damaged. ``sync``: wait until the disk has it; else a large
-        one is left to ``unsynced.sync``."""
+        file of that name, which may be damaged."""
         self._file.truncate()
         self._file.flush()
-        self._digest(b"")
         digest = self._sha.hexdigest()
         target = name(digest)
         target.parent.mkdir(parents=True, exist_ok=True)
-        if not sync and self._size >= LARGE:
-            unsynced.announce(target)
-            with contextlib.suppress(OSError):  # there is one already, or the disk knows no links
-                target.hardlink_to(self._path)
-                return digest
         os.fsync(self._file.fileno())
         self._path.replace(target)
         return digest
@@ -323,14 +291,13 @@ class Writer(Incoming):
         self._pending.append((tensor, start, self._size - start))
         make_external(tensor, "pending", start, self._size - start)
 
-    def finish(self, *, sync: bool = True) -> str:
+    def finish(self) -> str:
         """The location of the finished file, ``weights/<digest>.bin``; ``""`` where nothing was
-        added. ``sync``: as ``place``."""
+        added."""
         if not self._pending:
             return ""
-        location = (
-            f"{FOLDER}/{self.place(lambda digest: self._folder / f'{digest}.bin', sync=sync)}.bin"
-        )
+        digest = self.place(lambda digest: self._folder / f"{digest}.bin")
+        location = f"{FOLDER}/{digest}.bin"
         for tensor, offset, length in self._pending:
             make_external(tensor, location, offset, length)
         return location

@@ -134,9 +134,7 @@ def import_model(
     path: Path,
     store: Store,
     ceiling: Ceiling | None = None,
-    *,
     content: bytes | None = None,
-    sync: bool = True,
 ) -> Imported:
     """Take a user's ONNX file, with its external data, into the session.
 
@@ -197,7 +195,7 @@ def import_model(
         raise ModelProblem(f"The model '{path.name}' has no nodes: there is nothing to search.")
     if wrong := wrong_pairs.say_wrong_pairs(proto):
         warnings = (*warnings, wrong)
-    digest = save(store, proto, str(path.parent), sync=sync)
+    digest = save(store, proto, str(path.parent))
     complaint = _checker_complaint(store.models / f"{digest}.onnx")
     if complaint:
         notes.append(f"ONNX's own checker objects: {complaint}")
@@ -214,7 +212,7 @@ def import_model(
     )
 
 
-def save(store: Store, proto: ModelProto, weights_from: str = "", *, sync: bool = True) -> str:
+def save(store: Store, proto: ModelProto, weights_from: str = "") -> str:
     """Store a model; returns its digest. ``proto`` is changed: its big tensors are moved out.
 
     ``weights_from``: the folder to which its external tensors' locations are relative; ``""``: they
@@ -244,7 +242,7 @@ def save(store: Store, proto: ModelProto, weights_from: str = "", *, sync: bool 
                 _make_inline(tensor, external.read_bytes(tensor, source))
         if changed := next((path for path, stamp in read.items() if _stamp(path) != stamp), None):
             raise _Changed(changed)
-        writer.finish(sync=sync)
+        writer.finish()
     try:
         data = proto.SerializeToString(deterministic=True)
     except (EncodeError, ValueError) as error:

@@ -220,8 +220,7 @@ def _say_unexpected(error: Exception) -> str:
 def _import_model(probe: Import, store: Store) -> Measurement:
     if filekind.is_ir(probe.path):
         return _import_ir(Path(probe.path), store)
-    # The runner, on this machine, sees to the disk while the first probes map what is in memory.
-    imported = load.import_model(Path(probe.path), store, _runtime_ceiling, sync=False)
+    imported = load.import_model(Path(probe.path), store, _runtime_ceiling)
     facts = {
         "model": imported.digest,
         "nodes": imported.nodes,

@@ -1,7 +1,6 @@
-"""Big weights are used before the disk has them: whatever is killed or changed meanwhile, half a
-copy is never a whole one.
+"""Big weights: whatever is killed or changed while they are copied, half a copy is never a whole one.
 
-What is big is some kilobytes here, and the disk, or the copy, waits for a file of the test's.
+What is big is some kilobytes here, and the copy waits for a file of the test's.
 """
 
 import os
@@ -20,8 +19,7 @@ from narrowdown.engines.store.content import digest_file
 
 from ..patience import allow
 from . import tiny
-from .conftest import command, environment
-from .test_interruptions import begin, events, wait_for
+from .test_interruptions import begin
 
 HOOK = (
     f"import os, sys, time\n{ON_IMPORT}"
@@ -33,7 +31,7 @@ def wait(word):
         time.sleep(0.01)
 
 def change(module):
-    module.LARGE, module.CHUNK = 1024, 4096
+    module.CHUNK = 4096
     if os.path.exists(f"{HELD}/hold-copy"):
         write = module.write_sparse
         def held(file, piece):
@@ -45,23 +43,13 @@ def change(module):
 
 if HELD:
     on_import("narrowdown.engines.graph.external", change)
-    if os.path.exists(f"{HELD}/hold-disk"):
-        sync = os.fsync
-        def held_sync(fd):
-            name = os.readlink(f"/proc/self/fd/{fd if isinstance(fd, int) else fd.fileno()}")
-            if "/models/weights/" in name and (name.endswith(".bin") or ".incoming" in name):
-                wait("syncing")
-                if os.path.exists(f"{HELD}/refuse-disk"):
-                    raise OSError(5, os.strerror(5))
-            sync(fd)
-        os.fsync = held_sync
 """
 )
 
 
 class Bench:
-    """A model with its weights beside it, and a command whose copy (``hold-copy``) or disk
-    (``hold-disk``) waits for ``go``."""
+    """A model with its weights beside it, and a command whose copy (``hold-copy``) waits for
+    ``go``."""
 
     def __init__(self, folder: Path, surroundings: dict[str, str]) -> None:
         self.folder, self.session, self.held = folder, folder / "s", folder / "held"
@@ -129,124 +117,8 @@ def bench(tmp_path: Path, surroundings: dict[str, str]) -> Iterator[Bench]:
     kill_tree(made.mark)
 
 
-def measured(found: list[dict]) -> bool:
-    asked = {
-        e["key"] for e in found if e["kind"] == "probe.started" and e["probe"]["op"] == "measure"
-    }
-    return any(e["kind"] == "probe.finished" and e["key"] in asked for e in found)
-
-
-def test_the_first_probes_do_not_wait_for_the_disk_and_the_end_does(bench: Bench) -> None:
-    process = bench.begin("hold-disk")
-    wait_for(bench.session, measured, process)
-    bench.wait_until_held("syncing", process)
-    whole, word = bench.copies()
-    assert word.name == f"{whole.name}.unsynced"
-    assert digest_file(whole) == whole.stem
-    wait_for(
-        bench.session, lambda found: any(e["kind"] == "question.asked" for e in found), process
-    )
-    time.sleep(0.5)
-    assert not any(e["kind"] == "session.closed" for e in events(bench.session)), (
-        "the disk has not got all of it"
-    )
-    (bench.held / "go").touch()
-    out, err = process.communicate(timeout=allow(180))
-    assert process.returncode == 10, out + err
-    assert bench.copies() == [whole]
-
-
 def cut(path: Path) -> None:
     os.truncate(path, path.stat().st_size // 2)
-
-
-def zero(path: Path) -> None:
-    path.write_bytes(path.read_bytes()[:4096] + bytes(path.stat().st_size - 4096))
-
-
-LEFT: dict[str, Callable[[Path], None]] = {
-    "whole": lambda path: None,
-    "half": cut,
-    "holes": zero,
-    "empty": lambda path: os.truncate(path, 0),
-    "nothing": Path.unlink,
-}
-
-
-@pytest.fixture(scope="module")
-def killed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Bench, str]:
-    """A session of which all processes were killed while the disk was at work; and what the same
-    tells that nobody killed."""
-    home = tmp_path_factory.mktemp("killed")
-    made, narrowdown = Bench(home, environment(home)), command(environment(home), home)
-    process = made.begin("hold-disk")
-    try:
-        wait_for(made.session, measured, process)
-        made.wait_until_held("syncing", process)
-    finally:
-        kill_tree(made.mark)
-        process.communicate(timeout=allow(60))
-    assert narrowdown(*made.words[:-1], home / "other").code == 10
-    return made, narrowdown("show", home / "other", "--canonical").out
-
-
-@pytest.mark.parametrize("left", LEFT)
-def test_what_did_not_reach_the_disk_is_copied_again(
-    killed: tuple[Bench, str], narrowdown, tmp_path: Path, left: str
-) -> None:
-    """SIGKILL to all processes while the disk is at work; then what a machine without power may
-    leave of the file."""
-    session = tmp_path / "s"
-    shutil.copytree(killed[0].session, session, symlinks=True)
-    whole, _ = list_copies(session)
-    LEFT[left](whole)
-    before = {e["key"] for e in events(session) if e["kind"] == "probe.finished"}
-
-    ran = narrowdown("resume", session)
-    assert ran.code == 10, ran.out + ran.err
-    assert ("was gone and was made again" in ran.out + ran.err) is (left != "whole"), (
-        ran.out + ran.err
-    )
-    assert list_copies(session) == [whole]
-    assert digest_file(whole) == whole.stem
-    asked = [e["key"] for e in events(session) if e["kind"] == "probe.finished"]
-    assert len(asked) == len(set(asked)) > len(before) - 1
-    assert narrowdown("show", session, "--canonical").out == killed[1]
-
-
-@pytest.mark.slow
-def test_what_is_lost_with_the_users_file_changed_is_said(bench: Bench, narrowdown) -> None:
-    process = bench.begin("hold-disk")
-    wait_for(bench.session, measured, process)
-    bench.wait_until_held("syncing", process)
-    kill_tree(bench.mark)
-    process.communicate(timeout=allow(60))
-    cut(bench.copies()[0])
-    bench.weights.write_bytes(bench.weights.read_bytes()[::-1])
-    ran = narrowdown("resume", bench.session)
-    assert ran.code == 4, ran.out
-    assert "which is another one now" in ran.err
-
-
-@pytest.mark.slow
-def test_a_disk_that_refuses_what_was_used_already_stops_the_session(
-    bench: Bench, narrowdown
-) -> None:
-    process = bench.begin("hold-disk")
-    wait_for(bench.session, measured, process)
-    bench.wait_until_held("syncing", process)
-    (bench.held / "refuse-disk").touch()
-    (bench.held / "go").touch()
-    out, err = process.communicate(timeout=allow(60))
-    assert process.returncode == 4, out + err
-    assert "Input/output error" in err, out + err
-    assert not any(copy.suffix == ".bin" for copy in bench.copies()), (
-        "it may look whole only as long as it is in memory"
-    )
-    ran = narrowdown("resume", bench.session)
-    assert ran.code == 10, ran.out + ran.err
-    (whole,) = bench.copies()
-    assert digest_file(whole) == whole.stem
 
 
 def test_a_copy_killed_in_its_middle_is_made_anew(bench: Bench, narrowdown) -> None:

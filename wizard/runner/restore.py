@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from narrowdown.engines.probe import AnyProbe, Import, LoadInputs, Sanitize
-from narrowdown.engines.store import sound, unsynced
+from narrowdown.engines.store import sound
 from narrowdown.engines.store.content import Damaged, Store, is_digest
 from narrowdown.engines.workers.executor import Prober
 from narrowdown.wizard.runner import progress
@@ -27,14 +27,12 @@ _NAMED = 3  # files in a sentence
 
 def examine(ledger: Ledger, *, going_on: bool) -> tuple[str, ...]:
     """What has to be said of the session's files. Captured values and converted weights that are
-    damaged are removed, and so are weights that did not reach the disk: they are made again when
-    they are needed.
+    damaged are removed: they are made again when they are needed.
 
     ``going_on``: further probes are to be asked. Raises SessionProblem where a file that they need
     is damaged.
     """
     said = [_shortened(ledger)]
-    unsynced.prove(ledger.store)
     faults = sound.faults(ledger.store, READ)
     needed = _files(ledger.store, _needed(ledger)) if going_on else set()
     if bad := next((name for name in faults.kept if name in needed), ""):

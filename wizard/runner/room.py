@@ -18,7 +18,7 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from narrowdown.engines.probe import Describe, Measurement
-from narrowdown.engines.store import regular, unsynced
+from narrowdown.engines.store import regular
 from narrowdown.engines.store.content import Store
 from narrowdown.wizard.runner.estimate import count_model_bytes
 from narrowdown.wizard.runner.ledger import Session, known_measurement
@@ -265,24 +265,6 @@ class Housekeeping:
         self._needed = count_model_bytes(Path(session.problem.model))
         self._swept = Evicted()  # while a step was at work, and not spoken of yet
         self._sweeping = threading.Lock()
-        self._syncing: asyncio.Task[None] | None = None
-
-    def sync_beside(self) -> None:
-        """Begin to bring to the disk what is read already and may not be there, unless that is
-        under way. Raises the OSError of the last time."""
-        if self._syncing is not None and self._syncing.done():
-            self._syncing.result()
-            self._syncing = None
-        if self._syncing is None and unsynced.listed(self._ledger.store):
-            self._syncing = asyncio.create_task(
-                asyncio.to_thread(unsynced.sync, self._ledger.store)
-            )
-
-    async def sync(self) -> None:
-        """Wait until all of it is on the disk. Raises OSError."""
-        if self._syncing is not None:
-            await asyncio.shield(self._syncing)
-        await asyncio.to_thread(unsynced.sync, self._ledger.store)
 
     async def tidy(self, node: str = "") -> None:
         """Bring artifacts and logs back into their budget; no probe is at work. Raises OSError,
@@ -299,7 +281,6 @@ class Housekeeping:
     async def close(self) -> None:
         """Leave no more on the disk than an ended session needs; no probe is at work. Raises as
         ``tidy``."""
-        await self.sync()
         await self.tidy()
         await self.drop_made()
 

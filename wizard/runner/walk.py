@@ -7,7 +7,6 @@ reads it from the state.
 """
 
 import asyncio
-import contextlib
 import logging
 import os
 import socket
@@ -107,11 +106,6 @@ class Walk:
         try:
             code, reason, end = await self._walk()
             control.closing = True
-            if (
-                not end and not control.stopping
-            ):  # a stop does not wait for the disk: a resume proves what it finds there
-                with contextlib.suppress(OSError):
-                    await self._house.sync()
             self._ledger.emit(SessionClosed(end=end, exit_code=code, reason=reason[:2000]))
         finally:
             ticking.cancel()
@@ -136,13 +130,7 @@ class Walk:
                 if not reply["ok"]:
                     return Exit.BAD_USAGE, str(reply["error"]), ""
             while True:
-                try:
-                    await self._go_one_further()
-                except SessionProblem:
-                    # A file that the disk refused was removed by us, and whoever asked for it has
-                    # found it gone: what the disk said is the reason.
-                    await self._house.sync()
-                    raise
+                await self._go_one_further()
         except Closing as closing:
             return closing.code, closing.reason, closing.end
         except Stopped:
@@ -186,7 +174,6 @@ class Walk:
 
     async def _go_one_further(self) -> None:
         control = self.control
-        self._house.sync_beside()
         if control.rewind is not None:
             self._go_back(control.rewind)
         if control.stopping:
@@ -322,8 +309,6 @@ class Walk:
         spent = 0.0  # but for what a person takes
         while True:
             self._draw()
-            with contextlib.suppress(OSError):  # the walk meets it, too
-                self._house.sync_beside()
             if self.work.drive is not None and time.monotonic() - swept > SWEEP:
                 await self._house.sweep()
                 swept = time.monotonic()
