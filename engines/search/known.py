@@ -3,6 +3,7 @@ which of them real, which of them unseen. One list, which the step judges by and
 shows."""
 
 from collections.abc import Iterable
+from typing import TypeAlias
 
 import msgspec
 
@@ -14,7 +15,6 @@ from narrowdown.engines.search.statistics import CONFIDENCE, fisher_exact, say_m
 
 NEAR = 2  # steps along the graph: what a culprit's nodes feed and read is cured with them
 SHOWN = 3  # names in a sentence
-NAMED = 6  # and of those that somebody may want to keep as well
 # Of the nodes that can be kept; from here on that is said. Chosen: a model of the field campaign
 # passed with 115 of 117.
 NEARLY_ALL = 0.8
@@ -33,6 +33,18 @@ class Fact(msgspec.Struct, frozen=True):
 
     text: str
     firm: bool = True
+
+
+# Whether something holds, what is said then, and whether nothing is open there.
+Case: TypeAlias = tuple[object, str, bool]
+
+
+def _tell_first(*cases: Case) -> tuple[Fact, ...]:
+    return _tell_each(*cases)[:1]
+
+
+def _tell_each(*cases: Case) -> tuple[Fact, ...]:
+    return tuple(Fact(text, firm) for holds, text, firm in cases if holds)
 
 
 def list_outside(index: GraphIndex, findings: Findings, keep: Iterable[int]) -> tuple[int, ...]:
@@ -68,16 +80,20 @@ def list_facts(findings: Findings, cure: Workaround) -> tuple[Fact, ...]:
     """All that is known of the workaround, the most important first."""
     unseen = cure.unseen or Unseen()
     real = any(is_given(s.id) for s in findings.samples)
+    codes = (
+        "Samples that calibrated the model count for nothing, as its ranges were measured on them: give some that it has not "
+        "seen (--inputs)."
+    )
     return (
-        _cause(findings),
-        *_place(findings, cure),
-        _made_on(cure, real=real),
-        *_tried_on(unseen, real=real),
-        *_calibrated(findings, real=real),
-        *_condition(cure),
-        *_headroom(cure),
-        *_size(cure),
-        *_file(cure),
+        *_tell_cause(findings),
+        *_tell_place(findings, cure),
+        *_tell_tuning(cure, real=real),
+        *_tell_held_out(unseen, real=real),
+        *_tell_each((findings.codes and real, codes, True)),
+        *_tell_condition(cure),
+        *_tell_each((cure.close, _say_close(cure), True)),
+        *_tell_size(cure),
+        *_tell_each((cure.written, cure.written, True)),
     )
 
 
@@ -87,164 +103,140 @@ def is_known(findings: Findings, cure: Workaround) -> bool:
     return cure.holds and all(fact.firm for fact in list_facts(findings, cure))
 
 
-def _cause(findings: Findings) -> Fact:
+def _tell_cause(findings: Findings) -> tuple[Fact, ...]:
     causes = dict.fromkeys(c.cause for c in findings.culprits)
-    if causes and "unknown" not in causes:
-        return Fact(f"The cause is known: {', '.join(causes)}.")
-    if causes:
-        return Fact(
-            "The cause is not known: the case fails, and no measurement says why.", firm=False
-        )
-    if switched := (*findings.optimizers, *findings.options, *findings.tactics):
-        return Fact(f"The cause is known: {', '.join(switched[:SHOWN])}.")
-    if findings.spread:
-        return Fact("There is no single cause: the error is spread over many layers.", firm=False)
-    return Fact(
-        "The cause is not known: no failing case was looked for, or none was confirmed.", firm=False
+    switched = (*findings.optimizers, *findings.options, *findings.tactics)
+    return _tell_first(
+        (causes and "unknown" not in causes, f"The cause is known: {', '.join(causes)}.", True),
+        (causes, "The cause is not known: the case fails, and no measurement says why.", False),
+        (switched, f"The cause is known: {', '.join(switched[:SHOWN])}.", True),
+        (
+            findings.spread,
+            "There is no single cause: the error is spread over many layers.",
+            False,
+        ),
+        (
+            True,
+            "The cause is not known: no failing case was looked for, or none was confirmed.",
+            False,
+        ),
     )
 
 
-def _place(findings: Findings, cure: Workaround) -> tuple[Fact, ...]:
+def _tell_place(findings: Findings, cure: Workaround) -> tuple[Fact, ...]:
+    """Of nodes that cure and lie outside of what is accused."""
     if not cure.outside:
         return ()
-    names = ", ".join(cure.outside[:SHOWN]) + (", ..." if len(cure.outside) > SHOWN else "")
-    many, kept = len(cure.outside), len(cure.keep_names)
+    many, kept, ok, n = len(cure.outside), len(cure.keep_names), cure.accused_ok, cure.accused_n
+    names = ", ".join(cure.outside[:SHOWN]) + (", ..." if many > SHOWN else "")
     which = "The nodes that cure" if many == kept else f"{many} of the {kept} nodes that cure"
-    lie = "lies" if many == 1 < kept else "lie"
-    where = f"{which} {lie} outside of what is accused ({names})"
-    enough = cure.accused_ok == cure.accused_n > 0
-    if enough and not (cure.unseen and cure.unseen.joined):
-        return (
-            Fact(
-                f"{where}: for a margin. With what is accused alone every given sample is right, too."
-            ),
-        )
-    if enough:
-        return (
-            Fact(
-                f"{where}: with what is accused alone every given sample is right, and made ones are not.",
-                firm=False,
-            ),
-        )
-    tried = (
-        f" With what is accused alone {cure.accused_ok} of {cure.accused_n} are right"
-        if cure.accused_n
-        else ""
+    where = f"{which} {'lies' if many == 1 < kept else 'lie'} outside of what is accused ({names})"
+    tried = f" With what is accused alone {ok} of {n} are right" if n else ""
+    dot = "." if n else ""
+    joined = cure.unseen is not None and cure.unseen.joined
+    return _tell_first(
+        (
+            ok == n > 0 and not joined,
+            f"{where}: for a margin. With what is accused alone every given sample is right, too.",
+            True,
+        ),
+        (
+            ok == n > 0,
+            f"{where}: with what is accused alone every given sample is right, and made ones are not.",
+            False,
+        ),
+        (
+            findings.spread and n,
+            f"{where}.{tried}, and what is left is spread over many layers.",
+            False,
+        ),
+        (findings.spread, f"{where}.", False),
+        (
+            findings.sought,
+            f"{where}: it was looked for, and nobody can be named.{tried}{dot}",
+            False,
+        ),
+        (True, f"{where}: something else is wrong there, too.{tried}{dot}", False),
     )
-    if findings.spread:
-        return (
-            Fact(
-                f"{where}.{tried}, and what is left is spread over many layers."
-                if tried
-                else f"{where}.",
-                firm=False,
-            ),
-        )
-    more = (
-        "it was looked for, and nobody can be named."
-        if findings.sought
-        else "something else is wrong there, too."
-    )
-    return (Fact(f"{where}: {more}{f'{tried}.' if tried else ''}", firm=False),)
 
 
-def _made_on(cure: Workaround, *, real: bool) -> Fact:
+def _tell_tuning(cure: Workaround, *, real: bool) -> tuple[Fact, ...]:
+    """How it does on what it was made on."""
     what = f"{cure.samples_n} {'sample' if cure.samples_n == 1 else 'samples'}"
     joined = cure.unseen.joined if cure.unseen else 0
     more = f", {joined} of them taken in as an earlier set was wrong there" if joined else ""
-    few = f" {_say_slight(cure.slight).text}" if cure.slight else ""
-    few += f" {_say_noisy(cure.undetermined).text}" if cure.undetermined else ""
-    if not cure.samples_n:
-        return Fact(f"No tuning sample tells whether it is right.{few}", firm=False)
-    if not real:
-        return Fact(
+    loose = _tell_loose(cure.slight, cure.undetermined)
+    few = "".join(f" {fact.text}" for fact in loose)
+    right = cure.samples_ok == cure.samples_n
+    return _tell_first(
+        (not cure.samples_n, f"No tuning sample tells whether it is right.{few}", False),
+        (real, f"It was made on {what}{more}: right on {cure.samples_ok}.{few}", right),
+        (
+            True,
             f"It was made on {what} of made-up inputs{more}; real ones were not given.{few}",
-            firm=False,
-        )
-    return Fact(
-        f"It was made on {what}{more}: right on {cure.samples_ok}.{few}",
-        firm=cure.samples_ok == cure.samples_n,
+            False,
+        ),
     )
 
 
-def _say_noisy(many: int) -> Fact:
-    """Of samples that are neither right nor wrong, as rounding alone makes as much."""
-    moved = (
-        "is not counted: rounding of the inputs moves it"
-        if many == 1
-        else "are not counted: rounding of the inputs moves them"
+def _tell_loose(slight: int, noisy: int) -> tuple[Fact, ...]:
+    """Of samples that are neither right nor wrong: they fail on nearly nothing only, or rounding
+    alone makes as much."""
+    are, them = ("is", "it") if noisy == 1 else ("are", "them")
+    return _tell_each(
+        (
+            slight,
+            f"{slight} more {'is' if slight == 1 else 'are'} not counted: only values that are nearly nothing, beside those of "
+            "other samples, are wrong there.",
+            True,
+        ),
+        (
+            noisy,
+            f"{noisy} more {are} not counted: rounding of the inputs moves {them} as far.",
+            True,
+        ),
     )
-    return Fact(f"{many} more {moved} as far.")
 
 
-def _say_slight(many: int) -> Fact:
-    """Of samples that are neither right nor wrong, as they fail on nearly nothing only."""
-    return Fact(
-        f"{many} more {'is' if many == 1 else 'are'} not counted: only values that are nearly nothing, beside those of other "
-        "samples, are wrong there."
-    )
-
-
-def _tried_on(unseen: Unseen, *, real: bool) -> tuple[Fact, ...]:
+def _tell_held_out(unseen: Unseen, *, real: bool) -> tuple[Fact, ...]:
+    """How it does on others."""
     loose = unseen.undetermined + unseen.slight
     if not unseen.n:
-        tried = (
-            f"It was tried on {loose} others, and of none anybody can tell."
-            if loose
-            else "It was tried on no other samples."
+        return _tell_first(
+            (loose, f"It was tried on {loose} others, and of none anybody can tell.", False),
+            (True, "It was tried on no other samples.", False),
         )
-        return (Fact(tried, firm=False),)
     made = unseen.n - unseen.given
-    kinds = [f"{unseen.given} of yours"] if unseen.given else []
-    kinds += (
-        [f"{made if unseen.given else 'all'} made {'near yours' if real else 'up like these'}"]
-        if made
-        else []
-    )
-    which = " of yours" if kinds and not made else f", {' and '.join(kinds)}"
+    near = f"made {'near yours' if real else 'up like these'}"
+    which = f", {unseen.given} of yours and {made} {near}"
+    if not made or not unseen.given:
+        which = f", all {near}" if made else " of yours"
     bare = f" Without it {unseen.plain} of these {'fails' if unseen.plain == 1 else 'fail'}."
-    said = [
+    alike = (
+        f" Rows of one batch are off alike here, so that these {unseen.n} say no more than {unseen.worth} others would."
+        if 0 < unseen.worth < unseen.n
+        else ""
+    )
+    return (
         Fact(
             f"It was tried on {unseen.n} others{which}: right on {unseen.ok}.{bare}",
             unseen.ok == unseen.n,
         ),
-        Fact(f"With it {say_most_wrong(*unseen.independent)}.{_say_alike(unseen)}"),
-    ]
-    if unseen.undetermined:
-        said.append(_say_noisy(unseen.undetermined))
-    if unseen.slight:
-        said.append(_say_slight(unseen.slight))
-    if not unseen.plain:
-        said.append(
-            Fact("Not one of these fails without it, so they say little of it.", firm=False)
-        )
-    elif may_be_chance(unseen):
-        said.append(
-            Fact(
+        Fact(f"With it {say_most_wrong(*unseen.independent)}.{alike}"),
+        *_tell_loose(unseen.slight, unseen.undetermined),
+        *_tell_first(
+            (
+                not unseen.plain,
+                "Not one of these fails without it, so they say little of it.",
+                False,
+            ),
+            (
+                may_be_chance(unseen),
                 "So few fail without it that what it does for others may be chance: give more samples.",
-                firm=False,
-            )
-        )
-    return tuple(said)
-
-
-def _calibrated(findings: Findings, *, real: bool) -> tuple[Fact, ...]:
-    """Of a quantized model: what its ranges were measured on says nothing of other data."""
-    if not findings.codes or not real:
-        return ()
-    return (
-        Fact(
-            "Samples that calibrated the model count for nothing, as its ranges were measured on them: give some that it has not "
-            "seen (--inputs)."
+                False,
+            ),
         ),
     )
-
-
-def _say_alike(unseen: Unseen) -> str:
-    """That rows of a batch count for less, a sentence with a space in front."""
-    if not 0 < unseen.worth < unseen.n:
-        return ""
-    return f" Rows of one batch are off alike here, so that these {unseen.n} say no more than {unseen.worth} others would."
 
 
 def may_be_chance(unseen: Unseen) -> bool:
@@ -258,65 +250,45 @@ def may_be_chance(unseen: Unseen) -> bool:
     )
 
 
-def _condition(cure: Workaround) -> tuple[Fact, ...]:
-    if cure.kind != "control-flow":
-        return ()
-    if not cure.condition:
-        return (Fact("It is right whatever is fed: what is fixed rests on constants alone."),)
-    left = (
-        f" For {cure.elsewhere} of the samples that is not so, and it is not for these."
-        if cure.elsewhere
-        else ""
+def _tell_condition(cure: Workaround) -> tuple[Fact, ...]:
+    left = f" For {cure.elsewhere} of the samples that is not so, and it is not for these."
+    while_ = f"It is right only while {cure.condition}.{left if cure.elsewhere else ''}"
+    always = "It is right whatever is fed: what is fixed rests on constants alone."
+    return _tell_each(
+        (cure.kind == "control-flow" and cure.condition, while_, not cure.elsewhere),
+        (cure.kind == "control-flow" and not cure.condition, always, True),
     )
-    return (Fact(f"It is right only while {cure.condition}.{left}", firm=not cure.elsewhere),)
 
 
-def _headroom(cure: Workaround) -> tuple[Fact, ...]:
+def _say_close(cure: Workaround) -> str:
     """Where it leaves values so large that other data may take them beyond the type; no matter of
     whether it works."""
-    if not cure.close:
-        return ()
     many = len(cure.close)
-    named = ", ".join(f"{each.node} {each.reached:,.0f}" for each in cure.close[:NAMED])
-    more = f" and {many - NAMED} more" if many > NAMED else ""
+    named = ", ".join(f"{each.node} {each.reached:,.0f}" for each in cure.close[:SHOWN])
+    more = f" and {many - SHOWN} more" if many > SHOWN else ""
     which, them = ("1 node that stays", "it") if many == 1 else (f"{many} nodes that stay", "them")
     return (
-        Fact(
-            f"Larger data may break it: FP16 ends at 65,504, and {which} in it come{'s' if many == 1 else ''} near that on your "
-            f"samples ({named}{more}). If your data can be larger, keep {them} in FP32 as well "
-            "(narrowdown step precision MODEL, with the same options and --with headroom=16)."
-        ),
+        f"Larger data may break it: FP16 ends at 65,504, and {which} in it come{'s' if many == 1 else ''} near that on your "
+        f"samples ({named}{more}). If your data can be larger, keep {them} in FP32 as well."
     )
 
 
-def _file(cure: Workaround) -> tuple[Fact, ...]:
-    return (Fact(cure.written),) if cure.written else ()
-
-
-def _size(cure: Workaround) -> tuple[Fact, ...]:
+def _tell_size(cure: Workaround) -> tuple[Fact, ...]:
     if cure.kind not in ("precision", *APART):
         return ()
+    kept = len(ranges.decode(cure.keep))
     things = "tensors" if cure.kind in APART else "nodes"
-    nearly = say_nearly_all(len(ranges.decode(cure.keep)), cure.of)
-    if nearly:
-        return (Fact(nearly),)
-    if cure.minimal and cure.foretold:
-        rest = len(ranges.decode(cure.keep)) - cure.foretold
-        there = "in an emulation of the precision or with more nodes kept"
-        if rest:
-            there = f"{rest} on this engine, {cure.foretold} {there}"
-        return (
-            Fact(
-                f"Not one of its {things} can be left out: the set was tried without each of them, {there}."
-            ),
-        )
-    if cure.minimal:
-        return (
-            Fact(
-                f"Not one of its {things} can be left out: the set was tried without each of them."
-            ),
-        )
-    return (Fact(f"A smaller set may do: it was not tried without each of its {things}."),)
+    nearly = say_nearly_all(kept, cure.of)
+    needed = f"Not one of its {things} can be left out: the set was tried without each of them"
+    there = "in an emulation of the precision or with more nodes kept"
+    if kept > cure.foretold:
+        there = f"{kept - cure.foretold} on this engine, {cure.foretold} {there}"
+    return _tell_first(
+        (nearly, nearly, True),
+        (cure.minimal and cure.foretold, f"{needed}, {there}.", True),
+        (cure.minimal, f"{needed}.", True),
+        (True, f"A smaller set may do: it was not tried without each of its {things}.", True),
+    )
 
 
 def is_nearly_all(kept: int, of: int) -> bool:
