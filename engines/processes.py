@@ -2,6 +2,7 @@
 processes, and modules that are asked for one thing. The checker's keeper alone starts a program of
 the user's."""
 
+import os
 import sys
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -9,6 +10,25 @@ from typing import IO, TYPE_CHECKING
 
 if TYPE_CHECKING:
     import subprocess
+
+# An empty or relative part of these means the folder that a process stands in: a worker stands in
+# the session's, which may be a stranger's.
+_FOLDERS = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
+USERS = "NARROWDOWN_USERS_"  # before a name: what the user has there, which programs of theirs get
+
+
+def for_ours(held: Mapping[str, str] | None = None) -> dict[str, str]:
+    """What our own processes get of an environment, this process's unless told: folders in which
+    programs, modules and libraries are looked for by whole paths alone."""
+    given = dict(os.environ if held is None else held)
+    for name in _FOLDERS:
+        parts = given.get(name, "").split(os.pathsep)
+        whole = [part for part in parts if part.startswith("/")]
+        if name in given and whole != parts:
+            given.setdefault(USERS + name, given.pop(name))
+            if whole:
+                given[name] = os.pathsep.join(whole)
+    return given
 
 
 def start(
@@ -31,7 +51,7 @@ def start(
         stdout=subprocess.PIPE if pipes else errors,
         stderr=errors,
         cwd=folder,
-        env=environment,
+        env=for_ours(environment),
         bufsize=0,
         start_new_session=True,
     )
@@ -77,5 +97,5 @@ def run_module(
         errors="replace",
         timeout=timeout,
         check=False,
-        env=environment,
+        env=for_ours(environment),
     )

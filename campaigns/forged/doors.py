@@ -35,7 +35,7 @@ _VALUES = {
     "--answers": "{answers}",
     "--rewind": "sanitize",
     "--budget": "10m",
-    "--score": "{answers}",
+    "--score": "{score}",
     "--overlay": "{answers}.json",
     "--python": sys.prefix,
     "--site": sys.prefix,
@@ -128,9 +128,12 @@ def command(
     def call(place: Path, work: Path, more: tuple[str, ...]) -> int:
         answers = work / "answers.yaml"
         answers.write_text("sanitize: ask\n", encoding="utf-8")
+        score = work / "score.py"
+        score.write_text("def score(outputs, sample):\n    return 1.0\n", encoding="utf-8")
         line = [name, *([str(place)] if session else []), *words, *(more if gated else ())]
         line = [
-            word.format(session=place, answers=answers) if "{" in word else word for word in line
+            word.format(session=place, answers=answers, score=score) if "{" in word else word
+            for word in line
         ]
         known = {option for action in commands()[name]._actions for option in action.option_strings}
         line += ["--output", str(work / "out")] if name in ("export", "report") else []

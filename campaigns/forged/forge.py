@@ -10,6 +10,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -18,8 +19,13 @@ from typing import Any, NamedTuple
 import onnx
 from onnx import TensorProto, helper
 
+from narrowdown.engines.backends.tensorrt import kept_timings
+from narrowdown.engines.backends.tensorrt.cuda import Device
+from narrowdown.engines.store.scratch import scratch
 from narrowdown.wizard import trust
-from narrowdown.wizard.ladder import environments
+from narrowdown.wizard.cli import ladder
+from narrowdown.wizard.exits import Refusal
+from narrowdown.wizard.ladder import checks, environments
 from narrowdown.wizard.problem import Problem
 from narrowdown.wizard.session import folder as folders
 from narrowdown.wizard.session import journal
@@ -615,8 +621,20 @@ def in_an_answer(at: Bench, kind: str) -> None:
     signing.rewrite(at.session / journal.NAME, planted)
 
 
+# What the product keeps on this machine, by the module that says where: what is forged there, or
+# why nothing is. A test holds it against the modules.
+KEPT = {
+    "wizard/config.py": "the user's own settings, which no command writes",
+    "wizard/trust/gate.py": "what was agreed to",
+    "wizard/session/folder.py": "the sessions",
+    "wizard/ladder/environments.py": "releases, and their answers",
+    "engines/backends/tensorrt/kept_timings.py": "timings",
+}
+
+
 def in_the_caches(at: Bench, kind: str) -> None:
-    """Only in what is kept on this machine: the releases of a ladder."""
+    """Only in what is kept on this machine: the releases of a ladder, what they answered, timings
+    of engines."""
     for variable in ("XDG_CACHE_HOME", "XDG_STATE_HOME"):
         os.environ[variable] = str(at.session.parent / variable.lower())
     os.environ["NARROWDOWN_HOME"] = str(at.session.parent)
@@ -625,6 +643,30 @@ def in_the_caches(at: Bench, kind: str) -> None:
     release.mkdir(parents=True)
     for name in ("sitecustomize.py", "onnxruntime.py", "numpy.py"):
         script(release / name, at.canary)
+    timings = kept_timings.cache_file("tensorrt", "10", Device("GPU", "9.0", 1, "13"))
+    timings.parent.mkdir()
+    PAYLOADS[kind].write(timings, at.canary)
+    timings.chmod(0o600)
+    _plant_answers(at)
+
+
+def _plant_answers(at: Bench) -> None:
+    """What a release has told of the session's cases, in the words of a stranger."""
+    place = environments.releases("onnxruntime==0")[0]
+    with contextlib.suppress(Refusal), scratch("forged-") as folder:
+        for case in ladder.prepared(str(at.session), ladder.admit(str(at.session), ()), folder):
+            kept = checks._record(case, place, environments.root() / "answers")
+            kept.parent.mkdir(exist_ok=True)
+            said = f"\x1b]0;evil\x07 $(touch {at.canary})"
+            kept.write_text(json.dumps({"outcome": "fails", "engine": said, "said": said}))
+
+
+def modules_beside_the_journal(at: Bench, kind: str) -> None:
+    """Modules in the session's folder, in which workers stand, named as what they import."""
+    if kind != "data loader script":  # nothing of the kind is needed
+        raise Pointless
+    for name in {name.partition(".")[0] for name in sys.modules} | {"sitecustomize"}:
+        script(at.session / f"{name}.py", at.canary)
 
 
 def where_one_stands(at: Bench, kind: str) -> None:
@@ -675,6 +717,7 @@ WAYS: dict[str, Callable[[Bench, str], tuple[str, ...] | None]] = {
     "in an answer only": in_an_answer,
     "in all records": in_all_records,
     "in the caches only": in_the_caches,
+    "modules beside the journal": modules_beside_the_journal,
     "agreed to where one stands": where_one_stands,
     "a file of the home": at_home,
     "by ~": by_tilde,
@@ -691,6 +734,7 @@ HIDDEN = (
     "in an answer only",
     "in all records",
     "in the caches only",
+    "modules beside the journal",
 )
 
 

@@ -7,6 +7,7 @@ released session.
 import contextlib
 import os
 import random
+import re
 import shutil
 import sys
 from collections import Counter
@@ -58,6 +59,9 @@ def victim(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "person" / ".config").mkdir(parents=True)
     for name in (".bashrc", ".profile", ".config/settings"):
         (tmp_path / "person" / name).write_text("true\n", encoding="utf-8")
+    # As ``PYTHONPATH=$PYTHONPATH:/opt`` has it: the folder that a process stands in.
+    monkeypatch.setenv("PYTHONPATH", os.pathsep)
+    monkeypatch.setenv("LD_LIBRARY_PATH", os.pathsep)
     # One stands in a folder of a stranger's, whose modules are in the way of all that any of our
     # programs imports.
     (folder := tmp_path / "stood in").mkdir()
@@ -138,6 +142,18 @@ def test_every_kind_has_a_payload_and_every_command_a_door() -> None:
     assert doors.forgotten() == set()
     assert len(doors.all_doors()) > 30
     assert sum(door.gated for door in doors.all_doors()) > 10
+
+
+def test_whatever_is_kept_on_this_machine_is_forged_or_named() -> None:
+    """A new cache fails here until it is tried."""
+    root = Path(__file__).parents[2]
+    files = (path for room in ("wizard", "engines") for path in (root / room).rglob("*.py"))
+    found = {
+        path.relative_to(root).as_posix()
+        for path in files
+        if re.search(r"\bown_folder\(\"", path.read_text(encoding="utf-8"))
+    }
+    assert forge.KEPT.keys() == found
 
 
 @pytest.mark.parametrize("mutant", gate_mutants.MUTANTS, ids=lambda mutant: mutant.door)

@@ -10,6 +10,8 @@ import os
 import re
 from collections.abc import Collection, Iterable, Mapping
 
+from narrowdown.engines.processes import USERS
+
 # Each name with why a checker gets it. A name that ends in * stands for all that begin so.
 HANDED: Mapping[str, str] = {
     "PATH": "finds programs",
@@ -58,9 +60,6 @@ HANDED: Mapping[str, str] = {
     "CONDA_DEFAULT_ENV": "its name",
     "NARROWDOWN_WORKER": "our own mark, by which what a checker leaves running is found",
 }
-# How many threads the user gives OpenBLAS: workers have one, whatever it is, as numpy's would
-# compete with the engine's (20 times slower); a checker has what the user says.
-USERS_THREADS = "NARROWDOWN_OPENBLAS_NUM_THREADS"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _EVERY = tuple(name[:-1] for name in HANDED if name.endswith("*"))
 # $NAME and ${NAME} of a shell; environ["NAME"], environ.get("NAME") and getenv("NAME") of Python.
@@ -80,13 +79,16 @@ def for_checker(held: Mapping[str, str], named: Collection[str] = ()) -> dict[st
     given = {
         n: value for n, value in held.items() if n in HANDED or n.startswith(_EVERY) or n in named
     }
-    return given | ({"OPENBLAS_NUM_THREADS": held[USERS_THREADS]} if USERS_THREADS in held else {})
+    users = {n.removeprefix(USERS): value for n, value in held.items() if n.startswith(USERS)}
+    return given | users
 
 
 def for_worker(held: Mapping[str, str]) -> dict[str, str]:
-    """What a worker gets of an environment: all of it, but one thread for OpenBLAS."""
-    users = {USERS_THREADS: held["OPENBLAS_NUM_THREADS"]} if "OPENBLAS_NUM_THREADS" in held else {}
-    return {**held, **users, "OPENBLAS_NUM_THREADS": "1"}
+    """What a worker gets of an environment: all of it, but one thread for OpenBLAS, as numpy's
+    would compete with the engine's (20 times slower); a checker has what the user says."""
+    name = "OPENBLAS_NUM_THREADS"
+    users = {USERS + name: held[name]} if name in held else {}
+    return {**held, **users, name: "1"}
 
 
 def list_missed(

@@ -10,7 +10,6 @@ from typing import Final
 
 _USUAL: Final = {
     "XDG_STATE_HOME": ".local/state",
-    "XDG_CACHE_HOME": ".cache",
     "XDG_CONFIG_HOME": ".config",
 }
 

@@ -47,6 +47,20 @@ def test_an_edit_of_a_strangers_session_needs_a_person(theirs: Path, inputs: str
     assert (refused.value.code, trust.trusted()) == (Exit.NEEDS_PERSON, {})
 
 
+def test_what_an_edit_keeps_is_asked_about_as_it_is_by_then(
+    theirs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (item,) = trust.items(folders.describe(theirs).problem)
+
+    def swapped(*_: object) -> list[str]:
+        Path(item.path).write_text("swapped = 1\n")
+        return ["seed"]
+
+    monkeypatch.setattr("narrowdown.wizard.cli.from_session.list_changes", swapped)
+    words = ["edit", str(theirs), "--display", "none", "--seed", "9"]
+    assert entry.main([*words, "--yes-run-scripts", item.digest]) == Exit.NEEDS_PERSON
+
+
 def test_a_strangers_session_is_not_opened_by_the_screens(theirs: Path) -> None:
     for first in ((), ({"do": "rewind", "to": "sanitize"},)):
         with pytest.raises(Refusal) as refused:

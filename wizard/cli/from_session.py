@@ -4,7 +4,7 @@ with another set-up or with what follows a failing case."""
 import argparse
 from typing import Any
 
-from narrowdown.wizard import passed_variables
+from narrowdown.wizard import passed_variables, trust
 from narrowdown.wizard.changed_problem import UNSET, begin, change_problem, list_changes
 from narrowdown.wizard.cli import run
 from narrowdown.wizard.exits import BadUsage
@@ -25,6 +25,7 @@ def edit(arguments: argparse.Namespace) -> int:
             f"'narrowdown resume {called}' goes on with the session as it is."
         )
     base, name = folders.describe(source).problem, run.display_name(arguments, person=True)
+    trust.admit(base, arguments.yes_run_scripts)  # before anything that it names is looked at
     where = run.executor(arguments)
     problem = change_problem(base, given, where)
     if problem.check and not arguments.pass_env:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from narrowdown.engines.checker import environment, keeper
 from narrowdown.engines.checker.command import KEEP, CheckResult, needs, run_line, words
+from narrowdown.engines.processes import USERS, for_ours
 
 from ...patience import allow
 
@@ -526,4 +527,14 @@ def test_a_worker_has_one_thread_for_openblas_and_a_checker_what_the_user_says(
     assert held["OPENBLAS_NUM_THREADS"] == "1"
     given = environment.for_checker(held)
     assert given["OPENBLAS_NUM_THREADS"] == users.get("OPENBLAS_NUM_THREADS", "1")
-    assert environment.USERS_THREADS not in given
+    assert not [name for name in given if name.startswith(USERS)]
+
+
+def test_ours_look_for_nothing_where_they_stand_and_a_checker_where_the_user_says() -> None:
+    """A worker stands in the session's folder: with an empty part in PYTHONPATH, which
+    ``$PYTHONPATH:/opt`` has, a module of the session ran."""
+    users = {"PYTHONPATH": ":/opt/x:src", "LD_LIBRARY_PATH": ":", "PATH": "/bin"}
+    ours = for_ours(for_ours(users))
+    assert (ours["PYTHONPATH"], ours["PATH"]) == ("/opt/x", "/bin")
+    assert "LD_LIBRARY_PATH" not in ours
+    assert environment.for_checker(ours) == users

@@ -17,6 +17,6 @@ def test_no_relative_path_of_the_environment_is_taken(told: dict[str, str]) -> N
 
 
 def test_whole_paths_are_taken() -> None:
-    told = {"HOME": "/h", "XDG_CACHE_HOME": "/c"}
+    told = {"HOME": "/h", "XDG_CONFIG_HOME": "/c"}
     assert own_folder("XDG_STATE_HOME", told) == Path("/h/.local/state/narrowdown")
-    assert own_folder("XDG_CACHE_HOME", told) == Path("/c/narrowdown")
+    assert own_folder("XDG_CONFIG_HOME", told) == Path("/c/narrowdown")
