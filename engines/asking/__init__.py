@@ -6,6 +6,7 @@ again with the answers known.
 """
 
 from collections.abc import Generator, Mapping, Sequence
+from enum import IntEnum
 from typing import Annotated, TypeAlias, TypeVar, overload
 
 import msgspec
@@ -95,14 +96,22 @@ Row: TypeAlias = msgspec.Struct | Mapping[str, object]
 Tables: TypeAlias = Mapping[str, Sequence[Row]]
 
 
+class Refused(IntEnum):
+    """Exit codes of a session that is refused: for what was given, as an engine, file or checker is
+    missing or cannot do this, or as nothing can be proven (``narrowdown.wizard.exits``)."""
+
+    BAD_INPUT = 2
+    MISSING = 4
+    UNPROVEN = 6
+
+
 class StepRefused(Exception):
     """The step cannot run here; the message is a sentence for the user (what, why, what to do).
 
-    ``code``: the exit code it ends with when it stops the session: 2 bad input, 4 an engine, file
-    or checker is missing or cannot do this, 6 nothing can be proven.
+    ``code``: the exit code it ends with when it stops the session.
     """
 
-    def __init__(self, message: str, code: int = 4) -> None:
+    def __init__(self, message: str, code: int = Refused.MISSING) -> None:
         super().__init__(message)
         self.code = code
 

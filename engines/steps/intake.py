@@ -4,7 +4,7 @@ files exit 2, where nothing can be proven 6, else 4."""
 from collections.abc import Iterable, Mapping
 from pathlib import PurePath
 
-from narrowdown.engines.asking import StepContext, StepRefused
+from narrowdown.engines.asking import Refused, StepContext, StepRefused
 from narrowdown.engines.compare.criterion import Criterion
 from narrowdown.engines.compare.judge import judge_check
 from narrowdown.engines.compare.say import join_some
@@ -18,16 +18,12 @@ from narrowdown.engines.sources import scripts as scripts_of
 from narrowdown.engines.spec import parse, unquantized
 from narrowdown.engines.views import ProblemView
 
-_BAD_INPUT, _MISSING, _UNPROVEN = (
-    2,
-    4,
-    6,
-)  # exit codes (narrowdown.wizard.exits), which an engine's room does not import
-
 
 def no_model(taken: Measurement) -> StepRefused:
     """The answer to an Import that is not ``ok``."""
-    return StepRefused(taken.message, code=_BAD_INPUT if taken.status == "refused" else _MISSING)
+    return StepRefused(
+        taken.message, code=Refused.BAD_INPUT if taken.status == "refused" else Refused.MISSING
+    )
 
 
 def no_inputs(made: Measurement, sources: Iterable[str]) -> StepRefused:
@@ -35,9 +31,9 @@ def no_inputs(made: Measurement, sources: Iterable[str]) -> StepRefused:
     is the user's script where there is one."""
     scripts = [PurePath(found[-1]).name for found in map(scripts_of, sources) if found]
     if made.status == "refused":
-        return StepRefused(made.message, code=_BAD_INPUT)
+        return StepRefused(made.message, code=Refused.BAD_INPUT)
     if not scripts or made.status not in ("timeout", "crash", "out-of-memory"):
-        return StepRefused(made.message, code=_MISSING)
+        return StepRefused(made.message, code=Refused.MISSING)
     named = " or ".join(f"'{name}'" for name in scripts)
     said = {
         "timeout": f"The data loader {named} gave no inputs in time. {made.message} "
@@ -45,7 +41,7 @@ def no_inputs(made: Measurement, sources: Iterable[str]) -> StepRefused:
         "crash": f"The data loader {named} took its process down. {made.message} Its own words are in {made.log or 'logs'}.",
         "out-of-memory": f"The data loader {named} filled the memory. {made.message} Let it yield one feed at a time.",
     }
-    return StepRefused(said[made.status], code=_BAD_INPUT)
+    return StepRefused(said[made.status], code=Refused.BAD_INPUT)
 
 
 def refuse_unmeasured(
@@ -55,10 +51,13 @@ def refuse_unmeasured(
     under test: the reference does not run it, it does not fit what is installed, or the checker
     cannot be started. ``notes``: what was guessed, and what looks wrong in the model."""
     if m.facts.get("started") is False or m.status == "refused":
-        raise StepRefused(m.message, code=_BAD_INPUT if m.facts.get("script") else _MISSING)
+        raise StepRefused(
+            m.message, code=Refused.BAD_INPUT if m.facts.get("script") else Refused.MISSING
+        )
     if m.status in ("crash", "timeout", "out-of-memory") and POSTPROCESSING in m.message:
         raise StepRefused(
-            f"The postprocess script did not come to an end. {m.message} Mend it.", code=_BAD_INPUT
+            f"The postprocess script did not come to an end. {m.message} Mend it.",
+            code=Refused.BAD_INPUT,
         )
     if m.status == "reference-failed":
         blind = "while it ran" in m.message and not any(is_given(s.id) for s in samples)
@@ -66,7 +65,7 @@ def refuse_unmeasured(
         guessed = "".join(f" {note}" for note in notes if "--input-shapes" in note)
         hint = f"{asked}{guessed}" if blind else ""
         alone = " Whether the engine agrees with itself is seen without any: --flow consistency."
-        raise StepRefused(f"{m.message}{hint}{say_of_pairs(notes)}{alone}", code=_MISSING)
+        raise StepRefused(f"{m.message}{hint}{say_of_pairs(notes)}{alone}", code=Refused.MISSING)
 
 
 def say_of_pairs(notes: Iterable[str]) -> str:
@@ -82,14 +81,16 @@ def refuse_unresolved(m: Measurement, rule: Criterion, *, check: bool) -> None:
     if m.status != "ok" or (verdict is not None and verdict.kind == "unresolved"):
         why = m.message or (verdict.detail if verdict else "") or m.status
         raise StepRefused(
-            f"Whether the model fails cannot be told: {why.rstrip('.')}.", code=_UNPROVEN
+            f"Whether the model fails cannot be told: {why.rstrip('.')}.", code=Refused.UNPROVEN
         )
 
 
 def refuse_helpless(controls: Controls) -> None:
     """Raise StepRefused for a checker that fails and cannot pass anything."""
     if not controls.passed:
-        raise StepRefused(f"The check fails on the whole model. {controls.said}", code=_UNPROVEN)
+        raise StepRefused(
+            f"The check fails on the whole model. {controls.said}", code=Refused.UNPROVEN
+        )
 
 
 def refuse_unknown_outputs(problem: ProblemView, outputs: Iterable[str]) -> None:
@@ -102,7 +103,7 @@ def refuse_unknown_outputs(problem: ProblemView, outputs: Iterable[str]) -> None
                 shown = join_some([f"'{n}'" for n in known])
                 raise StepRefused(
                     f"--{option}: the model has no output '{name}'.{suggestion(name, known, ' ')} It has {shown}.",
-                    code=_BAD_INPUT,
+                    code=Refused.BAD_INPUT,
                 )
 
 

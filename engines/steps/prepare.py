@@ -195,7 +195,8 @@ def measure_whole(
     m = yield from asked(probe_whole(ctx, findings, runs=runs, exclusive=runs > 1))
     _refuse_unused_bounds(ctx, m)
     if any(is_given(s.id) for s in findings.samples):
-        yield from refuse_wrong_sizes(ctx, findings, m, _inputs(ctx, findings))
+        if not (ctx.check or recorded(ctx.reference)):
+            yield from refuse_wrong_sizes(look_at_whole(ctx, findings), m, _inputs(ctx, findings))
         return findings, m
     if ctx.check or m.assumed or m.status != "reference-failed":
         return findings, m

@@ -3,11 +3,12 @@ what the reference foretells and FP32 cures, and what the precision itself does,
 go. Else one build is run again, then fresh builds are made until a sequential test says that it
 always fails; k of n with an exact interval."""
 
+from collections.abc import Callable
 from typing import Literal
 
 import msgspec
 
-from narrowdown.engines.asking import Count, Note, StepContext, StepRefused, asked
+from narrowdown.engines.asking import Count, Note, StepContext, StepRefused, Sub, asked
 from narrowdown.engines.asking.inquiry import Inquiry, open_inquiry
 from narrowdown.engines.compare.criterion import Criterion, Signature, Verdict
 from narrowdown.engines.compare.judge import REFUSALS, judge, judge_check, judge_whole, limit
@@ -27,7 +28,7 @@ from narrowdown.engines.search.statistics import (
 )
 from narrowdown.engines.search.switches import list_switches
 from narrowdown.engines.search.twin import ALIKE
-from narrowdown.engines.search.whole import list_feeds, probe_whole
+from narrowdown.engines.search.whole import list_feeds, look_at_whole, probe_whole
 from narrowdown.engines.steps import intake
 from narrowdown.engines.steps.base import End, Finish, Steps, StepSpec, Told
 from narrowdown.engines.steps.prepare import load_findings, prepare_findings
@@ -78,73 +79,78 @@ def repeat(ctx: StepContext) -> Steps[RepeatOutcome]:
         return (yield from _repeat_until(ctx, (yield from load_findings(ctx)), params.until, most))
     findings: Findings = yield from prepare_findings(ctx)
     if findings.signature is None and not ctx.check:
-        findings, looks, _ = yield from look_again(ctx, findings, Looks(most=params.most_runs))
+        findings, runs, _ = yield from look_again(ctx, findings, Looks(most=params.most_runs))
         if findings.signature is None:
-            return Finish(_outcome_without_failure(looks), findings)
-    signature = findings.signature or Signature(kind="check", sample=findings.sample)
+            return Finish(_outcome_without_failure(runs), findings)
+    accuracy = findings.signature is not None and findings.signature.kind == "accuracy"
     # Tactics are told apart by builds that pass: where every build fails, they are no quick
     # question.
     switchable = not ctx.can("tactics") and bool(list_switches(ctx.engine, ctx.engine_info).names)
-    base = RepeatOutcome(
-        switchable=switchable and signature.kind == "accuracy", whole_only=is_ir(ctx.problem.model)
-    )
-    if signature.kind != "accuracy":
+    base = RepeatOutcome(switchable=switchable and accuracy, whole_only=is_ir(ctx.problem.model))
+    if not accuracy:
         # A build that fails and a run that crashes leave nothing to run again.
         return (yield from _build_afresh(ctx, findings, params, base))
-
     if ctx.can("rebuild") and remedy.can_remedy(ctx, findings):
-        # Fresh builds are dear: they share nothing with those before. What needs none is asked
+        # Fresh builds are expensive: they share nothing with those before. What needs none is asked
         # first.
         ask: Inquiry = yield from open_inquiry(ctx, findings)
         found: remedy.Remedy = yield from remedy.try_remedy(ask)
+        base = msgspec.structs.replace(
+            base,
+            foretold=len(found.places),
+            names=", ".join(ask.names(p.node for p in found.places)),
+        )
         if found.cured:
             return _finish_cured(ask, found, base)
-        base = msgspec.structs.replace(
-            base, foretold=len(found.places), names=_list_names(ask, found)
-        )
+    return (yield from _run_again(ctx, findings, params, base))
 
+
+def _run_again(
+    ctx: StepContext, findings: Findings, params: RepeatParams, base: RepeatOutcome
+) -> Steps[RepeatOutcome]:
+    """One build, as many times as ``runs`` says or its rate asks for; then fresh builds, where
+    these may differ."""
     yield Note("the same build again")
-    rule = findings.criterion or Criterion()
     runs = max(params.runs, min(params.most_runs, findings.looks))
-    same = yield from asked(
-        probe_whole(ctx, findings, samples=(findings.sample,), runs=runs, exclusive=True)
-    )
-    if same.status != "ok":
-        message = f"The model did not run again: {same.message}"
+    model = look_at_whole(ctx, findings)
+    again = yield from model.compare(samples=(findings.sample,), runs=runs, exclusive=True)
+    if again.measurement.status != "ok":
+        message = f"The model did not run again: {again.why}"
         return Finish(msgspec.structs.replace(base, message=message), findings)
-    failures = count_failed_runs(same, rule)
-    low, high = binomial_interval(failures, runs)
+    failures, rebuilds = count_failed_runs(again.measurement, model.rule), ctx.can("rebuild")
+    base = _count(base, failures, runs)
     base = msgspec.structs.replace(
-        base,
-        builds=1,
-        runs=runs,
-        failures=failures,
-        interval_low=low,
-        interval_high=high,
-        bitwise_varies=same.varies,
+        base, builds=1, runs=runs, bitwise_varies=again.measurement.varies
     )
+    signature = findings.signature or Signature(kind="check", sample="")
     # One build that fails in some runs needs no other build to show that the fault comes and goes.
-    if failures < runs and (failures or signature.looks > 1 or not ctx.can("rebuild")):
+    if failures < runs and (failures or signature.looks > 1 or not rebuilds):
         rate = failures / runs if failures else signature.failures / max(signature.looks, runs)
-        looks = max(findings.looks, min(params.most_runs, 2 * looks_to_see(rate)))
-        said = (
-            f"One and the same build fails in {failures} of {runs} runs: {_say_percent(low, high)}."
+        needed = max(findings.looks, min(params.most_runs, 2 * looks_to_see(rate)))
+        said = f"One and the same build fails in {failures} of {runs} runs: {_say_interval(base)}."
+        outcome = msgspec.structs.replace(
+            base, behaviour="same-engine", message=said + _say_from_here(needed, "runs")
         )
-        said += _say_from_here(looks, "runs")
-        outcome = msgspec.structs.replace(base, behaviour="same-engine", message=said)
-        return Finish(outcome, msgspec.structs.replace(findings, looks=looks))
-    if ctx.can("rebuild") and _is_of_the_precision(findings, rule):
-        said = (
-            f"It fails in {failures} of {runs} runs of one build, and {rule.precision.upper()} alone "
-            f"{_say_alone(findings.emulated or 0.0, rule.metric)}: no choice of kernels is to "
-            "blame, so nothing was built afresh. The minimal case will be."
-        )
-        return Finish(msgspec.structs.replace(base, behaviour="steady", message=said), findings)
-    if ctx.can("rebuild"):
+        return Finish(outcome, msgspec.structs.replace(findings, looks=needed))
+    explained = _is_of_the_precision(findings, model.rule)
+    if rebuilds and not explained:
         return (yield from _build_afresh(ctx, findings, params, base))
-    reason = ctx.reason("rebuild") or "this engine always builds the same."
-    message = f"It fails in {failures} of {runs} runs of one build. A new build would not differ: {reason}"
-    return Finish(msgspec.structs.replace(base, behaviour="steady", message=message), findings)
+    said = f"It fails in {failures} of {runs} runs of one build"
+    if rebuilds:
+        alone = _say_alone(findings.emulated or 0.0, model.rule.metric)
+        said += (
+            f", and {model.rule.precision.upper()} alone {alone}: no choice of kernels is to blame, so nothing was built "
+            "afresh. The minimal case will be."
+        )
+    else:
+        reason = ctx.reason("rebuild") or "this engine always builds the same."
+        said += f". A new build would not differ: {reason}"
+    return Finish(msgspec.structs.replace(base, behaviour="steady", message=said), findings)
+
+
+def _count(base: RepeatOutcome, failures: int, tried: int) -> RepeatOutcome:
+    low, high = binomial_interval(failures, tried)
+    return msgspec.structs.replace(base, failures=failures, interval_low=low, interval_high=high)
 
 
 def _say_alone(error: float, metric: str) -> str:
@@ -161,23 +167,16 @@ def _finish_cured(ask: Inquiry, found: remedy.Remedy, base: RepeatOutcome) -> Fi
     not: an overflow does not come and go."""
     findings = ask.findings
     builds = 1 + bool(findings.twin)
-    low, high = binomial_interval(builds, builds)
     outcome = msgspec.structs.replace(
-        base,
+        _count(base, builds, builds),
         behaviour="steady",
         builds=builds,
-        failures=builds,
-        interval_low=low,
-        interval_high=high,
-        foretold=len(found.places),
         cured=True,
         keep=len(found.keep),
-        names=_list_names(ask, found),
         cured_error=found.error,
         message=f"{remedy.say_remedy(ask, found)} Such a fault does not come and go, so nothing was built afresh; the minimal "
         "case will be.",
     )
-    everywhere = list_feeds(findings)
     return Finish(
         outcome,
         msgspec.structs.replace(
@@ -188,12 +187,8 @@ def _finish_cured(ask: Inquiry, found: remedy.Remedy, base: RepeatOutcome) -> Fi
             "keep": [{"node": n} for n in ask.names(found.keep)],
             "bundle": [{"role": "workaround", "files": found.files}] if found.files else [],
         },
-        decisive={"workaround": (ask.kept(everywhere, found.keep),)},
+        decisive={"workaround": (ask.kept(list_feeds(findings), found.keep),)},
     )
-
-
-def _list_names(ask: Inquiry, found: remedy.Remedy) -> str:
-    return ", ".join(ask.names(p.node for p in found.places))
 
 
 def _is_of_the_precision(findings: Findings, rule: Criterion) -> bool:
@@ -206,58 +201,90 @@ def _is_of_the_precision(findings: Findings, rule: Criterion) -> bool:
     return emulated >= signature.error / (FAULTLESS if fails else ALIKE)
 
 
-def _outcome_without_failure(looks: int) -> RepeatOutcome:
-    """Nothing failed, however often it was looked at."""
-    low, high = binomial_interval(0, looks)
-    message = (
-        f"{looks:,} runs of one build, no failure." if looks else "The model did not run again."
-    )
-    return RepeatOutcome(
-        behaviour="steady" if looks else "unresolved",
+def _outcome_without_failure(runs: int) -> RepeatOutcome:
+    """Nothing failed, however often it was run."""
+    message = f"{runs:,} runs of one build, no failure." if runs else "The model did not run again."
+    return msgspec.structs.replace(
+        _count(RepeatOutcome(), 0, runs),
+        behaviour="steady" if runs else "unresolved",
         builds=1,
-        runs=looks,
-        interval_low=low,
-        interval_high=high,
-        more_looks=looks_to_settle(looks)[1] if looks else 0,
-        missed=say_ruled_out(looks) if looks else "",
+        runs=runs,
+        more_looks=looks_to_settle(runs)[1] if runs else 0,
+        missed=say_ruled_out(runs) if runs else "",
         message=message,
     )
+
+
+class _Builds(msgspec.Struct):
+    """Fresh builds, or external checks, that failed, of those that gave an answer."""
+
+    failing: int = 0
+    answered: int = 0
+    rows: list[Iteration] = []
+
+    @property
+    def behaviour(self) -> Literal["unresolved", "steady", "rebuilds-differ"]:
+        differ = 0 < self.failing < self.answered
+        return "unresolved" if not self.answered else "rebuilds-differ" if differ else "steady"
+
+
+def _ask_builds(
+    ctx: StepContext,
+    findings: Findings,
+    attempts: range,
+    seen: _Builds,
+    ends: Callable[[_Builds], bool],
+) -> Sub[_Builds]:
+    """The same question to fresh builds (or to the external check, again), until they say enough.
+    Of each is kept what was asked for, and what it chose: comparing good builds with bad ones is
+    the next question."""
+    what, wanted = "check" if ctx.check else "fresh build", ctx.problem.artifacts
+    for attempt in attempts:
+        if ends(seen):
+            break
+        yield Note(f"{what} {len(seen.rows) + 1}", expected=attempts.stop - attempt)
+        probe = probe_whole(ctx, findings, samples=(findings.sample,) if findings.sample else ())
+        probe = msgspec.structs.replace(probe, attempt=attempt, exclusive=True)
+        if isinstance(probe, Measure):
+            keep = "repeat" if wanted and not attempts.start else ""
+            record = ctx.can("tactics") and bool(keep or attempts.start)
+            probe = msgspec.structs.replace(probe, save=keep, record=record)
+        m = yield from asked(probe)
+        if not attempt:
+            intake.refuse_unmeasured(m, findings.samples)
+        verdict = _judge_answer(ctx, findings, m)
+        seen.failing += verdict.failed
+        seen.answered += verdict.kind != "unresolved"
+        seen.rows.append(make_iteration(len(seen.rows), probe, m, verdict, wanted))
+    return seen
 
 
 def _build_afresh(
     ctx: StepContext, findings: Findings, params: RepeatParams, base: RepeatOutcome
 ) -> Steps[RepeatOutcome]:
-    """The same question to fresh builds (or to the external check, again), until they say enough.
-    The build that showed the failure is one of them: nothing had been learnt before it."""
-    failing = answered = int(findings.signature is not None)
-    what = "the check again," if ctx.check else "fresh build"
-    # What each build chose is kept: comparing good builds with bad ones is the next question.
-    record = {"record": True} if ctx.can("tactics") and not ctx.check else {}
-    for attempt in range(1, params.builds + 1):
-        if failing == answered and fails_always(failing, answered):
-            break
-        yield Note(f"{what} {attempt} of {params.builds}", expected=params.builds - attempt + 1)
-        probe = probe_whole(ctx, findings, samples=(findings.sample,) if findings.sample else ())
-        m = yield from asked(
-            msgspec.structs.replace(probe, attempt=attempt, exclusive=True, **record)
-        )
-        verdict = _judge_answer(ctx, findings, m)
-        failing += verdict.failed
-        answered += verdict.kind != "unresolved"
-    low, high = binomial_interval(failing, answered)
-    steady = failing == answered > 0
+    """The build that showed the failure is one of them: nothing had been learnt before it."""
+    known = int(findings.signature is not None)
+    attempts = range(1, params.builds + 1)
+    seen: _Builds = yield from _ask_builds(
+        ctx,
+        findings,
+        attempts,
+        _Builds(known, known, []),
+        lambda seen: seen.failing == seen.answered and fails_always(seen.failing, seen.answered),
+    )
+    failing, answered = seen.failing, seen.answered
     things, needed = "checks" if ctx.check else "builds", builds_to_see(failing, answered)
+    base = _count(base, failing, answered)
     outcome = msgspec.structs.replace(
         base,
-        behaviour="unresolved" if not answered else "steady" if steady else "rebuilds-differ",
+        behaviour=seen.behaviour,
         builds=answered,
-        failures=failing,
-        interval_low=low,
-        interval_high=high,
         # The rate of passing that this many failures in a row leave plausible decides how many more
         # builds would show one; no more than 3,000 are spoken of, which nobody makes.
-        more_builds=looks_to_see(max(1e-3, 1 - low)) if steady else 0,
-        message=f"{failing} of {answered} {things} fail: {_say_percent(low, high)}.{_say_from_here(needed, things)}",
+        more_builds=looks_to_see(max(1e-3, 1 - base.interval_low))
+        if failing == answered > 0
+        else 0,
+        message=f"{failing} of {answered} {things} fail: {_say_interval(base)}.{_say_from_here(needed, things)}",
     )
     return Finish(outcome, msgspec.structs.replace(findings, builds=needed))
 
@@ -287,40 +314,25 @@ def _repeat_until(
     ctx: StepContext, findings: Findings, until: str, most: int
 ) -> Steps[RepeatOutcome]:
     """Fresh builds, or the external check again, as often as ``until`` says."""
-    wanted = ctx.problem.artifacts
-    rows: list[Iteration] = []
-    counts = {"pass": 0, "fail": 0, "unresolved": 0}
-    stop = {"good": "pass", "bad": "fail"}.get(until, "")
-    what = "check" if ctx.check else "fresh build"
-    samples = (findings.sample,) if findings.sample else ()
-    while len(rows) < most and not (stop and counts[stop]):
-        yield Note(f"{what} {len(rows) + 1}", expected=-1 if stop else most - len(rows))
-        probe = probe_whole(ctx, findings, samples=samples)
-        if isinstance(probe, Measure) and wanted:
-            probe = msgspec.structs.replace(probe, save="repeat", record=ctx.can("tactics"))
-        probe = msgspec.structs.replace(probe, attempt=len(rows), exclusive=True)
-        m = yield from asked(probe)
-        if not rows:
-            intake.refuse_unmeasured(m, findings.samples)
-        verdict = _judge_answer(ctx, findings, m)
-        counts[verdict.kind] += 1
-        rows.append(make_iteration(len(rows), probe, m, verdict, wanted))
-    failing, answered = counts["fail"], counts["fail"] + counts["pass"]
-    low, high = binomial_interval(failing, answered)
-    differ = 0 < failing < answered
-    missed = (
-        f" None was {until} in the {most} that are allowed." if stop and not counts[stop] else ""
-    )
-    outcome = RepeatOutcome(
-        behaviour="unresolved" if not answered else "rebuilds-differ" if differ else "steady",
+
+    def ends(seen: _Builds) -> bool:
+        good, bad = seen.answered > seen.failing, seen.failing > 0
+        return (good and until == "good") or (bad and until == "bad")
+
+    seen: _Builds = yield from _ask_builds(ctx, findings, range(most), _Builds(0, 0, []), ends)
+    failing, answered = seen.failing, seen.answered
+    sought = until in ("good", "bad") and not ends(seen)
+    missed = f" None was {until} in the {most} that are allowed." if sought else ""
+    base = _count(RepeatOutcome(), failing, answered)
+    what = "checks" if ctx.check else "fresh builds"
+    outcome = msgspec.structs.replace(
+        base,
+        behaviour=seen.behaviour,
         builds=answered,
-        failures=failing,
-        interval_low=low,
-        interval_high=high,
-        passed=counts["pass"],
-        message=f"{failing} of {answered} {what}s fail: {_say_percent(low, high)}.{missed}",
+        passed=answered - failing,
+        message=f"{failing} of {answered} {what} fail: {_say_interval(base)}.{missed}",
     )
-    return Finish(outcome, findings, tables={TABLE: rows})
+    return Finish(outcome, findings, tables={TABLE: seen.rows})
 
 
 def _judge_answer(ctx: StepContext, findings: Findings, m: Measurement) -> Verdict:
@@ -334,8 +346,9 @@ def _judge_answer(ctx: StepContext, findings: Findings, m: Measurement) -> Verdi
     return judge(m, rule, signature)
 
 
-def _say_percent(low: float, high: float) -> str:
-    return f"{100 * low:.2g} to {100 * high:.3g} % at 95 %"
+def _say_interval(counted: RepeatOutcome) -> str:
+    low, high = 100 * counted.interval_low, 100 * counted.interval_high
+    return f"{low:.2g} to {high:.3g} % at 95 %"
 
 
 def _json(told: Told) -> dict[str, object]:
