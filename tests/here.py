@@ -35,7 +35,7 @@ def run_narrowdown(
         return _run(line, environment, folder, **given)
     from narrowdown.wizard.cli.entry import main
 
-    return _run_here(lambda: main(line[1:]), line, environment, folder, said)
+    return run_here(lambda: main(line[1:]), line, environment, folder, said)
 
 
 def run_check(
@@ -60,7 +60,7 @@ def run_check(
             sys.modules.update(kept)
         return 0
 
-    return _run_here(check, line, environment, folder)
+    return run_here(check, line, environment, folder)
 
 
 def _run(
@@ -86,13 +86,15 @@ def _read_alike(environment: Mapping[str, str]) -> bool:
     return here == there
 
 
-def _run_here(
+def run_here(
     program: Callable[[], int],
     line: list[str],
     environment: Mapping[str, str],
     folder: Path,
     said: str | None = None,
 ) -> subprocess.CompletedProcess[str]:
+    """The program with ``sys.argv`` ``line``, run to its end in this process, on its own
+    streams."""
     with (
         tempfile.TemporaryFile() as out,
         tempfile.TemporaryFile() as err,

@@ -349,10 +349,10 @@ def resized(folder: Path, tiny: ModuleType) -> Made:
     # Two axes alone: made-up scales of a batch or of channels end ONNX Runtime's process on some
     # processors.
     model = tiny.save(
-        folder / "m.onnx", nodes, {"x": [1, 1, 8, 8], "s": [2]}, {"y": [1, 1]}, constants, opset=18
+        folder / "m.onnx", nodes, {"x": [1, 1, 2, 2], "s": [2]}, {"y": [1, 1]}, constants, opset=18
     )
-    s = np.float32([50 / 8 / 1.1 + 1e-5, 50 / 8 / 1.1 + 1e-5])
-    return model, tiny.feeds(folder / "in.npz", x=np.ones((1, 1, 8, 8), np.float32), s=s)
+    s = np.float32([6 / 1.1 + 1e-5, 6 / 1.1 + 1e-5])
+    return model, tiny.feeds(folder / "in.npz", x=np.ones((1, 1, 2, 2), np.float32), s=s)
 
 
 def sampled(folder: Path, tiny: ModuleType) -> Made:

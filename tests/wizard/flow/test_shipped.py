@@ -1,11 +1,11 @@
 """Every flow that is shipped: clean, in at most five short lines a node, with commands that the
 tools know."""
 
+import os
 import re
 import shlex
-import subprocess
-import sys
 from functools import cache
+from pathlib import Path
 
 import pytest
 
@@ -16,14 +16,9 @@ from narrowdown.wizard.flow.commands import Tool, by_hand, values
 from narrowdown.wizard.flow.load import load, shipped
 from narrowdown.wizard.problem import Problem
 
-from ...patience import allow
+from ...here import run_here
 
 PROBLEM = Problem(model="/m/model.onnx", engine="tensorrt:precision=fp16", inputs=("/m/in.json",))
-POLYGRAPHY = [
-    sys.executable,
-    "-c",
-    "import sys; from polygraphy.tools import main; sys.exit(main())",
-]
 FLOWS = ("accuracy", "after", "build-failure", "consistency", "flaky", "precision", "quantization")
 
 
@@ -71,13 +66,18 @@ def test_commands_can_be_read_back(flow: str) -> None:
             assert arguments.name == use.use
 
 
+def say(*words: str) -> str:
+    """What ``polygraphy WORD...`` prints."""
+    tools = pytest.importorskip("polygraphy.tools")
+    ran = run_here(tools.main, ["polygraphy", *words], os.environ, Path.cwd())
+    assert not ran.returncode, ran.stderr[-2000:]
+    return ran.stdout
+
+
 @cache
 def known_options(*tool: str) -> frozenset[str]:
     """Options of a Polygraphy subtool, read from its own help."""
-    done = subprocess.run(
-        [*POLYGRAPHY, *tool, "-h"], capture_output=True, text=True, check=False, timeout=allow(120)
-    )
-    return frozenset(re.findall(r"(?<![\w-])--?[a-z][a-z0-9-]*", done.stdout))
+    return frozenset(re.findall(r"(?<![\w-])--?[a-z][a-z0-9-]*", say(*tool, "-h")))
 
 
 def calls() -> list[tuple[str, ...]]:
@@ -99,7 +99,6 @@ def calls() -> list[tuple[str, ...]]:
 
 @pytest.mark.parametrize("words", calls(), ids=" ".join)
 def test_polygraphy_knows_the_options(words: tuple[str, ...]) -> None:
-    pytest.importorskip("polygraphy")
     tool = words[:1] if words[0] in ("run", "convert") else words[:2]
     known = known_options(*tool)
     assert known, f"polygraphy has no {' '.join(tool)}"
@@ -114,15 +113,7 @@ def test_polygraphy_knows_the_options(words: tuple[str, ...]) -> None:
 def test_polygraphy_writes_a_script_from_it(words: tuple[str, ...]) -> None:
     """``--gen-script -``: the real parser takes every value, and makes a program of it. Nothing is
     run."""
-    pytest.importorskip("polygraphy")
-    done = subprocess.run(
-        [*POLYGRAPHY, *words, "--gen-script", "-"],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=allow(120),
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    program = done.stdout[done.stdout.index("#!") :]
+    said = say(*words, "--gen-script", "-", "--silent")
+    program = said[said.index("#!") :]
     compile(program, "generated", "exec")
     assert "/m/model.onnx" in program
