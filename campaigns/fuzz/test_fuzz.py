@@ -103,7 +103,7 @@ def model(data: bytes, folder: Path) -> str:
     except ModelProblem as error:
         return sentence(error)
     finally:
-        load._cache.clear()
+        load._load.cache_clear()
     return "read"
 
 

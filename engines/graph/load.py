@@ -7,14 +7,15 @@ sha256 of the stored file, which names its weights by their digests: equal conte
 
 import functools
 import hashlib
+import heapq
 import itertools
 import math
 import os
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import cached_property
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,7 @@ from narrowdown.engines.graph import (
     plain_outputs,
     schema,
     spelling,
+    splice,
     unroll,
     versions,
     wrong_pairs,
@@ -61,8 +63,6 @@ __all__ = [
 Ceiling = Callable[[int, int], tuple[int, int]]
 
 MOST_NODES = 1_000_000  # functions inlined, bodies included; each costs about a KiB of every worker
-_CACHE_SIZE = 6
-_cache: OrderedDict[tuple[str, str], "StoredModel"] = OrderedDict()
 
 
 class Imported(msgspec.Struct, frozen=True):
@@ -150,6 +150,34 @@ def import_model(
     """
     proto = _parse(path, content)
     notes: list[str] = []
+    warnings = [*_accept(proto, path, ceiling, notes), *_flatten(proto, notes)]
+    graph = proto.graph
+    _check_names(graph)
+    if _sort_nodes(graph):
+        notes.append("The nodes were not in topological order; they were sorted.")
+    if not graph.node:
+        raise ModelProblem(f"The model '{path.name}' has no nodes: there is nothing to search.")
+    if wrong := wrong_pairs.say_wrong_pairs(proto):
+        warnings.append(wrong)
+    digest = save(store, proto, str(path.parent))
+    complaint = _checker_complaint(store.models / f"{digest}.onnx")
+    if complaint:
+        notes.append(f"ONNX's own checker objects: {complaint}")
+    return Imported(
+        digest,
+        len(graph.node),
+        tuple(notes),
+        tuple(o.name for o in graph.output),
+        tuple(warnings),
+        len(unroll.nodes_with_bodies(graph)),
+        list_random(graph),
+    )
+
+
+def _accept(
+    proto: ModelProto, path: Path, ceiling: Ceiling | None, notes: list[str]
+) -> tuple[str, ...]:
+    """Refuse what cannot be taken in, and spell the names; warnings. Raises ``ModelProblem``."""
     if respelt := spelling.respell(proto, path.name):
         many = "1 name is" if respelt == 1 else f"{respelt:,} names are"
         notes.append(
@@ -165,6 +193,12 @@ def import_model(
         notes.append(
             f"{many} of more than {spelling.LONGEST:,} characters got a shorter one: both ends, and a digest between."
         )
+    return warnings
+
+
+def _flatten(proto: ModelProto, notes: list[str]) -> Iterator[str]:
+    """Functions, Constant nodes and weights among the inputs become what a search knows;
+    warnings."""
     graph = proto.graph
     inlined, left = functions.inline(proto)
     if inlined:
@@ -172,11 +206,10 @@ def import_model(
             f"{inlined} call{'s' if inlined > 1 else ''} of the model's own functions became what is in them."
         )
     if left:
-        warnings = (*warnings, left)
-    warnings = (*warnings, *plain_outputs.flatten_outputs(proto))
+        yield left
+    yield from plain_outputs.flatten_outputs(proto)
     notes += dimensions.open_unknown(proto)
-    lifted = constants.lift_constants(graph)
-    if lifted:
+    if lifted := constants.lift_constants(graph):
         notes.append(f"{lifted} Constant node{'s' if lifted > 1 else ''} became weights.")
     weights = {t.name for t in graph.initializer} | {
         s.values.name for s in graph.sparse_initializer
@@ -188,28 +221,6 @@ def import_model(
         notes.append(
             f"{len(doubled)} weights were also listed as inputs (an old IR version); they are fed no more."
         )
-    _check_names(graph)
-    if _sort_nodes(graph):
-        notes.append("The nodes were not in topological order; they were sorted.")
-    if not graph.node:
-        raise ModelProblem(f"The model '{path.name}' has no nodes: there is nothing to search.")
-    if wrong := wrong_pairs.say_wrong_pairs(proto):
-        warnings = (*warnings, wrong)
-    digest = save(store, proto, str(path.parent))
-    complaint = _checker_complaint(store.models / f"{digest}.onnx")
-    if complaint:
-        notes.append(f"ONNX's own checker objects: {complaint}")
-    outputs = tuple(o.name for o in graph.output)
-    random = list_random(graph)
-    return Imported(
-        digest,
-        len(graph.node),
-        tuple(notes),
-        outputs,
-        warnings,
-        len(unroll.nodes_with_bodies(graph)),
-        random,
-    )
 
 
 def save(store: Store, proto: ModelProto, weights_from: str = "") -> str:
@@ -286,10 +297,12 @@ def _stamp(path: Path) -> tuple[int, ...]:
 def load(store: Store, digest: str) -> StoredModel:
     """The stored model; parsed once a process. Raises ``Damaged`` where it, or its weights, are
     gone or not what was stored."""
-    memo = (str(store.models), digest)
-    if memo in _cache:
-        _cache.move_to_end(memo)
-        return _cache[memo]
+    return _load(store.root, digest)
+
+
+@functools.lru_cache(maxsize=6)
+def _load(root: Path, digest: str) -> StoredModel:
+    store = Store(root)
     name = f"models/{digest}.onnx"
     try:
         path = store.model_path(digest)
@@ -304,9 +317,6 @@ def load(store: Store, digest: str) -> StoredModel:
     _refuse_compiled(model.proto, name)
     _refuse_endless(model.proto, name)
     _weights_reach(model)
-    _cache[memo] = model
-    if len(_cache) > _CACHE_SIZE:
-        _cache.popitem(last=False)
     return model
 
 
@@ -661,30 +671,22 @@ def _sort_nodes(graph: GraphProto) -> bool:
     ]
     if all(max(reads, default=-1) < i for i, reads in enumerate(needs)):
         return False
+    sorter = TopologicalSorter(dict(enumerate(needs)))
+    try:
+        sorter.prepare()
+    except CycleError as error:
+        name = graph.node[error.args[1][0]].name
+        raise ModelProblem(
+            f"The model has a cycle through the node '{name}'; it is not valid ONNX."
+        ) from None
     order: list[int] = []
-    state = [0] * len(needs)  # 0 unseen, 1 on the path, 2 placed
-    for start in range(len(needs)):
-        stack: list[tuple[int, Iterator[int]]] = []
-        if state[start] == 0:
-            state[start] = 1
-            stack.append((start, iter(sorted(needs[start]))))
-        while stack:
-            i, rest = stack[-1]
-            below = next(rest, None)
-            if below is None:
-                state[i] = 2
-                order.append(i)
-                stack.pop()
-            elif state[below] == 1:
-                raise ModelProblem(
-                    f"The model has a cycle through the node '{graph.node[below].name}'; it is not valid ONNX."
-                )
-            elif state[below] == 0:
-                state[below] = 1
-                stack.append((below, iter(sorted(needs[below]))))
-    copies = [deepcopy(graph.node[i]) for i in order]
-    del graph.node[:]
-    graph.node.extend(copies)
+    ready: list[int] = []
+    while sorter.is_active():
+        for i in sorter.get_ready():
+            heapq.heappush(ready, i)
+        order.append(heapq.heappop(ready))
+        sorter.done(order[-1])
+    splice.replace_nodes(graph, [graph.node[i] for i in order])
     return True
 
 
