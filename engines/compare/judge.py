@@ -21,6 +21,7 @@ a wrong shape are HUGE under every metric.
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
@@ -330,25 +331,30 @@ def judge_check(measurement: Measurement, criterion: Criterion) -> Verdict:
     code = int(facts.get("returncode", 0))
     if code in criterion.ignore_fail_codes:
         return Verdict("pass", detail=f"exit code {code} is ignored")
+    listed = not criterion.fail_codes or code in criterion.fail_codes
+    if not criterion.fail_regex:
+        failed = listed if criterion.fail_codes else code != 0
+        return Verdict("fail" if failed else "pass", detail=f"exit code {code}")
+    return (
+        _judge_text(facts, criterion.fail_regex, code)
+        if listed
+        else Verdict("pass", detail=f"exit code {code}")
+    )
+
+
+def _judge_text(facts: Mapping[str, Any], regexes: Sequence[str], code: int) -> Verdict:
+    """By what a checker printed: it fails where any of the patterns is in it."""
     text = f"{facts.get('stdout', '')}{facts.get('stderr', '')}"
-    decides = criterion.fail_regex and (not criterion.fail_codes or code in criterion.fail_codes)
-    told = {
-        pattern: patterns.is_found(pattern, text) for pattern in criterion.fail_regex if decides
-    }
-    found = next((pattern for pattern, there in told.items() if there), None)
-    if found is None and None in told.values():
-        untold = next(pattern for pattern, there in told.items() if there is None)
+    told = {pattern: patterns.is_found(pattern, text) for pattern in regexes}
+    if (found := next((pattern for pattern, there in told.items() if there), None)) is not None:
+        return Verdict("fail", detail=f"exit code {code}, and '{found}' is in what it printed")
+    if untold := next((pattern for pattern, there in told.items() if there is None), ""):
         said = f"whether {untold!a} is in what the check printed could not be told in {patterns.SECONDS} seconds"
         return Verdict("unresolved", "error", detail=said)
-    if decides and found is None and facts.get("left_out"):
+    if facts.get("left_out"):
         said = f"{facts['left_out']} bytes of what the check printed were not kept, and no regex matches in the rest"
         return Verdict("unresolved", "error", detail=said)
-    if criterion.fail_codes:
-        failed = code in criterion.fail_codes and (found is not None or not criterion.fail_regex)
-    else:
-        failed = found is not None if criterion.fail_regex else code != 0
-    printed = f", and '{found}' is in what it printed" if failed and found is not None else ""
-    return Verdict("fail" if failed else "pass", detail=f"exit code {code}{printed}")
+    return Verdict("pass", detail=f"exit code {code}")
 
 
 def _judge_run(
@@ -359,42 +365,35 @@ def _judge_run(
     if not outputs:
         return Verdict("unresolved", "different-outputs", detail="nothing was compared")
     own = max(badness(s, criterion) for s in outputs)
-    own_places = find_places(outputs, criterion)
     own_over = any(over(s, criterion) for s in outputs)
-    watched = [
-        s for r in results for s in r.effect if not signature.outputs or s.name in signature.outputs
-    ]
-    blocked = [n for r in results for n in r.unrepresentable]
+    blocked = ", ".join([n for r in results for n in r.unrepresentable][:3])
     if not any(r.effect for r in results):
         if blocked:
-            return Verdict(
-                "unresolved", "unrepresentable-input", own=own, detail=", ".join(blocked[:3])
-            )
-        return Verdict("fail" if own_over else "pass", own=own, own_places=own_places)
+            return Verdict("unresolved", "unrepresentable-input", own=own, detail=blocked)
+        found = find_places(outputs, criterion)
+        return Verdict("fail" if own_over else "pass", own=own, own_places=found)
+    moved = [s for r in results for s in r.effect]
+    watched = [s for s in moved if not signature.outputs or s.name in signature.outputs]
     effect = max((badness(s, criterion) for s in watched), default=0.0)
     effect_over = any(over(s, criterion) for s in watched)
-    if blocked and own_over:
+    if own_over and blocked:
         # What it was fed was already broken, so nothing it gives accuses it.
-        return Verdict("unresolved", "unrepresentable-input", own, effect, ", ".join(blocked[:3]))
+        return Verdict("unresolved", "unrepresentable-input", own, effect, blocked)
     if own_over and not effect_over:
-        return Verdict(
-            "unresolved", "harmless", own, effect, "its error does not reach the model's outputs"
-        )
+        said = "its error does not reach the model's outputs"
+        return Verdict("unresolved", "harmless", own, effect, said)
     if effect_over and not own_over:
-        return Verdict(
-            "unresolved", "amplified-downstream", own, effect, "its small error grows further down"
-        )
+        said = "its small error grows further down"
+        return Verdict("unresolved", "amplified-downstream", own, effect, said)
     if own_over and effect < SHARE * min(signature.error, LARGE):
-        return Verdict(
-            "unresolved", "milder", own, effect, "its effect is under a tenth of the failure"
-        )
-    seen = find_places(watched, criterion)
+        said = "its effect is under a tenth of the failure"
+        return Verdict("unresolved", "milder", own, effect, said)
     return Verdict(
         "fail" if own_over else "pass",
         own=own,
         effect=effect,
-        own_places=own_places,
-        effect_places=seen,
+        own_places=find_places(outputs, criterion),
+        effect_places=find_places(watched, criterion),
     )
 
 

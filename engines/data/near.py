@@ -125,18 +125,12 @@ def draw_values(seen: Sequence[Array], name: str, shape: tuple[int, ...], seed: 
 
 def _kind_of_input(index: GraphIndex, tensor: int, seen: Sequence[Array]) -> Kind:
     first = seen[0]
-    if tensor < 0 or first.size < 2 or first.dtype.kind in "OSUTb":
+    if tensor < 0 or first.size < 2 or first.dtype.kind in "OSUTb" or _is_no_signal(seen):
         return "fixed"
-    if len(seen) > 1 and all(a.shape == first.shape and np.array_equal(a, first) for a in seen):
-        return "fixed"
-    wide = [a.astype(np.float64) for a in seen]
-    if all(bool(np.isin(a, (0.0, 1.0)).all()) for a in wide) or all(
-        bool((a == a.flat[0]).all()) for a in wide
-    ):
-        return "fixed"  # a mask, or one number everywhere
     role = roles.guess_role(index, tensor).kind
     if role in ("mask", "positions", "lengths", "text", "choice"):
         return "fixed"
+    wide = [a.astype(np.float64) for a in seen]
     if first.dtype.kind not in "iu":
         # Keras feeds the rows of a table as floats, too, which a Cast makes whole.
         whole = all(bool((a == np.rint(a)).all()) for a in wide)
@@ -149,6 +143,16 @@ def _kind_of_input(index: GraphIndex, tensor: int, seen: Sequence[Array]) -> Kin
         a.ndim and a.shape[-1] > 1 and bool((np.diff(a, axis=-1) == 1).all()) for a in wide
     )
     return "fixed" if counts_up else "ids"
+
+
+def _is_no_signal(seen: Sequence[Array]) -> bool:
+    """Whether all samples have the same there, or it is a mask, or one number everywhere."""
+    same = len(seen) > 1 and all(
+        a.shape == seen[0].shape and np.array_equal(a, seen[0]) for a in seen
+    )
+    wide = [a.astype(np.float64) for a in seen]
+    mask = all(bool(np.isin(a, (0.0, 1.0)).all()) for a in wide)
+    return same or mask or all(bool((a == a.flat[0]).all()) for a in wide)
 
 
 def _is_cast_whole(index: GraphIndex, tensor: int) -> bool:

@@ -8,7 +8,7 @@ converted. The twin of a model with no pairs has FP32 in place of every half, so
 converter do nothing; its tensors have the names of the model's own, wherever they stand.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -76,9 +76,7 @@ def same_weights(model: StoredModel, original: StoredModel) -> Originals:
         found: dict[str, TensorProto] = {}
         for tensor in model.proto.graph.initializer:
             wished = (tensor.name, places.get(tensor.name, ""))
-            chosen = next(
-                (t for w in wished if (t := _find_fitting(original, w, tensor)) is not None), None
-            )
+            chosen = _first_fitting(original, wished, tensor)
             if chosen is not None and _can_stand_for(tensor, tensor):
                 found[tensor.name] = chosen
         model._memo[memo] = found
@@ -236,28 +234,22 @@ def match_weights(model: StoredModel, original: StoredModel) -> Iterator[tuple[s
     """(name of a DequantizeLinear's output, float weight) for each stored weight whose origin is
     found: at the same place of the node that gives the same tensor; else under its name; else the
     only one of the same shape whose values the codes are worth."""
-    graph = model.proto.graph
     readers: dict[str, list[tuple[NodeProto, int]]] = {}
-    for node in graph.node:
+    for node in model.proto.graph.node:
         for i, name in enumerate(node.input):
             readers.setdefault(name, []).append((node, i))
     twins = {name: node for node in original.proto.graph.node for name in node.output if name}
-    for node in graph.node:
+    for node in model.proto.graph.node:
         codes = model.initializers.get(node.input[0]) if is_dequantize(node) else None
         if codes is None:
             continue
         name = node.output[0]
-        places = (
-            twins[reader.output[0]].input[i]
-            for reader, i in readers.get(name, ())
-            if reader.output
-            and reader.output[0] in twins
-            and i < len(twins[reader.output[0]].input)
+        there = (
+            (twins.get(r.output[0]) if r.output else None, i) for r, i in readers.get(name, ())
         )
+        places = [twin.input[i] for twin, i in there if twin is not None and i < len(twin.input)]
         wished = (*places, name, codes.name.removesuffix("_quantized"))
-        chosen = next(
-            (t for w in wished if (t := _find_fitting(original, w, codes)) is not None), None
-        )
+        chosen = _first_fitting(original, wished, codes)
         if chosen is None:
             fitting = (t for t in original.initializers.values() if _can_stand_for(t, codes))
             near = [t for t in fitting if _rounds_to_codes(model, node, t, original)]
@@ -283,9 +275,11 @@ def _import_original(store: Store, path: str) -> StoredModel:
 _known: dict[tuple[str, str, int, int], str] = {}
 
 
-def _find_fitting(original: StoredModel, name: str, codes: TensorProto) -> TensorProto | None:
-    tensor = original.initializers.get(name)
-    return tensor if tensor is not None and _can_stand_for(tensor, codes) else None
+def _first_fitting(
+    original: StoredModel, names: Iterable[str], codes: TensorProto
+) -> TensorProto | None:
+    found = (original.initializers.get(name) for name in names)
+    return next((t for t in found if t is not None and _can_stand_for(t, codes)), None)
 
 
 def _can_stand_for(tensor: TensorProto, codes: TensorProto) -> bool:

@@ -102,34 +102,7 @@ def guess_role(index: GraphIndex, tensor: int, compared: float | None = None) ->
             else Role("choice", because="true or false at random")
         )
     if info.dtype.startswith(("int", "uint")):
-        table = rows_named(index, tensor)
-        if table is not None:
-            rows, name = table
-            if "position" in words:
-                return Role(
-                    "positions",
-                    0,
-                    rows - 1,
-                    f"positions, counted up below the {rows} rows of '{name}'",
-                )
-            return Role(
-                "ids",
-                0,
-                rows - 1,
-                f"ids below {rows}, as '{name}' has {rows} entries to choose from",
-            )
-        if masks:
-            return Role("mask", because="a mask of ones that ends in zeros")
-        if "position" in words or words.endswith("pos"):
-            return Role("positions", 0, 2**31, "positions, counted up")
-        if "length" in words or words.endswith(("_len", "lens")):
-            return Role("lengths", because="lengths, the longest dimension of the other inputs")
-        if _image_like(info.shape):
-            return Role(
-                "ids", 0, min(255, _largest_of_dtype(info.dtype)), "an image, values from 0 to 255"
-            )
-        top = min(25, _largest_of_dtype(info.dtype))
-        return Role("ids", 1, top, f"integers from 1 to {top}")
+        return _guess_whole(index, info)
     if masks:
         return Role("mask", because="a mask of ones that ends in zeros")
     if _image_like(info.shape):
@@ -139,6 +112,39 @@ def guess_role(index: GraphIndex, tensor: int, compared: float | None = None) ->
             "unit", because="values from 0 to 1, as logarithms, roots or powers are taken of it"
         )
     return Role("normal", because="normally distributed values")
+
+
+def _guess_whole(index: GraphIndex, info: Tensor) -> Role:
+    """The role of an input of whole numbers."""
+    words = info.name.lower()
+    table = rows_named(index, info.id)
+    if table is not None:
+        rows, name = table
+        if "position" in words:
+            return Role(
+                "positions",
+                0,
+                rows - 1,
+                f"positions, counted up below the {rows} rows of '{name}'",
+            )
+        return Role(
+            "ids",
+            0,
+            rows - 1,
+            f"ids below {rows}, as '{name}' has {rows} entries to choose from",
+        )
+    if "mask" in words:
+        return Role("mask", because="a mask of ones that ends in zeros")
+    if "position" in words or words.endswith("pos"):
+        return Role("positions", 0, 2**31, "positions, counted up")
+    if "length" in words or words.endswith(("_len", "lens")):
+        return Role("lengths", because="lengths, the longest dimension of the other inputs")
+    if _image_like(info.shape):
+        return Role(
+            "ids", 0, min(255, _largest_of_dtype(info.dtype)), "an image, values from 0 to 255"
+        )
+    top = min(25, _largest_of_dtype(info.dtype))
+    return Role("ids", 1, top, f"integers from 1 to {top}")
 
 
 def draw_values(

@@ -294,30 +294,31 @@ def _implied_types(
     for slot, name in zip(known.inputs, node.input, strict=False):
         if name and types.get(name):
             bound.setdefault(slot.variable, types[name])
-    special = DTYPE_ATTRIBUTE.get(node.op_type)
-    result = []
-    for slot in known.outputs:
-        if slot.variable in bound:
-            result.append(bound[slot.variable])
-        elif len(slot.allowed) == 1:
-            result.append(_from_text(next(iter(slot.allowed))))
-        elif special is not None:
-            stated = attribute(node, special[0])
-            follows = 1 if node.op_type == "DequantizeLinear" else 0
-            first = types.get(node.input[follows], 0) if len(node.input) > follows else 0
-            result.append((int(stated.i) if stated is not None else 0) or special[1] or first)
-        elif node.op_type == "ConstantOfShape":
-            value = attribute(node, "value")
-            result.append(int(value.t.data_type) if value is not None else int(TensorProto.FLOAT))
-        elif node.op_type == "Constant":
-            result.append(_constant_type(node))
-        elif node.op_type in _STASHED:
-            result.append(int(TensorProto.FLOAT))
-        elif all("tensor(" in text and not text.startswith("tensor(") for text in slot.allowed):
-            result.append(NOT_TENSOR)
-        else:
-            result.append(0)
-    return result
+    return [
+        bound[slot.variable] if slot.variable in bound else _implied_type(node, slot, types)
+        for slot in known.outputs
+    ]
+
+
+def _implied_type(node: NodeProto, slot: Slot, types: Mapping[str, int]) -> int:
+    """The element type of an output that follows from no input of the same type; 0 where it is not
+    known."""
+    if len(slot.allowed) == 1:
+        return _from_text(next(iter(slot.allowed)))
+    if (special := DTYPE_ATTRIBUTE.get(node.op_type)) is not None:
+        stated = attribute(node, special[0])
+        follows = 1 if node.op_type == "DequantizeLinear" else 0
+        first = types.get(node.input[follows], 0) if len(node.input) > follows else 0
+        return (int(stated.i) if stated is not None else 0) or special[1] or first
+    if node.op_type == "ConstantOfShape":
+        value = attribute(node, "value")
+        return int(value.t.data_type) if value is not None else int(TensorProto.FLOAT)
+    if node.op_type == "Constant":
+        return _constant_type(node)
+    if node.op_type in _STASHED:
+        return int(TensorProto.FLOAT)
+    tensors = any(text.startswith("tensor(") or "tensor(" not in text for text in slot.allowed)
+    return 0 if tensors else NOT_TENSOR
 
 
 def _function_types(

@@ -51,45 +51,58 @@ def _find_faults(model: ModelProto) -> Iterator[str]:
     quantizers = {node.output[0]: node for node in pairs if node.op_type == QUANTIZE}
     for node in pairs:
         made_by = quantizers.get(node.input[0])
-        if fault := _find_fault(node, made_by, held):
+        fault = _find_fault(node, made_by, held)
+        if made_by is not None and node.op_type != QUANTIZE and not fault:
+            fault = _find_unlike(node, made_by, held)
+        if fault:
             yield f"'{node.name or node.output[0]}' ({node.op_type}) {fault}"
 
 
 def _find_fault(node: NodeProto, made_by: NodeProto | None, held: dict[str, TensorProto]) -> str:
     """What is wrong with the node; "" where nothing is. ``made_by``: the QuantizeLinear whose codes
     it reads."""
-    scale, zero = held.get(node.input[1]), held.get(node.input[2]) if len(node.input) > 2 else None
+    scale, zero = held.get(node.input[1]), _zero_point(node, held)
     values = _read(scale)
-    if values is not None:
-        with np.errstate(invalid="ignore"):
-            if not np.isfinite(values).all():
-                return "has a scale that is infinite or NaN"
-            if (values == 0).any():
-                return "has a scale of 0"
-            if (values < 0).any():
-                return "has a negative scale"
-    if scale is not None and zero is not None and _size(scale) != _size(zero):
+    if values is not None and (fault := _find_fault_of_scale(values)):
+        return fault
+    if zero is None:
+        return ""
+    if scale is not None and _size(scale) != _size(zero):
         return f"has {_size(scale):,} scales and {_size(zero):,} zero points"
     if node.op_type == QUANTIZE:
-        wrong = zero is not None and zero.data_type in _NO_CODES
-        return (
-            f"has a zero point of {_type(zero)}, and codes are of its type"
-            if zero is not None and wrong
-            else ""
-        )
-    codes = held.get(node.input[0])
-    if codes is None and made_by is not None:
-        codes = held.get(made_by.input[2]) if len(made_by.input) > 2 else None
-        by = f"than '{made_by.name or made_by.output[0]}' has written with"
-        if _differ(values, _read(held.get(made_by.input[1]))):
-            return f"reads with another scale {by}"
-        if codes is not None and zero is not None and codes.data_type == zero.data_type:
-            return (
-                f"reads with another zero point {by}" if _differ(_read(zero), _read(codes)) else ""
-            )
-    if codes is not None and zero is not None and codes.data_type != zero.data_type:
+        wrong = zero.data_type in _NO_CODES
+        return f"has a zero point of {_type(zero)}, and codes are of its type" if wrong else ""
+    stored = held.get(node.input[0])
+    codes = _zero_point(made_by, held) if stored is None and made_by is not None else stored
+    if codes is not None and codes.data_type != zero.data_type:
         return f"has a zero point of {_type(zero)} for codes of {_type(codes)}"
     return ""
+
+
+def _find_unlike(node: NodeProto, made_by: NodeProto, held: dict[str, TensorProto]) -> str:
+    """In what a DequantizeLinear differs from the QuantizeLinear whose codes it reads; "" where in
+    nothing that is known."""
+    by = f"than '{made_by.name or made_by.output[0]}' has written with"
+    if _differ(_read(held.get(node.input[1])), _read(held.get(made_by.input[1]))):
+        return f"reads with another scale {by}"
+    zero, codes = _zero_point(node, held), _zero_point(made_by, held)
+    alike = zero is not None and codes is not None and zero.data_type == codes.data_type
+    if alike and _differ(_read(zero), _read(codes)):
+        return f"reads with another zero point {by}"
+    return ""
+
+
+def _find_fault_of_scale(values: Array) -> str:
+    with np.errstate(invalid="ignore"):
+        if not np.isfinite(values).all():
+            return "has a scale that is infinite or NaN"
+        if (values == 0).any():
+            return "has a scale of 0"
+        return "has a negative scale" if (values < 0).any() else ""
+
+
+def _zero_point(node: NodeProto, held: dict[str, TensorProto]) -> TensorProto | None:
+    return held.get(node.input[2]) if len(node.input) > 2 else None
 
 
 def _read(tensor: TensorProto | None) -> Array | None:

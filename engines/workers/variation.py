@@ -1,7 +1,7 @@
 """The same question asked of an engine in two ways that must have one answer: no reference is
 needed to see that it contradicts itself."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -49,62 +49,73 @@ def vary_way(
     if how == "stale":
         return _after_others(run, arrays)
     batched = {t for t, a in arrays.items() if rows and a.ndim and a.shape[0] == rows}
-    if (
-        not batched
-        or (rows < 2 and not (how == "twice" and alone))
-        or (how == "alone" and not alone)
-    ):
+    enough = rows >= 2 or (how == "twice" and alone)
+    if not batched or not enough or (how == "alone" and not alone):
         return None
-
-    def fed(change: Callable[[Array], Array]) -> dict[int, Array]:
-        return run(
-            {t: np.ascontiguousarray(change(a)) if t in batched else a for t, a in arrays.items()}
-        )
-
+    asked = _Rows(run, arrays, batched, rows)
     if how == "twice" and not alone:
-        same = fed(lambda a: np.repeat(a[:1], rows, axis=0))
-        return _rows_of(
-            {t: a[:1].repeat(rows, axis=0) if a.ndim else a for t, a in same.items()}, same, rows
-        )
+        return asked.in_all_places()
     if how == "repeated":
-        return _repeat_half(run, arrays, batched, rows, known)
-    first = run(dict(arrays))
-    if how == "permuted":
-        return _rows_of(
-            first, {t: a[::-1] for t, a in fed(lambda a: a[::-1]).items() if a.ndim}, rows
-        )
-    if how == "twice":
-        return _rows_of(
-            first,
-            {t: a[rows:] for t, a in fed(lambda a: np.concatenate((a, a))).items() if a.ndim},
-            rows,
-        )
-    count = min(rows, MOST_ALONE)
-    single = [fed(lambda a, i=i: a[i : i + 1]) for i in range(count)]  # type: ignore[misc]
-    joined = {t: np.concatenate([s[t] for s in single]) for t in single[0] if single[0][t].ndim}
-    return _rows_of(
-        {t: a[:count] if a.ndim and a.shape[0] == rows else a for t, a in first.items()},
-        joined,
-        count,
+        return asked.with_half_repeated(known)
+    return (
+        asked.permuted()
+        if how == "permuted"
+        else asked.twice()
+        if how == "twice"
+        else asked.alone()
     )
 
 
-def _repeat_half(
-    run: Run,
-    arrays: Mapping[int, Array],
-    batched: set[int],
-    rows: int,
-    known: Mapping[int, Array] | None,
-) -> Varied | None:
-    """What independent rows give when half of them become others; None where they were these
-    before, or no output has rows."""
-    order = [row % ((rows + 1) // 2) for row in range(rows)]
-    changed = {t: np.ascontiguousarray(a[order]) if t in batched else a for t, a in arrays.items()}
-    if _equal_outputs(changed, arrays):
-        return None
-    as_they_are = run(dict(arrays)) if known is None else known
-    first = {t: a[order] if a.ndim and a.shape[0] == rows else a for t, a in as_they_are.items()}
-    return _rows_of(first, run(changed), rows)
+class _Rows(NamedTuple):
+    """A batch that is asked about in other ways. ``batched``: the tensors that have its rows."""
+
+    run: Run
+    arrays: Mapping[int, Array]
+    batched: Collection[int]
+    rows: int
+
+    def fed(self, change: Callable[[Array], Array]) -> dict[int, Array]:
+        """What the engine gives where the batch is changed so."""
+        changed = {
+            t: np.ascontiguousarray(change(a)) for t, a in self.arrays.items() if t in self.batched
+        }
+        return self.run({**self.arrays, **changed})
+
+    def in_all_places(self) -> Varied | None:
+        """The first row in the place of every other one: all must give what it gives."""
+        same = self.fed(lambda a: np.repeat(a[:1], self.rows, axis=0))
+        first = {t: a[:1].repeat(self.rows, axis=0) if a.ndim else a for t, a in same.items()}
+        return _rows_of(first, same, self.rows)
+
+    def permuted(self) -> Varied | None:
+        first, turned = self.run(dict(self.arrays)), self.fed(lambda a: a[::-1])
+        return _rows_of(first, {t: a[::-1] for t, a in turned.items() if a.ndim}, self.rows)
+
+    def twice(self) -> Varied | None:
+        first, doubled = self.run(dict(self.arrays)), self.fed(lambda a: np.concatenate((a, a)))
+        return _rows_of(first, {t: a[self.rows :] for t, a in doubled.items() if a.ndim}, self.rows)
+
+    def alone(self) -> Varied | None:
+        first = self.run(dict(self.arrays))
+        count = min(self.rows, MOST_ALONE)
+        single = [self.fed(lambda a, i=i: a[i : i + 1]) for i in range(count)]  # type: ignore[misc]
+        joined = {t: np.concatenate([s[t] for s in single]) for t in single[0] if single[0][t].ndim}
+        few = {t: a[:count] if self.is_batch(a) else a for t, a in first.items()}
+        return _rows_of(few, joined, count)
+
+    def with_half_repeated(self, known: Mapping[int, Array] | None) -> Varied | None:
+        """What independent rows give when half of them become others; None where they were these
+        before, or no output has rows."""
+        order = [row % ((self.rows + 1) // 2) for row in range(self.rows)]
+        before = {t: self.arrays[t] for t in self.batched}
+        if _equal_outputs({t: a[order] for t, a in before.items()}, before):
+            return None
+        as_they_are = self.run(dict(self.arrays)) if known is None else known
+        first = {t: a[order] if self.is_batch(a) else a for t, a in as_they_are.items()}
+        return _rows_of(first, self.fed(lambda a: a[order]), self.rows)
+
+    def is_batch(self, value: Array) -> bool:
+        return bool(value.ndim and value.shape[0] == self.rows)
 
 
 def _rows_of(first: dict[int, Array], second: dict[int, Array], rows: int) -> Varied | None:

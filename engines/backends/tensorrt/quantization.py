@@ -4,7 +4,7 @@ calibration cache without any.
 A strongly typed network takes both types from its Q/DQ nodes and has no flags.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import onnx
 from onnx import TensorProto, numpy_helper
@@ -85,41 +85,56 @@ def say_untaken(model: onnx.ModelProto, *, unsigned: bool = False) -> str:
     in), as a sentence with a space in front; empty where it has none. ``quantize_static`` of ONNX
     Runtime makes all of them unless told otherwise. ``unsigned``: codes without a sign are taken,
     as by TensorRT-RTX."""
-    held_values = {t.name: t for t in model.graph.initializer}
+    found = _find_untaken(model, unsigned)
+    pads = found.pads
+    if not any(found):
+        return ""
+    kinds, anew, options = list[str](), list[str](), list[str]()
+    if found.shifted:
+        without_sign = "" if unsigned else "unsigned codes or "
+        kinds.append(f"{found.shifted} with {without_sign}a zero point other than 0")
+    if found.biases:
+        kinds.append(f"{found.biases} of a bias in int32")
+    if found.shifted or found.biases:
+        anew.append("with signed symmetric codes and the bias left in float")
+        options.append(_SYMMETRIC)
+    if pads:
+        kinds.append(f"{len(pads)} of the value that a Pad fills in")
+        anew.append(f"without {'the Pad' if len(pads) == 1 else 'the Pads'}")
+        listed = ", ".join([repr(name) for name in pads[:_NAMED]] + ["..."] * (len(pads) > _NAMED))
+        options.append(f"nodes_to_exclude=[{listed}]")
+    return (
+        f" The model has pairs that TensorRT does not take: {' and '.join(kinds)}. Quantize it anew {' and '.join(anew)}; "
+        f"with ONNX Runtime: quantize_static(..., {', '.join(options)})."
+    )
+
+
+class _Untaken(NamedTuple):
+    """How many pairs are shifted, how many are of a bias of int32 codes, and the Pads whose value
+    is quantized."""
+
+    shifted: int
+    biases: int
+    pads: list[str]
+
+
+def _find_untaken(model: onnx.ModelProto, unsigned: bool) -> _Untaken:
+    weights = {t.name: t for t in model.graph.initializer}
     shifted = biases = 0
     stored = set()  # what is dequantized from stored codes
     for node in model.graph.node:
         if not (is_quantize(node) or is_dequantize(node)):
             continue
-        codes = held_values.get(node.input[0])
+        codes = weights.get(node.input[0])
         biases += codes is not None and codes.data_type == TensorProto.INT32
         if codes is not None and is_dequantize(node):
             stored.add(node.output[0])
-        zero = held_values.get(node.input[2]) if len(node.input) > 2 else None
+        zero = weights.get(node.input[2]) if len(node.input) > 2 else None
         if zero is not None and not is_external(zero):
             without_sign = zero.data_type == TensorProto.UINT8 and not unsigned
             shifted += without_sign or bool(numpy_helper.to_array(zero).astype(int).any())
-    pads = [
-        n.name
-        for n in model.graph.node
-        if n.op_type == "Pad" and len(n.input) > 2 and n.input[2] in stored
-    ]
-    if not (shifted or biases or pads):
-        return ""
-    kinds = [
-        f"{shifted} with {'' if unsigned else 'unsigned codes or '}a zero point other than 0"
-    ] * bool(shifted)
-    kinds += [f"{biases} of a bias in int32"] * bool(biases)
-    kinds += [f"{len(pads)} of the value that a Pad fills in"] * bool(pads)
-    anew = ["with signed symmetric codes and the bias left in float"] * bool(shifted or biases)
-    anew += [f"without {'the Pad' if len(pads) == 1 else 'the Pads'}"] * bool(pads)
-    options = [_SYMMETRIC] * bool(shifted or biases)
-    listed = ", ".join([repr(name) for name in pads[:_NAMED]] + ["..."] * (len(pads) > _NAMED))
-    options += [f"nodes_to_exclude=[{listed}]"] * bool(pads)
-    return (
-        f" The model has pairs that TensorRT does not take: {' and '.join(kinds)}. Quantize it anew {' and '.join(anew)}; "
-        f"with ONNX Runtime: quantize_static(..., {', '.join(options)})."
-    )
+    pads = (n for n in model.graph.node if n.op_type == "Pad" and len(n.input) > 2)
+    return _Untaken(shifted, biases, [n.name for n in pads if n.input[2] in stored])
 
 
 def hint_at_types(model: onnx.ModelProto, settings: Settings, strong: bool) -> str:
