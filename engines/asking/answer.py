@@ -27,8 +27,8 @@ class Answer(msgspec.Struct, frozen=True):
     name; ``signature``: what this part's own failure looks like. ``scores``: of what was
     watched, and of nodes side by side.
     ``files``: digests of what was kept. ``choices``: kernels that the build chose, by layer;
-    ``refused``: layers in which it did not take what it was told to. ``measured``: all of it, of
-    samples that were fed and of a case; not ok where nothing was. ``probes``: how many it took.
+    ``refused``: layers in which it did not take what it was told to. ``measured``: all of it, for
+    whoever tells samples apart; not ok where nothing was. ``probes``: how many it took.
     """
 
     kind: Literal["fails", "passes", "unknown"]

@@ -5,6 +5,7 @@ external program, refuses to build, or has earlier culprits beside it is a layer
 (``engines.asking.layers``), so that n searches and m modes are n + m pieces.
 """
 
+import itertools
 from collections.abc import Callable, Iterable
 from functools import partial
 
@@ -37,13 +38,13 @@ FAILURE = Signature(kind="accuracy", sample="", errors={"": 1.0})
 
 class Oracle(msgspec.Struct, frozen=True):
     """``put``: who answers. ``failure`` of the model, and by which ``criterion``; ``watched``: the
-    outputs that fail; ``live``: nodes that reach the model's
-    outputs once earlier culprits are cured; ``row``: of a batch that is fed, the one that fails;
-    ``storage``: the type that values are held in between nodes. ``cheap``: the same engine where it builds
-    faster and fails alike; None where there is none. ``builds``: fresh ones that a verdict takes;
-    ``steady``: one, run once, is enough. ``sample``: the one that the search works on, of these
-    ``samples``. ``keeps``: single nodes can be kept in FP32; ``times``: the engine chooses kernels by
-    timing; ``clocked``: how long a run takes says something. ``near`` makes more samples.
+    outputs that fail; ``live``: nodes that reach the model's outputs once earlier culprits are
+    cured; ``row``: of a batch that is fed, the one that fails; ``storage``: the type that values are
+    held in between nodes. ``cheap``: the same engine where it builds faster and fails alike; None
+    where there is none. ``builds``: fresh ones that a verdict takes; ``runs`` of each. ``sample``:
+    the one that the search works on, of these ``samples``. ``keeps``: single nodes can be kept in
+    FP32; ``times``: the engine chooses kernels by timing; ``patches``: right values can be put into
+    the model; ``clocked``: how long a run takes says something. ``near`` makes more samples.
     """
 
     index: GraphIndex
@@ -56,11 +57,12 @@ class Oracle(msgspec.Struct, frozen=True):
     storage: str = "float32"
     cheap: "Oracle | None" = None
     builds: int = 1
-    steady: bool = True
+    runs: int = 1
     sample: str = ""
     samples: tuple[SampleInfo, ...] = ()
     keeps: bool = True
     times: bool = False
+    patches: bool = True
     clocked: bool = True
     near: Callable[[int, int, int], Sub[Near]] = make_none
 
@@ -70,9 +72,26 @@ class Oracle(msgspec.Struct, frozen=True):
         return min(self.failure.error, LARGE)
 
     @property
+    def steady(self) -> bool:
+        """Whether one build, run once, tells."""
+        return self.builds == self.runs == 1
+
+    @property
     def feeds(self) -> tuple[str, ...]:
         """What decides: the given ones, or the made-up one where none were given."""
         return tuple(s.id for s in self.samples)
+
+    @property
+    def refused(self) -> bool:
+        """Whether the failure is that the engine does not take the model."""
+        return self.failure.kind == "build"
+
+    def feed_for(self, sample: str) -> str:
+        """What to feed for a scored sample: its row alone where the search feeds rows alone, else
+        the feed that holds it."""
+        feed, _, row = sample.partition("/")
+        alone = any(s.id == feed and s.rows for s in self.samples)
+        return sample if row and alone and "/" in self.sample else feed
 
     def names(self, nodes: Iterable[int]) -> tuple[str, ...]:
         """Names for people: see ``GraphIndex.shown_names``."""
@@ -80,6 +99,11 @@ class Oracle(msgspec.Struct, frozen=True):
 
     def ask(self, question: Question) -> Sub[Answer]:
         return self.put(question)
+
+    def list_probes(self, question: Question) -> tuple[AnyProbe, ...]:
+        """The first probe that this question is put as; none where it is not put."""
+        probes = (probe for probe in self.put(question) if not isinstance(probe, Note))
+        return tuple(itertools.islice(probes, 1))
 
     def feed(
         self, feeds: tuple[str, ...], *, inputs: str = "", runs: int = 0, **rest: object
@@ -159,11 +183,13 @@ def make_oracle(inquiry: Inquiry) -> Oracle:
         ctx.storage,
         make_oracle(inquiry.of(twin)) if twin else None,
         findings.builds,
-        findings.builds == findings.looks == 1,
+        findings.looks,
         findings.sample,
         findings.samples,
         ctx.can("keep"),
         ctx.engine_info.gpus > 0,
+        # What does not build gives no values.
+        not ctx.check and signature.kind != "build",
         ctx.can("latency", untold=True),
         partial(make_near, inquiry),
     )

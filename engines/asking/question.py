@@ -49,7 +49,8 @@ class Question(msgspec.Struct, frozen=True):
     model, held against the reference by its own outputs. ``outputs``: the tensors that are judged,
     as a rule what the rest of the model reads. ``alone``: each of the nodes by itself, all in one
     build. ``edits``: with these simplifications; ``like``: it must then fail as this part did.
-    ``part``: the cut as a case holds it, where it is not to be made of ``nodes``. ``fed``: other
+    ``part``: the cut as a case holds it, in place of one that is made of ``nodes``; one that was made
+    simpler fails by the outputs of ``like``. ``fed``: other
     samples than the one that the search works on. ``right``: tensors of the whole model that are
     given their true values; ``keep``: nodes in FP32; ``righted``: nodes that the reference
     computes; all beside what earlier culprits are cured by, unless ``uncured``. ``off``: what is

@@ -7,15 +7,15 @@ looked for, in what is left."""
 
 import msgspec
 
-from narrowdown.engines.asking import Note, Sub, asked
+from narrowdown.engines.asking import Note, Sub
 from narrowdown.engines.asking.inquiry import Inquiry
+from narrowdown.engines.asking.oracle import make_oracle
 from narrowdown.engines.compare.judge import by_sample, list_slight, worst
 from narrowdown.engines.findings import Findings
 from narrowdown.engines.graph import ranges
-from narrowdown.engines.probe import HUGE
+from narrowdown.engines.probe import HUGE, Measurement
 from narrowdown.engines.search.cured import measure_cured
 from narrowdown.engines.search.unseen import list_failing, restrict
-from narrowdown.engines.search.whole import list_feeds
 
 
 class Left(msgspec.Struct, frozen=True):
@@ -40,7 +40,8 @@ def look_beyond(ask: Inquiry, most: int) -> Sub[Left]:
         sorted({n for c in findings.culprits for n in ranges.decode(c.keep or c.case.node_ids)})
     )
     yield Note(f"with the {len(accused)} nodes that are accused in FP32, and nothing else")
-    m = yield from asked(ask.kept(list_feeds(findings), accused))
+    oracle = make_oracle(ask)
+    m: Measurement = yield from oracle.feed(oracle.feeds, keep=frozenset(accused))
     if m.status != "ok":
         return Left(findings)
     # Nobody can call these right or wrong, so nothing else is looked for because of them.

@@ -8,14 +8,17 @@ values fed in after them take those away, too: they are for what fails of its ro
 
 import msgspec
 
-from narrowdown.engines.asking import Note, Sub, asked
+from narrowdown.engines.asking import Note, Sub
+from narrowdown.engines.asking.answer import Answer
 from narrowdown.engines.asking.inquiry import Inquiry
+from narrowdown.engines.asking.oracle import Oracle, make_oracle
+from narrowdown.engines.asking.question import Question
 from narrowdown.engines.compare.judge import exceed, list_slight, sign_failure, worst, worst_run
 from narrowdown.engines.findings import Case, Findings
 from narrowdown.engines.graph import ranges
-from narrowdown.engines.probe import HUGE, Measure
+from narrowdown.engines.probe import HUGE, Measurement
 from narrowdown.engines.search.noise import move_last_place
-from narrowdown.engines.search.whole import choose_feed, list_feeds, look_at_whole
+from narrowdown.engines.search.whole import look_at_whole
 
 SECONDS = 60.0  # that the reference may take on inputs that are moved, as in ``compare``
 
@@ -26,17 +29,15 @@ def has_own_share(case: Case) -> bool:
     return case.feed == "stored" and not case.needs_higher_inputs
 
 
-def rights_itself(ask: Inquiry, case: Case) -> Sub[bool]:
+def rights_itself(oracle: Oracle, case: Case) -> Sub[bool]:
     """Whether the case, fed as it was, passes once its nodes are in FP32. False where the engine
     cannot keep nodes."""
-    if not ask.ctx.can("keep") or not has_own_share(case):
+    if not oracle.keeps or not has_own_share(case):
         return False
-    nodes = ranges.decode(case.node_ids)
-    yield Note("the case, its nodes in FP32")
-    probe = ask.ask(ask.candidate(nodes))
-    kept = {*nodes, *ranges.decode(ask.findings.keep)}
-    m = yield from asked(msgspec.structs.replace(probe, keep=ranges.encode(kept)))
-    return ask.verdict(m).passed
+    nodes = frozenset(ranges.decode(case.node_ids))
+    note = Note("the case, its nodes in FP32")
+    answer: Answer = yield from oracle.ask(Question(nodes, keep=nodes, build=0, note=note))
+    return answer.passes
 
 
 def measure_cured(
@@ -50,19 +51,25 @@ def measure_cured(
     If so: lock what the next round looks for. Returns (findings, error, whether it fails). Not
     counted is what fails on nearly nothing (``list_slight``), and what rounding alone moves as
     far."""
-    before = ask.findings
+    before, oracle = ask.findings, make_oracle(ask)
     all_patches = {*patches, *ranges.decode(before.patches)}
     all_kept = {*keep, *ranges.decode(before.keep)}
     all_righted = {*righted, *ranges.decode(before.righted)}
 
-    def cure(samples: tuple[str, ...]) -> Measure:
-        return ask.whole(samples, patches=all_patches, keep=all_kept, righted=all_righted)
+    def cure(samples: tuple[str, ...]) -> Sub[Measurement]:
+        m: Measurement = yield from oracle.feed(
+            samples,
+            uncured=False,
+            right=frozenset(patches),
+            keep=frozenset(keep),
+            righted=frozenset(righted),
+        )
+        return worst_run(m, ask.criterion)
 
     yield Note("does the model still fail without this case?")
-    m = yield from asked(cure(list_feeds(findings)))
+    m: Measurement = yield from cure(oracle.feeds)
     if m.status != "ok":
         return findings, None, False
-    m = worst_run(ask.unpatched(m, all_patches), ask.criterion)
     # Nobody can call these right or wrong (``compare`` asks about none of them), so no further
     # culprit is accused of them.
     slight = list_slight(m.results, ask.criterion)
@@ -77,14 +84,13 @@ def measure_cured(
     )
     if not still or findings.signature is None:
         return after, error, still
-    result, feed = next(r for r in m.results if r.sample == sample), feed_of(findings, sample)
+    result, feed = next(r for r in m.results if r.sample == sample), oracle.feed_for(sample)
     if feed == sample and "/" in sample:
         # A row may fail in its batch only; then the batch is what the next round searches on.
         yield Note(f"does {sample} fail without the rest of its batch?")
-        alone = yield from asked(cure((sample,)))
-        by_itself = worst_run(ask.unpatched(alone, all_patches), ask.criterion)
-        if alone.status == "ok" and exceed(by_itself.results, ask.criterion):
-            result = by_itself.results[0]
+        alone: Measurement = yield from cure((sample,))
+        if alone.status == "ok" and exceed(alone.results, ask.criterion):
+            result = alone.results[0]
         else:
             feed = sample.partition("/")[0]
     signature = sign_failure(result, ask.criterion, sample)
@@ -103,9 +109,3 @@ def is_infinite(findings: Findings) -> bool:
     """Whether the failure is, so that nobody asked yet whether rounding makes it."""
     signature = findings.signature
     return signature is not None and (signature.nonfinite or signature.error >= HUGE)
-
-
-def feed_of(findings: Findings, sample: str) -> str:
-    """What to feed for a scored sample: its row alone where the search feeds rows alone, else the
-    feed that holds it."""
-    return choose_feed(findings, sample) if "/" in findings.sample else sample.partition("/")[0]

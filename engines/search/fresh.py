@@ -1,15 +1,15 @@
 """A case in fresh builds: how often it fails, what is kept of it, and what makes it fail."""
 
-from typing import Literal
-
 import msgspec
 
 from narrowdown.engines.asking import Described, Note, Sub, asked
+from narrowdown.engines.asking.answer import Answer
 from narrowdown.engines.asking.inquiry import Inquiry
-from narrowdown.engines.compare.judge import judge_shrunk
+from narrowdown.engines.asking.oracle import Oracle, make_oracle
+from narrowdown.engines.asking.question import Question
 from narrowdown.engines.findings import Case
 from narrowdown.engines.graph import ranges
-from narrowdown.engines.probe import Check, Describe, Measure, Measurement
+from narrowdown.engines.probe import Describe
 from narrowdown.engines.search.cause import name_cause
 from narrowdown.engines.search.evidence import Cause, Evidence, Inner
 from narrowdown.engines.spec import parse, unquantized
@@ -29,31 +29,24 @@ class Seen(msgspec.Struct, frozen=True):
 
 def confirm_in_fresh_builds(ask: Inquiry, case: Case, repeats: int) -> Sub[Seen]:
     """The case in ``repeats`` fresh builds (``Seen``), and once with its inside watched."""
-    seen: _Looked = yield from _build_afresh(ask, case, repeats)
+    seen: _Looked = yield from _build_afresh(make_oracle(ask), case, repeats)
     findings = ask.findings
     storage: str = yield from _find_storage(ask, case)
-    suspect = next((s for s in findings.suspects if s.node in ranges.decode(case.node_ids)), None)
-    in_float = unquantized(ask.ctx.reference)
     evidence = Evidence(
         findings,
         case,
         seen.inner,
         storage,
-        suspect,
+        next((s for s in findings.suspects if s.node in ranges.decode(case.node_ids)), None),
         watched=seen.own,
         said=seen.said,
         weights=seen.weights,
         least=seen.least,
-        against_float=in_float,
+        against_float=unquantized(ask.ctx.reference),
         emulating=parse(ask.ctx.engine).name == "emulate",
     )
-    cause = name_cause(evidence)
-    return Seen(
-        msgspec.structs.replace(case, verified=f"{seen.failures}/{repeats}"),
-        cause,
-        seen.failures,
-        seen.saved,
-    )
+    case = msgspec.structs.replace(case, verified=f"{seen.failures}/{repeats}")
+    return Seen(case, name_cause(evidence), seen.failures, seen.saved)
 
 
 def _find_storage(ask: Inquiry, case: Case) -> Sub[str]:
@@ -77,12 +70,16 @@ def _find_storage(ask: Inquiry, case: Case) -> Sub[str]:
     return halves[0] if len(halves) == 1 else storage
 
 
-def probe_case(
-    ask: Inquiry, case: Case, attempt: int, save: str = "", marks: tuple[int, ...] = ()
-) -> Measure | Check:
-    """The probe that looks at a case once more."""
-    feed: Literal["stored", "exact"] = "exact" if case.feed == "exact" else "stored"
-    return ask.ask(case.candidate, feed=feed, attempt=attempt, save=save, marks=marks)
+def ask_about(case: Case, **how: object) -> Question:
+    """The question about a case that was found before. ``how``: fields of it."""
+    question = Question(
+        frozenset(),
+        part=case.candidate,
+        like=case.signature if case.candidate.edits else None,
+        feed="exact" if case.feed == "exact" else "stored",
+        build=0,
+    )
+    return msgspec.structs.replace(question, **how)
 
 
 class _Looked(msgspec.Struct, frozen=True):
@@ -100,55 +97,48 @@ class _Looked(msgspec.Struct, frozen=True):
     least: dict[str, float] = {}
 
 
-def _build_afresh(ask: Inquiry, case: Case, repeats: int) -> Sub[_Looked]:
+def _build_afresh(oracle: Oracle, case: Case, repeats: int) -> Sub[_Looked]:
     """The case in ``repeats`` fresh builds, the first kept, then once with its inside watched."""
     failures, saved, said = 0, dict[str, str](), ""
     for attempt in range(repeats):
-        yield Note(f"building the case afresh, {attempt + 1} of {repeats}")
-        m = yield from asked(
-            probe_case(ask, case, attempt + 1, save="confirmed" if attempt == 0 else "")
-        )
-        failures += _case_fails(ask, case, m)
-        saved = saved or dict(m.artifacts)
-        said = said or (m.message if m.status != "ok" else "")
-    seen = _Looked(failures, saved, said=said)
-    if ask.ctx.check or ask.signature.kind == "build":
-        return seen
-    return (yield from _watch_inside(ask, case, seen))
+        note = Note(f"building the case afresh, {attempt + 1} of {repeats}")
+        save = "confirmed" if attempt == 0 else ""
+        question = ask_about(case, build=attempt + 1, save=save, note=note)
+        answer: Answer = yield from oracle.ask(question)
+        failures += answer.fails
+        saved = saved or dict(answer.files)
+        said = said or (answer.measured.message if answer.measured.status != "ok" else "")
+    return (yield from _watch_inside(oracle, case, _Looked(failures, saved, said=said)))
 
 
-def _watch_inside(ask: Inquiry, case: Case, seen: _Looked) -> Sub[_Looked]:
-    index, nodes = ask.index, ranges.decode(case.node_ids)
+def _watch_inside(oracle: Oracle, case: Case, seen: _Looked) -> Sub[_Looked]:
+    index, nodes = oracle.index, ranges.decode(case.node_ids)
     made = [t for n in nodes for t in index.nodes[n].outputs if t >= 0 and index.tensors[t].name]
     cut_at, _ = index.boundary(nodes)
     # The numbers that name the cause are the model's own: those of the part as it was cut, before it
     # was shrunk.
     whole = msgspec.structs.replace(case.candidate, edits=())
     cut = msgspec.structs.replace(case, candidate=whole)
-    yield Note("the case once more, with its inside watched")
-    watched = yield from asked(probe_case(ask, cut, 0, marks=(*made, *cut_at)))
-    verdict = ask.verdict(watched)
-    ran = watched.status == "ok"
-    cured = ran and seen.failures > 0 and len(nodes) > 1 and ask.findings.looks == 1
-    row = ask.row(watched) if ran and watched.results else None
-    scores = {s.name: s for s in (*row.outputs, *row.marks)} if row else {}
-    names = {t: index.tensors[t].name for t in (*cut_at, *made)}
-    inner = [Inner("", "", scores[names[t]]) for t in cut_at if names[t] in scores]
-    for t in made:
-        node = index.made_by(t)
-        if node is not None and names[t] in scores:
-            reads = tuple(index.tensors[r].name for r in node.reads)
-            inner.append(Inner(node.op, ask.names([node.id])[0], scores[names[t]], reads))
+    note = Note("the case once more, with its inside watched")
+    watched: Answer = yield from oracle.ask(ask_about(cut, watch=(*made, *cut_at), note=note))
+    cured = seen.failures > 0 and len(nodes) > 1 and oracle.runs == 1
+    inner = []
+    for t in (*cut_at, *made):
+        node, score = (
+            index.made_by(t) if t in made else None,
+            watched.scores.get(index.tensors[t].name),
+        )
+        if score is None or (t in made and node is None):
+            continue
+        reads = tuple(index.tensors[r].name for r in node.reads) if node else ()
+        name = oracle.names([node.id])[0] if node else ""
+        inner.append(Inner(node.op if node else "", name, score, reads))
+    facts = watched.measured.facts
+    ran = watched.measured.status == "ok"
     return msgspec.structs.replace(
         seen,
         inner=tuple(inner),
-        own=verdict.own if cured and not verdict.failed else None,
-        weights=dict(watched.facts.get("weights", {})),
-        least=dict(watched.facts.get("least", {})),
+        own=watched.own if ran and cured and not watched.fails else None,
+        weights=dict(facts.get("weights", {})),
+        least=dict(facts.get("least", {})),
     )
-
-
-def _case_fails(ask: Inquiry, case: Case, m: Measurement) -> bool:
-    if case.candidate.edits and case.signature is not None:
-        return judge_shrunk(m, ask.criterion, case.signature).failed
-    return ask.verdict(m).failed

@@ -1,28 +1,30 @@
 """confirm (node ``minimal-case``): the case again in fresh builds, its cause named, and whether the
 model fails without it."""
 
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
-from narrowdown.engines.asking import Count, Note, StepContext, StepRefused, Sub, asked
+from narrowdown.engines.asking import Count, Note, StepContext, StepRefused, Sub
+from narrowdown.engines.asking.answer import Answer
 from narrowdown.engines.asking.inquiry import Inquiry, open_inquiry
-from narrowdown.engines.asking.oracle import make_oracle
+from narrowdown.engines.asking.oracle import Oracle, make_oracle
+from narrowdown.engines.asking.question import Fed, NodeIds, Question
 from narrowdown.engines.compare.judge import REFUSALS, judge_whole, worst
 from narrowdown.engines.findings import Case, Culprit, Findings
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.graph.index import GraphIndex
 from narrowdown.engines.graph.quantized import find_bypassable
+from narrowdown.engines.probe import Measurement
 from narrowdown.engines.search.alike import Alike, find_alike, say_alike, widen_culprit
 from narrowdown.engines.search.alike import make_culprits as alike_culprits
-from narrowdown.engines.search.cured import feed_of, has_own_share, measure_cured, rights_itself
-from narrowdown.engines.search.fresh import Seen, confirm_in_fresh_builds, probe_case
+from narrowdown.engines.search.cured import has_own_share, measure_cured, rights_itself
+from narrowdown.engines.search.fresh import Seen, ask_about, confirm_in_fresh_builds
 from narrowdown.engines.search.ordered import say_ordered
 from narrowdown.engines.search.remedy import list_cured
 from narrowdown.engines.search.settle import Saved
 from narrowdown.engines.search.statistics import binomial_interval
 from narrowdown.engines.search.switches import list_switches
-from narrowdown.engines.search.whole import list_feeds
 from narrowdown.engines.steps.base import BUILDS_MODELS, End, Finish, Steps, StepSpec, with_case
 from narrowdown.engines.steps.prepare import prepare_findings
 from narrowdown.engines.steps.reduce import (
@@ -100,6 +102,7 @@ class Without(NamedTuple):
     error: float | None = None  # of the model then; None: not measured
     still: bool = False  # it fails then
     others: Alike = Alike()  # more of its kind
+    way: str = ""  # with what the engine takes a model that it refuses
 
 
 def confirm(ctx: StepContext) -> Steps[ConfirmOutcome]:
@@ -108,7 +111,7 @@ def confirm(ctx: StepContext) -> Steps[ConfirmOutcome]:
     ask: Inquiry = yield from open_inquiry(ctx, findings)
     case, files = yield from _find_case(ask)
     ask = ask.lowered(case.effect)
-    there = ask.of(case.engine)
+    oracle, there = make_oracle(ask), ask.of(case.engine)
     seen: Seen = yield from _see_afresh(ask, there, case, params.repeats)
     case, cause = seen.case, seen.cause
     standing = _place_case(ask, case)
@@ -120,11 +123,7 @@ def confirm(ctx: StepContext) -> Steps[ConfirmOutcome]:
         dir=culprit_folder(len(findings.culprits) + 1),
     )
     without: Without = yield from _take_out(ask, culprit, standing, params)
-    way = (
-        (yield from _find_way_around(ask))
-        if ask.signature.kind == "build" and not ctx.check
-        else ""
-    )
+    without = without._replace(way=(yield from _find_way_around(ask)))
     others = without.others
     culprits = findings.culprits
     if standing.new:
@@ -134,10 +133,11 @@ def confirm(ctx: StepContext) -> Steps[ConfirmOutcome]:
             *culprits,
             msgspec.structs.replace(other, dir=culprit_folder(len(culprits) + 1)),
         )
-    feed: Literal["stored", "exact"] = "exact" if case.feed == "exact" else "stored"
     first = findings.culprits[0].case.sample if findings.culprits else findings.sample
+    whole = Question(fed=Fed((first,)), uncured=True, build=0)
+    asked_again = make_oracle(there)
     return Finish(
-        _sum_up(ask, seen, standing, without, params, len(culprits), way),
+        _sum_up(ask, seen, standing, without, params, len(culprits)),
         msgspec.structs.replace(
             without.findings, culprits=culprits, spread=findings.spread or standing.wide
         ),
@@ -149,12 +149,14 @@ def confirm(ctx: StepContext) -> Steps[ConfirmOutcome]:
             ]
         },
         decisive={
-            "whole": (ask.plain((first,)),) if not ctx.check else (),
+            "whole": oracle.list_probes(whole),
             "case": (
-                probe_case(there, case, 0),
-                *(probe_case(ask, o.seen.case, 0) for o in others.found),
+                *asked_again.list_probes(ask_about(case)),
+                *(p for o in others.found for p in oracle.list_probes(ask_about(o.seen.case))),
             ),
-            "good": (there.ask(case.good, feed=feed),) if case.good else (),
+            "good": asked_again.list_probes(ask_about(case, part=case.good, like=None))
+            if case.good
+            else (),
         },
     )
 
@@ -176,7 +178,7 @@ def _see_afresh(ask: Inquiry, there: Inquiry, case: Case, repeats: int) -> Sub[S
     is for its cause."""
     seen: Seen = yield from confirm_in_fresh_builds(there, case, repeats)
     more = say_ordered(ask.ctx, seen.case) if seen.case.engine else ""
-    if ask.signature.kind == "build":
+    if make_oracle(ask).refused:
         more += yield from _describe_rest(ask, seen.case)
     return msgspec.structs.replace(
         seen, cause=msgspec.structs.replace(seen.cause, evidence=f"{seen.cause.evidence}{more}")
@@ -199,7 +201,7 @@ def _take_out(
     ask: Inquiry, culprit: Culprit, standing: Standing, params: ConfirmParams
 ) -> Sub[Without]:
     """The culprit with what cures it, and what the whole model does with that."""
-    ctx, findings = ask.ctx, ask.findings
+    findings = ask.findings
     after = msgspec.structs.replace(findings, case=culprit.case)
     if remedy := standing.remedy:
         # What cures the whole model is known, and holds this case: no other culprit is left to look
@@ -207,8 +209,8 @@ def _take_out(
         also = _also(ask, culprit.case, remedy)
         culprit = msgspec.structs.replace(culprit, keep=ranges.encode(remedy), also=also)
         return Without(culprit, after, findings.workaround.error if findings.workaround else None)
-    if ctx.check or ask.signature.kind == "build":
-        # What does not build gives no values that could be patched.
+    oracle = make_oracle(ask)
+    if not oracle.patches:
         return Without(culprit, after)
     cut: Cut = yield from _cut_off(ask, culprit.case, culprit.cause, params.most_patches)
     patches = cut.patches
@@ -223,7 +225,7 @@ def _take_out(
         patches = cut.around  # the engine runs no such part
         culprit = msgspec.structs.replace(culprit, patches=ranges.encode(patches))
         after, error, still = yield from measure_cured(ask, after, patches, ())
-    if not (still and culprit.at and standing.new and ctx.can("keep")):
+    if not (still and culprit.at and standing.new and oracle.keeps):
         return Without(culprit, after, error, still)
     others: Alike = yield from find_alike(
         ask,
@@ -245,10 +247,8 @@ def _sum_up(
     without: Without,
     params: ConfirmParams,
     culprits: int,
-    way: str,
 ) -> ConfirmOutcome:
-    """``culprits``: how many there are by now; ``way``: with what the engine takes a model that it
-    refuses."""
+    """``culprits``: how many there are by now."""
     case, cause, visit = seen.case, seen.cause, ask.ctx.visit
     goes_on = without.still and standing.new and visit < params.most_rounds
     low, high = binomial_interval(seen.failures, params.repeats)
@@ -272,17 +272,11 @@ def _sum_up(
         alike=len(without.others.found),
         patched_fails=goes_on,
         patched_error=without.error,
-        fixable=bool(way),
-        way=way,
+        fixable=bool(without.way),
+        way=without.way,
         waits=ask.findings.sought > 0,
         message=_message(
-            seen,
-            params.repeats,
-            without.still,
-            standing.known,
-            without.others,
-            0 if goes_on else visit,
-            len(ask.index.nodes) if standing.wide else 0,
+            seen, standing, without, params.repeats, 0 if goes_on else visit, len(ask.index.nodes)
         ),
     )
 
@@ -303,20 +297,21 @@ class Cut(NamedTuple):
 
 def _cut_off(ask: Inquiry, case: Case, cause: str, most: int) -> Sub[Cut]:
     """The way that leaves in the model what was wrong before the case, where there is one."""
-    ctx = ask.ctx
     nodes = ranges.decode(case.node_ids)
     if cause == "quantization" and (pairs := find_bypassable(ask.index, nodes)):
         # Computed exactly a dequantizer gives what its codes are worth, and the loss is in these.
         return Cut(keep=nodes, pairs=pairs)
-    patches, keep, fits = yield from walk_forward(ask, case, most, small=cause in VANISHING)
-    if patches and not ctx.can("keep") and has_own_share(case):
+    oracle = make_oracle(ask)
+    patches, keep, fits = yield from walk_forward(oracle, case, most, small=cause in VANISHING)
+    if patches and not oracle.keeps and has_own_share(case):
         # Its nodes are computed by the reference, for the reason that is told below.
         return Cut(keep=keep, righted=keep, around=patches)
-    if not fits and ctx.can("keep"):
+    if not fits and oracle.keeps:
         # Its values cannot be fed: the next round keeps its nodes in FP32 instead.
-        keep = yield from widen_kept(ask, keep, most)
+        earlier = frozenset(ranges.decode(ask.findings.keep))
+        keep = yield from widen_kept(oracle, frozenset(keep), earlier, most)
         return Cut(keep=keep)
-    if patches and (yield from rights_itself(ask, case)):
+    if patches and (yield from rights_itself(oracle, case)):
         # Right by itself in FP32, so that its own share can be taken away: right values fed after
         # it would take every error with it that was made before it, and who made those would never
         # be looked for.
@@ -330,12 +325,12 @@ def _describe_rest(ask: Inquiry, case: Case) -> Sub[str]:
     nodes = set(ask.everything) - set(ranges.decode(case.node_ids))
     if not nodes:
         return ""
-    yield Note("the rest of the model, with the values of that part fed")
-    m = yield from asked(ask.ask(ask.candidate(nodes)))
-    verdict = ask.verdict(m)
-    if verdict.passed:
+    note = Note("the rest of the model, with the values of that part fed")
+    answer = yield from make_oracle(ask).ask(Question(frozenset(nodes), build=0, note=note))
+    m = answer.measured
+    if answer.passes:
         return " The rest builds, with the values of this part fed in its place."
-    if verdict.failed:
+    if answer.fails:
         return " The rest is refused for the same reason: there is another such part."
     if m.status not in REFUSALS:
         return f" Whether the rest builds, with the values of this part fed in its place, could not be asked: {m.message}"
@@ -344,14 +339,17 @@ def _describe_rest(ask: Inquiry, case: Case) -> Sub[str]:
 
 def _find_way_around(ask: Inquiry) -> Sub[str]:
     """With what the engine takes a model that it refuses, and is right, as a phrase; "" where no
-    such thing is known."""
+    such thing is known, and of one that it takes."""
+    if not make_oracle(ask).refused:
+        return ""
     if ask.findings.fixable:
         return "plain nodes in the place of its If, Loop and Scan"
     can = list_switches(ask.ctx.engine, ask.ctx.engine_info)
     if not can.names:
         return ""
     yield Note("the whole model with everything switched off")
-    m = yield from asked(ask.plain(list_feeds(ask.findings), engine=can.with_on(())))
+    oracle = make_oracle(ask.of(can.with_on(())))
+    m: Measurement = yield from oracle.feed(oracle.feeds)
     return "its optimizers and options off" if judge_whole(m, ask.criterion).passed else ""
 
 
@@ -366,7 +364,7 @@ def _names_nobody(ask: Inquiry, case: Case) -> bool:
     """Whether what is left of a failure, of which a culprit is known, shows in nothing smaller than
     most of the model. What is refused, infinite or NaN has its place, however much of the model it
     takes to show it."""
-    if not ask.findings.culprits or ask.signature.kind == "build" or ask.signature.nonfinite:
+    if not ask.findings.culprits or make_oracle(ask).refused or ask.signature.nonfinite:
         return False
     return len(case.nodes) > max(SOME, MOST * len(ask.index.nodes))
 
@@ -411,7 +409,7 @@ def _nodes_of(culprit: Culprit) -> set[int]:
 
 
 def walk_forward(
-    ask: Inquiry, case: Case, most: int, *, small: bool = False
+    oracle: Oracle, case: Case, most: int, *, small: bool = False
 ) -> Sub[tuple[tuple[int, ...], tuple[int, ...], bool]]:
     """(patches, keep, fits): the tensors that cut this case off when fed with reference values, the
     nodes up to them, and whether the case's own outputs could be fed at once.
@@ -421,15 +419,17 @@ def walk_forward(
     the nodes that a workaround would have to keep in higher precision. ``small``: that values
     vanish is the fault, so a single one that does among others is enough, while the model fails.
     """
-    index = ask.index
+    index = oracle.index
     nodes = set(ranges.decode(case.node_ids))
     _, leaves = index.boundary(nodes)
     patches = set(leaves)
-    earlier = set(ranges.decode(ask.findings.patches))
     fits = True
     for _ in range(most):
-        yield Note("the whole model, with right values put in after the case")
-        m = yield from asked(ask.whole((case.sample,), patches=patches | earlier))
+        note = Note("the whole model, with right values put in after the case")
+        answer: Answer = yield from oracle.ask(
+            Question(fed=Fed((case.sample,)), right=frozenset(patches), build=0, note=note)
+        )
+        m = answer.measured
         if m.status != "ok":
             break
         lost = {
@@ -437,7 +437,7 @@ def walk_forward(
             for r in m.results
             for n in (*r.unrepresentable, *(k for k, v in r.rounded.items() if v > LOST))
         }
-        if small and judge_whole(ask.unpatched(m, patches | earlier), ask.criterion).failed:
+        if small and answer.fails:
             lost |= {n for r in m.results for n in r.vanished}
         stuck = {index.by_name[n] for n in lost if n in index.by_name} & patches
         if not stuck:
@@ -451,26 +451,24 @@ def walk_forward(
     return tuple(sorted(patches)), tuple(sorted(nodes)), fits
 
 
-def widen_kept(ask: Inquiry, keep: tuple[int, ...], most: int) -> Sub[tuple[int, ...]]:
+def widen_kept(oracle: Oracle, keep: NodeIds, earlier: NodeIds, most: int) -> Sub[tuple[int, ...]]:
     """The nodes to keep with those beside them that overflow on other samples: the square of a sum
     of squares on one row, its sum on another. A neighbour joins when it gives non-finite values
-    from finite ones while ``keep`` is kept.
+    from finite ones while ``keep`` is kept. ``earlier``: what is kept for earlier culprits.
     """
-    index = ask.index
-    own, earlier = set(keep), set(ranges.decode(ask.findings.keep))
+    index = oracle.index
+    own = set(keep)
     for _ in range(most):
         yield Note("the whole model, with the case kept in higher precision")
-        m = yield from asked(ask.whole(list_feeds(ask.findings), keep=own | earlier))
-        if m.status != "ok" or judge_whole(m, ask.criterion).passed:
+        m: Measurement = yield from oracle.feed(oracle.feeds, uncured=False, keep=frozenset(own))
+        if m.status != "ok" or judge_whole(m, oracle.criterion).passed:
             break
-        sample = worst(m.results, ask.criterion)[0]
+        sample = worst(m.results, oracle.criterion)[0]
         near = index.ring(own) - own - earlier
         marks = {t for n in near for t in (*index.nodes[n].outputs, *index.nodes[n].reads)}
         made = {t for t in marks if index.tensors[t].producer >= 0}
-        seen = yield from asked(
-            ask.whole(
-                (feed_of(ask.findings, sample),), keep=own | earlier, marks=ranges.encode(made)
-            )
+        seen: Measurement = yield from oracle.feed(
+            (oracle.feed_for(sample),), uncured=False, keep=frozenset(own), watch=tuple(made)
         )
         if seen.status != "ok":
             break
@@ -489,16 +487,16 @@ def widen_kept(ask: Inquiry, keep: tuple[int, ...], most: int) -> Sub[tuple[int,
 
 
 def _message(
-    seen: Seen, looks: int, still: bool, known: bool, others: Alike, last: int, wide: int
+    seen: Seen, standing: Standing, without: Without, repeats: int, last: int, of: int
 ) -> str:
     """``last``: the round after which no further one comes; 0: one does where it fails still.
-    ``wide``: the nodes of the model, of which the case is most; 0 where it is not."""
+    ``of``: the nodes of the model."""
     also = ""
-    if wide:
-        also = f" That is most of the model ({len(seen.case.nodes)} of {wide}), so nobody is accused of what is left: it adds up."
-    elif known:
+    if standing.wide:
+        also = f" That is most of the model ({len(seen.case.nodes)} of {of}), so nobody is accused of what is left: it adds up."
+    elif standing.known:
         also = " This case was found before: patching it did not make the rest pass."
-    elif still:
+    elif without.still:
         also = (
             " With it patched by reference values the model still fails: there is another culprit."
         )
@@ -509,7 +507,7 @@ def _message(
         )
     nodes = seen.case.nodes
     size = f"{len(nodes)} node fails" if len(nodes) == 1 else f"{len(nodes)} nodes fail"
-    return f"{size} in {seen.failures} of {looks} fresh builds. {seen.cause.evidence}{say_alike(others)}{also}"
+    return f"{size} in {seen.failures} of {repeats} fresh builds. {seen.cause.evidence}{say_alike(without.others)}{also}"
 
 
 def _plan(ctx: StepContext, _nodes: int) -> int | None:

@@ -11,8 +11,8 @@ from narrowdown.engines.asking.question import Question
 
 def ask_checker(inquiry: Inquiry) -> Ask:
     def ask(question: Question) -> Sub[Answer]:
-        if question.fed is not None or question.keep:
-            return unknown("unsupported", "a checker is handed no samples, and no types of nodes")
+        if question.fed is not None or question.keep or (question.part and question.watch):
+            return unknown("unsupported", "a checker is handed a part, and nothing else")
         if question.note is not None:
             yield question.note
         part = question.part or inquiry.cut(

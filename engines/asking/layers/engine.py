@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import msgspec
 
 from narrowdown.engines.asking import Sub, asked
-from narrowdown.engines.asking.answer import NOTHING, Answer
+from narrowdown.engines.asking.answer import Answer
 from narrowdown.engines.asking.inquiry import Inquiry
 from narrowdown.engines.asking.layers import Ask
 from narrowdown.engines.asking.question import Fed, Question
@@ -14,6 +14,7 @@ from narrowdown.engines.compare.judge import (
     SHARE,
     badness,
     judge_cured,
+    judge_shrunk,
     judge_whole,
     over,
     sign_failure,
@@ -96,10 +97,13 @@ def read(inquiry: Inquiry, question: Question, m: Measurement) -> Answer:
     """What the measurement says of the question. Pure: a new tolerance is a new reading."""
     rule, whole = inquiry.criterion, question.nodes is None
     if question.fed is not None:
+        m = inquiry.unpatched(m, question.how.severed)
         return _read_samples(judge_whole(m, rule), m)
     if whole:
         m = inquiry.unpatched(m)
-    if question.like is not None:
+    if question.like is not None and question.part is not None:
+        verdict = judge_shrunk(m, rule, question.like)
+    elif question.like is not None:
         verdict = _judge_simpler(inquiry, question.like, m)
     elif question.alone:
         verdict = judge_whole(m, rule)
@@ -126,7 +130,7 @@ def read(inquiry: Inquiry, question: Question, m: Measurement) -> Answer:
         files=dict(m.artifacts),
         choices=build.get("choices", {}),
         refused=tuple(build.get("refused", ())),
-        measured=m if question.part is not None else NOTHING,
+        measured=m,
         probes=1,
     )
 
