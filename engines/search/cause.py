@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
+from narrowdown.engines.compare.say import NAMED, join_some
 from narrowdown.engines.search import range_causes as ranges
 from narrowdown.engines.search import rounding_causes as rounding
 from narrowdown.engines.search.evidence import (
@@ -24,9 +25,6 @@ from narrowdown.engines.search.evidence import (
 from narrowdown.engines.search.storage import unit_roundoff
 
 INT32 = 2**31 - 1  # where 64-bit integers end on an engine that computes them in 32 (OpenVINO does)
-# Names that a sentence holds: a search for optimizers that comes to its end accuses no more, one
-# that is cut off leaves dozens.
-NAMED = 6
 
 
 class Rule(msgspec.Struct, frozen=True):
@@ -67,7 +65,8 @@ def on_each(e: Evidence) -> Iterable[Inner]:
 
 
 def find_many_optimizers(e: Evidence, _: Inner) -> Facts | None:
-    """Which is what a search leaves that was ended early."""
+    """A search that comes to its end accuses no more than a sentence names; one that is cut off
+    leaves dozens."""
     names = e.findings.optimizers
     return {"many": len(names), "first": ", ".join(names[:3])} if len(names) > NAMED else None
 
@@ -114,10 +113,8 @@ def find_fusion(e: Evidence, _: Inner) -> Facts | None:
     if e.watched is None:
         return None
     named = [f"{name} ({op})" for name, op in zip(e.case.nodes, e.case.ops, strict=False)]
-    last = f"{len(named) - NAMED} more" if len(named) > NAMED else "".join(named[-1:])
-    first = named[:NAMED] if len(named) > NAMED else named[:-1]
     return {
-        "nodes": " and ".join(filter(None, (", ".join(first), last))),
+        "nodes": join_some(named, " and " if len(named) == 2 else ", "),
         "watched": say_error(e.watched, e.part_metric),
         "own": say_error(e.case.own, e.part_metric),
     }

@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 import msgspec
 
+from narrowdown.engines.compare.say import join_some
 from narrowdown.engines.findings import Culprit, Findings, Unseen, Workaround
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.graph.index import GraphIndex
@@ -14,7 +15,6 @@ from narrowdown.engines.probe import APART, is_given
 from narrowdown.engines.search.statistics import CONFIDENCE, fisher_exact, say_most_wrong
 
 NEAR = 2  # steps along the graph: what a culprit's nodes feed and read is cured with them
-SHOWN = 3  # names in a sentence
 # Of the nodes that can be kept; from here on that is said. Chosen: a model of the field campaign
 # passed with 115 of 117.
 NEARLY_ALL = 0.8
@@ -109,7 +109,7 @@ def _tell_cause(findings: Findings) -> tuple[Fact, ...]:
     return _tell_first(
         (causes and "unknown" not in causes, f"The cause is known: {', '.join(causes)}.", True),
         (causes, "The cause is not known: the case fails, and no measurement says why.", False),
-        (switched, f"The cause is known: {', '.join(switched[:SHOWN])}.", True),
+        (switched, f"The cause is known: {join_some(switched)}.", True),
         (
             findings.spread,
             "There is no single cause: the error is spread over many layers.",
@@ -128,9 +128,8 @@ def _tell_place(findings: Findings, cure: Workaround) -> tuple[Fact, ...]:
     if not cure.outside:
         return ()
     many, kept, ok, n = len(cure.outside), len(cure.keep_names), cure.accused_ok, cure.accused_n
-    names = ", ".join(cure.outside[:SHOWN]) + (", ..." if many > SHOWN else "")
     which = "The nodes that cure" if many == kept else f"{many} of the {kept} nodes that cure"
-    where = f"{which} {'lies' if many == 1 < kept else 'lie'} outside of what is accused ({names})"
+    where = f"{which} {'lies' if many == 1 < kept else 'lie'} outside of what is accused ({join_some(cure.outside)})"
     tried = f" With what is accused alone {ok} of {n} are right" if n else ""
     dot = "." if n else ""
     joined = cure.unseen is not None and cure.unseen.joined
@@ -264,12 +263,11 @@ def _say_close(cure: Workaround) -> str:
     """Where it leaves values so large that other data may take them beyond the type; no matter of
     whether it works."""
     many = len(cure.close)
-    named = ", ".join(f"{each.node} {each.reached:,.0f}" for each in cure.close[:SHOWN])
-    more = f" and {many - SHOWN} more" if many > SHOWN else ""
+    named = join_some([f"{each.node} {each.reached:,.0f}" for each in cure.close])
     which, them = ("1 node that stays", "it") if many == 1 else (f"{many} nodes that stay", "them")
     return (
         f"Larger data may break it: FP16 ends at 65,504, and {which} in it come{'s' if many == 1 else ''} near that on your "
-        f"samples ({named}{more}). If your data can be larger, keep {them} in FP32 as well."
+        f"samples ({named}). If your data can be larger, keep {them} in FP32 as well."
     )
 
 

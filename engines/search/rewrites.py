@@ -10,11 +10,6 @@ from narrowdown.engines.graph import ranges
 from narrowdown.engines.probe import APART, BARRIER, FIXED_SIZES, WRAPS, Measure
 from narrowdown.engines.search.barriers import list_rings
 
-# What a rewrite may move the reference's own answer by: other nodes round otherwise, each by some
-# units in the last place of FP32 (1.2e-7); a norm's sum over thousands of them stays below this.
-# Chosen, not measured.
-EXACT = 1e-5
-
 
 class Rewrite(msgspec.Struct, frozen=True):
     """``says``: what is done, in words. ``ops``: one of these must be there. ``proof``: why what is

@@ -1,9 +1,9 @@
 """What the types that an engine stores values in can hold: where they end, and how finely they tell
 values apart."""
 
-# (significant bits, the largest exponent of two) of each storage type: IEEE 754; bfloat16 has the
-# exponents of binary32. All else follows from these two by arithmetic.
-TYPES = {"float16": (11, 15), "bfloat16": (8, 127), "float32": (24, 127)}
+# (significant bits, the largest exponent of two) of each storage type: IEEE 754; bfloat16 and
+# TF32 have the exponents of binary32. All else follows from these two by arithmetic.
+TYPES = {"float16": (11, 15), "bfloat16": (8, 127), "tf32": (11, 127), "float32": (24, 127)}
 
 
 def _describe_type(storage: str) -> tuple[int, int]:

@@ -19,8 +19,6 @@ Outcome = Literal["fires", "passes", "refused", "hidden", "cannot tell", "invali
 DECIDED = ("fires", "passes", "refused")
 Ask: TypeAlias = Callable[[Factor | None, Level], Sub[Outcome]]
 
-_HALVINGS = 8  # for one change of the answer: levels that lie side by side are rarely further apart than 2^8
-
 
 class Row(msgspec.Struct, frozen=True):
     """A case that was tried: with one factor at another level; None: the case as it is."""
@@ -85,17 +83,10 @@ def _find_bounds(factor: Factor, look: Ask, tried: Sequence[Row]) -> Sub[None]:
     }
     known[int(factor.base)] = "fires"
     without = {r.level for r in tried} - known.keys()  # an answer
-    for low, high in itertools.pairwise(sorted(known)):
-        below, above = low, high
-        for _ in range(_HALVINGS):
+    for below, above in itertools.pairwise(sorted(known)):
+        while above - below > 1 and (known[below] == "fires") != (known[above] == "fires"):
             middle = (below + above) // 2
-            if (
-                middle in known
-                or middle in without
-                or (known[below] == "fires") == (known[above] == "fires")
-            ):
-                break
-            outcome = yield from look(factor, middle)
+            outcome = (yield from look(factor, middle)) if middle not in without else "invalid"
             if outcome not in DECIDED:
                 break
             known[middle] = outcome

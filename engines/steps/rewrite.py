@@ -17,7 +17,6 @@ from narrowdown.engines.probe import APART, BARRIER, FIXED_SIZES, HUGE, WRAPS, M
 from narrowdown.engines.search.barriers import Barriers, find_barriers, list_rings
 from narrowdown.engines.search.latency import measure_seconds, say_seconds
 from narrowdown.engines.search.rewrites import (
-    EXACT,
     REWRITES,
     Rewrite,
     list_rewrites,
@@ -319,7 +318,7 @@ def say_cure(row: RewriteRow, cure: Workaround, known: Workaround | None, rule: 
         f"It comes right where {what}: right on {row.samples_ok} of {row.samples_n} samples{others}; "
         f"{say_most(cure.error, rule)}. {one.proof[:1].upper()}{one.proof[1:]}."
     )
-    if row.exact is not None and row.exact > EXACT:
+    if row.exact:
         said += f" The reference's own answer moves by {row.exact:.2g}."
     if cure.cost:
         said += f" {cure.cost[:1].upper()}{cure.cost[1:]}."

@@ -2,6 +2,7 @@
 each set of nodes in FP32 that was tried, each switch and each rewrite, by its error, by what the
 user counts, and by the time of a run."""
 
+import math
 from typing import Literal
 
 import msgspec
@@ -25,10 +26,6 @@ from narrowdown.engines.steps.base import (
     unresolved,
 )
 from narrowdown.engines.steps.prepare import prepare_findings
-
-# Two scores that are closer than this are the same one: a mean over rows rounds at 1e-16, and
-# nobody counts finer than this.
-SAME = 1e-9
 
 
 class ScoreOutcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -239,7 +236,7 @@ def _judge(
     if engine is None:  # NaN and the like count as the worst that there is
         return "lower"
     return (
-        "same" if abs(engine - reference) <= SAME else "lower" if engine < reference else "higher"
+        "same" if math.isclose(engine, reference) else "lower" if engine < reference else "higher"
     )
 
 

@@ -30,8 +30,6 @@ from narrowdown.engines.store import decoding
 # Switches that can each do the same harm, one put aside after another: three do for LayerNorm with
 # keepdims=0 (docs/causes.md). Beyond six, the rest is told as "others break it too".
 MOST_GUILTY = 6
-# Builds before there is a search that could be ended: everything on, and everything off.
-ENDS = 2
 
 
 class TacticsOutcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -190,7 +188,8 @@ class _Switching:
         chosen = frozenset(on)
         if chosen not in self.asked:
             # With all on and none on the search begins: from then on it may be ended.
-            tried = self.tries.done if self.tries.done >= ENDS else -1
+            begun = {self.can.names, frozenset()} <= self.asked.keys()
+            tried = self.tries.done if begun else -1
             text = f"{len(chosen)} of {len(self.can.names)} {self.things} on"
             yield Note(text, best=0, tried=tried)
             self.asked[chosen] = yield from self._ask(Question(off=self.can.names - chosen))

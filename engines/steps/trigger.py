@@ -28,6 +28,7 @@ from narrowdown.engines.probe import (
     State,
 )
 from narrowdown.engines.search.factors import list_factors
+from narrowdown.engines.search.storage import unit_roundoff
 from narrowdown.engines.search.trigger import DECIDED, Found, Outcome, find_trigger
 from narrowdown.engines.spec import parse
 from narrowdown.engines.steps.base import (
@@ -52,9 +53,7 @@ JUDGE = "reference"
 # only small: such a case is neither right nor wrong. 64 sums of one rounding each are no more than
 # 64.
 FAINT = 64
-# Largest relative error of one rounding: half a unit in the last place of 1, IEEE 754 and the
-# types' own definitions.
-ROUNDING = {"fp16": 2**-11, "tf32": 2**-11, "bf16": 2**-8, "fp32": 2**-24}
+_HELD = {"fp16": "float16", "bf16": "bfloat16"}  # precisions and the types of their values
 # Beside a build that is refused: a model that breaks off when it is run, where the reference runs
 # it.
 _REFUSED = ("refused", "error", "crash")
@@ -245,7 +244,7 @@ class _Trial:
         why = ""
         if all(s.absmax == 0.0 for r in results for s in r.outputs):
             why = "the right answer is zero everywhere, or no number, in which no fault shows"
-        elif error > FAINT * max(ROUNDING.get(rule.precision, 0.0), noise):
+        elif error > FAINT * max(unit_roundoff(_HELD.get(rule.precision, rule.precision)), noise):
             why = "it is wrong by more than rounding makes, and within the tolerance"
         return Tried("hidden" if why and not self.refusing else "passes", told, why)
 
