@@ -26,21 +26,18 @@ class Another(msgspec.Struct, frozen=True):
 
 
 class Alike(msgspec.Struct, frozen=True):
-    """``found``: fail there too, alone; ``silent``: alone it is right, as the engine may compute it
-    otherwise among others; ``beyond``: not looked at, as there are culprits enough; ``own``: node
-    ids around the first culprit that its ``keep`` lacks."""
+    """``found``: fail there too, alone; ``along``: have no case of their own, as alone the node is
+    right (the engine may compute it otherwise among others), or as there are culprits enough;
+    ``own``: node ids around the first culprit that its ``keep`` lacks."""
 
     found: tuple[Another, ...] = ()
-    silent: tuple[Place, ...] = ()
-    beyond: tuple[Place, ...] = ()
+    along: tuple[Place, ...] = ()
     own: tuple[int, ...] = ()
 
     @property
     def keep(self) -> tuple[int, ...]:
         """Node ids around all of them."""
-        around = [each.keep for each in self.found] + [
-            place.keep for place in (*self.silent, *self.beyond)
-        ]
+        around = (*(each.keep for each in self.found), *(place.keep for place in self.along))
         return tuple(sorted(set(self.own).union(*around)))
 
 
@@ -62,40 +59,35 @@ def find_alike(
     places: tuple[Place, ...] = yield from foretell_places(ask, ask.index.nodes[node].op)
     cured = {*inside, *ranges.decode(ask.findings.keep)}
     own = {n for p in places if p.node in inside for n in p.keep} - set(ranges.decode(first.keep))
+    effects = {s.node: s.effect for s in ask.findings.suspects}
     oracle = make_oracle(ask)
     found: list[Another] = []
-    silent: list[Place] = []
-    more: list[Place] = []
-    for place in places:
-        if place.node in cured:
-            continue
+    along: list[Place] = []
+    for place in (p for p in places if p.node not in cured):
         if len(found) >= room:
-            more.append(place)
+            along.append(place)
             continue
-        suspect = next((s for s in ask.findings.suspects if s.node == place.node), None)
-        form = Question(e0=suspect.effect if suspect else None)
+        form = Question(e0=effects.get(place.node))
         trials, only = Trials(oracle, form, known={}), frozenset({place.node})
         answer: Answer = yield from trials.test(only)
         if answer.passes:
-            silent.append(place)
+            along.append(place)
         if not answer.fails:
             continue
         settled: Settled = yield from settle(oracle, trials, only, verify=0, shrinks=shrink_probes)
         case = make_case(ask, settled, minimal=True, found_by="confirm")
-        lowered = ask.lowered(form.e0)
-        seen: Seen = yield from confirm_in_fresh_builds(lowered, case, repeats)
+        seen: Seen = yield from confirm_in_fresh_builds(ask.lowered(form.e0), case, repeats)
         if seen.failures:
             found.append(Another(seen, place.keep))
-    return Alike(tuple(found), tuple(silent), tuple(more), tuple(sorted(own)))
+    return Alike(tuple(found), tuple(along), tuple(sorted(own)))
 
 
 def widen_culprit(index: GraphIndex, first: Culprit, others: Alike) -> Culprit:
     """The first culprit, which takes along what has no case of its own."""
-    more = (*others.silent, *others.beyond)
-    if not more and not others.own:
+    if not others.along and not others.own:
         return first
-    around = {*ranges.decode(first.keep), *others.own, *(n for p in more for n in p.keep)}
-    also = tuple(index.shown_names[p.node] for p in more)
+    around = {*ranges.decode(first.keep), *others.own, *(n for p in others.along for n in p.keep)}
+    also = tuple(index.shown_names[p.node] for p in others.along)
     said = f"{first.evidence}{say_kept_along(others)}"
     return msgspec.structs.replace(first, keep=ranges.encode(around), also=also, evidence=said)
 
@@ -116,33 +108,22 @@ def make_culprits(others: Alike) -> tuple[Culprit, ...]:
 def say_alike(others: Alike) -> str:
     """Where the same was found or is to be expected, sentences with a space in front; empty where
     nowhere."""
-    told = ""
-    if others.found:
-        names = ", ".join(each.seen.case.nodes[0] for each in others.found)
-        one = len(others.found) == 1
-        more = (
-            "1 more node, which has"
-            if one
-            else f"{len(others.found)} more nodes, each of which has"
-        )
-        told = f" The same is wrong at {more} a case of its own: {names}."
+    names = ", ".join(each.seen.case.nodes[0] for each in others.found)
+    more = f"{len(others.found)} more nodes, each of which has"
+    if len(others.found) == 1:
+        more = "1 more node, which has"
+    told = f" The same is wrong at {more} a case of its own: {names}." if names else ""
     return told + say_kept_along(others)
 
 
 def say_kept_along(others: Alike) -> str:
-    """What the first culprit takes along, and why."""
-    told = ""
-    for places, why in (
-        (others.silent, "alone {} right"),
-        (others.beyond, "there are cases enough"),
-    ):
-        one = len(places) == 1
-        if places:
-            nodes = (
-                "1 more node of that kind goes"
-                if one
-                else f"{len(places)} more nodes of that kind go"
-            )
-            tried = "it is" if one else "they are"
-            told += f" {nodes} as far in the reference; {why.format(tried)}, so in FP32 {tried} tried together with this one."
-    return told
+    """What the first culprit takes along."""
+    if not others.along:
+        return ""
+    many = len(others.along)
+    nodes, they = (
+        ("1 more node of that kind goes", "it has no case of its own, and is")
+        if many == 1
+        else (f"{many} more nodes of that kind go", "they have no cases of their own, and are")
+    )
+    return f" {nodes} as far in the reference; {they} tried in FP32 together with this one."

@@ -22,7 +22,7 @@ def culprit(*nodes: int, cause: str = "overflow") -> Culprit:
 
 def test_what_is_alike_is_kept_also_where_the_culprit_widens_an_earlier_one() -> None:
     index = graph([(), *((n,) for n in range(7))])
-    others = Alike(silent=(Place(6, 1e6, (6, 7)),), own=(3,))
+    others = Alike(along=(Place(6, 1e6, (6, 7)),), own=(3,))
     new = widen_culprit(index, culprit(2), others)
     assert ranges.decode(new.keep) == (2, 3, 6, 7)
     assert new.also == (index.nodes[6].name,)
@@ -33,13 +33,12 @@ def test_what_is_alike_is_kept_also_where_the_culprit_widens_an_earlier_one() ->
 
 def test_one_node_and_several_are_spoken_of_in_the_right_number() -> None:
     one, two = Place(4, 1e6, (4,)), Place(5, 1e6, (5,))
+    said = say_kept_along(Alike(along=(one,)))
     assert (
-        "goes as far in the reference; alone it is right, so in FP32 it is tried"
-        in say_kept_along(Alike(silent=(one,)))
+        "1 more node of that kind goes as far in the reference; it has no case of its own" in said
     )
-    assert "go as far in the reference; alone they are right" in say_kept_along(
-        Alike(silent=(one, two))
-    )
+    said = say_kept_along(Alike(along=(one, two)))
+    assert "2 more nodes of that kind go as far in the reference; they have no cases" in said
     assert say_kept_along(Alike()) == ""
 
 
