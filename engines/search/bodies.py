@@ -1,7 +1,9 @@
 """Let the search into the bodies of If, Loop and Scan: the working model becomes one with plain
 nodes in their place.
 
-Only where the engine shows the same failure then. Where it does not, the fault rests on the control
+Only where the engine shows the same failure then, by about as much: without a loop around them an
+engine joins and rounds other operators, and a fault of the loop's own may leave a small error behind
+that fails too. Where it does not, the fault rests on the control
 flow itself, or on what the engine makes of it, and the node stays whole.
 """
 
@@ -14,12 +16,9 @@ from narrowdown.engines.compare.say import join_some, wrong_by
 from narrowdown.engines.findings import Findings
 from narrowdown.engines.probe import Measurement, Unroll
 from narrowdown.engines.search.control_flow import list_opened, say_while
+from narrowdown.engines.search.twin import ALIKE
 from narrowdown.engines.search.whole import keep_rate, lock_failure, look_at_whole, say_other
 
-# The failure is taken for the same where no more than this share of its error is gone: without a
-# loop around them an engine joins and rounds other operators, and a fault of the loop's own may
-# leave a small error behind that fails too.
-SAME = 0.5
 ALWAYS = "nothing of it changes"  # what rests on constants alone
 
 
@@ -123,7 +122,7 @@ def _other(before: Signature, after: Signature | None, m: Measurement) -> str:
         return ""
     if not set(before.outputs) & set(after.outputs):
         return "is wrong at other outputs"
-    if after.error < SAME * before.error:
+    if after.error * ALIKE < before.error:
         return f"is {wrong_by(after.error, after.metric)} where it was {wrong_by(before.error, before.metric)}"
     return ""
 

@@ -16,7 +16,7 @@ import msgspec
 
 from narrowdown.engines.asking import Note, StepContext, StepRefused, Sub
 from narrowdown.engines.asking.whole_model import FLOAT64, Distance, WholeModel, name_engine
-from narrowdown.engines.compare.judge import over
+from narrowdown.engines.compare.judge import SHARE, over
 from narrowdown.engines.compare.say import join_some
 from narrowdown.engines.data.golden_files import name_by_place
 from narrowdown.engines.findings import Findings, Replaced
@@ -24,7 +24,6 @@ from narrowdown.engines.graph import ranges
 from narrowdown.engines.graph.index import GraphIndex, Tensor
 from narrowdown.engines.options import recorded
 from narrowdown.engines.probe import Measurement, is_given
-from narrowdown.engines.search.independent import CLEARLY
 from narrowdown.engines.search.whole import lock_failure
 from narrowdown.engines.views import Recorded
 
@@ -139,7 +138,7 @@ def _weigh_differing(
     told = msgspec.structs.replace(trial, voice=first, off=off)
     for second, _ in differing[1:]:
         between = yield from model.compare(second, first)
-        if between.told and between.error * CLEARLY > off:
+        if between.told and between.error > SHARE * off:
             return msgspec.structs.replace(told, standing="unclear", second=second)
         # Else nobody knows whether they agree (float64 takes a minute of an image transformer): the
         # first is heard alone.

@@ -7,6 +7,11 @@ on common models. So a third computation settles it, in pairs: the two that agre
 right and the one that is left is wrong, reference or judge. Where no two agree clearly nothing is
 known but how far the outputs are determined at all.
 
+Clearly is by a tenth (``SHARE``) of what lies between either and the third. Healthy FP32 engines
+differ from float64 each by its own rounding, and those distances are within a factor of three of one
+another on every real model tried; a wrong operator stands apart by hundreds. A reference within a
+tenth of the tolerance of an independent engine is confirmed: what it is off moves no verdict.
+
 Float64 is ONNX's evaluator with operators of ours. Where it differs from the reference, ONNX's own
 operators are asked beside it: one more against it, and none for it, as most of the two is the same
 code.
@@ -19,16 +24,8 @@ import msgspec
 
 from narrowdown.engines.asking import Note, Sub
 from narrowdown.engines.asking.whole_model import Distance, WholeModel, name_engine
+from narrowdown.engines.compare.judge import SHARE
 from narrowdown.engines.spec import parse
-
-# A reference within this part of the tolerance of an independent engine is confirmed: what it is
-# off moves no verdict.
-CONFIRMED = 0.1
-# Two computations agree clearly where this many times less lies between them than between either
-# and the third. Healthy FP32 engines differ from float64 each by its own rounding, and those
-# distances are within a factor of three of one another on every real model tried (basic-pitch:
-# 1.5e-4 on both sides); a wrong operator stands apart by hundreds.
-CLEARLY = 10.0
 
 # Characters of an engine's own words on why it does not run a model: enough for what it says first
 # and the operator that it names last.
@@ -118,7 +115,7 @@ def ask_independent(
 
 
 def _confirms(off: Distance) -> bool:
-    return off.told and off.error <= CONFIRMED * off.allowed
+    return off.told and off.error <= SHARE * off.allowed
 
 
 def _ask_beside(
@@ -174,4 +171,4 @@ def find_odd_one(first: Differing, second: Differing, apart: float | None) -> He
 
 
 def _agree_clearly(near: float, far: Iterable[float]) -> bool:
-    return all(near * CLEARLY <= distance for distance in far)
+    return all(near <= SHARE * distance for distance in far)

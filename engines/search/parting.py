@@ -5,11 +5,10 @@ import msgspec
 from narrowdown.engines.asking import Note, Sub
 from narrowdown.engines.asking.whole_model import WholeModel
 from narrowdown.engines.compare.criterion import Criterion, for_parts
-from narrowdown.engines.compare.judge import badness, exceed, limit, worst
+from narrowdown.engines.compare.judge import SHARE, badness, exceed, limit, worst
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.graph.index import GraphIndex
 from narrowdown.engines.probe import Candidate
-from narrowdown.engines.search.independent import CLEARLY
 from narrowdown.engines.search.watchable import BATCH_BYTES, pack_batches, split_markable
 
 
@@ -73,4 +72,4 @@ def _first_departure(index: GraphIndex, errors: dict[int, float], rule: Criterio
     read = {
         t: max((errors.get(r, 0.0) for r in node.reads), default=0.0) for t, node in made.items()
     }
-    return next((t for t in off if errors[t] > CLEARLY * read[t]), next(iter(off), None))
+    return next((t for t in off if SHARE * errors[t] > read[t]), next(iter(off), None))

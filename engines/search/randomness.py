@@ -5,10 +5,7 @@ from narrowdown.engines.asking import Note, Sub
 from narrowdown.engines.asking.whole_model import WholeModel
 from narrowdown.engines.compare.judge import worst
 from narrowdown.engines.compare.say import join_some
-
-# Runs of the reference: what draws anew in each differs in the second already; the third is for a
-# draw that happens to be equal.
-RUNS = 3
+from narrowdown.engines.search.noise import DRAWS
 
 
 def measure_random(model: WholeModel) -> Sub[float | None]:
@@ -18,8 +15,10 @@ def measure_random(model: WholeModel) -> Sub[float | None]:
     if not findings.random:
         return None
     yield Note("the model draws random numbers: does the reference repeat itself?")
+    # What draws anew in each run differs in the second already; others are for draws that happen to
+    # be equal.
     feed = (findings.sample or findings.samples[0].id,)
-    again = yield from model.compare(model.reference, samples=feed, runs=RUNS)
+    again = yield from model.compare(model.reference, samples=feed, runs=DRAWS)
     error = max((worst(run, model.rule)[2] for run in again.measurement.each_run), default=0.0)
     return error if again.measurement.status == "ok" and error > 0 else None
 

@@ -114,12 +114,11 @@ def fisher_exact(failures: int, looks: int, other_failures: int, other_looks: in
 # What ``fails_always`` tells apart: a fault that shows in all but one look in a hundred, and one
 # that half of the looks miss.
 ALWAYS, HALF = 0.99, 0.5
-WRONG = 0.05  # how often it may take one for the other, each way
 
 
 def fails_always(failures: int, looks: int) -> bool:
     """Whether ``failures`` of ``looks`` are enough to say that it fails always: Wald's sequential
-    test of a rate of ALWAYS against one of HALF (or less), wrong at most WRONG of the time either
+    test of a rate of ALWAYS against one of HALF (or less), as sure as CONFIDENCE either
     way, whenever it is asked. Five of five are enough.
 
     Source: Wald, Sequential Tests of Statistical Hypotheses, Annals of Mathematical Statistics 16
@@ -129,7 +128,7 @@ def fails_always(failures: int, looks: int) -> bool:
     ratio = failures * math.log(HALF / ALWAYS) + (looks - failures) * math.log(
         (1 - HALF) / (1 - ALWAYS)
     )
-    return ratio <= math.log(WRONG / (1 - WRONG))
+    return ratio <= math.log((1 - CONFIDENCE) / CONFIDENCE)
 
 
 def looks_to_see(rate: float, confidence: float = CONFIDENCE) -> int:

@@ -14,12 +14,12 @@ import msgspec
 
 from narrowdown.engines.asking import Note, StepContext, Sub
 from narrowdown.engines.asking.whole_model import WholeModel, name_engine
-from narrowdown.engines.compare.judge import limit, sign_failure, worst
+from narrowdown.engines.compare.judge import SHARE, limit, sign_failure, worst
 from narrowdown.engines.findings import Findings, Replaced
 from narrowdown.engines.options import families
 from narrowdown.engines.probe import Measurement
 from narrowdown.engines.search.golden_reference import Trial
-from narrowdown.engines.search.independent import CLEARLY, CONFIRMED, Heard, ask_independent
+from narrowdown.engines.search.independent import Heard, ask_independent
 from narrowdown.engines.search.noise import WITHIN, Moved, measure_moves, move_last_place
 from narrowdown.engines.search.parting import Parting, find_parting
 from narrowdown.engines.search.whole import choose_feed, list_failing, lock_failure
@@ -93,7 +93,7 @@ def try_reference(model: WholeModel, m: Measurement, most_nodes: int) -> Sub[Tri
     yield Note("is the reference itself steady and right?")
     unlimited = msgspec.structs.replace(model, seconds=0.0)
     twice = yield from unlimited.compare(model.reference, samples=feed, attempt=1)
-    if twice.told and twice.error > CONFIRMED * twice.allowed:
+    if twice.told and twice.error > SHARE * twice.allowed:
         return msgspec.structs.replace(tried, steady=False, moves=twice.error, verdict="reference")
     failing = tuple(r.sample for r in list_failing(m.results, rule))
     moved = yield from move_last_place(model, failing)
@@ -134,7 +134,7 @@ def _is_unclear(model: WholeModel, heard: Heard, feed: tuple[str, ...]) -> Sub[b
         return False
     if failure.error < WITHIN * heard.spread:
         return True
-    near = failure.error < CLEARLY * heard.spread
+    near = SHARE * failure.error < heard.spread
     return near and not (yield from model.is_exact_unoptimized(feed))
 
 
@@ -152,11 +152,11 @@ def _weigh_alone(model: WholeModel, tried: Tried, feed: tuple[str, ...]) -> Sub[
         if off <= limit(model.rule, heard.output) or agree or heard.beside is False:
             return tried
         moves = yield from measure_moves(model, feed, heard.output)
-        if off <= CLEARLY * moves:
+        if SHARE * off <= moves:
             return tried
         return msgspec.structs.replace(tried, doubted=True, verdict="unresolved")
     engine = yield from model.compare(reference=heard.judge, samples=feed)
-    if not engine.told or engine.error > engine.allowed or engine.error * CLEARLY > signature.error:
+    if not engine.told or engine.error > engine.allowed or engine.error > SHARE * signature.error:
         return tried
     return msgspec.structs.replace(
         tried, sides=True, verdict="unresolved" if heard.beside is False else "reference"

@@ -45,8 +45,6 @@ WORDS = {
     "varies": "that came out differently each time",
     "reference-failed": "that the reference could not run",
 }
-# What is said of the tries that are left, by their number.
-LEFT = {0: "This was the last try.", 1: "One more try is left."}
 
 
 class DoubleCheckOutcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,11 +81,16 @@ def double_check(ctx: StepContext) -> Steps[DoubleCheckOutcome]:
             causes=", ".join(f"{reason} {n}" for reason, n in _rank_reasons(counts)),
             suggestion="stop" if tried or passes else "linear",
             message=f"{_say_unresolved(counts, 'regex' if ctx.check else HELPS.get(most, 'tolerance'), passes)} "
-            f"{LEFT.get(left, f'{left} more tries are left.')}",
+            f"{_say_left(left)}",
         ),
         # What was reduced to did not fail like the whole, so it is no case.
         msgspec.structs.replace(findings, case=None),
     )
+
+
+def _say_left(tries: int) -> str:
+    more = "One more try is" if tries == 1 else f"{tries} more tries are"
+    return f"{more} left." if tries else "This was the last try."
 
 
 def _rank_reasons(counts: dict[str, int]) -> list[tuple[str, int]]:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from narrowdown.engines.search.statistics import (
-    WRONG,
+    CONFIDENCE,
     binomial_interval,
     count_independent,
     fails_always,
@@ -148,8 +148,8 @@ def test_what_fails_half_the_time_is_seldom_said_to_fail_always() -> None:
             failures, looks + 1, rate
         )
 
-    assert wrongly(0, 0, 0.5) <= WRONG
-    assert wrongly(0, 0, 0.99) >= 1 - WRONG
+    assert wrongly(0, 0, 0.5) <= 1 - CONFIDENCE
+    assert wrongly(0, 0, 0.99) >= CONFIDENCE
 
 
 def test_values_that_go_alike_in_groups_say_less() -> None:
