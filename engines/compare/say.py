@@ -22,6 +22,11 @@ def join_some(names: Sequence[str], between: str = ", ") -> str:
     return between.join(names[:NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
+def say_first(*cases: tuple[object, str]) -> str:
+    """The text of the first that holds; "" where none does."""
+    return next((text for holds, text in cases if holds), "")
+
+
 def wrong_by(error: float | None, metric: str = "") -> str:
     """``wrong by 1.23 %`` where it is a share (rel_l2), ``wrong by 0.0123`` by any other metric, or
     where that is not known. What is infinite or NaN where it should not be, or has another shape,

@@ -15,6 +15,7 @@ from narrowdown.engines.asking.budget import Tries
 from narrowdown.engines.asking.whole_model import WholeModel, probe_whole
 from narrowdown.engines.compare.criterion import TOLERANCE_BY_PRECISION, Criterion
 from narrowdown.engines.compare.judge import exceed, worst
+from narrowdown.engines.compare.say import say_first
 from narrowdown.engines.findings import Findings, Lookalike
 from narrowdown.engines.known.entry import Bug, Construction
 from narrowdown.engines.known.variant import Variant, say_variant, vary_declared
@@ -325,24 +326,31 @@ def _tell(rows: list[KnownRow], family: str) -> KnownOutcome:
 
 def _say_doubt(row: KnownRow) -> str:
     """Why it only looks like the bug, with a space in front; "" of a known one."""
-    if row.verdict == "known":
-        return ""
-    if row.left:
-        seen = f" Its small model {row.held}." if row.held else ""
-        return f"{seen} {row.left} more small models were not built, as the step was ended."
-    if row.shown == "passes":
-        return (
-            " The small model that it shows in passes here, so it may be fixed, or be another one."
-        )
-    if row.shown == "not run":
-        return " Whether it shows here could not be tried."
-    if row.holds:
-        return (
-            " That bug shows here, and switching off what breaks it there does not cure this model."
-        )
-    if row.against:
-        return f" Its small model fails here, but not when the table says so: {row.against}, so it may be another one."
-    return " Its small model fails here; when it does and when not is not in the table, or could not be tried."
+    seen = f" Its small model {row.held}." if row.held else ""
+    return say_first(
+        (row.verdict == "known", ""),
+        (
+            row.left,
+            f"{seen} {row.left} more small models were not built, as the step was ended.",
+        ),
+        (
+            row.shown == "passes",
+            " The small model that it shows in passes here, so it may be fixed, or be another one.",
+        ),
+        (row.shown == "not run", " Whether it shows here could not be tried."),
+        (
+            row.holds,
+            " That bug shows here, and switching off what breaks it there does not cure this model.",
+        ),
+        (
+            row.against,
+            f" Its small model fails here, but not when the table says so: {row.against}, so it may be another one.",
+        ),
+        (
+            True,
+            " Its small model fails here; when it does and when not is not in the table, or could not be tried.",
+        ),
+    )
 
 
 SPEC = StepSpec(

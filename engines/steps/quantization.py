@@ -16,7 +16,7 @@ from narrowdown.engines.asking import Amount, Count, Described, StepContext, Ste
 from narrowdown.engines.asking.inquiry import Inquiry, make_inquiry
 from narrowdown.engines.compare.criterion import Criterion, Signature
 from narrowdown.engines.compare.judge import worst
-from narrowdown.engines.compare.say import say_amount, say_most
+from narrowdown.engines.compare.say import say_amount, say_first, say_most
 from narrowdown.engines.compare.tolerance import criterion
 from narrowdown.engines.findings import Findings, Workaround
 from narrowdown.engines.graph.index import GraphIndex
@@ -245,29 +245,29 @@ def _make_row(ask: Inquiry, row: Ranked, keep: Iterable[int]) -> LayerRow:
 
 
 def _say_none(index: GraphIndex, opaque: Sequence[int]) -> str:
-    if opaque:
-        return (
+    return say_first(
+        (
+            opaque,
             f"This model is quantized in operators ({_count_operators(index, opaque)}), not in Q/DQ pairs: each computes on "
-            "codes by itself, and none can be left in float. Export it in Q/DQ form to rank its layers."
-        )
-    return (
-        "This model has no QuantizeLinear/DequantizeLinear pairs, so there is nothing to rank; give the quantized model, and the "
-        "float one as --reference onnxruntime:model=FLOAT.onnx."
+            "codes by itself, and none can be left in float. Export it in Q/DQ form to rank its layers.",
+        ),
+        (
+            True,
+            "This model has no QuantizeLinear/DequantizeLinear pairs, so there is nothing to rank; give the quantized model, "
+            "and the float one as --reference onnxruntime:model=FLOAT.onnx.",
+        ),
     )
 
 
 def _make_notes(ctx: StepContext, index: GraphIndex, opaque: Sequence[int]) -> tuple[str, ...]:
-    notes = []
-    if opaque:
-        notes.append(f"Quantized in themselves and left whole: {_count_operators(index, opaque)}.")
-    if not parse(ctx.reference).get("model") and any(
-        is_stored_weight(index, d) for x in find_layers(index) for d in x.dequantizers
-    ):
-        notes.append(
-            "The weights are stored as codes, so what their rounding cost cannot be seen: the reference uses them as they are "
-            "worth. Give the float model as --reference onnxruntime:model=FLOAT.onnx to see it."
-        )
-    return tuple(notes)
+    stored = any(is_stored_weight(index, d) for x in find_layers(index) for d in x.dequantizers)
+    whole = f"Quantized in themselves and left whole: {_count_operators(index, opaque)}."
+    unseen = (
+        "The weights are stored as codes, so what their rounding cost cannot be seen: the reference uses them as they are "
+        "worth. Give the float model as --reference onnxruntime:model=FLOAT.onnx to see it."
+    )
+    bypassed = not parse(ctx.reference).get("model")
+    return (*([whole] if opaque else []), *([unseen] if stored and bypassed else []))
 
 
 def _count_operators(index: GraphIndex, nodes: Sequence[int]) -> str:
@@ -277,31 +277,31 @@ def _count_operators(index: GraphIndex, nodes: Sequence[int]) -> str:
 def _message(
     ask: Inquiry, kept: Kept, rows: Sequence[Ranked], opaque: Sequence[int], total: int
 ) -> str:
-    first = rows[0]
-    name = ask.names([first.layer.node])[0]
-    lowest = f"The lowest SQNR alone has {name}: {first.db:.1f} dB." if first.db is not None else ""
+    name, db = ask.names([rows[0].layer.node])[0], rows[0].db
+    lowest = f"The lowest SQNR alone has {name}: {db:.1f} dB." if db is not None else ""
     error = say_amount(kept.error, ask.criterion.metric)
-    if kept.outcome == "none-needed":
-        return f"Quantization costs less than is allowed: no layer needs to stay in float. {lowest}{_say_others(ask)}".strip()
-    if kept.outcome == "not-enough":
-        rest = "the pairs are not the cause."
-        if opaque:
-            rest = f"{_count_operators(ask.index, opaque)} compute on codes in themselves and stay quantized."
-        elif parse(ask.ctx.reference).get("model"):
-            rest = "the pairs are not the cause, or the model was not quantized from this float original."
-        return (
-            f"Even with all {total} layers in float the error is {error}: {rest} {lowest}".strip()
-        )
-    if kept.outcome == "whole":
-        return f"It passes with all {total} layers in float, and with no smaller set that was tried. {lowest}".strip()
+    rest = say_first(
+        (
+            opaque,
+            f"{_count_operators(ask.index, opaque)} compute on codes in themselves and stay quantized.",
+        ),
+        (
+            parse(ask.ctx.reference).get("model"),
+            "the pairs are not the cause, or the model was not quantized from this float original.",
+        ),
+        (True, "the pairs are not the cause."),
+    )
     names = ", ".join(ask.names(kept.keep))
     tried = say_tried(
         kept.samples_ok, kept.samples_n, kept.unseen, len(kept.slight), len(kept.noisy)
     )
-    return (
-        f"{len(kept.keep)} of {total} quantized layers left in float: {tried} "
-        f"({say_most(kept.error, ask.criterion)}): {names}. {lowest}"
-    )
+    most = say_most(kept.error, ask.criterion)
+    return {
+        "none-needed": f"Quantization costs less than is allowed: no layer needs to stay in float. {lowest}{_say_others(ask)}",
+        "not-enough": f"Even with all {total} layers in float the error is {error}: {rest} {lowest}",
+        "whole": f"It passes with all {total} layers in float, and with no smaller set that was tried. {lowest}",
+        "found": f"{len(kept.keep)} of {total} quantized layers left in float: {tried} ({most}): {names}. {lowest}",
+    }[kept.outcome].strip()
 
 
 def _say_others(ask: Inquiry) -> str:

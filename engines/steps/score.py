@@ -10,6 +10,7 @@ import msgspec
 from narrowdown.engines.asking import Count, Note, StepContext, Sub, asked
 from narrowdown.engines.asking.inquiry import Inquiry, open_inquiry
 from narrowdown.engines.compare.judge import judge_whole, worst
+from narrowdown.engines.compare.say import say_first
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.probe import APART, HUGE, Measure, Measurement
 from narrowdown.engines.search.latency import TIMED, seconds_of_run
@@ -108,8 +109,7 @@ def _list_ways(ask: Inquiry) -> Sub[list[_Way]]:
     found: list[_Way] = []
     if cure is not None and cure.kind not in ("rewrite", *APART):
         sets = {p.keep: p.chosen for p in cure.curve if p.keep}
-        if cure.keep:
-            sets = {**sets, cure.keep: True}
+        sets = {**sets, cure.keep: True} if cure.keep else sets
         for keep, chosen in sorted(sets.items(), key=lambda item: len(ranges.decode(item[0]))):
             nodes = ranges.decode(keep)
             what = f"{len(nodes)} {'node' if len(nodes) == 1 else 'nodes'} in FP32"
@@ -117,14 +117,8 @@ def _list_ways(ask: Inquiry) -> Sub[list[_Way]]:
             found.append(_Way(what, "precision", probe, chosen))
         if not cure.keep:
             probe = ask.plain(feeds, engine=cure.engine, forbid=cure.forbid)
-            found.append(
-                _Way(
-                    f"{', '.join(cure.switched_off) or cure.engine} ({cure.kind})",
-                    "switch",
-                    probe,
-                    True,
-                )
-            )
+            what = f"{', '.join(cure.switched_off) or cure.engine} ({cure.kind})"
+            found.append(_Way(what, "switch", probe, True))
     for one in list_rewrites((n.op for n in ask.index.nodes), ask.ctx.storage):
         at = place_rewrite(ask, one.name)
         same = yield from asked(rewrite_probe(ask, one.name, at, feeds, engine=ask.ctx.reference))
@@ -201,15 +195,12 @@ def _tell(ctx: StepContext, rows: list[Tried], left: int) -> ScoreOutcome:
         default=None,
     )
     verdict = _judge(ctx, reference.score, plain.score)
-    said = _say_score(verdict, reference, plain)
-    if best is not None:
-        said += f" With {best.what} it passes{_say_numbers(best, plain)}."
-    elif ways:
-        said += f" None of {len(ways)} workarounds that were tried passes."
-    else:
-        said += " There is no workaround to weigh."
-    if left:
-        said += f" {left} more were not tried, as the step was ended."
+    said = say_first(
+        (best, f" With {best.what} it passes{_say_numbers(best, plain)}." if best else ""),
+        (ways, f" None of {len(ways)} workarounds that were tried passes."),
+        (True, " There is no workaround to weigh."),
+    )
+    more = f" {left} more were not tried, as the step was ended." if left else ""
     return ScoreOutcome(
         verdict=verdict,
         reference=reference.score,
@@ -222,7 +213,7 @@ def _tell(ctx: StepContext, rows: list[Tried], left: int) -> ScoreOutcome:
         passing=len(right),
         left=left,
         cured=best is not None,
-        message=said,
+        message=f"{_say_score(verdict, reference.score, plain.score)}{said}{more}",
     )
 
 
@@ -233,22 +224,27 @@ def _judge(
         return "unscored"
     if reference is None:
         return "unresolved"
-    if engine is None:  # NaN and the like count as the worst that there is
-        return "lower"
-    return (
-        "same" if math.isclose(engine, reference) else "lower" if engine < reference else "higher"
+    # NaN and the like count as the worst that there is.
+    lower = engine is None or engine < reference
+    same = engine is not None and math.isclose(engine, reference)
+    return "same" if same else "lower" if lower else "higher"
+
+
+def _say_score(verdict: str, reference: float | None, engine: float | None) -> str:
+    here = "no finite number" if engine is None else f"{engine:.4g}"
+    there = "no finite number" if reference is None else f"{reference:.4g}"
+    return say_first(
+        (verdict == "unscored", "Nobody said what counts (--score), so costs alone are told."),
+        (
+            reference is None,
+            "The score of the reference's own outputs is no finite number, so nothing can be said by it.",
+        ),
+        (
+            verdict == "same",
+            f"The fault does not show in the score: it is {here} on the reference and with the fault.",
+        ),
+        (True, f"The score is {there} on the reference and {here} with the fault."),
     )
-
-
-def _say_score(verdict: str, reference: Tried, plain: Tried) -> str:
-    if verdict == "unscored":
-        return "Nobody said what counts (--score), so costs alone are told."
-    if reference.score is None:
-        return "The score of the reference's own outputs is no finite number, so nothing can be said by it."
-    here = "no finite number" if plain.score is None else f"{plain.score:.4g}"
-    if verdict == "same":
-        return f"The fault does not show in the score: it is {here} on the reference and with the fault."
-    return f"The score is {reference.score:.4g} on the reference and {here} with the fault."
 
 
 def _say_numbers(best: Tried, plain: Tried) -> str:

@@ -16,6 +16,7 @@ from narrowdown.engines.asking.answer import Answer, unknown
 from narrowdown.engines.asking.budget import Tries
 from narrowdown.engines.asking.oracle import ask_kernels, ask_switches, find_probe
 from narrowdown.engines.asking.question import Question
+from narrowdown.engines.compare.say import say_first
 from narrowdown.engines.data.tactic_replay import describe_algorithm
 from narrowdown.engines.findings import Findings
 from narrowdown.engines.search.ddmin import ddmin
@@ -126,28 +127,36 @@ def compare_builds(
 
 def _say_compared(found: Compared, names: str) -> str:
     good, bad = len(found.good), len(found.bad)
-    if not good + bad:
-        return f"No build could be judged: {found.unresolved.rstrip('.') or 'none ran'}."
     low, high = binomial_interval(bad, good + bad)
-    if not good:
-        more = looks_to_see(max(1e-3, 1 - low))  # no more than 3,000 builds are spoken of
-        return (
-            f"All {bad} fresh builds fail, so there is no good one to compare their tactics with; {more} more would show one "
-            "that passes, if the rate that these leave possible is right."
-        )
-    if not bad:
-        more = looks_to_see(max(1e-3, high))
-        return f"All {good} fresh builds pass; a bad one to compare with may need {more} more."
-    if found.guilty:
-        return (
-            f"{names}: forced into a good build it fails, kept out of a bad one it passes. {good} of {good + bad} free builds "
-            "were good."
-        )
-    if not found.why:
-        return "The builds did not say which tactics they chose, so they cannot be told apart."
+    # No more than 3,000 builds are spoken of.
+    to_pass, to_fail = looks_to_see(max(1e-3, 1 - low)), looks_to_see(max(1e-3, high))
     layers = ", ".join(s.layer for s in found.suspects[:3])
     named = f" Only bad builds chose: {layers}." if layers else ""
-    return f"{good} builds pass and {bad} fail, but no tactic could be proven guilty: {found.why}.{named}"
+    return say_first(
+        (
+            not good + bad,
+            f"No build could be judged: {found.unresolved.rstrip('.') or 'none ran'}.",
+        ),
+        (
+            not good,
+            f"All {bad} fresh builds fail, so there is no good one to compare their tactics with; {to_pass} more would show "
+            "one that passes, if the rate that these leave possible is right.",
+        ),
+        (
+            not bad,
+            f"All {good} fresh builds pass; a bad one to compare with may need {to_fail} more.",
+        ),
+        (
+            found.guilty,
+            f"{names}: forced into a good build it fails, kept out of a bad one it passes. {good} of {good + bad} free builds "
+            "were good.",
+        ),
+        (
+            found.why,
+            f"{good} builds pass and {bad} fail, but no tactic could be proven guilty: {found.why}.{named}",
+        ),
+        (True, "The builds did not say which tactics they chose, so they cannot be told apart."),
+    )
 
 
 def describe_choice(choice: str) -> str:
@@ -315,13 +324,21 @@ def _say_guilty(guilty: _Guilty, tried: _Switching) -> str:
     suspects, without = ", ".join(guilty.names), guilty.without
     beside = f" (with {', '.join(guilty.enablers)} preparing the ground)" if guilty.enablers else ""
     breaks = f"{'break' if len(guilty.names) > 1 else 'breaks'} the model"
-    if without.passes:
-        message = f"{suspects} {breaks}: off, it passes; on alone{beside}, it fails."
-    elif without.fails:
-        message = f"{suspects} on alone{beside} {breaks}, but switching that off does not cure it: others break it too."
-    else:
-        why = (without.detail or without.why).rstrip(".")
-        message = f"{suspects} on alone{beside} {breaks}; what it does with that off could not be seen: {why}."
+    why = (without.detail or without.why).rstrip(".")
+    message = say_first(
+        (
+            without.passes,
+            f"{suspects} {breaks}: off, it passes; on alone{beside}, it fails.",
+        ),
+        (
+            without.fails,
+            f"{suspects} on alone{beside} {breaks}, but switching that off does not cure it: others break it too.",
+        ),
+        (
+            True,
+            f"{suspects} on alone{beside} {breaks}; what it does with that off could not be seen: {why}.",
+        ),
+    )
     verdicts = list(tried.asked.values())
     unanswered = sum(v.kind == "unknown" for v in verdicts)
     message += f" {len(verdicts)} builds, {sum(v.passes for v in verdicts)} good"

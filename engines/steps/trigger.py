@@ -304,7 +304,25 @@ def tell(
     count: Counter[str] = Counter(r.outcome for r in found.rows)
     tried = sum(count[o] for o in DECIDED)
     condition = " ".join(say_factor(f, found) for f in factors if found.matters(f))
-    base = TriggerOutcome(
+    after = " The budget ended it there." if found.spent else ""
+    how = ", ".join(
+        f"{count[o]} {o.replace('fires', 'fail').replace('passes', 'pass')}"
+        for o in DECIDED
+        if count[o]
+    )
+    verdict: Literal["found", "always", "unsteady", "unresolved"] = "found"
+    said = f"Each thing was changed alone, in {tried} builds: {how}. {condition}{_say_names(condition, names or {})}"
+    if found.rows[0].outcome != "fires":
+        verdict, after = "unresolved", ""
+        said = "The case did not fail when it was made anew, so nothing can be said of its trigger."
+    elif differs:
+        verdict, condition = "unsteady", ""
+        said = f"Of the builds that were made once more {differs} came out otherwise, so nothing is said of what triggers it."
+    elif tried == count["fires"]:
+        verdict = "always"
+        said = f"It fails in all {tried} builds that were tried, whatever was changed."
+    return TriggerOutcome(
+        verdict=verdict,
         condition=condition,
         tried=tried,
         fires=count["fires"],
@@ -312,27 +330,8 @@ def tell(
         refused=count["refused"],
         cannot_tell=count["hidden"] + count["cannot tell"],
         spent=found.spent,
+        message=said + after,
     )
-    replace = msgspec.structs.replace
-    if found.rows[0].outcome != "fires":
-        return replace(
-            base,
-            message="The case did not fail when it was made anew, so nothing can be said of its trigger.",
-        )
-    after = " The budget ended it there." if found.spent else ""
-    if differs:
-        said = f"Of the builds that were made once more {differs} came out otherwise, so nothing is said of what triggers it."
-        return replace(base, verdict="unsteady", condition="", message=said + after)
-    if tried == base.fires:
-        said = f"It fails in all {tried} builds that were tried, whatever was changed."
-        return replace(base, verdict="always", message=said + after)
-    how = ", ".join(
-        f"{count[o]} {o.replace('fires', 'fail').replace('passes', 'pass')}"
-        for o in DECIDED
-        if count[o]
-    )
-    said = f"Each thing was changed alone, in {tried} builds: {how}. {condition}{_say_names(condition, names or {})}"
-    return replace(base, verdict="found", message=said + after)
 
 
 _SAID = {"fires": "fails with", "passes": "passes with", "refused": "is refused with"}
