@@ -13,7 +13,7 @@ from narrowdown.engines.graph.index import GraphIndex
 from narrowdown.engines.options import recorded
 from narrowdown.engines.probe import AnyProbe, Describe, Inspect, LoadInputs, Measure, Measurement
 from narrowdown.wizard.flow.model import Flow
-from narrowdown.wizard.report.picture import curve
+from narrowdown.wizard.report.figures import curve
 from narrowdown.wizard.report.prefix import Shared, leave_out, shared_by_nodes
 from narrowdown.wizard.report.probe_words import WHY, say_worst_run, tried
 from narrowdown.wizard.report.stage import ended

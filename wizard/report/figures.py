@@ -1,5 +1,4 @@
-"""What pictures show, as numbers: one set for both painters, the terminal
-(``wizard/tui/pictures.py``) and the report (``wizard/report/picture.py``). Pure."""
+"""What pictures show, as numbers, and error by depth as one line of text. Pure."""
 
 import itertools
 import math
@@ -7,12 +6,13 @@ from collections.abc import Sequence
 from typing import Final
 
 from narrowdown.engines.probe import HUGE
-from narrowdown.wizard.report.document import Look
+from narrowdown.wizard.report.document import Look, Search
 
 # log10 of the errors that are drawn: smaller ones and 0 lie on the ground, larger ones, infinity
 # among them, touch the top.
 FLOOR: Final = -8.0
 CEILING: Final = 2.0
+BLOCKS = "▁▂▃▄▅▆▇█"
 
 
 def log_error(error: float) -> float:
@@ -66,3 +66,19 @@ def draw_bars(values: Sequence[float], width: int, levels: str) -> str:
     return "".join(
         levels[max(0, min(last, round((value - bottom) / span * last)))] for value in points
     )
+
+
+def curve(errors: Sequence[float], width: int = 60) -> str:
+    """Error by depth in one line of block characters: the worst of each of at most ``width``
+    stretches, log scale from the smallest to the largest. Errors may be 0 or HUGE; empty text for
+    fewer than two, or where all are 0."""
+    logs = [log_error(error) for error in errors]
+    return draw_bars(logs, width, BLOCKS) if len(logs) > 1 and max(logs) > FLOOR else ""
+
+
+def tally(search: Search) -> str:
+    """``3 fail, 4 pass, 1 cannot tell``."""
+    states = [look.state for look in search.looks]
+    counts = {"fail": states.count("fails"), "pass": states.count("passes")}
+    counts["cannot tell"] = len(states) - sum(counts.values())
+    return ", ".join(f"{n} {word}" for word, n in counts.items() if n)

@@ -29,35 +29,29 @@ def to_html(report: Report) -> str:
 def _draw(report: Report) -> dict[str, Any]:
     """The pictures by their names, each by its number; those that are not there have nothing to
     draw, or too many were before them."""
-    from markupsafe import Markup
-
-    looked = [len(s.looks) for s in report.searches]
+    looked = [len(search.looks) for search in report.searches]
     longest = sorted(range(len(looked)), key=lambda i: -looked[i])[:SEARCHES]
     rounds = [*enumerate(report.rounds or ((report.depth,) if report.depth else ()))][-ROUNDS:]
-    allowed, metric = report.tolerance, report.metric
     valued = [(i, c.values[0]) for i, c in enumerate(report.culprits) if c.values]
+    draw_depth = partial(picture.error_by_depth, tolerance=report.tolerance, metric=report.metric)
     return {
-        "before": {0: Markup(picture.before_and_after(report))},  # noqa: S704
-        "rounds": {
-            n: _sized(partial(picture.error_by_depth, points, allowed, metric))
-            for n, points in rounds
-        },
-        "searches": {i: Markup(picture.history(report.searches[i], i)) for i in longest},  # noqa: S704
+        "before": {0: _sized(picture.before_and_after, report)},
+        "rounds": {n: _sized(draw_depth, points) for n, points in rounds},
+        "searches": {i: _sized(picture.history, report.searches[i]) for i in longest},
         "around": {
-            i: _sized(partial(picture.neighbourhood, c.around))
-            for i, c in enumerate(report.culprits)
+            i: _sized(picture.neighbourhood, c.around) for i, c in enumerate(report.culprits)
         },
-        "heat": {i: Markup(picture.heat(values)) for i, values in valued},  # noqa: S704
-        "histograms": {i: Markup(picture.histograms(values)) for i, values in valued},  # noqa: S704
+        "heat": {i: _sized(picture.heat, values) for i, values in valued},
+        "histograms": {i: _sized(picture.histograms, values) for i, values in valued},
     }
 
 
-def _sized(draw: Callable[[int], str]) -> Any:
+def _sized(draw: Callable[..., str], shown: object) -> Any:
     """A picture twice, of which the page shows the one that fits: as wide as its text, and for a
     telephone. Every name inside an SVG went through html.escape."""
     from markupsafe import Markup
 
-    wide, narrow = draw(picture.WIDTH), draw(picture.NARROW)
+    wide, narrow = draw(shown, width=picture.WIDE), draw(shown, width=picture.NARROW)
     return Markup(  # noqa: S704
         f'<div class="wide">{wide}</div><div class="narrow">{narrow}</div>' if wide else ""
     )

@@ -116,8 +116,8 @@ def write_notes(
 
 
 _STYLE = (
-    "<style>.box{fill:#fff;stroke:#999}.suspect{fill:#fff;stroke:#b34700;stroke-width:2.5}.edge{fill:none;stroke:#777}"
-    ".axis{fill:#555;font:11px sans-serif}.label{fill:#111;font:11px monospace}.op{fill:#111;font:600 12px sans-serif}</style>"
+    "<style>text{fill:#111;font:12.5px ui-monospace,Consolas,monospace;white-space:pre}.bad{fill:#b34700}.axis{fill:#555}"
+    "svg{background:#fff}</style>"
 )
 
 

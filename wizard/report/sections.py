@@ -12,11 +12,11 @@ from narrowdown.engines.compare.values import Values
 from narrowdown.engines.search.lookalike import say_lookalike
 from narrowdown.wizard.report.culprit_groups import groups, kind, others
 from narrowdown.wizard.report.document import Culprit, Depth, Report, Stop, Workaround
+from narrowdown.wizard.report.figures import curve, tally
 from narrowdown.wizard.report.hand_on import APPLY, Deed, list_deeds
 from narrowdown.wizard.report.lost import has_place, say_values_apart, say_values_lost, say_where
-from narrowdown.wizard.report.picture import curve, tally
+from narrowdown.wizard.report.picture import list_surroundings
 from narrowdown.wizard.report.summary import name_inside, say_effect, say_source
-from narrowdown.wizard.report.vicinity import Spot
 from narrowdown.wizard.words import (
     NAME,
     count,
@@ -27,12 +27,11 @@ from narrowdown.wizard.words import (
     margin,
     number,
     show_error,
-    show_name,
     switch,
-    visible,
 )
 
 MOST_ADDED = 10  # tensors in a table: of a fault in one place the first few
+ROOM = 110  # letters of a picture where Markdown shows it
 ROWS = 60  # of a table or a list, where there is little room: as many as a person looks through
 
 
@@ -284,14 +283,15 @@ def _culprit(c: Culprit, position: int, metric: str) -> list[Block]:
             "It passes when fed exactly and fails when its inputs are rounded: it needs its inputs in higher precision."
         ),
     )
-    around = (
-        f"{count(c.around.before, 'node')} before it, {count(c.around.after, 'node')} behind it"
+    way = " → ".join(
+        (*c.around.way[:4], *(["…"] if len(c.around.way) > 4 else []), c.around.output)
     )
+    out = f"; shortest way to an output: {elide(way, NAME)}" if c.around.output else ""
     drawn = Picture(
         "around",
         position,
-        f"Around it, in the order of the model; {around}",
-        "\n".join(map(_say_spot, c.around.spots)),
+        f"Around it, in the order of the model{out}",
+        "\n".join(line.plain.rstrip() for line in list_surroundings(c.around, ROOM)),
     )
     return [
         _facts(
@@ -324,15 +324,6 @@ def _say_part(error: float | None, metric: str, places: tuple[int, int]) -> str:
     return "" if error is None else say_part(error, metric, places)
 
 
-def _say_spot(spot: Spot) -> str:
-    """A node of the surroundings in a line, the suspects with a mark."""
-    makes = f" makes {'; '.join(spot.makes)}" if spot.makes else ""
-    note = f" ({spot.note})" if spot.note else ""
-    mark = "> " if spot.suspect else "  "
-    shown = f"{mark}{elide(spot.op, NAME)} {show_name(spot.name)}{makes}{note}"
-    return visible(shown, longest=NAME)
-
-
 def _say_minimal(c: Culprit) -> str:
     if not c.minimal:
         return "not proven"
@@ -352,10 +343,7 @@ def _values(v: Values, position: int) -> list[Block]:
         "Where it is wrong: the largest difference in each tile, over the largest right value, "
         "logarithmic"
     )
-    bars = (
-        "How many values lie where, on a logarithmic scale: the outline is the reference, the "
-        "filled bars are the engine"
-    )
+    bars = "How many values lie where, on a logarithmic scale"
     return [
         Says(("Its output", Name(v.output), f"{where} {wrong}")),
         *([Picture("heat", position, tiles)] if placed else []),

@@ -6,56 +6,11 @@ import os
 import sys
 from collections.abc import Mapping
 
-import msgspec
 from textual.content import Content
 
-
-class Glyphs(msgspec.Struct, frozen=True):
-    """One set. ``levels`` are eight heights, lowest first; ``across`` to ``close`` draw edges.
-    ``cells``: a node that is wrong, cannot be told, is right, is not needed, was not tried."""
-
-    done: str
-    here: str
-    ahead: str
-    line: str
-    passes: str
-    fails: str
-    unresolved: str
-    running: str
-    caret: str
-    arrow: str
-    dot: str
-    ellipsis: str
-    full: str
-    empty: str
-    levels: str
-    times: str
-    between: str
-    enter: str
-    up: str
-    mark: str
-    node: str
-    across: str
-    cross: str
-    left: str
-    right: str
-    close: str
-    cells: str
-
-
-UNICODE = Glyphs(
-    done="✓", here="▶", ahead="·", line="│", passes="✓", fails="✗", unresolved="?", running="…", caret="❯", arrow="→", dot="·",
-    ellipsis="…", full="█", empty="░", levels="▁▂▃▄▅▆▇█", times="×", between="–", enter="↵",
-    up="▲", mark="◆", node="○", across="─", cross="┼", left="├", right="┤", close="┘",
-    cells="█?░─·",
-)  # fmt: skip
-ASCII = Glyphs(
-    done="+", here=">", ahead=".", line="|", passes="+", fails="x", unresolved="?", running="~", caret=">", arrow="->", dot="-",
-    ellipsis="..", full="#", empty=".", levels="_.-=+*%@", times="x", between="-", enter="Enter",
-    up="^", mark="o", node="o", across="-", cross="+", left="+", right="+", close="'",
-    cells="#?+-.",
-)  # fmt: skip
-
+from narrowdown.wizard.cells import ASCII as ASCII
+from narrowdown.wizard.cells import UNICODE as UNICODE
+from narrowdown.wizard.cells import Glyphs as Glyphs
 
 # Characters of our own texts, of flows and their maps, with the ASCII character that stands for
 # each.

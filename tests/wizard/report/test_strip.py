@@ -1,7 +1,6 @@
 """What a search has shown of each node: the smallest part decides, the window shrinks, and every
 sentence is true."""
 
-import re
 import xml.etree.ElementTree as ElementTree
 
 import pytest
@@ -136,38 +135,31 @@ def test_the_curve_falls_when_a_smaller_part_was_found() -> None:
     )
 
 
-def test_the_picture_plays_each_probe_and_is_sound_xml() -> None:
+def test_the_picture_shows_the_model_and_each_probe_and_is_sound_xml() -> None:
     looks = tuple(
         Look(state, nodes_of(parse(part)), part)  # type: ignore[arg-type]
         for part, state in (
-            ("*", "fails"),
             ("0-49", "passes"),
             ("50-99", "fails"),
             ("50-74", "unresolved"),
             ("75-99", "fails"),
         )
     )
-    drawn = picture.history(Search("reduce", "<reduce>", 100, looks), 3)
-    root = ElementTree.fromstring(drawn)
-    lines = [g for g in root.iter("g") if g.find("title") is not None]
-    assert [g.findtext("title") for g in lines] == [
-        "probe 2, nodes 0 to 49: passes", "probe 3, nodes 50 to 99: fails", "probe 4, nodes 50 to 74: cannot tell",
-        "probe 5, nodes 75 to 99: fails",
-    ]  # fmt: skip
-    begun = {e.get("begin", "") for e in root.iter("set")}
-    assert begun
-    assert all(re.match(r"play3\.click", begin) for begin in begun)
-    assert "100 to 25" in drawn
-    cells = [r for r in root.iter("rect") if r.get("y") == "6"]
-    assert [r.get("class") for r in cells] == ["good", "soft-bar", "bad"]
+    root = ElementTree.fromstring(picture.history(Search("reduce", "<reduce>", 100, looks)))
+    texts = [text.text or "" for text in root.iter("text")]
+    assert "<reduce>" in root.attrib["aria-label"]
+    assert [text for text in texts if text in ("✓", "✗", "?")][-4:] == ["✓", "✗", "?", "✗"]
+    strip = [r.get("class") for r in root.iter("rect") if r.get("y") == "0.0"]
+    assert strip == ["good", "bad"], "right on its own, then (a letter between) still wrong"
+    assert any("suspects" in text for text in texts)
 
 
-def test_a_set_that_passed_a_probe_is_not_said_to_make_the_model_right() -> None:
-    """A probe may try a few samples: five nodes passed one, and twelve were needed."""
-    looks = tuple(Look("passes", 0, "", kept) for kept in ("0-99", "0-11", "0-4", "5-9"))
-    drawn = picture.history(Search("precision", "precision", 100, looks))
-    assert "fewest nodes in FP32 of a probe that passed: 100 to 5" in drawn
-    assert "make it right" not in drawn
+def test_a_search_of_sets_shows_how_many_nodes_each_kept() -> None:
+    looks = tuple(Look("passes", 0, "", kept) for kept in ("0-99", "0-11", "0-4"))
+    root = ElementTree.fromstring(picture.history(Search("precision", "precision", 100, looks)))
+    sizes = [float(r.get("height", "")) for r in root.iter("rect")]
+    assert sizes == sorted(sizes, reverse=True)
+    assert len(set(sizes)) == 3
 
 
 @pytest.mark.parametrize("part", ["\N{SUPERSCRIPT TWO}-3", "9" * 5_000, "1-2,x", "-"])

@@ -8,11 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from narrowdown.engines.graph.index import GraphIndex, Node, Tensor
-from narrowdown.wizard.report import figures, vicinity
+from narrowdown.wizard.cells import Row
+from narrowdown.wizard.report import figures, pictures, vicinity
 from narrowdown.wizard.report.document import Look
+from narrowdown.wizard.report.pictures import Profile
 from narrowdown.wizard.report.strip import Strip
 from narrowdown.wizard.report.vicinity import Spot, Vicinity
-from narrowdown.wizard.tui import pictures
 from narrowdown.wizard.tui.glyphs import ASCII, UNICODE, Glyphs
 
 from .test_hostile import harmless, names
@@ -54,7 +55,7 @@ def test_no_picture_is_wider_than_asked_nor_acts_on_the_terminal(
     for glyphs in SETS:
         drawn = [
             *pictures.depth(
-                logs, width, glyphs, height=height, tolerance=error, here=len(logs) // 2
+                Profile(logs, error, marks=[(len(logs) // 2, "the suspect")]), width, glyphs, height
             ),
             *pictures.history(seen, width, glyphs, 500),
             *pictures.bars(bars, width, glyphs, error),
@@ -65,13 +66,13 @@ def test_no_picture_is_wider_than_asked_nor_acts_on_the_terminal(
         assert all(harmless(row.plain) and "\n" not in row.plain for row in drawn)
 
 
-def text(rows: list[object]) -> str:
-    return "\n".join(str(row) for row in rows)
+def text(rows: list[Row]) -> str:
+    return "\n".join(row.plain for row in rows)
 
 
 def everything(glyphs: Glyphs, width: int) -> str:
     return text([
-        *pictures.depth([-7, -6, -2, -1], width, glyphs, tolerance=1e-3, here=2),
+        *pictures.depth(Profile([-7, -6, -2, -1], 1e-3, marks=[(2, "the suspect")]), width, glyphs),
         *pictures.history([Look("fails", 9), Look("passes", 2), Look("unresolved", 0), Look("running", 0)], width, glyphs, 9),
         *pictures.bars([("arrives", 1e-5), ("added here", 0.4), ("later", None)], width, glyphs, 0.01),
         *pictures.interval(5, 5, 0.48, 1.0, width, glyphs),
@@ -101,7 +102,8 @@ def test_depth_shows_the_worst_of_each_column_over_the_line_of_the_tolerance() -
     logs = [-7.0] * 1000
     logs[500] = 0.5
     rows = [
-        row.plain for row in pictures.depth(logs, 80, UNICODE, height=4, tolerance=1e-4, here=500)
+        row.plain
+        for row in pictures.depth(Profile(logs, 1e-4, marks=[(500, "here")]), 80, UNICODE, 4)
     ]
     top, marked = rows[1], rows[-2]
     assert sum(c in UNICODE.levels for c in top) == 1, "a single bad tensor never vanishes"
@@ -110,8 +112,8 @@ def test_depth_shows_the_worst_of_each_column_over_the_line_of_the_tolerance() -
     )
     line = next(row for row in rows if row.startswith("allowed"))
     assert "–" in line
-    assert pictures.depth([-3.0], 80, UNICODE) == []
-    assert pictures.depth([], 80, UNICODE) == []
+    assert pictures.depth(Profile([-3.0]), 80, UNICODE) == []
+    assert pictures.depth(Profile([]), 80, UNICODE) == []
 
 
 @given(st.lists(looks, min_size=1, max_size=400), st.integers(30, 120))

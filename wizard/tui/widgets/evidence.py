@@ -13,12 +13,12 @@ import msgspec
 from textual.content import Content
 
 from narrowdown.engines.compare.say import say_part
+from narrowdown.wizard.report import pictures
 from narrowdown.wizard.report.document import Look
 from narrowdown.wizard.report.figures import parse_profile
-from narrowdown.wizard.tui import pictures
 from narrowdown.wizard.tui.board import Hunt
 from narrowdown.wizard.tui.glyphs import Glyphs
-from narrowdown.wizard.tui.literal import elide
+from narrowdown.wizard.tui.literal import elide, paint
 from narrowdown.wizard.tui.sight import Sight
 from narrowdown.wizard.tui.widgets.lines import Lines, pairs, wrap
 from narrowdown.wizard.tui.words import label, show_fact, show_value
@@ -174,12 +174,12 @@ def evident(
         there = [(label(name), outcome.get(name)) for name in BARS if name in fields]
         if bars := pictures.bars(there, width, glyphs, seen.tolerance, seen.metric):
             drawn += BARS
-            drawings.append(bars)
+            drawings.append(paint(bars))
     looked = pictures.outcome_looks(outcome)
     if looked and "failures" in fields:
         # Where none failed the message says so, and how rare a failure may still be is a detail
         # behind "why".
-        drawings.append(pictures.interval(*looked, width, glyphs) if looked[0] else [])
+        drawings.append(paint(pictures.interval(*looked, width, glyphs)) if looked[0] else [])
         drawn += (
             "failures",
             "looks",
@@ -202,7 +202,7 @@ def history(hunt: Hunt, width: int, glyphs: Glyphs, whole: int) -> list[Content]
     told = "the probes in order, with the size of the part that each tried (nodes)"
     return [
         *wrap(told, width, "$quiet"),
-        *pictures.history(looks, width, glyphs, whole, hunt.finished),
+        *paint(pictures.history(looks, width, glyphs, whole, hunt.finished)),
     ]
 
 
@@ -211,12 +211,6 @@ def profile(values: str, width: int, glyphs: Glyphs, seen: Seen = Seen()) -> lis
     bins."""
     logs = seen.sight.logs or parse_profile(values)
     here = seen.sight.here if seen.sight.logs else -1
-    return pictures.depth(
-        logs,
-        width,
-        glyphs,
-        height=seen.height,
-        tolerance=seen.tolerance,
-        here=here,
-        metric=seen.metric,
-    )
+    marks = [(here, "the suspect")] if here >= 0 else []
+    drawn = pictures.Profile(logs, seen.tolerance, seen.metric, marks)
+    return paint(pictures.depth(drawn, width, glyphs, seen.height))

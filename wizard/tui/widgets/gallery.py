@@ -5,10 +5,11 @@ from collections.abc import Sequence
 
 from textual.content import Content
 
+from narrowdown.wizard.report import pictures
 from narrowdown.wizard.report.culprit_groups import groups
 from narrowdown.wizard.report.vicinity import Vicinity
-from narrowdown.wizard.tui import pictures
 from narrowdown.wizard.tui.glyphs import Glyphs
+from narrowdown.wizard.tui.literal import paint
 from narrowdown.wizard.tui.scene import Scene
 from narrowdown.wizard.tui.widgets.evidence import BARS, Seen, history, profile
 from narrowdown.wizard.tui.widgets.lines import Lines, row, wrap
@@ -24,7 +25,7 @@ def gallery(scene: Scene, width: int, glyphs: Glyphs) -> list[Content]:
     drawn: list[tuple[str, list[Content]]] = []
     for number, place in enumerate(sight.places, 1):
         of = f" {number} of {len(sight.places)}" if len(sight.places) > 1 else ""
-        drawn.append((f"Around the suspect{of}", pictures.graph(place, width, glyphs)))
+        drawn.append((f"Around the suspect{of}", paint(pictures.graph(place, width, glyphs))))
     seen = Seen(sight, tolerance, metric, height=8)
     logs = next(
         (
@@ -40,12 +41,12 @@ def gallery(scene: Scene, width: int, glyphs: Glyphs) -> list[Content]:
         drawn.append(
             (
                 f"Error at {suspect.name or '(no name)'}",
-                pictures.bars(rows, width, glyphs, tolerance, metric),
+                paint(pictures.bars(rows, width, glyphs, tolerance, metric)),
             )
         )
     for visit in reversed(state.route):
         if looked := pictures.outcome_looks(visit.outcome or {}):
-            drawn.append(("How often it fails", pictures.interval(*looked, width, glyphs)))
+            drawn.append(("How often it fails", paint(pictures.interval(*looked, width, glyphs))))
             break
     drawn.append(
         ("The probes of the latest step", history(scene.hunt, width, glyphs, scene.hunt.whole))
@@ -88,7 +89,10 @@ def surroundings(places: Sequence[Vicinity], width: int, glyphs: Glyphs) -> list
     for first, *like in groups(
         tuple((spot.op, spot.suspect, spot.reads) for spot in place.spots) for place in places
     ):
-        rows += [*([Content()] if rows else []), *pictures.graph(places[first], width, glyphs)]
+        rows += [
+            *([Content()] if rows else []),
+            *paint(pictures.graph(places[first], width, glyphs)),
+        ]
         if like:
             looks = "look" if len(like) > 1 else "looks"
             rows += wrap(f"{count(len(like), 'more place')} {looks} the same", width, "$quiet")

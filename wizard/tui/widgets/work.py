@@ -10,11 +10,12 @@ from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.message import Message
 
+from narrowdown.wizard.report import pictures
 from narrowdown.wizard.report.probe_words import WORDS
 from narrowdown.wizard.report.strip import Span, Strip
-from narrowdown.wizard.tui import keys, pictures
+from narrowdown.wizard.tui import keys
 from narrowdown.wizard.tui.board import Hunt, Row
-from narrowdown.wizard.tui.literal import clean, fit
+from narrowdown.wizard.tui.literal import clean, fit, paint
 from narrowdown.wizard.tui.scene import Work
 from narrowdown.wizard.tui.widgets.lines import Lines, row, wrap
 from narrowdown.wizard.words import count, duration, say_over_plan, say_time_left
@@ -233,17 +234,17 @@ class Model(Lines[tuple[Strip, tuple[Span, ...]]]):
 
     def lines(self, width: int) -> list[Content]:
         model, trying = self._told
-        rows = pictures.strip(model, trying, width, self.glyphs)
+        rows = paint(pictures.strip(model, trying, width, self.glyphs))
         for said in model.said[: -self.most - 1 : -1]:
             rows += wrap(said, width)[:2]
         return rows
 
 
-class Smallest(Lines[tuple[tuple[tuple[int, float], ...], int, float, float]]):
+class Smallest(Lines[pictures.Course]):
     """How the smallest failing part has shrunk, over the time of the search."""
 
     height = 1
-    _told = ((), 0, 0.0, 0.0)
+    _told = pictures.Course()
 
     def show(self, hunt: Hunt, work: Work, whole: int, now: float) -> None:
         """From the judged probes, or the step's own word (``best``). ``whole``: nodes of the model,
@@ -254,18 +255,16 @@ class Smallest(Lines[tuple[tuple[tuple[int, float], ...], int, float, float]]):
         last = (
             best[-1][1] if best else 0.0
         )  # a second begun is not drawn anew each time, but what it found is
-        self.tell(
-            (best, whole or (best[0][0] if best else 0), hunt.began, max(float(int(now)), last))
-        )
+        model = whole or (best[0][0] if best else 0)
+        self.tell(pictures.Course(best, model, hunt.began, max(float(int(now)), last)))
 
     @property
     def known(self) -> bool:
         """Whether there is anything to show."""
-        return bool(self._told[0])
+        return bool(self._told.best)
 
     def lines(self, width: int) -> list[Content]:
-        best, whole, began, now = self._told
-        return pictures.shrinking(best, whole, began, now, width, self.glyphs, self.height)
+        return paint(pictures.shrinking(self._told, width, self.glyphs, self.height))
 
 
 class Tail(Lines[tuple[str, ...]]):

@@ -1,0 +1,446 @@
+"""Pictures as rows of cells: error by depth, the probes of a search, error that arrives against
+error that is added, k of n with its interval, the neighbourhood of the suspect, and where and how
+values differ. The terminal paints the rows, ``picture.py`` makes SVG of them.
+
+Pure functions: data, a width in cells and a glyph set give rows that are never wider. Every picture
+says in words what its glyphs stand for and reads without colour; in the ASCII set it is ASCII.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+
+import msgspec
+from rich.cells import cell_len
+
+from narrowdown.engines.compare.values import Values
+from narrowdown.engines.probe import HUGE
+from narrowdown.wizard.cells import Glyphs, Part, Row, clean, cut_row, elide, fit, row, wrap
+from narrowdown.wizard.report.document import Look
+from narrowdown.wizard.report.figures import CEILING, FLOOR, log_error, log_sizes, resample
+from narrowdown.wizard.report.probe_words import WORDS
+from narrowdown.wizard.report.strip import MEANING, STATES, Span, Strip, columns, over_time, where
+from narrowdown.wizard.report.vicinity import Spot, Vicinity
+from narrowdown.wizard.words import count, number, show_error
+
+
+class Profile(msgspec.Struct, frozen=True):
+    """Error by depth: ``logs`` are log10 of the error of each tensor (or bin), first to last.
+    ``marks``: index in ``logs`` and name of what is marked below, in order."""
+
+    logs: Sequence[float]
+    tolerance: float | None = None
+    metric: str = ""
+    marks: Sequence[tuple[int, str]] = ()
+
+
+def depth(profile: Profile, width: int, glyphs: Glyphs, height: int = 5) -> list[Row]:
+    """Error by depth in ``height`` rows of bars, the worst of each column, the tolerance as a line.
+    Nothing for fewer than two values."""
+    values = [min(CEILING, max(FLOOR, v)) for v in profile.logs if math.isfinite(v)]
+    side = 10 if profile.metric == "rel_l2" else 7  # "0.000001 %", "   1e-6"
+    room = width - side - 1
+    if len(values) < 2 or room < 4 or height < 1:
+        return []
+    wide = max(1, min(4, room // len(values)))  # cells of one value, where there are few
+    points = resample([value for value in values for _ in range(wide)], room)
+    limit = None if profile.tolerance is None else log_error(profile.tolerance)
+    ends = [*points, *([] if limit is None else [limit])]
+    low, high = math.floor(min(ends)), max(ends)
+    # Decades a row, so that every label is a power of ten.
+    step = max(1, math.ceil((high - low) / height))
+    height = min(height, max(1, math.ceil((high - low + 1e-9) / step)))
+    told = f"error by depth, first node to last; each row up is {10**step:,} times as much"
+    rows = [row([(elide(told, width, glyphs.ellipsis), "$quiet")])]
+    for floor in range(low + (height - 1) * step, low - 1, -step):
+        top = floor + step if floor < low + (height - 1) * step else math.inf
+        allowed = limit is not None and floor <= limit < top
+        name = (
+            show_error(10.0**floor, profile.metric) if profile.metric == "rel_l2" else f"1e{floor}"
+        )
+        line: list[Part] = [
+            (f"{'allowed' if allowed else name:>{side}}", "bold" if allowed else "$quiet"),
+            (glyphs.line, "$quiet"),
+        ]
+        for value in points:
+            if value > floor or floor == low:
+                style = "$fails" if limit is not None and value > limit else "$passes"
+                line.append((_level((value - floor) / step, glyphs), style))
+            else:
+                line.append((glyphs.between, "bold") if allowed else (" ", ""))
+        rows.append(row(line))
+    places = [
+        (min(len(points) - 1, i * wide * len(points) // (wide * len(values))), name)
+        for i, name in profile.marks
+        if 0 <= i < len(values)
+    ]
+    return [*rows, *_marks(places, side + 1, width, glyphs)]
+
+
+def _level(share: float, glyphs: Glyphs) -> str:
+    """A bar of that share of a cell."""
+    if share >= 1:
+        return glyphs.full
+    return glyphs.levels[max(0, min(len(glyphs.levels) - 1, int(share * len(glyphs.levels))))]
+
+
+def _marks(places: Sequence[tuple[int, str]], left: int, width: int, glyphs: Glyphs) -> list[Row]:
+    """A row with a mark at each place, and what they stand for; several are counted."""
+    if not places:
+        return []
+    signs = [glyphs.up] if len(places) == 1 else [str(n) for n in range(1, len(places) + 1)]
+    foot = {column: sign[-1] for sign, (column, _) in zip(signs, places, strict=True)}
+    line = "".join(foot.get(column, " ") for column in range(max(foot) + 1))
+    named = [
+        cut_row([(f"{' ' * left}{sign} {name}", "$quiet")], width, glyphs.ellipsis)
+        for sign, (_, name) in zip(signs, places, strict=True)
+    ]
+    return [row([(" " * left, ""), (line, "bold $fails")]), *named]
+
+
+def history(
+    looks: Sequence[Look], width: int, glyphs: Glyphs, whole: int = 0, total: int = 0
+) -> list[Row]:
+    """The probes of a search in order: a bar for the size of each part (log scale, from 1 node to
+    ``whole``), its verdict below. The last ones where there are more than fit; ``total`` counts
+    those of before too."""
+    if not looks or width < 12:
+        return []
+    shown, total = looks[-(width - _SIDE) :], max(total, len(looks))
+    signs = {
+        "passes": (glyphs.passes, "$passes"),
+        "fails": (glyphs.fails, "$fails"),
+        "unresolved": (glyphs.unresolved, "$unsure"),
+        "running": (glyphs.running, "$quiet"),
+        "done": (glyphs.dot, "$quiet"),
+    }
+    sizes = "".join(
+        glyphs.levels[round(share * (len(glyphs.levels) - 1))] if share else " "
+        for share in log_sizes(shown, whole)
+    )
+    rows = []
+    if len(shown) < total:
+        said = f"the last {len(shown)} of {count(total, 'probe')}"
+        rows.append(cut_row([(said, "$quiet")], width, glyphs.ellipsis))
+    if sizes.strip():
+        rows.append(row([(f"{'nodes':<{_SIDE}}", "$quiet"), (sizes, "")]))
+    verdicts = (signs.get(look.state, signs["done"]) for look in shown)
+    rows.append(row([(f"{'verdict':<{_SIDE}}", "$quiet"), *verdicts]))
+    words = {**WORDS, "done": "without a verdict"}
+    counts = {state: sum(look.state == state for look in looks) for state in signs}
+    told = ", ".join(f"{signs[state][0]} {n} {words[state]}" for state, n in counts.items() if n)
+    return [*rows, *(row([(" " * _SIDE, ""), *line.parts]) for line in wrap(told, width - _SIDE))]
+
+
+_SIDE = len("verdict") + 2  # cells of the words before a row
+
+
+def strip(model: Strip, trying: Sequence[Span], width: int, glyphs: Glyphs) -> list[Row]:
+    """The model as a strip of cells, first node to last; below it the smallest part that fails and
+    the part that is tried now, and what the cells mean. Nothing before a part was tried."""
+    if width < 12 or not (model.said or trying):
+        return []
+    wide = model.whole * max(1, min(4, width // model.whole)) if model.whole <= width else width
+    marks = dict(zip(STATES, glyphs.cells, strict=True))
+    shown = columns(model, wide)
+    rows = [row((marks[state], _CELLS[state]) for state in shown)]
+    for spans, name, style in (
+        (model.suspects, "suspects", "bold $fails"),
+        (tuple(trying), "trying now", ""),
+    ):
+        if spans:
+            inside = where(spans, model.whole, wide)
+            rows.append(_span_row(inside, name, style, max(wide, width), glyphs))
+    entries: list[list[Part]] = [
+        [(marks[state], _CELLS[state]), (f" {MEANING[state]}", "$quiet")]
+        for state in STATES
+        if state in shown
+    ]
+    if len(shown) < model.whole:
+        each = f"{glyphs.cells[0]} is about {count(round(model.whole / len(shown)), 'node')}"
+        longer = [*entries, [(each, "$quiet")]]
+        entries = longer if len(_flow(longer, width, glyphs)) == 1 else entries
+    return [*rows, *_flow(entries, width, glyphs)]
+
+
+def _flow(entries: Sequence[Sequence[Part]], width: int, glyphs: Glyphs) -> list[Row]:
+    """Entries one behind another, as many in a row as fit."""
+    rows: list[Row] = []
+    line: list[Part] = []
+    for entry in entries:
+        longer = [*line, ("   ", ""), *entry] if line else [*entry]
+        if line and row(longer).cell_length > width:
+            rows.append(cut_row(line, width, glyphs.ellipsis))
+            longer = [*entry]
+        line = longer
+    return [*rows, cut_row(line, width, glyphs.ellipsis)]
+
+
+_CELLS = {
+    "wrong": "$fails",
+    "cannot tell": "$unsure",
+    "right": "$passes",
+    "not needed": "$quiet",
+    "not asked": "$quiet",
+}
+
+
+def _span_row(inside: frozenset[int], name: str, style: str, width: int, glyphs: Glyphs) -> Row:
+    """A line below the columns that are meant, and its name beside it."""
+    line = "".join(glyphs.across if column in inside else " " for column in range(max(inside) + 1))
+    before = min(inside) - 1 - len(name)
+    if len(line) + 1 + len(name) <= width:
+        text = f"{line} {name}"
+    elif before >= 0:
+        text = f"{' ' * before}{name} {line.lstrip()}"
+    else:  # no room beside it: over its beginning
+        text = f"{name} {line[len(name) + 1 :]}"[:width]
+    return row([(text, style)])
+
+
+class Course(msgspec.Struct, frozen=True):
+    """How a search went: ``best`` are the nodes of the smallest part that failed, each with the
+    time at which that was known, ``whole`` those of the model; from ``began`` to ``now``."""
+
+    best: Sequence[tuple[int, float]] = ()
+    whole: int = 0
+    began: float = 0.0
+    now: float = 0.0
+
+
+def shrinking(course: Course, width: int, glyphs: Glyphs, height: int = 1) -> list[Row]:
+    """Nodes of the smallest part that fails, over the time of the search: as tall as the part is
+    large."""
+    if width < 12 or course.whole <= 0:
+        return []
+    values = over_time(course.best, course.whole, course.began, course.now, width)
+    levels, rows = len(glyphs.levels), []
+    for line in range(height - 1, -1, -1):
+        filled = (
+            min(levels, max(0, math.ceil(v / course.whole * height * levels) - line * levels))
+            for v in values
+        )
+        rows.append(row([("".join(glyphs.levels[n - 1] if n else " " for n in filled), "$fails")]))
+    left, right = count(course.whole, "node"), f"{values[-1]:,} now"
+    gap = width - cell_len(left) - cell_len(right)
+    return [*rows, row([(left + " " * gap + right if gap > 0 else right, "$quiet")])]
+
+
+def bars(
+    rows: Sequence[tuple[str, float | None]],
+    width: int,
+    glyphs: Glyphs,
+    allowed: float | None = None,
+    metric: str = "",
+) -> list[Row]:
+    """Errors as bars on one log scale, the tolerance among them: what arrives at a node against
+    what it adds. ``None``: "?"."""
+    drawn = [*rows, *([("allowed", allowed)] if allowed else [])]
+    known = [log_error(value) for _, value in drawn if value is not None and value > 0]
+    if not known or width < 20:
+        return []
+    labels = min(max(cell_len(clean(label)) for label, _ in drawn), max(4, (width - 14) // 2))
+    room = max(0, width - labels - 2 - 12)
+    low, high = math.floor(min(known)) - 1, max(known)
+    found = []
+    for label, value in drawn:
+        share = (log_error(value) - low) / (high - low) if value else 0.0
+        over = bool(allowed and value and value > allowed)
+        limit = label == "allowed"
+        glyph, style = (
+            (glyphs.between, "bold") if limit else (glyphs.full, "$fails" if over else "$passes")
+        )
+        found.append(
+            row([
+                (fit(label, labels, glyphs.ellipsis) + "  ", "$quiet"),
+                (fit(show_error(value, metric), 12, glyphs.ellipsis), "bold" if over else ""),
+                (glyph * (round(share * room) if room >= 3 else 0), style),
+            ])
+        )  # fmt: skip
+    return found
+
+
+def interval(k: int, n: int, low: float, high: float, width: int, glyphs: Glyphs) -> list[Row]:
+    """k of n with its 95 % interval on a line from 0 to 100 %. Nothing below two looks: one says
+    nothing of how often."""
+    if n < 2 or not 0 <= low <= high <= 1:
+        return []
+    left, right = "0 % ", " 100 %"
+    room = max(3, width - len(left) - len(right))
+    first, middle, last = (
+        min(room - 1, max(0, round(share * (room - 1))))
+        for share in (low, min(1.0, max(0.0, k / n)), high)
+    )
+    inside = glyphs.full * (middle - first) + glyphs.mark + glyphs.full * (last - middle)
+    told = f"{k} of {n} failed: the true rate is {100 * low:.0f} % to {100 * high:.0f} %, with 95 % confidence"
+    line = row([
+        (left + glyphs.between * first, "$quiet"),
+        (inside, "$fails"),
+        (glyphs.between * (room - 1 - last) + right, "$quiet"),
+    ])  # fmt: skip
+    return [*wrap(told, width), *([line] if line.cell_length <= width else [])]
+
+
+def graph(place: Vicinity, width: int, glyphs: Glyphs) -> list[Row]:
+    """The neighbourhood drawn: one row a node, edges in columns at the left; a node right below
+    another in the same column reads it. The suspects carry a mark and the word."""
+    if not place.spots or width < 20:
+        return []
+    reads, marked = [s.reads for s in place.spots], [s.suspect for s in place.spots]
+    gutters = _gutters(reads, glyphs, marked)
+    wide = min(max(map(len, gutters)), max(4, width // 3))
+    column = min(max(cell_len(clean(s.op)) for s in place.spots), max(6, width // 4))
+    rows = [
+        _spot_row(spot, fit(gutter, wide, glyphs.ellipsis), column, width, glyphs)
+        for spot, gutter in zip(place.spots, gutters, strict=True)
+    ]
+    if place.before:
+        before = f"{glyphs.ellipsis} {count(place.before, 'node')} before"
+        rows.insert(0, cut_row([(before, "$quiet")], width, glyphs.ellipsis))
+    after = f"{glyphs.ellipsis} {count(place.after, 'node')} on"
+    if place.way:
+        ops = [clean(op) for op in place.way]
+        ops = ops if len(ops) <= 5 else [*ops[:3], glyphs.ellipsis, ops[-1]]
+        way = f" {glyphs.arrow} ".join([*ops, clean(place.output)])
+        rows += wrap(f"{after}; shortest way out: {way}", width)
+    elif place.after:
+        rows.append(cut_row([(after, "$quiet")], width, glyphs.ellipsis))
+    return rows
+
+
+def _spot_row(spot: Spot, gutter: str, column: int, width: int, glyphs: Glyphs) -> Row:
+    """A node: its operator, its name, and what else fits."""
+    word, style = ("  suspect", "bold $fails") if spot.suspect else ("", "")
+    note = f"  {clean(spot.note)}" if spot.note else ""
+    left = width - cell_len(gutter) - column - 3 - len(word)
+    room = max(4, left)
+    most = max(4, room - min(cell_len(note), room // 2))
+    name = elide(spot.name or "(no name)", most, glyphs.ellipsis)
+    parts = [
+        (f"{gutter} ", style or "$quiet"),
+        (f"{fit(spot.op, column, glyphs.ellipsis)}  ", style),
+        (name, style),
+        (word, style),
+        (elide(note, max(0, left - cell_len(name)), glyphs.ellipsis), "$quiet"),
+    ]
+    return cut_row(parts, width, glyphs.ellipsis)
+
+
+def _gutters(reads: Sequence[Sequence[int]], glyphs: Glyphs, marked: Sequence[bool]) -> list[str]:
+    """The edge columns of each row. A column carries one node's values until its last reader; a
+    node takes the column of an input that ends with it, else a new one that the row before did not
+    use."""
+    last = {source: reader for reader, sources in enumerate(reads) for source in sources}
+    column: dict[int, int] = {}  # open source -> its column
+    before: set[int] = set()
+    rows = []
+    for at, sources in enumerate(reads):
+        mine = sorted(column[s] for s in sources if s in column)
+        ending = sorted(column[s] for s in sources if s in column and last[s] == at)
+        taken = set(column.values())
+        free = (c for c in range(len(reads) + 1) if c not in taken and c not in before)
+        own = ending[0] if ending else next(free)
+        span = range(min([own, *mine]), max([own, *mine]) + 1)
+        cells = []
+        for c in range(max([own, *taken], default=0) + 1):
+            if c == own:
+                mark = glyphs.here if marked[at] else glyphs.node
+            elif c in mine:
+                mark = (glyphs.close if c in ending else glyphs.right) if c > own else glyphs.left
+            elif c in span:
+                mark = glyphs.cross if c in taken else glyphs.across
+            else:
+                mark = glyphs.line if c in taken else " "
+            cells.append(mark + (glyphs.across if c in span and c + 1 in span else " "))
+        rows.append("".join(cells).rstrip())
+        column = {s: c for s, c in column.items() if last[s] > at}
+        before = {own}
+        if last.get(at, 0) > at:
+            column[at] = own
+    return rows
+
+
+# What is not finite in a tile: its sign and what it says.
+LOST = {
+    "i": ("i", "infinite on the engine"),
+    "n": ("n", "NaN on the engine"),
+    "r": ("r", "only on the engine finite"),
+}
+SHADES = " ░▒▓█"
+
+
+def tiles(values: Values, width: int) -> list[Row]:
+    """The grid of differences: the darker a tile, the larger its worst difference, log scale; where
+    only one side is finite, a letter."""
+    across = max(map(len, values.grid))
+    wide = max(1, min(4, width // across))
+    rows, met = [], dict[str, str]()
+    for y, line in enumerate(values.grid):
+        parts: list[Part] = []
+        for x, worst in enumerate(line[: width // wide]):
+            if worst >= HUGE:  # a file of an earlier version does not say what is not finite
+                kind = values.kinds[y][x] if values.kinds else ""
+                sign, said = LOST.get(kind, ("i", "finite on one side only"))
+                met[sign] = said
+                parts.append((sign * wide, "bold $fails"))
+            else:
+                share = (log_error(worst) - FLOOR) / (CEILING - FLOOR)
+                parts.append((SHADES[math.ceil(share * (len(SHADES) - 1))] * wide, "$fails"))
+        rows.append(row(parts))
+    down = ", the others down" if len(values.grid) > 1 else ""
+    told = [f"the last axis runs to the right{down}", *(f"{s} {said}" for s, said in met.items())]
+    return [*rows, *(line for said in told for line in wrap(said, width))]
+
+
+def histograms(values: Values, width: int, glyphs: Glyphs) -> list[Row]:
+    """How many of the reference's values and of the engine's lie where, counts on a log scale; what
+    is not finite in words."""
+    most = max((*values.expected, *values.actual), default=0)
+    sides = (
+        ("reference", values.expected, values.expected_nonfinite, ""),
+        ("engine", values.actual, values.actual_nonfinite, "$fails"),
+    )
+    wide = max(1, min(2, (width - 11) // max(1, len(values.expected))))
+    rows = []
+    for name, counts, lost, style in sides:
+        top = len(glyphs.levels) - 1
+        drawn = "".join(
+            (glyphs.levels[round(math.log(n + 1) / math.log(most + 1) * top)] if n else " ") * wide
+            for n in counts
+        )
+        said = [(f"{name:<11}", "$quiet"), (drawn, style)]
+        rows += [row(said)] if most else []
+        rows += wrap(f"{name}: {lost:,} not finite", width) if lost else []
+    low, high = number(values.low), number(values.high)
+    between = max(1, wide * len(values.expected) - len(low) - len(high))
+    axis = f"{' ' * 11}{low}{' ' * between}{high}"
+    return [*rows, *([cut_row([(axis, "$quiet")], width, glyphs.ellipsis)] if most else [])]
+
+
+def outcome_looks(outcome: Mapping[str, object]) -> tuple[int, int, float, float] | None:
+    """(k, n, low, high) of an outcome that counted failures, whatever step it came from; None for
+    any other."""
+    k, low, high = (
+        outcome.get("failures"),
+        outcome.get("interval_low"),
+        outcome.get("interval_high"),
+    )
+    of_one_build = outcome.get("behaviour") == "same-engine" or (
+        outcome.get("builds") == 1 and outcome.get("runs")
+    )
+    n = next(
+        (
+            outcome[name]
+            for name in (("runs",) if of_one_build else ("builds", "looks", "runs"))
+            if outcome.get(name)
+        ),
+        0,
+    )
+    if (
+        isinstance(k, int)
+        and isinstance(n, int)
+        and isinstance(low, int | float)
+        and isinstance(high, int | float)
+        and n
+    ):
+        return (k, n, float(low), float(high)) if k <= n else None
+    return None
