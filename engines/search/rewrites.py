@@ -13,13 +13,17 @@ from narrowdown.engines.search.barriers import list_rings
 
 class Rewrite(msgspec.Struct, frozen=True):
     """``says``: what is done, in words. ``ops``: one of these must be there. ``proof``: why what is
-    computed stays the same. ``low``: it helps only where values are stored in a half."""
+    computed stays the same. ``low``: it helps only where values are stored in a half. ``thing``,
+    ``done``: what is changed, and how; ``cures``: where it comes right, with the names of these."""
 
     name: str
     says: str
     ops: tuple[str, ...]
     proof: str
     low: bool = False
+    thing: str = "node"
+    done: str = "changed"
+    cures: str = "{says} ({names})"
 
 
 # Operators of which opset 14 to 21 brought another version: without one of them the conversion
@@ -116,12 +120,16 @@ REWRITES = (
         "the inputs' open dimensions have the sizes that are fed: one file for each",
         (),
         "exact: no node changes",
+        thing="input",
     ),
     Rewrite(
         BARRIER,
         "the fewest inner tensors that cure it are outputs too, so that the engine does not join layers across them",
         (),
         "exact: no node changes",
+        thing="tensor",
+        done="made an output",
+        cures="{names} {is_an_output}, too, so that the engine joins no layers there",
     ),
     Rewrite(
         WRAPS[0],
@@ -129,6 +137,9 @@ REWRITES = (
         "layers across them",
         (),
         "exact: the values are not touched",
+        thing="tensor",
+        done="wrapped",
+        cures="{names} is laid flat and brought back to shape, so that the engine joins no layers there",
     ),
     Rewrite(
         WRAPS[1],
@@ -136,6 +147,9 @@ REWRITES = (
         "them",
         (),
         "exact: the greater of a number and itself is that number",
+        thing="tensor",
+        done="wrapped",
+        cures="{names} is handed on by a Max of itself, so that the engine joins no layers there",
     ),
 )
 
@@ -148,6 +162,11 @@ def list_rewrites(ops: Iterable[str], storage: str) -> tuple[Rewrite, ...]:
     return tuple(
         r for r in REWRITES if (not r.ops or held.intersection(r.ops)) and (half or not r.low)
     )
+
+
+def find_rewrite(name: str) -> Rewrite:
+    """The rewrite of this name."""
+    return next(r for r in REWRITES if r.name == name)
 
 
 def place_rewrite(ask: Inquiry, name: str) -> str:

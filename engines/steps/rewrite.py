@@ -1,6 +1,7 @@
 """rewrite: does the model come right when it is written otherwise? Each rewrite is tried, held to
 the reference, priced, and seen not to be undone by the engine's own optimizers."""
 
+from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
@@ -10,15 +11,15 @@ from narrowdown.engines.asking.inquiry import Inquiry, open_inquiry
 from narrowdown.engines.asking.oracle import make_oracle
 from narrowdown.engines.compare.criterion import Criterion
 from narrowdown.engines.compare.judge import by_sample, judge_whole, margin, worst
-from narrowdown.engines.compare.say import say_most
+from narrowdown.engines.compare.say import join_some, say_most
 from narrowdown.engines.findings import Unseen, Workaround
 from narrowdown.engines.graph import ranges
-from narrowdown.engines.probe import APART, BARRIER, FIXED_SIZES, HUGE, WRAPS, Measurement
+from narrowdown.engines.probe import APART, BARRIER, HUGE, WRAPS, Measurement
 from narrowdown.engines.search.barriers import Barriers, find_barriers, list_rings
 from narrowdown.engines.search.latency import measure_seconds, say_seconds
 from narrowdown.engines.search.rewrites import (
-    REWRITES,
     Rewrite,
+    find_rewrite,
     list_rewrites,
     place_rewrite,
     rewrite_probe,
@@ -97,35 +98,30 @@ def rewrite(ctx: StepContext) -> Steps[RewriteOutcome]:
             findings,
         )
     ask: Inquiry = yield from open_inquiry(ctx, findings)
-    plain = yield from asked(ask.plain(list_feeds(findings)))
-    rows: list[RewriteRow] = []
-    cures: list[tuple[TriedRewrite, Workaround]] = []
+    feeds, known = list_feeds(findings), findings.workaround
+    plain = yield from asked(ask.plain(feeds))
+    tried: list[TriedRewrite] = []
     listed = list_rewrites((n.op for n in ask.index.nodes), ctx.storage)
     chosen = listed[: params.budget or len(listed)]
-    apart: str = ""  # tensors that cure it as outputs, else those that are tried first: wrapped they may do it, too
+    apart = ""  # tensors that cure it as outputs, else those that are tried first: wrapped they may do it, too
     for one in chosen:
-        yield Note(f"written otherwise: {one.says}", best=0, tried=len(rows))
-        tried: TriedRewrite = yield from try_rewrite(
-            ask, one, plain, apart if one.name in WRAPS else ""
-        )
-        rows.append(tried.row)
-        apart = tried.at if one.name == BARRIER else apart
-        if tried.cure is not None:
-            cures.append((tried, tried.cure))
-    undone = next((r for r in rows if r.verdict == "undone"), None)
-    base = RewriteOutcome(
+        yield Note(f"written otherwise: {one.says}", best=0, tried=len(tried))
+        at = apart if one.name in WRAPS else ""
+        tried.append((yield from try_rewrite(ask, one, plain, at)))
+        apart = tried[-1].at if one.name == BARRIER else apart
+    rows = [t.row for t in tried]
+    outcome = RewriteOutcome(
         tried=sum(r.verdict != "nothing to do" for r in rows),
         left=len(listed) - len(chosen),
         tolerance=ask.criterion.tolerance,
-        kept=len(findings.workaround.keep_names) if findings.workaround else 0,
+        kept=len(known.keep_names) if known else 0,
     )
-    if not cures:
-        return Finish(_tell_none(base, undone), findings, tables={"rewrites": rows})
-    best, cure = name_first(cures)
+    best = name_first([t for t in tried if t.cure is not None])
+    if best is None or best.cure is None:
+        return Finish(_tell_none(outcome, rows), findings, tables={"rewrites": rows})
     row = best.row
-    known = findings.workaround
     outcome = msgspec.structs.replace(
-        base,
+        outcome,
         verdict="cures",
         rewrite=row.rewrite,
         what=find_rewrite(row.rewrite).says,
@@ -136,21 +132,16 @@ def rewrite(ctx: StepContext) -> Steps[RewriteOutcome]:
         unseen=row.held_out_n,
         error=row.error,
         exact=row.exact,
-        cost=cure.cost,
-        message=say_cure(row, cure, known, ask.criterion),
+        cost=best.cure.cost,
+        message=say_cure(row, best.cure, known, ask.criterion),
     )
     beside = known is not None and known.holds
-    after = findings if beside else msgspec.structs.replace(findings, workaround=cure)
+    saved = [Saved("rewrite" if beside else "workaround", best.files)] if best.files else []
     return Finish(
         outcome,
-        after,
-        tables={
-            "rewrites": rows,
-            "bundle": [Saved("rewrite" if beside else "workaround", best.files)]
-            if best.files
-            else [],
-        },
-        decisive={"workaround": (rewrite_probe(ask, row.rewrite, best.at, list_feeds(findings)),)},
+        findings if beside else msgspec.structs.replace(findings, workaround=best.cure),
+        tables={"rewrites": rows, "bundle": saved},
+        decisive={"workaround": (rewrite_probe(ask, row.rewrite, best.at, feeds),)},
     )
 
 
@@ -164,12 +155,12 @@ class TriedRewrite(msgspec.Struct, frozen=True):
     files: dict[str, str] = {}
 
 
-def name_first(cures: list[tuple[TriedRewrite, Workaround]]) -> tuple[TriedRewrite, Workaround]:
+def name_first(cures: Sequence[TriedRewrite]) -> TriedRewrite | None:
     """Of those that cure, in the order in which they were tried, the first that none is clearly
-    faster than."""
-    best = cures[0]
+    faster than; None where none does."""
+    best = cures[0] if cures else None
     for other in cures[1:]:
-        if (other[0].row.seconds or HUGE) < CLEARLY * (best[0].row.seconds or 0.0):
+        if best and (other.row.seconds or HUGE) < CLEARLY * (best.row.seconds or 0.0):
             best = other
     return best
 
@@ -278,11 +269,9 @@ def _is_undone(ask: Inquiry, one: Rewrite, at: str, feeds: tuple[str, ...]) -> S
 
 
 def _as_workaround(ask: Inquiry, row: RewriteRow, unseen: Unseen) -> Workaround:
-    error = row.error or 0.0
+    error, one = row.error or 0.0, find_rewrite(row.rewrite)
     apart = row.rewrite in APART
-    what = "tensor" if apart else "input" if row.rewrite == FIXED_SIZES else "node"
-    many = f"{len(row.changed)} {what}{'' if len(row.changed) == 1 else 's'}"
-    done = "made an output" if row.rewrite == BARRIER else "wrapped" if apart else "changed"
+    many = f"{len(row.changed)} {one.thing}{'' if len(row.changed) == 1 else 's'}"
     return Workaround(
         kind=row.rewrite if apart else "rewrite",
         engine=ask.ctx.engine,
@@ -293,7 +282,7 @@ def _as_workaround(ask: Inquiry, row: RewriteRow, unseen: Unseen) -> Workaround:
         margin=margin(ask.criterion, error),
         cost=say_seconds(row.seconds, row.before),
         unseen=unseen,
-        written=f"{many} {done}; {find_rewrite(row.rewrite).proof}.",
+        written=f"{many} {one.done}; {one.proof}.",
     )
 
 
@@ -302,51 +291,33 @@ def say_cure(row: RewriteRow, cure: Workaround, known: Workaround | None, rule: 
     before."""
     one = find_rewrite(row.rewrite)
     others = f" and {row.held_out_ok} of {row.held_out_n} others" if row.held_out_n else ""
-    changed = f"{', '.join(row.changed[:3])}{', ...' if len(row.changed) > 3 else ''}"
-    what = f"{one.says} ({changed})"
-    if row.rewrite == BARRIER:
-        are = "is an output" if len(row.changed) == 1 else "are outputs"
-        what = f"{changed} {are}, too, so that the engine joins no layers there"
-    elif row.rewrite in WRAPS:
-        how = (
-            "laid flat and brought back to shape"
-            if row.rewrite == WRAPS[0]
-            else "handed on by a Max of itself"
-        )
-        what = f"{changed} is {how}, so that the engine joins no layers there"
-    said = (
+    are = "is an output" if len(row.changed) == 1 else "are outputs"
+    what = one.cures.format(says=one.says, names=join_some(row.changed), is_an_output=are)
+    kept = len(known.keep_names) if known else 0
+    costs = f": {known.cost}" if known and known.cost else ""
+    more = (
+        (row.exact, f" The reference's own answer moves by {row.exact or 0.0:.2g}."),
+        (cure.cost, f" {cure.cost[:1].upper()}{cure.cost[1:]}."),
+        (kept, f" The other way keeps {kept} nodes in FP32{costs}."),
+    )
+    return (
         f"It comes right where {what}: right on {row.samples_ok} of {row.samples_n} samples{others}; "
         f"{say_most(cure.error, rule)}. {one.proof[:1].upper()}{one.proof[1:]}."
+        f"{''.join(text for holds, text in more if holds)}"
     )
-    if row.exact:
-        said += f" The reference's own answer moves by {row.exact:.2g}."
-    if cure.cost:
-        said += f" {cure.cost[:1].upper()}{cure.cost[1:]}."
-    if known is not None and known.keep_names:
-        said += f" The other way keeps {len(known.keep_names)} nodes in FP32{f': {known.cost}' if known.cost else ''}."
-    return said
 
 
-def _tell_none(base: RewriteOutcome, undone: RewriteRow | None) -> RewriteOutcome:
+def _tell_none(outcome: RewriteOutcome, rows: Sequence[RewriteRow]) -> RewriteOutcome:
+    undone = next((r for r in rows if r.verdict == "undone"), None)
     if undone is not None:
         message = f"{find_rewrite(undone.rewrite).says}: {undone.why}. Switch these off, too."
         return msgspec.structs.replace(
-            base, verdict="undone", rewrite=undone.rewrite, message=message
+            outcome, verdict="undone", rewrite=undone.rewrite, message=message
         )
-    message = (
-        f"None of {base.tried} rewrites that found something to do makes it right."
-        if base.tried
-        else ""
-    )
-    message = message or "No rewrite found anything to do in this model."
-    if base.left:
-        message += f" {base.left} more were not tried, as the step was ended."
-    return msgspec.structs.replace(base, verdict="none", message=message)
-
-
-def find_rewrite(name: str) -> Rewrite:
-    """The rewrite of this name."""
-    return next(r for r in REWRITES if r.name == name)
+    none = f"None of {outcome.tried} rewrites that found something to do makes it right."
+    message = none if outcome.tried else "No rewrite found anything to do in this model."
+    left = f" {outcome.left} more were not tried, as the step was ended." if outcome.left else ""
+    return msgspec.structs.replace(outcome, verdict="none", message=message + left)
 
 
 SPEC = StepSpec(

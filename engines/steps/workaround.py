@@ -33,7 +33,7 @@ from narrowdown.engines.search.kept import Kept, make_workaround, say_kept
 from narrowdown.engines.search.known import is_known, list_outside
 from narrowdown.engines.search.latency import measure_latency
 from narrowdown.engines.search.looks import count_looks, has_threads
-from narrowdown.engines.search.rewrites import rewrite_probe
+from narrowdown.engines.search.rewrites import find_rewrite, rewrite_probe
 from narrowdown.engines.search.settle import Saved
 from narrowdown.engines.search.switches import find_exact, list_switches
 from narrowdown.engines.search.unseen import (
@@ -51,7 +51,6 @@ from narrowdown.engines.steps.precision import KeptNode, kept_json
 from narrowdown.engines.steps.prepare import prepare_findings
 from narrowdown.engines.steps.rewrite import (
     TriedRewrite,
-    find_rewrite,
     name_first,
     say_cure,
     try_rewrite,
@@ -376,21 +375,21 @@ def _keep_apart(ask: Inquiry) -> Sub[tuple[Workaround | None, str, dict[str, str
     cure it, or no such engine is built, wraps are searched for by themselves."""
     plain = yield from asked(ask.plain(list_feeds(ask.findings)))
     barred: TriedRewrite = yield from try_rewrite(ask, find_rewrite(BARRIER), plain)
-    cures = [(barred, barred.cure)] if barred.cure else []
+    cures = [barred] if barred.cure else []
     for form in WRAPS:
-        wrapped: TriedRewrite = yield from try_rewrite(
-            ask, find_rewrite(form), plain, barred.at if barred.cure else ""
-        )
+        at = barred.at if barred.cure else ""
+        wrapped: TriedRewrite = yield from try_rewrite(ask, find_rewrite(form), plain, at)
         if wrapped.cure is not None:
-            cures.append((wrapped, wrapped.cure))
+            cures.append(wrapped)
             break
-    if not cures:
+    best = name_first(cures)
+    if best is None or best.cure is None:
         return None, "", {}
-    best, cure = name_first(cures)
+    cure = best.cure
     also = "".join(
-        f" Instead, {find_rewrite(other.row.rewrite).says}, cures it, too{f': {its.cost}' if its.cost else ''}."
-        for other, its in cures
-        if its is not cure
+        f" Instead, {find_rewrite(other.row.rewrite).says}, cures it, too{f': {other.cure.cost}' if other.cure.cost else ''}."
+        for other in cures
+        if other is not best and other.cure
     )
     return cure, say_cure(best.row, cure, None, ask.criterion) + also, best.files
 

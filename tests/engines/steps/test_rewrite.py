@@ -225,10 +225,12 @@ def test_of_those_that_cure_another_is_named_first_only_where_it_is_clearly_fast
     seconds: tuple[float | None, ...], named: int
 ) -> None:
     cures = [
-        (TriedRewrite(RewriteRow(str(i), "cures", seconds=s)), Workaround("rewrite", "e"))
+        TriedRewrite(RewriteRow(str(i), "cures", seconds=s), cure=Workaround("rewrite", "e"))
         for i, s in enumerate(seconds)
     ]
-    assert name_first(cures)[0].row.rewrite == str(named)
+    best = name_first(cures)
+    assert best is not None
+    assert best.row.rewrite == str(named)
 
 
 @pytest.mark.parametrize(("ok", "role"), [(2, "rewrite"), (1, "workaround")])
