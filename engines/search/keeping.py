@@ -17,16 +17,16 @@ from narrowdown.engines.probe import Measurement
 from narrowdown.engines.search.cured import is_infinite
 from narrowdown.engines.search.emulation import find_emulation
 from narrowdown.engines.search.foretold import Place, foretell_places
+from narrowdown.engines.search.intermittent import (
+    RUNS,
+    Runs,
+    count_failed_runs,
+    has_threads,
+    need_runs,
+)
 from narrowdown.engines.search.keep_fewest import MARGIN, Best, Hunt, keep_fewest
 from narrowdown.engines.search.kept import Kept, Knee, list_keepable
 from narrowdown.engines.search.kept_sets import KeptSets, NodeSet
-from narrowdown.engines.search.looks import (
-    LOOKS,
-    Looks,
-    count_failed_runs,
-    has_threads,
-    raise_looks,
-)
 from narrowdown.engines.search.ranking import Ranked, list_ranked, rank_layers
 from narrowdown.engines.search.remedy import list_cured
 from narrowdown.engines.search.unseen import (
@@ -68,8 +68,8 @@ def keep_higher(
     kept: Kept = yield from _Keeping(ask, params).run(order)
     if kept.outcome != "found" or not has_threads(ask.ctx):
         return kept
-    yield Note(f"{LOOKS} runs with {len(kept.keep)} nodes in FP32")
-    runs = max(LOOKS, ask.findings.looks)
+    yield Note(f"{RUNS} runs with {len(kept.keep)} nodes in FP32")
+    runs = max(RUNS, ask.findings.looks)
     m = yield from asked(ask.kept(list_feeds(ask.findings), kept.keep, runs=runs, exclusive=True))
     # What the set is known not to cure, it need not cure here.
     counted = restrict(m, set(by_sample(m)) - kept.slight - kept.noisy)
@@ -81,7 +81,7 @@ def keep_higher(
     if not failures:
         return kept
     yield Note(f"wrong in {failures} of {runs} runs: the search is done with more runs a verdict")
-    more = raise_looks(ask.findings, failures, runs, Looks().most)
+    more = need_runs(ask.findings, failures, runs, Runs().most)
     return (yield from _Keeping(ask.knowing(more), params).run(order))
 
 

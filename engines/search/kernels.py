@@ -24,7 +24,7 @@ from narrowdown.engines.asking.layers import Ask
 from narrowdown.engines.asking.question import Question
 from narrowdown.engines.data.tactic_replay import Suspect, rank_suspects
 from narrowdown.engines.search.ddmin import ddmin
-from narrowdown.engines.search.statistics import looks_to_see
+from narrowdown.engines.search.statistics import runs_to_see
 
 FORCED = 1000  # attempts of forced builds are counted from here, past any free one (``repeat`` allows 1,000): other questions
 # Builds of what may be otherwise by chance. Good builds that are tried: one may share one of two
@@ -274,11 +274,11 @@ def _contradict(forced: _Forced, good: Build, guilty: Choices, rate: float) -> S
     often."""
     rare = rate <= 1 / 2
     names = ", ".join(guilty)
-    for look in range(looks_to_see(1 - rate) if rare else 1):
+    for look in range(runs_to_see(1 - rate) if rare else 1):
         again: Answer = yield from forced.test(good, guilty, THRICE + look)
         if not again.fails:
             raise _Unproven(_say_contradicted(names, "forced again it passed", again))
-    for look in range(0 if rare else looks_to_see(rate)):
+    for look in range(0 if rare else runs_to_see(rate)):
         without: Answer = yield from forced.cures(guilty, THRICE + look)
         if not without.passes:
             raise _Unproven(_say_contradicted(names, "kept out again it failed", without))

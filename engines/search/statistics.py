@@ -1,4 +1,4 @@
-"""k of n: exact intervals and how many more looks would settle it. Pure Python: steps may not
+"""k of n: exact intervals and how many more runs would settle it. Pure Python: steps may not
 import numpy."""
 
 import math
@@ -8,19 +8,19 @@ from collections.abc import Callable, Sequence
 CONFIDENCE = 0.95  # the field's custom; each sentence for people says it
 
 
-def binomial_interval(failures: int, looks: int) -> tuple[float, float]:
-    """The Clopper-Pearson interval of a rate of which ``failures`` of ``looks`` were seen: exact,
+def binomial_interval(failures: int, runs: int) -> tuple[float, float]:
+    """The Clopper-Pearson interval of a rate of which ``failures`` of ``runs`` were seen: exact,
     never too narrow.
 
     Source: Clopper and Pearson, Biometrika 26 (1934): the bounds are quantiles of beta
     distributions, found here by bisecting the binomial tails.
     """
-    if looks <= 0:
+    if runs <= 0:
         return 0.0, 1.0
     tail = (1 - CONFIDENCE) / 2
-    fewer, at_most = _binomial_cdf(failures - 1, looks), _binomial_cdf(failures, looks)
+    fewer, at_most = _binomial_cdf(failures - 1, runs), _binomial_cdf(failures, runs)
     low = 0.0 if failures == 0 else _bisect(lambda p: 1 - fewer(p) - tail)
-    high = 1.0 if failures == looks else _bisect(lambda p: tail - at_most(p))
+    high = 1.0 if failures == runs else _bisect(lambda p: tail - at_most(p))
     return low, high
 
 
@@ -92,19 +92,19 @@ def say_most_wrong(right: int, tried: int) -> str:
     return f"up to {math.ceil(most * 10**digits) / 10**digits:g} % of others like these may be wrong (95 % confidence)"
 
 
-def fisher_exact(failures: int, looks: int, other_failures: int, other_looks: int) -> float:
+def fisher_exact(failures: int, runs: int, other_failures: int, other_runs: int) -> float:
     """How often two samples of one rate differ as much as these, or more: p of Fisher's exact test,
     two-sided.
 
     Exact for any rate, as it is taken over all ways to share out the same failures between the same
-    looks. Source: Fisher, The Design of Experiments (1935); two-sided as the sum of all that are no
+    runs. Source: Fisher, The Design of Experiments (1935); two-sided as the sum of all that are no
     likelier than what was seen.
     """
-    total, among = failures + other_failures, looks + other_looks
-    first, last = max(0, total - other_looks), min(total, looks)
+    total, among = failures + other_failures, runs + other_runs
+    first, last = max(0, total - other_runs), min(total, runs)
     whole = _log_choose(among, total)
     ways = [
-        math.exp(_log_choose(looks, k) + _log_choose(other_looks, total - k) - whole)
+        math.exp(_log_choose(runs, k) + _log_choose(other_runs, total - k) - whole)
         for k in range(first, last + 1)
     ]
     seen = ways[failures - first] * (1 + 1e-7)  # equal ones must not be parted by rounding
@@ -112,12 +112,12 @@ def fisher_exact(failures: int, looks: int, other_failures: int, other_looks: in
 
 
 # What ``fails_always`` tells apart: a fault that shows in all but one look in a hundred, and one
-# that half of the looks miss.
+# that half of the runs miss.
 ALWAYS, HALF = 0.99, 0.5
 
 
-def fails_always(failures: int, looks: int) -> bool:
-    """Whether ``failures`` of ``looks`` are enough to say that it fails always: Wald's sequential
+def fails_always(failures: int, runs: int) -> bool:
+    """Whether ``failures`` of ``runs`` are enough to say that it fails always: Wald's sequential
     test of a rate of ALWAYS against one of HALF (or less), as sure as CONFIDENCE either
     way, whenever it is asked. Five of five are enough.
 
@@ -125,14 +125,14 @@ def fails_always(failures: int, looks: int) -> bool:
     (1945): accepted once the likelihood ratio of the second rate to the first is at most beta / (1
     - alpha).
     """
-    ratio = failures * math.log(HALF / ALWAYS) + (looks - failures) * math.log(
+    ratio = failures * math.log(HALF / ALWAYS) + (runs - failures) * math.log(
         (1 - HALF) / (1 - ALWAYS)
     )
     return ratio <= math.log((1 - CONFIDENCE) / CONFIDENCE)
 
 
-def looks_to_see(rate: float, confidence: float = CONFIDENCE) -> int:
-    """How many looks show a fault of this rate at least once with this confidence."""
+def runs_to_see(rate: float, confidence: float = CONFIDENCE) -> int:
+    """How many runs show a fault of this rate at least once with this confidence."""
     if rate >= 1:
         return 1
     if rate <= 0:
@@ -140,26 +140,24 @@ def looks_to_see(rate: float, confidence: float = CONFIDENCE) -> int:
     return math.ceil(math.log(1 - confidence) / math.log1p(-rate))
 
 
-def unseen_rate(looks: int) -> float:
-    """The rate that ``looks`` passing looks leave possible at 95 %: the rule of three, 3/n (-ln
+def unseen_rate(runs: int) -> float:
+    """The rate that ``runs`` passing runs leave possible at 95 %: the rule of three, 3/n (-ln
     0.05 = 3.0)."""
-    return min(1.0, 3 / looks) if looks else 1.0
+    return min(1.0, 3 / runs) if runs else 1.0
 
 
-def looks_to_settle(looks: int) -> tuple[float, int]:
-    """(rate, more looks): the next power of ten below what ``looks`` passing looks have ruled out,
+def runs_to_settle(runs: int) -> tuple[float, int]:
+    """(rate, more runs): the next power of ten below what ``runs`` passing runs have ruled out,
     and how many more in a row would rule out a fault as rare as that, at 95 %."""
     rate = 0.1
-    while looks_to_see(rate) <= looks:
+    while runs_to_see(rate) <= runs:
         rate = round(rate / 10, 12)
-    return rate, looks_to_see(rate) - looks
+    return rate, runs_to_see(rate) - runs
 
 
-def say_ruled_out(looks: int) -> str:
-    """What ``looks`` runs without a failure leave possible."""
-    return (
-        f"A fault in fewer than 1 of {round(1 / unseen_rate(looks)):,} runs would not have shown."
-    )
+def say_ruled_out(runs: int) -> str:
+    """What ``runs`` runs without a failure leave possible."""
+    return f"A fault in fewer than 1 of {round(1 / unseen_rate(runs)):,} runs would not have shown."
 
 
 def _log_choose(n: int, k: int) -> float:

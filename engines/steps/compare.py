@@ -27,13 +27,13 @@ from narrowdown.engines.search import golden_reference, trial
 from narrowdown.engines.search.alike_refused import refused_alike
 from narrowdown.engines.search.controls import Controls, can_pass
 from narrowdown.engines.search.evidence import FAULTLESS
-from narrowdown.engines.search.looks import Looks, look_again
+from narrowdown.engines.search.intermittent import Runs, run_again
 from narrowdown.engines.search.nearby import Nearby, try_nearby
 from narrowdown.engines.search.randomness import measure_random, say_random
 from narrowdown.engines.search.statistics import (
     binomial_interval,
     least_share,
-    looks_to_settle,
+    runs_to_settle,
     say_ruled_out,
 )
 from narrowdown.engines.search.twin import note_dear
@@ -118,7 +118,7 @@ class CompareParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     judge_reference: bool = True  # compare the reference with float64, or with a second engine
     judge_nodes: Count = 50000  # larger models are judged by the second engine only
     judge_seconds: Amount = 60.0  # processor seconds for that; `--timeout` gives more
-    look_again: Looks = Looks()  # where nothing fails at first
+    look_again: Runs = Runs()  # where nothing fails at first
 
 
 def compare(ctx: StepContext) -> Steps[CompareOutcome]:
@@ -196,8 +196,8 @@ def _look_around(
     findings = msgspec.structs.replace(findings, emulated=faultless)
     runs, failures = 1, int(findings.signature is not None)
     if not tried.verdict and findings.signature is None:
-        findings, runs, failures = yield from look_again(
-            ctx, findings, params.look_again, m.run_seconds
+        findings, runs, failures = yield from run_again(
+            look_at_whole(ctx, findings), params.look_again, m.run_seconds
         )
     if not tried.verdict and not tried.moved.explains:
         findings = note_dear(ctx, findings, m)
@@ -266,7 +266,7 @@ def _sum_up(seen: _Seen) -> CompareOutcome:
         failures=failures,
         interval_low=low,
         interval_high=high,
-        more_looks=looks_to_settle(runs)[1] if quiet else 0,
+        more_looks=runs_to_settle(runs)[1] if quiet else 0,
         missed=say_ruled_out(runs) if quiet else "",
         given=given,
         may_fail=1 - least_share(given, given) if given and verdict == "passes" else None,

@@ -10,7 +10,7 @@ from narrowdown.engines.asking.inquiry import Inquiry, open_inquiry
 from narrowdown.engines.compare.judge import badness
 from narrowdown.engines.findings import Findings, Suspect
 from narrowdown.engines.graph import ranges
-from narrowdown.engines.search.looks import Looks, count_failed_runs, has_threads, look_again
+from narrowdown.engines.search.intermittent import Runs, count_failed_runs, has_threads, run_again
 from narrowdown.engines.search.statistics import say_ruled_out
 from narrowdown.engines.search.watchable import BATCH_BYTES, pack_batches, split_markable
 from narrowdown.engines.search.whole import look_at_whole
@@ -31,7 +31,7 @@ class NondeterminismOutcome(msgspec.Struct, frozen=True, kw_only=True):
     message: str = ""
 
 
-# A hundred runs show a tensor that differs in 3 % of them with 95 %; 300 as in ``Looks``.
+# A hundred runs show a tensor that differs in 3 % of them with 95 %; 300 as in ``Runs``.
 class NondeterminismParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     runs: Count = 100  # of the one build
     most_runs: Count = 300  # where the failure is rare
@@ -50,7 +50,9 @@ def nondeterminism(ctx: StepContext) -> Steps[NondeterminismOutcome]:
     params = msgspec.convert(dict(ctx.params), NondeterminismParams)
     findings: Findings = yield from prepare_findings(ctx)
     if findings.signature is None and not ctx.check:
-        findings, _, _ = yield from look_again(ctx, findings, Looks(most=params.most_runs))
+        findings, _, _ = yield from run_again(
+            look_at_whole(ctx, findings), Runs(most=params.most_runs)
+        )
     ask: Inquiry = yield from open_inquiry(ctx, findings)
     runs = min(params.most_runs, max(params.runs, findings.looks))
     seen = yield from _watch_runs(ask, runs, params.batch_bytes)

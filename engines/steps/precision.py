@@ -8,11 +8,12 @@ from narrowdown.engines.asking import StepContext
 from narrowdown.engines.asking.inquiry import Inquiry, open_inquiry
 from narrowdown.engines.findings import Workaround
 from narrowdown.engines.probe import HUGE
+from narrowdown.engines.search.intermittent import Runs, count_runs_needed
 from narrowdown.engines.search.keeping import PrecisionParams, keep_higher
 from narrowdown.engines.search.kept import Kept, make_workaround, say_kept
 from narrowdown.engines.search.known import holds_accused
-from narrowdown.engines.search.looks import Looks, count_looks
 from narrowdown.engines.search.settle import Saved
+from narrowdown.engines.search.whole import look_at_whole
 from narrowdown.engines.steps.base import BUILDS_MODELS, End, Finish, Steps, StepSpec, Told
 from narrowdown.engines.steps.prepare import prepare_findings
 
@@ -56,7 +57,7 @@ def precision(ctx: StepContext) -> Steps[PrecisionOutcome]:
             ),
             findings,
         )
-    findings = yield from count_looks(ctx, findings, Looks().most)
+    findings = yield from count_runs_needed(look_at_whole(ctx, findings), Runs().most)
     ask: Inquiry = yield from open_inquiry(ctx, findings)
     kept: Kept = yield from keep_higher(ask, params)
     workaround: Workaround | None = yield from make_workaround(ask, kept)

@@ -18,12 +18,12 @@ from narrowdown.engines.graph.filekind import is_ir
 from narrowdown.engines.probe import HUGE, Measure, Measurement
 from narrowdown.engines.search import remedy
 from narrowdown.engines.search.evidence import FAULTLESS
-from narrowdown.engines.search.looks import Looks, builds_to_see, count_failed_runs, look_again
+from narrowdown.engines.search.intermittent import Runs, builds_to_see, count_failed_runs, run_again
 from narrowdown.engines.search.statistics import (
     binomial_interval,
     fails_always,
-    looks_to_see,
-    looks_to_settle,
+    runs_to_see,
+    runs_to_settle,
     say_ruled_out,
 )
 from narrowdown.engines.search.switches import list_switches
@@ -79,7 +79,9 @@ def repeat(ctx: StepContext) -> Steps[RepeatOutcome]:
         return (yield from _repeat_until(ctx, (yield from load_findings(ctx)), params.until, most))
     findings: Findings = yield from prepare_findings(ctx)
     if findings.signature is None and not ctx.check:
-        findings, runs, _ = yield from look_again(ctx, findings, Looks(most=params.most_runs))
+        findings, runs, _ = yield from run_again(
+            look_at_whole(ctx, findings), Runs(most=params.most_runs)
+        )
         if findings.signature is None:
             return Finish(_outcome_without_failure(runs), findings)
     accuracy = findings.signature is not None and findings.signature.kind == "accuracy"
@@ -126,7 +128,7 @@ def _run_again(
     # One build that fails in some runs needs no other build to show that the fault comes and goes.
     if failures < runs and (failures or signature.looks > 1 or not rebuilds):
         rate = failures / runs if failures else signature.failures / max(signature.looks, runs)
-        needed = max(findings.looks, min(params.most_runs, 2 * looks_to_see(rate)))
+        needed = max(findings.looks, min(params.most_runs, 2 * runs_to_see(rate)))
         said = f"One and the same build fails in {failures} of {runs} runs: {_say_interval(base)}."
         outcome = msgspec.structs.replace(
             base, behaviour="same-engine", message=said + _say_from_here(needed, "runs")
@@ -209,7 +211,7 @@ def _outcome_without_failure(runs: int) -> RepeatOutcome:
         behaviour="steady" if runs else "unresolved",
         builds=1,
         runs=runs,
-        more_looks=looks_to_settle(runs)[1] if runs else 0,
+        more_looks=runs_to_settle(runs)[1] if runs else 0,
         missed=say_ruled_out(runs) if runs else "",
         message=message,
     )
@@ -281,9 +283,7 @@ def _build_afresh(
         builds=answered,
         # The rate of passing that this many failures in a row leave plausible decides how many more
         # builds would show one; no more than 3,000 are spoken of, which nobody makes.
-        more_builds=looks_to_see(max(1e-3, 1 - base.interval_low))
-        if failing == answered > 0
-        else 0,
+        more_builds=runs_to_see(max(1e-3, 1 - base.interval_low)) if failing == answered > 0 else 0,
         message=f"{failing} of {answered} {things} fail: {_say_interval(base)}.{_say_from_here(needed, things)}",
     )
     return Finish(outcome, msgspec.structs.replace(findings, builds=needed))

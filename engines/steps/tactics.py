@@ -21,7 +21,7 @@ from narrowdown.engines.data.tactic_replay import describe_algorithm
 from narrowdown.engines.findings import Findings
 from narrowdown.engines.search.ddmin import ddmin
 from narrowdown.engines.search.kernels import Compared, compare_kernels
-from narrowdown.engines.search.statistics import binomial_interval, looks_to_see
+from narrowdown.engines.search.statistics import binomial_interval, runs_to_see
 from narrowdown.engines.search.switches import Switches, list_switches
 from narrowdown.engines.search.whole import probe_whole
 from narrowdown.engines.steps.base import BUILDS_MODELS, End, Finish, Steps, StepSpec
@@ -129,7 +129,7 @@ def _say_compared(found: Compared, names: str) -> str:
     good, bad = len(found.good), len(found.bad)
     low, high = binomial_interval(bad, good + bad)
     # No more than 3,000 builds are spoken of.
-    to_pass, to_fail = looks_to_see(max(1e-3, 1 - low)), looks_to_see(max(1e-3, high))
+    to_pass, to_fail = runs_to_see(max(1e-3, 1 - low)), runs_to_see(max(1e-3, high))
     layers = ", ".join(s.layer for s in found.suspects[:3])
     named = f" Only bad builds chose: {layers}." if layers else ""
     return say_first(

@@ -28,11 +28,11 @@ from narrowdown.engines.search.beyond import Left, look_beyond
 from narrowdown.engines.search.control_flow import Fixed, fix_control_flow
 from narrowdown.engines.search.ddmin import ddmin
 from narrowdown.engines.search.headroom import list_close
+from narrowdown.engines.search.intermittent import count_runs_needed, has_threads
 from narrowdown.engines.search.keeping import PrecisionParams, keep_higher
 from narrowdown.engines.search.kept import Kept, make_workaround, say_kept
 from narrowdown.engines.search.known import is_known, list_outside
 from narrowdown.engines.search.latency import measure_latency
-from narrowdown.engines.search.looks import count_looks, has_threads
 from narrowdown.engines.search.rewrites import find_rewrite, rewrite_probe
 from narrowdown.engines.search.settle import Saved
 from narrowdown.engines.search.switches import find_exact, list_switches
@@ -44,7 +44,7 @@ from narrowdown.engines.search.unseen import (
     set_apart,
     try_unseen,
 )
-from narrowdown.engines.search.whole import list_feeds
+from narrowdown.engines.search.whole import list_feeds, look_at_whole
 from narrowdown.engines.spec import parse
 from narrowdown.engines.steps.base import BUILDS_MODELS, End, Finish, Steps, StepSpec
 from narrowdown.engines.steps.precision import KeptNode, kept_json
@@ -115,7 +115,7 @@ class WorkaroundOutcome(msgspec.Struct, frozen=True, kw_only=True):
     message: str = ""
 
 
-# Two builds, as the second is no accident where builds choose alike; 300 runs as in ``Looks``; the
+# Two builds, as the second is no accident where builds choose alike; 300 runs as in ``Runs``; the
 # budget of precision.
 class WorkaroundParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     builds: Count = 2  # fresh builds that must pass
@@ -143,7 +143,7 @@ class Cure(msgspec.Struct, frozen=True):
 def workaround(ctx: StepContext) -> Steps[WorkaroundOutcome]:
     params = msgspec.convert(dict(ctx.params), WorkaroundParams)
     findings = yield from prepare_findings(ctx)
-    findings = yield from count_looks(ctx, findings, params.most_runs)
+    findings = yield from count_runs_needed(look_at_whole(ctx, findings), params.most_runs)
     alone = not findings.culprits and not ctx.findings.samples
     if (alone or _is_refused_as_switched(findings)) and not ctx.check:
         # Whether an optimizer is guilty decides what there is to switch off: of what is refused no

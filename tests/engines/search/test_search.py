@@ -22,7 +22,7 @@ from narrowdown.engines.graph.index import GraphIndex, Node, Tensor
 from narrowdown.engines.probe import Candidate, Measure
 from narrowdown.engines.search.search import Trials, find_around, minimise, prove_one_minimal
 from narrowdown.engines.search.settle import HEAVIEST_GOOD
-from narrowdown.engines.search.statistics import CONFIDENCE, looks_to_see
+from narrowdown.engines.search.statistics import CONFIDENCE, runs_to_see
 from narrowdown.engines.search.whole import probe_whole
 
 from ..steps import simulated
@@ -355,7 +355,7 @@ def test_a_fault_that_comes_and_goes_is_looked_at_often_enough(
     - CONFIDENCE squared at most; what is found failed in a run, whatever was missed."""
     rng = random.Random(seed)
     culprits = set(rng.sample(range(n), rng.randint(1, min(3, n))))
-    looks = 2 * looks_to_see(rate)
+    looks = 2 * runs_to_see(rate)
     assert (1 - rate) ** looks <= (1 - CONFIDENCE) ** 2 + 1e-12
     missed = 0
 

@@ -13,8 +13,8 @@ from narrowdown.engines.search.statistics import (
     count_independent,
     fails_always,
     least_share,
-    looks_to_see,
-    looks_to_settle,
+    runs_to_see,
+    runs_to_settle,
     say_most_wrong,
     say_ruled_out,
     unseen_rate,
@@ -92,7 +92,7 @@ def test_thousands_of_looks() -> None:
 
 @given(st.floats(0.001, 0.999))
 def test_enough_looks_and_not_more_than_enough(rate: float) -> None:
-    looks = looks_to_see(rate)
+    looks = runs_to_see(rate)
     assert (1 - rate) ** looks <= 0.05 + 1e-9
     assert (1 - rate) ** (looks - 1) > 0.05 - 1e-9
 
@@ -109,12 +109,12 @@ def test_enough_looks_and_not_more_than_enough(rate: float) -> None:
     ],
 )
 def test_how_many_more_looks_would_settle_it(looks: int, rate: float, more: int) -> None:
-    assert looks_to_settle(looks) == (pytest.approx(rate), more)
+    assert runs_to_settle(looks) == (pytest.approx(rate), more)
 
 
 @given(st.integers(1, 5000))
 def test_the_looks_that_settle_it_rule_out_the_rate_at_95_percent(looks: int) -> None:
-    rate, more = looks_to_settle(looks)
+    rate, more = runs_to_settle(looks)
     assert more > 0
     assert (1 - rate) ** (looks + more) <= 0.05 + 1e-9
     assert (1 - rate) ** (looks + more - 1) > 0.05 - 1e-9

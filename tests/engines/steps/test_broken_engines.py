@@ -15,8 +15,8 @@ from narrowdown.engines.graph import ranges
 from narrowdown.engines.probe import Measure, Measurement
 from narrowdown.engines.search import alone as side_by_side
 from narrowdown.engines.search.accuse import ALIKE
-from narrowdown.engines.search.looks import builds_to_see
-from narrowdown.engines.search.statistics import looks_to_see
+from narrowdown.engines.search.intermittent import builds_to_see
+from narrowdown.engines.search.statistics import runs_to_see
 from narrowdown.engines.spec import parse
 
 from . import answers
@@ -121,7 +121,7 @@ def test_layerwise_on_an_engine_that_breaks_accuses_no_innocent(
 def test_layerwise_looks_often_enough_at_what_comes_and_goes(
     n: int, seed: int, rate: float
 ) -> None:
-    engine, guilty = planted(n, seed, 1, rate=rate, looks=2 * looks_to_see(rate))
+    engine, guilty = planted(n, seed, 1, rate=rate, looks=2 * runs_to_see(rate))
     assume(engine.findings().signature is not None)
     done = walk("layerwise", engine.context(), engine).finish
     accused = {s.node for s in done.findings.suspects}
@@ -363,7 +363,7 @@ def test_precision_looks_often_enough_at_what_comes_and_goes(
     index = random_graph(n, rng)
     needed = set(rng.sample(range(n), min(n, rng.randint(1, 2))))
     engine = Simulated.single(
-        index, dict.fromkeys(needed, 0.5), rate=rate, looks=2 * looks_to_see(rate), seed=seed
+        index, dict.fromkeys(needed, 0.5), rate=rate, looks=2 * runs_to_see(rate), seed=seed
     )
     done = walk("precision", engine.context(), engine).finish
     if not engine.missed:
@@ -424,7 +424,7 @@ def test_optimizers_are_accused_of_what_was_seen(
 ) -> None:
     """Any of ``harms`` being on breaks the model. Some builds do not answer, and what fails may
     fail now and then."""
-    looks = 1 if rate == 1 else 2 * looks_to_see(rate)
+    looks = 1 if rate == 1 else 2 * runs_to_see(rate)
     seen: dict[frozenset[str], Measurement] = {}
     missed = 0
 
@@ -535,7 +535,7 @@ def test_a_search_among_switches_ends_where_its_budget_does_and_checks_what_it_h
 def test_what_comes_and_goes_is_reduced_and_confirmed_like_the_rest(
     n: int, seed: int, rate: float
 ) -> None:
-    engine, guilty = planted(n, seed, 1, rate=rate, looks=2 * looks_to_see(rate))
+    engine, guilty = planted(n, seed, 1, rate=rate, looks=2 * runs_to_see(rate))
     assume(engine.findings().signature is not None)
     done = walk("reduce", engine.context(), engine).finish
     case = done.findings.case
@@ -563,7 +563,7 @@ def test_what_comes_and_goes_is_reduced_and_confirmed_like_the_rest(
 def test_where_builds_differ_each_verdict_takes_as_many_as_it_needs(
     n: int, seed: int, rate: float
 ) -> None:
-    engine, guilty = planted(n, seed, 1, rate=rate, builds=looks_to_see(rate) + 1)
+    engine, guilty = planted(n, seed, 1, rate=rate, builds=runs_to_see(rate) + 1)
     assume(engine.findings().signature is not None)
     watched = walk("layerwise", engine.context(), engine).finish
     assert {s.node for s in watched.findings.suspects} <= guilty

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from narrowdown.engines.findings import Workaround
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.probe import Measure, Measurement
-from narrowdown.engines.search.looks import LOOKS, count_looks
+from narrowdown.engines.search.intermittent import RUNS, count_runs_needed
+from narrowdown.engines.search.whole import look_at_whole
 from narrowdown.engines.spec import parse
 from narrowdown.engines.views import view_engine
 
@@ -122,9 +123,9 @@ def test_threads_are_looked_at_as_often_as_the_rate_of_failure_asks_for() -> Non
     locked = msgspec.structs.replace(engine.findings(), looks=1)
     for name, varies in (("e:threads=4", True), ("e:threads=1", False)):
         ctx = msgspec.structs.replace(engine.context(findings=locked), engine=name)
-        found, asked = drive(count_looks(ctx, locked, 300), engine)
+        found, asked = drive(count_runs_needed(look_at_whole(ctx, locked), 300), engine)
         assert (found.looks > 5) == varies
-        assert [p.runs for p in asked] == ([LOOKS] if varies else [])
+        assert [p.runs for p in asked] == ([RUNS] if varies else [])
 
 
 def drive(sub: Any, oracle: Any) -> tuple[Any, list[Measure]]:
@@ -149,7 +150,7 @@ def test_a_set_that_races_are_merely_hidden_by_is_not_kept(seed: int, rate: floa
     locked = msgspec.structs.replace(engine.findings(), looks=1)
     ctx = msgspec.structs.replace(engine.context(findings=locked), engine="e:threads=4")
     done = walk("precision", ctx, engine)
-    assert max(p.runs for p in done.probes if isinstance(p, Measure)) >= LOOKS
+    assert max(p.runs for p in done.probes if isinstance(p, Measure)) >= RUNS
     if done.finish.outcome.outcome == "found":
         assert 2 in ranges.decode(done.finish.findings.workaround.keep)
 
