@@ -264,3 +264,8 @@ class Findings(msgspec.Struct, frozen=True, omit_defaults=True):
     dear: float = 0.0
     twin: str = ""  # an engine spec that builds faster and fails alike: what searches ask (``engines.search.twin``)
     lookalikes: tuple[Lookalike, ...] = ()  # known bugs, confirmed ones first
+
+    @property
+    def rule(self) -> Criterion:
+        """What counts as failing; the usual tolerance where nothing was said yet."""
+        return self.criterion or Criterion()

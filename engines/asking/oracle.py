@@ -147,7 +147,7 @@ def ask_switches(
 def _ask_without_graph(ctx: StepContext, findings: Findings) -> Inquiry:
     none = GraphIndex(findings.model, (), (), (), ())
     findings = msgspec.structs.replace(findings, patches="")
-    rule = findings.criterion or Criterion()
+    rule = findings.rule
     return Inquiry(ctx, findings, none, findings.signature or FAILURE, rule, ())
 
 

@@ -73,7 +73,7 @@ class WholeModel(msgspec.Struct, frozen=True):
 
     @property
     def rule(self) -> Criterion:
-        return self.findings.criterion or Criterion()
+        return self.findings.rule
 
     @property
     def engine(self) -> str:

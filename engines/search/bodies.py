@@ -10,7 +10,7 @@ flow itself, or on what the engine makes of it, and the node stays whole.
 import msgspec
 
 from narrowdown.engines.asking import Note, StepContext, Sub, asked
-from narrowdown.engines.compare.criterion import Criterion, Signature
+from narrowdown.engines.compare.criterion import Signature
 from narrowdown.engines.compare.judge import judge_whole
 from narrowdown.engines.compare.say import join_some, wrong_by
 from narrowdown.engines.findings import Findings
@@ -79,7 +79,7 @@ def _is_right(findings: Findings, m: Measurement) -> bool:
     """Whether the engine built it and, where it can run it, gave the right values."""
     if m.status != "ok":
         return False
-    return not m.results or judge_whole(m, findings.criterion or Criterion()).passed
+    return not m.results or judge_whole(m, findings.rule).passed
 
 
 def _say_way_around(ctx: StepContext, made: Measurement, agreed: int, samples: int) -> str:

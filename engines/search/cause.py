@@ -205,9 +205,9 @@ def find_imprecise(e: Evidence, _: Inner) -> Facts | None:
     if emulated is None or not signature or not emulated < signature.error / FAULTLESS:
         return None
     return {
-        "precision": e.rule.precision.upper(),
-        "emulated": say_error(emulated, e.rule.metric),
-        "error": say_error(signature.error, e.rule.metric),
+        "precision": e.findings.rule.precision.upper(),
+        "emulated": say_error(emulated, e.findings.rule.metric),
+        "error": say_error(signature.error, e.findings.rule.metric),
         "beginning": _say_beginning(e),
     }
 

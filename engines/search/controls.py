@@ -6,7 +6,6 @@ from typing import Literal
 import msgspec
 
 from narrowdown.engines.asking import Note, StepContext, Sub, asked
-from narrowdown.engines.compare.criterion import Criterion
 from narrowdown.engines.compare.judge import judge_check
 from narrowdown.engines.findings import Findings
 from narrowdown.engines.probe import Check, Measurement
@@ -35,7 +34,7 @@ def can_pass(ctx: StepContext, findings: Findings) -> Sub[Controls]:
     The reference's own outputs are known only where the checker is handed inputs. A control that
     cannot be made or judged (it takes too long, its process dies) is not passed.
     """
-    rule = findings.criterion or Criterion()
+    rule = findings.rule
     kinds: tuple[Literal["identity", "answers"], ...] = (
         ("identity", "answers") if findings.inputs else ("identity",)
     )

@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from narrowdown.engines.compare.criterion import Criterion, for_parts
+from narrowdown.engines.compare.criterion import for_parts
 from narrowdown.engines.compare.say import say_amount, say_part
 from narrowdown.engines.findings import Case, Findings, Suspect
 from narrowdown.engines.probe import Score
@@ -94,14 +94,9 @@ class Evidence:
         return [self.scores[name] for name in node.reads if name in self.scores]
 
     @property
-    def rule(self) -> Criterion:
-        """What counts as failing."""
-        return self.findings.criterion or Criterion()
-
-    @property
     def part_metric(self) -> str:
         """What the outputs of a part are measured by."""
-        return for_parts(self.rule).metric
+        return for_parts(self.findings.rule).metric
 
     @property
     def unit(self) -> float:

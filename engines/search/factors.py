@@ -102,7 +102,7 @@ def _of_sizes(made: Construction, sizes: Sequence[Sequence[Place]]) -> Iterable[
         base = max(1, now[first])
         whole = [now[msgspec.structs.replace(p, times=1)] for p in places]
         heaviest = max((math.prod(tensors[p.of].shape) for p in dims), default=1)
-        most = max(base, min(_MOST_SIZE, _MOST_ELEMENTS * base // max(1, heaviest), 64 * base))
+        most = max(base, min(_MOST_SIZE, _MOST_ELEMENTS * base // max(1, heaviest)))
         levels = [base + 1, 1, 2 * base, base - 1, base // 2, 4 * base, 2, 3, 16 * base]
         fit = [
             n

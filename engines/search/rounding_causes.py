@@ -233,4 +233,4 @@ def find_long_sum(e: Evidence, i: Inner) -> Facts | None:
     if emulated > own / FAULTLESS or (own > SUMMED and not stalled):
         return None
     many = f" of {terms:,} terms each" if stalled else ""
-    return {"many": many, "emulated": say_error(emulated, e.rule.metric)}
+    return {"many": many, "emulated": say_error(emulated, e.findings.rule.metric)}

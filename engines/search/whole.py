@@ -39,7 +39,7 @@ def lock_failure(ctx: StepContext, findings: Findings, measurement: Measurement)
     what fails on nearly nothing last. Its row is searched alone where rows can be fed alone and the
     row still fails by itself.
     """
-    rule = findings.criterion or Criterion()
+    rule = findings.rule
     if ctx.check:
         verdict = judge_check(measurement, rule)
         sample = findings.samples[0].id if findings.samples else ""

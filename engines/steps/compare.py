@@ -176,7 +176,7 @@ class _Seen(NamedTuple):
 
     @property
     def rule(self) -> Criterion:
-        return self.findings.criterion or Criterion()
+        return self.findings.rule
 
 
 def _look_around(
@@ -434,7 +434,7 @@ def _measure_emulated(model: WholeModel) -> Sub[float | None]:
 def _compare_by_check(
     ctx: StepContext, findings: Findings, m: Measurement
 ) -> Sub[Finish[CompareOutcome]]:
-    verdict = judge_check(m, findings.criterion or Criterion())
+    verdict = judge_check(m, findings.rule)
     findings = yield from lock_failure(ctx, findings, m)
     controls = Controls(True)
     if verdict.failed:
@@ -477,7 +477,7 @@ def _end_without_outputs(
 def _start(findings: Findings) -> CompareOutcome:
     """What is known of every outcome: how the model is judged, and whether it failed in the one
     run so far."""
-    rule = findings.criterion or Criterion()
+    rule = findings.rule
     return CompareOutcome(
         failure=findings.signature.kind if findings.signature else "none",
         tolerance=rule.tolerance,
@@ -490,7 +490,7 @@ def _start(findings: Findings) -> CompareOutcome:
 
 def _finish_random(findings: Findings, m: Measurement, drawn: float) -> Finish[CompareOutcome]:
     """The model's outputs are drawn anew in each run, so nothing can be said of an engine's."""
-    rule = findings.criterion or Criterion()
+    rule = findings.rule
     sample, output, error = worst(m.results, rule)
     outcome = msgspec.structs.replace(
         _start(findings),

@@ -56,7 +56,7 @@ class WayRow(msgspec.Struct, frozen=True):
 
 def consistency(ctx: StepContext) -> Steps[ConsistencyOutcome]:
     findings: Findings = yield from load_findings(ctx)
-    rule = findings.criterion or Criterion()
+    rule = findings.rule
     base = ConsistencyOutcome(tolerance=rule.tolerance, metric=rule.metric)
     rows: list[WayRow] = []
     last = ""

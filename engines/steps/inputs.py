@@ -6,7 +6,6 @@ from typing import Literal
 import msgspec
 
 from narrowdown.engines.asking import Note, StepContext, asked
-from narrowdown.engines.compare.criterion import Criterion
 from narrowdown.engines.compare.judge import worst
 from narrowdown.engines.compare.say import say_worst, wrong_by
 from narrowdown.engines.findings import Findings
@@ -31,7 +30,7 @@ class InputsOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
 def inputs(ctx: StepContext) -> Steps[InputsOutcome]:
     findings: Findings = yield from prepare_findings(ctx)
-    rule = findings.criterion or Criterion()
+    rule = findings.rule
     if ctx.check:
         message = "An external check chooses its own inputs, so real and random ones cannot be told apart here."
         return Finish(InputsOutcome(message=message), findings)

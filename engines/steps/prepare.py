@@ -245,7 +245,7 @@ def _refuse_unused_bounds(ctx: StepContext, m: Measurement) -> None:
 
 
 def _rule(findings: Findings) -> Criterion:
-    return findings.criterion or Criterion()
+    return findings.rule
 
 
 def _needs_no_inputs(ctx: StepContext) -> bool:

@@ -14,7 +14,7 @@ import msgspec
 
 from narrowdown.engines.asking import Amount, Count, Described, StepContext, StepRefused, Sub, asked
 from narrowdown.engines.asking.inquiry import Inquiry, make_inquiry
-from narrowdown.engines.compare.criterion import Criterion, Signature
+from narrowdown.engines.compare.criterion import Signature
 from narrowdown.engines.compare.judge import worst
 from narrowdown.engines.compare.say import say_amount, say_first, say_most
 from narrowdown.engines.compare.tolerance import criterion
@@ -196,9 +196,7 @@ def _hardest_sample(ctx: StepContext, findings: Findings) -> Sub[str]:
     if findings.signature is not None:
         return findings.sample
     m = yield from asked(probe_whole(ctx, findings))
-    return choose_feed(
-        findings, worst(m.results, findings.criterion or Criterion())[0] or list_feeds(findings)[0]
-    )
+    return choose_feed(findings, worst(m.results, findings.rule)[0] or list_feeds(findings)[0])
 
 
 class LayerRow(msgspec.Struct, frozen=True):

@@ -7,7 +7,6 @@ from typing import Literal
 import msgspec
 
 from narrowdown.engines.asking import Note, StepContext, asked
-from narrowdown.engines.compare.criterion import Criterion
 from narrowdown.engines.compare.judge import judge_whole, worst
 from narrowdown.engines.compare.say import wrong_by
 from narrowdown.engines.findings import Findings
@@ -42,7 +41,7 @@ def rebuild(ctx: StepContext) -> Steps[RebuildOutcome]:
 
 
 def _tell(findings: Findings, spec: str, m: Measurement) -> RebuildOutcome:
-    rule = findings.criterion or Criterion()
+    rule = findings.rule
     before = findings.signature
     known = RebuildOutcome(
         spec=spec,

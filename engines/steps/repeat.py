@@ -336,7 +336,7 @@ def _repeat_until(
 
 
 def _judge_answer(ctx: StepContext, findings: Findings, m: Measurement) -> Verdict:
-    rule, signature = findings.criterion or Criterion(), findings.signature
+    rule, signature = findings.rule, findings.signature
     if ctx.check:
         return judge_check(m, rule)
     if signature is None and m.status in ("crash", *REFUSALS):

@@ -74,7 +74,7 @@ class _Tried(NamedTuple):
 
     @property
     def rule(self) -> Criterion:
-        return self.before.criterion or Criterion()
+        return self.before.rule
 
     def keep_original(
         self, reason: str, verdict: Literal["fails", "could-not"]

@@ -10,7 +10,7 @@ from typing import Literal
 import msgspec
 
 from narrowdown.engines.asking import Count, Note, StepContext, Sub, asked
-from narrowdown.engines.compare.criterion import Criterion, for_parts
+from narrowdown.engines.compare.criterion import for_parts
 from narrowdown.engines.compare.judge import REFUSALS, exceed, worst
 from narrowdown.engines.compare.say import wrong_by
 from narrowdown.engines.findings import Findings
@@ -162,7 +162,7 @@ class _Trial:
         self.ctx, self.made = ctx, made
         refusals = ("build", "crash")
         self.refusing = bool(findings.signature and findings.signature.kind in refusals)
-        rule = findings.criterion or Criterion()
+        rule = findings.rule
         self.rule = for_parts(rule) if findings.culprits or findings.case else rule
         self.runs = max(1, findings.looks)
         self.tried: dict[tuple[Factor | None, Level], Tried] = {}
