@@ -148,10 +148,15 @@ async def _make_all(
 
 
 async def _make_again(
-    of: Recorded, digest: str, kind: str, target: Store, pool: Prober
+    of: Recorded, digest: str, kind: str, target: Store, pool: Prober, above: tuple[str, ...] = ()
 ) -> list[str]:
-    """Make again, in ``target``, what is gone of a model or of inputs; the files that were. Raises
-    SessionProblem."""
+    """Make again, in ``target``, what is gone of a model or of inputs; the files that were.
+    ``above``: what is made of it, once it is there. Raises SessionProblem."""
+    if not is_digest(digest) or digest in above:
+        raise SessionProblem(
+            f"The journal says that {digest[:80]!a} was made in this session, which cannot be: take the session from a backup, "
+            "or begin a new one."
+        )
     gone = [name for name in _parts(target, digest, kind) if not (target.root / name).exists()]
     if not gone:
         return []
@@ -162,10 +167,11 @@ async def _make_again(
     probe = _maker(of, digest, kind)
     if probe is None:
         raise SessionProblem(f"{first} C{copy}, or begin a new session.")
+    above = (*above, digest)
     if isinstance(probe, Sanitize | LoadInputs):
-        await _make_again(of, probe.model, "model", target, pool)
+        await _make_again(of, probe.model, "model", target, pool, above)
     if isinstance(probe, LoadInputs) and probe.base:
-        await _make_again(of, probe.base, "inputs", target, pool)
+        await _make_again(of, probe.base, "inputs", target, pool, above)
     made = await pool.run(probe, _TIMEOUT)
     if made.status != "ok":
         raise SessionProblem(f"{first} It could not be made again: {made.message} C{copy}.")

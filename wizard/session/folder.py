@@ -23,6 +23,7 @@ from typing import Any
 import msgspec
 
 from narrowdown.engines import discovery, faults
+from narrowdown.engines.spec import parse
 from narrowdown.engines.store import copying, decoding, regular, sound
 from narrowdown.engines.store.content import Store, write_atomically
 from narrowdown.engines.store.places import own_folder
@@ -258,6 +259,9 @@ def _described(folder: Path) -> Description:
         why = "" if about.crc in ("", checksum(head)) else "its checksum does not match"
         if not why and not _ID.fullmatch(about.id):
             why = f"its id {ascii(about.id)[:80]} is none that narrowdown gives"
+        for spec in (about.problem.engine, about.problem.reference):
+            if not why and not _is_spec(spec):
+                why = f"its engine {ascii(spec)[:80]} is none"
     except ValueError as error:
         why = str(error)
     if why:
@@ -265,6 +269,14 @@ def _described(folder: Path) -> Description:
             f"{path} is damaged: {why}. Take it from a backup, or begin a new session."
         )
     return about
+
+
+def _is_spec(text: str) -> bool:
+    try:
+        parse(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _refuse_strange(folder: Path) -> None:

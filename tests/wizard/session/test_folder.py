@@ -357,6 +357,19 @@ def test_an_id_that_is_a_path_or_acts_on_a_terminal_is_none(tmp_path, name: str)
     assert str(refused.value).isprintable()
 
 
+@pytest.mark.parametrize("role", ["engine", "reference"])
+def test_a_session_of_no_engine_is_damaged(tmp_path, role: str) -> None:
+    """``replay`` and a rewind of it ended with 70."""
+    path = folder.create(PROBLEM, FLOW, folder=tmp_path / "s") / folder.DESCRIPTION
+    head = json.loads(path.read_bytes())
+    del head["crc"]
+    head["problem"][role] = "\x1b]0;x"
+    path.write_text(json.dumps({**head, "crc": folder.checksum(head)}), encoding="utf-8")
+    with pytest.raises(SessionProblem, match=r"its engine .* is none") as refused:
+        folder.describe(path.parent)
+    assert str(refused.value).isprintable()
+
+
 def test_versions_are_those_of_the_packages():
     found = folder.versions()
     assert {"narrowdown", "onnx", "numpy", "onnxruntime"} <= found.keys()

@@ -1,0 +1,29 @@
+"""What is gone of a session and made again."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from narrowdown.engines.probe import Inspect, Measure, Sanitize
+from narrowdown.engines.store.content import Store
+from narrowdown.wizard.runner import restore
+from narrowdown.wizard.session.problems import SessionProblem
+from narrowdown.wizard.session.state import State
+
+DIGEST, OTHER = "a" * 64, "b" * 64
+
+
+@pytest.mark.parametrize("made_of", [DIGEST, OTHER, "../../x"])
+def test_a_model_that_is_made_of_itself_or_of_no_model_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, made_of: str
+) -> None:
+    """A forged journal says so: ``after`` went on without an end, and ended with 70."""
+    makers = {DIGEST: made_of, OTHER: DIGEST}
+    monkeypatch.setattr(restore, "_maker", lambda of, digest, kind: Sanitize(makers[digest]))
+    asked: Any = Measure(model=DIGEST, inputs="", samples=(), engine="e", reference="r")
+    kept = Store(tmp_path)
+    making = restore.make_again_for([asked, Inspect("e")], State(), kept, kept, None)  # type: ignore[arg-type]
+    with pytest.raises(SessionProblem, match="which cannot be"):
+        asyncio.run(making)
