@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
-from narrowdown.engines.graph import converted, emulate, external
+from narrowdown.engines.graph import converted, external
 from narrowdown.engines.graph.emulate import NOTE, emulate_precision, round_values
 from narrowdown.engines.graph.model_problem import ModelProblem
 from narrowdown.engines.graph.typed import to_float64, to_precision
@@ -197,103 +197,10 @@ def test_weights_are_rounded_in_memory_or_into_one_second_file(tmp_path: Path) -
     assert first.ByteSize() < 5000
 
 
-MOVED: dict[str, tuple[list[str], dict[str, object]]] = {
-    "Concat": (["w", "x"], {"axis": 0}), "DepthToSpace": (["w"], {"blocksize": 2}), "Expand": (["w", "many"], {}),
-    "Flatten": (["w"], {}), "Gather": (["w", "ids"], {}), "GatherElements": (["w", "places"], {}),
-    "GatherND": (["w", "pairs"], {}), "Identity": (["w"], {}), "Reshape": (["w", "flat"], {}), "Slice": (["w", "one", "two"], {}),
-    "SpaceToDepth": (["w"], {"blocksize": 2}), "Split": (["w"], {"axis": 1}), "Squeeze": (["w", "one"], {}),
-    "Tile": (["w", "many"], {}), "Transpose": (["w"], {}), "Unsqueeze": (["w", "one"], {}),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("op", sorted(emulate._MOVES))
-def test_what_is_only_moved_is_rounded_where_it_arrives(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, op: str
-) -> None:
-    """A table of which rows are gathered is not rounded as a whole; the bits are those of one that
-    is."""
-    reads, attributes = MOVED[op]
-    shape = (1, 1, 8, 8) if op == "Squeeze" else (1, 4, 8, 8)
-    w = np.random.default_rng(0).standard_normal(shape, np.float32) * 1e4
-    w.flat[:4] = np.nan, np.inf, 1e-8, 7e4
-    weights = {
-        "w": w, "many": np.array([2, 1, 1, 1]), "ids": np.array([0, 0]), "flat": np.array([-1]), "one": np.array([1]),
-        "two": np.array([2]), "places": np.zeros(shape, np.int64), "pairs": np.array([[0, 2], [0, 1]]),
-    }  # fmt: skip
-    nodes = [
-        n(op, reads, ["a", "b"] if op == "Split" else ["a"], **attributes),
-        n("Neg", ["a"], ["y"]),
-    ]
-    shapes = {k: v for k, v in weights.items() if k in reads}
-    case = made(
-        graph(nodes, {"x": (FLOAT, list(shape))}, [f"y:{FLOAT}", f"a:{FLOAT}"], shapes),
-        tmp_path,
-        {"x": w},
-    )
-    model = emulate_precision(case.cut().model, "fp16", [])
-    (held,) = (t for t in model.graph.initializer if t.name == "w")
-    assert not converted.is_converted(held)
-    got = run(model, case.feeds, case.model.weights_dir)
-    monkeypatch.setattr(emulate, "_MOVES", frozenset())
-    whole = emulate_precision(case.cut().model, "fp16", [])
-    assert whole != model
-    for name, value in run(whole, case.feeds, case.model.weights_dir).items():
-        assert value.tobytes() == got[name].tobytes(), name
-
-
-CHOSEN: dict[str, tuple[list[str], dict[str, object]]] = {
-    **{op: (["m" if name == "w" else name for name in reads], {**given}) for op, (reads, given) in MOVED.items()},
-    "Concat": (["m", "m"], {"axis": 0}), **{op: (["m"], {}) for op in ("Abs", "GlobalMaxPool", "Neg", "Relu")},
-    "Max": (["m", "v"], {}), "Min": (["v", "m", "m"], {}), "Where": (["yes", "m", "v"], {}),
-    "ReduceMax": (["m"], {"axes": [1], "keepdims": 0}), "ReduceMin": (["m"], {}),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("precision", ["fp16", "bf16"])
-@pytest.mark.parametrize("op", sorted(emulate._CHOOSES))
-def test_what_is_chosen_among_rounded_values_is_not_rounded_once_more(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, op: str, precision: str
-) -> None:
-    reads, attributes = CHOSEN[op]
-    shape = (1, 1, 8, 8) if op == "Squeeze" else (1, 4, 8, 8)
-    x = np.random.default_rng(0).standard_normal(shape, np.float32) * 300
-    x.flat[:7] = np.nan, np.inf, -np.inf, 1e-5, -1e-30, 0.0, -0.0
-    weights = {
-        "v": x[..., ::-1].copy(), "many": np.array([2, 1, 1, 1]), "ids": np.array([0, 0]), "flat": np.array([-1]),
-        "one": np.array([1]), "two": np.array([2]), "places": np.zeros(shape, np.int64), "pairs": np.array([[0, 2], [0, 1]]),
-        "yes": x > 0,
-    }  # fmt: skip
-    nodes = [
-        n("Mul", ["x", "x"], ["m"]),
-        n(op, reads, ["a", "b"] if op == "Split" else ["a"], **attributes),
-        n("Mul", ["a", "a"], ["y"]),
-    ]
-    used = {k: v for k, v in weights.items() if k in reads}
-    outputs = [f"y:{FLOAT}", f"a:{FLOAT}"]
-    case = made(graph(nodes, {"x": (FLOAT, list(shape))}, outputs, used), tmp_path, {"x": x})
-    for keep, casts in (([], 4), ([0], 4), ([1], 6)):  # what is kept is rounded for who reads it
-        model = emulate_precision(case.cut().model, precision, keep)
-        assert sum(node.op_type == "Cast" for node in model.graph.node) == casts
-        got = run(model, case.feeds, case.model.weights_dir)
-        with monkeypatch.context() as patch:
-            patch.setattr(emulate, "_CHOOSES", frozenset())
-            twice = run(
-                emulate_precision(case.cut().model, precision, keep),
-                case.feeds,
-                case.model.weights_dir,
-            )
-        for name, value in twice.items():
-            np.testing.assert_array_equal(got[name], value)
-            np.testing.assert_array_equal(np.signbit(got[name]), np.signbit(value))
-
-
-@pytest.mark.parametrize(
-    ("kind", "casts"),
-    [(BOOL, 1), (TensorProto.INT8, 1), (TensorProto.UINT8, 1), (TensorProto.INT32, 3)],
-)
+@pytest.mark.parametrize("kind", [BOOL, TensorProto.INT8, TensorProto.UINT8, TensorProto.INT32])
 @pytest.mark.parametrize("precision", ["fp16", "bf16"])
 def test_a_cast_is_rounded_where_its_whole_numbers_may_be_too_large(
-    tmp_path: Path, precision: str, kind: int, casts: int
+    tmp_path: Path, precision: str, kind: int
 ) -> None:
     dtype = helper.tensor_dtype_to_np_dtype(kind)
     whole = (
@@ -312,7 +219,6 @@ def test_a_cast_is_rounded_where_its_whole_numbers_may_be_too_large(
         {"x": whole},
     )
     model = emulate_precision(case.cut().model, precision, [])
-    assert sum(node.op_type == "Cast" for node in model.graph.node) == casts
     got = run(model, case.feeds, case.model.weights_dir)
     np.testing.assert_array_equal(got["y"], rounded(whole.astype(np.float32), precision))
 
@@ -333,9 +239,6 @@ def test_what_comes_exact_is_rounded_by_who_moves_it(tmp_path: Path) -> None:
     np.testing.assert_array_equal(got["a"], -rounded(x))
     np.testing.assert_array_equal(got["b"], rounded(x).T)
     np.testing.assert_array_equal(got["c"], np.concatenate([rounded(x * x), rounded(x)]))
-    named = {i.name for i in case.cut().model.graph.input}
-    told = emulate_precision(case.cut().model, "fp16", [], named)  # whoever says so has seen to it
-    np.testing.assert_array_equal(run(told, case.feeds, case.model.weights_dir)["a"], -x)
 
 
 def test_a_table_that_is_computed_with_too_is_rounded_and_one_whose_mover_is_kept_is_not(
@@ -567,6 +470,6 @@ def test_an_operator_of_another_domain_is_rounded_whatever_its_name() -> None:
     model = helper.make_model(
         graph, opset_imports=[helper.make_opsetid("", 17), helper.make_opsetid("maker", 1)]
     )
-    assert [n.op_type for n in emulate_precision(model, "fp16", (), stored=("x",)).graph.node] == [
-        "Relu", "Relu", "Cast", "Cast",
+    assert [n.op_type for n in emulate_precision(model, "fp16", ()).graph.node] == [
+        "Relu", "Cast", "Cast", "Relu", "Cast", "Cast",
     ]  # fmt: skip
