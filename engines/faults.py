@@ -107,29 +107,26 @@ def say_fault(error: OSError, place: object = "") -> str:
     names no path."""
     name = name_path(error, place)
     at = f" of '{name}'" if name else ""
-    match error.errno:
-        case errno.ENOSPC:
-            return f"The disk{at} is full{_free(name)}. Make room there, or name another place, and try again; {KEPT}."
-        case errno.EDQUOT:
-            return f"The quota on the disk{at} is used up: it is full for you. Make room there, or name another place; {KEPT}."
-        case errno.EROFS:
-            return f"The file system{at} is read-only. Name another place."
-        case errno.EMFILE:
-            return f"No further file may be opened (a limit of the shell, see ulimit -n). Raise it and try again; {KEPT}."
-        case errno.ENFILE:
-            return f"The machine can open no further file (see fs.file-max). Close other programs and try again; {KEPT}."
-        case errno.ENOMEM:
-            return f"The machine has no memory left for narrowdown. Close other programs and try again; {KEPT}."
-        case errno.EAGAIN:
-            return f"No further process or thread may be started (see ulimit -u). Raise that limit and try again; {KEPT}."
-        case errno.ENOLCK:
-            return f"The file system{at} cannot lock files. Keep sessions on a local disk."
-        case errno.EIO | errno.ESTALE:
-            said = error.strerror or os.strerror(error.errno)
-            return f"The disk{at} cannot be read or written: {said}. See what the system says of it (dmesg); {KEPT}."
-        case errno.EFBIG:
-            return f"The file{at} may not grow any further (a limit of the shell, see ulimit -f). Raise it and try again."
-    return f"The system refused{at.replace(' of', '')}: {error.strerror or error}."
+    said = error.strerror or (os.strerror(error.errno) if error.errno else str(error))
+    sentence = _SENTENCES.get(error.errno or 0, "The system refused{where}: {said}.")
+    free = _free(name) if error.errno == errno.ENOSPC else ""
+    return sentence.format(at=at, where=at.replace(" of", ""), free=free, said=said, kept=KEPT)
+
+
+_UNREADABLE = "The disk{at} cannot be read or written: {said}. See what the system says of it (dmesg); {kept}."
+_SENTENCES = {
+    errno.ENOSPC: "The disk{at} is full{free}. Make room there, or name another place, and try again; {kept}.",
+    errno.EDQUOT: "The quota on the disk{at} is used up: it is full for you. Make room there, or name another place; {kept}.",
+    errno.EROFS: "The file system{at} is read-only. Name another place.",
+    errno.EMFILE: "No further file may be opened (a limit of the shell, see ulimit -n). Raise it and try again; {kept}.",
+    errno.ENFILE: "The machine can open no further file (see fs.file-max). Close other programs and try again; {kept}.",
+    errno.ENOMEM: "The machine has no memory left for narrowdown. Close other programs and try again; {kept}.",
+    errno.EAGAIN: "No further process or thread may be started (see ulimit -u). Raise that limit and try again; {kept}.",
+    errno.ENOLCK: "The file system{at} cannot lock files. Keep sessions on a local disk.",
+    errno.EIO: _UNREADABLE,
+    errno.ESTALE: _UNREADABLE,
+    errno.EFBIG: "The file{at} may not grow any further (a limit of the shell, see ulimit -f). Raise it and try again.",
+}  # fmt: skip
 
 
 def _free(name: str) -> str:

@@ -5,11 +5,6 @@ from collections.abc import Iterable
 from pathlib import PurePath
 
 LISTED = 6  # names in a sentence
-_ALIKE = 0.5  # of difflib's ratio: fewer letters in common than this are not looked at more closely, however many names there are
-_LOOKED_AT = 5  # the most alike names, of which the one with the fewest slips is taken
-# One slip (a letter wrong, left out, added, or two swapped) in so many letters; a short word may
-# have one.
-_LETTERS_A_SLIP = 3
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
@@ -17,9 +12,8 @@ def nearest(word: str, known: Iterable[str]) -> str:
     does the suffix of a file that both have: ``b.onnx`` is not near ``a.onnx``."""
     folded = {name.casefold(): name for name in sorted(known)}
     given = word.casefold()
-    alike = difflib.get_close_matches(given, folded, n=_LOOKED_AT, cutoff=_ALIKE)
-    near = [name for name in alike if _is_near(*_stems(given, name))]
-    return folded[min(near, key=lambda name: slips(given, name))] if near else ""
+    alike = difflib.get_close_matches(given, folded)
+    return next((folded[name] for name in alike if _is_near(*_stems(given, name))), "")
 
 
 def spell_out(word: str, known: Iterable[str]) -> str:
@@ -59,28 +53,8 @@ def suggest_or_list(word: str, known: Iterable[str]) -> str:
     )
 
 
-def slips(one: str, other: str) -> int:
-    """Letters wrong, left out, added, or swapped with their neighbour, between two words (optimal
-    string alignment)."""
-    before: list[int] = []
-    row = list(range(len(other) + 1))
-    for i, letter in enumerate(one, 1):
-        before, last, row = row, before, [i]
-        for j, wanted in enumerate(other, 1):
-            least = min(before[j] + 1, row[j - 1] + 1, before[j - 1] + (letter != wanted))
-            if i > 1 and j > 1 and letter == other[j - 2] and one[i - 2] == wanted:
-                least = min(least, last[j - 2] + 1)
-            row.append(least)
-    return row[-1]
-
-
 def _is_near(given: str, name: str) -> bool:
-    """Whether one may be a slip for the other. A word cut short, or with more behind it, is near:
-    ``resnet`` and ``resnet50``."""
-    short, long = sorted((given.lstrip("-"), name.lstrip("-")), key=len)
-    if len(short) >= _LETTERS_A_SLIP and long.startswith(short):
-        return True
-    return slips(given, name) <= max(1, min(len(given), len(name)) // _LETTERS_A_SLIP)
+    return bool(difflib.get_close_matches(given, [name]))
 
 
 def _stems(given: str, name: str) -> tuple[str, str]:

@@ -1,5 +1,6 @@
 """Constant nodes as weights, which no search need ask about."""
 
+from collections.abc import Mapping
 from copy import deepcopy
 
 import numpy as np
@@ -35,25 +36,23 @@ def lift_constants(graph: GraphProto) -> int:
     return lifted
 
 
+# Attributes of a Constant node -> the numpy type of the weight that it is.
+_DTYPES: Mapping[str, type[np.generic] | type[np.object_]] = {
+    "value_float": np.float32, "value_floats": np.float32, "value_int": np.int64, "value_ints": np.int64,
+    "value_string": np.object_, "value_strings": np.object_,
+}  # fmt: skip
+
+
 def weight_of_constant(node: NodeProto) -> TensorProto | None:
     """The weight, named as its output, that a Constant node is; None for a sparse one, and for one
     without a value."""
-    tensor = TensorProto()
     for a in node.attribute:
+        tensor = TensorProto()
         if a.name == "value" and a.type == AttributeProto.TENSOR:
             tensor.CopyFrom(a.t)
-        elif a.name == "value_float":
-            tensor = numpy_helper.from_array(np.array(a.f, np.float32))
-        elif a.name == "value_floats":
-            tensor = numpy_helper.from_array(np.array(a.floats, np.float32))
-        elif a.name == "value_int":
-            tensor = numpy_helper.from_array(np.array(a.i, np.int64))
-        elif a.name == "value_ints":
-            tensor = numpy_helper.from_array(np.array(a.ints, np.int64))
-        elif a.name == "value_string":
-            tensor = helper.make_tensor("", TensorProto.STRING, (), [a.s])
-        elif a.name == "value_strings":
-            tensor = helper.make_tensor("", TensorProto.STRING, (len(a.strings),), list(a.strings))
+        elif a.name in _DTYPES:
+            value = np.array(helper.get_attribute_value(a), _DTYPES[a.name])
+            tensor = numpy_helper.from_array(value)
         else:
             continue
         tensor.name = node.output[0]

@@ -6,7 +6,6 @@ the standard library is imported before file descriptors 1 and 2 are a log: nati
 where they like.
 """
 
-import gc
 import importlib.util
 import os
 import sys
@@ -45,7 +44,6 @@ def main() -> None:
         sys.exit(
             "A worker is started by the pool: python -P -m narrowdown.engines.workers SESSION [PARENT_PID]"
         )
-    gc.disable()  # what is loaded stays: looking through it again and again takes a tenth of the start
     incoming, outgoing = _claim_protocol()
     _pin_package()
     from narrowdown.engines.workers.worker import serve_probes

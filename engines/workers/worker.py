@@ -8,7 +8,6 @@ run in the main thread, one at a time.
 import contextlib
 import ctypes
 import faulthandler
-import gc
 import os
 import queue
 import re
@@ -31,13 +30,6 @@ from narrowdown.engines.store import memory
 from narrowdown.engines.workers.protocol import Done, FromWorker, Hello, Progress, Work
 
 _PR_SET_PDEATHSIG = 1
-# What a chunk of numbers takes is had from memory that the process already has: numbers of
-# ``malloc.h``, and bytes. Given back after each chunk and had anew, the pages cost more than the
-# arithmetic (scores of PaddleOCR's detector: 45 and 26 ns a value).
-_KEPT_MEMORY = {
-    -1: 64 << 20,
-    -3: 4 << 20,
-}  # free at the top; from what size on a piece is mapped by itself
 _PROGRESS_EVERY = 0.1  # seconds
 _NICE = 5  # builds take all that is left over; screens and shells go first
 # After one of these the process's device context cannot be trusted.
@@ -106,13 +98,6 @@ def _die_with(parent: int) -> None:
         prctl(keeper.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     if parent and os.getppid() != parent:
         _end_process()
-
-
-def _keep_memory() -> None:
-    """Only glibc can be told."""
-    with contextlib.suppress(AttributeError):
-        for name, value in _KEPT_MEMORY.items():
-            ctypes.CDLL(None).mallopt(name, value)
 
 
 def _step_back() -> None:
@@ -266,7 +251,6 @@ def serve_probes(root: Path, incoming: int, outgoing: int, parent: int = 0) -> N
     protocol = Protocol(incoming, outgoing)
     _die_with(parent)
     _step_back()
-    _keep_memory()
     root = root.absolute()
     os.chdir(root)
     protocol.listen()
@@ -274,8 +258,6 @@ def serve_probes(root: Path, incoming: int, outgoing: int, parent: int = 0) -> N
     # The heavy imports happen while the pool is still deciding what to ask.
     with contextlib.suppress(Exception):  # the first probe will say it
         from narrowdown.engines.workers import operations  # noqa: F401
-    gc.freeze()
-    gc.enable()
     worker = Worker(root, protocol)
     while True:
         worker.answer(protocol.work.get())

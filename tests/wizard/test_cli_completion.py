@@ -163,9 +163,9 @@ def test_each_shell_gets_its_lines(
 def test_they_are_commands(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(words) == 0
     assert "narrowdown" in capsys.readouterr().out
-    assert main(["help", "sessions", "rn"]) == 2
+    assert main(["help", "sessions", "renam"]) == 2
     assert (
-        "'rn' is not a command. Did you mean 'rm'? Known: rm, prune, rename."
+        "'renam' is not a command. Did you mean 'rename'? Known: rm, prune, rename."
         in capsys.readouterr().err
     )
     assert main([__file__]) == 2
