@@ -126,7 +126,9 @@ class _Keeping:
         ):
             rows: tuple[Ranked, ...] = yield from rank_layers(ask, find_layers(ask.index))
             order = list_ranked(rows)
-        allowed: dict[str, float] = yield from allow(sets, sound, tuple(sets.seen))
+        # In the order in which they were given: a set of names has another one in each process.
+        deciding = [s for s in by_sample(plain) if s in sets.seen]
+        allowed: dict[str, float] = yield from allow(sets, sound, deciding)
         hunt = Hunt(sets, allowed, list_hardest(findings), self.params.budget, order=order)
         hunt.light = yield from self._emulate(hunt)
         best: Best | None = yield from keep_fewest(hunt, likely, self._try_on, self.params.batches)

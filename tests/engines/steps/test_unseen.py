@@ -1,7 +1,10 @@
 """Workarounds on samples that they were not made on: what is set apart is not searched on; what
 fails there widens the set."""
 
+import os
 import random
+import subprocess
+import sys
 from typing import Any
 
 import msgspec
@@ -620,3 +623,28 @@ def test_where_no_smaller_set_stands_in_each_node_is_still_looked_at() -> None:
     assert len(kept(done)) == 6
     assert done.outcome.minimal
     assert done.outcome.holds
+
+
+ASK = """
+from tests.engines.steps.conftest import walk
+from tests.engines.steps.simulated import Simulated, graph
+added = {f"real:{i}": {2: 0.5 + i / 10, 5 + i: 0.3} for i in range(6)}
+chain = [() if i == 0 else (i - 1,) for i in range(12)]
+engine = Simulated(index=graph(chain), added=added, asked={}, hiding={})
+print([repr(p) for p in walk("precision", engine.context(), engine).probes])
+"""
+
+
+def test_another_process_asks_the_same_in_the_same_order() -> None:
+    """Names in a set lie in another order there: a session that was gone on with asked anew."""
+    said = {
+        subprocess.run(
+            [sys.executable, "-c", ASK],
+            env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONSAFEPATH": ""},
+            capture_output=True,
+            check=True,
+            timeout=120,
+        ).stdout
+        for seed in ("1", "2", "3")
+    }
+    assert len(said) == 1
