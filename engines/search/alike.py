@@ -56,11 +56,11 @@ def find_alike(
     node = next((n for n in inside if ask.names([n])[0] == first.at), None)
     if node is None:
         return Alike()
-    places: tuple[Place, ...] = yield from foretell_places(ask, ask.index.nodes[node].op)
+    oracle = make_oracle(ask)
+    places: tuple[Place, ...] = yield from foretell_places(oracle, ask.index.nodes[node].op)
     cured = {*inside, *ranges.decode(ask.findings.keep)}
     own = {n for p in places if p.node in inside for n in p.keep} - set(ranges.decode(first.keep))
     effects = {s.node: s.effect for s in ask.findings.suspects}
-    oracle = make_oracle(ask)
     found: list[Another] = []
     along: list[Place] = []
     for place in (p for p in places if p.node not in cured):

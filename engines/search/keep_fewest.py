@@ -54,8 +54,6 @@ MARGIN = 1.5
 # Samples that join at once, the worst: each is paid for in every question that follows, and what
 # cures the worst mostly cures the rest.
 JOINING = 3
-# How often samples join one set. With JOINING two dozen can.
-ROUNDS = 8
 # Sets in turn that the engine refused, after which it is asked about no others: basic_pitch was
 # built with up to 172 of 248 nodes kept and with all of them, and of 40 in between with none.
 REFUSED = 8
@@ -108,7 +106,7 @@ class Hunt:
         """A set that cures all that is seen; everything where none short of it does. ``likely``:
         tried first, as it is; ``stays``: was needed before, and is not weighed."""
         everything = self.sets.everything
-        for _ in range(ROUNDS):
+        while True:
             order: NodeSet = yield from self._find_prefix(likely, stays)
             added: NodeSet = yield from leave_out_groups(
                 tuple(reversed(order)),
@@ -120,7 +118,6 @@ class Hunt:
             if not self.join(wrong):
                 self.alone = False  # right alone, wrong among others
             stays = keep
-        return everything
 
     def join(self, samples: Sequence[str]) -> bool:
         """These are asked about first from now on; False where they were."""
@@ -154,8 +151,8 @@ class Hunt:
         base: float = yield from self._worst(self.sets.everything)
         room = math.sqrt(max(0.01, 1 - base**2))  # a percent, where everything kept is all but over
 
-        # Three quarters of what may be asked are left for what decides.
-        until = self.sets.spent + (self.limit - self.sets.spent) // 4
+        # Most of what may be asked is left for what decides.
+        until = self.sets.spent + (self.limit - self.sets.spent) // 8
 
         def load(group: NodeSet) -> Sub[float]:
             if self.sets.spent >= until:

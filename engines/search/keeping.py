@@ -151,7 +151,7 @@ class _Keeping:
             noise: Mapping[str, float] = yield from measure_noise(self.oracle, wrong)
             self.sets.basis = msgspec.structs.replace(self.sets.basis, noise=noise)
         if not seeds:
-            places: tuple[Place, ...] = yield from foretell_places(ask)
+            places: tuple[Place, ...] = yield from foretell_places(self.oracle)
             seeds = {n for p in places for n in p.keep} or {s.node for s in ask.findings.suspects}
         for layer in find_layers(ask.index) if len(can) < len(ask.index.nodes) else ():
             if seeds.intersection(layer.around):

@@ -11,6 +11,7 @@ import msgspec
 
 from narrowdown.engines.asking import Note, StepContext, Sub, asked
 from narrowdown.engines.asking.inquiry import Inquiry
+from narrowdown.engines.asking.oracle import make_oracle
 from narrowdown.engines.compare.judge import by_sample, judge_whole, margin, worst
 from narrowdown.engines.compare.say import wrong_by
 from narrowdown.engines.findings import Findings, Workaround
@@ -59,7 +60,7 @@ def can_remedy(ctx: StepContext, findings: Findings) -> bool:
 def try_remedy(ask: Inquiry) -> Sub[Remedy]:
     """Ask the reference, then build the whole model once for each of ``RINGS`` until every sample
     passes."""
-    places: tuple[Place, ...] = yield from foretell_places(ask)
+    places: tuple[Place, ...] = yield from foretell_places(make_oracle(ask))
     found = Remedy(places)
     for rings in RINGS if places else ():
         keep = _grow_rings(ask.index, {n for p in places for n in p.keep}, rings)

@@ -23,10 +23,9 @@ from narrowdown.engines.asking.answer import Answer
 from narrowdown.engines.asking.oracle import Oracle
 from narrowdown.engines.asking.question import NodeIds, Question
 from narrowdown.engines.search.alone import find_alone
-from narrowdown.engines.search.foretold import SURELY, pack_reached
+from narrowdown.engines.search.foretold import list_unfeedable
 from narrowdown.engines.search.search import Trials, find_around, minimise, prove_one_minimal
 from narrowdown.engines.search.settle import Settled, settle
-from narrowdown.engines.search.storage import largest_finite
 
 
 class Wanted(msgspec.Struct, frozen=True):
@@ -149,18 +148,3 @@ def ask_as_given(oracle: Oracle, found: Trials, nodes: NodeIds) -> Sub[Trials | 
     if good := found.good(nodes):
         given.known[good] = found.known[good]
     return given
-
-
-def list_unfeedable(oracle: Oracle) -> Sub[NodeIds]:
-    """The tensors that nodes make which the engine's storage makes infinite, by the reference."""
-    limit = SURELY * largest_finite(oracle.storage)
-    beyond: set[int] = set()
-    for batch in pack_reached(oracle.index, oracle.live):
-        note = Note(f"how large do {len(batch)} tensors become in the reference?")
-        told = yield from oracle.ask(Question(watch=batch, reference=True, note=note))
-        beyond |= {
-            oracle.index.by_name[name]
-            for name, score in told.scores.items()
-            if name in oracle.index.by_name and score.absmax > limit
-        }
-    return frozenset(beyond)

@@ -33,8 +33,6 @@ GROUPS = 4
 MOST = 4.0
 # Times: where one half brings so much less than both, the other brings it all.
 FAR_LESS = 4.0
-# Of what the foretold prefix has: the first step from it to a shorter or a longer one.
-STEP = 8
 
 Load: TypeAlias = Callable[[tuple[int, ...]], Sub[float]]
 
@@ -107,7 +105,7 @@ def find_prefix(most: int, guess: int, does: Callable[[int], Sub[bool]]) -> Sub[
     likely to be."""
     low, high = -1, most
     at = min(guess, most - 1)
-    step = max(1, at // STEP)
+    step = 1
     while low < at < high:
         if (yield from does(at)):
             high, at = at, at - step

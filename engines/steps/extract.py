@@ -138,7 +138,7 @@ def _find_part(
     # Where engines compute a node otherwise alone than among others, the accused may be the wrong
     # one: what is beyond the storage type by the reference is tried next, the furthest first, with
     # few nodes around it.
-    places: tuple[Place, ...] = yield from foretell_places(ask)
+    places: tuple[Place, ...] = yield from foretell_places(oracle)
     done = {s.node for s in accused} | set(ranges.decode(findings.keep))
     left = sorted((p for p in places if p.node not in done), key=lambda p: (-p.reached, p.node))
     others = [_suspect_place(ask, p) for p in left[: params.most_places]]

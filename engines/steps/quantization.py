@@ -324,7 +324,7 @@ def _json(told: Told) -> dict[str, object]:
 
 SPEC = StepSpec(
     name="quantization",
-    version=4,
+    version=5,
     summary="Rank the layers of a Q/DQ model by SQNR, and find the fewest to leave in float so that every sample passes.",
     run=quantization,
     outcome=QuantizationOutcome,

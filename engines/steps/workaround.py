@@ -27,7 +27,7 @@ from narrowdown.engines.search.barriers import hides_when_watched
 from narrowdown.engines.search.beyond import Left, look_beyond
 from narrowdown.engines.search.control_flow import Fixed, fix_control_flow
 from narrowdown.engines.search.ddmin import ddmin
-from narrowdown.engines.search.headroom import list_close
+from narrowdown.engines.search.foretold import list_close
 from narrowdown.engines.search.intermittent import count_runs_needed, has_threads
 from narrowdown.engines.search.keeping import PrecisionParams, keep_higher
 from narrowdown.engines.search.kept import Kept, make_workaround, say_kept
@@ -284,7 +284,11 @@ def _look_at_headroom(cure: Cure) -> Sub[Cure]:
     chosen = cure.workaround
     if chosen is None or chosen.kind != "precision" or cure.ask.ctx.check:
         return cure
-    close: tuple[Close, ...] = yield from list_close(cure.ask, ranges.decode(chosen.keep))
+    culprits = cure.ask.findings.culprits
+    accused = frozenset(n for c in culprits for n in ranges.decode(c.keep or c.case.node_ids))
+    close: tuple[Close, ...] = yield from list_close(
+        make_oracle(cure.ask), ranges.decode(chosen.keep), accused
+    )
     return msgspec.structs.replace(cure, workaround=msgspec.structs.replace(chosen, close=close))
 
 
@@ -612,7 +616,7 @@ def _probe_applied(ask: Inquiry, chosen: Workaround) -> Measure:
 
 SPEC = StepSpec(
     name="workaround",
-    version=17,
+    version=18,
     summary="Apply the workaround that the cause suggests, and verify it on every sample.",
     run=workaround,
     outcome=WorkaroundOutcome,
