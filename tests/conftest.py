@@ -77,6 +77,15 @@ def _own_state_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _no_sync() -> Iterator[None]:
+    """Tens of thousands of files are written by the tests' own processes, and no machine loses
+    power: none waits for a disk. What tests start does."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda _descriptor: None)
+        yield
+
+
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Callable[[int], Path]]:
     """A disk of so many KiB, a tmpfs; asked again, the same one has another size."""

@@ -1,6 +1,7 @@
 """An engine made of numbers: errors that nodes add, carry and absorb along a graph; it may break,
 and faults may come and go."""
 
+import functools
 import hashlib
 import random
 from collections.abc import Mapping
@@ -55,6 +56,9 @@ def graph(edges: list[tuple[int, ...]]) -> GraphIndex:
 
 def random_graph(n: int, rng: random.Random) -> GraphIndex:
     return graph([tuple(sorted(rng.sample(range(i), min(i, rng.randint(0, 3))))) for i in range(n)])
+
+
+decode = functools.cache(ranges.decode)  # each sample of a probe asks for the same
 
 
 class Simulated(msgspec.Struct, kw_only=True):
@@ -177,7 +181,7 @@ class Simulated(msgspec.Struct, kw_only=True):
             return rng.choice(BROKEN)
         shown = [rng.random() < self.rate for _ in range(max(1, probe.runs))]
         shown = shown[:1] * len(shown) if self.builds > 1 else shown
-        cured = not self.shy.isdisjoint(ranges.decode(probe.marks))
+        cured = not self.shy.isdisjoint(decode(probe.marks))
         wrong = self._results(probe, not cured)
         right = self._results(probe, False)
         self._count(probe, hidden=wrong != right and not any(shown))
@@ -213,8 +217,7 @@ class Simulated(msgspec.Struct, kw_only=True):
         index, candidate = self.index, probe.candidate
         inside = set(node_ids(index, candidate))
         severed = set(severed_of(index, candidate))
-        keep = frozenset(ranges.decode(probe.keep))
-        righted = frozenset(ranges.decode(probe.righted))
+        keep, righted = frozenset(decode(probe.keep)), frozenset(decode(probe.righted))
         fed = self.rounding if probe.feed == "stored" else 0.0
         errors = (
             self._whole(sample, inside, severed, keep, righted, probe.written, fed) if wrong else {}
@@ -224,12 +227,12 @@ class Simulated(msgspec.Struct, kw_only=True):
         effect: tuple[Score, ...] = ()
         if probe.effect:
             given = {t: errors.get(t, 0.0) for t in judged}
-            seen = ranges.decode(probe.effect_on) or index.outputs
+            seen = decode(probe.effect_on) or index.outputs
             effect = self._scores(self._transplanted(given), seen)
         return SampleResult(
             sample,
             self._scores(errors, judged),
-            self._scores(errors, ranges.decode(probe.marks)),
+            self._scores(errors, decode(probe.marks)),
             effect,
         )
 

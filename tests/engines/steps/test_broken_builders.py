@@ -1,6 +1,7 @@
 """tactics over builders that break, refuse, ignore what they are told, lie about what they chose,
 and fail by themselves: it ends, and what it says is true."""
 
+import functools
 import random
 from collections.abc import Iterable
 from typing import Any
@@ -88,6 +89,7 @@ def name(layer: int) -> str:
     return f"layer{layer}"
 
 
+@functools.cache
 def written(kernel: int) -> str:
     return canonical_algorithm({"implementation": 0, "tactic": kernel, "inputs": [], "outputs": []})
 
