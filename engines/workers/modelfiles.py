@@ -2,7 +2,7 @@
 narrowdown.engines.workers.modelfiles``
 
 whole MODELS STORED.onnx OUT.onnx ...  stored models, their weights in them or beside them, so that
-they can be moved noted STORED.onnx NOTES.json OUT.onnx  the same with a note on each node ready
+they can be moved ready
 DIR...                           cases to be handed on
 
 ``MODELS`` is the folder of a session below which weights lie. What is handed on has its arrays once
@@ -11,15 +11,12 @@ which file of whose folder a node was made.
 """
 
 import contextlib
-import json
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
-from onnx import ModelProto
 
 from narrowdown.engines.data import polygraphy
 from narrowdown.engines.graph import converted, external
@@ -28,18 +25,7 @@ from narrowdown.engines.graph.spelling import iterate_messages
 from narrowdown.engines.graph.standing_alone import INSIDE, make_inner
 from narrowdown.engines.store.content import atomic, write_atomically
 
-DOC = "doc"  # under which a note has its line for people; the rest are metadata properties
 MODELS = ("model.onnx", "engine.onnx", "good.onnx", "worked-around.onnx")
-
-
-def write_model(model: onnx.ModelProto, target: Path) -> None:
-    """Write a model that holds its weights, with a file of weights beside it where they are many.
-    Raises OSError, ValueError."""
-    size = sum(len(tensor.raw_data) for tensor in model.graph.initializer)
-    if size < INSIDE:
-        onnx.save(model, str(target))
-    else:
-        onnx.save(model, str(target), save_as_external_data=True, location=f"{target.name}.weights")
 
 
 def write_whole(models: Path, stored: Path, target: Path) -> None:
@@ -74,24 +60,6 @@ def write_whole(models: Path, stored: Path, target: Path) -> None:
         if weights is not None:
             weights.truncate()
     write_atomically(target, model.SerializeToString())
-
-
-def annotate_model(model: ModelProto, notes: Mapping[str, Mapping[str, str]]) -> int:
-    """Write the notes into the model, in place: a line at the end of each node's doc string, and
-    metadata properties. ``notes``: by the node's name, or by a tensor that it makes. Returns how
-    many nodes have one."""
-    count = 0
-    for node in model.graph.node:
-        note = next((notes[key] for key in (node.name, *node.output) if key and key in notes), None)
-        if note is None:
-            continue
-        count += 1
-        node.doc_string = "\n".join(filter(None, (node.doc_string, note[DOC])))
-        for key, value in note.items():
-            if key != DOC:
-                prop = node.metadata_props.add()
-                prop.key, prop.value = key, value
-    return count
 
 
 def convert_archives(folder: Path) -> None:
@@ -132,10 +100,6 @@ def main(words: list[str]) -> int:
             case ["whole", models, *files] if files and len(files) % 2 == 0:
                 for stored, target in zip(files[::2], files[1::2], strict=True):
                     write_whole(Path(models), Path(stored), Path(target))
-            case ["noted", stored, notes, target]:
-                model = onnx.load(stored)
-                print(annotate_model(model, json.loads(Path(notes).read_text(encoding="utf-8"))))
-                write_model(model, Path(target))
             case ["ready", *folders]:
                 for folder in map(Path, folders):
                     convert_archives(folder)

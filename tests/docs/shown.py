@@ -208,7 +208,7 @@ def completed(words: Sequence[str], target: str = "OUT") -> list[str] | None:
     # What it works on stands where it can be missing without anybody noticing, so it is tried
     # first.
     ways = [([on], []), ([], []), ([on], ["-o", target]), ([], ["-o", target])]
-    if words[:1] == ["export"] and not {"-o", "--output", "--overlay"} & set(words):
+    if words[:1] == ["export"] and not {"-o", "--output"} & set(words):
         ways = ways[2:]  # it asks where to
     for named, written in ways:
         whole = [*words[:place], *filter(None, named), *words[place:], *written]

@@ -1,5 +1,5 @@
 """Numbers on a graph, read by those that they are for: Model Explorer's own node data and ONNX
-adapter, ONNX's checker."""
+adapter."""
 
 import json
 import subprocess
@@ -7,10 +7,8 @@ import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
-import numpy as np
 import onnx
 import pytest
-from onnx.reference import ReferenceEvaluator
 
 from tests.docs.shown import of
 
@@ -73,29 +71,10 @@ def test_the_page_does_what_it_says(narrowdown: Narrowdown, tmp_path: Path, expl
     for command in of("overlays"):
         ran = narrowdown(*("bug" if word == "SESSION" else word for word in command.words[1:]))
         assert ran.code == 0, ran.out + ran.err
-    noted, given = onnx.load(tmp_path / "noted.onnx"), onnx.load(model)
-    onnx.checker.check_model(noted)
-    names = {node.name for node in given.graph.node}
-    assert {
-        node.name for node in noted.graph.node if node.doc_string.startswith("narrowdown: ")
-    } == names
-    (culprit,) = (
-        n
-        for n in noted.graph.node
-        if {p.key: p.value for p in n.metadata_props}.get("narrowdown.culprit") == "1"
-    )
-    assert culprit.name == "/sum"
-    assert culprit.doc_string.endswith(", over the allowed 1 %")
-    fed = {"x": np.float32(np.random.default_rng(0).normal(size=(4, 64)))}
-    for a, b in zip(
-        ReferenceEvaluator(given).run(None, fed),
-        ReferenceEvaluator(noted).run(None, fed),
-        strict=True,
-    ):
-        assert np.array_equal(a, b), "a note changes nothing"
-    assert ElementTree.parse(tmp_path / "around.svg").getroot().tag.endswith("svg")
+    names = {node.name for node in onnx.load(model).graph.node}
+    assert ElementTree.parse(tmp_path / "case" / "around.svg").getroot().tag.endswith("svg")
     read = subprocess.run(
-        [explorer, "-c", READER, tmp_path / "numbers.json", tmp_path / "noted.onnx"],
+        [explorer, "-c", READER, tmp_path / "case" / "nodes.json", model],
         check=True, capture_output=True, text=True,
     )  # fmt: skip
     told = json.loads(read.stdout.splitlines()[-1])
@@ -103,5 +82,4 @@ def test_the_page_does_what_it_says(narrowdown: Narrowdown, tmp_path: Path, expl
     assert told["values"]["/sum"] == 1e300
     for name in ("nodes.json", "around.svg"):
         assert (tmp_path / "bug" / "case" / name).is_file()
-    assert narrowdown("export", "bug", "--overlay", "numbers.txt").code == 2
     assert narrowdown("export", "bug").code == 2

@@ -207,13 +207,6 @@ def _fill_report(made: Parser) -> None:
 def _fill_export(made: Parser) -> None:
     add_session(made)
     made.add_argument("-o", "--output", metavar="DIR|FILE.zip", help="a folder, or a zip archive")
-    add_one(
-        made,
-        "--overlay",
-        "FILE.json|FILE.onnx|FILE.svg",
-        "write the numbers of each node for a graph viewer: node data for Model Explorer, the model with notes on its nodes "
-        "for Netron, or the surroundings of the culprit as a picture",
-    )
     made.add_argument(
         "--weights",
         choices=("keep", "random", "none"),

@@ -12,7 +12,7 @@ import msgspec
 
 from narrowdown.wizard import terminal
 from narrowdown.wizard.cli.flow import write
-from narrowdown.wizard.exits import BadUsage, Exit, Missing, Refusal
+from narrowdown.wizard.exits import BadUsage, Exit, Missing
 
 if TYPE_CHECKING:
     from narrowdown.wizard.report.read import Reading
@@ -144,15 +144,9 @@ def export(arguments: argparse.Namespace) -> int:
     from narrowdown.wizard.bundle.export import export as write_bundle
     from narrowdown.wizard.machine_room import MachineProblem
 
-    if not arguments.output and not arguments.overlay:
-        raise BadUsage(
-            "What is to be written? -o DIR writes the bundle, --overlay FILE numbers for a graph viewer."
-        )
+    if not arguments.output:
+        raise BadUsage("What is to be written? -o DIR or -o FILE.zip writes the bundle.")
     reading, consent = read(arguments.session), NOTHING
-    if arguments.overlay:
-        write_overlay(reading, Path(arguments.overlay).expanduser())
-        if not arguments.output:
-            return Exit.FOUND
     if arguments.weights == "random":
         consent = trust.admit_session(reading.folder, arguments.yes_run_scripts)
     try:
@@ -165,22 +159,6 @@ def export(arguments: argparse.Namespace) -> int:
     for sentence in (*said_of_weights(made), *said_of_traces(made)):
         print(f"  {sentence}")
     return Exit.FOUND
-
-
-def write_overlay(reading: "Reading", target: Path) -> None:
-    """``--overlay``: what it is follows from the end of its name. Raises Refusal."""
-    from narrowdown.wizard.bundle.overlay import NothingMeasured, write_overlay_file
-    from narrowdown.wizard.machine_room import MachineProblem
-
-    try:
-        said = write_overlay_file(reading, target)
-    except ValueError as problem:
-        raise BadUsage(f"--overlay: {problem}") from None
-    except NothingMeasured as problem:
-        raise Refusal(Exit.UNRESOLVED, f"--overlay: {problem}") from None
-    except MachineProblem as problem:
-        raise Missing(f"--overlay: {problem}") from None
-    print(f"{target}  ({said})")
 
 
 def said_of_traces(made: Path) -> list[str]:

@@ -1,8 +1,8 @@
-"""Per-node numbers for the graph viewers of others: node data as Model Explorer reads it, notes for
-the nodes of an ONNX file, and the neighbourhood of a culprit as a picture of its own. Pure."""
+"""Per-node numbers for a graph viewer, Model Explorer, and the neighbourhood of a culprit as a
+picture of its own. Pure."""
 
 from collections.abc import Callable, Iterable
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
@@ -10,26 +10,22 @@ from narrowdown.engines.probe import HUGE
 from narrowdown.wizard.report.picture import neighbourhood
 from narrowdown.wizard.report.vicinity import Vicinity
 from narrowdown.wizard.session.state import State
-from narrowdown.wizard.words import number, show_error, write_json
+from narrowdown.wizard.words import write_json
 
 # Fills of nodes: within the tolerance, over it, ten times over it, and of a culprit. Pale, so that
 # black names stay readable.
 FINE, OVER, FAR, CULPRIT = "#cfe8cf", "#ffe08a", "#ffb26b", "#ff7b7b"
-PREFIX: Final = "narrowdown."  # of metadata properties
 
 
 class Overlaid(msgspec.Struct, frozen=True):
     """What is known of one node. ``node``: its own name, "" where it has none; ``tensor``: its
-    first watched output. ``error``: of the worst of its outputs in the whole model, ``inherited``
-    as it arrives, ``added`` by the node itself; None where not measured. ``culprit``: which of the
-    culprits holds it, counted from 1; 0: none."""
+    first watched output. ``error``: of the worst of its outputs in the whole model, None where not
+    measured. ``culprit``: whether a culprit holds it."""
 
     node: str
     tensor: str
     error: float | None = None
-    inherited: float | None = None
-    added: float | None = None
-    culprit: int = 0
+    culprit: bool = False
 
 
 def list_overlaid(
@@ -38,29 +34,17 @@ def list_overlaid(
     """The nodes that the last comparison of layers has measured, in the order of the model, and the
     culprits' nodes."""
     digest = next((v.tables["tensors"] for v in reversed(state.route) if "tensors" in v.tables), "")
-    holds = {
-        name: i
-        for i, c in reversed([*enumerate(state.findings.culprits, 1)])
-        for name in c.case.nodes
-        if name
-    }
+    holds = dict.fromkeys(n for c in state.findings.culprits for n in c.case.nodes if n)
     found: dict[str, Overlaid] = {}
     for row in table(digest) if digest else ():
         told, tensor = str(row.get("node", "")), str(row.get("name", ""))
         name = "" if told.endswith(f":{tensor}") else told  # what a node without a name is called
-        one = Overlaid(
-            name,
-            tensor,
-            row.get("error"),
-            row.get("inherited"),
-            row.get("added"),
-            holds.get(told, 0),
-        )
+        one = Overlaid(name, tensor, row.get("error"), told in holds)
         before = found.get(name or tensor)
         if before is None or (one.error or 0.0) > (before.error or 0.0):
             found[name or tensor] = one
-    for name, culprit in holds.items():
-        found.setdefault(name, Overlaid(name, "", culprit=culprit))
+    for name in holds:
+        found.setdefault(name, Overlaid(name, "", culprit=True))
     return tuple(found.values())
 
 
@@ -82,37 +66,6 @@ def write_node_data(rows: Iterable[Overlaid], tolerance: float | None, metric: s
         steps = ((allowed, FINE), (10 * allowed, OVER), (HUGE, FAR))
         data["thresholds"] = [{"value": value, "bgColor": colour} for value, colour in steps]
     return write_json(data)
-
-
-def write_notes(
-    rows: Iterable[Overlaid], tolerance: float | None, metric: str
-) -> dict[str, dict[str, str]]:
-    """Node name (or tensor) -> metadata properties, and under ``doc`` one line for people."""
-    notes: dict[str, dict[str, str]] = {}
-    for row in rows:
-        facts = {"error": row.error, "arrives": row.inherited, "adds": row.added}
-        known = {
-            name: number(min(value, HUGE)) for name, value in facts.items() if value is not None
-        }
-        over = row.error is not None and tolerance is not None and row.error > tolerance
-        said = [f"culprit {row.culprit}"] if row.culprit else []
-        said += [
-            f"{name} {show_error(value, metric)}"
-            for name, value in facts.items()
-            if value is not None
-        ]
-        said += (
-            [
-                f"over the allowed {show_error(tolerance, metric)}{'' if metric == 'rel_l2' else f' ({metric})'}"
-            ]
-            if over
-            else []
-        )
-        props = {f"{PREFIX}{name}": value for name, value in known.items()}
-        props |= {f"{PREFIX}culprit": str(row.culprit)} if row.culprit else {}
-        if said:
-            notes[row.node or row.tensor] = {"doc": f"narrowdown: {', '.join(said)}", **props}
-    return notes
 
 
 _STYLE = (

@@ -135,36 +135,3 @@ def _unelide(found: re.Match[str], prefix: str) -> str:
         (n for n in range(min(len(prefix), len(tail)), 0, -1) if tail.startswith(prefix[-n:])), 0
     )
     return tail[kept:] if kept and tail[kept:] else f"…{tail}"
-
-
-def tell_apart(names: Iterable[str], width: int) -> list[str]:
-    """Each name in at most ``width`` characters, its middle left out; where two would look the
-    same, the part in which they differ stays in place of their beginning, and equal names are
-    numbered."""
-    whole = list(names)
-    shown = [_middle(name, width) for name in whole]
-    for text in {t for t in shown if shown.count(t) > 1}:
-        same = [i for i, t in enumerate(shown) if t == text]
-        kinds = {whole[i] for i in same}
-        if len(kinds) > 1:
-            start = _first_difference(kinds)
-            for i in same:
-                shown[i] = "…" + _middle(whole[i][max(0, start - 4) :], width - 1)
-    seen: Counter[str] = Counter()
-    total = Counter(shown)
-    for i, text in enumerate(shown):
-        if total[text] > 1:
-            seen[text] += 1
-            mark = f" ({seen[text]})"
-            shown[i] = _middle(text, width - len(mark)) + mark
-    return shown
-
-
-def _middle(text: str, width: int) -> str:
-    keep = max(width - 1, 2)
-    return text if len(text) <= width else f"{text[: keep - keep // 2]}…{text[-(keep // 2) :]}"
-
-
-def _first_difference(names: Iterable[str]) -> int:
-    letters = zip(*names, strict=False)
-    return next((i for i, here in enumerate(letters) if len(set(here)) > 1), 0)

@@ -6,15 +6,13 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from narrowdown.engines.graph.index import GraphIndex, Node
 from narrowdown.engines.probe import Describe, Measurement
 from narrowdown.wizard.flow.load import load
 from narrowdown.wizard.plain import PlainDisplay
 from narrowdown.wizard.report.document import Depth, Kept, Workaround
-from narrowdown.wizard.report.prefix import Shared, find_shared, leave_out, tell_apart
+from narrowdown.wizard.report.prefix import Shared, find_shared, leave_out
 from narrowdown.wizard.session.events import NoteAdded, ProbeFinished, ProbeStarted
 
 BEFORE = "jax2tf_get_logits_/pjit_get_logits_/MagikaV2/"
@@ -64,20 +62,6 @@ def test_engines_and_commands_stay_whole() -> None:
     assert msgspec.structs.replace(short, keep_higher=cure.keep_higher, cost=cure.cost) == cure
     points = (Depth("y", "Add", 0.1, True),)
     assert leave_out(points, BEFORE) is points
-
-
-@given(st.lists(st.text("ab/_", max_size=60), max_size=9), st.integers(12, 40))
-def test_labels_differ_and_fit(names: list[str], width: int) -> None:
-    shown = tell_apart(names, width)
-    assert len(shown) == len(names)
-    assert all(len(label) <= width for label in shown)
-    assert len(set(shown)) == len(shown)
-
-
-def test_names_that_differ_in_their_middle_do_so_in_a_picture() -> None:
-    names = [f"encoder/layers.{i}/attention/self/query/MatMul_long_name" for i in range(12)]
-    assert len(set(tell_apart(names, 24))) == 12
-    assert tell_apart(["a" * 40] * 2, 20)[0].endswith("(1)")
 
 
 def test_plain_output_tells_it_once() -> None:
