@@ -10,22 +10,29 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from narrowdown.engines.asking import Note, Sub
+from narrowdown.engines.asking import Sub
+from narrowdown.engines.asking.budget import Spent, Tries
 from narrowdown.engines.known.varied import Factor, Level
 
 # hidden: right within the tolerance, which says nothing: zeros in place of values, or an error that
 # is small and no rounding. invalid: no model.
 Outcome = Literal["fires", "passes", "refused", "hidden", "cannot tell", "invalid"]
 DECIDED = ("fires", "passes", "refused")
-Ask: TypeAlias = Callable[[Factor | None, Level], Sub[Outcome]]
 
 
 class Row(msgspec.Struct, frozen=True):
-    """A case that was tried: with one factor at another level; None: the case as it is."""
+    """A case that was tried: with one factor at another level; None: the case as it is. ``first``:
+    whether the first of its feeds says so alone."""
 
     factor: Factor | None
     level: Level
     outcome: Outcome
+    error: float | None = None
+    why: str = ""
+    first: bool = True
+
+
+Ask: TypeAlias = Callable[[Factor | None, Level], Sub[Row]]
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -44,26 +51,24 @@ class Found(msgspec.Struct, frozen=True):
         return any(r.outcome in ("passes", "refused") for r in self.of(factor))
 
 
-class _Spent(Exception):
-    """The budget is gone."""
-
-
 def find_trigger(factors: Sequence[Factor], ask: Ask, budget: int) -> Sub[Found]:
     """Try the case and, where it fails, every level of every factor alone: the first of each, then
     the second, ...; then where the answers change. ``budget``: cases that are built."""
     rows: list[Row] = []
+    tries = Tries(budget)
 
-    def look(factor: Factor | None, level: Level) -> Sub[Outcome]:
-        built = sum(r.outcome != "invalid" for r in rows)
-        if built >= budget or len(rows) >= 3 * budget:
-            raise _Spent
+    def look(factor: Factor | None, level: Level) -> Sub[Row]:
+        if tries.over or len(rows) >= 3 * budget:
+            raise Spent
         if factor is not None:
-            yield Note(f"does it fail with {factor.name} = {level}?", best=0, tried=built)
-        rows.append(Row(factor, level, (yield from ask(factor, level))))
-        return rows[-1].outcome
+            yield tries.note(f"does it fail with {factor.name} = {level}?")
+        row = yield from ask(factor, level)
+        tries.done += row.outcome != "invalid"
+        rows.append(row)
+        return row
 
     try:
-        if (yield from look(None, "")) == "fires":
+        if (yield from look(None, "")).outcome == "fires":
             for place in range(max((len(f.levels) for f in factors), default=0)):
                 for factor in factors:
                     if place < len(factor.levels):
@@ -71,7 +76,7 @@ def find_trigger(factors: Sequence[Factor], ask: Ask, budget: int) -> Sub[Found]
             for factor in factors:
                 if factor.ordered:
                     yield from _find_bounds(factor, look, Found(tuple(rows)).of(factor))
-    except _Spent:
+    except Spent:
         return Found(tuple(rows), spent=True)
     return Found(tuple(rows))
 
@@ -86,11 +91,11 @@ def _find_bounds(factor: Factor, look: Ask, tried: Sequence[Row]) -> Sub[None]:
     for below, above in itertools.pairwise(sorted(known)):
         while above - below > 1 and (known[below] == "fires") != (known[above] == "fires"):
             middle = (below + above) // 2
-            outcome = (yield from look(factor, middle)) if middle not in without else "invalid"
-            if outcome not in DECIDED:
+            row = (yield from look(factor, middle)) if middle not in without else None
+            if row is None or row.outcome not in DECIDED:
                 break
-            known[middle] = outcome
-            if (outcome == "fires") == (known[below] == "fires"):
+            known[middle] = row.outcome
+            if (row.outcome == "fires") == (known[below] == "fires"):
                 below = middle
             else:
                 above = middle

@@ -29,7 +29,7 @@ from narrowdown.engines.probe import (
 )
 from narrowdown.engines.search.factors import list_factors
 from narrowdown.engines.search.storage import unit_roundoff
-from narrowdown.engines.search.trigger import DECIDED, Found, Outcome, find_trigger
+from narrowdown.engines.search.trigger import DECIDED, Found, Outcome, Row, find_trigger
 from narrowdown.engines.spec import parse
 from narrowdown.engines.steps.base import (
     BUILDS_MODELS,
@@ -87,16 +87,6 @@ class Script(msgspec.Struct, frozen=True):
     program: Program
 
 
-class Tried(msgspec.Struct, frozen=True):
-    """What came of a case. ``first``: whether the first of its feeds says so alone: the program
-    makes that one."""
-
-    outcome: Outcome
-    error: float | None = None
-    why: str = ""
-    first: bool = True
-
-
 def trigger(ctx: StepContext) -> Steps[TriggerOutcome]:
     params = msgspec.convert(dict(ctx.params), TriggerParams, strict=False)
     findings = yield from prepare_findings(ctx)
@@ -115,11 +105,10 @@ def trigger(ctx: StepContext) -> Steps[TriggerOutcome]:
     made = read_declared(stated)
     sizes = msgspec.convert(stated.facts["sizes"], list[tuple[Place, ...]])
     trial = _Trial(ctx, findings, made)
-    if (yield from trial.prefer_drawn()) != "fires":
+    if not (yield from trial.prefer_drawn()):
         said = "The case as it can be stated, from its values alone, does not fail, so nothing can be varied."
         return Finish(TriggerOutcome(verdict="gone", message=said), findings)
     factors = list_factors(trial.made, sizes, ctx.engine, ctx.engine_info)
-    trial.tried.clear()
     found: Found = yield from find_trigger(factors, trial.ask, max(1, params.budget))
     differs = yield from _ask_again(trial, factors, found)
     outcome = tell(factors, found, differs, stated.facts.get("names", {}))
@@ -128,7 +117,7 @@ def trigger(ctx: StepContext) -> Steps[TriggerOutcome]:
         outcome,
         findings,
         tables={
-            "cases": list_rows(found, trial.tried),
+            "cases": list_rows(found),
             "factors": list_factor_rows(factors, found),
             "generator": [Script(GENERATOR, write_generator(program), program)],
         },
@@ -155,6 +144,10 @@ def read_declared(stated: Measurement) -> Construction:
     return msgspec.json.decode(text, type=Construction)
 
 
+def _made(outcome: Outcome, error: float | None = None, why: str = "", first: bool = True) -> Row:
+    return Row(None, "", outcome, error, why, first)
+
+
 class _Trial:
     """Asks about one changed case after the other."""
 
@@ -165,10 +158,9 @@ class _Trial:
         rule = findings.rule
         self.rule = for_parts(rule) if findings.culprits or findings.case else rule
         self.runs = max(1, findings.looks)
-        self.tried: dict[tuple[Factor | None, Level], Tried] = {}
 
-    def prefer_drawn(self) -> Sub[Outcome]:
-        """What the case does; with values that are drawn in place of its own, wherever it fires
+    def prefer_drawn(self) -> Sub[bool]:
+        """Whether the case fires; with values that are drawn in place of its own, wherever it fires
         with those, too."""
         plain = self.made
         self.made = msgspec.structs.replace(
@@ -176,30 +168,28 @@ class _Trial:
             inputs={n: draw(t) for n, t in plain.inputs.items()},
             weights={n: draw(t) for n, t in plain.weights.items()},
         )
-        outcome = yield from self.ask(None, "")
-        if outcome != "fires" and self.made != plain:
+        row = yield from self.ask(None, "")
+        if row.outcome != "fires" and self.made != plain:
             self.made = plain
-            outcome = yield from self.ask(None, "")
-        return outcome
+            row = yield from self.ask(None, "")
+        return row.outcome == "fires"
 
-    def ask(self, factor: Factor | None, level: Level, attempt: int = 0) -> Sub[Outcome]:
+    def ask(self, factor: Factor | None, level: Level, attempt: int = 0) -> Sub[Row]:
         declared = vary(self.made, factor, level) if factor else self.made
         spec = parse(self.ctx.engine)
         if factor is not None and factor.kind == "option":
             spec = spec.with_option(factor.key, str(level))
-        tried = yield from self._build(declared, str(spec), attempt)
+        row = yield from self._build(declared, str(spec), attempt)
         zeros = factor is not None and (factor.kind, level) == ("values", "zeros")
-        if zeros and tried.outcome == "passes" and not self.refusing:
-            tried = Tried("hidden", tried.error, "zeros would hide it")
-        if not attempt:
-            self.tried[factor, level] = tried
-        return tried.outcome
+        if zeros and row.outcome == "passes" and not self.refusing:
+            row = msgspec.structs.replace(row, outcome="hidden", why="zeros would hide it")
+        return msgspec.structs.replace(row, factor=factor, level=level)
 
-    def _build(self, declared: Construction, engine: str, attempt: int) -> Sub[Tried]:
+    def _build(self, declared: Construction, engine: str, attempt: int) -> Sub[Row]:
         ctx, text = self.ctx, msgspec.json.encode(declared).decode()
         made = yield from asked(Construct(declared=text, feed=True, seed=ctx.seed))
         if made.status != "ok":
-            return Tried("invalid", why=made.message)
+            return _made("invalid", why=made.message)
         probe = Measure(
             model=str(made.facts.get("model", "")),
             inputs=str(made.facts.get("inputs", "")),
@@ -211,7 +201,7 @@ class _Trial:
         )
         m = yield from asked(probe)
         if m.status == "reference-failed" or m.assumed:
-            return Tried("cannot tell", why=m.message or "nothing was measured")
+            return _made("cannot tell", why=m.message or "nothing was measured")
         judged = yield from asked(
             msgspec.structs.replace(
                 probe, engine=ctx.reference, reference=JUDGE, runs=1, attempt=0, nudge="inputs"
@@ -219,20 +209,20 @@ class _Trial:
         )
         if judged.status != "ok" or not any(r.outputs for r in judged.results):
             why = judged.message or "nobody else can compute the reference"
-            return Tried("cannot tell", why=why)
+            return _made("cannot tell", why=why)
         noise = worst(judged.results, self.rule)[2]
         if exceed(judged.results, self.rule):
             by = wrong_by(noise, self.rule.metric)
             why = f"the reference is not determined: {by} from rounding, or beside a more exact computation"
-            return Tried("cannot tell", why=why)
+            return _made("cannot tell", why=why)
         if m.status in (*REFUSALS, *_REFUSED):
-            return Tried("fires" if self.refusing else "refused", why=m.message)
+            return _made("fires" if self.refusing else "refused", why=m.message)
         results = [r for run in m.each_run for r in run] if m.status == "ok" else []
         if not any(r.outputs for r in results):
-            return Tried("cannot tell", why=m.message or "nothing was compared")
+            return _made("cannot tell", why=m.message or "nothing was compared")
         return self._judge(results, noise)
 
-    def _judge(self, results: Sequence[SampleResult], noise: float) -> Tried:
+    def _judge(self, results: Sequence[SampleResult], noise: float) -> Row:
         rule = self.rule
         error = worst(results, rule)[2]
         told = error if error < HUGE else None
@@ -240,13 +230,13 @@ class _Trial:
             first = exceed([r for r in results if r.sample == results[0].sample], rule)
             # What has no number is said: an empty cell tells nothing of a case that fires.
             why = wrong_by(error, rule.metric) if told is None else ""
-            return Tried("cannot tell" if self.refusing else "fires", told, why, first=first)
+            return _made("cannot tell" if self.refusing else "fires", told, why, first=first)
         why = ""
         if all(s.absmax == 0.0 for r in results for s in r.outputs):
             why = "the right answer is zero everywhere, or no number, in which no fault shows"
         elif error > FAINT * max(unit_roundoff(_HELD.get(rule.precision, rule.precision)), noise):
             why = "it is wrong by more than rounding makes, and within the tolerance"
-        return Tried("hidden" if why and not self.refusing else "passes", told, why)
+        return _made("hidden" if why and not self.refusing else "passes", told, why)
 
 
 def draw(tensor: MadeTensor) -> MadeTensor:
@@ -274,7 +264,8 @@ def _ask_again(trial: _Trial, factors: Sequence[Factor], found: Found) -> Sub[in
     differs = 0
     for row in (found.rows[0], *near[: AGAIN - 1]):
         yield Note(f"once more: {say_change(row.factor, row.level) or 'the case as it is'}")
-        differs += (yield from trial.ask(row.factor, row.level, attempt=1)) != row.outcome
+        again = yield from trial.ask(row.factor, row.level, attempt=1)
+        differs += again.outcome != row.outcome
     return differs
 
 
@@ -367,20 +358,17 @@ def _say_names(condition: str, names: Mapping[str, str]) -> str:
     return f" Here {', '.join(said)}." if said else ""
 
 
-def list_rows(
-    found: Found, tried: Mapping[tuple[Factor | None, Level], Tried]
-) -> list[dict[str, object]]:
+def list_rows(found: Found) -> list[dict[str, object]]:
     """The table ``cases``: all that was tried, the case first, as it was asked: what was changed,
     and what came of it."""
-    known = [(row, tried.get((row.factor, row.level), Tried(row.outcome))) for row in found.rows]
     return [
         {
             "changed": say_change(row.factor, row.level),
             "outcome": row.outcome,
-            "error": one.error,
-            "why": one.why,
+            "error": row.error,
+            "why": row.why,
         }
-        for row, one in known
+        for row in found.rows
     ]
 
 
@@ -414,14 +402,9 @@ def _program(
     ]
 
     def settings(outcome: Outcome) -> tuple[tuple[str, Level], ...]:
-        rows = (
-            (r.factor, r.level) for r in found.rows if r.outcome == outcome and r.factor in shown
-        )
-        return tuple(
-            (f.name, level)
-            for f, level in rows
-            if f and trial.tried.get((f, level), Tried(outcome)).first
-        )
+        # The program makes the first of the feeds.
+        rows = (r for r in found.rows if r.outcome == outcome and r.first)
+        return tuple((r.factor.name, r.level) for r in rows if r.factor and r.factor in shown)
 
     view = trial.ctx.engine_info
     return Program(

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from narrowdown.engines.asking import Note, Sub
 from narrowdown.engines.known.varied import Factor, Level
-from narrowdown.engines.search.trigger import Found, Outcome, find_trigger
+from narrowdown.engines.search.trigger import Found, Outcome, Row, find_trigger
 
 HEADS = Factor("heads", "size", 4, (5, 1, 8, 3, 16, 2), ordered=True)
 K = Factor("k", "number", 12, (13, 11, 24, 6), ordered=True)
@@ -26,10 +26,10 @@ def search(
     """What is found, and what was asked."""
     asked: list[tuple[str, Level]] = []
 
-    def ask(factor: Factor | None, level: Level) -> Sub[Outcome]:
+    def ask(factor: Factor | None, level: Level) -> Sub[Row]:
         asked.append((factor.name if factor else "", level))
         yield from ()
-        return truth(factor, level)
+        return Row(factor, level, truth(factor, level))
 
     steps = find_trigger(factors, ask, budget)
     try:
