@@ -48,6 +48,7 @@ from narrowdown.wizard.report.document import (
     Verdict,
     Weighed,
     Workaround,
+    readable,
 )
 from narrowdown.wizard.report.lookalike import recognise
 from narrowdown.wizard.report.prefix import Shared, leave_out, shared_by_nodes
@@ -61,6 +62,24 @@ from narrowdown.wizard.words import count, elide, number, visible
 
 Table = list[dict[str, Any]]
 RowT = TypeVar("RowT", bound=msgspec.Struct)
+StructT = TypeVar("StructT", bound=msgspec.Struct)
+NOBODY = Culprit(
+    (),
+    (),
+    "",
+    "",
+    None,
+    None,
+    "",
+    0,
+    (),
+    (),
+    "",
+    "",
+    minimal=False,
+    needs_higher_inputs=False,
+    found_by="",
+)
 _READ = frozenset(
     {"bundle", "decisive", ITERATIONS}
 )  # tables of any step that the program itself reads
@@ -75,76 +94,71 @@ _EXCLUDED = {
 }
 
 
-def gather(
-    state: State,
-    flow: Flow,
-    problem: Problem,
-    table: Callable[[str], Table],
-    machine: Mapping[str, Any] | None = None,
-    graph: Callable[[str], GraphIndex | None] = lambda _: None,
-    names: Shared | None = None,
-) -> Report:
-    """The document of a session, finished or not. ``table``: the rows of a step's table, ``graph``:
-    the index of a model, each by its artifact's digest. ``names``: what is left out of names, where
-    that is known already."""
-    findings = state.findings
-    index = graph(find_index(state, findings.model))
-    names = names or shared_by_nodes(index)
+class Sources(msgspec.Struct, frozen=True):
+    """Where the report is read from beside the session's state. ``table``: the rows of a step's
+    table, ``graph``: the index of a model, each by its artifact's digest. ``names``: what is left
+    out of names, where that is known already."""
+
+    table: Callable[[str], Table] = lambda _: []
+    graph: Callable[[str], GraphIndex | None] = lambda _: None
+    machine: Mapping[str, Any] = {}
+    names: Shared | None = None
+
+
+def copy_facts(to: type[StructT], *origins: msgspec.Struct, **derived: Any) -> StructT:
+    """A struct of the report: what it calls by the same name as one of ``origins`` is taken from
+    there, the first that has it. ``derived``: what it calls otherwise or says otherwise."""
+    same = {
+        field: getattr(origin, field)
+        for origin in reversed(origins)
+        for field in to.__struct_fields__
+        if hasattr(origin, field)
+    }
+    return to(**{**same, **derived})
+
+
+def gather(state: State, flow: Flow, problem: Problem, sources: Sources) -> Report:
+    """The document of a session, finished or not."""
+    findings, table = state.findings, sources.table
+    index = sources.graph(find_index(state, findings.model))
+    names = sources.names or shared_by_nodes(index)
     culprits = _culprits(state, flow, table, index, compared=not problem.check)
-    first = culprits[0] if culprits else None
-    reproduced = _outcome(state, CompareOutcome)
-    criterion, signature = findings.criterion, findings.signature
-    verdict = reached(state, flow)
-    rounds = depths(state, table, criterion.tolerance if criterion else 0.0, culprits)
+    first = culprits[0] if culprits else NOBODY
+    rounds = depths(state, table, culprits)
     file = WORKED_AROUND if list_handed_over(state, table) else ""
     workaround = _workaround(findings, problem.engine, index, state.version(problem.engine), file)
-    return Report(
-        verdict=verdict,
+    notes = (
+        *findings.notes,
+        *journalled(state, flow),
+        *_say_lost_workers(state),
+        *_postprocessed(problem),
+    )
+    report = Report(
+        verdict=reached(state, flow),
         end=state.end,
-        headline=headline(
-            state, flow, verdict, leave_out(culprits, names.prefix), workaround, names.prefix
-        ),
-        cause=first.cause if first else "accumulation" if findings.spread else "",
-        nodes=first.nodes if first else (),
+        headline="",
+        cause=first.cause or ("accumulation" if findings.spread else ""),
+        nodes=first.nodes,
         nodes_before=_nodes_before(state),
-        nodes_after=first.nodes_after if first else 0,
-        inputs=first.inputs if first else (),
-        outputs=first.outputs if first else (),
+        nodes_after=first.nodes_after,
+        inputs=first.inputs,
+        outputs=first.outputs,
         workaround=workaround,
         culprits=culprits,
         route=tuple(stop(visit, flow) for visit in state.route if visit.answer),
-        environment=environment(state, problem, machine or {}),
+        environment=environment(state, problem, sources.machine),
         session=visible(state.id),
         model=problem.model,
         engine=problem.engine,
         reference=problem.reference,
-        metric=criterion.metric if criterion else problem.metric or "rel_l2",
-        tolerance=criterion.tolerance if criterion else None,
-        allowed=say_limit(criterion, "") if criterion else "",
-        # What is refused, crashes or fails an external check is wrong by nothing that was measured.
-        error=signature.error
-        if signature and signature.kind == "accuracy"
-        else reproduced.get("error"),
-        error_places=signature.places if signature else (0, 0),
-        failing_outputs=signature.outputs if signature else (),
-        samples=int(reproduced.get("samples") or len(findings.samples)),
-        samples_failing=int(reproduced.get("samples_failing") or 0),
-        explanation=str(reproduced.get("message") or ""),
+        **_judged(state, problem),
         spread=_spread(state),
         depth=rounds[-1] if rounds else (),
         rounds=rounds,
-        notes=(
-            *findings.notes,
-            *journalled(state, flow),
-            *_say_lost_workers(state),
-            *_postprocessed(problem),
-        ),
-        commands=_by_hand(state, problem, first) if first else (),
+        notes=notes,
+        commands=_by_hand(state, problem, first) if culprits else (),
         seconds=sum(visit.seconds for visit in state.route),
         probes=sum(visit.probes for visit in state.route),
-        margin=reproduced.get("margin") if signature is None else None,
-        worst_output=str(reproduced.get("worst_output") or ""),
-        worst_sample=str(reproduced.get("worst_sample") or ""),
         advice=flow.ends[state.end].explain.strip() if state.end in flow.ends else "",
         layers=_last_table(state, table, "layers", QuantizedLayer),
         searches=searches(state),
@@ -152,7 +166,7 @@ def gather(
         reference_replaced=msgspec.to_builtins(findings.replaced),
         alike=findings.alike,
         names=names,
-        lookalikes=recognise(state, problem, graph),
+        lookalikes=recognise(state, problem, sources.graph),
         rewrites=_last_table(state, table, "rewrites", Rewritten),
         scores=_last_table(state, table, "scores", Weighed),
         trigger=_trigger(state, table),
@@ -160,6 +174,29 @@ def gather(
         goes_on_from=state.taken_from,
         next=f"narrowdown after {shlex.quote(visible(state.id))}" if offer(state, problem) else "",
     )
+    return msgspec.structs.replace(report, headline=headline(state, flow, report))
+
+
+def _judged(state: State, problem: Problem) -> dict[str, Any]:
+    """How outputs were judged, and how wrong the model was, by the fields of a report."""
+    criterion, signature = state.findings.criterion, state.findings.signature
+    reproduced = _outcome(state, CompareOutcome)
+    # What is refused, crashes or fails an external check is wrong by nothing that was measured.
+    measured = signature is not None and signature.kind == "accuracy"
+    return {
+        "metric": criterion.metric if criterion else problem.metric or "rel_l2",
+        "tolerance": criterion.tolerance if criterion else None,
+        "allowed": say_limit(criterion, "") if criterion else "",
+        "error": signature.error if signature and measured else reproduced.get("error"),
+        "error_places": signature.places if signature else (0, 0),
+        "failing_outputs": signature.outputs if signature else (),
+        "samples": int(reproduced.get("samples") or len(state.findings.samples)),
+        "samples_failing": int(reproduced.get("samples_failing") or 0),
+        "explanation": str(reproduced.get("message") or ""),
+        "margin": reproduced.get("margin") if signature is None else None,
+        "worst_output": str(reproduced.get("worst_output") or ""),
+        "worst_sample": str(reproduced.get("worst_sample") or ""),
+    }
 
 
 def _by_hand(state: State, problem: Problem, first: Culprit) -> tuple[str, ...]:
@@ -291,27 +328,17 @@ def culprit(c: base.Culprit, *, compared: bool = True) -> Culprit:
     a report makes it literal."""
     case = c.case
     compared = compared and (case.signature is None or case.signature.kind == "accuracy")
-    return Culprit(
-        nodes=case.nodes,
+    return copy_facts(
+        Culprit,
+        c,
+        case,
         ops=tuple(map(visible, case.ops)),
         cause=visible(c.cause),
-        evidence=c.evidence,
-        also=c.also,
-        at=c.at,
         own=case.own if compared else None,
-        effect=case.effect,
         own_places=case.own_places if compared else (0, 0),
-        effect_places=case.effect_places,
-        sample=case.sample,
         nodes_after=len(case.nodes),
-        inputs=case.inputs,
-        outputs=case.outputs,
         dir=c.dir or "case",
         verified=visible(case.verified),
-        minimal=case.minimal,
-        needs_higher_inputs=case.needs_higher_inputs,
-        found_by=case.found_by,
-        engine=case.engine,
     )
 
 
@@ -321,35 +348,17 @@ def _workaround(
     w = findings.workaround
     if w is None:
         return None
-    unseen = w.unseen or base.Unseen()
-    return Workaround(
-        kind=w.kind,
-        holds=w.holds,
-        engine=w.engine or parse(engine).name,
-        apply=tuple(
-            outside.apply(
-                outside.found(parse(w.engine or engine), version),
-                _cure(
-                    w,
-                    index,
-                    outside.found(parse(engine), version),
-                    as_given=findings.model == findings.original,
-                ),
-            )
-        ),
+    unseen, spec = w.unseen or base.Unseen(), parse(w.engine or engine)
+    failing = outside.found(parse(engine), version)
+    cure = _cure(w, index, failing, as_given=findings.model == findings.original)
+    return copy_facts(
+        Workaround,
+        w,
+        engine=w.engine or spec.name,
+        apply=tuple(outside.apply(outside.found(spec, version), cure)),
         keep_higher=w.in_model or w.keep_names,
-        switched_off=w.switched_off,
-        samples_ok=w.samples_ok,
-        samples_n=w.samples_n,
-        error=w.error,
         margin=min(w.margin, HUGE),
-        cost=w.cost,
-        of=w.of,
         holding=_list_holding(index, w),
-        holders=w.holders,
-        minimal=w.minimal,
-        tried=w.tried,
-        condition=w.condition,
         unseen_ok=unseen.ok,
         unseen_n=unseen.n,
         unseen_given=unseen.given,
@@ -362,7 +371,8 @@ def _workaround(
         source=_list_sources(index, ranges.decode(w.keep)),
         known=tuple(fact.text for fact in list_facts(findings, w)),
         curve=tuple(
-            Kept(p.nodes, min(p.error, HUGE), p.seconds or None, p.chosen, p.knee) for p in w.curve
+            copy_facts(Kept, p, error=min(p.error, HUGE), seconds=p.seconds or None)
+            for p in w.curve
         ),
     )
 
@@ -414,61 +424,57 @@ def stop(visit: Visit, flow: Flow) -> Stop:
     question = visit.question
     offered = {offer.id: offer for offer in question.answers} if question else {}
     chosen = offered.get(visit.answer)
-    return Stop(
-        node=visit.node,
+    outcome = visit.outcome or {}
+    return copy_facts(
+        Stop,
+        visit,
         title=node.title if node else visit.node,
         answer=visible(visit.answer),
         text=chosen.text if chosen else visit.answer,
         by=visible(visit.by),
         recommended=visible(question.recommended) if question else "",
         because=question.because if question else "",
-        note=visit.note,
-        message=str((visit.outcome or {}).get("message") or visit.error),
-        seconds=visit.seconds,
-        probes=visit.probes,
-        builds=visit.builds,
+        message=str(outcome.get("message") or visit.error),
         state=stage(visit) if visit.step else "",
-        missed=str((visit.outcome or {}).get("missed") or ""),
+        missed=str(outcome.get("missed") or ""),
     )
 
 
-def headline(
-    state: State,
-    flow: Flow,
-    verdict: Verdict,
-    culprits: tuple[Culprit, ...],
-    workaround: Workaround | None,
-    prefix: str = "",
-) -> str:
-    """The result in one sentence, names without ``prefix``."""
+def headline(state: State, flow: Flow, report: Report) -> str:
+    """The result in one sentence, names as people read them. ``report``: without it."""
+    report = readable(report)
+    culprits, cure = report.culprits, report.workaround
     if not state.end:
         here = state.here
         node = flow.nodes.get(here.node) if here else None
-        return (
-            f"The session is at: {node.title} ({stage(here)})"
-            if node
-            else "The session has only begun"
-        )
+        if node is None:
+            return "The session has only begun"
+        return f"The session is at: {node.title} ({stage(here)})"
     if state.findings.spread and not culprits:
-        return f"The error is spread over many layers: no single part stands for it{say_cure(workaround)}"
+        return f"The error is spread over many layers: no single part stands for it{say_cure(cure)}"
     ranked = _outcome(state, QuantizationOutcome)
-    if ranked and not culprits and workaround is not None:
+    if ranked and not culprits and cure is not None:
         lowest = f" ({number(ranked['worst_db'])} dB)" if ranked.get("worst_db") is not None else ""
-        worst = elide(leave_out(str(ranked["worst"]), prefix), 60)
-        return f"{worst} loses the most to quantization{lowest}{say_cure(workaround)}"
-    if not culprits or verdict == "unresolved":
+        worst = elide(leave_out(str(ranked["worst"]), report.names.prefix), 60)
+        return f"{worst} loses the most to quantization{lowest}{say_cure(cure)}"
+    if not culprits or report.verdict == "unresolved":
         end = flow.ends.get(state.end)
         return end.title if end else "The route was too long to go on"
+    worked = report.verdict == "worked-around"
+    left = say_cure(cure) if worked else _say_left(state, len(culprits))
+    return f"{_say_failing(culprits, report.nodes_before)}{left}"
+
+
+def _say_failing(culprits: Sequence[Culprit], before: int) -> str:
+    """How many nodes fail, and which."""
     first = culprits[0]
-    before = _nodes_before(state)
     alike = [c for c in culprits if kind(c) == kind(first)]
     failing = sum(c.nodes_after for c in alike)
     size = f"{failing} of {count(before, 'node')}" if before else count(failing, "node")
-    fails = f"{size} {'fails' if failing == 1 else 'fail'}: {name_nodes(first)}"
     more = f", and {len(alike) - 1} more in the same way" if len(alike) > 1 else ""
     if others := len(culprits) - len(alike):
         more += f", and {count(others, 'further culprit')}"
-    return f"{fails}{more}{say_cure(workaround) if verdict == 'worked-around' else _say_left(state, len(culprits))}"
+    return f"{size} {'fails' if failing == 1 else 'fail'}: {name_nodes(first)}{more}"
 
 
 def _say_left(state: State, found: int) -> str:
@@ -503,32 +509,30 @@ def environment(state: State, problem: Problem, machine: Mapping[str, Any]) -> d
 
 
 def depths(
-    state: State, table: Callable[[str], Table], tolerance: float, culprits: Sequence[Culprit]
+    state: State, table: Callable[[str], Table], culprits: Sequence[Culprit]
 ) -> tuple[tuple[Depth, ...], ...]:
     """The layerwise profile of each round on the route; those that are gone are left out."""
     holds = {name: i for i, c in reversed([*enumerate(culprits, 1)]) for name in c.nodes if name}
+    criterion = state.findings.criterion
+    allowed = criterion.tolerance if criterion else 0.0
     found = (
-        _depth(table(v.tables["tensors"]), tolerance, holds)
+        tuple(
+            Depth(
+                str(row["name"]),
+                str(row.get("op", "")),
+                error := float(row["error"]),
+                error > allowed,
+                row.get("inherited"),
+                row.get("added"),
+                holds.get(str(row.get("node", "")), 0),
+            )
+            for row in table(v.tables["tensors"])
+            if row.get("error") is not None
+        )
         for v in state.route
         if "tensors" in v.tables
     )
     return tuple(round_ for round_ in found if round_)
-
-
-def _depth(rows: Table, tolerance: float, holds: Mapping[str, int]) -> tuple[Depth, ...]:
-    return tuple(
-        Depth(
-            str(row["name"]),
-            str(row.get("op", "")),
-            float(row["error"]),
-            float(row["error"]) > tolerance,
-            row.get("inherited"),
-            row.get("added"),
-            holds.get(str(row.get("node", "")), 0),
-        )
-        for row in rows
-        if row.get("error") is not None
-    )
 
 
 def _last_table(
@@ -573,10 +577,8 @@ def _trigger(state: State, table: Callable[[str], Table]) -> Trigger | None:
         return None
     factors = tuple(msgspec.convert(row, Varied) for row in table(visit.tables["factors"]))
     cases = tuple(msgspec.convert(row, Tried) for row in table(visit.tables["cases"]))
-    found = visit.outcome
-    return Trigger(
-        str(found["verdict"]), str(found["condition"]), str(found["message"]), factors, cases
-    )
+    verdict, condition, said = (str(visit.outcome[n]) for n in ("verdict", "condition", "message"))
+    return Trigger(verdict, condition, said, factors, cases)
 
 
 def journalled(state: State, flow: Flow) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from narrowdown.engines.store.content import Store
 from narrowdown.wizard.flow.load import load as load_flow
 from narrowdown.wizard.flow.model import Flow
 from narrowdown.wizard.report.document import Report
-from narrowdown.wizard.report.gather import Table, gather
+from narrowdown.wizard.report.gather import Sources, Table, gather
 from narrowdown.wizard.report.prefix import Shared, shared_by_nodes
 from narrowdown.wizard.session import folder as folders
 from narrowdown.wizard.session.problems import SessionProblem
@@ -48,7 +48,7 @@ class Reading(msgspec.Struct, frozen=True, dict=True):
         about = self.description
         try:
             return gather(
-                self.state, self.flow, about.problem, self.table, about.machine, self.graph
+                self.state, self.flow, about.problem, Sources(self.table, self.graph, about.machine)
             )
         except (ValueError, LookupError) as error:
             raise SessionProblem(

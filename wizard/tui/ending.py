@@ -11,7 +11,7 @@ from narrowdown.engines.probe import WRAPS
 from narrowdown.wizard.bundle.check_script import can_check
 from narrowdown.wizard.ladder.offer import offer_ladder
 from narrowdown.wizard.report.document import Report
-from narrowdown.wizard.report.gather import gather
+from narrowdown.wizard.report.gather import Sources, gather
 from narrowdown.wizard.report.hand_on import (
     APPLY,
     Deed,
@@ -52,15 +52,9 @@ def report(scene: Scene) -> Report:
     not have, as a journal that somebody has changed may say, without the graph, too."""
     sight = scene.sight
     with contextlib.suppress(LookupError, ValueError):
-        return gather(
-            scene.state,
-            scene.flow,
-            scene.problem,
-            lambda _: [],
-            graph=lambda _: sight.graph,
-            names=sight.names,
-        )
-    return gather(scene.state, scene.flow, scene.problem, lambda _: [], names=sight.names)
+        known = Sources(graph=lambda _: sight.graph, names=sight.names)
+        return gather(scene.state, scene.flow, scene.problem, known)
+    return gather(scene.state, scene.flow, scene.problem, Sources(names=sight.names))
 
 
 def say_found(said: Report) -> list[str]:

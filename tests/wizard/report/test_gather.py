@@ -22,7 +22,7 @@ from narrowdown.engines.steps.compare import CompareOutcome
 from narrowdown.wizard.bundle.check_script import Asked
 from narrowdown.wizard.bundle.issue import issue
 from narrowdown.wizard.problem import Problem
-from narrowdown.wizard.report.gather import _spread, gather, searches
+from narrowdown.wizard.report.gather import Sources, _spread, gather, searches
 from narrowdown.wizard.report.html import to_html
 from narrowdown.wizard.report.markdown import to_markdown
 from narrowdown.wizard.session.events import Event, ProbeFinished, ProbeStarted, StepFinished
@@ -46,7 +46,7 @@ def test_how_far_it_is_from_failing_is_told_of_what_passes_alone(
     state = fold(
         events("compare", StepFinished(run=1, node=NODE, outcome=outcome, findings=findings))
     )
-    assert gather(state, flow("compare"), Problem(model="m.onnx"), lambda _: []).margin == margin
+    assert gather(state, flow("compare"), Problem(model="m.onnx"), Sources()).margin == margin
 
 
 def test_parts_are_drawn_in_the_model_that_was_searched(tmp_path: Path) -> None:
@@ -107,10 +107,10 @@ def test_a_case_says_how_wrong_it_is_as_it_is_handed_on(edits: tuple[Edit, ...])
     script = events(
         "confirm", *measured("a", whole, 0.03), *measured("b", case.candidate, 0.317), done
     )
-    said = gather(fold(script), flow("confirm"), Problem(model="m.onnx"), lambda _: []).culprits[0]
+    said = gather(fold(script), flow("confirm"), Problem(model="m.onnx"), Sources()).culprits[0]
     assert said.made_smaller == (0.317 if edits else None)
     asked = Asked("onnxruntime", "onnxruntime", Criterion())
-    told = gather(fold(script), flow("confirm"), Problem(model="m.onnx"), lambda _: [])
+    told = gather(fold(script), flow("confirm"), Problem(model="m.onnx"), Sources())
     text = issue(told, said, asked, "")
     assert (
         "by itself is wrong by 31.7 % (wrong by 3 % before its shapes were made smaller" in text

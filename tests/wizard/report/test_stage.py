@@ -13,7 +13,7 @@ from narrowdown.wizard.flow.model import Answer, End, Flow, FlowNode, StepUse
 from narrowdown.wizard.plain import PlainDisplay
 from narrowdown.wizard.problem import Problem
 from narrowdown.wizard.report.document import to_json
-from narrowdown.wizard.report.gather import gather
+from narrowdown.wizard.report.gather import Sources, gather
 from narrowdown.wizard.report.html import to_html
 from narrowdown.wizard.report.markdown import to_markdown
 from narrowdown.wizard.report.stage import stage
@@ -119,7 +119,7 @@ def test_a_state_is_called_the_same_everywhere(
     told = events(step, *STATES[word](step), *answered(word))
     state = fold(told)
     assert stage(state.here).startswith(word)
-    report = gather(state, one, Problem(model="m.onnx"), lambda _: [])
+    report = gather(state, one, Problem(model="m.onnx"), Sources())
     monkeypatch.setattr(
         sessions, "read", lambda _: SimpleNamespace(state=state, flow=one, report=lambda: report)
     )
@@ -151,6 +151,6 @@ def test_before_it_begins() -> None:
     assert stage(None) == "not begun"
     state = fold(events(""))
     assert (
-        gather(state, flow("compare"), Problem(model="m"), lambda _: []).headline
+        gather(state, flow("compare"), Problem(model="m"), Sources()).headline
         == "The session has only begun"
     )
