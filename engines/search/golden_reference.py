@@ -224,18 +224,14 @@ def refuse_unfit(ctx: StepContext, findings: Findings) -> Sub[None]:
     outputs = [index.tensors[t] for t in index.outputs]
     names = [t.name for t in outputs]
     shapes = {name_by_place(name, names): shape for name, shape in _shapes(ctx).items()}
-    missing = {t.name: t.shape for t in outputs if t.name not in shapes}
-    free = {name: shape for name, shape in shapes.items() if name not in index.by_name}
+    missing = [f"'{t.name}' {_shown(t.shape)}" for t in outputs if t.name not in shapes]
+    free = [
+        f"'{name}' {_shown(shape)}" for name, shape in shapes.items() if name not in index.by_name
+    ]
     if missing:
-        alone = len(missing) == len(free) == 1
-        pair = f"{next(iter(free))}={next(iter(missing))}" if alone else "RECORDED=OUTPUT"
-        wanted, held_by = (
-            join_some([f"'{name}' {_shown(shape)}" for name, shape in of.items()])
-            for of in (missing, free)
-        )
         raise StepRefused(
-            f"The golden outputs lack the model's output {wanted}; they hold {held_by or 'no other tensor'}. "
-            f"Name which is which: --reference golden:files=FILE,names={pair}.",
+            f"The golden outputs lack the model's output {join_some(missing)}; they hold {join_some(free) or 'no other tensor'}. "
+            "Name which is which: --reference golden:files=FILE,names=RECORDED=OUTPUT.",
             code=2,
         )
 
