@@ -250,9 +250,7 @@ class Findings(msgspec.Struct, frozen=True, omit_defaults=True):
     alike: bool = False  # reference and engine under test are wrong in the same way
     random: tuple[str, ...] = ()  # nodes of the model as it was given that draw random numbers
     bodies: int = 0  # If, Loop and Scan nodes of the model as it was given
-    opened: bool = (
-        False  # whether it was tried to put plain nodes in their place (``engines.search.bodies``)
-    )
+    opened: bool = False  # whether it was tried to put plain nodes in their place (``engines.search.control_flow``)
     rests: str = (
         ""  # the working model has plain nodes in their place: what that rests on, a phrase
     )

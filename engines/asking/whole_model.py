@@ -46,6 +46,11 @@ class Distance(msgspec.Struct, frozen=True):
         return worst(self.measurement.results, self.rule)[2]
 
     @property
+    def sample(self) -> str:
+        """Where the worst one is."""
+        return worst(self.measurement.results, self.rule)[0]
+
+    @property
     def output(self) -> str:
         """The worst one."""
         return worst(self.measurement.results, self.rule)[1]
@@ -127,27 +132,35 @@ class WholeModel(msgspec.Struct, frozen=True):
         where it has none to switch off."""
         if not self.unoptimized:
             return False
-        yield Note("and with the engine's optimizers off?")
-        unlimited = msgspec.structs.replace(self, seconds=0.0)
-        off = yield from unlimited.compare(self.unoptimized, samples=feed)
+        unlimited, note = (
+            msgspec.structs.replace(self, seconds=0.0),
+            "and with the engine's optimizers off?",
+        )
+        off = yield from unlimited.compare(self.unoptimized, samples=feed, note=note)
         return off.told and all(s.equal for r in off.measurement.results for s in r.outputs)
 
-    def run_as_needed(self, samples: Iterable[str] = (), **how: object) -> Sub[Distance]:
+    def run_as_needed(
+        self, samples: Iterable[str] = (), *, note: str = "", **how: object
+    ) -> Sub[Distance]:
         """The engine under test against the reference, run as often as shows a fault that comes and
         goes: alone on the machine then."""
         runs = self.findings.looks
         again = {"runs": runs, "exclusive": runs > 1}
-        return (yield from self.compare("", "", samples, **again, **how))
+        return (yield from self.compare("", "", samples, note=note, **again, **how))
 
     def compare(
         self,
         engine: str = "",
         reference: str = "",
         samples: Iterable[str] = (),
+        *,
+        note: str = "",
         **how: object,
     ) -> Sub[Distance]:
         """How far ``engine`` (the one under test) is from ``reference`` (the session's) on these samples
-        (all of them). ``how``: fields of the probe."""
+        (all of them). ``note``: what people are told meanwhile; ``how``: fields of the probe."""
+        if note:
+            yield Note(note)
         if self.seconds:
             how = {"timeout": self.seconds, **how}
         probe = probe_whole(

@@ -17,7 +17,7 @@ from narrowdown.engines.compare.judge import exceed, list_slight, sign_failure, 
 from narrowdown.engines.findings import Case, Findings
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.probe import HUGE, Measurement
-from narrowdown.engines.search.noise import move_last_place
+from narrowdown.engines.search.determined import move_last_place
 from narrowdown.engines.search.whole import look_at_whole
 
 SECONDS = 60.0  # that the reference may take on inputs that are moved, as in ``compare``

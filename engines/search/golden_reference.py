@@ -14,7 +14,7 @@ from typing import Literal
 
 import msgspec
 
-from narrowdown.engines.asking import Note, StepContext, StepRefused, Sub
+from narrowdown.engines.asking import StepContext, StepRefused, Sub
 from narrowdown.engines.asking.whole_model import FLOAT64, Distance, WholeModel, name_engine
 from narrowdown.engines.compare.judge import SHARE, over
 from narrowdown.engines.compare.say import join_some
@@ -82,8 +82,9 @@ def try_golden(model: WholeModel, m: Measurement, most_nodes: int) -> Sub[Trial]
         if voice == FLOAT64 and m.nodes > most_nodes:
             why.append(f"in float64 {m.nodes:,} nodes take too long.")
             continue
-        yield Note(f"is the model itself right? {voice} against the golden outputs")
-        off = yield from model.compare(voice)
+        off = yield from model.compare(
+            voice, note=f"is the model itself right? {voice} against the golden outputs"
+        )
         if not off.told:
             why.append(f"{name_engine(voice)}: {off.why}")
         elif off.error <= off.allowed:

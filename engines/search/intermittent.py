@@ -90,9 +90,11 @@ def count_runs_needed(model: WholeModel, most: int) -> Sub[Findings]:
     known = findings.looks > 1 or signature is None or signature.kind != "accuracy"
     if known or not has_threads(model.ctx):
         return findings
-    yield Note(f"does it fail in each of {RUNS} runs?")
     again: Distance = yield from model.compare(
-        samples=(findings.sample,), runs=RUNS, exclusive=True
+        samples=(findings.sample,),
+        runs=RUNS,
+        exclusive=True,
+        note=f"does it fail in each of {RUNS} runs?",
     )
     m = again.measurement
     failures = count_failed_runs(m, model.rule) if m.status == "ok" else RUNS

@@ -18,10 +18,9 @@ from narrowdown.engines.compare.judge import SHARE, limit, sign_failure, worst
 from narrowdown.engines.findings import Findings, Replaced
 from narrowdown.engines.options import families
 from narrowdown.engines.probe import Measurement
+from narrowdown.engines.search.determined import WITHIN, Moved, measure_moves, move_last_place
 from narrowdown.engines.search.golden_reference import Trial
-from narrowdown.engines.search.independent import Heard, ask_independent
-from narrowdown.engines.search.noise import WITHIN, Moved, measure_moves, move_last_place
-from narrowdown.engines.search.parting import Parting, find_parting
+from narrowdown.engines.search.independent import Heard, Parting, ask_independent, find_parting
 from narrowdown.engines.search.whole import choose_feed, list_failing, lock_failure
 
 # Seconds for one run of the whole model up to which a confirmed engine serves as the reference of a
@@ -190,8 +189,9 @@ def _replace_reference(model: WholeModel, tried: Tried, feed: tuple[str, ...]) -
     fresh = msgspec.structs.replace(before, signature=None, sample="")
     against = model.of(fresh, heard.judge)
     judge = name_engine(heard.judge)
-    yield Note(f"the engine against {judge}")
-    alone = yield from against.compare(heard.judge, samples=feed)
+    alone = yield from against.compare(
+        heard.judge, samples=feed, note=f"the engine against {judge}"
+    )
     whole = yield from against.compare()
     m, alike, seconds = whole.measurement, before.signature is None, alone.measurement.run_seconds
     answered = m.status == alone.measurement.status == "ok"

@@ -16,7 +16,7 @@ from narrowdown.engines.compare.criterion import Criterion, tighten_criterion
 from narrowdown.engines.compare.judge import by_sample, exceed, find_largest, list_slight, worst
 from narrowdown.engines.findings import Findings, Unseen
 from narrowdown.engines.probe import Measurement, SampleResult, is_given
-from narrowdown.engines.search.noise import DRAWS, WITHIN
+from narrowdown.engines.search.determined import DRAWS, WITHIN
 from narrowdown.engines.search.statistics import count_independent
 
 BATCHES = 4  # given, from which on whole ones are set apart

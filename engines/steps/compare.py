@@ -26,10 +26,10 @@ from narrowdown.engines.probe import HUGE, Measurement, SampleResult, Score, is_
 from narrowdown.engines.search import golden_reference, trial
 from narrowdown.engines.search.alike_refused import refused_alike
 from narrowdown.engines.search.controls import Controls, can_pass
+from narrowdown.engines.search.determined import measure_random, say_random
 from narrowdown.engines.search.evidence import FAULTLESS
 from narrowdown.engines.search.intermittent import Runs, run_again
 from narrowdown.engines.search.nearby import Nearby, try_nearby
-from narrowdown.engines.search.randomness import measure_random, say_random
 from narrowdown.engines.search.statistics import (
     binomial_interval,
     least_share,
@@ -310,15 +310,15 @@ def _ask_other_side(
     model = look_at_whole(ctx, findings)
     if m.status == "reference-failed":
         if builds:
-            yield Note("does the engine take it?")
-            built = yield from model.compare(samples=first, runs=0)
+            built = yield from model.compare(samples=first, runs=0, note="does the engine take it?")
             m = _tell_unrun(built.measurement, m) if built.measurement.status in REFUSALS else m
         return m, True
     refused = m.status in REFUSALS and builds and not recorded(ctx.reference)
     if not refused and m.status != "error":
         return m, False
-    yield Note("does the reference run it?")
-    theirs = yield from model.compare(ctx.reference, ctx.reference, first if refused else ())
+    theirs = yield from model.compare(
+        ctx.reference, ctx.reference, first if refused else (), note="does the reference run it?"
+    )
     right = theirs.measurement
     if refused and right.status in (*REFUSALS, "reference-failed", "error"):
         return _tell_unrun(m, right), True
@@ -402,14 +402,18 @@ def _measure_codes(model: WholeModel) -> Sub[_OnCodes | None]:
     if not (findings.codes and unquantized(model.reference)):
         return None
     feed = (findings.sample or findings.samples[0].id,)
-    yield Note("the quantized model, computed literally")
-    literal = yield from model.compare(LITERAL, samples=feed)
+    literal = yield from model.compare(
+        LITERAL, samples=feed, note="the quantized model, computed literally"
+    )
     if not literal.told:
         return None
     if findings.signature is None or parse(model.engine).name == "reference":
         return _OnCodes(literal.error)
-    yield Note("the engine against the same codes, computed literally")
-    own = yield from model.compare(reference=LITERAL, samples=feed)
+    own = yield from model.compare(
+        reference=LITERAL,
+        samples=feed,
+        note="the engine against the same codes, computed literally",
+    )
     if not own.told:
         return _OnCodes(literal.error)
     told: Literal["engine", "precision", "both"] = "both"
@@ -426,8 +430,11 @@ def _measure_emulated(model: WholeModel) -> Sub[float | None]:
     if precision not in ("fp16", "bf16") or itself or is_ir(model.ctx.problem.model):
         return None
     feed = (findings.sample or findings.samples[0].id,)
-    yield Note(f"the error that {precision.upper()} alone explains")
-    off = yield from model.compare(f"emulate:precision={precision}", samples=feed)
+    off = yield from model.compare(
+        f"emulate:precision={precision}",
+        samples=feed,
+        note=f"the error that {precision.upper()} alone explains",
+    )
     return off.error if off.measurement.status == "ok" else None
 
 

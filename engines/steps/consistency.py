@@ -5,14 +5,14 @@ from typing import Literal
 
 import msgspec
 
-from narrowdown.engines.asking import Note, StepContext, Sub, asked
-from narrowdown.engines.compare.criterion import Criterion
-from narrowdown.engines.compare.judge import limit, worst
+from narrowdown.engines.asking import StepContext, Sub
+from narrowdown.engines.asking.whole_model import WholeModel
+from narrowdown.engines.compare.judge import limit
 from narrowdown.engines.compare.say import say_amount, say_sample
 from narrowdown.engines.findings import Findings
-from narrowdown.engines.probe import HUGE, Measurement
-from narrowdown.engines.search.batch import NO_BATCH
-from narrowdown.engines.search.whole import list_feeds, probe_whole
+from narrowdown.engines.probe import HUGE
+from narrowdown.engines.search.determined import NO_BATCH
+from narrowdown.engines.search.whole import look_at_whole, probe_whole
 from narrowdown.engines.steps.base import End, Finish, NoParams, Steps, StepSpec, comparison
 from narrowdown.engines.steps.prepare import load_findings
 
@@ -56,103 +56,87 @@ class WayRow(msgspec.Struct, frozen=True):
 
 def consistency(ctx: StepContext) -> Steps[ConsistencyOutcome]:
     findings: Findings = yield from load_findings(ctx)
-    rule = findings.rule
-    base = ConsistencyOutcome(tolerance=rule.tolerance, metric=rule.metric)
+    model = look_at_whole(ctx, findings)
+    base = ConsistencyOutcome(tolerance=model.rule.tolerance, metric=model.rule.metric)
     rows: list[WayRow] = []
     last = ""
     for way, said in WAYS.items():
-        yield Note(f"the same samples {said}")
-        m = yield from _ask(ctx, findings, way)
-        if m.status != "ok":
-            last = m.message
+        again = yield from model.compare(vary=way, exclusive=True, note=f"the same samples {said}")
+        if again.measurement.status != "ok":
+            last = again.why
             continue
-        sample, output, error = worst(m.results, rule)
-        rows.append(WayRow(way, sample, output, error))
-        found = msgspec.structs.replace(
-            base, way=way, error=error, worst_output=output, worst_sample=sample, tried=len(rows)
-        )
-        outcome: ConsistencyOutcome | None = None
-        if m.facts.get("follows"):
-            outcome = msgspec.structs.replace(
-                found, verdict="stale", message=_say_stale(output, sample, error)
-            )
-        elif error > APART * limit(rule, output):
-            outcome = yield from _judge(ctx, findings, way, found, rule)
-        if outcome is not None:
-            decisive = {
-                "whole": (probe_whole(ctx, findings, samples=list_feeds(findings), vary=way),)
-            }
-            return Finish(outcome, findings, tables={"ways": rows}, decisive=decisive)
+        row = WayRow(way, again.sample, again.output, again.error)
+        rows.append(row)
+        follows = bool(again.measurement.facts.get("follows"))
+        if not follows and again.error <= APART * again.allowed:
+            continue
+        found = _hold_row(base, row, len(rows))
+        if follows:
+            outcome = msgspec.structs.replace(found, verdict="stale", message=_say_stale(row))
+        else:
+            outcome = yield from _judge(model, found, row)
+        shown = probe_whole(ctx, findings, vary=way)
+        return Finish(outcome, findings, tables={"ways": rows}, decisive={"whole": (shown,)})
     if NO_BATCH in findings.notes:  # seen by the reference, before any way with rows could be asked
         told = "The reference shows that rows of these inputs influence one another, so dimension 0 is no batch of samples."
-        return Finish(
-            msgspec.structs.replace(base, verdict="no-batch", message=told),
-            findings,
-            tables={"ways": rows},
+        outcome = msgspec.structs.replace(base, verdict="no-batch", message=told)
+    elif not rows:
+        told = f"It could not be asked in two ways: {last}"
+        outcome = msgspec.structs.replace(base, message=told)
+    else:
+        most = max(rows, key=lambda row: row.error)
+        told = f"The engine agrees with itself {', '.join(WAYS[row.way] for row in rows)}: {_say(most.error)} at most."
+        outcome = msgspec.structs.replace(
+            _hold_row(base, most, len(rows)), verdict="consistent", message=told
         )
-    if not rows:
-        return Finish(
-            msgspec.structs.replace(base, message=f"It could not be asked in two ways: {last}"),
-            findings,
-        )
-    asked_ways = ", ".join(WAYS[row.way] for row in rows)
-    worst_row = max(rows, key=lambda row: row.error)
-    outcome = msgspec.structs.replace(
-        base,
-        verdict="consistent",
-        way=worst_row.way,
-        error=worst_row.error,
-        worst_output=worst_row.output,
-        worst_sample=worst_row.sample,
-        tried=len(rows),
-        message=f"The engine agrees with itself {asked_ways}: {_say(worst_row.error)} at most.",
-    )
     return Finish(outcome, findings, tables={"ways": rows})
 
 
-def _ask(ctx: StepContext, findings: Findings, way: Way, engine: str = "") -> Sub[Measurement]:
-    probe = probe_whole(
-        ctx, findings, samples=list_feeds(findings), engine=engine, vary=way, exclusive=True
+def _hold_row(base: ConsistencyOutcome, row: WayRow, tried: int) -> ConsistencyOutcome:
+    return msgspec.structs.replace(
+        base,
+        way=row.way,
+        error=row.error,
+        worst_output=row.output,
+        worst_sample=row.sample,
+        tried=tried,
     )
-    return (yield from asked(probe))
 
 
-def _judge(
-    ctx: StepContext, findings: Findings, way: Way, found: ConsistencyOutcome, rule: Criterion
-) -> Sub[ConsistencyOutcome]:
+def _judge(model: WholeModel, found: ConsistencyOutcome, row: WayRow) -> Sub[ConsistencyOutcome]:
     """Two answers that differ: the engine's fault, or the model's own, whose rows influence one
     another? The reference tells."""
-    differ = f"{found.worst_output} on {say_sample(found.worst_sample)} is {_say(found.error)} {WAYS[way]}"
-    allowed = f"two right answers are at most {say_amount(APART * limit(rule, found.worst_output), rule.metric)} apart"
-    theirs: float | None = None
-    apart = ""
-    if way != "stale":
-        yield Note("and the reference, asked in the same two ways")
-        m = yield from _ask(ctx, findings, way, ctx.reference)
-        if m.status == "ok":
-            _, output, theirs = worst(m.results, rule)
-            apart = say_amount(theirs, rule.metric)
-            if theirs > APART * limit(rule, output):
+    differ = f"{row.output} on {say_sample(row.sample)} is {_say(row.error)} {WAYS[row.way]}"
+    allowed = say_amount(APART * limit(model.rule, row.output), model.rule.metric)
+    own = ""
+    if row.way != "stale":
+        theirs = yield from model.compare(
+            model.reference,
+            vary=row.way,
+            exclusive=True,
+            note="and the reference, asked in the same two ways",
+        )
+        if theirs.measurement.status == "ok":
+            found = msgspec.structs.replace(found, reference_error=theirs.error)
+            apart = say_amount(theirs.error, model.rule.metric)
+            own = f"; the reference's differ by {apart} only"
+            if theirs.error > APART * theirs.allowed:
+                told = f"{differ}, and the reference's by {apart}: rows of these inputs influence one another, so "
                 return msgspec.structs.replace(
-                    found,
-                    verdict="no-batch",
-                    reference_error=theirs,
-                    message=f"{differ}, and the reference's by {apart}: rows of these inputs influence one another, so "
-                    "dimension 0 is no batch of samples.",
+                    found, verdict="no-batch", message=f"{told}dimension 0 is no batch of samples."
                 )
-    own = f"; the reference's differ by {apart} only" if theirs is not None else ""
     return msgspec.structs.replace(
         found,
         verdict="contradicts",
-        reference_error=theirs,
-        message=f"The engine contradicts itself: {differ}, and {allowed}{own}. One of its answers is wrong, whatever is right.",
+        message=f"The engine contradicts itself: {differ}, and two right answers are at most {allowed} apart{own}. One of its "
+        "answers is wrong, whatever is right.",
     )
 
 
-def _say_stale(output: str, sample: str, error: float) -> str:
+def _say_stale(row: WayRow) -> str:
     return (
-        f"{output} on {say_sample(sample)} depends on what was in memory before: {_say(error)} between two patterns, the same "
-        "each time for the same pattern. The engine reads memory that it has not written."
+        f"{row.output} on {say_sample(row.sample)} depends on what was in memory before: {_say(row.error)} between two "
+        "patterns, the same each time for the same pattern. The engine reads memory that it has not written."
     )
 
 

@@ -1,16 +1,17 @@
 """inputs (node ``real-inputs``): real data and random data side by side."""
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 
-from narrowdown.engines.asking import Note, StepContext, asked
+from narrowdown.engines.asking import StepContext
+from narrowdown.engines.compare.criterion import Criterion
 from narrowdown.engines.compare.judge import worst
 from narrowdown.engines.compare.say import say_worst, wrong_by
 from narrowdown.engines.findings import Findings
 from narrowdown.engines.probe import MADE_UP, SampleResult, is_given
-from narrowdown.engines.search.whole import list_failing, probe_whole
+from narrowdown.engines.search.whole import list_failing, look_at_whole
 from narrowdown.engines.steps.base import Finish, NoParams, Steps, StepSpec
 from narrowdown.engines.steps.prepare import prepare_findings
 
@@ -28,83 +29,74 @@ class InputsOutcome(msgspec.Struct, frozen=True, kw_only=True):
     message: str = ""
 
 
+class _Side(NamedTuple):
+    """How the samples of one kind came out; ``off``: the worst, in words."""
+
+    error: float | None
+    n: int
+    failing: int
+    off: str
+
+    def say(self, kind: str) -> str:
+        """``3 of 4 real inputs fail (worst: wrong by 2 %)``"""
+        side = f"all {self.n:,} {kind} pass" if self.n > 1 else f"the only one of the {kind} passes"
+        if self.failing:
+            side = (
+                f"{self.failing:,} of {self.n:,} {kind} {'fails' if self.failing == 1 else 'fail'}"
+            )
+        return f"{side} (worst: {self.off})"
+
+
 def inputs(ctx: StepContext) -> Steps[InputsOutcome]:
     findings: Findings = yield from prepare_findings(ctx)
-    rule = findings.rule
     if ctx.check:
         message = "An external check chooses its own inputs, so real and random ones cannot be told apart here."
         return Finish(InputsOutcome(message=message), findings)
+    model = look_at_whole(ctx, findings)
     given = any(is_given(s.id) for s in findings.samples)
-    m = yield from asked(probe_whole(ctx, findings))
-    made = m
+    made = whole = yield from model.compare()
     if given:
-        yield Note("the same on made-up values")
-        made = yield from asked(probe_whole(ctx, findings, samples=(MADE_UP,)))
-
-    def side(rows: Sequence[SampleResult]) -> tuple[float | None, int, int, str]:
-        return (
-            (worst(rows, rule)[2] if rows else None),
-            len(rows),
-            len(list_failing(rows, rule)),
-            say_worst(rows, rule),
-        )
-
-    real_error, real, real_failing, real_off = side(m.results if given else ())
-    random_error, random, random_failing, random_off = side(made.results)
-    if (
-        findings.looks > 1
-        and findings.signature is not None
-        and is_given(findings.signature.sample)
-    ):
-        # An intermittent failure was seen on real inputs; this one look need not show it.
-        real_error, real_failing = findings.signature.error, max(1, real_failing)
-        real_off = wrong_by(real_error, rule.metric)
-    verdict = "none-given"
-    if real:
-        verdict = (
-            "no"
-            if real_failing and (random_failing or not random)
-            else "only-real"
-            if real_failing
-            else "helps"
-            if random_failing
-            else "no"
-        )
-    message = _message(verdict, real_failing, real, random_failing, random, real_off, random_off)
+        made = yield from model.compare(samples=(MADE_UP,), note="the same on made-up values")
+    real = _sum_up(whole.measurement.results if given else (), model.rule)
+    random = _sum_up(made.measurement.results, model.rule)
+    signature = findings.signature
+    if findings.looks > 1 and signature is not None and is_given(signature.sample):
+        # An intermittent failure was seen on real inputs; this one run need not show it.
+        off = wrong_by(signature.error, model.rule.metric)
+        real = real._replace(error=signature.error, failing=max(1, real.failing), off=off)
     outcome = InputsOutcome(
-        verdict=verdict,  # type: ignore[arg-type]
-        real_error=real_error,
-        random_error=random_error,
-        real_samples=real,
-        real_failing=real_failing,
-        random_samples=random,
-        random_failing=random_failing,
+        verdict=_decide(real, random),
+        real_error=real.error,
+        random_error=random.error,
+        real_samples=real.n,
+        real_failing=real.failing,
+        random_samples=random.n,
+        random_failing=random.failing,
         guesses=" ".join(findings.notes),
-        message=message,
+        message=_say(real, random),
     )
     return Finish(outcome, findings)
 
 
-def _message(verdict: str, rf: int, r: int, nf: int, n: int, real_off: str, random_off: str) -> str:
-    if verdict == "none-given":
-        return f"No real inputs were given; {_say_side('random ones', nf, n, random_off)}."
-    other = (
-        f", {_say_side('random ones', nf, n, random_off)}"
-        if n
-        else "; the model takes no random ones"
-    )
-    said = f"{_say_side('real inputs', rf, r, real_off)}{other}."
+def _sum_up(rows: Sequence[SampleResult], rule: Criterion) -> _Side:
+    error = worst(rows, rule)[2] if rows else None
+    return _Side(error, len(rows), len(list_failing(rows, rule)), say_worst(rows, rule))
+
+
+def _decide(real: _Side, random: _Side) -> Literal["helps", "no", "only-real", "none-given"]:
+    if not real.n:
+        return "none-given"
+    if real.failing:
+        return "no" if random.failing or not random.n else "only-real"
+    return "helps" if random.failing else "no"
+
+
+def _say(real: _Side, random: _Side) -> str:
+    if not real.n:
+        return f"No real inputs were given; {random.say('random ones')}."
+    other = f", {random.say('random ones')}" if random.n else "; the model takes no random ones"
+    said = f"{real.say('real inputs')}{other}."
     return said[0].upper() + said[1:]
-
-
-def _say_side(kind: str, failing: int, n: int, off: str) -> str:
-    """How the samples of one kind (``real inputs``) came out: ``3 of 4 real inputs fail (worst:
-    wrong by 2 %)``."""
-    if failing:
-        side = f"{failing:,} of {n:,} {kind} {'fails' if failing == 1 else 'fail'}"
-    else:
-        side = f"the only one of the {kind} passes" if n == 1 else f"all {n:,} {kind} pass"
-    return f"{side} (worst: {off})"
 
 
 def _plan(_ctx: StepContext, _nodes: int) -> int:

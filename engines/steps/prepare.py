@@ -24,9 +24,9 @@ from narrowdown.engines.probe import (
     is_given,
 )
 from narrowdown.engines.search import golden_reference
-from narrowdown.engines.search.batch import see_rows
-from narrowdown.engines.search.bodies import open_bodies
+from narrowdown.engines.search.control_flow import open_bodies
 from narrowdown.engines.search.controls import can_pass
+from narrowdown.engines.search.determined import see_rows
 from narrowdown.engines.search.twin import note_dear
 from narrowdown.engines.search.whole import (
     choose_feed,
@@ -38,7 +38,7 @@ from narrowdown.engines.search.whole import (
 from narrowdown.engines.sources import paths, postprocess_script
 from narrowdown.engines.spec import unquantized
 from narrowdown.engines.steps import intake
-from narrowdown.engines.steps.wrong_sizes import refuse_wrong_sizes
+from narrowdown.engines.steps.intake import refuse_wrong_sizes
 
 _MADE_UP = "made-up values for "
 # ``'x': an image.``, or ``'x', 'y' and 2 more: an image.``; not ``'x' was given the shape [1]:

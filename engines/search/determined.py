@@ -1,6 +1,16 @@
 """How well are the outputs determined at all? The reference's own inputs, and then its weights, are
 moved by one unit in the last place: no engine that computes in this precision can be asked to be
 nearer to another than that moves the outputs.
+
+A model that draws random numbers gives other outputs from run to run, on whatever engine: that
+is no engine's fault.
+
+Is dimension 0 a batch? Only where rows are seen to be independent: a declared size in front says
+nothing.
+
+A vector ``y[64] = Wx + b`` has 64 first elements and no rows; taken for a batch, each of its
+elements would be judged by itself, and one that happens to be small would fail for the rounding of
+its neighbours.
 """
 
 import math
@@ -11,7 +21,8 @@ import msgspec
 from narrowdown.engines.asking import Note, Sub
 from narrowdown.engines.asking.whole_model import WholeModel
 from narrowdown.engines.compare.criterion import Criterion, Signature
-from narrowdown.engines.compare.judge import badness, limit
+from narrowdown.engines.compare.judge import badness, exceed, limit, worst
+from narrowdown.engines.compare.say import join_some
 from narrowdown.engines.probe import Measurement
 
 # Draws of the last places: how far a single one moves an output varies by a factor of two or so.
@@ -125,9 +136,13 @@ def _nudge(
     """The reference with the last place of a part moved, and how far each output is at most from
     what it is without, on the samples that are ``counted`` (all that are fed where none of these
     is)."""
-    yield Note(f"how far does the last place of the {draw.part} move the outputs?")
     off = yield from model.compare(
-        model.reference, samples=draw.feeds, nudge=draw.part, runs=draw.runs, attempt=draw.attempt
+        model.reference,
+        samples=draw.feeds,
+        nudge=draw.part,
+        runs=draw.runs,
+        attempt=draw.attempt,
+        note=f"how far does the last place of the {draw.part} move the outputs?",
     )
     m, reached = off.measurement, dict[str, float]()
     results = [r for run in m.each_run for r in run if m.status == "ok"]
@@ -136,3 +151,58 @@ def _nudge(
     ):
         reached[score.name] = max(reached.get(score.name, 0.0), badness(score, model.rule))
     return m, reached
+
+
+def measure_random(model: WholeModel) -> Sub[float | None]:
+    """How far runs of one build of the reference are from what was captured of it; None where the
+    model draws nothing, or gives the same all the same."""
+    findings = model.findings
+    if not findings.random:
+        return None
+    yield Note("the model draws random numbers: does the reference repeat itself?")
+    # What draws anew in each run differs in the second already; others are for draws that happen to
+    # be equal.
+    feed = (findings.sample or findings.samples[0].id,)
+    again = yield from model.compare(model.reference, samples=feed, runs=DRAWS)
+    error = max((worst(run, model.rule)[2] for run in again.measurement.each_run), default=0.0)
+    return error if again.measurement.status == "ok" and error > 0 else None
+
+
+def say_random(nodes: tuple[str, ...], moved: str) -> str:
+    """Why nothing can be judged, and what to do. ``nodes`` that draw numbers; ``moved``: the
+    distance in the words of its metric."""
+    return (
+        f"The model draws random numbers: {join_some(nodes)}. Runs of the reference itself are {moved} against one another, "
+        "so an engine that differs is not wrong, and no node is at fault. Make what is drawn an input of the model, feed it, "
+        "and compare again."
+    )
+
+
+# Relative L2 by which a row may move when others change: the order of a sum may follow its place in
+# the batch, which rounds in the last digits. What depends on other rows moves by far more.
+ROWS_APART = Criterion(metric="rel_l2", tolerance=1e-3)
+NO_BATCH = "Dimension 0 is no batch: what is in one row changes others. Outputs are judged whole."
+
+
+def see_rows(model: WholeModel, batched: tuple[str, ...]) -> Sub[str]:
+    """Why dimension 0 is no batch, as a sentence; "" where rows are independent, as the reference
+    computes them. ``batched``: the feeds that have rows by what the model declares."""
+    if not batched:
+        return ""
+    moved = yield from model.compare(
+        model.reference,
+        samples=batched[:1],
+        vary="repeated",
+        runs=1,
+        note="are the rows of a batch independent?",
+    )
+    if moved.told:
+        return NO_BATCH if exceed(moved.measurement.results, ROWS_APART) else ""
+    # A reference that does not run, or rows that are all alike: an open dimension is the batch by
+    # its exporter's own word, a number is not.
+    declared = any(s.rows for s in model.findings.samples if s.id in batched)
+    return (
+        ""
+        if declared
+        else "Whether rows are independent could not be seen: outputs are judged whole."
+    )
