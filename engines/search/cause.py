@@ -45,7 +45,11 @@ class Group(msgspec.Struct, frozen=True):
 
 
 def name_cause(evidence: Evidence) -> Cause:
-    """The cause by the first rule that has numbers to show, ``unknown`` where none has."""
+    """What a search before has proved; else the cause by the first rule that has numbers to show,
+    ``unknown`` where none has."""
+    for cause, holds, said in list_proven(evidence):
+        if holds:
+            return Cause(cause, said)
     for group in RULES:
         for node in group.at(evidence):
             for rule in group.rules:
@@ -56,56 +60,58 @@ def name_cause(evidence: Evidence) -> Cause:
     raise AssertionError("the last rule always holds")
 
 
+def list_proven(e: Evidence) -> tuple[tuple[str, object, str], ...]:
+    """What needs no number of the case: the cause, whether it is, and the sentence. A search for
+    optimizers that comes to its end accuses no more than a sentence names; one that is cut off
+    leaves dozens."""
+    found, seen = e.findings, e.findings.signature
+    names, first = ", ".join(found.optimizers), ", ".join(found.optimizers[:3])
+    many, only = len(found.optimizers), "it" if len(found.optimizers) == 1 else "these"
+    locked = e.case.signature or seen
+    kind = locked.kind if locked else ""
+    counted = f"{seen.failures} of {seen.looks}" if seen and seen.looks > 1 else "some"
+    return (
+        (
+            "optimizer",
+            many > NAMED,
+            f"Switching {many} optimizers off ({first}, ...) makes the model pass; switching only these on makes it fail. "
+            "Fewer may do: the search was ended before all were tried.",
+        ),
+        (
+            "optimizer",
+            many,
+            f"Switching {names} off makes the model pass; switching only {only} on makes it fail.",
+        ),
+        (
+            "option",
+            found.options,
+            f"Without {' and '.join(found.options)} the model passes; with nothing else of the engine's own it fails.",
+        ),
+        ("build-failure", kind == "build", e.said or "The engine refuses it and says nothing."),
+        (
+            "unknown",
+            kind == "check",
+            f"Your check fails on {' + '.join(e.case.ops)}; it gives no numbers that would say why.",
+        ),
+        (
+            "kernel",
+            found.tactics,
+            f"The tactic that bad builds choose for {', '.join(found.tactics)}, forced into a good build, makes it fail.",
+        ),
+        (
+            "nondeterminism",
+            found.looks > 1,
+            f"One build gives other results for the same input: {counted} runs fail.",
+        ),
+    )
+
+
 def on_case(e: Evidence) -> Iterable[Inner]:
     return (e.whole,)
 
 
 def on_each(e: Evidence) -> Iterable[Inner]:
     return e.made
-
-
-def find_many_optimizers(e: Evidence, _: Inner) -> Facts | None:
-    """A search that comes to its end accuses no more than a sentence names; one that is cut off
-    leaves dozens."""
-    names = e.findings.optimizers
-    return {"many": len(names), "first": ", ".join(names[:3])} if len(names) > NAMED else None
-
-
-def find_optimizers(e: Evidence, _: Inner) -> Facts | None:
-    names = e.findings.optimizers
-    only = "it" if len(names) == 1 else "these"
-    return {"names": ", ".join(names), "only": only} if names else None
-
-
-def find_options(e: Evidence, _: Inner) -> Facts | None:
-    return {"names": " and ".join(e.findings.options)} if e.findings.options else None
-
-
-def _fails_by(e: Evidence, kind: str) -> bool:
-    signature = e.case.signature or e.findings.signature
-    return signature is not None and signature.kind == kind
-
-
-def find_refusal(e: Evidence, _: Inner) -> Facts | None:
-    said = e.said or "The engine refuses it and says nothing."
-    return {"said": said} if _fails_by(e, "build") else None
-
-
-def find_check(e: Evidence, _: Inner) -> Facts | None:
-    """An external check gives no numbers."""
-    return {"ops": " + ".join(e.case.ops)} if _fails_by(e, "check") else None
-
-
-def find_tactics(e: Evidence, _: Inner) -> Facts | None:
-    return {"names": ", ".join(e.findings.tactics)} if e.findings.tactics else None
-
-
-def find_runs(e: Evidence, _: Inner) -> Facts | None:
-    """Runs of one build that differ."""
-    seen = e.findings.signature
-    counted = seen is not None and seen.looks > 1
-    often = f"{seen.failures} of {seen.looks} runs" if seen and counted else "some runs"
-    return {"often": often} if e.findings.looks > 1 else None
 
 
 def find_fusion(e: Evidence, _: Inner) -> Facts | None:
@@ -279,46 +285,8 @@ def _foretell(rule: Rule) -> Rule:
     return Rule(rule.cause, find, rule.says + right)
 
 
-# What a search before has proved stands first, then what the numbers show for certain, then what
-# they make likely.
+# What the numbers show for certain stands first, then what they make likely.
 RULES: tuple[Group, ...] = (
-    Group(
-        on_case,
-        (
-            Rule(
-                "optimizer",
-                find_many_optimizers,
-                "Switching {many} optimizers off ({first}, ...) makes the model pass; switching only these on makes it fail. "
-                "Fewer may do: the search was ended before all were tried.",
-            ),
-            Rule(
-                "optimizer",
-                find_optimizers,
-                "Switching {names} off makes the model pass; switching only {only} on makes it fail.",
-            ),
-            Rule(
-                "option",
-                find_options,
-                "Without {names} the model passes; with nothing else of the engine's own it fails.",
-            ),
-            Rule("build-failure", find_refusal, "{said}"),
-            Rule(
-                "unknown",
-                find_check,
-                "Your check fails on {ops}; it gives no numbers that would say why.",
-            ),
-            Rule(
-                "kernel",
-                find_tactics,
-                "The tactic that bad builds choose for {names}, forced into a good build, makes it fail.",
-            ),
-            Rule(
-                "nondeterminism",
-                find_runs,
-                "One build gives other results for the same input: {often} fail.",
-            ),
-        ),
-    ),
     Group(ranges.list_nonfinite, tuple(map(_foretell, _NONFINITE))),
     Group(
         on_case,

@@ -16,7 +16,7 @@ from narrowdown.engines.causes import KINDS
 from narrowdown.engines.compare.criterion import Signature
 from narrowdown.engines.findings import Case, Findings, Suspect, Workaround
 from narrowdown.engines.probe import HUGE, Candidate, Score
-from narrowdown.engines.search.cause import RULES, name_cause
+from narrowdown.engines.search.cause import RULES, list_proven, name_cause
 from narrowdown.engines.search.evidence import Cause, Evidence, Inner
 
 Open = Callable[..., Any]
@@ -92,6 +92,7 @@ def test_the_document_says_of_each_cause_what_the_catalogue_says() -> None:
 
 def test_no_rule_names_what_is_not_in_the_catalogue() -> None:
     found = {rule.cause for group in RULES for rule in group.rules}
+    found |= {name for name, _, _ in list_proven(Evidence(Findings(), CASE, [], "float32"))}
     assert found == {kind.name for kind in KINDS}
 
 
