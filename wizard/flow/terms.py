@@ -46,7 +46,7 @@ def pin(flow: Flow, source: str, target: Path) -> None:
         own = _own(term, source)
         if own is not None and own.is_file():
             (target / "terms").mkdir(exist_ok=True)
-            (target / "terms" / own.name).write_bytes(regular.read(own, LARGEST))
+            (target / "terms" / own.name).write_bytes(regular.read(own, LARGEST, links=False))
 
 
 def fault(term: str, folder: str) -> str:
@@ -55,7 +55,7 @@ def fault(term: str, folder: str) -> str:
     if (own := _own(term, folder)) is None:
         return ""
     try:
-        regular.read(own, LARGEST).decode("utf-8")
+        regular.read(own, LARGEST, links=False).decode("utf-8")
     except UnicodeDecodeError as error:
         return f"it is not UTF-8 text (byte {error.start})"
     except FileNotFoundError:
@@ -78,7 +78,7 @@ def card(term: str, folder: str = "") -> Card | None:
     ``term`` never leads out of its folder."""
     if (own := _own(term, folder)) is not None:
         with contextlib.suppress(OSError):
-            return _read(term, regular.read(own, LARGEST).decode("utf-8", "replace"))
+            return _read(term, regular.read(own, LARGEST, links=False).decode("utf-8", "replace"))
     return _shipped().get(term)
 
 

@@ -75,7 +75,7 @@ def test_a_card_of_ones_own_comes_first(tmp_path: Path) -> None:
     assert other.title == "Reference"
 
 
-@pytest.mark.parametrize("kind", ["latin-1", "pipe", "folder", "large"])
+@pytest.mark.parametrize("kind", ["latin-1", "pipe", "folder", "large", "link"])
 def test_a_card_of_ones_own_that_cannot_be_read_stops_nobody(kind: str, tmp_path: Path) -> None:
     """A session of somebody else's has cards, too, and a screen shows them while it is drawn."""
     own = tmp_path / "flow" / "terms" / "tolerance.md"
@@ -86,6 +86,9 @@ def test_a_card_of_ones_own_that_cannot_be_read_stops_nobody(kind: str, tmp_path
         os.mkfifo(own)
     elif kind == "folder":
         own.mkdir()
+    elif kind == "link":  # to a file of the reader's, which the session would hand on
+        (tmp_path / "secret").write_text("# secret", encoding="utf-8")
+        own.symlink_to(tmp_path / "secret")
     else:
         with own.open("wb") as file:
             file.truncate(terms.LARGEST + 1)
@@ -99,8 +102,8 @@ def test_a_card_of_ones_own_that_cannot_be_read_stops_nobody(kind: str, tmp_path
     )
     flow = load("accuracy").flow
     (tmp_path / "session").mkdir()
-    if kind == "large":
-        with pytest.raises(OSError, match="no more than"):
+    if kind in ("large", "link"):
+        with pytest.raises(OSError, match=r"no more than|it is a link"):
             terms.pin(flow, str(tmp_path / "flow"), tmp_path / "session")
     else:
         terms.pin(flow, str(tmp_path / "flow"), tmp_path / "session")
