@@ -28,8 +28,8 @@ from narrowdown.engines.spec import parse
 from narrowdown.engines.views import EngineView
 
 # Opsets in which operators that cases are made of changed: reductions took axes as an input in 13
-# and 18, pools and casts 19, 21.
-_OPSETS = (11, 13, 17, 18, 19, 20, 21, 22, 23)
+# and 18, pools and casts 19, 21. What is left of them where another one is the case is tried between two that differ.
+_OPSETS = (11, 13, 17, 18, 19, 20, 21, 23, 22)
 _FLOATS = ("float32", "float64", "float16", "bfloat16")
 _WHOLE = ("int32", "int64", "uint8", "int8")
 _PRECISION = "precision"  # as the engines that have it call the option
@@ -74,14 +74,15 @@ def list_factors(
         *_of_inputs(made),
         *_of_opset(made),
     )
-    return tuple(
-        msgspec.structs.replace(f, levels=tuple(n for n in f.levels if _changes(made, f, n)))
-        for f in every
-    )
+    return tuple(msgspec.structs.replace(f, levels=tuple(_choose_levels(made, f))) for f in every)
 
 
-def _changes(made: Construction, factor: Factor, level: Level) -> bool:
-    return factor.kind == "option" or vary(made, factor, level) != made
+def _choose_levels(made: Construction, factor: Factor) -> Iterable[Level]:
+    """The first that are not the case's own, and change something."""
+    others = [n for n in dict.fromkeys(factor.levels) if n != factor.base]
+    for level in others[:_MOST_LEVELS]:
+        if factor.kind == "option" or vary(made, factor, level) != made:
+            yield level
 
 
 def _of_sizes(made: Construction, sizes: Sequence[Sequence[Place]]) -> Iterable[Factor]:
@@ -103,17 +104,13 @@ def _of_sizes(made: Construction, sizes: Sequence[Sequence[Place]]) -> Iterable[
         whole = [now[msgspec.structs.replace(p, times=1)] for p in places]
         heaviest = max((math.prod(tensors[p.of].shape) for p in dims), default=1)
         most = max(base, min(_MOST_SIZE, _MOST_ELEMENTS * base // max(1, heaviest)))
-        levels = [base + 1, 1, 2 * base, base - 1, base // 2, 4 * base, 2, 3, 16 * base]
-        fit = [
-            n
-            for n in levels
-            if 1 <= n <= most and n != base and all(w * n % base == 0 for w in whole)
-        ]
+        levels = (base + 1, 1, 2 * base, base - 1, base // 2, 4 * base, 2, 3, 16 * base)
+        fit = (n for n in levels if 1 <= n <= most and all(w * n % base == 0 for w in whole))
         yield Factor(
             name=_call_size(made, first),
             kind="size",
             base=base,
-            levels=tuple(dict.fromkeys(fit))[:_MOST_LEVELS],
+            levels=tuple(fit),
             ordered=True,
             places=tuple(places),
         )
@@ -136,12 +133,10 @@ def _of_attributes(made: Construction, sized: Container[tuple[str, str]]) -> Ite
         for key, stated in node.attributes.items():
             if (str(at), key) in sized:
                 continue
-            others = tuple(
-                dict.fromkeys(n for n in _other_values(key, stated) if n != encode(stated))
-            )
             ordered = isinstance(stated, int) and stated not in (0, 1)
+            levels = tuple(_other_values(key, stated))
             yield Factor(
-                f"{called} {key}", "attribute", encode(stated), others, ordered, of=str(at), key=key
+                f"{called} {key}", "attribute", encode(stated), levels, ordered, of=str(at), key=key
             )
 
 
@@ -150,9 +145,7 @@ def _other_values(key: str, stated: Stated) -> list[Level]:
         return [*(_STRINGS.get(key, ())), ABSENT]
     if isinstance(stated, list):
         return [*map(encode, _other_lists(key, stated)), ABSENT]
-    if (
-        isinstance(stated, int) and key == "to"
-    ):  # the number of a type: those beside it are any other types
+    if isinstance(stated, int) and key == "to":  # a type: the numbers beside it are any others
         return []
     if isinstance(stated, int):
         return [1 - stated] if stated in (0, 1) else [*_other_integers(stated), ABSENT]
@@ -187,51 +180,32 @@ def _other_lists(key: str, stated: list[int | float | str]) -> list[Stated]:
 def _of_types(made: Construction) -> Iterable[Factor]:
     used = dict.fromkeys(t.dtype for t in made.inputs.values())
     for dtype in used:
-        others = _FLOATS if dtype in _FLOATS else _WHOLE if dtype in _WHOLE else ()
-        if others:
-            whole = dtype in _WHOLE
-            levels = (*(d for d in others if d != dtype), *(("float32",) if whole else ()))
-            yield Factor(
-                "the type" if len(used) == 1 else f"the type of {dtype} tensors",
-                "type",
-                dtype,
-                levels,
-            )
+        others = _FLOATS if dtype in _FLOATS else (*_WHOLE, "float32")
+        if dtype in (*_FLOATS, *_WHOLE):
+            which = "the type" if len(used) == 1 else f"the type of {dtype} tensors"
+            yield Factor(which, "type", dtype, others)
 
 
 def _of_engine(engine: str, view: EngineView) -> Iterable[Factor]:
-    spec = parse(engine)
+    wider = _WIDER.get(view.precision, ())
     for option in view.options:
-        base = spec.get(option.name) or option.usual
-        if option.name == _PRECISION and base:
-            wider = _WIDER.get(view.precision, ())
-            levels = tuple(c for c in option.choices if _OPENVINO.get(c, c) in wider)
-            if levels:
-                yield Factor("the engine's precision", "option", base, levels, key=option.name)
+        base = parse(engine).get(option.name) or option.usual
+        levels = tuple(c for c in option.choices if _OPENVINO.get(c, c) in wider)
+        if option.name == _PRECISION and base and levels:
+            yield Factor("the engine's precision", "option", base, levels, key=option.name)
         if option.name == _THREADS and base:
-            yield Factor(
-                "threads",
-                "option",
-                base,
-                tuple(n for n in ("1", "2") if n != base),
-                key=option.name,
-            )
+            yield Factor("threads", "option", base, ("1", "2"), key=option.name)
 
 
 def _of_weights(made: Construction) -> Iterable[Factor]:
     for name, weight in made.weights.items():
         values = weight.values
         if is_list(weight) and values is not None and len(values) > 1:
-            half = len(values) // 2
-            lists: list[list[int | float]] = [
-                [0] * len(values), [*([0] * half), *values[half:]], [*values[:half], *([0] * half)],
-                [*values[half:], *values[:half]],
-            ]  # fmt: skip
-            levels = [encode([int(v) for v in one]) for one in lists]
-            base = encode([int(v) for v in values])
-            yield Factor(
-                name, "entries", base, tuple(x for x in dict.fromkeys(levels) if x != base), of=name
-            )
+            base, half = [int(v) for v in values], len(values) // 2
+            front, back = base[:half], base[half:]
+            lists = ([0] * len(base), [0] * half + back, front + [0] * len(back), back + front)
+            levels = tuple(encode(list(one)) for one in lists)
+            yield Factor(name, "entries", encode(list(base)), levels, of=name)
         elif values is not None and len(values) == 1:
             yield _number(made, name, weight, values[0])
         else:
@@ -246,8 +220,7 @@ def _number(made: Construction, name: str, weight: MadeTensor, value: float) -> 
         levels: Iterable[float] = (*_other_integers(int(value)), *_list_sizes(made), 0, 1)
     else:
         levels = (-value, 2 * value, -2 * value, value / 2, 1.0, -1.0, 0.0)
-    others = tuple(n for n in dict.fromkeys(levels) if n != value)
-    return Factor(name, "number", value, others[:_MOST_LEVELS], weight.dtype in _WHOLE, name)
+    return Factor(name, "number", value, tuple(levels), weight.dtype in _WHOLE, name)
 
 
 def _list_sizes(made: Construction) -> list[int]:
@@ -260,8 +233,7 @@ def _of_inputs(made: Construction) -> Iterable[Factor]:
         yield _values(name, tensor, [DRAWN, FEW, "positive", "negative", "both signs", "zeros"])
         if tensor.dtype in _WHOLE and tensor.shape:
             sizes = [n for size in _list_sizes(made) for n in (size, size - 1)]
-            levels = tuple(dict.fromkeys((*sizes, 0, 1)))[:_MOST_LEVELS]
-            yield Factor(f"every number of {name}", "number", GIVEN, levels, of=name)
+            yield Factor(f"every number of {name}", "number", GIVEN, (*sizes, 0, 1), of=name)
         if tensor.dtype in _FLOATS:
             yield Factor(
                 f"{name} has", "special", "finite values only", ("a NaN", "an infinity"), of=name
@@ -271,25 +243,18 @@ def _of_inputs(made: Construction) -> Iterable[Factor]:
             base = math.frexp(most)[1]
             # Of what is small already less is only harder to see.
             lower = (base - 30,) if base > 24 else ()
-            low, high = (
+            ends = (
                 (-40, 60) if tensor.dtype in _FLOATS else (1, 62 if tensor.dtype == "int64" else 30)
             )
-            levels_ = [
-                n
-                for n in (base + 4, base - 4, base + 12, base - 12, base + 30, *lower)
-                if low <= n <= high
-            ]
-            yield Factor(
-                f"the largest |{name}|", "scale", base, tuple(n for n in dict.fromkeys(levels_) if n != base), True, name,
-                unit=most,
-            )  # fmt: skip
+            levels = (base + 4, base - 4, base + 12, base - 12, base + 30, *lower)
+            fit = tuple(n for n in levels if ends[0] <= n <= ends[1])
+            yield Factor(f"the largest |{name}|", "scale", base, fit, True, name, unit=most)
         if len(made.inputs) > 1:
             yield Factor(f"{name} is", "role", "an input", ("a weight",), of=name)
 
 
 def _values(name: str, tensor: MadeTensor, levels: Iterable[Level]) -> Factor:
-    base = name_values(tensor)
-    return Factor(f"{name} holds", "values", base, tuple(x for x in levels if x != base), of=name)
+    return Factor(f"{name} holds", "values", name_values(tensor), tuple(levels), of=name)
 
 
 def _of_open(made: Construction) -> Iterable[Factor]:
@@ -299,6 +264,4 @@ def _of_open(made: Construction) -> Iterable[Factor]:
 
 
 def _of_opset(made: Construction) -> Iterable[Factor]:
-    yield Factor(
-        "opset", "opset", made.opset, tuple(n for n in _OPSETS if n != made.opset), ordered=True
-    )
+    yield Factor("opset", "opset", made.opset, _OPSETS, ordered=True)
