@@ -187,7 +187,6 @@ def test_a_steady_engine_says_how_rare_a_fault_may_still_be(
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-@pytest.mark.alone
 def test_a_race_is_found_on_two_threads(narrowdown: Callable, tmp_path: Path) -> None:
     """ScatterND adds duplicates in no order with two threads: a few runs in a hundred are wrong. A
     look that shows nothing is repeated, up to a bound."""

@@ -219,7 +219,6 @@ def raced(tmp_path: Path) -> Path:
     )
 
 
-@pytest.mark.alone
 def test_a_race_is_found_and_one_thread_cures_it(open_model: Open, raced: Path) -> None:
     s = open_model(raced, "onnxruntime:optimization=all,threads=2")
     compared = s.step("compare").finish.outcome
