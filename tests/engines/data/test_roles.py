@@ -74,6 +74,16 @@ def test_what_is_read_second_by_other_nodes_is_no_index(make: Any) -> None:
     assert roles.rows_named(model.index, model.index.by_name["i"]) is None
 
 
+def test_what_is_computed_with_before_a_table_is_read_is_no_index_itself(make: Any) -> None:
+    nodes = [
+        helper.make_node("Div", ["i", "ten"], ["j"]),
+        helper.make_node("Gather", ["table", "j"], ["y"]),
+    ]
+    constants = {"table": TABLE, "ten": np.int64(10)}
+    model = make({"i": (INT64, [4])}, nodes, constants, {"y": (FLOAT, [4, 4])})
+    assert roles.rows_named(model.index, model.index.by_name["i"]) is None
+
+
 @pytest.mark.parametrize(
     ("name", "dtype", "shape", "kind"),
     [
