@@ -4,6 +4,7 @@ they are called, or which model they run.
 """
 
 from collections.abc import Iterable
+from typing import Literal
 
 import msgspec
 
@@ -167,6 +168,12 @@ class WholeModel(msgspec.Struct, frozen=True):
             self.ctx, self.findings, samples=samples, engine=engine, reference=reference, **how
         )
         return Distance((yield from asked(probe)), self.rule)
+
+    def check_control(self, kind: Literal["identity", "answers"]) -> Sub[Measurement]:
+        """What the user's checker makes of a model that holds nothing that could be wrong."""
+        probe = probe_whole(self.ctx, self.findings)
+        assert isinstance(probe, Check)
+        return (yield from asked(msgspec.structs.replace(probe, control=kind)))
 
 
 def name_engine(spec: str) -> str:

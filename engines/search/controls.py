@@ -5,11 +5,10 @@ from typing import Literal
 
 import msgspec
 
-from narrowdown.engines.asking import Note, StepContext, Sub, asked
+from narrowdown.engines.asking import Note, Sub
+from narrowdown.engines.asking.whole_model import WholeModel
 from narrowdown.engines.compare.judge import judge_check
-from narrowdown.engines.findings import Findings
-from narrowdown.engines.probe import Check, Measurement
-from narrowdown.engines.search.whole import probe_whole
+from narrowdown.engines.probe import Measurement
 
 LINES, LONG = 3, 160  # of what a checker printed last that is shown, and characters of a line
 
@@ -27,25 +26,22 @@ class Controls(msgspec.Struct, frozen=True):
     said: str = ""
 
 
-def can_pass(ctx: StepContext, findings: Findings) -> Sub[Controls]:
+def can_pass(model: WholeModel) -> Sub[Controls]:
     """Ask the checker about the controls until it passes one: a failure is told only by who can
     also pass.
 
     The reference's own outputs are known only where the checker is handed inputs. A control that
     cannot be made or judged (it takes too long, its process dies) is not passed.
     """
-    rule = findings.rule
     kinds: tuple[Literal["identity", "answers"], ...] = (
-        ("identity", "answers") if findings.inputs else ("identity",)
+        ("identity", "answers") if model.findings.inputs else ("identity",)
     )
     failed: list[str] = []
     last = Measurement()
     for kind in kinds:
         yield Note("can your check pass? A model with nothing in it that could be wrong")
-        probe = probe_whole(ctx, findings)
-        assert isinstance(probe, Check)
-        last = yield from asked(msgspec.structs.replace(probe, control=kind))
-        if judge_check(last, rule).passed:
+        last = yield from model.check_control(kind)
+        if judge_check(last, model.rule).passed:
             return Controls(True)
         failed.append(_NAMED[kind])
     words = last_words(last)

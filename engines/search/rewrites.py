@@ -5,10 +5,9 @@ from collections.abc import Iterable
 
 import msgspec
 
-from narrowdown.engines.asking.inquiry import Inquiry
-from narrowdown.engines.graph import ranges
-from narrowdown.engines.probe import APART, BARRIER, FIXED_SIZES, WRAPS, Measure
-from narrowdown.engines.search.barriers import list_rings
+from narrowdown.engines.probe import BARRIER, FIXED_SIZES, WRAPS
+
+WRAP_RESHAPE, WRAP_MAX = WRAPS
 
 
 class Rewrite(msgspec.Struct, frozen=True):
@@ -132,7 +131,7 @@ REWRITES = (
         cures="{names} {is_an_output}, too, so that the engine joins no layers there",
     ),
     Rewrite(
-        WRAPS[0],
+        WRAP_RESHAPE,
         "the fewest inner tensors that cure it are laid flat and brought back to their shape, so that the engine does not join "
         "layers across them",
         (),
@@ -142,7 +141,7 @@ REWRITES = (
         cures="{names} is laid flat and brought back to shape, so that the engine joins no layers there",
     ),
     Rewrite(
-        WRAPS[1],
+        WRAP_MAX,
         "the fewest inner tensors that cure it go through a Max of themselves, so that the engine does not join layers across "
         "them",
         (),
@@ -167,21 +166,3 @@ def list_rewrites(ops: Iterable[str], storage: str) -> tuple[Rewrite, ...]:
 def find_rewrite(name: str) -> Rewrite:
     """The rewrite of this name."""
     return next(r for r in REWRITES if r.name == name)
-
-
-def place_rewrite(ask: Inquiry, name: str) -> str:
-    """What the rewrite is about: the nodes of the culprits, or all of the model's; of what keeps
-    layers apart the tensors that are tried first."""
-    if name == FIXED_SIZES:
-        return ranges.ALL
-    if name in APART:
-        return ranges.encode(next(iter(list_rings(ask)), ()))
-    accused = {n for c in ask.findings.culprits for n in ranges.decode(c.case.node_ids)}
-    return ranges.encode(accused) if accused else ranges.ALL
-
-
-def rewrite_probe(
-    ask: Inquiry, name: str, at: str, samples: tuple[str, ...], *, engine: str = "", **more: object
-) -> Measure:
-    """The whole model with this rewrite done there (``place_rewrite``), on these samples."""
-    return ask.plain(samples, engine=engine, rewrite=name, rewrite_at=at, **more)

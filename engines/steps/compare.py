@@ -445,7 +445,7 @@ def _compare_by_check(
     findings = yield from lock_failure(ctx, findings, m)
     controls = Controls(True)
     if verdict.failed:
-        controls = yield from can_pass(ctx, findings)
+        controls = yield from can_pass(WholeModel(ctx, findings))
     kinds: dict[str, Verdict] = {"fail": "fails", "pass": "passes"}
     says = kinds.get(verdict.kind, "gives no answer")
     message = (

@@ -10,6 +10,7 @@ import re
 import msgspec
 
 from narrowdown.engines.asking import Note, StepContext, StepRefused, Sub, asked
+from narrowdown.engines.asking.whole_model import WholeModel
 from narrowdown.engines.compare.criterion import Criterion
 from narrowdown.engines.compare.judge import judge_whole, sign_failure, worst
 from narrowdown.engines.compare.tolerance import criterion
@@ -157,7 +158,7 @@ def prepare_findings(ctx: StepContext) -> Sub[Findings]:
         if locked.signature is None:
             intake.refuse_unresolved(measurement, _rule(findings), check=bool(ctx.check))
         elif ctx.check:
-            controls = yield from can_pass(ctx, locked)
+            controls = yield from can_pass(WholeModel(ctx, locked))
             intake.refuse_helpless(controls)
     locked = yield from open_bodies(ctx, locked)
     if locked.signature is not None and (locked.patches or locked.keep or locked.righted):

@@ -14,15 +14,13 @@ from narrowdown.engines.compare.judge import by_sample, judge_whole, margin, wor
 from narrowdown.engines.compare.say import join_some, say_most
 from narrowdown.engines.findings import Unseen, Workaround
 from narrowdown.engines.graph import ranges
-from narrowdown.engines.probe import APART, BARRIER, HUGE, WRAPS, Measurement
+from narrowdown.engines.probe import APART, BARRIER, FIXED_SIZES, HUGE, WRAPS, Measure, Measurement
 from narrowdown.engines.search.barriers import Barriers, find_barriers, list_rings
 from narrowdown.engines.search.latency import measure_seconds, say_seconds
 from narrowdown.engines.search.rewrites import (
     Rewrite,
     find_rewrite,
     list_rewrites,
-    place_rewrite,
-    rewrite_probe,
 )
 from narrowdown.engines.search.settle import Saved
 from narrowdown.engines.search.switches import list_switches
@@ -143,6 +141,24 @@ def rewrite(ctx: StepContext) -> Steps[RewriteOutcome]:
         tables={"rewrites": rows, "bundle": saved},
         decisive={"workaround": (rewrite_probe(ask, row.rewrite, best.at, feeds),)},
     )
+
+
+def place_rewrite(ask: Inquiry, name: str) -> str:
+    """What the rewrite is about: the nodes of the culprits, or all of the model's; of what keeps
+    layers apart the tensors that are tried first."""
+    if name == FIXED_SIZES:
+        return ranges.ALL
+    if name in APART:
+        return ranges.encode(next(iter(list_rings(ask)), ()))
+    accused = {n for c in ask.findings.culprits for n in ranges.decode(c.case.node_ids)}
+    return ranges.encode(accused) if accused else ranges.ALL
+
+
+def rewrite_probe(
+    ask: Inquiry, name: str, at: str, samples: tuple[str, ...], *, engine: str = "", **more: object
+) -> Measure:
+    """The whole model with this rewrite done there (``place_rewrite``), on these samples."""
+    return ask.plain(samples, engine=engine, rewrite=name, rewrite_at=at, **more)
 
 
 class TriedRewrite(msgspec.Struct, frozen=True):

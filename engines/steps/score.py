@@ -14,7 +14,7 @@ from narrowdown.engines.compare.say import say_first
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.probe import APART, HUGE, Measure, Measurement
 from narrowdown.engines.search.latency import TIMED, seconds_of_run
-from narrowdown.engines.search.rewrites import list_rewrites, place_rewrite, rewrite_probe
+from narrowdown.engines.search.rewrites import list_rewrites
 from narrowdown.engines.search.whole import list_feeds
 from narrowdown.engines.sources import split_function
 from narrowdown.engines.steps.base import (
@@ -27,6 +27,7 @@ from narrowdown.engines.steps.base import (
     unresolved,
 )
 from narrowdown.engines.steps.prepare import prepare_findings
+from narrowdown.engines.steps.rewrite import place_rewrite, rewrite_probe
 
 
 class ScoreOutcome(msgspec.Struct, frozen=True, kw_only=True):

@@ -33,7 +33,7 @@ from narrowdown.engines.search.keeping import PrecisionParams, keep_higher
 from narrowdown.engines.search.kept import Kept, make_workaround, say_kept
 from narrowdown.engines.search.known import is_known, list_outside
 from narrowdown.engines.search.latency import measure_latency
-from narrowdown.engines.search.rewrites import find_rewrite, rewrite_probe
+from narrowdown.engines.search.rewrites import find_rewrite
 from narrowdown.engines.search.settle import Saved
 from narrowdown.engines.search.switches import find_exact, list_switches
 from narrowdown.engines.search.unseen import (
@@ -52,6 +52,7 @@ from narrowdown.engines.steps.prepare import prepare_findings
 from narrowdown.engines.steps.rewrite import (
     TriedRewrite,
     name_first,
+    rewrite_probe,
     say_cure,
     try_rewrite,
 )
