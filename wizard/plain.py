@@ -261,52 +261,21 @@ class PlainDisplay:
             case SessionOpened():
                 return [f"{'resumed' if event.resumed else 'session'} {event.id}"]
             case StepStarted():
-                self._questions += 1
-                self._ended = ""
-                node = self._flow.nodes.get(event.node)
-                title = node.title if node else event.node
-                again = f", visit {event.visit}" if event.visit > 1 else ""
-                again += ", running again" if (event.node, event.visit) in self._begun else ""
-                self._begun.add((event.node, event.visit))
-                head = f"[{self._questions}] {visible(title)}  (step {event.step}{again})"
-                between = say_engines(event)
-                named = [between] if between and between != self._between else []
-                self._between = between or self._between
-                return [
-                    *named,
-                    "",
-                    head,
-                    *(
-                        [f"    expected: {price(cost.probes, cost.seconds, cost.each)}"]
-                        if (cost := event.expected).probes >= 0
-                        else []
-                    ),
-                ]
+                return self._started(event)
             case ProbeFinished():
                 return self._probe(event)
             case WorkerDied():
-                how = f"It ended with {f'signal {event.signal}' if event.signal else f'exit {event.returncode}'}."
-                said = visible(event.detail) or how
-                return [
-                    f"    {said}"
-                    if event.extra
-                    else f"    worker {event.worker} was lost and is replaced: {said}"
-                ]
+                return [f"    {_say_death(event)}"]
             case StepFinished():
                 return self._finished(event)
             case StepCancelled():
                 return [f"    cancelled: {event.reason}"]
-            case QuestionAsked():
-                return [] if self._alone else self._question(event)
-            case QuestionAnswered():
-                if self._alone:
-                    return []
+            case QuestionAsked() if not self._alone:
+                return self._question(event)
+            case QuestionAnswered() if not self._alone:
                 text = self._asked.get(event.answer, event.answer)
-                who = {"person": "your answer", "recommended": "recommended", "script": "script"}[
-                    event.by
-                ]
-                note = f"  {visible(event.note)}" if event.note else ""
-                return [f"    -> {visible(text)}  ({who}){note}"]
+                who = {"person": "your answer"}.get(event.by, event.by)
+                return [f"    -> {visible(text)}  ({who})  {visible(event.note)}".rstrip()]
             case Rewound():
                 self._ended = ""
                 return [f"    back to {event.node or f'event {event.to}'}"]
@@ -315,15 +284,33 @@ class PlainDisplay:
             case Exported():
                 return [f"    exported to {visible(event.path)}"]
             case SessionClosed():
-                end = self._flow.ends.get(event.end)
-                if end and event.end == self._ended:  # taken up again, and nothing was left to do
-                    return []
-                if end:
-                    self._ended = event.end
-                    return ["", visible(end.title)]
-                known = event.reason in ("", "stopped", self._failed)  # by the step, a line before
-                return ["stopped" if known else f"stopped: {visible(event.reason)}"]
+                return self._closed(event)
         return []
+
+    def _started(self, event: StepStarted) -> list[str]:
+        self._questions += 1
+        self._ended = ""
+        node = self._flow.nodes.get(event.node)
+        again = f", visit {event.visit}" if event.visit > 1 else ""
+        again += ", running again" if (event.node, event.visit) in self._begun else ""
+        self._begun.add((event.node, event.visit))
+        title = visible(node.title if node else event.node)
+        head = f"[{self._questions}] {title}  (step {event.step}{again})"
+        between, before = say_engines(event), self._between
+        self._between = between or before
+        named = [between] if between and between != before else []
+        cost = event.expected
+        expected = [f"    expected: {price(cost.probes, cost.seconds, cost.each)}"]
+        return [*named, "", head, *(expected if cost.probes >= 0 else [])]
+
+    def _closed(self, event: SessionClosed) -> list[str]:
+        end = self._flow.ends.get(event.end)
+        if end is None:
+            known = event.reason in ("", "stopped", self._failed)  # by the step, a line before
+            return ["stopped" if known else f"stopped: {visible(event.reason)}"]
+        said = event.end == self._ended  # taken up again, and nothing was left to do
+        self._ended = event.end
+        return [] if said else ["", visible(end.title)]
 
     def _probe(self, event: ProbeFinished) -> list[str]:
         measurement = event.measurement
@@ -390,6 +377,14 @@ class PlainDisplay:
         if event.because and event.because != self._message:
             lines.append(f"      because: {visible(event.because)}")
         return lines
+
+
+def _say_death(event: WorkerDied) -> str:
+    how = (
+        f"It ended with {f'signal {event.signal}' if event.signal else f'exit {event.returncode}'}."
+    )
+    said = visible(event.detail) or how
+    return said if event.extra else f"worker {event.worker} was lost and is replaced: {said}"
 
 
 def _curve(profile: str, metric: str) -> list[str]:

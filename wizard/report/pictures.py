@@ -7,6 +7,7 @@ says in words what its glyphs stand for and reads without colour; in the ASCII s
 """
 
 import math
+import sys
 from collections.abc import Mapping, Sequence
 
 import msgspec
@@ -43,37 +44,35 @@ def depth(profile: Profile, width: int, glyphs: Glyphs, height: int = 5) -> list
         return []
     wide = max(1, min(4, room // len(values)))  # cells of one value, where there are few
     points = resample([value for value in values for _ in range(wide)], room)
-    limit = None if profile.tolerance is None else log_error(profile.tolerance)
-    ends = [*points, *([] if limit is None else [limit])]
-    low, high = math.floor(min(ends)), max(ends)
+    limit = math.inf if profile.tolerance is None else log_error(profile.tolerance)
+    low, high = math.floor(min(points)), max(points)
+    if profile.tolerance is not None:
+        low, high = min(low, math.floor(limit)), max(high, limit)
     # Decades a row, so that every label is a power of ten.
     step = max(1, math.ceil((high - low) / height))
-    height = min(height, max(1, math.ceil((high - low + 1e-9) / step)))
+    last = low + (min(height, max(1, math.ceil((high - low + 1e-9) / step))) - 1) * step
     told = f"error by depth, first node to last; each row up is {10**step:,} times as much"
     rows = [row([(elide(told, width, glyphs.ellipsis), "$quiet")])]
-    for floor in range(low + (height - 1) * step, low - 1, -step):
-        top = floor + step if floor < low + (height - 1) * step else math.inf
-        allowed = limit is not None and floor <= limit < top
-        name = (
-            show_error(10.0**floor, profile.metric) if profile.metric == "rel_l2" else f"1e{floor}"
+    for floor in range(last, low - 1, -step):
+        top = floor + step if floor < last else sys.float_info.max
+        allowed = floor <= limit < top
+        name = "allowed" if allowed else _say_power(floor, profile.metric)
+        head = (f"{name:>{side}}", "bold" if allowed else "$quiet")
+        blank = (glyphs.between, "bold") if allowed else (" ", "")
+        bars = (
+            (_level((v - floor) / step, glyphs), "$fails" if v > limit else "$passes")
+            if v > floor or floor == low
+            else blank
+            for v in points
         )
-        line: list[Part] = [
-            (f"{'allowed' if allowed else name:>{side}}", "bold" if allowed else "$quiet"),
-            (glyphs.line, "$quiet"),
-        ]
-        for value in points:
-            if value > floor or floor == low:
-                style = "$fails" if limit is not None and value > limit else "$passes"
-                line.append((_level((value - floor) / step, glyphs), style))
-            else:
-                line.append((glyphs.between, "bold") if allowed else (" ", ""))
-        rows.append(row(line))
-    places = [
-        (min(len(points) - 1, i * wide * len(points) // (wide * len(values))), name)
-        for i, name in profile.marks
-        if 0 <= i < len(values)
-    ]
-    return [*rows, *_marks(places, side + 1, width, glyphs)]
+        rows.append(row([head, (glyphs.line, "$quiet"), *bars]))
+    places = [(i * len(points) // len(values), name) for i, name in profile.marks]
+    there = [(i, name) for i, name in places if 0 <= i < len(points)]
+    return [*rows, *_marks(there, side + 1, width, glyphs)]
+
+
+def _say_power(power: int, metric: str) -> str:
+    return show_error(10.0**power, metric) if metric == "rel_l2" else f"1e{power}"
 
 
 def _level(share: float, glyphs: Glyphs) -> str:
@@ -325,37 +324,51 @@ def _spot_row(spot: Spot, gutter: str, column: int, width: int, glyphs: Glyphs) 
     return cut_row(parts, width, glyphs.ellipsis)
 
 
+class _Crossing(msgspec.Struct, frozen=True):
+    """One row of the edges: the node's ``own`` column, those that it reads (``mine``), of these
+    those that end here, and all that are in use."""
+
+    own: int
+    mine: frozenset[int]
+    ending: frozenset[int]
+    taken: frozenset[int]
+
+    def draw(self, glyphs: Glyphs, *, marked: bool) -> str:
+        """The row in letters, two a column."""
+        span = range(min({self.own, *self.mine}), max({self.own, *self.mine}) + 1)
+        cells = []
+        for c in range(max({self.own, *self.taken}) + 1):
+            if c == self.own:
+                mark = glyphs.here if marked else glyphs.node
+            elif c in self.mine and c < self.own:
+                mark = glyphs.left
+            elif c in self.mine:
+                mark = glyphs.close if c in self.ending else glyphs.right
+            elif c in span:
+                mark = glyphs.cross if c in self.taken else glyphs.across
+            else:
+                mark = glyphs.line if c in self.taken else " "
+            cells.append(mark + (glyphs.across if c in span and c + 1 in span else " "))
+        return "".join(cells).rstrip()
+
+
 def _gutters(reads: Sequence[Sequence[int]], glyphs: Glyphs, marked: Sequence[bool]) -> list[str]:
     """The edge columns of each row. A column carries one node's values until its last reader; a
     node takes the column of an input that ends with it, else a new one that the row before did not
     use."""
     last = {source: reader for reader, sources in enumerate(reads) for source in sources}
     column: dict[int, int] = {}  # open source -> its column
-    before: set[int] = set()
-    rows = []
+    before, rows = -1, []
     for at, sources in enumerate(reads):
-        mine = sorted(column[s] for s in sources if s in column)
-        ending = sorted(column[s] for s in sources if s in column and last[s] == at)
-        taken = set(column.values())
-        free = (c for c in range(len(reads) + 1) if c not in taken and c not in before)
-        own = ending[0] if ending else next(free)
-        span = range(min([own, *mine]), max([own, *mine]) + 1)
-        cells = []
-        for c in range(max([own, *taken], default=0) + 1):
-            if c == own:
-                mark = glyphs.here if marked[at] else glyphs.node
-            elif c in mine:
-                mark = (glyphs.close if c in ending else glyphs.right) if c > own else glyphs.left
-            elif c in span:
-                mark = glyphs.cross if c in taken else glyphs.across
-            else:
-                mark = glyphs.line if c in taken else " "
-            cells.append(mark + (glyphs.across if c in span and c + 1 in span else " "))
-        rows.append("".join(cells).rstrip())
+        mine = frozenset(column[s] for s in sources if s in column)
+        ending = frozenset(column[s] for s in sources if s in column and last[s] == at)
+        taken = frozenset(column.values())
+        free = (c for c in range(len(reads) + 1) if c not in taken and c != before)
+        before = min(ending) if ending else next(free)
+        rows.append(_Crossing(before, mine, ending, taken).draw(glyphs, marked=marked[at]))
         column = {s: c for s, c in column.items() if last[s] > at}
-        before = {own}
         if last.get(at, 0) > at:
-            column[at] = own
+            column[at] = before
     return rows
 
 

@@ -16,59 +16,55 @@ def summary(report: Report) -> list[str]:
     """What was found, in a few lines of plain text: the headline, what it rests on, what to do with
     it. Names as people read them."""
     report = readable(report)
-    lines = [report.headline]
+    w, metric = report.workaround, report.metric
     if not report.culprits and not report.spread:
         said = _last_word(report.route[-1]) if report.route and report.end else []
         first = [report.explanation] if said and report.explanation not in said[0] else []
         # Of a workaround without a culprit: on what it was tried, and the bound for others.
-        known = report.workaround.known[1:] if report.workaround else ()
-        return [
-            *lines,
-            *(f"  {line}" for line in (*first, *said, *known, *report.advice.splitlines())),
+        told = [*first, *said, *(w.known[1:] if w else ()), *report.advice.splitlines()]
+    else:
+        culprits = (_culprit(c, n, metric) for n, c in enumerate(report.culprits, 1))
+        told = [
+            *filter(None, [report.explanation]),
+            *(line for lines in culprits for line in lines),
+            *filter(None, [report.spread]),
+            *map(say_lookalike, report.lookalikes),
+            *(_workaround(w, metric) if w is not None else ()),
+            *(say_weighed(row, report.scores, metric) for row in report.scores),
         ]
-    lines += [f"  {report.explanation}"] if report.explanation else []
-    for position, c in enumerate(report.culprits, 1):
-        facts = [c.cause]
-        facts += (
-            [f"by itself {say_part(c.own, report.metric, c.own_places)}"]
-            if c.own is not None
-            else []
-        )
-        if c.effect is not None:
-            facts.append(
-                f"your model's outputs {say_part(c.effect, report.metric, c.effect_places)} by it"
-            )
-        facts += [f"fails {c.verified or '?'}"]
-        facts += ["not shown to be the smallest"] if not c.minimal and len(c.nodes) > 1 else []
-        lines.append(f"  culprit {position}: {' + '.join(c.ops[:8])}  {', '.join(facts)}")
-        if c.evidence:
-            lines.append(f"    {c.evidence}")
-        if c.source:
-            lines.append(f"    {say_source(c)}")
-    if report.spread:
-        lines.append(f"  {report.spread}")
-    lines += [f"  {say_lookalike(like)}" for like in report.lookalikes]
-    w = report.workaround
-    if w is not None:
-        names = [elide(name, 60) for name in w.keep_higher or w.switched_off]
-        what = listing(names, 4) if names else w.engine
-        if w.keep_higher:
-            what = f"keep {count(len(names), 'node')}{say_inside(w)} in higher precision: {what}"
-        elif w.switched_off:
-            what = f"{switch(w.kind)} {what}{'' if w.kind in (*APART, 'control-flow') else f'; the engine is {w.engine}'}"
-        lines.append(f"  workaround ({w.kind}): {what}")
-        lines += (
-            [f"    In your program: {listing(w.source)}, compute this in float32."]
-            if w.source
-            else []
-        )
-        told = "no sample tells whether it is right" if says_nothing(w) else f"right on {right(w)}"
-        lines.append(
-            f"    {told} (error {show_error(w.error, report.metric)} at most, {margin(w.margin)})"
-        )
-        lines += [f"    {fact}" for fact in w.known]
-    lines += [f"  {say_weighed(row, report.scores, report.metric)}" for row in report.scores]
-    return lines
+    return [report.headline, *(f"  {line}" for line in told)]
+
+
+def _culprit(c: Culprit, position: int, metric: str) -> list[str]:
+    own = "" if c.own is None else f"by itself {say_part(c.own, metric, c.own_places)}"
+    effect = "" if c.effect is None else say_part(c.effect, metric, c.effect_places)
+    facts = [
+        c.cause,
+        own,
+        f"your model's outputs {effect} by it" if effect else "",
+        f"fails {c.verified or '?'}",
+        "not shown to be the smallest" if not c.minimal and len(c.nodes) > 1 else "",
+    ]
+    shows = [c.evidence, say_source(c) if c.source else ""]
+    return [
+        f"culprit {position}: {' + '.join(c.ops[:8])}  {', '.join(filter(None, facts))}",
+        *(f"  {line}" for line in shows if line),
+    ]
+
+
+def _workaround(w: Workaround, metric: str) -> list[str]:
+    names = [elide(name, 60) for name in w.keep_higher or w.switched_off]
+    what = listing(names, 4) if names else w.engine
+    if w.keep_higher:
+        what = f"keep {count(len(names), 'node')}{say_inside(w)} in higher precision: {what}"
+    elif w.switched_off:
+        there = "" if w.kind in (*APART, "control-flow") else f"; the engine is {w.engine}"
+        what = f"{switch(w.kind)} {what}{there}"
+    source = f"In your program: {listing(w.source)}, compute this in float32." if w.source else ""
+    told = "no sample tells whether it is right" if says_nothing(w) else f"right on {right(w)}"
+    sure = f"{told} (error {show_error(w.error, metric)} at most, {margin(w.margin)})"
+    lines = (f"  {line}" for line in (source, sure, *w.known) if line)
+    return [f"workaround ({w.kind}): {what}", *lines]
 
 
 def _last_word(last: Stop) -> list[str]:

@@ -1,7 +1,7 @@
 """The neighbourhood of what is suspected: a small graph around it, for every display and for the
 report. Pure."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
@@ -43,47 +43,39 @@ def vicinity(index: GraphIndex, suspects: Collection[int]) -> Vicinity:
     chosen = sorted(n for n in set(suspects) if 0 <= n < len(index.nodes))[: MOST - 4]
     if not chosen:
         return Vicinity()
-    inside = set(chosen)
-    above: list[int] = []
-    below: list[int] = []
-    for n in chosen:
-        for t in index.nodes[n].reads:
-            p = index.tensors[t].producer
-            if p >= 0 and p not in inside and p not in above:
-                above.append(p)
-        for t in index.nodes[n].outputs:
-            below += [r for r in index.readers[t] if r not in inside and r not in below]
-    room = MOST - len(chosen)
-    keep_below = below[: max(1, room - min(len(above), room // 2))] if below else []
-    keep_above = above[: room - len(keep_below)]
-    keep_below = below[: room - len(keep_above)]
-    drawn = sorted(inside | set(keep_above) | set(keep_below))
-    place = {n: i for i, n in enumerate(drawn)}
-    final = set(index.outputs)
-    spots = []
-    for n in drawn:
-        node = index.nodes[n]
-        producers = [index.tensors[t].producer for t in node.reads]
-        fed = [index.tensors[t].name for t in node.reads if index.tensors[t].kind == "input"]
-        ends = [index.tensors[t].name for t in node.outputs if t in final]
-        notes = [f"reads input {fed[0]}"] if fed else []
-        notes += [f"output {ends[0]}"] if ends else []
-        reads = tuple(sorted({place[p] for p in producers if p in place}))
-        makes = tuple(_form(index.tensors[t]) for t in node.outputs)
-        spots.append(
-            Spot(node.op, index.shown_names[n], reads, n in inside, ", ".join(notes), makes)
-        )
+    read = [t for n in chosen for t in index.nodes[n].reads]
     made = [t for n in chosen for t in index.nodes[n].outputs]
+    drawn = sorted({*chosen, *_beside(index, chosen, read, made)})
+    place = {n: i for i, n in enumerate(drawn)}
+    spots = tuple(_spot(index, n, place, suspect=n in chosen) for n in drawn)
     way, output = _way(index, made, set(drawn))
-    upstream = index.ancestors([t for n in chosen for t in index.nodes[n].reads])
-    downstream = index.descendants(made)
-    return Vicinity(
-        tuple(spots),
-        len(set(upstream) - set(drawn)),
-        len(set(downstream) - set(drawn)),
-        way,
-        output,
-    )
+    before = len(set(index.ancestors(read)) - place.keys())
+    return Vicinity(spots, before, len(set(index.descendants(made)) - place.keys()), way, output)
+
+
+def _beside(
+    index: GraphIndex, chosen: Collection[int], read: Sequence[int], made: Sequence[int]
+) -> list[int]:
+    """What makes the tensors that are read, and who reads those that are made, as far as there is
+    room."""
+    producers = (index.tensors[t].producer for t in read)
+    above = [*dict.fromkeys(p for p in producers if p >= 0 and p not in chosen)]
+    below = [*dict.fromkeys(r for t in made for r in index.readers[t] if r not in chosen)]
+    room = MOST - len(chosen)
+    least = max(1, room - min(len(above), room // 2))
+    above = above[: room - len(below[:least])]
+    return [*above, *below[: room - len(above)]]
+
+
+def _spot(index: GraphIndex, n: int, place: Mapping[int, int], *, suspect: bool) -> Spot:
+    node, final = index.nodes[n], set(index.outputs)
+    fed = [index.tensors[t].name for t in node.reads if index.tensors[t].kind == "input"]
+    ends = [index.tensors[t].name for t in node.outputs if t in final]
+    notes = [f"reads input {name}" for name in fed[:1]] + [f"output {name}" for name in ends[:1]]
+    producers = {index.tensors[t].producer for t in node.reads}
+    reads = tuple(sorted(place[p] for p in producers if p in place))
+    makes = tuple(_form(index.tensors[t]) for t in node.outputs)
+    return Spot(node.op, index.shown_names[n], reads, suspect, ", ".join(notes), makes)
 
 
 def _way(
