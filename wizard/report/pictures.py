@@ -37,13 +37,12 @@ class Profile(msgspec.Struct, frozen=True):
 def depth(profile: Profile, width: int, glyphs: Glyphs, height: int = 5) -> list[Row]:
     """Error by depth in ``height`` rows of bars, the worst of each column, the tolerance as a line.
     Nothing for fewer than two values."""
-    values = [min(CEILING, max(FLOOR, v)) for v in profile.logs if math.isfinite(v)]
+    values = [v for v in profile.logs if math.isfinite(v)]
     side = 10 if profile.metric == "rel_l2" else 7  # "0.000001 %", "   1e-6"
     room = width - side - 1
     if len(values) < 2 or room < 4 or height < 1:
         return []
-    wide = max(1, min(4, room // len(values)))  # cells of one value, where there are few
-    points = resample([value for value in values for _ in range(wide)], room)
+    points = _spread(values, room)
     limit = math.inf if profile.tolerance is None else log_error(profile.tolerance)
     low, high = math.floor(min(points)), max(points)
     if profile.tolerance is not None:
@@ -69,6 +68,13 @@ def depth(profile: Profile, width: int, glyphs: Glyphs, height: int = 5) -> list
     places = [(i * len(points) // len(values), name) for i, name in profile.marks]
     there = [(i, name) for i, name in places if 0 <= i < len(points)]
     return [*rows, *_marks(there, side + 1, width, glyphs)]
+
+
+def _spread(values: Sequence[float], room: int) -> tuple[float, ...]:
+    """The values over at most ``room`` cells, where there are few several cells each."""
+    wide = max(1, min(4, room // len(values)))
+    every = (min(CEILING, max(FLOOR, value)) for value in values for _ in range(wide))
+    return resample([*every], room)
 
 
 def _say_power(power: int, metric: str) -> str:
