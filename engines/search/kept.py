@@ -12,10 +12,10 @@ from narrowdown.engines.graph import ranges
 from narrowdown.engines.graph.quantized import find_leavable_layers
 from narrowdown.engines.probe import HUGE
 from narrowdown.engines.search.kept_sets import NodeSet
-from narrowdown.engines.search.known import say_nearly_all
 from narrowdown.engines.search.latency import measure_latency
 from narrowdown.engines.search.remedy import keep_as_workaround
 from narrowdown.engines.search.unseen import say_tried
+from narrowdown.engines.search.workaround_facts import say_nearly_all
 from narrowdown.engines.search.written import WrittenOut
 
 # Times smaller the error must be with every node kept for precision to be most of it. As elsewhere

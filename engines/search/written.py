@@ -10,9 +10,9 @@ from narrowdown.engines.compare.judge import by_sample, worst
 from narrowdown.engines.graph.quantized import find_leavable_layers
 from narrowdown.engines.probe import HUGE, Measurement
 from narrowdown.engines.search.control_flow import ALWAYS
-from narrowdown.engines.search.known import say_nearly_all
 from narrowdown.engines.search.unseen import list_failing, restrict
 from narrowdown.engines.search.whole import list_feeds
+from narrowdown.engines.search.workaround_facts import say_nearly_all
 
 FILE = "worked-around.onnx"
 SHOWN = 3  # names in a sentence

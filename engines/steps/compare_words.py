@@ -25,10 +25,10 @@ from narrowdown.engines.findings import Findings
 from narrowdown.engines.probe import HUGE, Measurement, SampleResult, Score, is_given
 from narrowdown.engines.search import determined, golden_reference, trial
 from narrowdown.engines.search.independent import Heard
-from narrowdown.engines.search.known import UNCALIBRATED
 from narrowdown.engines.search.nearby import Nearby
 from narrowdown.engines.search.statistics import say_most_wrong
 from narrowdown.engines.search.whole import list_failing, list_feeds
+from narrowdown.engines.search.workaround_facts import UNCALIBRATED
 from narrowdown.engines.spec import parse, unquantized
 
 if TYPE_CHECKING:  # the step stands on its words

@@ -11,9 +11,9 @@ from narrowdown.engines.probe import HUGE
 from narrowdown.engines.search.intermittent import Runs, count_runs_needed
 from narrowdown.engines.search.keeping import PrecisionParams, keep_higher
 from narrowdown.engines.search.kept import Kept, make_workaround, say_kept
-from narrowdown.engines.search.known import holds_accused
 from narrowdown.engines.search.settle import Saved
 from narrowdown.engines.search.whole import look_at_whole
+from narrowdown.engines.search.workaround_facts import holds_accused
 from narrowdown.engines.steps.base import BUILDS_MODELS, End, Finish, Steps, StepSpec, Told
 from narrowdown.engines.steps.prepare import prepare_findings
 

@@ -31,7 +31,6 @@ from narrowdown.engines.graph.quantized import (
 from narrowdown.engines.probe import HUGE, Describe, is_given
 from narrowdown.engines.search.keeping import PrecisionParams, keep_higher
 from narrowdown.engines.search.kept import Kept, make_workaround
-from narrowdown.engines.search.known import UNCALIBRATED
 from narrowdown.engines.search.ranking import (
     BATCH_BYTES,
     MOST_EFFECTS,
@@ -44,6 +43,7 @@ from narrowdown.engines.search.settle import Saved
 from narrowdown.engines.search.statistics import say_most_wrong
 from narrowdown.engines.search.unseen import say_tried
 from narrowdown.engines.search.whole import choose_feed, list_feeds, probe_whole
+from narrowdown.engines.search.workaround_facts import UNCALIBRATED
 from narrowdown.engines.spec import parse, unquantized
 from narrowdown.engines.steps.base import (
     BUILDS_MODELS,

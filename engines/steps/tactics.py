@@ -16,7 +16,7 @@ from narrowdown.engines.asking.answer import Answer, unknown
 from narrowdown.engines.asking.budget import Tries
 from narrowdown.engines.asking.oracle import ask_kernels, ask_switches, find_probe
 from narrowdown.engines.asking.question import Question
-from narrowdown.engines.compare.say import say_first
+from narrowdown.engines.compare.say import NAMED, say_first
 from narrowdown.engines.data.tactic_replay import describe_algorithm
 from narrowdown.engines.findings import Findings
 from narrowdown.engines.search.ddmin import ddmin
@@ -27,10 +27,6 @@ from narrowdown.engines.search.whole import probe_whole
 from narrowdown.engines.steps.base import BUILDS_MODELS, End, Finish, Steps, StepSpec
 from narrowdown.engines.steps.prepare import prepare_findings
 from narrowdown.engines.store import decoding
-
-# Switches that can each do the same harm, one put aside after another: three do for LayerNorm with
-# keepdims=0 (docs/causes.md). Beyond six, the rest is told as "others break it too".
-MOST_GUILTY = 6
 
 
 class TacticsOutcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -316,7 +312,7 @@ def _find_guilty(tried: _Switching) -> Sub[_Guilty]:
         without: Answer = yield from tried.look(
             left
         )  # what was found is checked, whatever ended the search
-        if not without.fails or tried.stopped or len(guilty) >= MOST_GUILTY:
+        if not without.fails or tried.stopped or len(guilty) >= NAMED:
             return _Guilty(tuple(guilty), enablers, without)
 
 

@@ -31,7 +31,6 @@ from narrowdown.engines.search.foretold import list_close
 from narrowdown.engines.search.intermittent import count_runs_needed, has_threads
 from narrowdown.engines.search.keeping import PrecisionParams, keep_higher
 from narrowdown.engines.search.kept import Kept, make_workaround, say_kept
-from narrowdown.engines.search.known import is_known, list_outside
 from narrowdown.engines.search.latency import measure_latency
 from narrowdown.engines.search.rewrites import find_rewrite
 from narrowdown.engines.search.settle import Saved
@@ -45,6 +44,7 @@ from narrowdown.engines.search.unseen import (
     try_unseen,
 )
 from narrowdown.engines.search.whole import list_feeds, look_at_whole
+from narrowdown.engines.search.workaround_facts import is_known, list_outside
 from narrowdown.engines.spec import parse
 from narrowdown.engines.steps.base import BUILDS_MODELS, End, Finish, Steps, StepSpec
 from narrowdown.engines.steps.precision import KeptNode, kept_json

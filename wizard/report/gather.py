@@ -16,8 +16,8 @@ from narrowdown.engines.declaration import Cure, Found
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.graph.index import GraphIndex
 from narrowdown.engines.probe import HUGE, Check, Measure
-from narrowdown.engines.search.known import holds_accused, list_facts
 from narrowdown.engines.search.statistics import least_share
+from narrowdown.engines.search.workaround_facts import holds_accused, list_facts
 from narrowdown.engines.search.written import FILE
 from narrowdown.engines.spec import parse
 from narrowdown.engines.steps.compare import CompareOutcome

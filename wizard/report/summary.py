@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from narrowdown.engines import causes
 from narrowdown.engines.compare.say import say_part
 from narrowdown.engines.probe import APART
-from narrowdown.engines.search.known import is_nearly_all
 from narrowdown.engines.search.lookalike import say_lookalike
+from narrowdown.engines.search.workaround_facts import is_nearly_all
 from narrowdown.wizard.report.document import Culprit, Report, Stop, Weighed, Workaround, readable
 from narrowdown.wizard.words import count, elide, listing, margin, number, show_error, switch
 

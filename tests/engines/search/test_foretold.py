@@ -24,7 +24,7 @@ from narrowdown.engines.probe import (
     Score,
 )
 from narrowdown.engines.search.foretold import foretell_places
-from narrowdown.engines.search.known import list_facts
+from narrowdown.engines.search.workaround_facts import list_facts
 
 
 def norms(

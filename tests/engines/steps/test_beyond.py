@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from narrowdown.engines.findings import Case, Culprit, Findings, Unseen, Workaround
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.probe import Candidate
-from narrowdown.engines.search.known import holds_accused, list_facts
+from narrowdown.engines.search.workaround_facts import holds_accused, list_facts
 from narrowdown.engines.steps.registry import STEPS
 from narrowdown.wizard.flow.check import destination, recommend
 from narrowdown.wizard.flow.load import load

@@ -11,7 +11,7 @@ import onnx.parser
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from narrowdown.engines.search.known import list_facts
+from narrowdown.engines.search.workaround_facts import list_facts
 
 Open = Callable[..., Any]
 FP16 = "emulate:precision=fp16"

@@ -17,7 +17,7 @@ from narrowdown.engines.graph.load import build_index
 from narrowdown.engines.graph.origin import Place, find_folded, find_origins
 from narrowdown.engines.graph.typed import to_precision, to_rounded
 from narrowdown.engines.probe import Measure
-from narrowdown.engines.search.known import list_facts
+from narrowdown.engines.search.workaround_facts import list_facts
 from narrowdown.engines.search.written import Right
 from narrowdown.engines.store.content import Store
 from tests.gpu import models
