@@ -48,6 +48,7 @@ _COMPARED = (
     "postprocess",
     "score",
 )  # options of the comparison
+_READING = ("fail_regex", "fail_code", "ignore_fail_code")  # and of a checker
 _EACH_ITS_OWN = ("/dev/fd/", "/dev/std", "/proc/")
 IMAGES = (".png", ".jpg", ".jpeg")
 INPUT_KINDS = (".json", ".npz", ".npy", ".safetensors", ".pb", ".py", ".bin", *IMAGES)
@@ -59,41 +60,24 @@ def problem_from(arguments: argparse.Namespace) -> Problem:
     sources = tuple(input_source(text) for text in arguments.inputs)
     defaults = Problem(model=str(model))
     check = checker(arguments.check) if arguments.check else ""
-    reading = {
-        "--fail-regex": arguments.fail_regex,
-        "--fail-code": arguments.fail_code,
-        "--ignore-fail-code": arguments.ignore_fail_code,
-    }
-    for option, values in reading.items():
-        if values and not check:
-            raise BadUsage(
-                f"{option} says how to read an external checker: give its command with --check too."
-            )
-    if arguments.fail_code and arguments.ignore_fail_code:
-        raise BadUsage(
-            "--fail-code lists all failures already: give either that or --ignore-fail-code, not both."
-        )
     _exclusive(arguments)
-    digests = {str(model): digest_file(model)}
-    for source in sources:
-        digests |= {path: digest_file(Path(path)) for path in paths(source) if Path(path).is_file()}
     treated = postprocess(arguments.postprocess)
-    if script := postprocess_script(treated):
-        digests |= {script: digest_file(Path(script))}
     scored = score(arguments.score) if arguments.score else ""
-    if scored:
-        digests |= digest_score(scored)
     here = getattr(arguments, "executor", LOCAL) == LOCAL
     engine = asked_engine(arguments.engine, here=here)
-    reference = (
-        engine_spec(arguments.reference, "--reference", here=here)
-        if arguments.reference
-        else defaults.reference
-    )
+    given = arguments.reference or defaults.reference
+    reference = engine_spec(given, "--reference", here=here) if arguments.reference else given
     _refuse_foreign(model, engine, reference, check)
+    script = postprocess_script(treated)
     started = options.commands(engine) + options.commands(reference)
-    for spec in (parse(engine), parse(reference)):
-        digests |= {spec.get(name): digest_file(Path(spec.get(name))) for name in spec_files(spec)}
+    runs = check or script or started or any(".py" in source for source in sources)
+    specs = (parse(engine), parse(reference))
+    files = [
+        str(model),
+        *(path for source in sources for path in paths(source) if Path(path).is_file()),
+        *filter(None, (script, split_function(scored)[0])),
+        *(spec.get(name) for spec in specs for name in spec_files(spec)),
+    ]
     return Problem(
         model=str(model),
         engine=engine,
@@ -107,20 +91,18 @@ def problem_from(arguments: argparse.Namespace) -> Problem:
         rtol=bounds("--rtol", arguments.rtol),
         tolerance=bounds("--tolerance", arguments.tolerance),
         check=check,
-        fail_regex=tuple(regex(text) for text in arguments.fail_regex),
+        fail_regex=tuple(map(regex, arguments.fail_regex)),
         fail_code=tuple(arguments.fail_code),
         ignore_fail_code=tuple(arguments.ignore_fail_code),
         postprocess=treated,
         score=scored,
         timeout=arguments.timeout,
-        folder=str(Path.cwd())
-        if check or script or started or any(".py" in source for source in sources)
-        else "",
-        artifacts=tuple(artifact(name) for name in getattr(arguments, "artifacts", ())),
+        folder=str(Path.cwd()) if runs else "",
+        artifacts=tuple(map(artifact, getattr(arguments, "artifacts", ()))),
         capture_bytes=arguments.capture_bytes or defaults.capture_bytes,
         artifact_bytes=arguments.artifact_bytes or defaults.artifact_bytes,
         flow=flow_name(arguments.flow),
-        digests=digests,
+        digests={path: digest_file(Path(path)) for path in files},
     )
 
 
@@ -146,18 +128,25 @@ def _refuse_foreign(model: Path, engine: str, reference: str, check: str) -> Non
 
 def _exclusive(arguments: argparse.Namespace) -> None:
     """Raise Refusal for options of which one makes the other mean nothing."""
-    given = {f"--{name}": bool(getattr(arguments, name)) for name in _COMPARED}
-    for option, here in given.items():
-        if here and arguments.check:
+    given = [name for name in (*_COMPARED, *_READING) if getattr(arguments, name)]
+    for name in given:
+        option = f"--{name.replace('_', '-')}"
+        if name in _COMPARED and arguments.check:
             raise BadUsage(
                 f"--check takes the place of the comparison, so {option} would say nothing: leave one of the two out."
             )
-    if arguments.metric and arguments.metric != "elementwise":
-        for option in ("--atol", "--rtol"):
-            if given[option]:
-                raise BadUsage(
-                    f"{option} belongs to the metric elementwise, not to {arguments.metric}: bound that one with --tolerance."
-                )
+        if name in _READING and not arguments.check:
+            raise BadUsage(
+                f"{option} says how to read an external checker: give its command with --check too."
+            )
+        if name in ("atol", "rtol") and (arguments.metric or "elementwise") != "elementwise":
+            raise BadUsage(
+                f"{option} belongs to the metric elementwise, not to {arguments.metric}: bound that one with --tolerance."
+            )
+    if arguments.fail_code and arguments.ignore_fail_code:
+        raise BadUsage(
+            "--fail-code lists all failures already: give either that or --ignore-fail-code, not both."
+        )
 
 
 def _take_once(option: str, pairs: Iterable[tuple[str, Value]]) -> dict[str, Value]:
@@ -243,31 +232,40 @@ def postprocess(texts: Iterable[str]) -> tuple[str, ...]:
         raise BadUsage(
             "--postprocess takes one script, or top-K of one output or several: leave the rest out."
         )
-    name, function = split_function(given[0])
-    path = Path(name).expanduser()
-    if path.suffix != ".py":
+    if split_function(given[0])[0][-3:] != ".py":
         raise BadUsage(
             f"--postprocess: '{given[0]}' is neither SCRIPT.py[:function] nor [output:]top-K[,axis=A], for example top-5."
         )
-    refuse_strange(path, "--postprocess: ")
-    if not path.is_file():
-        raise BadUsage(f"There is no postprocess script '{name}'.{_near(path, '*.py')}")
-    return (f"{path.resolve()}:{function}" if function else str(path.resolve()),)
+    return (_script(given[0], "--postprocess", "There is no postprocess script"),)
 
 
 def score(text: str) -> str:
     """What says how good outputs are: a script's function, or a file of labels, its path absolute.
     Raises Refusal (exit 2)."""
-    name, function = split_function(text)
-    path = Path(name).expanduser()
-    if path.suffix not in (".py", *LABEL_KINDS):
+    if Path(split_function(text)[0]).suffix not in (".py", *LABEL_KINDS):
         raise BadUsage(
             f"--score: '{text}' is neither SCRIPT.py[:function] nor labels ({', '.join(LABEL_KINDS)}: whole numbers)."
         )
-    refuse_strange(path, "--score: ")
-    if not path.is_file():
-        raise BadUsage(f"--score: there is no file '{name}'.{_near(path, f'*{path.suffix}')}")
+    return _script(text, "--score", "--score: there is no file")
+
+
+def _script(text: str, option: str, missing: str) -> str:
+    """A file, and perhaps a function of it, the path where it really lies. Raises Refusal (exit
+    2)."""
+    name, function = split_function(text)
+    path = Path(name).expanduser()
+    require_file(path, f"{option}: ", f"{missing} '{name}'", f"*{path.suffix}")
     return f"{path.resolve()}:{function}" if function else str(path.resolve())
+
+
+def require_file(path: Path, said: str, missing: str = "", pattern: str = "*") -> None:
+    """Raise Refusal (exit 2) for what is no file, with the nearest name of that ``pattern``.
+    ``said`` comes before the sentence, where ``missing`` does not say it."""
+    refuse_strange(path, said)
+    if not path.is_file():
+        raise BadUsage(
+            f"{missing or f'{said}{path}: there is no such file'}.{_near(path, pattern)}"
+        )
 
 
 def digest_score(scored: str) -> dict[str, str]:
@@ -368,12 +366,8 @@ def engine_spec(text: str, option: str, *, here: bool = True) -> str:
         raise Missing(f"{option}: {absent}")
     for name in spec_files(spec):
         path = Path(spec.get(name)).expanduser()
-        refuse_strange(path, f"{option}: ")
-        if not path.is_file():
-            near = suggestion(path.name, _names(path.parent, "*.onnx"), " ")
-            raise BadUsage(
-                f"{option}: {name}={spec.get(name)}: there is no such file.{near or ' Check the path.'}"
-            )
+        missing = f"{option}: {name}={spec.get(name)}: there is no such file"
+        require_file(path, f"{option}: ", missing, "*.onnx")
         spec = spec.with_option(name, str(path.resolve()))
     if lacking := next((name for name in declared.required if not spec.get(name)), ""):
         lacks = (
@@ -384,36 +378,36 @@ def engine_spec(text: str, option: str, *, here: bool = True) -> str:
         raise BadUsage(f"{option}: {lacks}. {declared.needs}")
     for chosen in options.command_options(spec.name):
         if words := spec.get(chosen.name):
-            spec = spec.with_option(
-                chosen.name, program(words, f"{option}: {chosen.name}=", chosen.holes)
-            )
-    for chosen in options.file_options(spec.name):
-        if chosen.type == "library":  # a worker runs in a folder of its own
-            paths = [
-                Path(path).expanduser().resolve()
-                for path in options.split_paths(spec.get(chosen.name))
-            ]
+            started = program(words, f"{option}: {chosen.name}=", chosen.holes)
+            spec = spec.with_option(chosen.name, started)
+    return str(_place_libraries(spec, option))
+
+
+def _place_libraries(spec: EngineSpec, option: str) -> EngineSpec:
+    """The spec with its libraries by absolute paths, as a worker runs in a folder of its own.
+    Raises Refusal (exit 2)."""
+
+    def place(path: str) -> str:
+        return str(Path(path).expanduser().resolve())
+
+    declared = options.declared_as(spec.name)
+    for chosen in (*options.file_options(spec.name), *options.pair_options(spec.name)):
+        given = options.split_paths(spec.get(chosen.name))
+        if chosen.type == "file" or not given:
+            continue
+        if chosen.type == "library":
+            placed = tuple(map(place, given))
             if declared.recorded:
-                paths = [file for path in paths for file in recorded_files(path, option)]
-            for path in paths:
-                _require_library(path, f"{option}: {chosen.name}=")
-            spec = spec.with_option(chosen.name, "+".join(map(str, paths)))
-    for chosen in options.pair_options(spec.name):
-        if pairs := spec.get(chosen.name):
-            placed = options.with_libraries(
-                options.split_paths(pairs), lambda path: str(Path(path).expanduser().resolve())
-            )
-            for path in (Path(path) for pair in placed for path in options.libraries(pair)):
-                _require_library(path, f"{option}: {chosen.name}=")
-            spec = spec.with_option(chosen.name, "+".join(placed))
-    return str(spec)
-
-
-def _require_library(path: Path, said: str) -> None:
-    """Raises Refusal (exit 2) for what is no file."""
-    refuse_strange(path, said)
-    if not path.is_file():
-        raise BadUsage(f"{said}{path}: there is no such file.{_near(path, '*')}")
+                recorded = (recorded_files(Path(path), option) for path in placed)
+                placed = tuple(str(file) for files in recorded for file in files)
+            found = placed
+        else:
+            placed = options.with_libraries(given, place)
+            found = tuple(path for pair in placed for path in options.libraries(pair))
+        for path in found:
+            require_file(Path(path), f"{option}: {chosen.name}=")
+        spec = spec.with_option(chosen.name, "+".join(placed))
+    return spec
 
 
 def recorded_files(path: Path, option: str) -> list[Path]:

@@ -55,9 +55,9 @@ def depth(profile: Profile, width: int, glyphs: Glyphs, height: int = 5) -> list
     for floor in range(last, low - 1, -step):
         top = floor + step if floor < last else sys.float_info.max
         allowed = floor <= limit < top
-        name = "allowed" if allowed else _say_power(floor, profile.metric)
-        head = (f"{name:>{side}}", "bold" if allowed else "$quiet")
-        blank = (glyphs.between, "bold") if allowed else (" ", "")
+        head, blank = (f"{_say_power(floor, profile.metric):>{side}}", "$quiet"), (" ", "")
+        if allowed:
+            head, blank = (f"{'allowed':>{side}}", "bold"), (glyphs.between, "bold")
         bars = (
             (_level((v - floor) / step, glyphs), "$fails" if v > limit else "$passes")
             if v > floor or floor == low
