@@ -291,7 +291,8 @@ _VERDICTS = {"fails": "fail", "passes": "pass", "unknown": "unresolved"}
 def _find_guilty(tried: _Switching) -> Sub[_Guilty]:
     """Search until the model passes with what was found off. The smallest failing set holds the
     guilty ones and what enables them; where others do the same harm, switching these off cures
-    nothing, so they are put aside and the rest is searched."""
+    nothing, so they are put aside and the rest is searched, up to as many as a sentence names
+    (three do for LayerNorm with keepdims=0, docs/causes.md)."""
     guilty: list[str] = []
     enablers: tuple[str, ...] = ()
     left = tried.can.names

@@ -3,8 +3,8 @@ together."""
 
 import itertools
 import re
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -121,62 +121,77 @@ def shorten_names(made: Construction) -> tuple[Construction, dict[str, str]]:
     return short, {now: was for was, now in new.items() if now != was}
 
 
+class _Number(NamedTuple):
+    """A number of a declaration that may be a size."""
+
+    place: Place
+    size: int
+
+
 def find_sizes(made: Construction, reference: str) -> list[tuple[Place, ...]]:
     """Places that hold one size: of each dimension the fewest numbers that must change with it so
     that the model is still one.
 
     A model is one where ONNX infers its shapes and the reference runs it."""
     found: list[tuple[Place, ...]] = []
-    places = list_places(made)
-    dims = [
-        (p, n)
-        for p, n in places
-        if p.kind == "dim" and not (p.of in made.weights and is_list(made.weights[p.of]))
-    ]
-    parts = [
-        (p, n) for p, n in places if p.kind != "dim" and n > 1
-    ]  # 12 = 3 heads of 4, as a Reshape states it
-    for place, size in (*dims, *parts):
+    numbers = [_Number(*one) for one in list_places(made)]
+    for number in (*_list_dimensions(made, numbers), *_list_parts(numbers)):
         taken = {msgspec.structs.replace(p, times=1) for tied in found for p in tied}
-        if size < 1 or place in taken:
+        if number.size < 1 or number.place in taken:
             continue
+        like = [n.place for n in numbers if n.place not in taken and _is_like(n, number)]
         own = {p for tied in found for p in tied if p.times == 1}
-        free = [(p, n) for p, n in places if p not in taken and p != place]
-        like = [p for p, n in free if n == size and (size > 1 or p.kind == "dim")]
-        multiples = [
-            msgspec.structs.replace(p, times=n // size)
-            for p, n in places
-            if size > 1 and n > size and n % size == 0 and p not in own
-        ]
-        tied = _narrow(made, place, like[::-1], multiples[::-1], size, reference)
-        if tied is not None and (place.kind == "dim" or len(tied) > 1):
+        multiples = _list_multiples([n for n in numbers if n.place not in own], number.size)
+        tied = _narrow(made, number, (like[::-1], [*like[::-1], *multiples[::-1]]), reference)
+        if tied is not None and (number.place.kind == "dim" or len(tied) > 1):
             found.append(tied)
     return found
 
 
+def _list_dimensions(made: Construction, numbers: Sequence[_Number]) -> list[_Number]:
+    """Those of lists are how many numbers a shape has."""
+    lists = {name for name, weight in made.weights.items() if is_list(weight)}
+    return [n for n in numbers if n.place.kind == "dim" and n.place.of not in lists]
+
+
+def _list_parts(numbers: Sequence[_Number]) -> list[_Number]:
+    """12 = 3 heads of 4, as a Reshape states it."""
+    return [n for n in numbers if n.place.kind != "dim" and n.size > 1]
+
+
+def _is_like(other: _Number, number: _Number) -> bool:
+    """Whether another number may be the same size: 1 is so of dimensions only."""
+    same = other.size == number.size and other.place != number.place
+    return same and (number.size > 1 or other.place.kind == "dim")
+
+
+def _list_multiples(numbers: Sequence[_Number], size: int) -> list[Place]:
+    return [
+        msgspec.structs.replace(place, times=n // size)
+        for place, n in numbers
+        if size > 1 and n > size and n % size == 0
+    ]
+
+
 def _narrow(
-    made: Construction,
-    place: Place,
-    like: Sequence[Place],
-    multiples: Sequence[Place],
-    size: int,
-    reference: str,
+    made: Construction, number: _Number, tries: Iterable[Sequence[Place]], reference: str
 ) -> tuple[Place, ...] | None:
-    """The fewest others that must change with this place; None where no few do. Dimensions are
-    tried before what only happens to be the same number."""
-    left = _MOST_TRIES
+    """The fewest others that must change with this place, of the first of ``tries`` that hold them;
+    None where no few do. Dimensions are tried before what only happens to be the same number."""
+    place, size = number
     # A block of 33 in place of 32 fits a weight of 64 as it is, and says nothing of what must
     # follow where it grows.
     larger = (size + 1, 2 * size) if place.kind == "dim" else (2 * size,)
-    for others in (like, [*like, *multiples]):
-        for many in range(min(_MOST_TIED, len(others)) + 1):
-            for rest in itertools.combinations(others, many):
-                for to in larger:
-                    left -= 1
-                    if _is_model(resize(made, (place, *rest), size, to), reference):
-                        return (place, *rest)
-                    if left <= 0:
-                        return None
+    few = (
+        (rest, to)
+        for others in tries
+        for many in range(min(_MOST_TIED, len(others)) + 1)
+        for rest in itertools.combinations(others, many)
+        for to in larger
+    )
+    for rest, to in itertools.islice(few, _MOST_TRIES):
+        if _is_model(resize(made, (place, *rest), size, to), reference):
+            return (place, *rest)
     return None
 
 
