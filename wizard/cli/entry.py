@@ -2,14 +2,11 @@
 an exit code."""
 
 import argparse
-import atexit
 import contextlib
 import errno
-import gc
 import os
 import signal
 import sys
-import threading
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
@@ -24,31 +21,7 @@ NOT_UTF8 = "{} is not UTF-8 text, and a session writes no other. Rename that fil
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; the exit code as CONTRACTS define it. Never lets a traceback reach the
     user."""
-    if argv is not None:
-        return run(list(argv))
-    gc.disable()  # what is loaded stays: looking through it again and again takes a tenth of the start
-    code = run(sys.argv[1:])
-    leave(code)
-    return code
-
-
-def leave(code: int) -> None:
-    """End this process without taking apart what is loaded, which takes a fifth of what it took to
-    load; not where a thread is still at work, or something is left to be said that nobody takes:
-    Python says that as it ends."""
-    if any(
-        not thread.daemon
-        for thread in threading.enumerate()
-        if thread is not threading.main_thread()
-    ):
-        return
-    try:
-        atexit._run_exitfuncs()
-        sys.stdout.flush()
-        sys.stderr.flush()
-    except (OSError, ValueError):
-        return
-    os._exit(code)
+    return run(sys.argv[1:] if argv is None else list(argv))
 
 
 def run(words: list[str]) -> int:

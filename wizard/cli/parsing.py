@@ -2,7 +2,6 @@
 called."""
 
 import argparse
-import gc
 import importlib
 import os.path
 import shlex
@@ -81,9 +80,6 @@ class Command(NamedTuple):
         function = getattr(
             importlib.import_module(f"narrowdown.wizard.cli.{self.module}"), self.function
         )
-        if not gc.isenabled():
-            gc.freeze()
-            gc.enable()
         return int(function(arguments))
 
 

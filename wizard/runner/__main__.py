@@ -6,7 +6,6 @@ a checkout, an editable install and a wheel alike and so that a folder ``narrowd
 never taken for ours. Its output goes to ``logs/runner.log``.
 """
 
-import gc
 import importlib.util
 import sys
 from pathlib import Path
@@ -36,7 +35,6 @@ def main() -> int:
             file=sys.stderr,
         )
         return 2
-    gc.disable()  # what is loaded stays: looking through it again and again takes a tenth of the start
     _pin_package()
     try:
         from narrowdown.wizard.runner.process import serve

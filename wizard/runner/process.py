@@ -3,7 +3,6 @@ output and error are a log."""
 
 import asyncio
 import contextlib
-import gc
 import logging
 import os
 import signal
@@ -16,6 +15,7 @@ import msgspec
 
 from narrowdown.engines import faults, installed
 from narrowdown.engines.probe import key
+from narrowdown.engines.steps.registry import STEPS
 from narrowdown.engines.store.content import Store
 from narrowdown.engines.workers.executor import Executor, ExecutorLost
 from narrowdown.engines.workers.pool import Death
@@ -31,6 +31,7 @@ from narrowdown.wizard.runner.ledger import Ledger, Session
 from narrowdown.wizard.runner.options import Options
 from narrowdown.wizard.runner.restore import examine, make_again
 from narrowdown.wizard.runner.server import Server
+from narrowdown.wizard.runner.walk import Walk
 from narrowdown.wizard.schedulers import LOCAL
 from narrowdown.wizard.session.events import NoteAdded, WorkerDied
 from narrowdown.wizard.session.folder import FLOW, describe
@@ -38,7 +39,6 @@ from narrowdown.wizard.session.journal import NAME, Journal
 from narrowdown.wizard.session.lock import Lock
 from narrowdown.wizard.session.problems import Held, SessionProblem, of_system
 
-_TURNS = 3  # of the loop, in which a pool has swept its folder and started a process
 _log = logging.getLogger(__name__)
 
 
@@ -141,14 +141,6 @@ async def _walk(
     # is asked.
     needed = going_on or not begun or options.executor != LOCAL
     starting = asyncio.create_task(pool.start() if needed else asyncio.sleep(0))
-    # The first worker is a process then, and loads its libraries while this one loads the rest.
-    for _ in range(_TURNS):
-        await asyncio.sleep(0)
-    from narrowdown.engines.steps.registry import STEPS
-    from narrowdown.wizard.runner.walk import Walk
-
-    gc.freeze()
-    gc.enable()
     session = Session(folder, flow, description.problem, ledger, options, description.id)
     devices = Devices(
         pool,

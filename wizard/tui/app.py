@@ -33,10 +33,9 @@ from narrowdown.wizard.problem import Problem
 from narrowdown.wizard.runner import requests
 from narrowdown.wizard.runner.client import Client
 from narrowdown.wizard.runner.requests import Request
-from narrowdown.wizard.tui import garbage, glyphs, keys, palette, themes
+from narrowdown.wizard.tui import glyphs, keys, palette, themes
 from narrowdown.wizard.tui.client import SceneChanged, Watcher
 from narrowdown.wizard.tui.foreground import Driver, Foreground
-from narrowdown.wizard.tui.host import Hosted
 from narrowdown.wizard.tui.library import Sessions
 from narrowdown.wizard.tui.literal import clean
 from narrowdown.wizard.tui.scene import Scene
@@ -69,7 +68,7 @@ OURS = (
     "What was to be done just now was not done. The session is safe, and everything measured is kept. Please report this with "
     "the lines below."
 )
-IDLE = 5.0  # seconds without a key after which nobody types
+GONE_EVERY = 5.0  # seconds between two looks for the terminal
 TWICE = 3.0  # seconds within which a second Ctrl-C means: now
 FIXED_SIZE = (
     "COLUMNS",
@@ -167,8 +166,7 @@ class Narrowdown(InTurn[int]):
         ):  # told to end, it gives the terminal back as it was; the work goes on
             asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self.exit, Exit.STOPPED)
             Foreground(self).listen()
-            self.set_interval(IDLE, self._tidy)
-            self.set_interval(IDLE, end_where_the_terminal_is_gone)
+            self.set_interval(GONE_EVERY, end_where_the_terminal_is_gone)
         self.set_keymap(self._keymap_read.keys)
         for problem in (
             *self._keymap_read.problems,
@@ -185,11 +183,6 @@ class Narrowdown(InTurn[int]):
         either."""
         if self.animation_level == "none" and isinstance(event.widget, Input):
             event.widget.cursor_blink = False
-
-    def _tidy(self) -> None:
-        """While nobody types and no card is open, whose widgets would be kept for good."""
-        if self.since_key > IDLE and isinstance(self.screen, Hosted):
-            garbage.search()
 
     def on_unmount(self) -> None:
         """Stop looking; a runner that was told to go on does."""
@@ -270,8 +263,6 @@ class Narrowdown(InTurn[int]):
         self.scene = message.scene
         if first or (message.scene.face == "ended") != (before == "ended"):
             self._show(message.scene)
-            if not self.is_headless:
-                self.call_after_refresh(garbage.settle)
             # The bundle and the report, so that the last screen can name them. An end that was
             # reached just now may not be the one whose files lie there: there may have been a
             # rewind.

@@ -2,7 +2,6 @@
 is in heavy lines. Pure."""
 
 from collections.abc import Sequence
-from typing import overload
 
 import msgspec
 from rich.cells import cell_len
@@ -26,10 +25,10 @@ WIDEST = 72  # cells of a box
 
 
 class Chart(msgspec.Struct, frozen=True):
-    """``rows`` of text, each made when it is asked for; ``names``: the node or end that each
+    """``rows`` of text; ``names``: the node or end that each
     belongs to; ``at``: the row of each by its name."""
 
-    rows: Sequence[Content]
+    rows: list[Content]
     names: list[str]
     at: dict[str, int]
 
@@ -53,32 +52,7 @@ def draw_flow(flow: Flow, route: Sequence[Visit], here: str, width: int, glyphs:
             f"( {elide(flow.ends[end].title, width - left - 4, glyphs.ellipsis)} )",
             "$quiet",
         )
-    return Chart(Rows(sheet, len(placed.names)), placed.names, at)
-
-
-class Rows(Sequence[Content]):
-    """The rows of a sheet; to make one takes as long as to place a box, and few of them are seen at
-    a time."""
-
-    def __init__(self, sheet: "_Sheet", many: int) -> None:
-        self._sheet, self._many = sheet, many
-        self._made: dict[int, Content] = {}
-
-    def __len__(self) -> int:
-        return self._many
-
-    @overload
-    def __getitem__(self, row: int) -> Content: ...
-    @overload
-    def __getitem__(self, row: slice) -> list[Content]: ...
-    def __getitem__(self, row: int | slice) -> Content | list[Content]:
-        if isinstance(row, slice):
-            return [self[n] for n in range(*row.indices(self._many))]
-        if not 0 <= row < self._many:
-            raise IndexError(row)
-        if row not in self._made:
-            self._made[row] = self._sheet.row(row)
-        return self._made[row]
+    return Chart([sheet.row(n) for n in range(len(placed.names))], placed.names, at)
 
 
 class _Sheet:

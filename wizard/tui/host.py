@@ -2,19 +2,30 @@
 
 from typing import TYPE_CHECKING, cast
 
-from narrowdown.wizard.tui.paint import Sparing
+from textual.screen import Screen
 
 if TYPE_CHECKING:  # the application imports its screens
     from narrowdown.wizard.tui.app import Narrowdown
 
 
-class Hosted(Sparing[None]):
+class Hosted(Screen[None]):
     """A screen of our application."""
 
     @property
     def host(self) -> "Narrowdown":
         """The application."""
         return cast("Narrowdown", self.app)
+
+    async def _compose(self) -> None:
+        """Take the classes of the terminal's size before there are widgets: taken later, the page
+        has scrolled in the layout of another width."""
+        width, height = self.app.size
+        for size, breakpoints in (
+            (width, self.app.HORIZONTAL_BREAKPOINTS),
+            (height, self.app.VERTICAL_BREAKPOINTS),
+        ):
+            self.add_class(*self._get_breakpoint_classes(size, breakpoints or []), update=False)
+        await super()._compose()
 
     def action_interrupt(self) -> None:
         """Ctrl-C."""

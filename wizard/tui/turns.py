@@ -34,11 +34,6 @@ class InTurn(App[ReturnT]):
             self._asked
         ) = -QUIET  # when the last key was handed on, and when we set out to see it done
 
-    @property
-    def since_key(self) -> float:
-        """Seconds since the last key."""
-        return time.monotonic() - self._given
-
     async def on_event(self, event: events.Event) -> None:
         """Keys and pasted text wait for their turn; everything else goes its way."""
         if not isinstance(event, events.Key | events.Paste) or event.is_forwarded:

@@ -105,7 +105,7 @@ class Beneath(Hosted):
     def on_screen_resume(self) -> None:
         """First it is only shown. Later somebody has come back to it, unless another screen lies on
         it again."""
-        if self.stack_updates and self.is_current:
+        if self.stack_updates and self.app.screen is self:
             self.action_back()
 
     def action_back(self) -> None:
@@ -191,7 +191,7 @@ class SessionsScreen(Hosted):
             self._next.stop()
         again = min(LONGEST, max(REFRESH, took / SHARE))
         self._next = (
-            self.set_timer(again, self.look) if self.is_current else None
+            self.set_timer(again, self.look) if self.app.screen is self else None
         )  # else: when it comes back
 
     @work(thread=True, group="library", exit_on_error=False)
