@@ -55,8 +55,4 @@ PICTURES = (
     f"Around the suspect: {GRAPH[0].lower()}{GRAPH[1:]} {DEPTH} Bars: errors on one logarithmic scale, with what is "
     f"allowed among them. Probes: one column a try, as high as the part that it tried is large. {TRIES}"
 )
-MAP = (
-    "The flowchart: a box is a step, an arrow an answer, round brackets an end. Heavy lines are the way that was walked, a tick "
-    "marks the answers given. Lines at the left lead to a box further down or back up."
-)
 DETAILS = "The message as it was written, to read and to copy."

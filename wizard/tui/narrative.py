@@ -8,9 +8,11 @@ import msgspec
 from narrowdown.engines import causes
 from narrowdown.wizard.flow import terms
 from narrowdown.wizard.flow.layout import title
+from narrowdown.wizard.flow.model import Flow, targets
 from narrowdown.wizard.report.probe_words import WORDS
 from narrowdown.wizard.session.state import Visit
 from narrowdown.wizard.tui.board import Row
+from narrowdown.wizard.tui.glyphs import Glyphs
 from narrowdown.wizard.tui.scene import Scene, answer_text, chosen_freely, offered
 from narrowdown.wizard.words import count, duration
 
@@ -154,6 +156,36 @@ def say_set_aside(scene: Scene, to: Visit) -> str:
     else:
         lines.append("No probe ran after it.")
     return "\n".join(lines)
+
+
+def places(scene: Scene, glyphs: Glyphs) -> tuple[list[Entry], int]:
+    """The nodes of the flow and its ends, with what was answered on the way here, and the number
+    of the one where the route is."""
+    answers = {visit.node: answer_text(visit) for visit in scene.state.route if visit.answer}
+    names = [*scene.flow.nodes, *scene.flow.ends]
+    entries = []
+    for name in names:
+        here = name == scene.node
+        mark = glyphs.here if here else glyphs.done if name in answers else " "
+        more = "you are here" if here else answers.get(name, "")
+        more = more or ("" if name in scene.flow.nodes else "an end")
+        said = describe_place(scene.flow, name)
+        entries.append(Entry(name, f"{mark} {title(scene.flow, name)}", more, said))
+    return entries, names.index(scene.node) if scene.node in names else 0
+
+
+def describe_place(flow: Flow, name: str) -> str:
+    """What a node or an end is for, what it asks, and where each answer leads."""
+    if name in flow.ends:
+        return flow.ends[name].explain
+    node = flow.nodes[name]
+    leads = [
+        f"- {answer.text}: {' or '.join(title(flow, target) for target in dict.fromkeys(targets(answer)))}"
+        for answer in node.answers.values()
+    ]
+    return "\n\n".join(
+        [node.explain.strip(), f"It asks: {node.ask}", "Its answers lead to:\n" + "\n".join(leads)]
+    )
 
 
 def words(scene: Scene) -> tuple[list[Entry], int]:

@@ -2,7 +2,7 @@
 the screen, the theme."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -10,11 +10,11 @@ from textual.dom import DOMNode
 from textual.screen import Screen
 
 from narrowdown.wizard import config
-from narrowdown.wizard.exits import BadUsage, Missing
+from narrowdown.wizard.exits import Missing
 from narrowdown.wizard.session.folder import Summary
 from narrowdown.wizard.session.naming import shared_names, telling_name
 from narrowdown.wizard.tui import keys, themes
-from narrowdown.wizard.tui.screens.overlays import Entry, Field, Fields, Pick
+from narrowdown.wizard.tui.screens.overlays import Entry, Pick
 from narrowdown.wizard.tui.words import ago
 
 if TYPE_CHECKING:  # the application asks for its palette
@@ -59,8 +59,8 @@ def list_commands(host: "Narrowdown", screen: Screen[Any]) -> list[Command]:
         Command(
             "Screenshot",
             "",
-            "Write this screen as a picture (SVG) into a file.",
-            lambda: take_screenshot(host),
+            "Write this screen as a picture (SVG) into the folder that you stand in.",
+            lambda: host.deliver_screenshot(path=str(Path.cwd())),
         ),
         Command(
             "Theme", "", "Change the colours; kept in your settings.", lambda: change_theme(host)
@@ -136,37 +136,6 @@ def _pick_session(host: "Narrowdown", listed: Sequence[Summary]) -> None:
             host.open_session(Path(picked))
 
     host.push_screen(Pick("Go to session", entries), go)
-
-
-def take_screenshot(host: "Narrowdown") -> None:
-    """The screen as it is now, as a picture, into a file that is asked for."""
-    picture = host.export_screenshot(title=host.TITLE)
-
-    def write(file: Path) -> str:
-        try:
-            with file.open("x", encoding="utf-8", errors="replace") as written:
-                written.write(picture)
-        except FileExistsError:
-            raise BadUsage(f"{file} is there already; nothing was written.") from None
-        except (OSError, ValueError) as error:
-            raise Missing(
-                f"{file} could not be written: {getattr(error, 'strerror', '') or error}."
-            ) from None
-        return f"The picture of the screen is in {file}"
-
-    def told(values: Mapping[str, str] | None) -> None:
-        if values:
-            file = Path(values["file"]).expanduser().absolute()
-            host.make_aside(lambda: write(file), host.say, "screenshot", exclusive=False)
-
-    name = (
-        f"narrowdown-{host.scene.folder.name}.svg" if host.scene is not None else "narrowdown.svg"
-    )
-    text = "A browser shows it. No file that is there already is written over."
-    host.push_screen(
-        Fields("Screenshot", text, [Field("file", "File", str(Path.cwd() / name), required=True)]),
-        told,
-    )
 
 
 def change_theme(host: "Narrowdown") -> None:

@@ -35,7 +35,7 @@ from narrowdown.wizard.tui.screens.overlays import (
     Field,
     Fields,
     LogCard,
-    Map,
+    MapCard,
     NoteCard,
     PlainCard,
     ProbesCard,
@@ -284,18 +284,14 @@ def draw(texts: list[str]) -> None:
                 Choose(text, text, [("a", text, text)]),
                 Fields(text, text, [Field("a", text)]),
                 NoteCard(text),
-                TermsCard([entry], 1),
+                TermsCard([entry], text=text),
                 CommandsCard([entry], lambda _: text, text),
                 RewindCard([entry]),
                 ProbesCard([entry]),
                 Pick(text, [entry], text),
                 Palette([Command(text, text, text, dict)]),
-                Drawing(text, Gallery(scene(text)), before=text),
-                Drawing(
-                    text,
-                    Map(flow(), (Visit(text, answer=text), Visit("reproduce", answer=text)), text),
-                    before=text,
-                ),
+                Drawing(text, Gallery(scene(text))),
+                MapCard([entry], text=text),
             ):
                 app.push_screen(card)
                 await pilot.pause()

@@ -10,7 +10,6 @@ from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.widget import Widget
 
-from narrowdown.wizard.flow.layout import title
 from narrowdown.wizard.report.gather import confirmed, journalled
 from narrowdown.wizard.runner import requests
 from narrowdown.wizard.tui import guide, narrative
@@ -26,7 +25,7 @@ from narrowdown.wizard.tui.screens.overlays import (
     Field,
     Fields,
     LogCard,
-    Map,
+    MapCard,
     NoteCard,
     PlainCard,
     ProbesCard,
@@ -44,7 +43,6 @@ from narrowdown.wizard.words import duration
 COMMON = (
     "why", "terms", "map", "rewind", "pictures", "copy", "log", "export", "note", "back", "quit_session", "keys_help",
 )  # fmt: skip
-MAP_HINT = "arrows choose, Enter explains, {close} closes"
 HIDDEN = ("edit", "probes", "details", "interrupt", "scroll_up", "scroll_down")
 
 
@@ -163,7 +161,11 @@ class SessionScreen(Hosted):
     def action_terms(self) -> None:
         """The words used at this node, then all others."""
         if self.scene:
-            self.app.push_screen(TermsCard(*narrative.words(self.scene)))
+            entries, here = narrative.words(self.scene)
+            used = "The first is used" if here == 1 else f"The first {here} are used"
+            others = f"{used} here; the others are all other words that have a card."
+            text = others if 0 < here < len(entries) else ""
+            self.app.push_screen(TermsCard(entries, text=text))
 
     def action_log(self) -> None:
         """What the probes did and the engines wrote, live."""
@@ -176,18 +178,9 @@ class SessionScreen(Hosted):
 
     def action_map(self) -> None:
         """The whole flow, the route in it, and the branches that were not taken."""
-        if scene := self.scene:
-            at = title(scene.flow, scene.node)
-            told = f"{scene.flow.title}. You are at: {at if at.endswith('?') else f'{at}.'} Heavy lines: the way here."
-            self.app.push_screen(
-                Drawing(
-                    "Map",
-                    Map(scene.flow, scene.state.route, scene.node),
-                    before=told,
-                    hint=MAP_HINT,
-                    about=guide.MAP,
-                )
-            )
+        if self.scene:
+            entries, here = narrative.places(self.scene, self.host.glyphs)
+            self.app.push_screen(MapCard(entries, text=f"{self.scene.flow.title}.", at=here))
 
     def action_probes(self) -> None:
         """The probes of this step; Enter opens the log of one."""
@@ -245,7 +238,7 @@ class SessionScreen(Hosted):
         told = {
             panel: self.host.fill_in_keys(guide.PANELS[name])
             for panel in self.query(Panel)
-            if (name := (panel.id or "").removesuffix("-beside")) in guide.PANELS
+            if (name := (panel.id or "")) in guide.PANELS
             and all(node.display for node in panel.ancestors_with_self if isinstance(node, Widget))
         }
         focused = next(
@@ -321,7 +314,8 @@ class SessionScreen(Hosted):
             if to:
                 self.host.rewind(int(to))
 
-        self.app.push_screen(RewindCard(entries), done)
+        text = "Nothing is deleted: what was measured stays known, and is not measured again."
+        self.app.push_screen(RewindCard(entries, text=text), done)
 
     def action_edit(self) -> None:
         """Another set-up, as a new session."""

@@ -4,13 +4,14 @@
 import re
 import time
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import msgspec
 from textual import getters
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.widget import Widget
 
 from narrowdown.wizard.flow.commands import Command
 from narrowdown.wizard.flow.layout import title
@@ -74,16 +75,6 @@ DOING: Mapping[Face, str] = {
 }
 
 
-class Why(Panel):
-    """Why the recommended answer is recommended."""
-
-    def __init__(self, id: str) -> None:  # noqa: A002 (the name is Textual's)
-        super().__init__("Why this is recommended", Text(), id=id)
-
-    def show(self, because: str) -> None:
-        self.query_one(Text).show(because)
-
-
 def say_other_forms(made: Sequence[Command], first: Command | None) -> str:
     """Which other tools do the same, in one line; "" where there is none. Keys stand in braces."""
     others = [command.tool for command in made if command is not first]
@@ -92,18 +83,6 @@ def say_other_forms(made: Sequence[Command], first: Command | None) -> str:
     )
     shows = "both forms" if len(made) == 2 else "all forms"
     return f"# Also with {', '.join(named)} ({{copy}} shows {shows})" if others else ""
-
-
-class ByHand(Panel):
-    """The same by hand. Of several commands the first is shown; the card lists them all."""
-
-    def __init__(self, id: str, title: str) -> None:  # noqa: A002
-        super().__init__(title, Text(keep=True), id=id)
-
-    def show(self, made: Sequence[Command]) -> None:
-        first = next((command for command in made if command.text), None)
-        more = str(getattr(self.app, "fill_in_keys", str)(say_other_forms(made, first)))
-        self.query_one(Text).show("\n".join(filter(None, (first.text if first else "", more))))
 
 
 class StepScreen(SessionScreen):
@@ -126,16 +105,9 @@ class StepScreen(SessionScreen):
     crumb = getters.query_one("#crumb", Crumb)
     question = getters.query_one("#question", Panel)
     answers = getters.query_one(Answers)
-    around = getters.query_one("#around", Panel)
-    around_beside = getters.query_one("#around-beside", Panel)
-    why = getters.query_one("#why", Why)
-    why_beside = getters.query_one("#why-beside", Why)
-    by_hand = getters.query_one("#by-hand", ByHand)
-    by_hand_beside = getters.query_one("#by-hand-beside", ByHand)
 
     def content(self) -> ComposeResult:
-        around = self.host.fill_in_keys("Around the suspect ({pictures} shows more)")
-        by_hand = self.host.fill_in_keys("Same, by hand ({copy} copies)")
+        told = self.host.fill_in_keys
         yield Crumb(id="crumb")
         with Horizontal(id="body"):
             with VerticalScroll(id="rail", can_focus=False):
@@ -162,25 +134,29 @@ class StepScreen(SessionScreen):
                         yield Panel(
                             "Smallest that fails", Smallest(id="smallest"), id="smallest-panel"
                         )
-                    yield Why("why")
+                    yield Panel("Why this is recommended", Text(id="because"), id="why")
                     yield Panel("Measured", Evidence(id="evidence"), id="measured-panel")
                     yield Troubles(
                         "worker", id="deaths"
                     )  # counted already: below what was measured
                     yield Panel("Log", Tail(id="tail"), id="log-panel")
-                    yield Panel(around, Surroundings(), id="around")
-                    yield Panel("Noted", Text(id="noted"), id="noted-panel")
-                    yield ByHand("by-hand", by_hand)
                     yield Panel(
-                        self.host.fill_in_keys("Words ({terms} has more)"),
+                        told("Around the suspect ({pictures} shows more)"),
+                        Surroundings(),
+                        id="around",
+                    )
+                    yield Panel("Noted", Text(id="noted"), id="noted-panel")
+                    yield Panel(
+                        told("Same, by hand ({copy} copies)"),
+                        Text(keep=True, id="typed"),
+                        id="by-hand",
+                    )
+                    yield Panel(
+                        told("Words ({terms} has more)"),
                         Text(id="words"),
                         id="words-panel",
                     )
                 yield Panel("Your answer", Answers(), id="answers-panel")
-            with VerticalScroll(id="side", can_focus=False):
-                yield Why("why-beside")
-                yield ByHand("by-hand-beside", by_hand)
-                yield Panel(around, Surroundings(), id="around-beside")
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002
         """Keys that make no sense on this face are neither shown nor obeyed."""
@@ -207,99 +183,113 @@ class StepScreen(SessionScreen):
         return "" if work.holder else "go on" if action == "pause" and work.paused else label
 
     def draw(self, scene: Scene) -> None:
-        face = scene.face
+        face, node, visit = scene.face, scene.at, scene.visit
         if face == "ended":
             return
-        here, node, visit, route = scene.node, scene.at, scene.visit, scene.state.route
-        measured = bool(visit and visit.outcome)
-        because = scene.short(
-            next((o.because for o in offered(visit) if o.recommended), "") if face == "ask" else ""
+        self.update_classes(
+            {
+                **{f"-{name}": name == face for name in FACES},
+                "-bare": not (visit and visit.outcome),
+                "-words": face == "offer" and bool(node and node.terms),
+            }
         )
-        made = commands(scene) if face in ("offer", "ask") else ()
-        names_nodes = (
-            face == "ask"
-            and visit is not None
-            and any((visit.outcome or {}).get(name) for name in LOCATED)
-        )
-        shown = {
-            "-bare": not measured,
-            "-because": bool(because),
-            "-words": face == "offer" and bool(node and node.terms),
-            "-by-hand": any(command.text for command in made),
-            "-located": names_nodes and bool(scene.sight.places),
-        }
-        self.update_classes({**{f"-{name}": name == face for name in FACES}, **shown})
-        self.route.tell((scene.flow, route, here, self._doing(scene)))
-        self.crumb.tell((scene.flow, route, here))
-        number = len([v for v in route if v.answer]) + 1
-        entries = scene.state.visits(here) + (visit is None)
-        known = len(
-            scene.state.findings.culprits
-        )  # each is patched from here on, and the next one is looked for
-        again = (
-            "" if entries < 2 else f", for culprit {known + 1}" if known else f", visit {entries}"
-        )
-        self.question.name_it(
-            f"Step {number}: {node.title}{again}" if node else title(scene.flow, here)
-        )
-        if (here, face, number) != self._drawn:
-            self._drawn = (here, face, number)
-            self._began = False
-            self.page.scroll_home(animate=False)
-            self.call_after_refresh(self._follow)
-            self.refresh_bindings()
-        elif (
-            bool(scene.work.holder),
-            scene.work.paused,
-        ) != self._keys_by:  # another window took over, or gave it back
-            self.refresh_bindings()
-        self._keys_by = (bool(scene.work.holder), scene.work.paused)
-        asking = visit.question.ask if visit and visit.question else (node.ask if node else "")
-        self.query_one("#ask", Text).show(scene.short(asking), "bold")
-        explain = node.explain if node else ""
-        self.query_one("#explain", Text).show(
-            explain.split("\n\n")[0] if face != "offer" else explain
-        )
+        self._head(scene)
+        self._keep_keys(scene)
         found = scene.short(troubles(scene))
         self.query_one("#troubles", Troubles).show(found)
         self.query_one("#deaths", Troubles).show(found)
         notes = scene.short("\n".join(f"- {text}" for text in narrative.noted(scene)))
-        self.query_one("#noted", Text).show(notes)
-        self.query_one("#noted-panel").display = bool(notes)
+        self._show_panel("noted", "#noted-panel", notes)
         self._plan(scene)
         self._work(scene)
-        if visit and face == "ask":
-            criterion = scene.state.findings.criterion
-            height = 5 if self.app.size.height >= 32 else 3
-            tolerance = criterion.tolerance if criterion else None
-            metric = (
-                criterion.metric if criterion else str((visit.outcome or {}).get("metric") or "")
-            )
-            seen = Seen(scene.sight, tolerance, metric, scene.hunt, scene.hunt.whole, height)
-            outcome = drop_said(scene.short(visit.outcome or {}), because)
-            named = scene.names_left_out if scene.sight.names.in_sight(visit.outcome) else ""
-            self.query_one("#measured-panel", Panel).name_it("Measured", named, needed=True)
-            self.query_one("#evidence", Evidence).show(
-                outcome, node.evidence if node else (), visit.step, seen
-            )
-        if shown["-located"]:
-            for panel in (self.around, self.around_beside):
-                panel.query_one(Surroundings).tell(scene.sight.places[scene.sight.now :][:1])
-        self.query_one("#measured-panel").display = face == "ask" and (
-            measured or bool(node and node.evidence)
-        )
-        for why, by_hand in ((self.why, self.by_hand), (self.why_beside, self.by_hand_beside)):
-            why.show(because)
-            by_hand.show(made)
-        if face == "ask" and visit:
+        because = next((o.because for o in offered(visit) if o.recommended), "")
+        because = scene.short(because) if face == "ask" else ""
+        self._show_panel("because", "#why", because)
+        made = commands(scene) if face in ("offer", "ask") else ()
+        self._show_panel("typed", "#by-hand", self._by_hand(made))
+        self._measured(scene, because)
+        self._take_focus(scene)
+
+    def _show_panel(self, text: str, panel: str, said: str) -> None:
+        """A panel of one text, gone where there is nothing to say."""
+        self.query_one(f"#{text}", Text).show(said)
+        self.query_one(panel).display = bool(said)
+
+    def _head(self, scene: Scene) -> None:
+        """Where we are, and what is asked here."""
+        here, node, visit, route = scene.node, scene.at, scene.visit, scene.state.route
+        self.route.tell((scene.flow, route, here, self._doing(scene)))
+        self.crumb.tell((scene.flow, route, here))
+        entries = scene.state.visits(here) + (visit is None)
+        known = len(scene.state.findings.culprits)  # each is patched, and the next one looked for
+        again = f", for culprit {known + 1}" if known else f", visit {entries}"
+        number = self._number(scene)
+        called = f"Step {number}: {node.title}{again if entries > 1 else ''}" if node else ""
+        self.question.name_it(called or title(scene.flow, here))
+        asking = visit.question.ask if visit and visit.question else (node.ask if node else "")
+        self.query_one("#ask", Text).show(scene.short(asking), "bold")
+        explain = node.explain if node else ""
+        short = explain.split("\n\n")[0] if scene.face != "offer" else explain
+        self.query_one("#explain", Text).show(short)
+
+    def _number(self, scene: Scene) -> int:
+        return sum(bool(visit.answer) for visit in scene.state.route) + 1
+
+    def _keep_keys(self, scene: Scene) -> None:
+        """Another step begins at its top; other keys work there, and where another window took
+        over."""
+        drawn = (scene.node, scene.face, self._number(scene))
+        by = (bool(scene.work.holder), scene.work.paused)
+        if drawn != self._drawn:
+            self._drawn, self._began = drawn, False
+            self.page.scroll_home(animate=False)
+            self.call_after_refresh(self._follow)
+            self.refresh_bindings()
+        elif by != self._keys_by:
+            self.refresh_bindings()
+        self._keys_by = by
+
+    def _by_hand(self, made: Sequence[Command]) -> str:
+        """The same by hand: of several commands the first; the card lists them all."""
+        first = next((command for command in made if command.text), None)
+        more = self.host.fill_in_keys(say_other_forms(made, first))
+        return "\n".join((first.text, *filter(None, [more]))) if first else ""
+
+    def _measured(self, scene: Scene, because: str) -> None:
+        """What the step found, and where."""
+        node, visit = scene.at, scene.visit
+        outcome: Mapping[str, Any] = (visit.outcome if visit else None) or {}
+        asks = scene.face == "ask" and visit is not None
+        fields = node.evidence if node else ()
+        self.query_one("#measured-panel").display = asks and bool(outcome or fields)
+        places = scene.sight.places if asks and any(outcome.get(name) for name in LOCATED) else ()
+        self.query_one("#around").display = bool(places)
+        self.query_one("#around Surroundings", Surroundings).tell(places[scene.sight.now :][:1])
+        if visit is None or not asks:
+            return
+        criterion = scene.state.findings.criterion
+        tolerance = criterion.tolerance if criterion else None
+        metric = criterion.metric if criterion else str(outcome.get("metric") or "")
+        height = 5 if self.app.size.height >= 32 else 3
+        seen = Seen(scene.sight, tolerance, metric, scene.hunt, scene.hunt.whole, height)
+        named = scene.names_left_out if scene.sight.names.in_sight(visit.outcome) else ""
+        self.query_one("#measured-panel", Panel).name_it("Measured", named, needed=True)
+        told = drop_said(scene.short(outcome), because)
+        self.query_one("#evidence", Evidence).show(told, fields, visit.step, seen)
+
+    def _take_focus(self, scene: Scene) -> None:
+        """The keyboard follows the face, so that Enter always means what the bottom line says."""
+        visit = scene.visit
+        wanted: Widget | None = None
+        if scene.face == "ask" and visit:
             self.answers.show(scene.flow, scene.short(offered(visit)), measured=bool(visit.step))
-            if not self.answers.has_focus and self.app.screen is self:
-                self.answers.focus()
-        elif face == "running":
-            if self.app.screen is self and not self.query_one(Probes).has_focus:
-                self.query_one(Probes).focus()
+            wanted = self.answers
+        elif scene.face == "running":
+            wanted = self.query_one(Probes)
         elif self.focused is not None:
             self.set_focus(None)
+        if wanted is not None and not wanted.has_focus and self.app.screen is self:
+            wanted.focus()
 
     def _doing(self, scene: Scene) -> str:
         """The state of the step at hand, in a word or two."""

@@ -2,15 +2,13 @@
 up."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Generic, TypeVar
 
 from rich.cells import cell_len
 from textual.containers import VerticalGroup
 from textual.content import Content
-from textual.geometry import Region, Size
-from textual.strip import Strip
-from textual.visual import Visual
+from textual.geometry import Size
 from textual.widget import Widget
 
 from narrowdown.wizard.tui.glyphs import ASCII, UNICODE, Glyphs, in_ascii
@@ -42,8 +40,7 @@ class Lines(Widget, Generic[ToldT]):
         return str(getattr(self.app, "fill_in_keys", str)(text))
 
     def lines(self, width: int) -> Sequence[Content]:
-        """The text for ``width`` cells, one Content a row; what is wider is cut. Only the rows in
-        sight are asked for, so it may be a sequence that makes each when it is."""
+        """The text for ``width`` cells, one Content a row; what is wider is cut."""
         raise NotImplementedError
 
     def tell(self, told: ToldT) -> None:
@@ -53,58 +50,27 @@ class Lines(Widget, Generic[ToldT]):
             self.changed()
 
     def changed(self) -> None:
-        """The data is new: draw again what it changes, and lay the screen out again only where the
-        height is another."""
+        """The data is new: draw it, and lay the screen out again only where the height is
+        another."""
         before, self._drawn = self._drawn, None
-        if before is None or not self.is_attached or before[0] != self.content_size.width:
-            self.refresh(layout=True)
-            return
-        rows = self._at(before[0])
-        if len(rows) != len(before[1]):
-            self.refresh(layout=True)
-        elif other := [
-            n
-            for n, (new, old) in enumerate(zip(rows, before[1], strict=True))
-            if not new.is_same(old)
-        ]:
-            self.paint_again(other)
-
-    def paint_again(self, rows: Iterable[int]) -> None:
-        """Draw these rows once more, and no others."""
-        if changed := [Region(0, row, self.size.width, 1) for row in rows]:
-            self.refresh(*changed)
+        width = self.content_size.width
+        same = before is not None and self.is_attached and before[0] == width
+        self.refresh(layout=not same or len(self._at(width)) != len(before[1]))  # type: ignore[index]
 
     def _at(self, width: int) -> Sequence[Content]:
         if self._drawn is None or self._drawn[0] != width:
             self._drawn = (width, self.lines(max(1, width)))
         return self._drawn[1]
 
-    def row(self, number: int) -> Content:
-        """A row at the present width, in the glyphs of the terminal."""
-        width = self.content_size.width
-        drawn = self._at(width)[number]
-        drawn = drawn if drawn.cell_length <= max(1, width) else drawn.truncate(max(1, width))
-        return in_ascii(drawn) if self.glyphs is ASCII else drawn
-
-    def render_line(self, y: int) -> Strip:
-        """Only the rows in sight are painted: Textual paints all of a text with every key. While
-        text is selected, as it does."""
-        if self.text_selection is not None:
-            return super().render_line(y)
-        if y >= len(self._at(self.content_size.width)):
-            return Strip.blank(self.size.width, self.visual_style.rich_style)
-        (strip,) = Visual.to_strips(self, self.row(y), self.size.width, 1, self.visual_style)
-        return strip.apply_offsets(0, y)  # where a selection may begin
-
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:  # noqa: ARG002
         """As many rows as the text has at that width."""
         return len(self._at(width))
 
     def render(self) -> Content:
-        """All rows at the present width."""
-        return Content("\n").join(
-            self.row(number) for number in range(len(self._at(self.content_size.width)))
-        )
+        """All rows at the present width, in the glyphs of the terminal."""
+        width = max(1, self.content_size.width)
+        rows = (row if row.cell_length <= width else row.truncate(width) for row in self._at(width))
+        return Content("\n").join(in_ascii(row) if self.glyphs is ASCII else row for row in rows)
 
 
 class Text(Lines[tuple[str, str]]):

@@ -7,15 +7,16 @@ from narrowdown.wizard.tui.screens.overlays.card import Card
 from narrowdown.wizard.tui.screens.overlays.listed import (
     CommandsCard,
     Listed,
+    MapCard,
     ProbesCard,
     RewindCard,
     TermsCard,
 )
 from narrowdown.wizard.tui.screens.overlays.log import LogCard
 from narrowdown.wizard.tui.screens.overlays.pick import Pick, PickFile
-from narrowdown.wizard.tui.screens.overlays.reading import Drawing, Map, PlainCard, Reading
+from narrowdown.wizard.tui.screens.overlays.reading import Drawing, PlainCard, Reading
 
 __all__ = [
-    "Card", "Choose", "CommandsCard", "Drawing", "Entry", "Field", "Fields", "Listed", "LogCard", "Map",
+    "Card", "Choose", "CommandsCard", "Drawing", "Entry", "Field", "Fields", "Listed", "LogCard", "MapCard",
     "NoteCard", "Pick", "PickFile", "PlainCard", "ProbesCard", "Reading", "RewindCard", "TermsCard",
 ]  # fmt: skip

@@ -1,8 +1,8 @@
-"""Cards with a list and, below or beside it, what is highlighted in it: terms, commands, rewind,
-probes."""
+"""Cards with a list and, below or beside it, what is highlighted in it: terms, the map, commands,
+rewind, probes."""
 
 from collections.abc import Callable, Sequence
-from typing import ClassVar, TypeVar
+from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -16,22 +16,22 @@ from narrowdown.wizard.tui.narrative import Entry
 from narrowdown.wizard.tui.screens.overlays.card import Card
 from narrowdown.wizard.tui.widgets.lines import Text, row
 
-ResultT = TypeVar("ResultT")
 
+class Listed(Card[str]):
+    """Arrows choose, the detail follows; PageUp and PageDown scroll the detail. The result is the
+    id of what Enter took. A kind of list is a subclass with its words."""
 
-class Listed(Card[ResultT]):
-    """Arrows choose, the detail follows; PageUp and PageDown scroll the detail."""
-
+    TITLE: ClassVar[str] = ""
+    HINT: ClassVar[str] = ""
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("b,q", "close", "close", show=False),
         Binding("pageup", "scroll_detail(-1)", "scroll up", show=False, priority=True),
         Binding("pagedown", "scroll_detail(1)", "scroll down", show=False, priority=True),
     ]
 
-    def __init__(
-        self, title: str, entries: Sequence[Entry], *, text: str = "", hint: str, at: int = 0
-    ) -> None:
-        super().__init__(title, hint=hint)
+    def __init__(self, entries: Sequence[Entry], *, text: str = "", at: int = 0) -> None:
+        """``text`` stands above the list; ``at``: the place that is highlighted first."""
+        super().__init__(self.TITLE, hint=self.HINT)
         self._entries, self._text, self._first = tuple(entries), text, at
 
     def body(self) -> ComposeResult:
@@ -72,7 +72,7 @@ class Listed(Card[ResultT]):
 
     def take(self, entry: Entry) -> None:
         """What Enter does."""
-        raise NotImplementedError
+        self.dismiss(entry.id)
 
     def action_scroll_detail(self, pages: int) -> None:
         """Scroll the detail."""
@@ -87,54 +87,44 @@ def prompt(entry: Entry) -> Content:
     )
 
 
-class TermsCard(Listed[None]):
+class TermsCard(Listed):
     """Words explained: those of this node first, then all others."""
 
+    TITLE = "Words used here"
+    HINT = "arrows choose, PgUp PgDn scroll, {close} closes"
     ABOUT = (
         "Words explained: what it is, why it matters here, where to read on. Arrows choose a word; {scroll_up} "
         "and {scroll_down} scroll what is said of it."
     )
 
-    def __init__(self, entries: Sequence[Entry], here: int) -> None:
-        """``here``: how many of the entries are used at this node; they come first."""
-        used = "The first is used" if here == 1 else f"The first {here} are used"
-        text = (
-            f"{used} here; the others are all other words that have a card."
-            if 0 < here < len(entries)
-            else ""
-        )
-        super().__init__(
-            "Words used here",
-            entries,
-            text=text,
-            hint="arrows choose, PgUp PgDn scroll, {close} closes",
-        )
 
-    def take(self, entry: Entry) -> None:  # noqa: ARG002
-        """Enter closes: there is nothing to take."""
-        self.dismiss(None)
+class MapCard(Listed):
+    """The whole flow: its questions and ends, the way here among them."""
+
+    TITLE = "Map"
+    HINT = "arrows choose, PgUp PgDn scroll, {close} closes"
+    ABOUT = (
+        "Every step of the flow, then its ends, in the order of the flow. A tick marks the answers given; the detail says "
+        "what a step is for and where each of its answers leads."
+    )
 
 
-class CommandsCard(Listed[None]):
+class CommandsCard(Listed):
     """The same by hand: a command for each tool; ``c`` or Enter copies the highlighted one."""
 
+    TITLE = "Same, by hand"
+    HINT = "arrows choose a tool, {copy} copies it, {close} closes"
     ABOUT = (
         "The same step done by other tools, to see it without this program or to put it into a script. {copy} or "
         "Enter copies the highlighted one: to the clipboard and into last-command.txt in the folder of the "
         "session."
     )
-
     BINDINGS: ClassVar[list[BindingType]] = [Binding("c", "copy", "copy", show=False, id="copy")]
 
     def __init__(self, entries: Sequence[Entry], copy: Callable[[str], str], said: str) -> None:
         """``copy`` copies a command and says where it went; ``said``: what it said about the
         first."""
-        super().__init__(
-            "Same, by hand",
-            entries,
-            text=said,
-            hint="arrows choose a tool, {copy} copies it, {close} closes",
-        )
+        super().__init__(entries, text=said)
         self._copy = copy
 
     def take(self, entry: Entry) -> None:
@@ -147,42 +137,24 @@ class CommandsCard(Listed[None]):
             self.take(entry)
 
 
-class RewindCard(Listed[str]):
-    """Earlier questions, the latest first; each says what going back to it sets aside. The result
-    is the entry's id."""
+class RewindCard(Listed):
+    """Earlier questions, the latest first; each says what going back to it sets aside."""
 
+    TITLE = "Rewind"
+    HINT = "arrows choose, Enter goes back, {close} closes"
     ABOUT = (
         "The questions that you have answered, the latest first. Going back to one sets aside what was answered "
         "from there on; what was measured stays known, so the way back is quick. The other answers of that "
         "question lead to other branches."
     )
 
-    def __init__(self, entries: Sequence[Entry]) -> None:
-        text = "Nothing is deleted: what was measured stays known, and is not measured again."
-        super().__init__(
-            "Rewind", entries, text=text, hint="arrows choose, Enter goes back, {close} closes"
-        )
 
-    def take(self, entry: Entry) -> None:
-        """Go back to it."""
-        self.dismiss(entry.id)
-
-
-class ProbesCard(Listed[str]):
+class ProbesCard(Listed):
     """The probes of this step, the latest first; Enter opens the log of one."""
 
+    TITLE = "Probes of this step"
+    HINT = "arrows choose, Enter shows its log, {close} closes"
     ABOUT = (
         "The tries of this step, the latest first: what was tried, how it came out, how far off it was. Enter "
         "shows what the engine wrote during one."
     )
-
-    def __init__(self, entries: Sequence[Entry]) -> None:
-        super().__init__(
-            "Probes of this step",
-            entries,
-            hint="arrows choose, Enter shows its log, {close} closes",
-        )
-
-    def take(self, entry: Entry) -> None:
-        """Its log."""
-        self.dismiss(entry.id)

@@ -4,12 +4,10 @@ import re
 from collections.abc import Callable, Sequence
 from typing import ClassVar
 
-from rich.cells import cell_len
 from rich.highlighter import Highlighter
 from rich.text import Text as RichText
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.geometry import Size
 from textual.widgets import Input, Log
 
 from narrowdown.wizard.tui import keys
@@ -35,8 +33,7 @@ class Found(Highlighter):
 
 
 class Written(Log):
-    """Lines that are replaced all at once; Textual's own way measures them in a thread and draws
-    twice."""
+    """Lines that are replaced all at once."""
 
     def __init__(self, found: Found, resized: Callable[[], None]) -> None:
         super().__init__(classes="reading", highlight=True)
@@ -49,19 +46,8 @@ class Written(Log):
 
     def put(self, lines: Sequence[str]) -> None:
         """Show these from now on."""
-        old, self._lines = self._lines, list(lines)
-        if self._lines[: len(old)] != old:
-            self._render_line_cache.clear()
-        self._width = max(
-            (len(line) if line.isascii() else cell_len(line) for line in lines), default=0
-        )
-        self.virtual_size = Size(self._width, len(lines))
-        self.refresh()
-
-    def mark(self) -> None:
-        """Other words are looked for."""
-        self._render_line_cache.clear()
-        self.refresh()
+        self.clear()
+        self.write_lines(lines, scroll_end=False)
 
 
 class LogCard(Card[None]):
@@ -189,7 +175,7 @@ class LogCard(Card[None]):
         self._found.pattern = pattern
         event.input.display = False
         log = self.query_one(Written)
-        log.mark()
+        self._fill()
         log.focus()
         self._at = 0
         self._search()

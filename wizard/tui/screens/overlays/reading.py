@@ -3,18 +3,12 @@
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.content import Content
-from textual.geometry import Region
 from textual.widgets import Static
 
-from narrowdown.wizard.flow.layout import arrange, title
-from narrowdown.wizard.flow.model import Flow
-from narrowdown.wizard.session.state import Visit
-from narrowdown.wizard.tui import flowmap
 from narrowdown.wizard.tui.glyphs import ASCII, UNICODE, in_ascii
 from narrowdown.wizard.tui.literal import clean, literal
 from narrowdown.wizard.tui.screens.overlays.card import Card
@@ -44,12 +38,35 @@ class Sections(Lines[None]):
         return rows
 
 
-class Reading(Card[None]):
-    """Headed paragraphs and tables, scrolled with the arrows. Any of b, q, Enter and Esc closes."""
+class Drawing(Card[None]):
+    """Any widget that draws itself, scrolled with the arrows."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("b,q,enter,space", "close", "close", show=False)
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("b,q,enter,v", "close", "close", show=False)]
+
+    def __init__(
+        self,
+        title: str,
+        drawing: Lines[Any],
+        *,
+        hint: str = "arrows scroll, {close} closes",
+        about: str = "",
+    ) -> None:
+        super().__init__(title, hint=hint, about=about)
+        self._drawing = drawing
+
+    def body(self) -> ComposeResult:
+        with VerticalScroll(classes="reading"):
+            yield self._drawing
+
+    def on_mount(self) -> None:
+        """The arrows scroll."""
+        self.query_one(".reading", VerticalScroll).focus(scroll_visible=False)
+
+
+class Reading(Drawing):
+    """Headed paragraphs and tables. Any of b, q, Enter and Esc closes."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("space", "close", "close", show=False)]
 
     def __init__(
         self,
@@ -59,16 +76,11 @@ class Reading(Card[None]):
         hint: str = "{close} closes",
         about: str = "",
     ) -> None:
-        super().__init__(title, hint=hint, about=about)
-        self._sections = sections
+        super().__init__(title, Sections(sections), hint=hint, about=about)
 
     def action_keys_help(self) -> None:
         """The help itself is closed by the key that opened it."""
         super().action_keys_help() if self._about else self.action_close()
-
-    def body(self) -> ComposeResult:
-        with VerticalScroll(classes="reading"):
-            yield Sections(self._sections)
 
 
 class PlainCard(Card[None]):
@@ -103,108 +115,3 @@ class PlainCard(Card[None]):
         """Copy the text as shown, free of control characters."""
         self.app.copy_to_clipboard(clean(self._text, lines=True))
         self.app.notify("Sent to the terminal's clipboard.", markup=False)
-
-
-class Drawing(Card[None]):
-    """Any widget that draws itself, scrolled with the arrows."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("b,q,enter,m,v", "close", "close", show=False)]
-
-    def __init__(
-        self,
-        title: str,
-        drawing: Lines[Any],
-        *,
-        before: str = "",
-        hint: str = "arrows scroll, {close} closes",
-        about: str = "",
-    ) -> None:
-        super().__init__(title, hint=hint, about=about)
-        self._drawing, self._before = drawing, before
-
-    def body(self) -> ComposeResult:
-        if self._before:
-            yield Text(self._before, classes="paragraph")
-        with VerticalScroll(classes="reading"):
-            yield self._drawing
-
-    def on_mount(self) -> None:
-        """Bring the place into sight."""
-        area = self.query_one(".reading", VerticalScroll)
-        (self._drawing if self._drawing.can_focus else area).focus(scroll_visible=False)
-
-
-class Map(Lines[None], can_focus=True):
-    """The flowchart with the route in it. Arrows choose a node or an end, Enter (or a click on its
-    row) explains it."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up", "choose(-1)", "choose", show=False),
-        Binding("down", "choose(1)", "choose", show=False),
-        Binding("enter", "explain", "explain", show=False),
-    ]
-
-    def __init__(self, flow: Flow, route: Sequence[Visit], here: str) -> None:
-        super().__init__()
-        self._flow, self._route, self._here = flow, route, here
-        self._charts: dict[int, flowmap.Chart] = {}
-        at = arrange(flow, [(visit.node, visit.answer) for visit in route], here).at
-        self._choices = tuple(sorted(at, key=lambda name: at[name]))  # from top to bottom
-        self._chosen = here if here in self._choices else next(iter(self._choices), "")
-
-    def lines(self, width: int) -> Sequence[Content]:
-        return self._chart(width).rows
-
-    def row(self, number: int) -> Content:
-        row = super().row(number)
-        return row.stylize("reverse") if number == self._row_of(self._chosen) else row
-
-    def _chart(self, width: int) -> flowmap.Chart:
-        """Drawn once for each width: nothing of it changes while the card is open."""
-        if width not in self._charts:
-            self._charts[width] = flowmap.draw_flow(
-                self._flow, self._route, self._here, max(1, width), self.glyphs
-            )
-        return self._charts[width]
-
-    def _row_of(self, name: str) -> int:
-        return self._chart(max(1, self.content_size.width)).at.get(name, -1)
-
-    def _choose(self, name: str) -> None:
-        before, self._chosen = self._chosen, name
-        self.paint_again({self._row_of(before), self._row_of(name)} - {-1})
-
-    def on_mount(self) -> None:
-        """Where the route is comes into sight, once it is known how wide the chart is."""
-        self.call_after_refresh(self._show)
-
-    def action_choose(self, by: int) -> None:
-        """The node after the chosen one, or before it; its row comes into sight."""
-        if not self._choices:
-            return
-        at = self._choices.index(self._chosen) + by
-        self._choose(self._choices[max(0, min(len(self._choices) - 1, at))])
-        self._show()
-
-    def _show(self) -> None:
-        """Scroll the card so far that the chosen box and what leads from it are seen."""
-        row = max(0, self._row_of(self._chosen))
-        if isinstance(area := self.parent, VerticalScroll):
-            area.scroll_to_region(Region(0, max(0, row - 2), 1, 7), animate=False)
-
-    def action_explain(self) -> None:
-        """What the chosen node is for."""
-        if self._chosen:
-            self.app.push_screen(
-                Reading(
-                    title(self._flow, self._chosen),
-                    flowmap.describe_place(self._flow, self._chosen),
-                )
-            )
-
-    def on_click(self, event: events.Click) -> None:
-        """What the node of that row is for."""
-        names = self._chart(self.content_size.width).names
-        if 0 <= event.y < len(names) and names[event.y]:
-            self._choose(names[event.y])
-            self.action_explain()
