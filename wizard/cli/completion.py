@@ -12,7 +12,7 @@ from typing import Final
 
 from narrowdown.engines import discovery
 from narrowdown.wizard.cli.arguments import parser
-from narrowdown.wizard.cli.parsing import inner
+from narrowdown.wizard.cli.parsing import Parser, inner
 from narrowdown.wizard.exits import Exit
 
 _BASH: Final = """\
@@ -66,29 +66,34 @@ def find_words(typed: list[str]) -> list[tuple[str, str]]:
         if waiting is not None:
             waiting = None
         elif word.startswith("-"):
-            waiting = next(
-                (a for a in made._actions if word in a.option_strings and a.nargs != 0), None
-            )
+            takes = (a for a in made._actions if word in a.option_strings and a.nargs != 0)
+            waiting = next(takes, None)
         else:
             made = inner(made).get(word, made)
-    found: list[tuple[str, str]] = []
     if waiting is not None:
-        found += ((word, "") for word in _values(waiting))
-    elif now.startswith("-"):
-        for action in made._actions:
-            said = " ".join((action.help or "").replace("%(choices)s", "").split())
-            found += ((name, said) for name in action.option_strings)
+        found = [(word, "") for word in _values(waiting)]
     else:
-        found += (
-            (name, (below.description or "").rstrip(".")) for name, below in inner(made).items()
-        )
-        places = (
-            a
-            for a in made._actions
-            if not a.option_strings and not isinstance(a, argparse._SubParsersAction)
-        )
-        found += ((word, "") for place in places for word in _values(place))
+        found = _options(made) if now.startswith("-") else _places(made)
     return [(word, said) for word, said in found if word.startswith(now)]
+
+
+def _options(made: Parser) -> list[tuple[str, str]]:
+    return [
+        (name, " ".join((action.help or "").replace("%(choices)s", "").split()))
+        for action in made._actions
+        for name in action.option_strings
+    ]
+
+
+def _places(made: Parser) -> list[tuple[str, str]]:
+    """The commands below a command, and what may stand in its places."""
+    below = [(name, (b.description or "").rstrip(".")) for name, b in inner(made).items()]
+    places = (
+        a
+        for a in made._actions
+        if not a.option_strings and not isinstance(a, argparse._SubParsersAction)
+    )
+    return below + [(word, "") for place in places for word in _values(place)]
 
 
 def _values(action: argparse.Action) -> Iterable[str]:

@@ -5,11 +5,11 @@ import sys
 
 from narrowdown.wizard import passed_variables, terminal, trust
 from narrowdown.wizard.cli.run import executor
-from narrowdown.wizard.exits import BadUsage, Exit
+from narrowdown.wizard.exits import BadUsage
 from narrowdown.wizard.problem_options import engine_under_test
 from narrowdown.wizard.runner import replay as replays
 from narrowdown.wizard.runner.options import Options
-from narrowdown.wizard.runner.table import Compared, Result, Row
+from narrowdown.wizard.runner.table import OUTCOMES, UNTOLD, Compared, Replay, Result, Row
 from narrowdown.wizard.schedulers import LOCAL
 from narrowdown.wizard.session import folder as folders
 from narrowdown.wizard.words import elide, visible, write_json
@@ -17,13 +17,8 @@ from narrowdown.wizard.words import elide, visible, write_json
 
 def replay(arguments: argparse.Namespace) -> int:
     """Exit 0 as expected, 5 not, 6 cannot tell."""
-    if (
-        len(arguments.sessions) > 1
-        or len(arguments.engine) > 1
-        or arguments.python
-        or arguments.junit
-        or arguments.summary
-    ):
+    several = len(arguments.sessions) > 1 or len(arguments.engine) > 1
+    if several or arguments.python or arguments.junit or arguments.summary:
         if arguments.dry or arguments.search or arguments.json:
             raise BadUsage(
                 "Several replays go with none of --dry, --search and --json: replay one session."
@@ -31,6 +26,21 @@ def replay(arguments: argparse.Namespace) -> int:
         from narrowdown.wizard.cli.matrix import matrix
 
         return matrix(arguments)
+    teller = _Noting() if arguments.json else _Printing()
+    found = _replay(arguments, teller)
+    code = found.exit_code(arguments.expect)
+    if arguments.json:
+        whole = Result(found.verdict, arguments.expect, code, found.engines, found.rows)
+        sys.stdout.write(write_json(whole))
+        return code
+    outcome = OUTCOMES.get(code, UNTOLD)
+    told = outcome if outcome == found.verdict else f"{found.verdict}: {outcome}"
+    print(f"{told} (--expect {arguments.expect})")
+    return code
+
+
+def _replay(arguments: argparse.Namespace, teller: replays.Teller) -> Replay:
+    """The replay of one session that the words ask for. Raises Refusal, Untrusted."""
     place, asked = folders.find(arguments.sessions[0]), next(iter(arguments.engine), "")
     if arguments.dry and (asked or arguments.search or arguments.executor != LOCAL):
         raise BadUsage(
@@ -40,29 +50,18 @@ def replay(arguments: argparse.Namespace) -> int:
         raise BadUsage("--search compares routes, which are the same or not: leave --expect out.")
     where = executor(arguments)
     engine = engine_under_test(asked, here=where == LOCAL) if asked else ""
-    teller = _Noting() if arguments.json else _Printing()
     if arguments.dry:
         found = replays.dry(place, keep_going=arguments.keep_going)
         teller.engines(found.engines)
         for row in found.rows:
             teller.row(row)
-    else:
-        consent = trust.admit(folders.describe(place).problem, arguments.yes_run_scripts, engine)
-        passed = passed_variables.chosen(place, arguments.pass_env, where)
-        wanted = replays.Wanted(engine, arguments.expect, arguments.keep_going)
-        options = Options(jobs=arguments.jobs, executor=where, handed=passed, consent=consent)
-        again = replays.search if arguments.search else replays.real
-        found = again(place, wanted, options=options, teller=teller)
-    code = found.exit_code(arguments.expect)
-    if arguments.json:
-        whole = Result(found.verdict, arguments.expect, code, found.engines, found.rows)
-        sys.stdout.write(write_json(whole))
-        return code
-    words: dict[int, str] = {Exit.FOUND: "as expected", Exit.DIFFERS: "not as expected"}
-    outcome = words.get(code, "cannot tell")
-    told = outcome if outcome == found.verdict else f"{found.verdict}: {outcome}"
-    print(f"{told} (--expect {arguments.expect})")
-    return code
+        return found
+    consent = trust.admit(folders.describe(place).problem, arguments.yes_run_scripts, engine)
+    passed = passed_variables.chosen(place, arguments.pass_env, where)
+    wanted = replays.Wanted(engine, arguments.expect, arguments.keep_going)
+    options = Options(jobs=arguments.jobs, executor=where, handed=passed, consent=consent)
+    again = replays.search if arguments.search else replays.real
+    return again(place, wanted, options=options, teller=teller)
 
 
 class _Noting(replays.Teller):

@@ -27,6 +27,7 @@ from narrowdown.wizard.machine_room import MachineProblem
 from narrowdown.wizard.plain import Display, JsonDisplay, PlainDisplay, SilentDisplay
 from narrowdown.wizard.problem import Problem
 from narrowdown.wizard.problem_options import problem_from, say_usual
+from narrowdown.wizard.report.read import Reading, read
 from narrowdown.wizard.runner.client import Client
 from narrowdown.wizard.session import folder as folders
 from narrowdown.wizard.session import journal
@@ -107,7 +108,6 @@ def follow(
     from narrowdown.wizard.bundle.models import (
         write_models,  # here: neither is needed before the step has ended
     )
-    from narrowdown.wizard.report.read import read
 
     reading = read(place)
     visit = reading.state.route[-1] if reading.state.route else Visit(arguments.name)
@@ -121,27 +121,11 @@ def follow(
         terminal.say(
             f"the step made nothing to be written, so '{arguments.output}' was not written."
         )
-    rows = reading.table(visit.tables.get(TABLE, ""))
-    if rows and arguments.artifacts:
-        for said in artifacts.sort(
-            rows,
-            arguments.artifacts,
-            Store(place),
-            Path(arguments.art_dir).expanduser(),
-            reading.description.created,
-            builds=not reading.description.problem.check,
-        ):
-            terminal.say(said)
-    if rows and arguments.display != "none":
-        print(
-            artifacts.tally(rows),
-            file=sys.stderr if arguments.json or arguments.display == "json" else sys.stdout,
-        )
+    _sort_artifacts(arguments, reading, visit)
     if arguments.json:
         told = result(visit, reading.table, model, good, str(place))
-        if (
-            code == Exit.NOT_REPRODUCED
-        ):  # also where it was refused before it began: the whole model did not fail
+        if code == Exit.NOT_REPRODUCED:
+            # Also where it was refused before it began: the whole model did not fail.
             told |= nothing_failed(STEPS[visit.step], told)
         sys.stdout.write(write_json(told))
     if fresh and code == Exit.BAD_USAGE:
@@ -153,6 +137,24 @@ def follow(
             print(f"  {'program' if model.endswith('.py') else 'model':30} {model}")
         print(f"  {'session':30} {place}")
     return code
+
+
+def _sort_artifacts(arguments: argparse.Namespace, reading: Reading, visit: Visit) -> None:
+    """What each check or build left, by its verdict, where it was asked for; and how they ended."""
+    rows = reading.table(visit.tables.get(TABLE, ""))
+    if rows and arguments.artifacts:
+        for said in artifacts.sort(
+            rows,
+            arguments.artifacts,
+            Store(reading.folder),
+            Path(arguments.art_dir).expanduser(),
+            reading.description.created,
+            builds=not reading.description.problem.check,
+        ):
+            terminal.say(said)
+    if rows and arguments.display != "none":
+        aside = arguments.json or arguments.display == "json"
+        print(artifacts.tally(rows), file=sys.stderr if aside else sys.stdout)
 
 
 def wanted(arguments: argparse.Namespace) -> list[str]:

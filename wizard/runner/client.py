@@ -193,31 +193,34 @@ class Client:
 
         None where there is none.
         """
-        found = progress.read(self.folder)
-        if found is not None and self._process is not None and self._process.poll() is None:
-            # What a runner that was killed said last is no offer of ours, which is only beginning:
-            # a key would be lost on it.
-            found = found if found.get("pid") == self._process.pid else None
-        # Nor is it what ours would have said, had it been able to write.
-        ours = found is not None and (
-            self._process is None or found.get("pid") == self._process.pid
-        )
-        stopped = ours and found is not None and found.get("phase") == "stopped"
-        if not stopped and (words := self._last_words()):
-            found = msgspec.to_builtins(progress.Snapshot(phase="stopped", text=words))
+        found = self._read_snapshot()
         if found is None:
             return None
         self._learn_role(found)
+        looks_on = self.role == "watch"
         holder = self._elsewhere() or str(found.get("holder", ""))
-        self.holder = holder or self.holder if self.role == "watch" else ""
-        watching = self.role == "watch" and (bool(holder) or self._wanted == "watch")
-        free = self.role == "watch" and bool(self.holder) and not holder
-        said = {
+        self.holder = (holder or self.holder) if looks_on else ""
+        watching = looks_on and (bool(holder) or self._wanted == "watch")
+        return {
+            **found,
             "watching": watching,
             "holder": (holder or "its runner") if watching else "",
-            "free": free,
+            "free": looks_on and bool(self.holder) and not holder,
+            "taken": watching and self.taken,
         }
-        return {**found, **said, "taken": watching and self.taken}
+
+    def _read_snapshot(self) -> dict[str, Any] | None:
+        """As the runner wrote it. What a runner that was killed said last is no word of ours: a key
+        would be lost on its offer. One of ours that could not write any more is spoken for."""
+        found = progress.read(self.folder)
+        process = self._process
+        ours = found is not None and (process is None or found.get("pid") == process.pid)
+        if process is not None and process.poll() is None and not ours:
+            return None
+        stopped = ours and found is not None and found.get("phase") == "stopped"
+        if not stopped and (words := self._last_words()):
+            return msgspec.to_builtins(progress.Snapshot(phase="stopped", text=words))  # type: ignore[no-any-return]
+        return found
 
     def take_over(self) -> dict[str, Any]:
         """Control the session from here, whoever did before; that one watches from then on. The

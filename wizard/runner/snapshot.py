@@ -3,6 +3,7 @@
 import os
 import time
 from collections.abc import Callable
+from typing import NamedTuple
 
 import msgspec
 
@@ -56,6 +57,16 @@ def left_of(note: Note, since: int) -> Note:
     return msgspec.structs.replace(note, expected=max(1, note.expected - since))
 
 
+class _Ahead(NamedTuple):
+    """Probes that the step has had, that it will have in all, that it was planned to have; seconds
+    left. -1: unknown."""
+
+    done: int = 0
+    expected: int = -1
+    planned: int = -1
+    eta: float = -1.0
+
+
 class Artist:
     """Draws the work at hand. ``limit``: seconds that a probe may take."""
 
@@ -79,25 +90,10 @@ class Artist:
         control, work, state = self._control, self._work, self._ledger.state
         here, drive, note, running = work.here, work.drive, work.note, control.phase == "running"
         offered = work.cost if control.phase == "offer" else Cost()
-        done, expected, planned, eta = 0, offered.probes, -1, -1.0
-        if drive and running:
-            done = len(drive.asked) - bool(drive.current)
-            said = left_of(note, done - work.noted_at).expected
-            planned = work.cost.probes
-            left = said if said >= 0 or done >= planned else planned - done
-            expected = done + left if left >= 0 else -1
-            measured = (state.known[name] for name in drive.measured if name in state.known)
-            each = find_median(measured)
-            eta = find_seconds_left(left, each if each >= 0 else work.cost.each, drive.waiting)
-        log, waited = (
-            "",
-            f"  waiting for {missing}" if (missing := self._devices.waited_for()) else "",
-        )
-        if drive and drive.current and running:
-            probe = drive.asked[drive.current]
-            limit = getattr(probe, "timeout", 0.0) or self._limit(probe)
-            log = drive.log(drive.current, probe)
-            waited = waited or tell_of_waiting(self._devices.pool.snapshot(), limit)
+        ahead = self._look_ahead(drive) if drive and running else _Ahead(expected=offered.probes)
+        log, waited = self._look_at_probe(drive) if drive and running else ("", "")
+        missing = self._devices.waited_for()
+        waited = f"  waiting for {missing}" if missing else waited
         text = control.reason if control.phase in ("ended", "stopped") else ""
         return progress.Snapshot(
             phase=control.phase,
@@ -106,14 +102,14 @@ class Artist:
             visit=here.visit if here else 0,
             step=here.step if isinstance(here, RunStep) else "",
             text=(note.text + waited).strip() if control.phase in ("starting", "running") else text,
-            done=done,
-            expected=expected,
-            planned=planned,
+            done=ahead.done,
+            expected=ahead.expected,
+            planned=ahead.planned,
             best=note.best if running else -1,
             tried=control.tried() if running else 0,
             nodes=count_nodes(state, state.findings.model) or -1,
             elapsed=round(time.monotonic() - work.began, 2),
-            eta=eta,
+            eta=ahead.eta,
             seconds=offered.seconds,
             each=offered.each,
             unresolved=drive.unresolved if drive else 0,
@@ -126,3 +122,22 @@ class Artist:
             pid=os.getpid(),
             seq=self._ledger.state.seq,
         )
+
+    def _look_ahead(self, drive: Drive) -> _Ahead:
+        """How many probes the step has had, and what is to come."""
+        work, known = self._work, self._ledger.state.known
+        done, planned = len(drive.asked) - bool(drive.current), work.cost.probes
+        said = left_of(work.note, done - work.noted_at).expected
+        left = said if said >= 0 or done >= planned else planned - done
+        each = find_median(known[name] for name in drive.measured if name in known)
+        eta = find_seconds_left(left, each if each >= 0 else work.cost.each, drive.waiting)
+        return _Ahead(done, done + left if left >= 0 else -1, planned, eta)
+
+    def _look_at_probe(self, drive: Drive) -> tuple[str, str]:
+        """The log of the probe that the step waits for, and what is said of one that takes long."""
+        if not drive.current:
+            return "", ""
+        probe = drive.asked[drive.current]
+        limit = getattr(probe, "timeout", 0.0) or self._limit(probe)
+        waited = tell_of_waiting(self._devices.pool.snapshot(), limit)
+        return drive.log(drive.current, probe), waited

@@ -20,6 +20,11 @@ FINE: Mapping[Expect, tuple[Outcome, ...]] = {
 }
 
 
+# What an exit code says of a replay; of any other code, UNTOLD.
+OUTCOMES: Mapping[int, str] = {Exit.FOUND: "as expected", Exit.DIFFERS: "not as expected"}
+UNTOLD = "cannot tell"
+
+
 class Row(msgspec.Struct, frozen=True):
     """One line of the table. ``role``: whole, case, good, workaround, ... of a measurement; step,
     question of a dry replay. The counts are 0 where nothing was measured."""

@@ -215,42 +215,36 @@ class SessionsScreen(Hosted):
         if not self.is_mounted:
             return
         self._all, self._shared = entries, shared_names(entry.model for entry in entries)
-        options = self.query_one(SessionList)
-        found = kept(entries, self._wanted)
-        entries = arranged(
-            found,
-            ORDERS[self._order],
-            () if self._fresh else [entry.path for entry in self._entries],
-        )
+        before = [entry.path for entry in self._entries]
+        order = ORDERS[self._order]
+        entries = arranged(kept(entries, self._wanted), order, () if self._fresh else before)
         self._fresh = False
+        self._say_what_is_shown(entries, problem)
+        at = self._left or (self.chosen.path if self.chosen else None)
+        paths = [entry.path for entry in entries]
+        same = self._looked and paths == before and self._left is None
+        self._entries, self._looked, self._left = entries, True, None
+        if same:
+            self.on_resize()
+        else:
+            options = self.query_one(SessionList)
+            self._shown = [self._prompt(entry) for entry in entries]
+            options.set_options(list(map(Option, self._shown)))
+            if entries:
+                options.highlighted = paths.index(at) if at in paths else 0
+                options.focus()
+        self.refresh_bindings()
+
+    def _say_what_is_shown(self, entries: Sequence[Summary], problem: str) -> None:
+        """Which of the sessions these are and in what order, or why there are none."""
         empty = self.query_one("#empty", Text)
         none = f"None of {len(self._all)} holds '{self._wanted}'." if self._all else "None yet."
         empty.show(problem or ("" if entries else none))
         empty.display = bool(problem or not entries)
-        options.display = bool(entries)
-        panel = self.query_one("#sessions-panel", Panel)
+        self.query_one(SessionList).display = bool(entries)
         shown = f"those with '{self._wanted}'" if self._wanted else ""
-        panel.name_it(
-            "Your sessions",
-            ", ".join(filter(None, (shown, SORTED[ORDERS[self._order]]))),
-            needed=True,
-        )
-        same = self._looked and [e.path for e in entries] == [e.path for e in self._entries]
-        at = self._left or (self.chosen.path if self.chosen else None)
-        same = same and self._left is None
-        self._left = None
-        self._entries, self._looked = entries, True
-        if same:
-            self.on_resize()
-        else:
-            self._shown = [self._prompt(entry) for entry in entries]
-            options.set_options(list(map(Option, self._shown)))
-            options.highlighted = (
-                next((i for i, e in enumerate(entries) if e.path == at), 0) if entries else None
-            )
-            if entries:
-                options.focus()
-        self.refresh_bindings()
+        said = ", ".join(filter(None, (shown, SORTED[ORDERS[self._order]])))
+        self.query_one("#sessions-panel", Panel).name_it("Your sessions", said, needed=True)
 
     @property
     def chosen(self) -> Summary | None:

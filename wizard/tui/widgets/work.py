@@ -40,55 +40,44 @@ class Doing(Lines[tuple[Work, int, bool, tuple[str, ...]]]):
         self.tell((work, work.done, hunt.resumed, tell_pace(work, hunt, whole, now)))
 
     def lines(self, width: int) -> list[Content]:
-        work, done, hunt_resumed, pace = self._told
-        g = self.glyphs
-        rows = wrap(work.text or "starting", width)
-        if work.paused and not any(slot.state == "busy" for slot in work.workers):
-            rows.append(row([(f"{count(done, 'probe')} done, waiting", "$quiet")]))
-        elif over := say_over_plan(done, work.planned, work.best, work.nodes, work.eta):
-            rows += wrap(over, width)
-        elif work.expected > 0:
-            total = max(work.expected, done)
-            tail = f"{done} of about {total} probes, {'paused' if work.paused else say_time_left(work.eta)}"
-            beside = width >= 60
-            room = max(4, min(40, width - cell_len(tail) - 2)) if beside else width
-            full = room * done // max(1, total)
-            bar = [(g.full * full, "$recommended"), (g.empty * (room - full), "$quiet")]
-            rows += [row([*bar, ("  " + tail, "")])] if beside else [row(bar), row([(tail, "")])]
-        elif done:
-            rows.append(
-                row([(f"{count(done, 'probe')} done, how many remain is not known yet", "$quiet")])
-            )
+        work, _, hunt_resumed, pace = self._told
+        rows = wrap(work.text or "starting", width) + self._bar(width)
         if pace:  # as much of it as one line holds
-            kept = next(
-                (n for n in range(len(pace), 1, -1) if cell_len(", ".join(pace[:n])) <= width), 1
-            )
-            rows.append(row([(", ".join(pace[:kept]), "$quiet")]))
+            fits = (n for n in range(len(pace), 1, -1) if cell_len(", ".join(pace[:n])) <= width)
+            rows.append(row([(", ".join(pace[: next(fits, 1)]), "$quiet")]))
         busy = [slot for slot in work.workers if slot.state == "busy"]
-        for slot in busy[:4]:
-            words = f"worker {slot.worker}{slot.place} {slot.text or 'starting'}, {duration(slot.seconds)}"
-            rows.append(row([(f"{g.running} {words}", "$quiet")]))
-        if len(busy) > 4:
-            rows.append(row([(f"and {len(busy) - 4} more workers", "$quiet")]))
+        said = [
+            f"{self.glyphs.running} worker {slot.worker}{slot.place} {slot.text or 'starting'}, {duration(slot.seconds)}"
+            for slot in busy[:4]
+        ]
+        said += [f"and {len(busy) - 4} more workers"] if len(busy) > 4 else []
         if hunt_resumed:
-            rows.append(
-                row([("resumed: what was measured before is known and not run again", "$quiet")])
-            )
+            said.append("resumed: what was measured before is known and not run again")
+        rows += [row([(line, "$quiet")]) for line in said]
+        keys_ = []
         if work.paused:
-            how = "paused" if work.holder else "paused: {pause} goes on"
-            rows.append(row([(self.fill_in_keys(how), "bold $fails")]))
+            keys_.append("paused" if work.holder else "paused: {pause} goes on")
         if work.stopping:
-            rows.append(
-                row(
-                    [
-                        (
-                            self.fill_in_keys("stopping after this probe; {stop_now} stops now"),
-                            "bold $fails",
-                        )
-                    ]
-                )
-            )
-        return rows
+            keys_.append("stopping after this probe; {stop_now} stops now")
+        return rows + [row([(self.fill_in_keys(line), "bold $fails")]) for line in keys_]
+
+    def _bar(self, width: int) -> list[Content]:
+        """How far it is, as far as that is known."""
+        (work, done, _, _), g = self._told, self.glyphs
+        if work.paused and not any(slot.state == "busy" for slot in work.workers):
+            return [row([(f"{count(done, 'probe')} done, waiting", "$quiet")])]
+        if over := say_over_plan(done, work.planned, work.best, work.nodes, work.eta):
+            return wrap(over, width)
+        if work.expected <= 0:
+            said = f"{count(done, 'probe')} done, how many remain is not known yet"
+            return [row([(said, "$quiet")])] if done else []
+        total = max(work.expected, done)
+        tail = f"{done} of about {total} probes, {'paused' if work.paused else say_time_left(work.eta)}"
+        beside = width >= 60
+        room = max(4, min(40, width - cell_len(tail) - 2)) if beside else width
+        full = room * done // max(1, total)
+        bar = [(g.full * full, "$recommended"), (g.empty * (room - full), "$quiet")]
+        return [row([*bar, ("  " + tail, "")])] if beside else [row(bar), row([(tail, "")])]
 
 
 def tell_pace(work: Work, hunt: Hunt, whole: int, now: float) -> tuple[str, ...]:
