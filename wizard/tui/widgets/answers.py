@@ -1,6 +1,7 @@
 """The answers of a question: arrows or digits choose, Enter answers. The recommended one is
 preselected and says so."""
 
+import time
 from typing import ClassVar
 
 from rich.cells import cell_len, set_cell_size
@@ -17,6 +18,8 @@ from narrowdown.wizard.session.events import Offered
 from narrowdown.wizard.tui import keys
 from narrowdown.wizard.tui.glyphs import UNICODE, Glyphs
 from narrowdown.wizard.tui.widgets.lines import row
+
+TOGETHER = 1.0  # seconds within which two digits are one number
 
 
 class Answers(OptionList, inherit_bindings=False):
@@ -39,6 +42,7 @@ class Answers(OptionList, inherit_bindings=False):
         super().__init__(id="answers", markup=False)
         self._flow: Flow | None = None
         self._measured = True
+        self._typed = ("", 0.0)  # digits so far, and when
         self._offered: tuple[Offered, ...] = ()
         self._clicked: int | None = None  # the answer that the last click chose
 
@@ -105,11 +109,17 @@ class Answers(OptionList, inherit_bindings=False):
         )
 
     def on_key(self, event: events.Key) -> None:
-        """A digit highlights its answer."""
-        typed = event.character or ""
-        if typed in set("123456789") and int(typed) <= len(self._offered):
-            self.highlighted = int(typed) - 1
-            event.stop()
+        """A digit highlights its answer; two digits typed at once that of ten and more."""
+        if not event.character or event.character not in "0123456789":
+            return
+        now = time.monotonic()
+        before, when = self._typed
+        for typed in (before + event.character if now - when < TOGETHER else "", event.character):
+            if typed and 1 <= int(typed) <= len(self._offered):
+                self.highlighted = int(typed) - 1
+                self._typed = (typed, now)
+                event.stop()
+                return
 
     def action_answer(self) -> None:
         """Give the highlighted answer."""
