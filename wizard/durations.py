@@ -4,6 +4,11 @@ import re
 from typing import Final
 
 UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}  # seconds
+# Waits that are equal: for whoever may come in a moment, for an engine that loads, for what is no build.
+MINUTE: Final = 60.0
+TEN_MINUTES: Final = 600.0
+HOUR: Final = 3600.0
+MONTH: Final = 30.0 * 86400
 
 
 def read_duration(text: str) -> float:

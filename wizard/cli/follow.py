@@ -41,7 +41,7 @@ class JsonPrompt:
     def answer(self, question: QuestionAsked) -> dict[str, Any] | None:
         while True:
             try:
-                if not (line := self._read.readline(_LONGEST + 1)):
+                if not (line := self._read.readline(requests.LINE + 1)):
                     return None
                 wish = decoding.decode(line.encode(), _WISHES)
             except ValueError as error:
@@ -62,7 +62,6 @@ class JsonPrompt:
 
 # What a program may ask here; all else that a client may is of no use to one that only answers.
 _WISHES: Any = requests.Answer | requests.Rewind | requests.Stop
-_LONGEST = 1 << 20  # characters of a line
 
 
 class Prompt:

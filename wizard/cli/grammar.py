@@ -24,10 +24,9 @@ from narrowdown.wizard.cli.shared_options import (
     add_score,
     add_session,
 )
-from narrowdown.wizard.durations import UNITS
+from narrowdown.wizard.durations import MONTH
 from narrowdown.wizard.problem import OPTIONS
 
-_MONTH = 30.0 * UNITS["d"]
 DEMOS = ("shapes", "magika", "sort", "pillars", "quantized")
 
 
@@ -232,7 +231,7 @@ def _fill_sessions(made: Parser) -> None:
         "DURATION",
         "such as 12h or 7d; default: 30d",
         type=read_span,
-        default=_MONTH,
+        default=MONTH,
     )
     add_one(
         pruned, "--keep", "N", "the latest N stay, however old they are", type=read_count, default=0

@@ -27,7 +27,7 @@ from narrowdown.wizard.problem import Problem
 from narrowdown.wizard.problem_options import changed_since, problem_from, say_usual
 from narrowdown.wizard.report.prefix import Shared
 from narrowdown.wizard.runner import requests
-from narrowdown.wizard.runner.client import Client
+from narrowdown.wizard.runner.client import START, Client
 from narrowdown.wizard.runner.onlooker import Onlooker, machine_at_work
 from narrowdown.wizard.runner.options import Options, Policy
 from narrowdown.wizard.schedulers import LOCAL, require_cluster
@@ -254,9 +254,6 @@ def metered(shown: Display, file: str | None, session: str) -> Display:
     return Metered(shown, Path(file).expanduser().absolute(), session)
 
 
-_ENDING = 20.0  # seconds that a runner may take to end once its client has left; 2 were seen on a machine with 10 times its work
-
-
 def start(
     problem: Problem, arguments: argparse.Namespace, *, person: bool, usual: str = ""
 ) -> tuple[int, Path]:
@@ -306,7 +303,7 @@ def drop_refused(place: Path) -> None:
     with contextlib.suppress(
         SessionProblem, OSError
     ):  # whatever keeps it: it is in the list, and says what was refused
-        removal.remove(place, patience=_ENDING)
+        removal.remove(place, patience=START)
         terminal.say("nothing was measured, so no session is kept.")
 
 

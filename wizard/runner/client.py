@@ -34,7 +34,7 @@ from narrowdown.wizard.words import ELSEWHERE
 
 _REPLY = 30.0  # seconds that a reply may take; an export takes longest
 _ENDS = 5.0  # seconds that a runner which has closed its session may hold it for
-_START = 20.0  # seconds that a new runner may take to listen
+START = 20.0  # seconds that a runner may take to listen, or to end once its client has left
 _TAKE = 10.0  # seconds that a runner may take to hand control over; one at work answers within milliseconds
 # What keeps a session from being written to, begins the sentence that names it. Somebody else's
 # folder, as a rule.
@@ -123,7 +123,7 @@ class Client:
         describe(client.folder)
         if client.alive():
             with client._lock, contextlib.suppress(OSError, SessionProblem):
-                client._connect_locked(role, _START, _REPLY)
+                client._connect_locked(role, START, _REPLY)
             client.holder = client._elsewhere() or client.holder
         return client
 
@@ -157,7 +157,7 @@ class Client:
                         raise SessionProblem(str(reply["error"]))
                 return client
             client.close()  # with nobody there it ends soon
-            end = time.monotonic() + _START
+            end = time.monotonic() + START
             while lock.holder(folder) is not None and time.monotonic() < end:
                 time.sleep(0.02)
         return cls.start(folder, options, name=name, brief=brief)
@@ -254,7 +254,7 @@ class Client:
         with self._lock:
             if self._socket is None:
                 try:
-                    self._connect_locked(self._wanted, _START, _REPLY)
+                    self._connect_locked(self._wanted, START, _REPLY)
                 except TimeoutError:
                     return self._say_silent(_REPLY, "it was not asked")
                 except (OSError, SessionProblem):
@@ -393,7 +393,7 @@ class Client:
         while self._process is not None and self._process.poll() is None and not self._left:
             with self._lock, contextlib.suppress(OSError, SessionProblem, ValueError):
                 if self._socket is None and not self._left:
-                    self._connect_locked("controller", _START, _REPLY)
+                    self._connect_locked("controller", START, _REPLY)
                 return
             time.sleep(0.02)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar, assert_never
 
 from narrowdown.engines.steps.base import StepSpec
+from narrowdown.wizard.durations import MINUTE
 from narrowdown.wizard.exits import Exit
 from narrowdown.wizard.flow.model import Flow
 from narrowdown.wizard.runner import requests
@@ -29,7 +30,7 @@ from narrowdown.wizard.session.events import (
 from narrowdown.wizard.session.state import State
 from narrowdown.wizard.words import window
 
-IDLE = 60.0  # seconds that a question, or a pause, waits with nobody connected before the runner ends; a resume goes on from it
+IDLE = MINUTE  # seconds that a question, or a pause, waits with nobody connected before the runner ends; a resume goes on from it
 GRACE = 1.0  # seconds that a controller may be away
 
 Result = TypeVar("Result")

@@ -32,6 +32,7 @@ from narrowdown.engines.steps.base import Finish, StepSpec
 from narrowdown.engines.store import decoding
 from narrowdown.engines.store.content import Store
 from narrowdown.engines.workers.executor import ExecutorLost, Prober
+from narrowdown.wizard.durations import TEN_MINUTES
 from narrowdown.wizard.runner import remarks
 from narrowdown.wizard.runner.ledger import Ledger, known_measurement
 from narrowdown.wizard.runner.speculation import Foresight, speculable
@@ -39,7 +40,7 @@ from narrowdown.wizard.session.events import ProbeFinished, ProbeStarted
 from narrowdown.wizard.session.problems import AGREEING, MENDING, Faulted, SessionProblem
 from narrowdown.wizard.session.state import fingerprint
 
-LOOK = 600.0  # seconds to look at an engine: to load its libraries, to find its device
+LOOK = TEN_MINUTES  # seconds to look at an engine: to load its libraries, to find its device
 _BREATH = 0.02  # seconds of answering from the journal before other tasks get their turn
 
 

@@ -9,15 +9,18 @@ from narrowdown.engines.graph import ranges
 from narrowdown.engines.probe import AnyProbe, Check, LoadInputs, Measure
 from narrowdown.engines.sources import scripts
 from narrowdown.engines.spec import name_of_engine
+from narrowdown.wizard.durations import HOUR, MINUTE, TEN_MINUTES
 from narrowdown.wizard.words import duration
 
 # A usual build takes far less than ten times the longest so far, of which the first also loads
 # libraries; a short one may meet a busy machine.
 TIMEOUT_FLOOR = 30.0  # seconds
 TIMEOUT_FACTOR = 10.0
-FIRST_TIMEOUT = 3600.0  # seconds for a build before the first has shown what is usual, and for whatever is no build
-LONG = 60.0  # seconds after which a probe at work is spoken of
-LOADER_SECONDS = 600.0  # that a data loader script may take in all, unless --timeout says otherwise
+FIRST_TIMEOUT = HOUR  # seconds for a build before the first has shown what is usual, and for whatever is no build
+LONG = MINUTE  # seconds after which a probe at work is spoken of
+LOADER_SECONDS = (
+    TEN_MINUTES  # that a data loader script may take in all, unless --timeout says otherwise
+)
 
 
 def build_limit(chosen: float, longest: float) -> float:

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 from typing import Any, Literal
 
+from narrowdown.wizard.durations import TEN_MINUTES
 from narrowdown.wizard.runner import progress
 from narrowdown.wizard.session import lock
 from narrowdown.wizard.session.events import AnyEvent, SessionClosed, SessionOpened
@@ -17,7 +18,7 @@ from narrowdown.wizard.session.journal import NAME, Tail, outline
 from narrowdown.wizard.session.problems import DamagedJournal, NewerSession, SessionProblem
 from narrowdown.wizard.words import ELSEWHERE
 
-QUIET = 600.0  # seconds without any change after which the runner is taken to be gone
+QUIET = TEN_MINUTES  # seconds without any change after which the runner is taken to be gone
 
 
 def machine_at_work(folder: Path) -> str:

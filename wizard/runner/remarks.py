@@ -4,18 +4,18 @@ show. Pure."""
 from collections.abc import Sequence
 
 from narrowdown.engines.probe import Measurement
+from narrowdown.wizard.words import listing
 
 ENOUGH = 5  # answers, none of which passes, from which on this is worth a word: a search that finds a culprit meets passes early
-_NAMED = 6  # variables
 
 
 def say_missed(answer: Measurement) -> str:
     """That a checker speaks of variables that it was not given; "" where it speaks of none."""
-    names = [str(name) for name in answer.facts.get("missed", ())][:_NAMED]
+    names = [str(name) for name in answer.facts.get("missed", ())]
     if not names:
         return ""
     return (
-        f"The checker speaks of {', '.join(names)}: set here, but not given to it, as a checker gets a short list of variables. "
+        f"The checker speaks of {listing(names)}: set here, but not given to it, as a checker gets a short list of variables. "
         "If it needs that, its answers say nothing about the model: stop, and begin a new session with "
         f"{' '.join(f'--pass-env {name}' for name in names)}."
     )

@@ -10,8 +10,9 @@ from typing import Any, TypeAlias, get_args
 import msgspec
 
 from narrowdown.wizard.runner.options import Policy
+from narrowdown.wizard.words import LONGEST
 
-_LONGEST = 8000  # characters of a note: what a person types, not a file
+LINE = 1 << 20  # bytes of a request as it travels, and of what a program answers
 
 
 class Request(msgspec.Struct, frozen=True, tag_field="do", forbid_unknown_fields=True):
@@ -130,4 +131,4 @@ def encode(request: Request) -> dict[str, Any]:
 
 def shortened(text: str) -> str:
     """What a person typed, as the journal takes it."""
-    return text[:_LONGEST]
+    return text[:LONGEST]

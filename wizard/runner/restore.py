@@ -12,6 +12,7 @@ from narrowdown.engines.probe import AnyProbe, Import, LoadInputs, Sanitize
 from narrowdown.engines.store import sound
 from narrowdown.engines.store.content import Damaged, Store, is_digest
 from narrowdown.engines.workers.executor import Prober
+from narrowdown.wizard.durations import HOUR
 from narrowdown.wizard.runner import progress
 from narrowdown.wizard.runner.ledger import Ledger, asked_probe, known_measurement
 from narrowdown.wizard.session.problems import MENDING, SessionProblem
@@ -21,8 +22,6 @@ from narrowdown.wizard.words import count, listing
 READ = (
     2 << 30
 )  # bytes that are read of a session before it goes on; ``resume --repair`` reads all of it
-_TIMEOUT = 3600.0
-_NAMED = 3  # files in a sentence
 
 
 def examine(ledger: Ledger, *, going_on: bool) -> tuple[str, ...]:
@@ -43,12 +42,12 @@ def examine(ledger: Ledger, *, going_on: bool) -> tuple[str, ...]:
         (ledger.store.root / name).unlink(missing_ok=True)
     if faults.made:
         said.append(
-            f"{count(len(faults.made), 'file')} kept for speed damaged, to be made again: {listing(faults.made, _NAMED)}."
+            f"{count(len(faults.made), 'file')} kept for speed damaged, to be made again: {listing(faults.made)}."
         )
     if faults.kept:
         lost = "what it held" if len(faults.kept) == 1 else "what they held"
         said.append(
-            f"Damaged in this session: {listing(faults.kept, _NAMED)}. Where {lost} is needed it is measured again."
+            f"Damaged in this session: {listing(faults.kept)}. Where {lost} is needed it is measured again."
         )
     return tuple(filter(None, said))
 
@@ -144,7 +143,7 @@ async def _make_all(
     ]
     quoted = [f"'{name}'" for name in made]
     were = "was gone and was" if len(made) == 1 else "were gone and were"
-    return (f"{listing(quoted, _NAMED)} of the session {were} made again.",) if made else ()
+    return (f"{listing(quoted)} of the session {were} made again.",) if made else ()
 
 
 async def _make_again(
@@ -172,7 +171,7 @@ async def _make_again(
         await _make_again(of, probe.model, "model", target, pool, above)
     if isinstance(probe, LoadInputs) and probe.base:
         await _make_again(of, probe.base, "inputs", target, pool, above)
-    made = await pool.run(probe, _TIMEOUT)
+    made = await pool.run(probe, HOUR)
     if made.status != "ok":
         raise SessionProblem(f"{first} It could not be made again: {made.message} C{copy}.")
     if made.facts.get(kind) != digest:

@@ -17,10 +17,9 @@ from typing import Any
 import msgspec
 
 from narrowdown.engines.store import decoding
+from narrowdown.wizard.durations import MINUTE
+from narrowdown.wizard.runner import requests
 from narrowdown.wizard.runner.address import shortened_path
-
-LINE_LIMIT = 1 << 20
-_YOUNG = 60.0  # seconds
 
 Request = dict[str, Any]
 Reply = dict[str, Any]
@@ -31,7 +30,7 @@ def sweep(folder: Path) -> None:
     minute may be about to."""
     for path in folder.glob("*.sock"):
         with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as knock:
-            if time.time() - path.stat().st_mtime < _YOUNG:
+            if time.time() - path.stat().st_mtime < MINUTE:
                 continue
             knock.settimeout(0.2)
             try:
@@ -85,7 +84,7 @@ class Server:
                 ear.bind(name)
         finally:
             os.umask(before)
-        self._server = await asyncio.start_unix_server(self._serve, sock=ear, limit=LINE_LIMIT)
+        self._server = await asyncio.start_unix_server(self._serve, sock=ear, limit=requests.LINE)
 
     async def stop(self) -> None:
         self._stopping = True

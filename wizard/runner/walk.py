@@ -20,6 +20,7 @@ import msgspec
 from narrowdown.engines import faults, installed
 from narrowdown.engines.asking import StepRefused
 from narrowdown.engines.steps.base import StepSpec
+from narrowdown.wizard.durations import MINUTE
 from narrowdown.wizard.exits import Exit
 from narrowdown.wizard.runner.control import Closing, Control, answer_question, ask_question
 from narrowdown.wizard.runner.devices import Devices
@@ -42,7 +43,7 @@ from narrowdown.wizard.session.problems import Faulted, SessionProblem
 from narrowdown.wizard.session.state import advance
 from narrowdown.wizard.words import duration
 
-CONNECT = 60.0  # seconds that the first controller may take; it tries fifty times a second where the machine lets it
+CONNECT = MINUTE  # seconds that the first controller may take; it tries fifty times a second where the machine lets it
 TICK = 0.5  # seconds between two snapshots
 SEARCHED = 0.8  # part of a budget after which a search ends: what it has found is looked at again in the rest. Chosen
 SWEEP = 20.0  # seconds between two looks at the logs of a step at work

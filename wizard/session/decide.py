@@ -12,9 +12,9 @@ from narrowdown.wizard.flow.shown import TemplateProblem
 from narrowdown.wizard.flow.template import render
 from narrowdown.wizard.session.events import Offered
 from narrowdown.wizard.session.state import State, Visit
+from narrowdown.wizard.words import TEXT
 
 _EXIT_CODES: Final = {**BY_VERDICT, "done": Exit.FOUND}  # the end of a single step
-_TEXT_LIMIT = 4000  # characters of one text in a question: a journal line holds all of them
 
 
 class RunStep(msgspec.Struct, frozen=True):
@@ -86,22 +86,20 @@ def question(node: FlowNode, here: Visit, metric: str = "") -> Ask:
             text=_fill_in(answer.text, told),
             goto=destination(answer, here.outcome),
             recommended=id_ == chosen,
-            because=because[:_TEXT_LIMIT] if id_ == chosen else "",
+            because=because[:TEXT] if id_ == chosen else "",
         )
         for id_, answer in node.answers.items()
     )
-    return Ask(
-        here.node, here.visit, _fill_in(node.ask, told), offered, chosen, because[:_TEXT_LIMIT]
-    )
+    return Ask(here.node, here.visit, _fill_in(node.ask, told), offered, chosen, because[:TEXT])
 
 
 def _fill_in(text: str, told: dict[str, Any] | None) -> str:
     """A text of the flow with what was measured filled in; as it stands in the flow where that was
     not measured."""
     if "{{" not in text:
-        return text[:_TEXT_LIMIT]
+        return text[:TEXT]
     try:
-        return render(text, told or {})[:_TEXT_LIMIT]
+        return render(text, told or {})[:TEXT]
     except TemplateProblem:
         return ""
 

@@ -13,6 +13,7 @@ import errno
 import io
 import os
 import re
+import sys
 import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator
@@ -153,7 +154,7 @@ class Scan:
                     yield event
 
 
-EVERY = 1 << 62  # as ``brief``: all probes are left out
+EVERY = sys.maxsize  # as ``brief``: all probes are left out
 
 
 @contextlib.contextmanager

@@ -46,7 +46,6 @@ from narrowdown.wizard.session.lines import Place
 
 Phase = Literal["start", "stepping", "asking", "ended"]
 
-_LONG = 2 << 10  # bytes from which on a measurement is kept compressed
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(Measurement)
 _probes: msgspec.json.Decoder[ProbeStarted | ProbeFinished] = msgspec.json.Decoder(
@@ -142,7 +141,7 @@ def _kind(probe: type[AnyProbe]) -> str:
 
 class Known(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
     """A measurement by its probe's key: its line in the journal, ``place``, or else ``packed``
-    (JSON, compressed where it is long) so that thousands of them take a few MiB; neither where it
+    (JSON, compressed) so that thousands of them take a few MiB; neither where it
     lies in the artifact ``blob`` (only whole answers are that large)."""
 
     packed: bytes = b""
@@ -158,8 +157,9 @@ class Known(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc
         cls, measurement: Measurement | None, blob: str = "", run: int = 0, seq: int = 0, seconds: float = 0.0,
         *, place: Place | None = None,
     ) -> "Known":  # fmt: skip
-        packed = b"" if measurement is None or place else _encoder.encode(measurement)
-        packed = packed if len(packed) < _LONG else zlib.compress(packed, 1)
+        packed = (
+            b"" if measurement is None or place else zlib.compress(_encoder.encode(measurement), 1)
+        )
         return cls(
             packed,
             measurement is None or measurement.status == "ok",
@@ -180,9 +180,7 @@ class Known(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc
 
 @functools.lru_cache(maxsize=64)
 def _unpacked(packed: bytes) -> Measurement:
-    measurement: Measurement = _decoder.decode(
-        packed if packed.startswith(b"{") else zlib.decompress(packed)
-    )
+    measurement: Measurement = _decoder.decode(zlib.decompress(packed))
     return measurement
 
 

@@ -52,7 +52,7 @@ PANELS: Mapping[str, str] = {
 
 WHY = "Why the recommended answer is recommended, then what this step is for; at an end, the reason for every answer."
 PICTURES = (
-    f"Around the suspect: {GRAPH[0].lower()}{GRAPH[1:]} {DEPTH} Bars: errors on one logarithmic scale, with what is "
+    f"Around the suspect. {GRAPH} {DEPTH} Bars: errors on one logarithmic scale, with what is "
     f"allowed among them. Probes: one column a try, as high as the part that it tried is large. {TRIES}"
 )
 DETAILS = "The message as it was written, to read and to copy."

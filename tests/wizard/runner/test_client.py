@@ -547,7 +547,7 @@ def test_the_runner_ends_when_the_program_that_started_it_is_killed(shapes):
 def test_a_runner_that_takes_long_to_listen_is_greeted_all_the_same(shapes, monkeypatch):
     """On a machine with other work it took more than 20 seconds; nobody came then, and the session
     stopped as if we had gone."""
-    monkeypatch.setattr(client_module, "_START", 0.0)
+    monkeypatch.setattr(client_module, "START", 0.0)
     client = Client.start(shapes, Options(policy="person", offers=True))
     end = time.monotonic() + allow(20)
     while client._socket is None and time.monotonic() < end:

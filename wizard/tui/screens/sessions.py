@@ -1,6 +1,5 @@
 """The first screen: the sessions of this user, and a new one."""
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
@@ -15,6 +14,7 @@ from textual.timer import Timer
 from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
+from narrowdown.wizard.durations import MONTH
 from narrowdown.wizard.exits import Refusal
 from narrowdown.wizard.session import naming
 from narrowdown.wizard.session.folder import Summary
@@ -35,11 +35,8 @@ ABOUT = (
 NEW = "{new} starts a new session; {demo} tries it on a model that comes with it."
 ORDERS = ("time", "model", "result")
 SORTED = {"time": "", "model": "by model", "result": "by result"}
-MONTH = 30 * 86400.0  # seconds, as 'narrowdown sessions prune'
 MOST_NAMED = 8  # sessions that are named before they are deleted
-REFRESH = 3.0  # seconds between two looks at the folder
-LONGEST = 15.0  # the same where there are many sessions
-SHARE = 0.002  # of a core, for looking while nothing happens
+REFRESH = 5.0  # seconds between two looks at the folder
 
 
 def begin(text: str, width: int, mark: str) -> str:
@@ -185,19 +182,15 @@ class SessionsScreen(Hosted):
             self._looking = True
             self._look()
 
-    def _look_later(self, took: float) -> None:
-        """The more there is to look at, the later."""
+    def _look_later(self) -> None:
         if self._next is not None:
             self._next.stop()
-        again = min(LONGEST, max(REFRESH, took / SHARE))
-        self._next = (
-            self.set_timer(again, self.look) if self.app.screen is self else None
-        )  # else: when it comes back
+        # Else: when it comes back.
+        self._next = self.set_timer(REFRESH, self.look) if self.app.screen is self else None
 
     @work(thread=True, group="library", exit_on_error=False)
     def _look(self) -> None:
         """List the sessions, in a thread."""
-        began = time.thread_time()
         try:
             entries, problem = tuple(self.host.library.entries(self.host.watched())), ""
             self._paused = frozenset(
@@ -209,7 +202,7 @@ class SessionsScreen(Hosted):
         finally:
             self._looking = False
         self.app.call_from_thread(self._show, entries, problem)
-        self.app.call_from_thread(self._look_later, time.thread_time() - began)
+        self.app.call_from_thread(self._look_later)
 
     def _show(self, entries: tuple[Summary, ...], problem: str) -> None:
         if not self.is_mounted:
