@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from narrowdown.wizard.cli.parsing import Command, Parser, Steps
-from narrowdown.wizard.cli.readers import read_count, read_span
 from narrowdown.wizard.cli.shared_options import (
     SESSION,
     add_answers,
@@ -26,6 +25,7 @@ from narrowdown.wizard.cli.shared_options import (
 )
 from narrowdown.wizard.durations import MONTH
 from narrowdown.wizard.problem import OPTIONS
+from narrowdown.wizard.readers import read_count, read_span
 
 DEMOS = ("shapes", "magika", "sort", "pillars", "quantized")
 

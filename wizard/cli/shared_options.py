@@ -4,13 +4,14 @@ import argparse
 from typing import Any
 
 from narrowdown.wizard.cli.parsing import Parser
-from narrowdown.wizard.cli.readers import (
+from narrowdown.wizard.readers import (
     read_bytes,
     read_count,
     read_executor,
+    read_exit_code,
     read_seconds,
+    read_seed,
     read_span,
-    whole_number,
 )
 from narrowdown.wizard.schedulers import LOCAL
 
@@ -166,7 +167,7 @@ def add_problem(made: Parser, *, anew: bool = False) -> None:
         "--seed",
         "N",
         "of the random inputs; default: 1",
-        type=whole_number(0, 2**32 - 1),
+        type=read_seed,
         default=1,
     )
     add_each(problem, "--input-shapes", "name:[d,d]", "what open dimensions of an input are")
@@ -196,14 +197,14 @@ def add_problem(made: Parser, *, anew: bool = False) -> None:
         "--fail-code",
         "N",
         "with --check: only these exit codes fail",
-        type=whole_number(0, 255, "an exit code"),
+        type=read_exit_code,
     )
     add_each(
         problem,
         "--ignore-fail-code",
         "N",
         "with --check: these exit codes pass",
-        type=whole_number(0, 255, "an exit code"),
+        type=read_exit_code,
     )
     add_one(problem, "--timeout", "SECONDS", "of one probe", type=read_seconds, default=0.0)
     add_one(

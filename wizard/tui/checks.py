@@ -2,6 +2,7 @@
 except to check a flow."""
 
 import shlex
+from argparse import ArgumentTypeError
 from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -10,16 +11,17 @@ import msgspec
 
 from narrowdown.engines.checker import environment
 from narrowdown.wizard import problem_options as words
+from narrowdown.wizard import readers
 from narrowdown.wizard.changed_problem import UNSET, change_problem, tell_options
-from narrowdown.wizard.durations import read_duration, type_duration
+from narrowdown.wizard.durations import type_duration
 from narrowdown.wizard.exits import BadUsage, Refusal
 from narrowdown.wizard.flow.check import check as check_flow
 from narrowdown.wizard.flow.check import errors
 from narrowdown.wizard.flow.load import FlowProblem, load, shipped
 from narrowdown.wizard.problem import Problem
 from narrowdown.wizard.runner.options import Options
-from narrowdown.wizard.schedulers import LOCAL, MOST_AT_ONCE, read_scheduler, require_cluster
-from narrowdown.wizard.sizes import read_size, type_size
+from narrowdown.wizard.schedulers import LOCAL, require_cluster
+from narrowdown.wizard.sizes import type_size
 
 MOST_FAULTS = 4  # of a flow file that are listed beside its field
 
@@ -79,42 +81,24 @@ def flow(text: str) -> str:
     return name
 
 
-def timeout(text: str) -> float:
-    """Seconds; empty takes the default. Raises Refusal."""
-    if not text.strip():
-        return float(UNSET["timeout"])
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0 < value < float("inf"):
-        raise BadUsage(f"'{text.strip()}' is not a number of seconds above 0.")
-    return value
+def _typed(read: Callable[[str], object], empty: object) -> Callable[[str], object]:
+    """A field as the command line reads it; an empty one takes ``empty``."""
+
+    def take(text: str) -> object:
+        try:
+            return read(text.strip()) if text.strip() else empty
+        except (ValueError, ArgumentTypeError) as problem:
+            raise BadUsage(f"{problem}.") from None
+
+    return take
 
 
-def budget(text: str) -> float:
-    """Seconds after which the session stops; empty: none. Raises Refusal."""
-    try:
-        return read_duration(text) if text.strip() else 0.0
-    except ValueError as problem:
-        raise BadUsage(f"{problem}.") from None
+def _codes(text: str) -> list[object]:
+    """Exit codes with blanks or commas between."""
+    return [_typed(readers.read_exit_code, 0)(each) for each in text.replace(",", " ").split()]
 
 
-def size(text: str) -> int:
-    """Bytes; empty: 0, which stands for the default. Raises Refusal."""
-    try:
-        return read_size(text) if text.strip() else 0
-    except ValueError as problem:
-        raise BadUsage(f"{problem}.") from None
-
-
-def executor(text: str) -> str:
-    """Where probes run; empty: here. Raises Refusal, also where what a cluster needs is not
-    installed."""
-    try:
-        return require_cluster(read_scheduler(text)) if text.strip() else LOCAL
-    except ValueError as problem:
-        raise BadUsage(f"{problem}.") from None
+executor = _typed(lambda text: require_cluster(readers.read_executor(text)), LOCAL)
 
 
 def handed_on(text: str) -> tuple[str, ...]:
@@ -131,12 +115,6 @@ def agreed(text: str) -> bool:
     if typed not in ("", "y", "yes", "n", "no"):
         raise BadUsage(f"'{text.strip()}' is neither yes nor no.")
     return typed.startswith("y")
-
-
-def _whole(text: str, least: int, most: int) -> int:
-    if not text.strip().isdecimal() or not least <= int(text) <= most:
-        raise BadUsage(f"'{text.strip()}' is not a whole number from {least} to {most}.")
-    return int(text)
 
 
 def _several(text: str) -> list[str]:
@@ -182,7 +160,7 @@ FIELDS: Mapping[str, Callable[[str], object]] = {
     "inputs": lambda text: tuple(words.input_source(as_path(part)) for part in _parts(text)),
     "tolerance": lambda text: words.bounds("--tolerance", _parts(text)),
     "flow": flow,
-    "seed": lambda text: _whole(text, 0, 2**32 - 1) if text.strip() else UNSET["seed"],
+    "seed": _typed(readers.read_seed, UNSET["seed"]),
     "input_shapes": _each(words.shape),
     "val_range": _each(words.value_range),
     "metric": lambda text: words.metric(text.strip()) or None,
@@ -192,15 +170,13 @@ FIELDS: Mapping[str, Callable[[str], object]] = {
     "score": lambda text: words.score(as_path(text)) if text.strip() else None,
     "check": lambda text: words.checker(text.strip()) if text.strip() else None,
     "fail_regex": lambda text: [words.regex(text.strip())] if text.strip() else [],
-    "fail_code": lambda text: [_whole(each, 0, 255) for each in text.replace(",", " ").split()],
-    "ignore_fail_code": lambda text: [
-        _whole(each, 0, 255) for each in text.replace(",", " ").split()
-    ],
-    "timeout": timeout,
-    "capture_bytes": size,
-    "artifact_bytes": size,
-    "budget": budget,
-    "jobs": lambda text: _whole(text, 1, MOST_AT_ONCE) if text.strip() else 0,
+    "fail_code": _codes,
+    "ignore_fail_code": _codes,
+    "timeout": _typed(readers.read_seconds, UNSET["timeout"]),
+    "capture_bytes": _typed(readers.read_bytes, 0),
+    "artifact_bytes": _typed(readers.read_bytes, 0),
+    "budget": _typed(readers.read_span, 0.0),
+    "jobs": _typed(readers.read_count, 0),
     "executor": executor,
     "pass_env": handed_on,
     "no_disk_check": agreed,
@@ -244,7 +220,7 @@ def build(answers: Mapping[str, str], base: Problem | None = None) -> Problem:
     typed = {
         name: value for name, value in given.items() if answers[name] != show_field(before, name)
     }
-    return change_problem(before, {**typed, "model": path}, executor(where))
+    return change_problem(before, {**typed, "model": path}, str(executor(where)))
 
 
 def running(answers: Mapping[str, str], base: Options) -> Options:

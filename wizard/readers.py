@@ -26,6 +26,8 @@ def whole_number(least: int, most: int, what: str = "a whole number") -> Callabl
 
 
 read_count = whole_number(1, MOST_AT_ONCE)  # whatever is counted
+read_seed = whole_number(0, 2**32 - 1)
+read_exit_code = whole_number(0, 255, "an exit code")
 
 
 def as_argument(read: Callable[[str], Read]) -> Callable[[str], Read]:
