@@ -9,7 +9,6 @@ import asyncio
 import contextlib
 import re
 import shutil
-import threading
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -105,13 +104,6 @@ def free(store: Store, state: State, wanted: int) -> Evicted:
         journal.whole(path), path
     )  # as they are written: what names an artifact is still in them
     return _evict((*_unneeded(store, state, events), *_logs(store, state)), wanted)
-
-
-def logs_within(store: Store, state: State, budget: int) -> Evicted:
-    """The same for logs alone, while probes are at work: one that has finished writes to its log no
-    more."""
-    over = held(store) - budget
-    return _evict(_logs(store, state), over) if over > 0 else Evicted()
 
 
 def drop_made(store: Store) -> None:
@@ -263,20 +255,14 @@ class Housekeeping:
         self._budget, self._any_room = session.problem.artifact_bytes, session.options.any_room
         # A session keeps a copy of the user's model.
         self._needed = count_model_bytes(Path(session.problem.model))
-        self._swept = Evicted()  # while a step was at work, and not spoken of yet
-        self._sweeping = threading.Lock()
 
     async def tidy(self, node: str = "") -> None:
         """Bring artifacts and logs back into their budget; no probe is at work. Raises OSError,
         SessionProblem."""
-        gone = await asyncio.to_thread(self._tidy, self._ledger.state)
+        store, state = self._ledger.store, self._ledger.state
+        gone = await asyncio.to_thread(within, store, state, self._budget)
         why = f"The session's artifacts and logs were over {size(self._budget)} (--artifact-bytes)"
         self._say_gone(gone, why, node)
-
-    def _tidy(self, state: State) -> Evicted:
-        with self._sweeping:
-            swept, self._swept = self._swept, Evicted()
-            return swept + within(self._ledger.store, state, self._budget)
 
     async def close(self) -> None:
         """Leave no more on the disk than an ended session needs; no probe is at work. Raises as
@@ -287,19 +273,6 @@ class Housekeeping:
     async def drop_made(self) -> None:
         """Leave nothing that is made again; no probe is at work. Raises nothing."""
         await asyncio.to_thread(drop_made, self._ledger.store)
-
-    async def sweep(self) -> None:
-        """Keep the logs of a long step within the budget. What else can be spared waits until no
-        probe is at work, and what there is to say until the step has ended: this happens every few
-        seconds."""
-        with contextlib.suppress(OSError):
-            await asyncio.to_thread(self._sweep, self._ledger.state)
-
-    def _sweep(self, state: State) -> None:
-        # Counted in the thread: the wait for it is cancelled where the step ends, and the thread
-        # works on.
-        with self._sweeping:
-            self._swept += logs_within(self._ledger.store, state, self._budget)
 
     async def make_room(self, step: RunStep) -> None:
         """See that the disk has room for a copy of the model, which a step may write; what can be

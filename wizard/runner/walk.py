@@ -46,7 +46,6 @@ from narrowdown.wizard.words import duration
 CONNECT = MINUTE  # seconds that the first controller may take; it tries fifty times a second where the machine lets it
 TICK = 0.5  # seconds between two snapshots
 SEARCHED = 0.8  # part of a budget after which a search ends: what it has found is looked at again in the rest. Chosen
-SWEEP = 20.0  # seconds between two looks at the logs of a step at work
 
 _log = logging.getLogger(__name__)
 
@@ -302,17 +301,14 @@ class Walk:
             self._ledger.note_once(f"The budget of {duration(budget)} is nearly over: {ends}")
 
     async def _tick(self) -> None:
-        """Draw twice a second, sweep logs, and end where whoever this works for is gone, or never
+        """Draw twice a second, and end where whoever this works for is gone, or never
         came."""
         control = self.control
         connected = control.alone_since is not None or bool(control.controller)
-        began = swept = last = time.monotonic()
+        began = last = time.monotonic()
         spent = 0.0  # but for what a person takes
         while True:
             self._draw()
-            if self.work.drive is not None and time.monotonic() - swept > SWEEP:
-                await self._house.sweep()
-                swept = time.monotonic()
             now = time.monotonic()
             spent += now - last if control.phase not in ("ask", "offer") else 0.0
             last = now

@@ -1,9 +1,7 @@
 """What a session keeps on the disk within its budget: what goes, in which order, and that it comes
 back when it is asked for."""
 
-import asyncio
 import os
-import re
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +15,6 @@ from narrowdown.engines.probe import AnyProbe, Check, Describe, Measure, Measure
 from narrowdown.engines.steps.base import Finish, Steps
 from narrowdown.engines.store.content import Store
 from narrowdown.wizard.runner import room
-from narrowdown.wizard.runner import walk as walks
 from narrowdown.wizard.runner.drive import made_again, missing_artifacts
 from narrowdown.wizard.runner.options import Options
 from narrowdown.wizard.session.events import NoteAdded, ProbeFinished
@@ -258,45 +255,3 @@ def test_the_graph_of_a_model_of_the_route_stays_and_that_of_another_goes(tmp_pa
     found = room.needed(State(route=(visit,), asked=asked, known=told), (), Store(tmp_path))
     assert found >= {"c" * 64, "e" * 64}
     assert "d" * 64 not in found
-
-
-def test_logs_of_a_step_at_work_stay_within_the_budget(tmp_path: Path) -> None:
-    assert keep(tmp_path, Keeping(tmp_path)) == 0
-    store = Store(tmp_path)
-    (store.logs / "009-measure-now.log").write_bytes(b"." * KIB)  # of a probe that has not finished
-    gone = room.logs_within(store, state(tmp_path), 0)
-    assert gone.files == {"log": 6}
-    assert [path.name for path in store.logs.glob("*.log")] == ["009-measure-now.log"]
-    assert len(kept(tmp_path)) == 3
-
-
-def test_a_long_step_sweeps_its_logs_while_it_works(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The last probe of the step does not end before the logs of those before it are gone."""
-    monkeypatch.setattr(walks, "SWEEP", 0.0)
-    monkeypatch.setattr(walks, "TICK", 0.01)
-
-    class Waiting(Keeping):
-        async def run(self, probe: AnyProbe, timeout: float = 0.0, log: str = "") -> Measurement:
-            if isinstance(probe, Measure) and probe.save == "case":
-                for _ in range(500):
-                    if not list((self.folder / "logs").glob("*.log")):
-                        break
-                    await asyncio.sleep(0.01)
-                self.left = list((self.folder / "logs").glob("*.log"))
-            return await super().run(probe, timeout, log)
-
-    oracle = Waiting(tmp_path)
-    assert keep(tmp_path, oracle, budget=1) == 0
-    assert oracle.left == []
-    said = [text for text in notes(tmp_path) if "so these are gone: " in text]
-    assert len(said) == 2, (
-        "one before the second step, one at the end, however often they were swept"
-    )
-    counted = [
-        int(n)
-        for text in said
-        for n in re.findall(r"(\d+) logs? of (?:a probe|probes) that worked", text)
-    ]
-    assert sum(counted) == 6, "each once, also where the step ended amid a sweep"
