@@ -142,12 +142,6 @@ def walk(folder: Path, jobs: int, record: Path = RECORDED) -> tuple[Recording, l
             STEPS,
         )
         task = asyncio.create_task(session.run())
-        if jobs > 1:
-            following = None
-            while following is None and not task.done():
-                await asyncio.sleep(0.01)
-                following = session._stepping._ahead._following
-            await asyncio.wait({following, task}, return_when=asyncio.FIRST_COMPLETED)
         recording.through.set()
         assert await task == 0
         return recording

@@ -6,7 +6,7 @@ import contextlib
 import functools
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import msgspec
@@ -198,8 +198,7 @@ class Pace(msgspec.Struct, frozen=True):
 
 
 class Drive:
-    """Runs one step to its end. ``begun``: probes at work already, by key
-    (``wizard.runner.ahead``); what the step does not ask of them is ended with it."""
+    """Runs one step to its end."""
 
     def __init__(
         self,
@@ -209,13 +208,12 @@ class Drive:
         *,
         run: int,
         pace: Pace = Pace(),  # noqa: B008 (frozen)
-        begun: Mapping[str, "asyncio.Task[Measurement | None]"] | None = None,
     ) -> None:
         self._spec, self.context, self._asking, self._run = spec, ctx, asking, run
         self._pace, self._ledger = pace, asking.ledger
         self._told: list[Any] = []
         self._foresight = Foresight(lambda: spec.run(ctx))
-        self._running: dict[str, asyncio.Task[Measurement | None]] = dict(begun or {})
+        self._running: dict[str, asyncio.Task[Measurement | None]] = {}
         self._since = time.monotonic()
         self.asked: dict[str, AnyProbe] = {}
         self.current = ""  # key of the probe that the step waits for
@@ -381,16 +379,10 @@ class Drive:
 
     async def _cancel(self) -> None:
         """End what still runs ahead; nobody has asked for it."""
-        tasks, self._running = self._running, {}
-        await end_tasks(tasks.values())
-
-
-async def end_tasks(tasks: Iterable["asyncio.Task[Measurement | None]"]) -> None:
-    """Cancel these, and wait until they are gone."""
-    ended = list(tasks)
-    for task in ended:
-        task.cancel()
-    await asyncio.gather(*ended, return_exceptions=True)
+        tasks, self._running = list(self._running.values()), {}
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def log_of(run: int, name: str, probe: AnyProbe) -> str:
@@ -400,25 +392,22 @@ def log_of(run: int, name: str, probe: AnyProbe) -> str:
 
 def replayed(
     spec: StepSpec[Any], ctx: StepContext, state: Any, fingerprints: dict[str, str], store: Store
-) -> tuple[Finish[Any] | None, AnyProbe | None, int]:
+) -> tuple[Finish[Any] | None, AnyProbe | None]:
     """The step over known answers alone, no engine asked: its Finish, or the first probe that is
-    not known; and how many were."""
+    not known."""
     steps = spec.run(ctx)
     answer: Any = None
-    known: set[str] = set()
     while True:
         try:
             yielded = steps.send(answer)
         except StopIteration as end:
-            return end.value, None, len(known)
+            return end.value, None
         answer = None
         if not isinstance(yielded, Note):
             try:
-                name = key(yielded, fingerprints)
-                measurement = known_measurement(state, name, store)
+                measurement = known_measurement(state, key(yielded, fingerprints), store)
             except KeyError:  # an engine that the session never looked at
                 measurement = None
             if measurement is None:
-                return None, yielded, len(known)
-            known.add(name)
+                return None, yielded
             answer = answer_for_step(yielded, measurement, store)

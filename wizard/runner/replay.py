@@ -178,7 +178,7 @@ def _dry_step(rec: Recording, visit: Visit, steps: Mapping[str, StepSpec[Any]]) 
     if lacking := _find_lacking(ctx):
         return _cannot_tell(row, "its engine is not known here", lacking)
     try:
-        finish, unknown, _ = replayed(spec, ctx, after, after.fingerprints, Store(rec.folder))
+        finish, unknown = replayed(spec, ctx, after, after.fingerprints, Store(rec.folder))
     except StepRefused as refusal:
         return _differs(row, f"refused: {refusal}")
     except OSError as error:

@@ -294,10 +294,6 @@ class Housekeeping:
         said = f"{short} It begins all the same, as --no-disk-check says."
         self._ledger.emit(NoteAdded(text=said, node=step.node))
 
-    def is_short(self) -> bool:
-        """Whether the disk may have less room than a step needs."""
-        return self._free() < self._needed
-
     def _free(self) -> int:
         return shutil.disk_usage(self._folder).free
 

@@ -1,7 +1,6 @@
 """One step of the route: the engines looked at, its cost told and offered, run, and its end written
 down."""
 
-import asyncio
 import logging
 import time
 from collections.abc import Mapping
@@ -11,16 +10,15 @@ import msgspec
 
 from narrowdown.engines import faults, installed
 from narrowdown.engines.asking import Note, StepContext, StepRefused
-from narrowdown.engines.probe import AnyProbe, Check, Measure, Measurement
+from narrowdown.engines.probe import AnyProbe, Check, Measure
 from narrowdown.engines.spec import name_of_engine
 from narrowdown.engines.steps.base import Finish, StepSpec
 from narrowdown.wizard.exits import Exit
 from narrowdown.wizard.runner import remarks
-from narrowdown.wizard.runner.ahead import Ahead
 from narrowdown.wizard.runner.context import specs_of, step_context
 from narrowdown.wizard.runner.control import Closing, Control, start_step
 from narrowdown.wizard.runner.devices import Devices
-from narrowdown.wizard.runner.drive import Asking, Drive, Pace, Stopped, end_tasks
+from narrowdown.wizard.runner.drive import Asking, Drive, Pace, Stopped
 from narrowdown.wizard.runner.estimate import foresee
 from narrowdown.wizard.runner.ledger import Session
 from narrowdown.wizard.runner.limits import Usual, build_limit, probe_limit
@@ -55,7 +53,6 @@ class Stepping:
         self._steps, self._devices, self._control, self._work = steps, devices, control, work
         self._house = house
         self._asking = Asking(session.ledger, devices.pool, self.limit)
-        self._ahead = Ahead(self._asking, lambda: control.open and devices.jobs != 1)
 
     async def run(self, decision: RunStep) -> None:
         """Run the step, or note why it cannot. Raises Closing, Stopped, SessionProblem, OSError."""
@@ -64,10 +61,9 @@ class Stepping:
             raise SessionProblem(
                 f"The flow asks for a step '{decision.step}' that this narrowdown does not have."
             )
-        control, work, place = self._control, self._work, (decision.node, decision.visit)
-        settled = bool(
-            control.settle
-        )  # who ends a search early has said already that it goes on: it is not offered again
+        control, work = self._control, self._work
+        # Who ends a search early has said already that it goes on: it is not offered again.
+        settled = bool(control.settle)
         decision = with_budget(decision, self._ledger.state.here, control.settle)
         control.phase, control.skip, control.go, control.settle = "running", False, False, 0
         work.begin(decision)
@@ -76,58 +72,26 @@ class Stepping:
         if missing is None:
             return
         if not missing:
-            # Nothing is cleared away beside a probe.
-            if not self._ahead.is_at_work(place):
-                await self._house.tidy(decision.node)
+            await self._house.tidy(decision.node)
             work.cost = foresee(spec, self._context(decision, spec), self._ledger.state)
-            if control.offers and control.policy == "person" and not settled:
-                if spec.lacking(ctx := self._context(decision, spec)) is None:
-                    self._ahead.begin(place, spec, ctx)
-                if not await self._offer():
-                    await self.drop_ahead()
-                    return
-        if self._house.is_short():  # what goes to make room may be what a probe at work reads
-            await self.drop_ahead()
+            offers = control.offers and control.policy == "person" and not settled
+            if offers and not await self._offer():
+                return
         await self._house.make_room(decision)
         started = self._start(decision, spec)
         if missing:
             self._finish_without_outcome(started, "refused", missing)
             raise Closing(Exit.MISSING, missing)
         ctx = self._context(decision, spec)
-        begun = await self._ahead.take(place)
-        if control.skip or spec.lacking(ctx) is not None:
-            await end_tasks(begun.values())
+        need = spec.lacking(ctx)
         if control.skip:
             self._finish_without_outcome(started, "refused", "Skipped by you.", spec=spec)
-        elif (need := spec.lacking(ctx)) is not None:
+        elif need is not None:
             self._finish_without_outcome(started, "refused", need.why(ctx), spec=spec)
             if self._flow.id.startswith(PREFIX):
                 raise Closing(need.code, need.why(ctx))
         else:
-            await self._drive(started, ctx, spec, begun)
-
-    # -- ahead of an answer
-
-    def foresee_answer(self, decision: RunStep, after: State) -> None:
-        """Ask ahead for the step that follows where the answer is what it is taken to be;
-        ``after``: the state then."""
-        if (opened := self._open_step(decision, after)) is not None:
-            self._ahead.begin((decision.node, decision.visit), *opened)
-
-    async def drop_ahead(self) -> None:
-        """End what is asked ahead: nobody goes there, or there is no room for it."""
-        await self._ahead.drop()
-
-    def _open_step(
-        self, decision: RunStep, state: State
-    ) -> tuple[StepSpec[Any], StepContext] | None:
-        """The step of a decision with what it is told in this state; None where it cannot run
-        then."""
-        spec = self._steps.get(decision.step)
-        if spec is None:
-            return None
-        ctx = self._context(decision, spec, state)
-        return (spec, ctx) if spec.lacking(ctx) is None else None
+            await self._drive(started, ctx, spec)
 
     def limit(self, probe: AnyProbe) -> float:
         """Seconds that a probe may take."""
@@ -203,10 +167,8 @@ class Stepping:
         """What each engine said of itself, by spec."""
         return {s: m.facts for s, m in self._asking.inspected.items() if m.status == "ok"}
 
-    def _context(
-        self, decision: RunStep, spec: StepSpec[Any], state: State | None = None
-    ) -> StepContext:
-        state = state or self._ledger.state
+    def _context(self, decision: RunStep, spec: StepSpec[Any]) -> StepContext:
+        state = self._ledger.state
         return step_context(
             self._problem,
             self._flow,
@@ -217,13 +179,7 @@ class Stepping:
 
     # -- while it runs
 
-    async def _drive(
-        self,
-        started: StepStarted,
-        ctx: StepContext,
-        spec: StepSpec[Any],
-        begun: "Mapping[str, asyncio.Task[Measurement | None]]",
-    ) -> None:
+    async def _drive(self, started: StepStarted, ctx: StepContext, spec: StepSpec[Any]) -> None:
         control, work = self._control, self._work
         work.note = Note("starting")
         if said := self._devices.say_sharing(ctx.engine_info):
@@ -235,7 +191,7 @@ class Stepping:
             lambda: control.open,
             work.take_note,
         )
-        work.drive = drive = Drive(spec, ctx, self._asking, run=started.run, pace=pace, begun=begun)
+        work.drive = drive = Drive(spec, ctx, self._asking, run=started.run, pace=pace)
         began = time.monotonic()
         control.tried = lambda: count_tried(
             spec, work.note, count_nodes(self._ledger.state, ctx.findings.model)

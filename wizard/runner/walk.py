@@ -40,7 +40,6 @@ from narrowdown.wizard.session.events import (
 )
 from narrowdown.wizard.session.folder import versions
 from narrowdown.wizard.session.problems import Faulted, SessionProblem
-from narrowdown.wizard.session.state import advance
 from narrowdown.wizard.words import duration
 
 CONNECT = MINUTE  # seconds that the first controller may take; it tries fifty times a second where the machine lets it
@@ -109,7 +108,6 @@ class Walk:
             self._ledger.emit(SessionClosed(end=end, exit_code=code, reason=reason[:2000]))
         finally:
             ticking.cancel()
-            await self._stepping.drop_ahead()
             await self._pool.stop(hard=control.stopping == "hard")
         # Most of what a session weighs; who takes it up again makes it again. At an end it went
         # already (``close``), but for what a probe that nobody waited for wrote until the pool
@@ -250,31 +248,15 @@ class Walk:
     async def _wait_for_answer(self, ask: Ask) -> QuestionAnswered | None:
         """The person's answer. None after a rewind, or when the policy has changed."""
         control = self.control
-        self._foresee_answer(ask)
         while control.answer is None:
             if control.stopping:
                 raise Stopped
             if control.rewind is not None:
-                await self._stepping.drop_ahead()
                 return None
             if control.policy != "person":
                 return self._answer_without_a_person(ask)
             await control.wake()
-        if control.answer.answer != ask.recommended or control.answer.settings:
-            await self._stepping.drop_ahead()
         return control.answer
-
-    def _foresee_answer(self, ask: Ask) -> None:
-        """While a person reads: what the next step asks first, taken that the answer is the
-        recommended one."""
-        try:
-            answered = answer_question(self._flow, ask, ask.recommended, "recommended")
-            after = advance(self._ledger.state, answered)
-            decision = decide(self._flow, after)
-        except ValueError:  # what is wrong with the flow is said where it is met
-            return
-        if isinstance(decision, RunStep):
-            self._stepping.foresee_answer(decision, after)
 
     # -- what is seen from outside
 
