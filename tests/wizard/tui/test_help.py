@@ -22,7 +22,7 @@ Make = Callable[..., Narrowdown]
 CARDS = {
     "w": "Why the recommended answer is recommended",
     "t": "Words explained",
-    "m": "The flowchart: a box is a step",
+    "m": "Every step of the flow",
     "r": "Going back to one sets aside",
     "v": "Error by depth: one column a tensor",
     "c": "The same step done by other tools",
