@@ -2,7 +2,6 @@
 answer shows."""
 
 from collections.abc import Iterable
-from typing import Literal
 
 import msgspec
 
@@ -39,40 +38,42 @@ def lock_failure(ctx: StepContext, findings: Findings, measurement: Measurement)
     what fails on nearly nothing last. Its row is searched alone where rows can be fed alone and the
     row still fails by itself.
     """
-    rule = findings.rule
+    rule, m = findings.rule, measurement
+    first = findings.samples[0].id if findings.samples else ""
+    refused = m.status in REFUSALS
+    if not ctx.check and (refused or m.status == "crash"):
+        said = tuple(m.facts.get("refusal", ())) if refused else ()
+        signature = Signature("build" if refused else "crash", first, refusal=said)
+        return msgspec.structs.replace(findings, signature=signature, sample=first)
     if ctx.check:
-        verdict = judge_check(measurement, rule)
-        sample = findings.samples[0].id if findings.samples else ""
-        signature = Signature(kind="check", sample=sample) if verdict.failed else None
-        return msgspec.structs.replace(findings, signature=signature, sample=sample)
-    if measurement.status in ("crash", *REFUSALS):
-        sample = findings.samples[0].id
-        kind: Literal["crash", "build"] = "crash" if measurement.status == "crash" else "build"
-        said = tuple(measurement.facts.get("refusal", ())) if kind == "build" else ()
-        signature = Signature(kind=kind, sample=sample, refusal=said)
-        return msgspec.structs.replace(findings, signature=signature, sample=sample)
-    if measurement.status != "ok" or not judge_whole(measurement, rule).failed:
+        failed = judge_check(m, rule).failed
+        signed = Signature("check", first) if failed else None
+        return msgspec.structs.replace(findings, signature=signed, sample=first)
+    if not judge_whole(m, rule).failed:
         return findings
-    # An intermittent failure may sit in any run of the build.
-    run, chosen = next(
-        (run, failing) for run in measurement.each_run if (failing := list_failing(run, rule))
-    )
-    slight = list_slight(run, rule)
-    chosen = tuple(r for r in chosen if r.sample not in slight) or chosen
-    name = worst(chosen, rule)[0]
-    result = next(r for r in chosen if r.sample == name)
-    feed, _, row = name.partition("/")
-    fed = feed
+    result = _choose_result(m, rule)
+    name = result.sample
+    feed, fed = name.partition("/")[0], choose_feed(findings, name)
     # Rows that fail now and then may be failing together: they are not told apart.
-    if row and not measurement.runs and any(s.id == feed and s.rows for s in findings.samples):
+    if fed != feed and not m.runs:
         yield Note(f"does {name} fail alone?")
         alone = yield from asked(probe_whole(ctx, findings, samples=(name,)))
-        if (
-            judge_whole(alone, rule).failed
-            and worst(alone.results, rule)[2] >= worst((result,), rule)[2] / 2
-        ):
-            fed, result = name, alone.results[0]
-    return msgspec.structs.replace(findings, signature=sign_failure(result, rule, name), sample=fed)
+        near = worst(alone.results, rule)[2] >= worst((result,), rule)[2] / 2
+        if near and judge_whole(alone, rule).failed:
+            feed, result = name, alone.results[0]
+    return msgspec.structs.replace(
+        findings, signature=sign_failure(result, rule, name), sample=feed
+    )
+
+
+def _choose_result(m: Measurement, rule: Criterion) -> SampleResult:
+    """The worst result that fails, in the first run that does: an intermittent failure may sit in
+    any."""
+    run = next(run for run in m.each_run if list_failing(run, rule))
+    failing, slight = list_failing(run, rule), list_slight(run, rule)
+    chosen = [r for r in failing if r.sample not in slight] or failing
+    name = worst(chosen, rule)[0]
+    return next(r for r in chosen if r.sample == name)
 
 
 def choose_feed(findings: Findings, sample: str) -> str:
