@@ -205,7 +205,12 @@ class Lookalike(msgspec.Struct, frozen=True, omit_defaults=True):
     trigger: str = ""  # how often it failed where the table says so, and beside it
 
 
-class Findings(msgspec.Struct, frozen=True, omit_defaults=True):
+class Findings(
+    msgspec.Struct,
+    frozen=True,
+    omit_defaults=True,
+    rename={"expensive": "dear", "cheap": "twin"},  # as journals have them
+):
     """What the steps so far have established. A step returns the whole, changed; rewind folds back
     to an earlier one."""
 
@@ -257,10 +262,9 @@ class Findings(msgspec.Struct, frozen=True, omit_defaults=True):
     # The working model is refused, and is right with plain nodes in the place of If, Loop and Scan:
     # what that rests on, a phrase.
     fixable: str = ""
-    # Seconds of the first build of the whole model, where a twin that builds faster is still to be
-    # looked for.
-    dear: float = 0.0
-    twin: str = ""  # an engine spec that builds faster and fails alike: what searches ask (``engines.search.twin``)
+    # Seconds of the first build of the whole model, where a cheap engine is still to be looked for.
+    expensive: float = 0.0
+    cheap: str = ""  # an engine spec that builds faster and fails alike: what searches ask (``engines.search.cheap_engine``)
     lookalikes: tuple[Lookalike, ...] = ()  # known bugs, confirmed ones first
 
     @property

@@ -171,7 +171,7 @@ def make_oracle(inquiry: Inquiry) -> Oracle:
     if ctx.check or signature.kind != "accuracy":
         ask = compare_nothing(ask)
     row = signature.sample.partition("/")[2] if "/" not in findings.sample else ""
-    twin = findings.twin if findings.twin != ctx.engine else ""
+    twin = findings.cheap if findings.cheap != ctx.engine else ""
     return Oracle(
         inquiry.index,
         ask,

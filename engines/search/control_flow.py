@@ -22,7 +22,7 @@ from narrowdown.engines.compare.judge import by_sample, judge_whole, margin, wor
 from narrowdown.engines.compare.say import join_some, wrong_by
 from narrowdown.engines.findings import Findings, Unseen, Workaround
 from narrowdown.engines.probe import Measure, Measurement, Unroll, is_given
-from narrowdown.engines.search.twin import ALIKE
+from narrowdown.engines.search.cheap_engine import ALIKE
 from narrowdown.engines.search.unseen import (
     add_made,
     count_determined,

@@ -14,8 +14,8 @@ from narrowdown.engines.findings import Findings, Unseen
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.graph.quantized import find_layers
 from narrowdown.engines.probe import Measurement
+from narrowdown.engines.search.cheap_engine import find_emulation
 from narrowdown.engines.search.cured import is_infinite
-from narrowdown.engines.search.emulation import find_emulation
 from narrowdown.engines.search.foretold import Place, foretell_places
 from narrowdown.engines.search.intermittent import (
     RUNS,

@@ -25,6 +25,7 @@ from narrowdown.engines.options import recorded
 from narrowdown.engines.probe import HUGE, Measurement, SampleResult, Score, is_given
 from narrowdown.engines.search import golden_reference, trial
 from narrowdown.engines.search.alike_refused import refused_alike
+from narrowdown.engines.search.cheap_engine import note_expensive
 from narrowdown.engines.search.controls import Controls, can_pass
 from narrowdown.engines.search.determined import measure_random, say_random
 from narrowdown.engines.search.evidence import FAULTLESS
@@ -36,7 +37,6 @@ from narrowdown.engines.search.statistics import (
     runs_to_settle,
     say_ruled_out,
 )
-from narrowdown.engines.search.twin import note_dear
 from narrowdown.engines.search.whole import (
     list_failing,
     lock_failure,
@@ -200,7 +200,7 @@ def _look_around(
             look_at_whole(ctx, findings), params.look_again, m.run_seconds
         )
     if not tried.verdict and not tried.moved.explains:
-        findings = note_dear(ctx, findings, m)
+        findings = note_expensive(ctx, findings, m)
     nearby = Nearby()
     if not tried.verdict and findings.signature is None and not m.facts.get("untouched"):
         nearby = yield from try_nearby(ctx, findings, m)

@@ -12,13 +12,13 @@ from narrowdown.engines.compare.say import say_error
 from narrowdown.engines.findings import Case, Findings, Suspect
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.probe import HUGE
+from narrowdown.engines.search.cheap_engine import find_cheap_engine, shrinks_for
 from narrowdown.engines.search.foretold import Place, foretell_places
 from narrowdown.engines.search.isolate import Around, Isolated, is_most, isolate_first
 from narrowdown.engines.search.ordered import order_precision, say_ordered
 from narrowdown.engines.search.remedy import list_cured
 from narrowdown.engines.search.search import prove_one_minimal
 from narrowdown.engines.search.settle import Settled, make_case, settle
-from narrowdown.engines.search.twin import find_twin, shrinks_for
 from narrowdown.engines.steps.base import BUILDS_MODELS, End, Finish, Steps, StepSpec, with_case
 from narrowdown.engines.steps.layerwise import layerwise
 from narrowdown.engines.steps.prepare import prepare_findings
@@ -102,7 +102,7 @@ def _prepare(ctx: StepContext) -> Sub[tuple[Findings, str]]:
     findings = yield from prepare_findings(ctx)
     ordered = order_precision(ctx) if list_cured(findings) else ""
     if not ordered:  # a node alone is soon built
-        findings = yield from find_twin(ctx, findings)
+        findings = yield from find_cheap_engine(ctx, findings)
     alone = ctx.visit == 1 and not ctx.findings.samples
     if not findings.suspects and not findings.spread and alone:
         # The step runs alone: what it needs to know, layerwise finds out.

@@ -33,8 +33,7 @@ from narrowdown.engines.search.accuse import (
     list_producers,
     measure_shares,
 )
-from narrowdown.engines.search.emulation import find_emulation
-from narrowdown.engines.search.twin import asking_twin, find_twin
+from narrowdown.engines.search.cheap_engine import ask_cheaply, find_cheap_engine, find_emulation
 from narrowdown.engines.search.watch import OUTPUTS, Packing, Watched, measure_added, watch_tensors
 from narrowdown.engines.search.watchable import BATCH_BYTES
 from narrowdown.engines.spec import parse
@@ -156,11 +155,11 @@ def layerwise(ctx: StepContext) -> Steps[LayerwiseOutcome]:
     given: Inquiry = yield from open_inquiry(ctx, findings)
     look, cure = yield from _look_at_emulation(given, params)
     if look is None:
-        findings = yield from find_twin(ctx, findings)
+        findings = yield from find_cheap_engine(ctx, findings)
         given = given.knowing(findings)
-        look = yield from _look(asking_twin(given), params)
-        if findings.twin and not look.seen.failing:
-            # The twin's kernels are others: watching may cure these and not the engine's own.
+        look = yield from _look(ask_cheaply(given), params)
+        if findings.cheap and not look.seen.failing:
+            # The cheap engine's kernels are others: watching may cure these and not the engine's own.
             look = yield from _look(given, params)
     groups = (yield from _read_groups(given)) if look.accused and cure is None else ()
     layer_of = {name: group for group in groups for name in group.nodes}
@@ -273,7 +272,7 @@ class _Cure(msgspec.Struct, frozen=True):
 def _look_at_emulation(
     given: Inquiry, params: LayerwiseParams
 ) -> Sub[tuple[_Look | None, _Cure | None]]:
-    """A look at the emulation of the precision in place of an engine whose builds are dear, where
+    """A look at the emulation of the precision in place of an engine whose builds are expensive, where
     the engine bears it out: it is right on every sample with the nodes in FP32 that are accused
     there. Else None: the engine is looked into.
 
@@ -281,14 +280,14 @@ def _look_at_emulation(
     PaddleOCR's recognition (B 439 s), whose failure then was gone; the emulation takes seconds, and
     the engine's word is a build or two."""
     spec = find_emulation(given.ctx, given.findings)
-    if not spec or not given.findings.dear:
+    if not spec or not given.findings.expensive:
         return None, None
     there = given.of(spec)
     plain = yield from asked(there.plain((given.findings.sample,)))
-    # Each suspect is asked about with its producers, at most as dear as a run of the whole model.
+    # Each suspect is asked about with its producers, at most as expensive as a run of the whole model.
     questions = params.most_suspects * params.levels
     seconds = (plain.build_seconds + plain.run_seconds) * questions
-    if plain.status != "ok" or seconds > given.findings.dear:
+    if plain.status != "ok" or seconds > given.findings.expensive:
         return None, None
     look: _Look = yield from _look(there, params)
     if not (look.suspects or look.spread):

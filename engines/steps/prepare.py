@@ -25,10 +25,10 @@ from narrowdown.engines.probe import (
     is_given,
 )
 from narrowdown.engines.search import golden_reference
+from narrowdown.engines.search.cheap_engine import note_expensive
 from narrowdown.engines.search.control_flow import open_bodies
 from narrowdown.engines.search.controls import can_pass
 from narrowdown.engines.search.determined import see_rows
-from narrowdown.engines.search.twin import note_dear
 from narrowdown.engines.search.whole import (
     choose_feed,
     list_feeds,
@@ -154,7 +154,7 @@ def prepare_findings(ctx: StepContext) -> Sub[Findings]:
         findings, measurement = yield from measure_whole(ctx, findings)
         intake.refuse_unmeasured(measurement, findings.samples)
         locked = yield from lock_failure(ctx, findings, measurement)
-        locked = note_dear(ctx, locked, measurement)
+        locked = note_expensive(ctx, locked, measurement)
         if locked.signature is None:
             intake.refuse_unresolved(measurement, _rule(findings), check=bool(ctx.check))
         elif ctx.check:

@@ -11,7 +11,7 @@ from narrowdown.engines.compare.judge import judge_whole, worst
 from narrowdown.engines.compare.say import wrong_by
 from narrowdown.engines.findings import Findings
 from narrowdown.engines.probe import Measurement
-from narrowdown.engines.search.twin import fails_alike
+from narrowdown.engines.search.cheap_engine import fails_alike
 from narrowdown.engines.search.whole import probe_whole
 from narrowdown.engines.steps.base import Finish, Need, NoParams, Steps, StepSpec, comparison
 from narrowdown.engines.steps.prepare import prepare_findings

@@ -12,10 +12,10 @@ from narrowdown.engines.asking.oracle import Oracle, open_oracle
 from narrowdown.engines.findings import Case
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.graph.index import GraphIndex
+from narrowdown.engines.search.cheap_engine import find_cheap_engine, shrinks_for
 from narrowdown.engines.search.remedy import list_cured
 from narrowdown.engines.search.settle import SHRINK_PROBES, make_case
 from narrowdown.engines.search.smallest import Smallest, Wanted, find_smallest
-from narrowdown.engines.search.twin import find_twin, shrinks_for
 from narrowdown.engines.steps.base import (
     BUILDS_MODELS,
     End,
@@ -79,7 +79,7 @@ def reduce(ctx: StepContext) -> Steps[ReduceOutcome]:
             ),
             findings,
         )
-    findings = yield from find_twin(ctx, findings)
+    findings = yield from find_cheap_engine(ctx, findings)
     oracle, ask = yield from open_oracle(ctx, findings)
     reduced: Reduced = yield from reduce_model(oracle, ask, params)
     case, found = reduced.case, reduced.found
@@ -116,7 +116,7 @@ def reduce_model(oracle: Oracle, ask: Inquiry, params: ReduceParams) -> Sub[Redu
     """The smallest part that fails, as a case."""
     findings = ask.findings
     # One large build of all nodes side by side pays where a build is not what is waited for.
-    builds_long = findings.dear or findings.twin or ask.ctx.engine_info.gpus
+    builds_long = findings.expensive or findings.cheap or ask.ctx.engine_info.gpus
     wanted = Wanted(
         halve=params.search != "linear",
         alone=params.search != "linear" and not builds_long,
@@ -140,7 +140,7 @@ def reduce_model(oracle: Oracle, ask: Inquiry, params: ReduceParams) -> Sub[Redu
         return Reduced(None, "unresolved", found, found.answer.detail or found.answer.why)
     settled = found.settled
     case = make_case(ask, settled, minimal=found.minimal, found_by="reduce")
-    twin = findings.twin if found.cheaply else ""
+    twin = findings.cheap if found.cheaply else ""
     if settled.failures or not params.verify:
         return Reduced(case, "reduced", found, "", twin)
     never = f"what was left failed once, and in none of {settled.builds} fresh builds"

@@ -17,6 +17,7 @@ from narrowdown.engines.findings import Findings
 from narrowdown.engines.graph.filekind import is_ir
 from narrowdown.engines.probe import HUGE, Measure, Measurement
 from narrowdown.engines.search import remedy
+from narrowdown.engines.search.cheap_engine import ALIKE
 from narrowdown.engines.search.evidence import FAULTLESS
 from narrowdown.engines.search.intermittent import Runs, builds_to_see, count_failed_runs, run_again
 from narrowdown.engines.search.statistics import (
@@ -27,7 +28,6 @@ from narrowdown.engines.search.statistics import (
     say_ruled_out,
 )
 from narrowdown.engines.search.switches import list_switches
-from narrowdown.engines.search.twin import ALIKE
 from narrowdown.engines.search.whole import list_feeds, look_at_whole, probe_whole
 from narrowdown.engines.steps import intake
 from narrowdown.engines.steps.base import End, Finish, Steps, StepSpec, Told
@@ -168,7 +168,7 @@ def _finish_cured(ask: Inquiry, found: remedy.Remedy, base: RepeatOutcome) -> Fi
     """It fails wherever it was built so far, and with what the reference foretells in FP32 it does
     not: an overflow does not come and go."""
     findings = ask.findings
-    builds = 1 + bool(findings.twin)
+    builds = 1 + bool(findings.cheap)
     outcome = msgspec.structs.replace(
         _count(base, builds, builds),
         behaviour="steady",

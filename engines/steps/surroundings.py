@@ -23,8 +23,8 @@ from narrowdown.engines.steps.base import Finish, OutcomeT, Steps, StepSpec
 TABLE = "iterations"
 # What every step prepares where it is not there yet (``prepare``), and may find to be otherwise.
 PREPARED = (
-    "model", "original", "inputs", "samples", "criterion", "signature", "round_signature", "sample", "notes", "dear",
-    "twin", "bodies", "opened", "rests", "fixable", "random", "codes",
+    "model", "original", "inputs", "samples", "criterion", "signature", "round_signature", "sample", "notes", "expensive",
+    "cheap", "bodies", "opened", "rests", "fixable", "random", "codes",
 )  # fmt: skip
 
 

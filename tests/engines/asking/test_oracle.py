@@ -240,7 +240,7 @@ def test_where_nothing_is_compared_what_only_that_tells_is_not_asked(kind: str) 
 
 
 def test_the_cheap_form_is_asked_the_same() -> None:
-    given = oracle(twin="e:level=1", looks=3)
+    given = oracle(cheap="e:level=1", looks=3)
     assert given.cheap is not None
     assert given.cheap.cheap is None
     (_, (there,)), (_, (here,)) = (put(o.ask(MIDDLE), wrong) for o in (given.cheap, given))

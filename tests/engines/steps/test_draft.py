@@ -30,7 +30,7 @@ class Timed(Simulated, kw_only=True):
     takes: float = 0.01
 
     def findings(self) -> Any:
-        return msgspec.structs.replace(super().findings(), emulated=0.05, dear=100.0)
+        return msgspec.structs.replace(super().findings(), emulated=0.05, expensive=100.0)
 
     def context(self, **rest: Any) -> Any:
         info = super().context().engine_info
@@ -185,7 +185,7 @@ def kept_or_none(done: Walk) -> set[int]:
 
 def test_an_engine_that_builds_quickly_is_looked_into_itself() -> None:
     engine = single({17: 0.5}, {17: 0.4})
-    cheap = msgspec.structs.replace(engine.findings(), dear=0.0)
+    cheap = msgspec.structs.replace(engine.findings(), expensive=0.0)
     done = walk("layerwise", engine.context(findings=cheap), engine)
     assert (done.finish.outcome.culprit, done.finish.outcome.emulated) == ("n17", "")
     assert looks_into_the_engine(done) > 0

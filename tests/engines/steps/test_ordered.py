@@ -14,8 +14,8 @@ from narrowdown.engines.asking import StepContext
 from narrowdown.engines.findings import Workaround
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.probe import Measure, Measurement, Score
+from narrowdown.engines.search.cheap_engine import EXPENSIVE, SHRINK_EXPENSIVE, shrinks_for
 from narrowdown.engines.search.ordered import order_precision
-from narrowdown.engines.search.twin import DEAR, SHRINK_EXPENSIVE, shrinks_for
 from narrowdown.engines.views import view_engine
 
 from .conftest import walk
@@ -72,7 +72,7 @@ class Weak:
             error=0.0,
         )
         findings = msgspec.structs.replace(
-            self.engine.findings(), workaround=cure, dear=DEAR, **changes
+            self.engine.findings(), workaround=cure, expensive=EXPENSIVE, **changes
         )
         return self.engine.context(findings=findings, engine_info=INFO)
 
@@ -123,11 +123,11 @@ def test_what_is_right_alone_as_given_is_a_case_where_the_precision_is_an_order(
     assert weak.parts(GIVEN) == weak.parts(ORDERED)[:1], (
         "as given it is asked once, alone, and no twin is looked for"
     )
-    assert (found.findings.dear, found.findings.twin) == (DEAR, "")
+    assert (found.findings.expensive, found.findings.cheap) == (EXPENSIVE, "")
     assert (
         shrinks_for(found.findings)
         == SHRINK_EXPENSIVE
-        < shrinks_for(msgspec.structs.replace(found.findings, dear=0.0))
+        < shrinks_for(msgspec.structs.replace(found.findings, expensive=0.0))
     )
     assert all(p.engine == ORDERED for p in found.decisive["case"])
 
@@ -165,7 +165,7 @@ def test_what_is_right_there_too_takes_company(n: int, seed: int) -> None:
     found = walk("extract", weak.context(), weak).finish
     assert found.findings.case is None
     assert "takes company" in found.outcome.message
-    assert found.findings.dear == DEAR
+    assert found.findings.expensive == EXPENSIVE
     assert len(weak.parts(ORDERED)) <= 4
     assert all(len(ranges.decode(nodes)) <= n // 2 for nodes in weak.parts(ORDERED))
 

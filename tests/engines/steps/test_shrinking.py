@@ -13,7 +13,7 @@ from onnx import TensorProto, helper
 from narrowdown.engines.asking import Described
 from narrowdown.engines.graph.ranges import decode
 from narrowdown.engines.probe import Measure, Measurement
-from narrowdown.engines.search.twin import SHRINK_EXPENSIVE
+from narrowdown.engines.search.cheap_engine import SHRINK_EXPENSIVE
 
 from .conftest import walk
 
@@ -91,7 +91,7 @@ def test_on_a_cheap_twin_a_case_is_made_simpler_for_one_build_of_the_engine_as_g
             else Measurement(status="error")
         )
 
-    findings = msgspec.structs.replace(s.context().findings, twin=TWIN)
+    findings = msgspec.structs.replace(s.context().findings, cheap=TWIN)
     case = walk(
         "reduce", msgspec.structs.replace(s.context(), findings=findings), both
     ).finish.findings.case
@@ -127,7 +127,7 @@ def test_where_the_twin_was_no_help_few_edits_are_tried_on_the_engine_as_given(
         )
         return Measurement(status="error") if alone else m
 
-    findings = msgspec.structs.replace(s.context().findings, twin=TWIN)
+    findings = msgspec.structs.replace(s.context().findings, cheap=TWIN)
     case = walk(
         "reduce", msgspec.structs.replace(s.context(), findings=findings), both
     ).finish.findings.case

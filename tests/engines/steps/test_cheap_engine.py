@@ -15,13 +15,13 @@ from narrowdown.engines.compare.criterion import Criterion, Signature
 from narrowdown.engines.findings import Findings
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.probe import Measure, Measurement, SampleResult, Score
-from narrowdown.engines.search.twin import (
+from narrowdown.engines.search.cheap_engine import (
     CHEAPER,
-    DEAR,
+    EXPENSIVE,
     fails_alike,
-    find_twin,
-    list_twins,
-    note_dear,
+    find_cheap_engine,
+    list_cheap_engines,
+    note_expensive,
 )
 from narrowdown.engines.views import view_engine
 
@@ -46,7 +46,7 @@ class Two:
 
     def context(self, twin: str = TWIN, **rest: Any) -> StepContext:
         findings = rest.pop("findings", self.engine.findings())
-        return self.engine.context(findings=msgspec.structs.replace(findings, twin=twin), **rest)
+        return self.engine.context(findings=msgspec.structs.replace(findings, cheap=twin), **rest)
 
 
 def planted(n: int, seed: int) -> tuple[Simulated, int]:
@@ -111,14 +111,14 @@ def test_a_twin_is_looked_for_once_by_the_first_search_that_cuts(step: str) -> N
     engine, _ = planted(12, 3)
     two = Two(engine, engine)
     ctx = two.context(twin="")
-    dear = msgspec.structs.replace(ctx.findings, dear=DEAR)
+    dear = msgspec.structs.replace(ctx.findings, expensive=EXPENSIVE)
     options = view_engine({**msgspec.to_builtins(ctx.engine_info), "options": OPTIONS})
     ctx = msgspec.structs.replace(ctx, findings=dear, engine_info=options)
     found = walk(step, ctx, two).finish.findings
-    assert (found.twin, found.dear) == (TWIN, 0.0)
+    assert (found.cheap, found.expensive) == (TWIN, 0.0)
     before = two.asked[TWIN]
     again = walk("inputs", msgspec.structs.replace(ctx, findings=dear), two).finish.findings
-    assert (again.twin, again.dear, two.asked[TWIN]) == ("", DEAR, before)
+    assert (again.cheap, again.expensive, two.asked[TWIN]) == ("", EXPENSIVE, before)
 
 
 def sought(
@@ -130,7 +130,7 @@ def sought(
         findings=findings,
         engine_info=view_engine({"options": options}),
     )
-    generator = find_twin(ctx, note_dear(ctx, findings, given))
+    generator = find_cheap_engine(ctx, note_expensive(ctx, findings, given))
     try:
         while True:
             asked = next(generator)
@@ -152,12 +152,12 @@ def answer(seconds: float, factor: float = 1.0, **rest: Any) -> Measurement:
 @pytest.mark.parametrize(
     ("there", "given_seconds", "is_twin"),
     [
-        (answer(DEAR / 10), DEAR, True),
-        (answer(DEAR / 10), DEAR - 1, False),  # the build is no burden
-        (answer(DEAR / CHEAPER + 1), DEAR, False),  # no faster
-        (answer(1, factor=0.0), DEAR, False),  # it passes
-        (answer(1, factor=0.45), DEAR, False),  # another failure
-        (answer(1, status="crash", message="it died"), DEAR, False),
+        (answer(EXPENSIVE / 10), EXPENSIVE, True),
+        (answer(EXPENSIVE / 10), EXPENSIVE - 1, False),  # the build is no burden
+        (answer(EXPENSIVE / CHEAPER + 1), EXPENSIVE, False),  # no faster
+        (answer(1, factor=0.0), EXPENSIVE, False),  # it passes
+        (answer(1, factor=0.45), EXPENSIVE, False),  # another failure
+        (answer(1, status="crash", message="it died"), EXPENSIVE, False),
     ],
 )
 def test_a_twin_is_one_that_was_seen_to_fail_alike_and_to_be_faster(
@@ -165,21 +165,23 @@ def test_a_twin_is_one_that_was_seen_to_fail_alike_and_to_be_faster(
 ) -> None:
     engine, _ = planted(6, 3)
     found = sought(engine.findings(), there, answer(given_seconds))
-    assert found.twin == (TWIN if is_twin else "")
+    assert found.cheap == (TWIN if is_twin else "")
     assert bool(found.notes) == is_twin, "what was searched on is told in the report"
 
 
 def test_which_option_may_make_a_twin_is_the_declaration_s_to_say() -> None:
     options = msgspec.to_builtins(discovery.ours()["tensorrt"].options)
     level = "tensorrt:optimization_level={},precision=fp16"
-    assert list_twins("tensorrt:precision=fp16", view_engine({"options": options})) == (
+    assert list_cheap_engines("tensorrt:precision=fp16", view_engine({"options": options})) == (
         level.format(1),
     )
-    assert list_twins(level.format(5), view_engine({"options": options})) == (level.format(1),)
-    assert list_twins(level.format(1), view_engine({"options": options})) == ()
-    assert list_twins(level.format(0), view_engine({"options": options})) == ()
+    assert list_cheap_engines(level.format(5), view_engine({"options": options})) == (
+        level.format(1),
+    )
+    assert list_cheap_engines(level.format(1), view_engine({"options": options})) == ()
+    assert list_cheap_engines(level.format(0), view_engine({"options": options})) == ()
     assert (
-        list_twins(
+        list_cheap_engines(
             "onnxruntime",
             view_engine({"options": msgspec.to_builtins(discovery.ours()["onnxruntime"].options)}),
         )

@@ -1,12 +1,15 @@
-"""A cheap twin of the engine: the same one at an option value that builds several times faster, on
-which the whole model fails in the same way. A search asks the twin; what it ends with is built
+"""A cheap engine: the one under test at an option value that builds several times faster, on
+which the whole model fails in the same way. A search asks that one; what it ends with is built
 again on the engine as it was given, which alone decides.
 
 Measured on an H200 with TensorRT 10.6 (``sort_tf_massive_m4``, weakly typed FP16): 66 to 79 s for
 the first build of a process at the default level, 7 s at level 1, with the same error. At level 0
-the model is right, so a twin is only one once it was tried. A real CNN (nudenet, 325 nodes): 355 s
+the model is right, so it is only one once it was tried. A real CNN (nudenet, 325 nodes): 355 s
 and 109 s. So it is looked for by the first search that cuts, and not before: what the reference
 foretells was cured there in 5 s, with the kernels that the first build had timed.
+
+The emulation of a precision in place of one that is expensive to ask: FP16 or BF16 as ONNX
+Runtime computes it with casts.
 """
 
 import msgspec
@@ -14,7 +17,7 @@ import msgspec
 from narrowdown.engines.asking import Note, StepContext, Sub, asked
 from narrowdown.engines.asking.inquiry import Inquiry
 from narrowdown.engines.compare.criterion import Criterion
-from narrowdown.engines.compare.judge import judge_whole, sign_failure
+from narrowdown.engines.compare.judge import judge_whole, limit, sign_failure
 from narrowdown.engines.findings import Findings
 from narrowdown.engines.probe import Measurement
 from narrowdown.engines.search.settle import SHRINK_PROBES
@@ -22,9 +25,9 @@ from narrowdown.engines.search.whole import list_failing, probe_whole
 from narrowdown.engines.spec import parse
 from narrowdown.engines.views import EngineView
 
-# Seconds of an engine's first build from which a search looks for a cheaper twin.
-DEAR = 20.0
-# How many times faster the twin must have been built than the engine as given: what it finds is
+# Seconds of an engine's first build from which a search looks for a cheap engine.
+EXPENSIVE = 20.0
+# How many times faster the cheap engine must have been built than the engine as given: what it finds is
 # built again as given, and a search that goes wrong on it is done twice. Nine to eleven times were
 # seen.
 CHEAPER = 3.0
@@ -32,12 +35,12 @@ CHEAPER = 3.0
 # other kernels round otherwise. A wrong guess costs time only, as what is found has to fail on the
 # engine as given too.
 ALIKE = 2.0
-# Edits that are tried on a case where builds are expensive: up to 2 s each on the twin, 9 s as
+# Edits that are tried on a case where builds are expensive: up to 2 s each on the cheap engine, 9 s as
 # given, and what they simplify is no node less.
 SHRINK_EXPENSIVE = 8
 
 
-def list_twins(engine: str, info: EngineView) -> tuple[str, ...]:
+def list_cheap_engines(engine: str, info: EngineView) -> tuple[str, ...]:
     """The engine's specs with one option at its ``twin`` value, where it has another one now."""
     spec = parse(engine)
     options = [o for o in info.options if o.twin]
@@ -48,33 +51,33 @@ def list_twins(engine: str, info: EngineView) -> tuple[str, ...]:
     )
 
 
-def _is_above(value: str, twin: str) -> bool:
-    """Whether the value is above the twin's; one at or below it builds as fast already."""
-    return not value or float(value) > float(twin)
+def _is_above(value: str, cheap: str) -> bool:
+    """Whether the value is above the cheap one; one at or below it builds as fast already."""
+    return not value or float(value) > float(cheap)
 
 
-def note_dear(ctx: StepContext, findings: Findings, given: Measurement) -> Findings:
-    """Findings that say whether a twin is to be looked for. ``given``: the first build of the whole
+def note_expensive(ctx: StepContext, findings: Findings, given: Measurement) -> Findings:
+    """Findings that say whether a cheap engine is to be looked for. ``given``: the first build of the whole
     model on the engine as it was given, whose failure is locked."""
     accuracy = findings.signature is not None and findings.signature.kind == "accuracy"
     if (
-        given.build_seconds < DEAR
+        given.build_seconds < EXPENSIVE
         or not accuracy
         or ctx.check
-        or not list_twins(ctx.engine, ctx.engine_info)
+        or not list_cheap_engines(ctx.engine, ctx.engine_info)
     ):
         return findings
-    return msgspec.structs.replace(findings, dear=given.build_seconds)
+    return msgspec.structs.replace(findings, expensive=given.build_seconds)
 
 
-def find_twin(ctx: StepContext, findings: Findings) -> Sub[Findings]:
-    """Findings with the spec of a cheap twin, where there is one. Costs a build of the whole model
+def find_cheap_engine(ctx: StepContext, findings: Findings) -> Sub[Findings]:
+    """Findings with the spec of a cheap engine, where there is one. Costs a build of the whole model
     for each option that may make one, once; none where the build was cheap."""
     rule = findings.criterion
-    if not findings.dear or rule is None or findings.twin:
+    if not findings.expensive or rule is None or findings.cheap:
         return findings
-    given, findings = findings.dear, msgspec.structs.replace(findings, dear=0.0)
-    for engine in list_twins(ctx.engine, ctx.engine_info):
+    given, findings = findings.expensive, msgspec.structs.replace(findings, expensive=0.0)
+    for engine in list_cheap_engines(ctx.engine, ctx.engine_info):
         yield Note("does it fail alike where it builds faster?")
         m = yield from asked(probe_whole(ctx, findings, samples=(findings.sample,), engine=engine))
         if not fails_alike(findings, rule, m) or m.build_seconds * CHEAPER > given:
@@ -83,7 +86,7 @@ def find_twin(ctx: StepContext, findings: Findings) -> Sub[Findings]:
             f"The whole model fails alike on {engine}, which is built in {m.build_seconds:.2g} s instead of "
             f"{given:.2g}: the search asks that one, and what it finds is built again as it was given."
         )
-        return msgspec.structs.replace(findings, twin=engine, notes=(*findings.notes, said))
+        return msgspec.structs.replace(findings, cheap=engine, notes=(*findings.notes, said))
     return findings
 
 
@@ -104,11 +107,33 @@ def fails_alike(findings: Findings, rule: Criterion, m: Measurement) -> bool:
     return all(max(a, b) <= ALIKE * min(a, b) for a, b in pairs)
 
 
-def asking_twin(ask: Inquiry) -> Inquiry:
-    """The same questions to the twin; to the engine as it was given where there is none."""
-    return ask.of(ask.findings.twin)
+def ask_cheaply(ask: Inquiry) -> Inquiry:
+    """The same questions to the cheap engine; to the engine as it was given where there is none."""
+    return ask.of(ask.findings.cheap)
 
 
 def shrinks_for(findings: Findings) -> int:
     """How many edits are tried on a case."""
-    return SHRINK_EXPENSIVE if findings.twin or findings.dear else SHRINK_PROBES
+    return SHRINK_EXPENSIVE if findings.cheap or findings.expensive else SHRINK_PROBES
+
+
+EMULATED = ("fp16", "bf16")
+
+
+def find_emulation(ctx: StepContext, findings: Findings) -> str:
+    """The spec of the emulation that fails as the engine does, as far as that is a matter of its
+    precision; "" where the engine times no kernels, so that it is quickly asked itself, where its
+    precision is not emulated, where a faultless engine of it is right, and where the failure comes
+    and goes."""
+    rule, signature = findings.criterion, findings.round_signature or findings.signature
+    if rule is None or signature is None or findings.emulated is None:
+        return ""
+    explained = (
+        ctx.engine_info.gpus > 0
+        and not ctx.check
+        and rule.precision in EMULATED
+        and findings.looks == findings.builds == 1
+        and signature.kind == "accuracy"
+        and findings.emulated > min((limit(rule, name) for name in signature.outputs), default=0.0)
+    )
+    return f"emulate:precision={rule.precision}" if explained else ""
