@@ -174,35 +174,31 @@ def _tree(text: str) -> nodes.Template:
     except ValueError:  # Python reads whole numbers of so many digits alone
         raise TemplateProblem("This template holds a number that is too large.") from None
     for node in _walk(tree):
-        where = getattr(node, "lineno", 1) or 1
-        if not isinstance(node, _ALLOWED):
-            raise TemplateProblem(
-                f"{_FORBIDDEN.get(type(node), type(node).__name__)} is not allowed in a template.",
-                where - 1,
-            )
-        if isinstance(node, nodes.Name) and (node.name.startswith("_") or node.name in RESERVED):
-            raise TemplateProblem(f"'{node.name}' is not a field.", where - 1, node.name)
-        if isinstance(node, nodes.Const) and not isinstance(
-            node.value, str | int | float | bool | None
-        ):
-            raise TemplateProblem("Only text and numbers are allowed as constants.", where - 1)
-        if (
-            isinstance(node, nodes.Const)
-            and isinstance(node.value, int | float)
-            and not abs(node.value) < TOO_LARGE
-        ):
-            raise TemplateProblem("This template holds a number that is too large.", where - 1)
-        if isinstance(node, nodes.Const) and HALF.search(
-            str(node.value)
-        ):  # from an escape: no text as written has one
-            raise TemplateProblem(
-                "This template holds half of a character, which no text can hold.", where - 1
-            )
-        if isinstance(node, nodes.Filter) and node.name not in FILTERS:
-            raise TemplateProblem(f"There is no filter '{node.name}'.", where - 1, node.name)
-        if isinstance(node, nodes.Filter) and (node.kwargs or node.dyn_args or node.dyn_kwargs):
-            raise TemplateProblem("A filter takes plain values only.", where - 1)
+        fault, name = _find_fault(node)
+        if fault:
+            raise TemplateProblem(fault, (getattr(node, "lineno", 1) or 1) - 1, name)
     return tree
+
+
+def _find_fault(node: nodes.Node) -> tuple[str, str]:
+    """What is not allowed of a node, and the name that is meant; "" where all is."""
+    match node:
+        case nodes.Name(name=name) if name.startswith("_") or name in RESERVED:
+            return f"'{name}' is not a field.", name
+        case nodes.Const(value=value) if not isinstance(value, str | int | float | bool | None):
+            return "Only text and numbers are allowed as constants.", ""
+        case nodes.Const(value=int() | float() as value) if not abs(value) < TOO_LARGE:
+            return "This template holds a number that is too large.", ""
+        case nodes.Const(value=value) if HALF.search(str(value)):  # from an escape
+            return "This template holds half of a character, which no text can hold.", ""
+        case nodes.Filter(name=name) if name not in FILTERS:
+            return f"There is no filter '{name}'.", name
+        case nodes.Filter() if node.kwargs or node.dyn_args or node.dyn_kwargs:
+            return "A filter takes plain values only.", ""
+        case _ if not isinstance(node, _ALLOWED):
+            named = _FORBIDDEN.get(type(node), type(node).__name__)
+            return f"{named} is not allowed in a template.", ""
+    return "", ""
 
 
 def _walk(tree: nodes.Node) -> list[nodes.Node]:

@@ -367,38 +367,31 @@ class _Shaper:
     def _shape(self, data: Any, kind: Any, at: PathInFile) -> Any:
         """Structs field by field, mappings and lists of structs value by value, all else as it
         is."""
-        inner = [
-            k
-            for k in (kind, *typing.get_args(kind))
-            if isinstance(k, type) and issubclass(k, msgspec.Struct)
-        ]
-        if not inner or (data is None and type(None) in typing.get_args(kind)):
+        parts = (kind, *typing.get_args(kind))
+        inner = [k for k in parts if isinstance(k, type) and issubclass(k, msgspec.Struct)]
+        if not inner or (data is None and type(None) in parts):
             return self._checked(data, kind, at)
-        if isinstance(data, list) and any(
-            typing.get_origin(k) is tuple for k in typing.get_args(kind)
-        ):
-            return tuple(
-                self._shape(value, inner[0], (*at, place)) for place, value in enumerate(data)
-            )
+        if isinstance(data, list) and any(typing.get_origin(k) is tuple for k in parts):
+            return tuple(self._struct(v, inner[0], (*at, place)) for place, v in enumerate(data))
         data = self._checked(data, dict[str, Any], at)
         if typing.get_origin(kind) is dict:
-            return {name: self._shape(value, inner[0], (*at, name)) for name, value in data.items()}
-        fields = {f.encode_name: f for f in msgspec.structs.fields(inner[0])}
+            return {name: self._struct(v, inner[0], (*at, name)) for name, v in data.items()}
+        return self._struct(data, inner[0], at)
+
+    def _struct(self, data: Any, kind: type[msgspec.Struct], at: PathInFile) -> msgspec.Struct:
+        data = self._checked(data, dict[str, Any], at)
+        fields = {f.encode_name: f for f in msgspec.structs.fields(kind)}
         for key in data:
             if key not in fields:
-                raise self._at(
-                    self._lines.key(*at, key),
-                    f"there is no '{key}' {_place(at)}.",
-                    suggestion(key, fields) or f"Known: {', '.join(fields)}.",
-                )
-        made = {
-            fields[key].name: self._shape(data[key], fields[key].type, (*at, key)) for key in data
-        }
+                hint = suggestion(key, fields) or f"Known: {', '.join(fields)}."
+                message = f"there is no '{key}' {_place(at)}."
+                raise self._at(self._lines.key(*at, key), message, hint)
+        made = {fields[k].name: self._shape(v, fields[k].type, (*at, k)) for k, v in data.items()}
         for name, field in fields.items():
             if field.required and name not in data:
                 subject = _place(at).removeprefix("in ") if at else "the flow"
                 raise self._at(self._lines.key(*at), f"{subject} lacks '{name}'.")
-        return inner[0](**made)
+        return kind(**made)
 
     def _checked(self, data: Any, kind: Any, at: PathInFile) -> Any:
         try:
