@@ -167,7 +167,7 @@ class StepSpec(msgspec.Struct, Generic[OutcomeT], frozen=True):
     params: type[msgspec.Struct]  # what a flow's ``with`` may set
     # About how many probes it will ask, of a model of so many nodes (0: not read yet); None where
     # nobody knows.
-    plan: Callable[[StepContext, int], int | None] = lambda _ctx, _nodes: None
+    plan: int | Callable[[StepContext, int], int | None] | None = None
     exclusive: bool = False  # of its probes, only those run ahead that are exclusive
     needs: tuple[Need, ...] = ()  # what must hold before it starts
     sets: tuple[

@@ -99,11 +99,6 @@ def _say(real: _Side, random: _Side) -> str:
     return said[0].upper() + said[1:]
 
 
-def _plan(_ctx: StepContext, _nodes: int) -> int:
-    """All samples once, and the made-up one."""
-    return 2
-
-
 SPEC = StepSpec(
     name="inputs",
     version=5,
@@ -120,5 +115,5 @@ SPEC = StepSpec(
         "random_failing": "random samples that fail",
         "guesses": "guessed about the inputs",
     },
-    plan=_plan,
+    plan=2,  # all samples once, and the made-up one
 )

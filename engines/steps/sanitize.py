@@ -260,11 +260,6 @@ def _fails_again(tried: _Tried, signature: Signature) -> Sub[bool]:
     return judged(again, tried.rule).failed
 
 
-def _plan(_ctx: StepContext, _nodes: int) -> int:
-    """The model cleaned up, and all samples of that."""
-    return 2
-
-
 SPEC = StepSpec(
     name="sanitize",
     version=8,
@@ -279,5 +274,5 @@ SPEC = StepSpec(
         "change": "what that did to the error",
         "goes_on": "the search goes on with the model",
     },
-    plan=_plan,
+    plan=2,  # the model cleaned up, and all samples of that
 )

@@ -19,7 +19,8 @@ def foresee(spec: StepSpec[Any], ctx: StepContext, state: State) -> Cost:
     """What the step is expected to take. Never raises: parameters that do not fit are told of by the
     step itself."""
     try:
-        probes = spec.plan(ctx, count_nodes(state, ctx.findings.model))
+        nodes = count_nodes(state, ctx.findings.model)
+        probes = spec.plan(ctx, nodes) if callable(spec.plan) else spec.plan
     except Exception:
         probes = None
     runs = {visit.run for visit in state.route if visit.step == spec.name}

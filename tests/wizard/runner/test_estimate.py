@@ -123,9 +123,11 @@ def test_every_plan_is_a_number_or_nothing() -> None:
         findings=SimpleNamespace(case=None),
     )
     for name, spec in registry.STEPS.items():
-        plan = spec.plan(ctx, 100)
+        plan = spec.plan(ctx, 100) if callable(spec.plan) else spec.plan
         assert plan is None or plan > 0, name
-    assert registry.STEPS["reduce"].plan(ctx, 0) is None, "the model was not read yet"
+    reduce = registry.STEPS["reduce"].plan
+    assert callable(reduce)
+    assert reduce(ctx, 0) is None, "the model was not read yet"
 
 
 def test_what_was_expected_stands_in_the_journal(tmp_path: Path) -> None:
