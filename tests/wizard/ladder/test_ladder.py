@@ -304,6 +304,30 @@ def test_a_release_runs_as_it_was_installed_or_is_installed_anew(
     assert asked == ["fast==1.6"], "once is enough"
 
 
+@pytest.mark.parametrize(
+    "planted",
+    [
+        b"[" * 200_000,
+        b'{"outcome":"mended"}',
+        msgspec.json.encode(checks.Answer("fails", *["\x1b]0;x\x07<img src=x>![a](b)|"] * 3)),
+    ],
+    ids=["deep", "unknown", "hostile"],
+)
+def test_a_kept_answer_is_words_and_nothing_else(
+    bundle: Path, capsys: pytest.CaptureFixture[str], planted: bytes
+) -> None:
+    installed("1.6")
+    words = ["ladder", str(bundle), "--install", "fast==1.6", "--yes-run-scripts", "all"]
+    assert main(words) == 0
+    (kept,) = (environments.root() / "answers").iterdir()
+    kept.write_bytes(planted)
+    for name in ("out.html", "out.md"):
+        assert main([*words, "--output", str(bundle.parent / name)]) == 0
+        page = (bundle.parent / name).read_text()
+        assert "\x1b" not in "".join(capsys.readouterr()) + page
+        assert "<img" not in page.replace("\\<img", "")
+
+
 def test_a_budget_ends_it_and_the_same_command_goes_on(
     bundle: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
