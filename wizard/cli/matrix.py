@@ -23,6 +23,7 @@ from narrowdown.wizard.cli.flow import write
 from narrowdown.wizard.exits import Exit
 from narrowdown.wizard.ladder.environments import interpreter
 from narrowdown.wizard.problem_options import engine_under_test
+from narrowdown.wizard.report.markdown import literal
 from narrowdown.wizard.schedulers import LOCAL
 from narrowdown.wizard.session import folder as folders
 from narrowdown.wizard.words import visible
@@ -171,14 +172,10 @@ def summary(cells: Sequence[Cell]) -> str:
     by_place = {(cell.session, cell.column): cell for cell in cells}
 
     def rows() -> Iterator[str]:
-        yield f"| session | {' | '.join(map(_cell, columns))} |"
+        yield f"| session | {' | '.join(map(literal, columns))} |"
         yield f"| --- |{' --- |' * len(columns)}"
         for session in dict.fromkeys(cell.session for cell in cells):
             told = [by_place[session, column] for column in columns]
-            yield f"| {_cell(session)} | {' | '.join(_cell(f'{outcome(c)}: {c.said}') for c in told)} |"
+            yield f"| {literal(session)} | {' | '.join(literal(f'{outcome(c)}: {c.said}') for c in told)} |"
 
     return "\n".join(rows()) + "\n"
-
-
-def _cell(text: str) -> str:
-    return visible(text).replace("|", "\\|")
