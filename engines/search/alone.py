@@ -1,11 +1,13 @@
 """What each node is wrong by alone, fed reference values, all in one build; and whether one of them
 is most of a failure."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from narrowdown.engines.asking import Note, Sub
 from narrowdown.engines.asking.answer import Answer
+from narrowdown.engines.asking.oracle import Oracle
 from narrowdown.engines.asking.question import NodeIds, Question
+from narrowdown.engines.compare.judge import badness
 from narrowdown.engines.graph.index import GraphIndex
 from narrowdown.engines.search.search import Trials
 from narrowdown.engines.search.watchable import UNWATCHED, pack_batches, split_markable
@@ -44,27 +46,52 @@ def _can_be_fed(index: GraphIndex, node: int) -> bool:
     )
 
 
+def measure_alone(oracle: Oracle, note: Note) -> Sub[dict[str, Answer]]:
+    """Tensor name -> the answer that has what its node is wrong by alone; none of a node that cannot
+    run alone."""
+    index, live = oracle.index, frozenset(oracle.live)
+    outputs = [
+        t for t in (*split_markable(index)[0], *index.outputs) if index.tensors[t].producer in live
+    ]
+    found: dict[str, Answer] = {}
+    for batch in pack_alone(index, sorted(outputs), BYTES):
+        nodes = frozenset(index.tensors[t].producer for t in batch)
+        answer: Answer = yield from oracle.ask(
+            Question(nodes, outputs=batch, alone=True, note=note)
+        )
+        found |= {index.tensors[t].name: answer for t in batch}
+    return found
+
+
+def rank_alone(oracle: Oracle) -> Sub[tuple[int, ...]]:
+    """All nodes, what is wrong by the most alone first."""
+    found: dict[str, Answer] = yield from measure_alone(oracle, Note("what is each node wrong by?"))
+    scores = {name: answer.scores[name] for name, answer in found.items() if name in answer.scores}
+    own = {name: badness(score, oracle.criterion) for name, score in scores.items()}
+    by_node = _find_worst(oracle.index, own)
+    return tuple(sorted(range(len(oracle.index.nodes)), key=lambda n: -by_node.get(n, 0.0)))
+
+
+def _find_worst(index: GraphIndex, errors: Mapping[str, float]) -> dict[int, float]:
+    """Node id -> the largest error of its outputs."""
+    worst: dict[int, float] = {}
+    for name, error in errors.items():
+        node = index.tensors[index.by_name[name]].producer
+        worst[node] = max(worst.get(node, 0.0), error)
+    return worst
+
+
 def find_alone(trials: Trials) -> Sub[NodeIds | None]:
     """The node that is most of the failure by itself, of the few that are wrong by the most alone;
     None where none is.
 
     Others may fail together where it is: halving takes the first crowd whose small errors come to
     more than is allowed."""
-    oracle, index = trials.oracle, trials.oracle.index
-    live = frozenset(oracle.live)
-    outputs = [
-        t for t in (*split_markable(index)[0], *index.outputs) if index.tensors[t].producer in live
-    ]
-    own: dict[int, float] = {}
+    oracle, live = trials.oracle, frozenset(trials.oracle.live)
     note = Note("which nodes are wrong by themselves?")
-    for batch in pack_alone(index, sorted(outputs), BYTES):
-        nodes = frozenset(index.tensors[t].producer for t in batch)
-        answer: Answer = yield from oracle.ask(
-            Question(nodes, outputs=batch, alone=True, note=note)
-        )
-        for name, error in answer.errors.items():
-            node = index.tensors[index.by_name[name]].producer
-            own[node] = max(own.get(node, 0.0), error)
+    found: dict[str, Answer] = yield from measure_alone(oracle, note)
+    over = {name: a.errors[name] for name, a in found.items() if name in a.errors}
+    own = _find_worst(oracle.index, over)
     for n in sorted(own, key=lambda n: (-own[n], n))[:FEW]:
         answer = yield from trials.test(frozenset((n,)))
         if answer.fails and (answer.effect or 0.0) > MOST * oracle.error:

@@ -7,11 +7,10 @@ that bring the most are the ones to keep.
 
 In this order, because each makes the next cheap:
 
-1. *What does each node bring?* Everything kept but a group of nodes: the error is theirs
-   (``engines.search.weigh``). It is a guess at an order and decides nothing, so it is asked of the
-   cheapest oracle that fails as the engine does: an emulation, where each build of the engine takes
-   seconds. Where the culprits alone cure, nothing need be weighed; where somebody knows the order
-   (a ranking of quantized layers) it is taken.
+1. *What does each node bring?* What it is wrong by alone, which one build of all nodes side by side
+   tells (``engines.search.alone``), of an emulation where each build of the engine takes seconds. It
+   is a guess at an order and decides nothing. Where the culprits alone cure, it is not asked for;
+   where somebody knows the order (a ranking of quantized layers) that is taken.
 2. *How many of the heaviest?* The shortest prefix that cures, by doubling and halving.
 3. *Which of what was added can go?* Group testing, lightest first (``engines.search.trim``).
 4. *Is it right on what it was not made on?* Other samples are made near the given ones. What fails
@@ -27,7 +26,9 @@ One rule for the margin: a sample may use up ``1 / MARGIN`` of what is allowed, 
 with everything kept; then all that is allowed. Samples that nobody has seen go beyond those that
 the set was made on by about as much as these differ among themselves.
 
-Tried and dropped: taking an emulation's word that a set fails, which saved a third of the builds and
+Tried and dropped: keeping everything but a group of nodes, and halving the groups, which took 60 to
+100 builds for an order that was no better (shapes_cnn 40 nodes, 249 builds for 41, 167; magika 20,
+129 for 16, 177); taking an emulation's word that a set fails, which saved a third of the builds and
 took two words of "how often was it right" to be safe (TensorRT 10.6; weakly typed it was wrong);
 growing rings around culprits before the rest is weighed; a margin of its own for timed kernels and
 for quantized layers; leaving out each node again after every batch that joined (basic_pitch: 591
@@ -35,7 +36,6 @@ questions and no end); leaving out nothing before the last batch (a prefix that 
 node grows to everything: shapes_cnn); holding single rows to more than batches in steps of a quarter.
 """
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, TypeAlias
 
@@ -43,7 +43,6 @@ import msgspec
 
 from narrowdown.engines.asking import Sub
 from narrowdown.engines.search.trim import leave_out_each, leave_out_groups
-from narrowdown.engines.search.weigh import MOST, count_kept, find_prefix, weigh_groups
 
 NodeSet: TypeAlias = tuple[int, ...]  # node ids, ascending
 
@@ -76,9 +75,8 @@ class Sets(Protocol):
 
 class Hunt:
     """The search on one oracle. ``seen``: the samples that decide; ``working``: those of them that
-    sets are asked about first, the hardest in front; ``allowed``: what each may use up. ``order``:
-    nodes, the heaviest first, where somebody knows; ``light``: who is asked for it where nobody
-    does, if not the oracle itself. ``limit``: questions."""
+    sets are asked about first, the hardest in front; ``allowed``: what each may use up. ``rank``:
+    all nodes, the heaviest first, asked for once it is needed. ``limit``: questions."""
 
     def __init__(
         self,
@@ -86,13 +84,12 @@ class Hunt:
         allowed: dict[str, float],
         working: Sequence[str],
         limit: int,
-        *,
-        order: NodeSet = (),
-        light: "Hunt | None" = None,
+        rank: Callable[[], Sub[NodeSet]],
     ) -> None:
         self.sets, self.allowed, self.limit = sets, allowed, limit
         self.working = [s for s in working if s in allowed] or list(allowed)[:1]
-        self.order, self.light = order, light
+        self.rank = rank
+        self.order: NodeSet = ()
         self.alone = True
         self.each = False  # every node of the last set was seen to be needed
         self._short: set[NodeSet] = set()  # sets that were seen not to cure
@@ -131,52 +128,16 @@ class Hunt:
         added = tuple(n for n in likely if n not in stays)
         if (added or not stays) and likely and (yield from self._cures((*stays, *added))):
             return added
-        rest = tuple(n for n in self.sets.everything if n not in stays)
-        guess = len(added)
-        if not self.order:
-            there = self.light or self
-            there.working = self.working
-            self.order, guess = yield from there._weigh(rest)
-        inside = set(rest)
-        order = tuple(n for n in self.order if n in inside)
-
-        def cures(length: int) -> Sub[bool]:
-            return (yield from self._cures((*stays, *order[:length]), always=True))
-
-        return order[: (yield from find_prefix(len(order), guess, cures))]
-
-    def _weigh(self, nodes: NodeSet) -> Sub[tuple[NodeSet, int]]:
-        """The nodes, those that bring the most first, and how many of these have to be kept as far
-        as that foretells it."""
-        base: float = yield from self._worst(self.sets.everything)
-        room = math.sqrt(max(0.01, 1 - base**2))  # a percent, where everything kept is all but over
-
-        # Most of what may be asked is left for what decides.
-        until = self.sets.spent + (self.limit - self.sets.spent) // 8
-
-        def load(group: NodeSet) -> Sub[float]:
-            if self.sets.spent >= until:
-                return MOST
-            gone = set(group)
-            used = yield from self._worst(tuple(n for n in self.sets.everything if n not in gone))
-            return min(MOST, math.sqrt(max(0.0, used**2 - base**2)) / room)
-
-        groups, _ = yield from weigh_groups(nodes, load)
-        each = [(n, g.each) for g in groups for n in g.items]
-        return tuple(n for n, _ in each), count_kept([w for _, w in each])
-
-    def _worst(self, keep: NodeSet) -> Sub[float]:
-        """What part of what it may use up the worst sample of the search has, at most ``MOST``: where
-        one has as much the others are not asked."""
-        most = 0.0
-        for s in tuple(self.working):
-            used = yield from self.sets.use(keep, (s,), alone=self.alone)
-            if used is None:
-                return MOST
-            most = max(most, used.get(s, 0.0) / self.allowed[s])
-            if most >= MOST:
-                break
-        return min(MOST, most)
+        self.order = self.order or (yield from self.rank())
+        order = tuple(n for n in self.order if n not in stays)
+        low, high, step = -1, len(order), 1
+        while high - low > 1:
+            length = min(low + step, (low + high) // 2)
+            if (yield from self._cures((*stays, *order[:length]), always=True)):
+                high, step = length, len(order)
+            else:
+                low, step = length, 2 * step
+        return order[:high]
 
     def _cures(self, nodes: Sequence[int], *, always: bool = False) -> Sub[bool]:
         """Whether the set is right on what is searched on, the hardest first; no, where no more may

@@ -14,6 +14,7 @@ from narrowdown.engines.findings import Findings, Unseen
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.graph.quantized import find_layers
 from narrowdown.engines.probe import Measurement
+from narrowdown.engines.search.alone import rank_alone
 from narrowdown.engines.search.cheap_engine import find_emulation
 from narrowdown.engines.search.cured import is_infinite
 from narrowdown.engines.search.foretold import Place, foretell_places
@@ -119,18 +120,12 @@ class _Keeping:
         sets.seen |= set(by_sample(plain)) - held
         sets.basis = Basis(plain, held, find_scale(plain, ask.criterion))
         likely: NodeSet = yield from self._list_likely()
-        if (
-            not order
-            and len(sets.everything) < len(ask.index.nodes)
-            and unquantized(ask.ctx.reference)
-        ):
-            rows: tuple[Ranked, ...] = yield from rank_layers(ask, find_layers(ask.index))
-            order = list_ranked(rows)
         # In the order in which they were given: a set of names has another one in each process.
         deciding = [s for s in by_sample(plain) if s in sets.seen]
         allowed: dict[str, float] = yield from allow(sets, sound, deciding)
-        hunt = Hunt(sets, allowed, list_hardest(findings), self.params.budget, order=order)
-        hunt.light = yield from self._emulate(hunt)
+        hunt = Hunt(
+            sets, allowed, list_hardest(findings), self.params.budget, lambda: self._rank(order)
+        )
         best: Best | None = yield from keep_fewest(hunt, likely, self._try_on, self.params.batches)
         if best is None:
             # No set short of the model holds: the best trade on the way is told.
@@ -158,20 +153,22 @@ class _Keeping:
                 seeds = seeds | {layer.node}
         return tuple(sorted(seeds & can))
 
-    def _emulate(self, hunt: Hunt) -> Sub[Hunt | None]:
-        """The same search on an emulation of the precision, where the engine takes seconds for each
-        question and the emulation fails as it does."""
-        emulation = find_emulation(self.ask.ctx, self.ask.findings)
-        if not emulation or len(self.sets.everything) < len(self.ask.index.nodes):
-            return None
-        asked = make_oracle(self.ask.of(emulation))
-        there = KeptSets(asked, self.sets.everything, self.sets.margin)
-        there.near, there.seen, there.apart = self.sets.near, self.sets.seen, True
-        there.basis = self.sets.basis
-        used = yield from there.use((), hunt.working)
-        if not used or max(used.values()) <= 1:
-            return None
-        return Hunt(there, hunt.allowed, hunt.working, self.params.budget)
+    def _rank(self, order: NodeSet) -> Sub[NodeSet]:
+        """What can be kept, what is wrong by the most alone first: of layers by what they lose to
+        quantization, of nodes by one build of all side by side, of an emulation of the precision
+        where the engine takes seconds to build and the emulation fails as it does."""
+        ask, everything = self.ask, self.sets.everything
+        if order:
+            return order
+        if len(everything) < len(ask.index.nodes) and unquantized(ask.ctx.reference):
+            rows: tuple[Ranked, ...] = yield from rank_layers(ask, find_layers(ask.index))
+            return list_ranked(rows)
+        emulation = find_emulation(ask.ctx, ask.findings)
+        if self.oracle.times and not emulation:
+            return everything  # its one build of all would take as long as many of them
+        nodes: NodeSet = yield from rank_alone(make_oracle(ask.of(emulation)))
+        can = set(everything)
+        return tuple(n for n in nodes if n in can)
 
     def _try_on(self, keep: NodeSet, batch: int) -> Sub[Mapping[str, float]]:
         """A set on what was set apart, and on samples made near the session's. What is wrong there

@@ -452,6 +452,7 @@ def test_no_set_is_asked_about_a_sample_twice() -> None:
         and p.runs == 1
         and p.inputs == "i"
         and not p.save
+        and not p.candidate.severed  # each node alone
     ]
     pairs = [(p.keep, s) for p in asked for s in p.samples]
     assert len(pairs) == len(set(pairs))
@@ -620,7 +621,7 @@ def test_where_no_smaller_set_stands_in_each_node_is_still_looked_at() -> None:
     added |= {2: 0.5, 18: 0.004, 19: 0.001, 21: 0.004}
     chain = [() if i == 0 else (i - 1,) for i in range(23)]
     done = unseen_of(Simulated.single(graph(chain), added, rare={0: 0.003}, alone=0.6, seconds=0.5))
-    assert len(kept(done)) == 6
+    assert len(kept(done)) == 5
     assert done.outcome.minimal
     assert done.outcome.holds
 
