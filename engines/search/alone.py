@@ -10,15 +10,12 @@ from narrowdown.engines.asking.question import NodeIds, Question
 from narrowdown.engines.compare.judge import badness
 from narrowdown.engines.graph.index import GraphIndex
 from narrowdown.engines.search.search import Trials
-from narrowdown.engines.search.watchable import UNWATCHED, pack_batches, split_markable
+from narrowdown.engines.search.watchable import BATCH_BYTES, UNWATCHED, pack_batches, split_markable
 
 # Nodes that are run side by side, each alone, in one build: every one brings inputs and outputs of
 # its own, and what ONNX Runtime takes to build grows with the square of these (5,000 nodes: 2 s;
 # 10,000: 9 s; 20,000: 110 s).
 ALONE = 2_000
-BYTES = (
-    256 << 20
-)  # of tensors in one build that are held against the reference; what layerwise takes
 # A node that brings more of a failure is it. Of 40 planted failures that are spread, the largest
 # part brought 0.43 at most; a single culprit brings 0.5 to all of it.
 MOST = 0.6
@@ -54,7 +51,7 @@ def measure_alone(oracle: Oracle, note: Note) -> Sub[dict[str, Answer]]:
         t for t in (*split_markable(index)[0], *index.outputs) if index.tensors[t].producer in live
     ]
     found: dict[str, Answer] = {}
-    for batch in pack_alone(index, sorted(outputs), BYTES):
+    for batch in pack_alone(index, sorted(outputs), BATCH_BYTES):
         nodes = frozenset(index.tensors[t].producer for t in batch)
         answer: Answer = yield from oracle.ask(
             Question(nodes, outputs=batch, alone=True, note=note)

@@ -216,12 +216,11 @@ class _Keeping:
 
     def _count_lost(self, keep: NodeSet, unseen: Unseen) -> Sub[Unseen]:
         """The figures with what this set is wrong on of earlier batches, where nothing cures it."""
-        feeds = tuple(
-            f for f in self.sets.near if any(s.partition("/")[0] == f for s in self.incurable)
-        )
+        # In the order in which they were made: a set of names has another one in each process.
+        feeds = [f for f in self.sets.near if any(s.partition("/")[0] == f for s in self.incurable)]
         if not feeds:
             return unseen
-        m: Measurement = yield from self.sets.measure(keep, feeds)
+        m: Measurement = yield from self.sets.measure(keep, tuple(feeds))
         wrong = restrict(m, self.incurable)
         lost = list_failing(wrong, self.ask.criterion) if m.status == "ok" else []
         error = max(unseen.error, find_worst(wrong, self.ask.criterion)) if lost else unseen.error

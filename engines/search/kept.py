@@ -6,12 +6,11 @@ import msgspec
 
 from narrowdown.engines.asking import StepRefused, Sub
 from narrowdown.engines.asking.inquiry import Inquiry
-from narrowdown.engines.compare.say import say_amount, say_most
+from narrowdown.engines.compare.say import join_some, say_amount, say_most
 from narrowdown.engines.findings import Point, Unseen, Workaround
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.graph.quantized import find_leavable_layers
 from narrowdown.engines.probe import HUGE
-from narrowdown.engines.search.kept_sets import NodeSet
 from narrowdown.engines.search.latency import measure_latency
 from narrowdown.engines.search.remedy import keep_as_workaround
 from narrowdown.engines.search.unseen import say_tried
@@ -21,7 +20,6 @@ from narrowdown.engines.search.written import WrittenOut
 # Times smaller the error must be with every node kept for precision to be most of it. As elsewhere
 # "clearly" is ten times.
 MOST_OF_IT = 10
-TOLD = 12  # names of nodes in a sentence
 
 
 class Kept(msgspec.Struct, frozen=True):
@@ -120,7 +118,7 @@ def say_kept(ask: Inquiry, kept: Kept) -> str:
             f"It passes with all of the {len(kept.keep)} nodes in FP32, and with no smaller set that was tried: that is the "
             f"model in FP32, and no workaround.{_say_knee(ask, kept)}"
         )
-    names = _say_names(ask, kept.keep)
+    names = join_some(ask.names(kept.keep))
     tried = say_tried(
         kept.samples_ok, kept.samples_n, kept.unseen, len(kept.slight), len(kept.noisy)
     )
@@ -130,14 +128,6 @@ def say_kept(ask: Inquiry, kept: Kept) -> str:
         f"Kept: {names}."
         f"{_say_nearly_all(ask, kept)}{_say_without(ask, kept)}{_say_obeyed(kept.became)}{_say_knee(ask, kept)}"
     )
-
-
-def _say_names(ask: Inquiry, keep: NodeSet) -> str:
-    """The first of them and how many more: the report and the findings name all, a sentence of 300
-    names nobody reads."""
-    names = ask.names(keep)
-    more = len(names) - TOLD
-    return ", ".join(names[:TOLD]) + (f" and {more} more" if more > 0 else "")
 
 
 def _say(ask: Inquiry, error: float) -> str:
@@ -150,7 +140,7 @@ def _say_knee(ask: Inquiry, kept: Kept) -> str:
     if kept.knee is None or kept.knee.point.chosen:
         return ""
     at, ok = kept.knee.point, kept.knee.ok
-    names = _say_names(ask, kept.knee.keep)
+    names = join_some(ask.names(kept.knee.keep))
     took = f", {at.seconds:.3g} s to run them all" if at.seconds else ""
     nodes = "1 node" if at.nodes == 1 else f"{at.nodes} nodes"
     advice = (

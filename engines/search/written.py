@@ -7,6 +7,7 @@ from narrowdown.engines.asking import Note, Sub, asked
 from narrowdown.engines.asking.inquiry import Inquiry
 from narrowdown.engines.asking.near import Near
 from narrowdown.engines.compare.judge import by_sample, worst
+from narrowdown.engines.compare.say import join_some
 from narrowdown.engines.graph.quantized import find_leavable_layers
 from narrowdown.engines.probe import HUGE, Measurement
 from narrowdown.engines.search.control_flow import ALWAYS
@@ -15,7 +16,6 @@ from narrowdown.engines.search.whole import list_feeds
 from narrowdown.engines.search.workaround_facts import say_nearly_all
 
 FILE = "worked-around.onnx"
-SHOWN = 3  # names in a sentence
 TYPED = ("fp16", "bf16")  # what casts in a file can say
 
 
@@ -72,43 +72,45 @@ def write_out(ask: Inquiry, keep: tuple[int, ...], sides: Sides, missed: int) ->
     rest = info.precision if info.precision in TYPED and ask.ctx.can("keep") else ""
     if not info.typed or not (rest or find_leavable_layers(ask.index)):
         return WrittenOut()
-    why, holders = "", ()
+    why = ""
     for base in dict.fromkeys((findings.original or findings.model, findings.model)):
         own = base == (findings.original or findings.model)
-        yield Note(
-            f"the workaround as a file, made of {'your model' if own else 'the cleaned model'}"
-        )
+        which = "your model" if own else "the cleaned model"
+        yield Note(f"the workaround as a file, made of {which}")
         m = yield from asked(_probe(ask, keep, base, rest, list_feeds(findings), save="written"))
         if m.status != "ok":
             why = why or f"it could not be written: {m.message}"
             continue
         kept = m.facts.get("written", {})
-        holders = holders or tuple(kept.get("holders", ()))
         lost = tuple(kept.get("lost", ()))
         right: Right = yield from _try_file(ask, m, keep, base, rest, sides)
-        if right.missed <= missed and not (
-            lost and own and base != findings.model and right.missed
-        ):
-            names = tuple(kept.get("names", ()))
-            what = "your model" if own else "the cleaned model that was searched"
-            fixed = "" if own else findings.rests
-            if fixed:
-                what = f"{what}, its If, Loop and Scan fixed to how they ran,"
-            many = f"{len(names)} {'node' if len(names) == 1 else 'nodes'}"
-            said = f"{FILE} ({what} with {many} in FP32), loaded and run: {right.say()}."
-            rather = f" Not of your own model: {why.rstrip('.')}." if why else ""
-            bodies = _say_bodies(
-                len(names), kept.get("inside", 0), kept.get("of", 0), kept.get("idle", 0)
-            )
-            return WrittenOut(
-                dict(m.artifacts),
-                f"{said}{bodies}{_say_lost(lost, own)}{rather}",
-                names,
-                holders,
-                "" if fixed == ALWAYS else fixed,
-            )
+        lacks = lost and own and base != findings.model and right.missed
+        if right.missed <= missed and not lacks:
+            return _tell_written(m, right, findings.rests, own, why)
         why = why or f"written into your model it is {right.say()}{_list_lost(lost)}"
     return WrittenOut(said=f"There is no {FILE}: {why.rstrip('.')}.")
+
+
+def _tell_written(m: Measurement, right: Right, rests: str, own: bool, why: str) -> WrittenOut:
+    """``own``: it was made of the user's model, and else not of that, for the reason ``why``.
+    ``rests``: what plain nodes in the place of If, Loop and Scan rest on in the cleaned one."""
+    kept = m.facts.get("written", {})
+    names, lost = tuple(kept.get("names", ())), tuple(kept.get("lost", ()))
+    fixed = "" if own else rests
+    what = "your model" if own else "the cleaned model that was searched"
+    if fixed:
+        what = f"{what}, its If, Loop and Scan fixed to how they ran,"
+    many = f"{len(names)} {'node' if len(names) == 1 else 'nodes'}"
+    said = f"{FILE} ({what} with {many} in FP32), loaded and run: {right.say()}."
+    rather = f" Not of your own model: {why.rstrip('.')}." if why else ""
+    bodies = _say_bodies(len(names), kept.get("inside", 0), kept.get("of", 0), kept.get("idle", 0))
+    return WrittenOut(
+        dict(m.artifacts),
+        f"{said}{bodies}{_say_lost(lost, own)}{rather}",
+        names,
+        tuple(kept.get("holders", ())),
+        "" if fixed == ALWAYS else fixed,
+    )
 
 
 def _try_file(
@@ -176,17 +178,10 @@ def _say_bodies(nodes: int, inside: int, of: int, idle: int) -> str:
 
 
 def _list_lost(lost: tuple[str, ...]) -> str:
-    if not lost:
-        return ""
-    names = ", ".join(lost[:SHOWN]) + (", ..." if len(lost) > SHOWN else "")
-    return f", which has no {names}"
+    return f", which has no {join_some(lost)}" if lost else ""
 
 
 def _say_lost(lost: tuple[str, ...], own: bool) -> str:
     """A sentence with a space in front on nodes that were kept in the search and are none of this
     model."""
-    return (
-        f" Your model has no {_list_lost(lost)[len(', which has no ') :]}; it is right without."
-        if lost and own
-        else ""
-    )
+    return f" Your model has no {join_some(lost)}; it is right without." if lost and own else ""

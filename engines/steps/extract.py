@@ -1,8 +1,6 @@
 """extract: cut out the accused node, feed it captured reference values, grow the cut while it
 passes."""
 
-from collections.abc import Iterable
-
 import msgspec
 
 from narrowdown.engines.asking import Count, StepContext, Sub
@@ -123,37 +121,47 @@ def _find_part(
     # of it.
     few = min(params.most_nodes, len(ask.index.nodes) // 2)
 
-    def list_tries(suspects: Iterable[Suspect], growth: int, most: int) -> list[Around]:
-        return [Around(s, growth, most) for s in suspects]
-
     accused = findings.suspects[: params.most_suspects]
-    tries = list_tries(accused, params.most_growth, few if there else params.most_nodes)
+    most = few if there else params.most_nodes
+    tries = [Around(s, params.most_growth, most) for s in accused]
     found: Isolated = yield from isolate_first(there or oracle, tries)
     if not accused:
         spread = findings.spread
         none = "the error is spread over many layers" if spread else "layerwise named no node"
         found = Isolated(why=none)
-    if found.trials is not None or not (accused or told) or not ask.ctx.can("keep"):
+    if found.trials is not None or not (accused or told) or not oracle.keeps:
         return found
-    # Where engines compute a node otherwise alone than among others, the accused may be the wrong
-    # one: what is beyond the storage type by the reference is tried next, the furthest first, with
-    # few nodes around it.
+    other: Isolated = yield from _try_places(ask, oracle, there, params)
+    return other if other.trials is not None or told else found
+
+
+def _try_places(
+    ask: Inquiry, oracle: Oracle, there: Oracle | None, params: ExtractParams
+) -> Sub[Isolated]:
+    """Where engines compute a node otherwise alone than among others, the accused may be the wrong
+    one: what is beyond the storage type by the reference is tried next, the furthest first, with few
+    nodes around it."""
+    accused = ask.findings.suspects[: params.most_suspects]
     places: tuple[Place, ...] = yield from foretell_places(oracle)
-    done = {s.node for s in accused} | set(ranges.decode(findings.keep))
+    done = {s.node for s in accused} | set(ranges.decode(ask.findings.keep))
     left = sorted((p for p in places if p.node not in done), key=lambda p: (-p.reached, p.node))
     others = [_suspect_place(ask, p) for p in left[: params.most_places]]
     # A foretold one that is right alone is not grown: reduce does so around all of them.
-    growth = 0 if told else params.place_growth
-    tries = list_tries(others[: 1 if told else None], growth, params.most_nodes)
-    other: Isolated = yield from isolate_first(oracle, tries, surely=not told)
+    growth = params.place_growth if accused else 0
+    first = others if accused else others[:1]
+    tries = [Around(s, growth, params.most_nodes) for s in first]
+    other: Isolated = yield from isolate_first(oracle, tries, surely=bool(accused))
     if other.trials is None and there is not None:
-        other = yield from isolate_first(there, list_tries(others, params.place_growth, few))
-    if other.trials is not None:
-        alone = "" if told else "; what layerwise accused is right alone"
-        said = f" It is beyond the storage type in the reference{alone}."
-        return msgspec.structs.replace(other, why=said)
-    why = f"{other.why or found.why}; so it takes company that a search of the whole model finds"
-    return Isolated(why=why) if told else found
+        few = min(params.most_nodes, len(ask.index.nodes) // 2)
+        other = yield from isolate_first(
+            there, [Around(s, params.place_growth, few) for s in others]
+        )
+    if other.trials is None:
+        why = other.why or "layerwise named no node"
+        return Isolated(why=f"{why}; so it takes company that a search of the whole model finds")
+    alone = "; what layerwise accused is right alone" if accused else ""
+    said = f" It is beyond the storage type in the reference{alone}."
+    return msgspec.structs.replace(other, why=said)
 
 
 def _suspect_place(ask: Inquiry, place: Place) -> Suspect:

@@ -532,22 +532,6 @@ def _verify_option(
         if not judge_whole(m, ask.criterion).passed:
             return None
         results.append(m)
-    good = [
-        all(
-            judge_whole(
-                msgspec.structs.replace(m, results=(m.results[i],), runs=()), ask.criterion
-            ).passed
-            for m in results
-        )
-        and all(
-            judge_whole(msgspec.structs.replace(m, results=run, runs=()), ask.criterion).passed
-            for m in results
-            for run in m.runs
-        )
-        for i in range(len(results[0].results))
-    ]
-    if not all(good):
-        return None
     error = max(worst(rows, ask.criterion)[2] for m in results for rows in m.each_run)
     plain = yield from asked(ask.plain(list_feeds(findings)))
     refused = plain.status in REFUSALS
@@ -568,7 +552,8 @@ def _verify_option(
             )
         )
 
-    held, oracle = set_apart(findings, by_sample(results[0])), make_oracle(ask)
+    n, held = len(results[0].results), set_apart(findings, by_sample(results[0]))
+    oracle = make_oracle(ask)
     basis = Basis(results[0] if refused else plain, held)
     tried: Tried = yield from try_unseen(oracle, elsewhere, results[0], basis)
     unseen: Unseen = tried.unseen
@@ -583,8 +568,8 @@ def _verify_option(
         engine=engine,
         switched_off=off if kind == "optimizer" else tuple(forbid) or changed,
         forbid=forbid,
-        samples_ok=len(good) - len(held),
-        samples_n=len(good) - len(held),
+        samples_ok=n - len(held),
+        samples_n=n - len(held),
         unseen=unseen,
         error=(most := max(error, unseen.error)),
         margin=margin(ask.criterion, most),
