@@ -142,8 +142,8 @@ def list_sections(report: Report) -> list[Section]:
     """All that the report says. Its names are taken as they are: ``document.readable`` first."""
     found = [
         _section("", *_head(report)),
-        _section("What to do now", Deeds(list_deeds(report))),
         _section("See it fail", *_by_hand(report)),
+        _section("What to do now", Deeds(list_deeds(report))),
         *_before(report),
         *_culprits(report),
         _section(
