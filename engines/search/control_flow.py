@@ -13,10 +13,11 @@ flow itself, or on what the engine makes of it, and the node stays whole.
 
 import msgspec
 
-from narrowdown.engines.asking import Note, StepContext, Sub, asked
+from narrowdown.engines.asking import Note, Sub, asked
 from narrowdown.engines.asking.inquiry import Inquiry
 from narrowdown.engines.asking.near import Near, make_near
 from narrowdown.engines.asking.oracle import make_oracle
+from narrowdown.engines.asking.whole_model import WholeModel
 from narrowdown.engines.compare.criterion import Signature
 from narrowdown.engines.compare.judge import by_sample, judge_whole, margin, worst
 from narrowdown.engines.compare.say import join_some, wrong_by
@@ -35,7 +36,6 @@ from narrowdown.engines.search.whole import (
     keep_rate,
     list_feeds,
     lock_failure,
-    look_at_whole,
     say_other,
 )
 
@@ -225,10 +225,10 @@ def _say(cure: Workaround) -> str:
 ALWAYS = "nothing of it changes"  # what rests on constants alone
 
 
-def open_bodies(ctx: StepContext, findings: Findings) -> Sub[Findings]:
+def open_bodies(model: WholeModel) -> Sub[Findings]:
     """Findings with the working model opened, once a session; with a note that says what was
     opened, or why not. The failure must be locked."""
-    signature = findings.signature
+    findings, signature = model.findings, model.findings.signature
     if not findings.bodies or findings.opened or signature is None or not findings.inputs:
         return findings
     findings = msgspec.structs.replace(findings, opened=True)
@@ -240,7 +240,7 @@ def open_bodies(ctx: StepContext, findings: Findings) -> Sub[Findings]:
             inputs=findings.inputs,
             samples=feeds,
             sample=findings.sample or feeds[0],
-            reference=ctx.reference,
+            reference=model.reference,
         )
     )
     if made.status != "ok":
@@ -252,17 +252,14 @@ def open_bodies(ctx: StepContext, findings: Findings) -> Sub[Findings]:
     clean = msgspec.structs.replace(
         findings, model=str(made.facts["model"]), samples=agreed, signature=None
     )
-    opened = yield from look_at_whole(ctx, clean).run_as_needed(
-        note="does it fail with their nodes in the open?"
-    )
+    note = "does it fail with their nodes in the open?"
+    opened = yield from model.of(clean).run_as_needed(note=note)
     m = opened.measurement
-    locked: Findings = yield from lock_failure(ctx, clean, m)
+    locked: Findings = yield from lock_failure(model.ctx, clean, m)
     said = _told(made)
     if signature.kind == "build" and _is_right(clean, m):
         fixable = msgspec.structs.replace(findings, fixable=say_while(made) or ALWAYS)
-        return _noted(
-            fixable, said, _say_way_around(ctx, made, len(agreed), len(findings.samples)), *kept
-        )
+        return _noted(fixable, said, _say_way_around(model, made, len(agreed)), *kept)
     if why := _other(signature, locked.signature, m):
         return _noted(
             findings,
@@ -270,13 +267,13 @@ def open_bodies(ctx: StepContext, findings: Findings) -> Sub[Findings]:
             *kept,
         )
     left = len(findings.samples) - len(agreed)
-    some = (
-        f" {left} of {len(findings.samples)} samples run in another way and are left out of the search."
-        if left
-        else ""
-    )
+    some = f" {left} of {len(findings.samples)} samples run in another way and are left out of the search."
     inside = msgspec.structs.replace(keep_rate(locked, signature), rests=say_while(made) or ALWAYS)
-    return _noted(inside, f"{said} It fails so too, and the search goes on inside.{some}", *kept)
+    return _noted(
+        inside,
+        f"{said} It fails so too, and the search goes on inside.{some if left else ''}",
+        *kept,
+    )
 
 
 def _is_right(findings: Findings, m: Measurement) -> bool:
@@ -286,29 +283,20 @@ def _is_right(findings: Findings, m: Measurement) -> bool:
     return not m.results or judge_whole(m, findings.rule).passed
 
 
-def _say_way_around(ctx: StepContext, made: Measurement, agreed: int, samples: int) -> str:
+def _say_way_around(model: WholeModel, made: Measurement, agreed: int) -> str:
     """What to do where an engine takes the model once its control flow is fixed: the file is
-    written, and was tried."""
-    deciding = [
+    written, and was tried on the samples that ``agreed``."""
+    samples = len(model.findings.samples)
+    by = [
         f"'{o.node}' ({o.op}) is decided by {' and '.join(o.by)}" for o in list_opened(made) if o.by
     ]
-    told = f"{join_some(deciding, '; ')}. " if deciding else ""
-    held = (
-        "on your sample"
-        if samples == 1
-        else f"on {'all' if agreed == samples else f'{agreed} of'} {samples} samples"
+    right = (
+        "builds and is right" if model.runs_here else "builds, and the reference gives the same,"
     )
-    held += "" if agreed == samples else " (the others are decided otherwise)"
-    tried = (
-        f"builds and is right {held}"
-        if ctx.can("run", untold=True)
-        else f"builds; it runs alike {held}"
-    )
-    rests = say_while(made)
-    condition = f", and is so only while {rests}" if rests else ""
     return (
-        f"A way around: with that fixed the engine takes the model. It {tried}{condition}. {told}The step 'workaround' writes it "
-        "as a model and tries that on further samples."
+        f"A way around: with that fixed the engine takes the model. It {right} on {agreed} of {samples} samples. "
+        f"{join_some(by, '; ')}{'. ' if by else ''}The step 'workaround' writes it as a model, says while what it holds, and "
+        "tries it on further samples."
     )
 
 

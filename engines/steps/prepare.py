@@ -143,7 +143,7 @@ def prepare_findings(ctx: StepContext) -> Sub[Findings]:
         )
     findings: Findings = yield from load_findings(ctx)
     if findings.signature is not None:
-        return (yield from open_bodies(ctx, findings))
+        return (yield from open_bodies(look_at_whole(ctx, findings)))
     chosen = str(ctx.settings.get("sample", ""))
     if chosen and not ctx.check and any(s.id == chosen.partition("/")[0] for s in findings.samples):
         only = yield from asked(probe_whole(ctx, findings, samples=(chosen,)))
@@ -160,7 +160,7 @@ def prepare_findings(ctx: StepContext) -> Sub[Findings]:
         elif ctx.check:
             controls = yield from can_pass(WholeModel(ctx, locked))
             intake.refuse_helpless(controls)
-    locked = yield from open_bodies(ctx, locked)
+    locked = yield from open_bodies(look_at_whole(ctx, locked))
     if locked.signature is not None and (locked.patches or locked.keep or locked.righted):
         locked = yield from _later_round(ctx, locked, chosen)
     return locked

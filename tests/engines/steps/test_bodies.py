@@ -274,11 +274,8 @@ def test_an_engine_that_refuses_an_if_is_given_a_model_without_one_that_it_takes
     assert s.step("reduce").finish.outcome.names == "choice"
     [said] = [note for note in s.findings.notes if note.startswith("A way around")]
     # The third is small and takes the other branch.
-    assert "It builds and is right on 2 of 3 samples (the others are decided otherwise)" in said
-    assert (
-        "and is so only while 'large' (Greater) gives true. 'choice' (If) is decided by 'large' (Greater)."
-        in said
-    )
+    assert "It builds and is right on 2 of 3 samples." in said
+    assert "'choice' (If) is decided by 'large' (Greater)." in said
 
 
 # As a voice detector's: the branch hangs on the sampling rate, an input that is the same wherever
