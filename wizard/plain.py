@@ -38,7 +38,6 @@ from narrowdown.wizard.session.events import (
 from narrowdown.wizard.session.single import PREFIX
 from narrowdown.wizard.terminal import draws_screens, show
 from narrowdown.wizard.words import (
-    LONGEST,
     count,
     duration,
     elide,
@@ -50,7 +49,6 @@ from narrowdown.wizard.words import (
     visible,
 )
 
-_LONGEST_LINE = 5 * LONGEST  # of a few texts, each of which is bounded by itself
 # While one probe is at work the same is said again after three times as long as before, so that a
 # build of an hour takes a page of a log and not twenty; after five minutes at the latest, as CI
 # services end jobs that are silent for ten.
@@ -241,7 +239,7 @@ class PlainDisplay:
 
     def _show(self, line: str) -> str:
         """The line with nothing in it that a terminal obeys: a journal may be a stranger's."""
-        return visible(line, longest=_LONGEST_LINE)
+        return visible(line)
 
     def lines(self, event: Event) -> list[str]:
         """What the display says about one event; no line where it has nothing to add. What engine

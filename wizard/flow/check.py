@@ -22,6 +22,7 @@ from narrowdown.wizard.exits import BY_VERDICT
 from narrowdown.wizard.flow import commands, terms
 from narrowdown.wizard.flow.load import Loaded
 from narrowdown.wizard.flow.model import Answer, FlowNode, When, detours, targets
+from narrowdown.wizard.flow.render import WIDTH
 from narrowdown.wizard.flow.shown import TemplateProblem
 from narrowdown.wizard.flow.template import fields, render
 
@@ -32,7 +33,6 @@ SETTINGS: Final = (
     "working_model",
 )  # fmt: skip
 MOST_EXPLAIN: Final = 5  # lines: a newcomer reads no more
-WIDTH: Final = 78  # columns that a text has in a terminal of 80
 _ORDER: Final[dict[str, Callable[[float, float], bool]]] = {
     "ge": lambda a, b: a >= b, "gt": lambda a, b: a > b, "le": lambda a, b: a <= b, "lt": lambda a, b: a < b,
 }  # fmt: skip
@@ -173,7 +173,9 @@ class _Checker:
         yield from self._graph()
 
     def _length(self, explain: str, *path: str | int) -> Iterator[Problem]:
-        rows = sum(max(1, len(textwrap.wrap(row, WIDTH))) for row in explain.strip().splitlines())
+        rows = sum(
+            max(1, len(textwrap.wrap(row, WIDTH - 2))) for row in explain.strip().splitlines()
+        )
         if rows > MOST_EXPLAIN:
             message = f"explain takes {rows} lines at 80 columns, more than {MOST_EXPLAIN}."
             yield Problem(*self.lines.value(*path), message, "Move the rest to a term.", "warning")

@@ -20,12 +20,12 @@ import yaml
 
 from narrowdown.engines.nearest import suggestion
 from narrowdown.engines.store import regular
-from narrowdown.wizard.flow.model import HALF, TOO_LARGE, Flow
+from narrowdown.wizard.flow.model import HALF, LARGEST, TOO_LARGE, Flow
 from narrowdown.wizard.flow.nodes import Core, compose
+from narrowdown.wizard.sizes import read_size
 
 FORMAT: Final = 1
 GROUP: Final = "narrowdown.flows"
-LARGEST: Final = 1 << 20  # bytes of a flow file; the shipped ones are below 64 KiB
 DEEPEST: Final = 40  # nested mappings and lists
 
 PathInFile: TypeAlias = tuple[str | int, ...]
@@ -40,7 +40,6 @@ _MENDING = {
 }
 
 SIZE = re.compile(r"([0-9]+)(KiB|MiB|GiB)")
-_UNITS = {"KiB": 10, "MiB": 20, "GiB": 30}
 _KINDS = {
     "str": "text", "int": "a whole number", "float": "a number", "bool": "true or false", "null": "nothing",
     "object": "a mapping", "array": "a list",
@@ -313,7 +312,7 @@ class _Reader:
                     if not node.style and ("with" in path or path[:1] == ("params",))
                     else None
                 )
-                return int(size[1]) << _UNITS[size[2]] if size else text
+                return read_size(text) if size else text
             case "null":
                 return None
             case "bool":

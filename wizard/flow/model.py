@@ -10,6 +10,9 @@ from msgspec import Meta
 # ``when``: {field: value} | {field: {ge|gt|le|lt|ne|in: value}} | {all: [...]} | {any: [...]} |
 # {not: {...}}; data, never evaluated as code.
 When: TypeAlias = dict[str, Any]
+LARGEST: Final = (
+    1 << 20
+)  # bytes of a flow, or of a card, that is read; the shipped ones are below 64 KiB
 TOO_LARGE: Final = 1 << 63  # the first whole number that no journal holds
 HALF: Final = re.compile(
     "[\ud800-\udfff]"

@@ -10,9 +10,7 @@ from pathlib import Path
 import msgspec
 
 from narrowdown.engines.store import regular
-from narrowdown.wizard.flow.model import Flow
-
-LARGEST = 1 << 20  # bytes of a card that is read: the longest of ours has three thousand
+from narrowdown.wizard.flow.model import LARGEST, Flow
 
 
 class Card(msgspec.Struct, frozen=True):

@@ -11,7 +11,7 @@ from narrowdown.wizard.report.document import Report, readable
 from narrowdown.wizard.report.sections import Aside, Cell, Name, Names, Typed, list_sections
 from narrowdown.wizard.words import BEFORE_UNIT, TEXT, WORD, elide, show_name, visible
 
-SEARCHES, ROUNDS = 6, 8  # that are drawn
+DRAWN = 8  # searches, and rounds of error by depth: each picture has some kilobytes
 UNFOLDED = 16  # names of a long list that are seen at once
 NO_BREAK = "\u00a0"
 
@@ -30,8 +30,8 @@ def _draw(report: Report) -> dict[str, Any]:
     """The pictures by their names, each by its number; those that are not there have nothing to
     draw, or too many were before them."""
     looked = [len(search.looks) for search in report.searches]
-    longest = sorted(range(len(looked)), key=lambda i: -looked[i])[:SEARCHES]
-    rounds = [*enumerate(report.rounds or ((report.depth,) if report.depth else ()))][-ROUNDS:]
+    longest = sorted(range(len(looked)), key=lambda i: -looked[i])[:DRAWN]
+    rounds = [*enumerate(report.rounds or ((report.depth,) if report.depth else ()))][-DRAWN:]
     valued = [(i, c.values[0]) for i, c in enumerate(report.culprits) if c.values]
     draw_depth = partial(picture.error_by_depth, tolerance=report.tolerance, metric=report.metric)
     return {

@@ -136,7 +136,7 @@ def history(
     return [*rows, *(row([(" " * _SIDE, ""), *line.parts]) for line in wrap(told, width - _SIDE))]
 
 
-_SIDE = len("verdict") + 2  # cells of the words before a row
+_SIDE = len("verdict  ")  # cells of the words before a row
 
 
 def strip(model: Strip, trying: Sequence[Span], width: int, glyphs: Glyphs) -> list[Row]:

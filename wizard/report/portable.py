@@ -8,6 +8,7 @@ looked for at the end and named.
 import contextlib
 import functools
 import getpass
+import mmap
 import os
 import re
 import shlex
@@ -38,7 +39,6 @@ _EVERYBODYS = frozenset(
 )  # tell nothing
 _HOMES = re.compile(r"(?<![\w.-])/(?:home|Users)/[^/\s'\"`:;,()<>\[\]{}\\]+")
 _SAYING = (".py", ".yaml", ".j2", ".txt")
-_BLOCK = 1 << 20
 
 
 class Traces(msgspec.Struct, frozen=True, dict=True):
@@ -139,11 +139,7 @@ class Traces(msgspec.Struct, frozen=True, dict=True):
         words = [*places, *names]
         pattern = re.compile(rb"(?:%s)(?![\w-])" % b"|".join(words) if words else b"(?!)")
         files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
-        return [
-            str(path.relative_to(folder))
-            for path in files
-            if _holds(path, pattern, max(map(len, words), default=0) + 2)
-        ]
+        return [str(path.relative_to(folder)) for path in files if _holds(path, pattern)]
 
 
 def traces(reading: Reading) -> Traces:
@@ -254,11 +250,8 @@ def _users(problem: Problem) -> set[str]:
     return {PurePath(home).name for text in texts for home in _HOMES.findall(text)}
 
 
-def _holds(path: Path, pattern: re.Pattern[bytes], longest: int) -> bool:
-    with path.open("rb") as file:
-        before = b""
-        while block := file.read(_BLOCK):
-            if pattern.search(before + block):
-                return True
-            before = block[-longest:]
-    return False
+def _holds(path: Path, pattern: re.Pattern[bytes]) -> bool:
+    if not path.stat().st_size:
+        return False
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as text:
+        return pattern.search(text) is not None

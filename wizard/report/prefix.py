@@ -10,12 +10,12 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from narrowdown.engines.graph.index import GraphIndex
+from narrowdown.wizard.words import NAME
 
 T = TypeVar("T")
 
 SHARE: Final = 0.6  # of the nodes that have a name must begin with it
 LEAST: Final = 12  # characters: to leave out fewer hides more than it clears
-LOOKED_AT: Final = 400  # characters of a name: one of a megabyte is no path
 _SEPARATORS: Final = "/.:"
 
 # Fields that are typed, copied or looked up: what they hold stays whole.
@@ -65,7 +65,7 @@ def find_shared(names: Iterable[str]) -> Shared:
     named = [name for name in names if name]
     counts: Counter[str] = Counter()
     for name in named:
-        ends = [i + 1 for i, c in enumerate(name[:LOOKED_AT]) if c in _SEPARATORS]
+        ends = [i + 1 for i, c in enumerate(name[:NAME]) if c in _SEPARATORS]
         counts.update(name[:end] for end in ends if not name[end : end + 1].isdigit())
     least = max(3, SHARE * len(named))
     there = [

@@ -15,7 +15,7 @@ from narrowdown.wizard.report.document import Culprit, Depth, Report, Stop, Work
 from narrowdown.wizard.report.figures import curve, tally
 from narrowdown.wizard.report.hand_on import APPLY, Deed, list_deeds
 from narrowdown.wizard.report.lost import has_place, say_values_apart, say_values_lost, say_where
-from narrowdown.wizard.report.picture import list_surroundings
+from narrowdown.wizard.report.picture import WIDE, list_surroundings
 from narrowdown.wizard.report.summary import name_inside, say_effect, say_source
 from narrowdown.wizard.words import (
     NAME,
@@ -31,7 +31,6 @@ from narrowdown.wizard.words import (
 )
 
 MOST_ADDED = 10  # tensors in a table: of a fault in one place the first few
-ROOM = 110  # letters of a picture where Markdown shows it
 ROWS = 60  # of a table or a list, where there is little room: as many as a person looks through
 
 
@@ -291,7 +290,7 @@ def _culprit(c: Culprit, position: int, metric: str) -> list[Block]:
         "around",
         position,
         f"Around it, in the order of the model{out}",
-        "\n".join(line.plain.rstrip() for line in list_surroundings(c.around, ROOM)),
+        "\n".join(line.plain.rstrip() for line in list_surroundings(c.around, WIDE)),
     )
     return [
         _facts(

@@ -27,7 +27,6 @@ MEANING: Final = {
     UNASKED: "not tried yet",
 }
 MOST: Final = 512  # cells that are kept: more than a terminal is wide. In a larger model a cell is several nodes.
-SAID: Final = 40  # decisions that are kept in words
 _OF: Final = {"fails": WRONG, "passes": RIGHT, "unresolved": UNSURE}
 
 
@@ -77,7 +76,7 @@ class Trail:
         if smaller:
             self._suspects, self._many = tried, many
         if (said := self._say(tried, many, state, why, smaller=smaller)) not in self._said[-1:]:
-            self._said = [*self._said[1 - SAID :], said]
+            self._said.append(said)
 
     @property
     def strip(self) -> Strip:
