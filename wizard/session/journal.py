@@ -35,7 +35,7 @@ from narrowdown.wizard.session.events import (
     StepStarted,
     WorkerDied,
 )
-from narrowdown.wizard.session.lines import Place, Record, is_whole, read_blocks
+from narrowdown.wizard.session.lines import is_whole, read_blocks
 from narrowdown.wizard.session.outcomes import checked, outcome_fault
 from narrowdown.wizard.session.problems import (
     MENDING,
@@ -115,14 +115,6 @@ class Scan:
     ) -> None:
         self._file, self._path, self._brief = file, path, brief
         self.seq, self.good = seq, 0
-        self._begins, self._size = file.tell(), 0
-        self._record: Record | None = None
-
-    @property
-    def place(self) -> Place:
-        """Where the line of the last event stands. Raises OSError for bytes that are no file."""
-        self._record = self._record or Record(self._file)
-        return Place(self._record, self._begins + self.good - self._size, self._size - 1)
 
     def __iter__(self) -> Iterator[AnyEvent]:
         start, bad = self.good, 0
@@ -149,7 +141,7 @@ class Scan:
                     event = decode(line[:-1], number, self._path, kind, short=short)
                 if (event.seq if event is not None else int(probe[1])) != number:  # type: ignore[index]
                     raise DamagedJournal(self._path, number, f"event {number} is missing before it")
-                self.seq, self.good, self._size = number, start, len(line)
+                self.seq, self.good = number, start
                 if event is not None:
                     yield event
 
@@ -229,13 +221,13 @@ def read(path: Path) -> tuple[AnyEvent, ...]:
 def states(path: Path) -> Iterator[tuple[State, AnyEvent | None, State]]:
     """What ``walk`` gives over the events of a journal. Raises as ``events``, and as ``fold``."""
     with scanned(path) as scan:
-        yield from walk(resolved(scan, path), where=scan)
+        yield from walk(resolved(scan, path))
 
 
 def state(path: Path) -> State:
     """What the events of a journal come to. Raises as ``states``."""
     with scanned(path) as scan:
-        return fold(resolved(scan, path), where=scan)
+        return fold(resolved(scan, path))
 
 
 def verify(path: Path) -> int:
@@ -346,7 +338,7 @@ class Journal:
             with regular.opened(path, LARGEST, links=False) as file:
                 scan = Scan(file, path)
                 try:
-                    self.state = fold(resolved(scan, path), where=scan)
+                    self.state = fold(resolved(scan, path))
                 except ValueError as error:
                     raise SessionProblem(
                         f"The session's journal cannot be taken up: {error}"

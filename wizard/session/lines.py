@@ -1,17 +1,9 @@
-"""The lines of a journal: read in blocks, held against their checksums, and read again where they
-stand.
+"""The lines of a journal: read in blocks, and held against their checksums."""
 
-What a long session has measured stays in its file: most of it is never looked at again, and all of
-it would be most of the memory of whoever reads the session.
-"""
-
-import contextlib
 import os
 import zlib
 from collections.abc import Iterator
 from typing import BinaryIO
-
-import msgspec
 
 _CRC = len(',"crc":"00000000"}')
 _BLOCK = 1 << 20  # bytes read at once
@@ -38,34 +30,3 @@ def read_blocks(file: BinaryIO) -> Iterator[bytes]:
         begun.append(piece[cut:])
     if rest := b"".join(begun):
         yield rest
-
-
-class Record:
-    """A journal's file, held open as long as anything that was read of it may be read again:
-    whatever then takes its name."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._fd = os.dup(file.fileno())
-
-    def __del__(self) -> None:
-        os.close(self._fd)
-
-    def line(self, at: int, size: int) -> bytes:
-        """So many bytes from there, b"" where they cannot be read or are not what was written any
-        more."""
-        with contextlib.suppress(OSError):
-            line = os.pread(self._fd, size, at)
-            return line if is_whole(line) else b""
-        return b""
-
-
-class Place(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Where a line stands: its first byte, and how many without its newline."""
-
-    record: Record
-    at: int
-    size: int
-
-    def line(self) -> bytes:
-        """As ``Record.line``."""
-        return self.record.line(self.at, self.size)

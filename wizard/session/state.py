@@ -8,7 +8,7 @@ same session.
 import functools
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import msgspec
 
@@ -42,15 +42,10 @@ from narrowdown.wizard.session.events import (
     StepStarted,
     WorkerDied,
 )
-from narrowdown.wizard.session.lines import Place
 
 Phase = Literal["start", "stepping", "asking", "ended"]
 
 _encoder = msgspec.json.Encoder()
-_decoder = msgspec.json.Decoder(Measurement)
-_probes: msgspec.json.Decoder[ProbeStarted | ProbeFinished] = msgspec.json.Decoder(
-    ProbeStarted | ProbeFinished
-)
 
 
 class Visit(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -104,30 +99,27 @@ class Visit(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Asked(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
-    """A probe that was started: its ``kind`` as the journal names it, "" where it lies in the
-    artifact ``blob``. ``place``: its line, where that can be read again; ``held``: the probe itself
-    elsewhere."""
+    """A probe that was started: its ``kind`` as the journal names it and the probe itself,
+    ``packed``; both are "" where it lies in the artifact ``blob``."""
 
     kind: str
     blob: str = ""
     run: int = 0
     seq: int = 0
     speculative: bool = False
-    held: AnyProbe | None = None
-    place: Place | None = None
+    packed: bytes = b""
 
     @classmethod
     def of(
-        cls, probe: AnyProbe | None, blob: str = "", run: int = 0, seq: int = 0, *, speculative: bool = False,
-        place: Place | None = None,
+        cls, probe: AnyProbe | None, blob: str = "", run: int = 0, seq: int = 0, *, speculative: bool = False
     ) -> "Asked":  # fmt: skip
         kind = "" if probe is None else _kind(type(probe))
-        return cls(kind, blob, run, seq, speculative, None if place else probe, place)
+        return cls(kind, blob, run, seq, speculative, b"" if probe is None else _pack(probe))
 
     @property
     def probe(self) -> AnyProbe | None:
-        """None where it lies in the artifact, or its line cannot be read any more."""
-        return self.held if self.place is None else getattr(_at(self.place), "probe", None)
+        """None where it lies in the artifact."""
+        return _unpack(self.packed, AnyProbe) if self.packed else None
 
     def asks(self, kind: type[AnyProbe]) -> bool:
         """Whether it is a probe of this kind; none is read for that."""
@@ -140,8 +132,7 @@ def _kind(probe: type[AnyProbe]) -> str:
 
 
 class Known(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
-    """A measurement by its probe's key: its line in the journal, ``place``, or else ``packed``
-    (JSON, compressed) so that thousands of them take a few MiB; neither where it
+    """A measurement by its probe's key, ``packed`` (thousands of them take a few MiB); b"" where it
     lies in the artifact ``blob`` (only whole answers are that large)."""
 
     packed: bytes = b""
@@ -150,45 +141,29 @@ class Known(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True, gc
     run: int = 0
     seq: int = 0
     seconds: float = 0.0
-    place: Place | None = None
 
     @classmethod
     def of(
-        cls, measurement: Measurement | None, blob: str = "", run: int = 0, seq: int = 0, seconds: float = 0.0,
-        *, place: Place | None = None,
+        cls, measurement: Measurement | None, blob: str = "", run: int = 0, seq: int = 0, seconds: float = 0.0
     ) -> "Known":  # fmt: skip
-        packed = (
-            b"" if measurement is None or place else zlib.compress(_encoder.encode(measurement), 1)
-        )
-        return cls(
-            packed,
-            measurement is None or measurement.status == "ok",
-            blob,
-            run,
-            seq,
-            seconds,
-            place,
-        )
+        packed = b"" if measurement is None else _pack(measurement)
+        resolved = measurement is None or measurement.status == "ok"
+        return cls(packed, resolved, blob, run, seq, seconds)
 
     @property
     def measurement(self) -> Measurement | None:
-        """None where it lies in the artifact, or its line cannot be read any more."""
-        if self.place is not None:
-            return getattr(_at(self.place), "measurement", None)
-        return _unpacked(self.packed) if self.packed else None
+        """None where it lies in the artifact."""
+        return _unpack(self.packed, Measurement) if self.packed else None
 
 
-@functools.lru_cache(maxsize=64)
-def _unpacked(packed: bytes) -> Measurement:
-    measurement: Measurement = _decoder.decode(zlib.decompress(packed))
-    return measurement
+def _pack(value: AnyProbe | Measurement) -> bytes:
+    """As JSON, compressed: most of a long session is never looked at again."""
+    return zlib.compress(_encoder.encode(value), 1)
 
 
-@functools.lru_cache(maxsize=64)
-def _at(place: Place) -> ProbeStarted | ProbeFinished | None:
-    """What stands there: it was decoded when the journal was read, and its checksum holds still."""
-    line = place.line()
-    return _probes.decode(line) if line else None
+@functools.lru_cache(maxsize=128)
+def _unpack(packed: bytes, kind: Any) -> Any:
+    return msgspec.json.decode(zlib.decompress(packed), type=kind)
 
 
 class State(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -299,26 +274,16 @@ def count_nodes(state: State, model: str) -> int:
     return state.nodes
 
 
-class Reader(Protocol):
-    """Who reads events from a file. ``place``: of the last one."""
-
-    @property
-    def place(self) -> Place: ...
-
-
-def fold(
-    events: Iterable[AnyEvent], state: State | None = None, *, where: Reader | None = None
-) -> State:
-    """The state after these events. ``where``: who reads them one by one, so that probes and
-    measurements stay in their file. Raises ``ValueError`` for findings that this version cannot
+def fold(events: Iterable[AnyEvent], state: State | None = None) -> State:
+    """The state after these events. Raises ``ValueError`` for findings that this version cannot
     read."""
-    for _, _, result in walk(events, state, where=where):
+    for _, _, result in walk(events, state):
         state = result
     return state or State()
 
 
 def walk(
-    events: Iterable[AnyEvent], state: State | None = None, *, where: Reader | None = None
+    events: Iterable[AnyEvent], state: State | None = None
 ) -> Iterator[tuple[State, AnyEvent | None, State]]:
     """As ``fold``, stopping at each event that is no probe: the state before it, the event, the
     state after it. Probes that follow the last one come with None."""
@@ -327,9 +292,9 @@ def walk(
     for event in events:
         match event:
             case ProbeStarted():
-                row.start(event, where.place if where else None)
+                row.start(event)
             case ProbeFinished():
-                row.finish(event, where.place if where else None)
+                row.finish(event)
             case _:
                 before = row.close()
                 result = advance(before, event)
@@ -351,17 +316,16 @@ class _Row:
         ] = {}  # just asked: not read again for what is learnt of them
         self.last: ProbeStarted | ProbeFinished | None = None
 
-    def start(self, event: ProbeStarted, place: Place | None) -> None:
+    def start(self, event: ProbeStarted) -> None:
         name = event.key
-        self._asked[name] = _asked(
-            event, self._asked.get(name) or self._begun.asked.get(name), place
-        )
+        before = self._asked.get(name) or self._begun.asked.get(name)
+        self._asked[name] = _asked(event, before)
         self._waiting[name] = event.probe
         self.last = event
 
-    def finish(self, event: ProbeFinished, place: Place | None) -> None:
+    def finish(self, event: ProbeFinished) -> None:
         name = event.key
-        self._known[name] = _known(event, place)
+        self._known[name] = _known(event)
         if name in self._waiting:
             probe = self._waiting.pop(name)
         else:
@@ -435,15 +399,13 @@ def advance(state: State, event: AnyEvent) -> State:
     return msgspec.structs.replace(state, seq=event.seq, last=event.ts, **changes)
 
 
-def _asked(event: ProbeStarted, before: Asked | None, place: Place | None = None) -> Asked:
+def _asked(event: ProbeStarted, before: Asked | None) -> Asked:
     speculative = event.speculative and (before is None or before.speculative)
-    return Asked.of(
-        event.probe, event.blob, event.run, event.seq, speculative=speculative, place=place
-    )
+    return Asked.of(event.probe, event.blob, event.run, event.seq, speculative=speculative)
 
 
-def _known(event: ProbeFinished, place: Place | None = None) -> Known:
-    return Known.of(event.measurement, event.blob, event.run, event.seq, event.seconds, place=place)
+def _known(event: ProbeFinished) -> Known:
+    return Known.of(event.measurement, event.blob, event.run, event.seq, event.seconds)
 
 
 def _opened(state: State, event: SessionOpened) -> dict[str, Any]:

@@ -24,13 +24,10 @@ from narrowdown.wizard.session.journal import (
     outline,
     read,
     repair,
-    resolved,
     rewritten,
     scan,
-    scanned,
     verify,
 )
-from narrowdown.wizard.session.lines import Place
 from narrowdown.wizard.session.problems import DamagedJournal, NewerSession, SessionProblem
 from narrowdown.wizard.session.state import State, fold
 
@@ -118,37 +115,19 @@ def test_a_changed_byte_is_named_by_its_line_or_is_the_tail(at, flip):
     assert f"line {number}" in str(caught.value)
 
 
-def test_what_is_left_in_the_file_is_what_was_read_or_nothing(tmp_path):
-    """A long journal's measurements stay where they stand: what somebody has changed there since is
-    none."""
+def test_what_is_packed_is_what_was_read(tmp_path):
     path = tmp_path / "journal.jsonl"
-    more = [msgspec.structs.replace(event, key=f"k{n}") for n in (2, 3) for event in EVENTS[2:4]]
     path.write_bytes(
-        b"".join(
-            encode(msgspec.structs.replace(e, seq=n, ts=1.0))
-            for n, e in enumerate([*EVENTS, *more], 1)
-        )
+        b"".join(encode(msgspec.structs.replace(e, seq=n, ts=1.0)) for n, e in enumerate(EVENTS, 1))
     )
-    with scanned(path) as scan:
-        left = fold(resolved(scan, path), where=scan)
     held = fold(read(path))
-    assert list(left.known) == list(held.known) == ["k1", "k2", "k3"]
-    for key, known in held.known.items():
-        assert left.known[key].measurement == known.measurement == EVENTS[3].measurement
-        assert left.asked[key].probe == held.asked[key].probe == EVENTS[2].probe
-        assert (left.asked[key].asks(Inspect), left.asked[key].asks(Measure)) == (True, False)
-        assert not left.known[key].packed
+    known, asked = held.known["k1"], held.asked["k1"]
+    assert known.measurement == EVENTS[3].measurement
+    assert asked.probe == EVENTS[2].probe
+    assert (asked.asks(Inspect), asked.asks(Measure)) == (True, False)
     path.write_bytes(path.read_bytes().replace(b'"n":1.5', b'"n":7.5'))
-    with scanned(path) as scan, pytest.raises(DamagedJournal, match="line 4"):
-        fold(scan, where=scan)
-    last = left.known["k3"].place
-    assert last.record.line(last.at, last.size) == b""
-    assert (
-        msgspec.structs.replace(
-            left.known["k3"], place=Place(last.record, last.at, last.size - 1)
-        ).measurement
-        is None
-    )
+    with pytest.raises(DamagedJournal, match="line 4"):
+        read(path)
 
 
 @pytest.mark.parametrize("size", [1, 50, 300, 100_000])
