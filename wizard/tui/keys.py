@@ -48,22 +48,12 @@ ACTIONS: tuple[Action, ...] = (
     Action("open", "open", "enter", "Open the highlighted session."),
     Action("new", "new", "n", "Start a new session."),
     Action("only", "find", "slash", "Show only the sessions that hold the words that you type."),
-    Action(
-        "order", "sort", "o", "Sort by time, by model or by how they ended, in turn.", shown=False
-    ),
     Action("call", "rename", "r", "Give the highlighted session another name.", shown=False),
     Action(
         "remove",
         "delete",
         "D,delete",
         "Delete the highlighted session, after saying what it takes on the disk.",
-    ),
-    Action(
-        "prune",
-        "prune",
-        "P",
-        "Delete the sessions in which nothing has happened for a month.",
-        shown=False,
     ),
     Action("back", "back", "b,escape", "Back to the list of sessions. Never stops work."),
     Action("stop", "stop", "x", "Finish the probe that is running, then stop. Nothing is lost."),

@@ -1,5 +1,5 @@
-"""The palette (^p): every action of the screen, and what has no key: another session, a picture of
-the screen, the theme."""
+"""The palette (^p): every action of the screen, and what has no key: a picture of the screen,
+the theme."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -11,11 +11,8 @@ from textual.screen import Screen
 
 from narrowdown.wizard import config
 from narrowdown.wizard.exits import Missing
-from narrowdown.wizard.session.folder import Summary
-from narrowdown.wizard.session.naming import shared_names, telling_name
 from narrowdown.wizard.tui import keys, themes
 from narrowdown.wizard.tui.screens.overlays import Entry, Pick
-from narrowdown.wizard.tui.words import ago
 
 if TYPE_CHECKING:  # the application asks for its palette
     from narrowdown.wizard.tui.app import Narrowdown
@@ -49,12 +46,6 @@ def list_commands(host: "Narrowdown", screen: Screen[Any]) -> list[Command]:
             for action, names, node in keys.list_at_work(screen, host.glyphs)
             if action.id
             != "interrupt"  # Ctrl-C does what keys do that stand here, so it has no line of its own
-        ),
-        Command(
-            "Go to session ...",
-            "",
-            "Open another session; this one goes on.",
-            lambda: go_to_session(host),
         ),
         Command(
             "Screenshot",
@@ -95,47 +86,6 @@ def open_palette(host: "Narrowdown") -> None:
             commands[int(taken)].run()
 
     host.push_screen(Palette(commands), done)
-
-
-def go_to_session(host: "Narrowdown") -> None:
-    """List the sessions, in a thread, and open the one that is picked."""
-
-    def look() -> None:
-        try:
-            listed = host.library.entries()
-        except OSError as error:
-            said = f"The sessions folder cannot be read: {error.strerror or error}."
-            host.call_from_thread(host.say, said, warning=True)
-        else:
-            host.call_from_thread(
-                _pick_session, host, [entry for entry in listed if not entry.problem]
-            )
-
-    host.run_worker(look, thread=True, exclusive=True, group="go-to", exit_on_error=False)
-
-
-def _pick_session(host: "Narrowdown", listed: Sequence[Summary]) -> None:
-    here = host.scene.folder if host.scene is not None else None
-    shared = shared_names(entry.model for entry in listed)
-    entries = [
-        Entry(
-            str(entry.path),
-            entry.path.name,
-            f"{telling_name(entry.model, shared)}  {ago(entry.age)}",
-        )
-        for entry in listed
-        if entry.path != here
-    ]
-    if not entries:
-        host.say("There is no other session.")
-        return
-
-    def go(picked: str | None) -> None:
-        if picked is not None:
-            host.show_sessions()
-            host.open_session(Path(picked))
-
-    host.push_screen(Pick("Go to session", entries), go)
 
 
 def change_theme(host: "Narrowdown") -> None:

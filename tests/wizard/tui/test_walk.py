@@ -35,7 +35,7 @@ from narrowdown.wizard.tui.screens.overlays import (
 )
 from narrowdown.wizard.tui.screens.overlays.reading import Sections
 from narrowdown.wizard.tui.screens.sessions import SessionsScreen
-from narrowdown.wizard.tui.screens.setup import SetupScreen, completed
+from narrowdown.wizard.tui.screens.setup import SetupScreen
 from narrowdown.wizard.tui.screens.step import StepScreen
 from narrowdown.wizard.tui.widgets.answers import Answers
 from narrowdown.wizard.tui.widgets.lines import Text
@@ -560,19 +560,6 @@ async def test_the_palette_takes_a_picture_of_the_screen(
     assert "Still wrong" in shown or "Your answer" in shown, "the step, and not the palette"
 
 
-async def test_the_palette_goes_to_another_session(session: FakeSession, make_app: Make) -> None:
-    s.asking(session)
-    other = Summary("a1b2", session.folder.parent / "a1b2", "m.onnx")
-    app = make_app(entries=(Summary("k7f3", session.folder, "m.onnx"), other))
-    async with app.run_test(size=(80, 24)) as pilot:
-        await settle(pilot, lambda: face(app) == "ask")
-        take(app, "Go to session ...")
-        await settle(pilot, lambda: isinstance(app.screen, Pick) and app.screen.chosen is not None)
-        assert app.screen.chosen.id == str(other.path), "the open one is not offered"
-        await pilot.press("enter")
-        await settle(pilot, lambda: other.path in app.watchers)
-
-
 async def test_a_theme_that_is_picked_is_kept(
     session: FakeSession, make_app: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -851,18 +838,6 @@ async def test_setup_lists_what_fits_into_each_field(
         ]
         assert values == ["emulate", "reference:precision=fp64", "0.05"]
     assert app.library.created == [], "nothing runs before Start"
-
-
-def test_a_path_is_completed_with_what_fits(tmp_path: Path) -> None:
-    for name in ("model.onnx", "mode.txt", "inputs.npz"):
-        (tmp_path / name).write_bytes(b"x")
-    (tmp_path / "folder").mkdir()
-    assert completed(f"{tmp_path}/mo", (".onnx",)) == f"{tmp_path}/model.onnx"
-    assert completed(f"{tmp_path}/fo", (".onnx",)) == f"{tmp_path}/folder"
-    assert completed(f"a.npz, {tmp_path}/in", (".npz",)) == f"a.npz, {tmp_path}/inputs.npz"
-    assert completed(f"{tmp_path}/zz", (".onnx",)) is None
-    assert completed("/nowhere/at/all", (".onnx",)) is None
-    assert completed("", (".onnx",)) is None
 
 
 async def test_a_welcome_is_told_once_and_enter_goes_on(

@@ -14,7 +14,6 @@ from textual.timer import Timer
 from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
-from narrowdown.wizard.durations import MONTH
 from narrowdown.wizard.exits import Refusal
 from narrowdown.wizard.session import naming
 from narrowdown.wizard.session.folder import Summary
@@ -26,16 +25,12 @@ from narrowdown.wizard.tui.screens.overlays import Choose, Field, Fields, Readin
 from narrowdown.wizard.tui.widgets.bottom import Bottom
 from narrowdown.wizard.tui.widgets.lines import Panel, Text, row
 from narrowdown.wizard.tui.words import ago
-from narrowdown.wizard.words import count
 
 ABOUT = (
     "A model that gives wrong numbers on an inference engine goes in; the smallest part of it that still fails, the likely cause "
     "and a checked workaround come out. It asks one question at a time, and measures the answers itself."
 )
 NEW = "{new} starts a new session; {demo} tries it on a model that comes with it."
-ORDERS = ("time", "model", "result")
-SORTED = {"time": "", "model": "by model", "result": "by result"}
-MOST_NAMED = 8  # sessions that are named before they are deleted
 REFRESH = 5.0  # seconds between two looks at the folder
 
 
@@ -59,19 +54,11 @@ def kept(entries: Sequence[Summary], wanted: str) -> tuple[Summary, ...]:
     return tuple(entry for entry in entries if all(word in text(entry) for word in words))
 
 
-def arranged(
-    entries: Sequence[Summary], order: str, before: Sequence[Path] = ()
-) -> tuple[Summary, ...]:
-    """In this order; those that were listed ``before`` keep their places, so that nothing moves
-    under the cursor."""
-    keys: dict[str, Callable[[Summary], object]] = {
-        "time": lambda _: 0,
-        "model": lambda e: e.model.rpartition("/")[2].lower(),
-        "result": lambda e: (not e.end, e.verdict),
-    }
-    inorder = sorted(entries, key=keys[order])  # type: ignore[arg-type]
+def arranged(entries: Sequence[Summary], before: Sequence[Path]) -> tuple[Summary, ...]:
+    """Those that were listed ``before`` keep their places, so that nothing moves under the
+    cursor."""
     places = {path: place for place, path in enumerate(before)}
-    return tuple(sorted(inorder, key=lambda e: places.get(e.path, len(places))))
+    return tuple(sorted(entries, key=lambda e: places.get(e.path, len(places))))
 
 
 class SessionList(OptionList, inherit_bindings=False):
@@ -121,9 +108,7 @@ class SessionsScreen(Hosted):
         "remove",
         "quit_session",
         "keys_help",
-        "order",
         "call",
-        "prune",
         "interrupt",
     )
 
@@ -133,7 +118,6 @@ class SessionsScreen(Hosted):
         self._entries: tuple[Summary, ...] = ()  # those shown, in their order
         self._shared: frozenset[str] = frozenset()
         self._wanted = ""
-        self._order = 0
         self._fresh = True  # the next list may be in another order
         self._paused: frozenset[Path] = frozenset()  # those at work that were told to wait
         self._left: Path | None = (
@@ -209,8 +193,7 @@ class SessionsScreen(Hosted):
             return
         self._all, self._shared = entries, shared_names(entry.model for entry in entries)
         before = [entry.path for entry in self._entries]
-        order = ORDERS[self._order]
-        entries = arranged(kept(entries, self._wanted), order, () if self._fresh else before)
+        entries = arranged(kept(entries, self._wanted), () if self._fresh else before)
         self._fresh = False
         self._say_what_is_shown(entries, problem)
         at = self._left or (self.chosen.path if self.chosen else None)
@@ -236,8 +219,7 @@ class SessionsScreen(Hosted):
         empty.display = bool(problem or not entries)
         self.query_one(SessionList).display = bool(entries)
         shown = f"those with '{self._wanted}'" if self._wanted else ""
-        said = ", ".join(filter(None, (shown, SORTED[ORDERS[self._order]])))
-        self.query_one("#sessions-panel", Panel).name_it("Your sessions", said, needed=True)
+        self.query_one("#sessions-panel", Panel).name_it("Your sessions", shown, needed=True)
 
     @property
     def chosen(self) -> Summary | None:
@@ -289,7 +271,7 @@ class SessionsScreen(Hosted):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002
         """Nothing can be opened where there is nothing."""
-        if action in ("only", "order", "prune"):
+        if action == "only":
             return bool(self._all)
         return bool(self._entries) if action in ("open", "call", "remove") else True
 
@@ -320,11 +302,6 @@ class SessionsScreen(Hosted):
             Fields("Show only", text, [Field("words", "Words", self._wanted)]), done
         )
 
-    def action_order(self) -> None:
-        """The next order."""
-        self._order = (self._order + 1) % len(ORDERS)
-        self._again()
-
     def _again(self) -> None:
         """Show what was listed last in another way."""
         self._fresh = True
@@ -351,7 +328,7 @@ class SessionsScreen(Hosted):
     def action_remove(self) -> None:
         """Delete one, after a look at what it weighs."""
         if self.chosen and not self._is_at_work(self.chosen):
-            self._ask_to_remove((self.chosen,))
+            self._ask_to_remove(self.chosen)
 
     def _is_at_work(self, entry: Summary) -> bool:
         """Whether somebody works on it, which is said: it is neither renamed nor deleted then."""
@@ -360,41 +337,24 @@ class SessionsScreen(Hosted):
             self.host.say(f"{entry.path.name} is open {where}; leave it there first.", warning=True)
         return bool(entry.holder)
 
-    def action_prune(self) -> None:
-        """Delete the old ones."""
-        old = tuple(e for e in self._all if e.age > MONTH and not e.holder and not e.problem)
-        if old:
-            self._ask_to_remove(old)
-        else:
-            self.host.say("There is no session in which nothing has happened for a month.")
-
     @work(thread=True, exclusive=True, group="weigh", exit_on_error=False)
-    def _ask_to_remove(self, entries: tuple[Summary, ...]) -> None:
-        """Weigh them, in a thread, then ask."""
-        each = [f"{e.path.name}  {self.host.library.weight(e.path)}" for e in entries[:MOST_NAMED]]
-        each += [f"and {len(entries) - MOST_NAMED} more"] if len(entries) > MOST_NAMED else []
-        told = "\n".join(
-            each if len(each) == 1 else [f"- {one}" for one in each]
-        )  # items keep lines of their own
-        self.app.call_from_thread(self._asked, entries, told)
+    def _ask_to_remove(self, entry: Summary) -> None:
+        """Weigh it, in a thread, then ask."""
+        self.app.call_from_thread(self._asked, entry, self.host.library.weight(entry.path))
 
-    def _asked(self, entries: tuple[Summary, ...], told: str) -> None:
+    def _asked(self, entry: Summary, weight: str) -> None:
+        name = entry.path.name
+
         def removed() -> str:
-            for entry in entries:
-                self.host.library.remove(entry.path)
-            return f"{count(len(entries), 'session')} deleted."
+            self.host.library.remove(entry.path)
+            return "1 session deleted."
 
         def done(wanted: str | None) -> None:
             if wanted == "delete":
                 self._change(removed)
 
-        title = (
-            f"Delete {entries[0].path.name}?"
-            if len(entries) == 1
-            else f"Delete {count(len(entries), 'session')}?"
-        )
         options = [("keep", "Keep", ""), ("delete", "Delete", "there is no way back")]
-        self.app.push_screen(Choose(title, told, options), done)
+        self.app.push_screen(Choose(f"Delete {name}?", f"{name}  {weight}", options), done)
 
     @work(thread=True, exclusive=True, group="change", exit_on_error=False)
     def _change(self, change: Callable[[], str]) -> None:

@@ -3,7 +3,7 @@ else that the command line has. Each is checked when left; nothing runs before S
 a session that is there is changed in the same form."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar
 
@@ -12,7 +12,6 @@ from textual import on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical, VerticalScroll
-from textual.suggester import Suggester
 from textual.widgets import Button, Input
 
 from narrowdown.wizard.exits import Refusal
@@ -102,44 +101,6 @@ EDITING = "Start begins a new session, which takes over what still holds."
 MORE = "More options"
 
 
-class Paths(Suggester):
-    """Completes the path that is being typed, the last of several; the right arrow takes it."""
-
-    def __init__(self, kinds: Sequence[str]) -> None:
-        super().__init__(use_cache=False, case_sensitive=True)
-        self._kinds = kinds
-
-    async def get_suggestion(self, value: str) -> str | None:
-        """The whole value with its last path completed."""
-        return await asyncio.to_thread(completed, value, self._kinds)
-
-
-def completed(value: str, kinds: Sequence[str]) -> str | None:
-    """``value`` with the first folder or file of these kinds that goes on like it; None where there
-    is none."""
-    before, comma, last = value.rpartition(",")
-    typed = last.lstrip()
-    if not typed:
-        return None
-    path = Path(typed).expanduser()
-    folder, stem = (path, "") if typed.endswith("/") else (path.parent, path.name)
-    try:
-        found = sorted(
-            (item.name, item.is_dir()) for item in folder.iterdir() if item.name.startswith(stem)
-        )
-        fits = [
-            (name, is_dir)
-            for name, is_dir in found
-            if is_dir or name.lower().endswith(tuple(kinds))
-        ]
-        names = [name for name, _ in fits if not name.startswith(".") and name.isprintable()]
-    except OSError:
-        return None
-    if not names or not stem:
-        return None
-    return before + comma + last + names[0][len(stem) :]
-
-
 def start(typed: str) -> Path:
     """The folder where a picker begins: that of the file that was typed, else the one where the
     program was started."""
@@ -199,7 +160,6 @@ class SetupScreen(Hosted):
             id=field.name,
             compact=True,
             select_on_focus=False,
-            suggester=Paths(KINDS[field.name]) if field.name in KINDS else None,
         )
         yield Text("", keep=True, id=f"problem-{field.name}", classes="problem")
 
