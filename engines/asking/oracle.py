@@ -86,6 +86,11 @@ class Oracle(msgspec.Struct, frozen=True):
         """Whether the failure is that the engine does not take the model."""
         return self.failure.kind == "build"
 
+    @property
+    def checked(self) -> bool:
+        """Whether a checker judges, which is handed parts and tells nothing of samples."""
+        return self.failure.kind == "check"
+
     def feed_for(self, sample: str) -> str:
         """What to feed for a scored sample: its row alone where the search feeds rows alone, else
         the feed that holds it."""

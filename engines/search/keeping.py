@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from narrowdown.engines.asking import Amount, Count, Note, Sub, asked
+from narrowdown.engines.asking import Amount, Count, Note, Sub
 from narrowdown.engines.asking.inquiry import Inquiry
 from narrowdown.engines.asking.oracle import make_oracle
 from narrowdown.engines.compare.judge import by_sample, judge_whole, limit, worst
@@ -42,7 +42,6 @@ from narrowdown.engines.search.unseen import (
     set_apart,
     try_unseen,
 )
-from narrowdown.engines.search.whole import list_feeds
 from narrowdown.engines.search.written import Sides, WrittenOut, write_out
 from narrowdown.engines.spec import unquantized
 
@@ -70,8 +69,9 @@ def keep_higher(
     if kept.outcome != "found" or not has_threads(ask.ctx):
         return kept
     yield Note(f"{RUNS} runs with {len(kept.keep)} nodes in FP32")
-    runs = max(RUNS, ask.findings.looks)
-    m = yield from asked(ask.kept(list_feeds(ask.findings), kept.keep, runs=runs, exclusive=True))
+    oracle = make_oracle(ask)
+    runs = max(RUNS, oracle.runs)
+    m: Measurement = yield from oracle.feed(oracle.feeds, keep=frozenset(kept.keep), runs=runs)
     # What the set is known not to cure, it need not cure here.
     counted = restrict(m, set(by_sample(m)) - kept.slight - kept.noisy)
     failures = (

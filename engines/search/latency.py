@@ -6,6 +6,7 @@ import msgspec
 
 from narrowdown.engines.asking import Note, Sub, asked
 from narrowdown.engines.asking.inquiry import Inquiry
+from narrowdown.engines.asking.oracle import make_oracle
 from narrowdown.engines.probe import Measure, Measurement
 
 # Runs, of which the middle one counts. A run of 0.05 ms, timed so eight times beside other work
@@ -38,11 +39,12 @@ def measure_seconds(
 ) -> Sub[tuple[float | None, float | None]]:
     """Seconds of a run of the changed model and of the model as it is; None where times say
     nothing."""
-    if not ask.ctx.can("latency", untold=True):
+    oracle = make_oracle(ask)
+    if not oracle.clocked:
         return None, None
-    samples = (ask.findings.sample,)
+    samples = (oracle.sample,)
     yield Note("how long does a run take, with it and without it?")
-    before = yield from asked(ask.plain(samples, runs=TIMED, exclusive=True))
+    before: Measurement = yield from oracle.feed(samples, runs=TIMED)
     after = yield from asked(msgspec.structs.replace(changed(samples), runs=TIMED, exclusive=True))
     times = seconds_of_run(after), seconds_of_run(before)
     return times if None not in times else (None, None)

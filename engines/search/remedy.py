@@ -9,7 +9,7 @@ polish.
 
 import msgspec
 
-from narrowdown.engines.asking import Note, StepContext, Sub, asked
+from narrowdown.engines.asking import Note, StepContext, Sub
 from narrowdown.engines.asking.inquiry import Inquiry
 from narrowdown.engines.asking.oracle import make_oracle
 from narrowdown.engines.compare.judge import by_sample, judge_whole, margin, worst
@@ -17,10 +17,9 @@ from narrowdown.engines.compare.say import wrong_by
 from narrowdown.engines.findings import Findings, Workaround
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.graph.index import GraphIndex
-from narrowdown.engines.probe import HUGE
+from narrowdown.engines.probe import HUGE, Measurement
 from narrowdown.engines.search.foretold import Place, foretell_places
 from narrowdown.engines.search.storage import largest_finite
-from narrowdown.engines.search.whole import list_feeds
 
 # Rings of neighbours around what is foretold that are kept along, a build each. An engine that
 # fuses a layer norm may compute the square in FP32 as asked and store it in FP16 in its next
@@ -80,7 +79,8 @@ def try_remedy(ask: Inquiry) -> Sub[Remedy]:
 def try_keeping(ask: Inquiry, keep: tuple[int, ...]) -> Sub[Remedy | None]:
     """What the engine gives on every sample with these nodes in FP32; None where it does not run
     so."""
-    m = yield from asked(ask.kept(list_feeds(ask.findings), keep, save="workaround"))
+    oracle = make_oracle(ask)
+    m: Measurement = yield from oracle.feed(oracle.feeds, keep=frozenset(keep), save="workaround")
     if m.status != "ok":
         return None
     error = worst(m.results, ask.criterion)[2] if m.results else HUGE

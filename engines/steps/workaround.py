@@ -192,23 +192,28 @@ def _find_cure(ask: Inquiry, params: WorkaroundParams) -> Sub[Cure]:
         gone = " off" if switched.kind in ("optimizer", "tactic") else ""
         message = f"{off}{gone}: {ok}. With it {say_most(switched.error, ask.criterion)}."
         return msgspec.structs.replace(cure, workaround=switched, message=message)
-    if hides_when_watched(findings) and not ctx.check:
+    if make_oracle(ask).checked:
+        return _say_why_none(cure)
+    if hides_when_watched(findings):
         apart, said, files = yield from _keep_apart(ask)
         cure = msgspec.structs.replace(
             cure, workaround=apart, message=said or cure.message, files=files
         )
         if apart is not None:
             return cure
-    if (ctx.can("keep") or find_leavable_layers(ask.index)) and not ctx.check:
+    if ctx.can("keep") or find_leavable_layers(ask.index):
         return (yield from _keep_nodes(cure, params))
-    if not ctx.check:
-        written = yield from _write_otherwise(cure)
-        if written is not None:
-            return written
-    if reason := ctx.reason("keep"):
-        why = _say_anew(ask) or f"Keeping nodes in higher precision: {reason}"
-        return msgspec.structs.replace(cure, message=f"{cure.message} {why}")
-    return cure
+    written: Cure | None = yield from _write_otherwise(cure)
+    return written or _say_why_none(cure)
+
+
+def _say_why_none(cure: Cure) -> Cure:
+    """With why no nodes can be kept here, where the engine says so."""
+    reason = cure.ask.ctx.reason("keep")
+    if not reason:
+        return cure
+    why = _say_anew(cure.ask) or f"Keeping nodes in higher precision: {reason}"
+    return msgspec.structs.replace(cure, message=f"{cure.message} {why}")
 
 
 def _switch_off(ask: Inquiry, params: WorkaroundParams) -> Sub[Workaround | None]:
@@ -268,7 +273,7 @@ def _look_beyond_cure(cure: Cure, most_culprits: int) -> Sub[tuple[Cure, Left]]:
     """The cure with what it keeps beyond what is accused, and what is left to look for where it
     does."""
     ask, chosen = cure.ask, cure.workaround
-    if chosen is None or chosen.kind != "precision" or ask.ctx.check:
+    if chosen is None or chosen.kind != "precision":
         return cure, Left(ask.findings)
     beyond = list_outside(ask.index, ask.findings, ranges.decode(chosen.keep))
     chosen = msgspec.structs.replace(chosen, outside=ask.names(beyond), accused_ok=-1, accused_n=0)
@@ -283,7 +288,7 @@ def _look_beyond_cure(cure: Cure, most_culprits: int) -> Sub[tuple[Cure, Left]]:
 def _look_at_headroom(cure: Cure) -> Sub[Cure]:
     """The cure with the nodes that it leaves near the end of FP16."""
     chosen = cure.workaround
-    if chosen is None or chosen.kind != "precision" or cure.ask.ctx.check:
+    if chosen is None or chosen.kind != "precision":
         return cure
     culprits = cure.ask.findings.culprits
     accused = frozenset(n for c in culprits for n in ranges.decode(c.keep or c.case.node_ids))
@@ -498,12 +503,13 @@ def _try_casts(ask: Inquiry) -> Sub[str]:
     nothing where that is no question here. The nodes are those of the minimal cases, up to where
     their values fit again."""
     keep = {n for c in ask.findings.culprits for n in ranges.decode(c.keep or c.case.node_ids)}
-    if ask.ctx.check or not keep or not ask.ctx.can("casts"):
+    oracle = make_oracle(ask)
+    if oracle.checked or not keep or not ask.ctx.can("casts"):
         return ""
     nodes = "node" if len(keep) == 1 else f"{len(keep)} nodes"
     size = f"the {nodes} of the {'case' if len(ask.findings.culprits) == 1 else 'cases'}"
     yield Note(f"casts in the model around {size}")
-    m = yield from asked(ask.kept(list_feeds(ask.findings), keep))
+    m: Measurement = yield from oracle.feed(oracle.feeds, keep=frozenset(keep))
     if m.status != "ok":
         return f"Casts in the model could not be tried: {m.message}"
     error = worst(m.results, ask.criterion)[2]

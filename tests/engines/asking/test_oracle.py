@@ -16,10 +16,19 @@ from narrowdown.engines.asking.oracle import (
     find_probe,
     make_oracle,
 )
-from narrowdown.engines.asking.question import Question
+from narrowdown.engines.asking.question import Fed, Question
 from narrowdown.engines.compare.criterion import Criterion, Signature
 from narrowdown.engines.findings import Findings
-from narrowdown.engines.probe import HUGE, Check, Edit, Measure, Measurement, SampleResult, Score
+from narrowdown.engines.probe import (
+    HUGE,
+    Candidate,
+    Check,
+    Edit,
+    Measure,
+    Measurement,
+    SampleResult,
+    Score,
+)
 
 from ..steps.simulated import graph
 
@@ -245,3 +254,55 @@ def test_the_cheap_form_is_asked_the_same() -> None:
     assert given.cheap.cheap is None
     (_, (there,)), (_, (here,)) = (put(o.ask(MIDDLE), wrong) for o in (given.cheap, given))
     assert there == msgspec.structs.replace(here, engine="e:level=1")
+
+
+PATCHED = str(INDEX.by_name["t1"])
+KEPT = Question(fed=Fed(("real:0", "real:1"), "others"), keep=frozenset({1}), build=0)
+
+
+@pytest.mark.parametrize(
+    ("uncured", "keep", "righted", "severed"), [(True, "1", "", ""), (False, "0-1", "2", PATCHED)]
+)
+def test_kept_nodes_stand_beside_what_earlier_culprits_are_cured_by_or_in_its_place(
+    uncured: bool, keep: str, righted: str, severed: str
+) -> None:
+    asked = oracle(patches=PATCHED, keep="0", righted="2")
+    question = msgspec.structs.replace(KEPT, uncured=uncured)
+    answer, (probe,) = put(asked.ask(question), lambda _: scored(0.5))
+    assert isinstance(probe, Measure)
+    assert (probe.keep, probe.righted, probe.candidate.severed) == (keep, righted, severed)
+    assert (probe.samples, probe.inputs) == (("real:0", "real:1"), "others")
+    told = [s.name for r in answer.measured.results for s in r.outputs]
+    assert told == ["t1"] if uncured else not told, "what is patched carries no error"
+
+
+def test_samples_are_fed_to_the_model_as_it_is_built_and_run_as_often_as_that_shows_the_fault() -> (
+    None
+):
+    asked = oracle(looks=3, tactics={"layer": "choice"})
+    _, (probe,) = put(asked.ask(KEPT), lambda _: scored(0.0))
+    assert isinstance(probe, Measure)
+    assert (probe.runs, probe.exclusive, probe.force) == (3, True, {})
+    once = msgspec.structs.replace(KEPT, fed=Fed(("real:0",), runs=7), reference=True)
+    _, (probe,) = put(asked.ask(once), lambda _: scored(0.0))
+    assert isinstance(probe, Measure)
+    assert (probe.engine, probe.runs, probe.exclusive) == ("r", 7, False)
+
+
+def test_a_checker_is_handed_no_samples_and_watches_no_inside() -> None:
+    failed = Signature(kind="check", sample="real:0")
+    part = Question(frozenset(), part=Candidate("1"), watch=(1,), build=0)
+    for question in (KEPT, part):
+        answer, probes = put(oracle("check {model}", failed).ask(question), wrong)
+        assert (answer.kind, answer.why, probes) == ("unknown", "unsupported", [])
+        assert answer.measured.status == "unsupported"
+
+
+def test_a_case_is_asked_about_as_it_is_held_and_fails_by_its_own_outputs() -> None:
+    held = Candidate("1", edits=(Edit("fill", tensor=1, value=1.0),))
+    own = Signature(kind="accuracy", sample="real:0", outputs=("t1",), errors={"t1": 9.0})
+    question = Question(frozenset(), part=held, like=own, build=4)
+    answer, (probe,) = put(oracle().ask(question), lambda _: scored(0.02))
+    assert isinstance(probe, Measure)
+    assert (probe.candidate, probe.attempt, probe.effect) == (held, 4, False)
+    assert answer.fails, "however small its error became beside what it was"
