@@ -81,24 +81,23 @@ def score(ctx: StepContext) -> Steps[ScoreOutcome]:
     plain = yield from asked(_scored(ask, ask.plain(feeds)))
     if plain.facts.get("script"):
         return Finish(ScoreOutcome(message=plain.message), findings)
-    rows = [
-        Tried("the reference", "reference", True, 0.0, _mean(ask, plain, 1)),
-        (yield from _row(ask, "as it is", "engine", ask.plain(feeds), plain)),
-    ]
+    rows = [Tried("the reference", "reference", True, 0.0, _mean(ask, plain, 1))]
+    as_it_is = _Way("as it is", "engine", ask.plain(feeds))
+    rows.append((yield from _weigh(ask, as_it_is, plain)))
     ways: list[_Way] = yield from _list_ways(ask)
     taken = ways[: params.budget or len(ways)]
     for way in taken:
         yield Note(f"how good is it with {way.what}?", best=0, tried=len(rows) - 2)
         m = yield from asked(_scored(ask, way.probe))
-        rows.append((yield from _row(ask, way.what, way.kind, way.probe, m, chosen=way.chosen)))
+        rows.append((yield from _weigh(ask, way, m)))
     return Finish(_tell(ctx, rows, len(ways) - len(taken)), findings, tables={"scores": rows})
 
 
 class _Way(msgspec.Struct, frozen=True):
-    """A workaround: how it is called, and the probe of it on every feed."""
+    """A workaround, or none: how it is called, and the probe of it on every feed."""
 
     what: str
-    kind: Literal["precision", "switch", "rewrite"]
+    kind: Literal["engine", "precision", "switch", "rewrite"]
     probe: Measure
     chosen: bool = False
 
@@ -120,26 +119,14 @@ def _list_ways(ask: Inquiry) -> Sub[list[_Way]]:
             probe = ask.plain(feeds, engine=cure.engine, forbid=cure.forbid)
             what = f"{', '.join(cure.switched_off) or cure.engine} ({cure.kind})"
             found.append(_Way(what, "switch", probe, True))
+    done = {cure.kind, *(cure.switched_off if cure.kind == "rewrite" else ())} if cure else set()
     for one in list_rewrites((n.op for n in ask.index.nodes), ask.ctx.storage):
         at = place_rewrite(ask, one.name)
         same = yield from asked(rewrite_probe(ask, one.name, at, feeds, engine=ask.ctx.reference))
-        if (
-            same.status == "ok"
-            and same.facts.get("rewritten")
-            and judge_whole(same, ask.criterion).passed
-        ):
-            chosen = cure is not None and one.name in (
-                cure.kind,
-                *(cure.switched_off if cure.kind == "rewrite" else ()),
-            )
-            found.append(
-                _Way(
-                    f"rewrite {one.name}",
-                    "rewrite",
-                    rewrite_probe(ask, one.name, at, feeds),
-                    chosen,
-                )
-            )
+        changes = same.status == "ok" and same.facts.get("rewritten")
+        if changes and judge_whole(same, ask.criterion).passed:
+            probe = rewrite_probe(ask, one.name, at, feeds)
+            found.append(_Way(f"rewrite {one.name}", "rewrite", probe, one.name in done))
     return found
 
 
@@ -150,28 +137,25 @@ def _scored(ask: Inquiry, probe: Measure) -> Measure:
     return msgspec.structs.replace(probe, score=given, score_digest=digest if given else "")
 
 
-def _row(
-    ask: Inquiry,
-    what: str,
-    kind: Literal["engine", "precision", "switch", "rewrite"],
-    probe: Measure,
-    m: Measurement,
-    *,
-    chosen: bool = False,
-) -> Sub[Tried]:
+def _weigh(ask: Inquiry, way: _Way, m: Measurement) -> Sub[Tried]:
+    row = Tried(way.what, way.kind, False, chosen=way.chosen, why=m.message)
     if m.status != "ok":
-        return Tried(what, kind, False, chosen=chosen, why=m.message)
+        return row
     error = worst(m.results, ask.criterion)[2]
     seconds: float | None = None
     if ask.ctx.can("latency", untold=True):
         timed = msgspec.structs.replace(
-            probe, samples=(ask.findings.sample,), runs=TIMED, exclusive=True
+            way.probe, samples=(ask.findings.sample,), runs=TIMED, exclusive=True
         )
         took = yield from asked(timed)
         seconds = seconds_of_run(took) if took.status == "ok" else None
-    passes = judge_whole(m, ask.criterion).passed
-    return Tried(
-        what, kind, passes, error if error < HUGE else None, _mean(ask, m, 0), seconds, chosen
+    return msgspec.structs.replace(
+        row,
+        passes=judge_whole(m, ask.criterion).passed,
+        error=error if error < HUGE else None,
+        score=_mean(ask, m, 0),
+        seconds=seconds,
+        why="",
     )
 
 

@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
+from narrowdown.engines.compare.say import join_some
 from narrowdown.engines.findings import Case, Culprit, Findings
 from narrowdown.engines.probe import Candidate
-from narrowdown.engines.search.kept import Kept, _say_names, _say_obeyed, _say_without
+from narrowdown.engines.search.kept import Kept, _say_obeyed, _say_without
 
 from .simulated import graph
 
@@ -48,8 +49,7 @@ def test_a_cure_that_leaves_the_culprit_as_it_was_is_said_to_rest_on_a_fusion(
         assert ("rests on which nodes the engine joins" in said) == (bool(told) and rebuilds)
 
 
-def test_of_three_hundred_names_a_sentence_has_twelve_and_how_many_more() -> None:
+def test_of_three_hundred_names_a_sentence_has_six_and_how_many_more() -> None:
     names = tuple(f"/n{i}" for i in range(300))
-    ask = SimpleNamespace(names=lambda keep: names[: len(keep)])
-    assert _say_names(ask, tuple(range(300))) == f"{', '.join(names[:12])} and 288 more"  # type: ignore[arg-type]
-    assert _say_names(ask, tuple(range(12))) == ", ".join(names[:12])  # type: ignore[arg-type]
+    assert join_some(names) == f"{', '.join(names[:6])} and 294 more"
+    assert join_some(names[:6]) == ", ".join(names[:6])
