@@ -69,7 +69,7 @@ def kept(done: Walk) -> set[int]:
 # -- the set to keep
 
 
-def test_the_engine_is_asked_about_few_sets_whoever_tells_the_order() -> None:
+def test_the_engine_is_asked_about_few_sets_where_an_emulation_tells_the_order() -> None:
     alone = msgspec.structs.replace(timed().findings(), emulated=None)
     without = walk("precision", timed().context(findings=alone), timed())
     engine = timed()
@@ -77,7 +77,7 @@ def test_the_engine_is_asked_about_few_sets_whoever_tells_the_order() -> None:
     assert kept(done) == kept(without), "the same set"
     assert done.finish.outcome.holds
     assert done.finish.outcome.minimal, "each of its nodes was left out once, on the engine"
-    assert len(sets_built(done)) <= len(sets_built(without)) <= 12
+    assert len(sets_built(done)) < len(sets_built(without)) / 2
 
 
 def test_what_the_emulation_gets_wrong_is_found_on_the_engine() -> None:
