@@ -1,9 +1,23 @@
 """What makes a minimal case fail, named from what was measured, or ``unknown`` honestly: one table
 of rules, the first that finds its facts wins.
 
-The constants of the rules are windows: between the values that stand beside them each of the
-constructions and walks of tests/engines that reach a cause is named the same, found by asking
-``name_cause`` again over its recorded arguments with one constant changed.
+It assumes that each tensor of the case was scored against the reference once, as the engine computed
+it from inputs that were right. A rule is about one node, or about the whole case; it reads scores,
+never values, and needs nothing of an engine's kind.
+
+The order is that of certainty. What an earlier search has proved (a switch, a kernel, runs that
+differ) needs no number. Then comes what no rounding makes: Inf or NaN, a tensor that is missing,
+values that became 0. Rounding that is made larger comes behind it, as it is there in every case.
+Last is what only speaks for the engine: an error that the precision does not explain.
+
+The constants are windows: between the values that stand beside them each of the constructions and
+walks of tests/engines that reach a cause is named the same, found by asking ``name_cause`` again
+over its recorded arguments with one constant changed.
+
+Tried and dropped: an error that grows evenly with depth, by two shares of it, which no construction
+reached; a difference twenty times smaller than what it is taken of, which decided nothing beside
+the rule that compares it with rounding; a verdict on the scale of a quantized pair, by two shares
+seen in one CNN, where its numbers say the same.
 """
 
 from collections.abc import Callable, Iterable

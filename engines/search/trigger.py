@@ -2,7 +2,13 @@
 others as they are in the case. Where levels are whole numbers in an order, the place where the
 answer changes is found by halving.
 
-The search sees outcomes only. Of two changes together it says nothing."""
+It assumes that the case fails each time it is built; the step builds some cases once more and says
+nothing where one comes out otherwise. The first level of every factor comes before the second of
+any: whoever ends the search early has seen something of each.
+
+The search sees outcomes only. Of two changes together it says nothing. Conjunctions of up to nine
+clauses were tried: four of five were false outside of what had been built.
+"""
 
 import itertools
 from collections.abc import Callable, Sequence
