@@ -181,8 +181,15 @@ def made_again(
 
 @functools.lru_cache(maxsize=8)
 def index_of(root: Any, digest: str) -> GraphIndex:
-    """A graph index among the artifacts of a session. Raises OSError where its file is gone."""
-    return decoding.decode(Store(root).get(digest), GraphIndex)
+    """A graph index among the artifacts of a session. Raises OSError where its file is gone,
+    SessionProblem for what is none."""
+    try:
+        return decoding.decode(Store(root).get(digest), GraphIndex)
+    except ValueError:
+        raise SessionProblem(
+            f"The session's file 'artifacts/{digest[:2]}/{digest}' is no index of a model; copy the whole session folder "
+            "again, or begin a new session."
+        ) from None
 
 
 class Pace(msgspec.Struct, frozen=True):

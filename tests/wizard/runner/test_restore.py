@@ -1,4 +1,4 @@
-"""What is gone of a session and made again."""
+"""What is gone of a session and made again, and what is no such thing."""
 
 import asyncio
 from pathlib import Path
@@ -9,6 +9,7 @@ import pytest
 from narrowdown.engines.probe import Inspect, Measure, Sanitize
 from narrowdown.engines.store.content import Store
 from narrowdown.wizard.runner import restore
+from narrowdown.wizard.runner.drive import index_of
 from narrowdown.wizard.session.problems import SessionProblem
 from narrowdown.wizard.session.state import State
 
@@ -27,3 +28,11 @@ def test_a_model_that_is_made_of_itself_or_of_no_model_is_refused(
     making = restore.make_again_for([asked, Inspect("e")], State(), kept, kept, None)  # type: ignore[arg-type]
     with pytest.raises(SessionProblem, match="which cannot be"):
         asyncio.run(making)
+
+
+@pytest.mark.parametrize("text", [b"{", b'{"tensors":[[0,0,0,"x"]]}'])
+def test_what_is_no_index_of_a_model_is_one_sentence(tmp_path: Path, text: bytes) -> None:
+    """``after`` of a forged session ended with 70: the step failed inside narrowdown."""
+    digest = Store(tmp_path).put(text)
+    with pytest.raises(SessionProblem, match="is no index of a model"):
+        index_of(tmp_path, digest)
