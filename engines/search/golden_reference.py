@@ -24,23 +24,15 @@ from narrowdown.engines.graph import ranges
 from narrowdown.engines.graph.index import GraphIndex, Tensor
 from narrowdown.engines.options import recorded
 from narrowdown.engines.probe import Measurement, is_given
+from narrowdown.engines.search.independent import Departure
 from narrowdown.engines.search.whole import lock_failure
 from narrowdown.engines.views import Recorded
 
 Standing = Literal["", "right", "export", "both", "unclear", "unheard"]
 
 
-class Departure(msgspec.Struct, frozen=True):
-    """The first recorded inner tensor at which the model in FP32 is off, and the node that makes
-    it; "" where none is. ``looked``: how many were recorded."""
-
-    tensor: str = ""
-    node: str = ""
-    looked: int = 0
-
-
 class Trial(msgspec.Struct, frozen=True):
-    """What golden outputs and independent voices say of the model; ``ctx``, ``findings``,
+    """What golden outputs and independent voices say of the model; ``model`` and
     ``measurement`` to go on with.
 
     ``right``: ``voice`` computes the model in FP32 as the golden outputs say. ``export``: it does
@@ -51,8 +43,7 @@ class Trial(msgspec.Struct, frozen=True):
     ``off``: the voice against the golden outputs.
     """
 
-    ctx: StepContext
-    findings: Findings
+    model: WholeModel
     measurement: Measurement
     standing: Standing = ""
     voice: str = ""
@@ -71,7 +62,7 @@ OWN_IR = "openvino:precision=f32"
 def try_golden(model: WholeModel, m: Measurement, most_nodes: int) -> Sub[Trial]:
     """``Trial`` of the failure that is known: ``m`` is the engine against the golden outputs on
     every sample. ``most_nodes``: of a model that float64 is asked about."""
-    trial = Trial(model.ctx, model.findings, m)
+    trial = Trial(model, m)
     if model.findings.signature is None:
         return trial
     differing: list[tuple[str, float]] = []
@@ -107,7 +98,7 @@ def _go_on(model: WholeModel, trial: Trial) -> Sub[Trial]:
     """The trial of a model that is right, gone on with the voice as the reference."""
     why = "golden outputs compute nothing; in FP32 it gives what they say"
     engine, told = yield from _stand_in(model, trial, why)
-    if told.findings.signature is None:
+    if told.model.findings.signature is None:
         reason = "" if engine.measurement.status == "ok" else engine.why
         return msgspec.structs.replace(
             trial, standing="unclear", engine_off=engine.error, why=reason
@@ -124,8 +115,7 @@ def _stand_in(model: WholeModel, trial: Trial, why: str) -> Sub[tuple[Distance, 
     found = msgspec.structs.replace(locked, replaced=Replaced(model.reference, trial.voice, why))
     return engine, msgspec.structs.replace(
         trial,
-        ctx=against.ctx,
-        findings=found,
+        model=against.of(found),
         measurement=engine.measurement,
         engine_off=engine.error,
     )
@@ -189,7 +179,7 @@ def _find_departure(model: WholeModel, voice: str) -> Sub[Departure]:
     first = next((t for t in inner if t.name in scores and over(scores[t.name], model.rule)), None)
     if first is None:
         return Departure(looked=len(scores))
-    return Departure(first.name, index.shown_names[first.producer], len(scores))
+    return Departure(first.name, index.shown_names[first.producer], looked=len(scores))
 
 
 def recorded_inside(index: GraphIndex, shapes: Mapping[str, tuple[int, ...]]) -> list[Tensor]:

@@ -184,25 +184,27 @@ def _agree_clearly(near: float, far: Iterable[float]) -> bool:
     return all(near <= SHARE * distance for distance in far)
 
 
-class Parting(msgspec.Struct, frozen=True):
-    """``tensor``: the first that differs, which ``node`` makes; "" where none was found. ``alone``:
-    how far that node is by itself, fed the same values in both; None where that was within the
-    tolerance, or could not be asked. ``problem``: what keeps its results from being compared
-    (``Score.problem``)."""
+class Departure(msgspec.Struct, frozen=True):
+    """The first tensor at which one computation of the model departs from another, and the ``node``
+    that makes it; "" where none was found. ``alone``: how far that node is by itself, fed the same
+    values in both; None where that was within the tolerance, or could not be asked. ``problem``:
+    what keeps its results from being compared (``Score.problem``). ``looked``: how many tensors were
+    recorded, of golden outputs."""
 
     tensor: str = ""
     node: str = ""
     op: str = ""
     alone: float | None = None
     problem: str = ""
+    looked: int = 0
 
 
-def find_parting(model: WholeModel, feed: tuple[str, ...], other: str) -> Sub[Parting]:
-    """``Parting`` of the reference and another engine that is known to give other outputs on this
+def find_parting(model: WholeModel, feed: tuple[str, ...], other: str) -> Sub[Departure]:
+    """``Departure`` of the reference and another engine that is known to give other outputs on this
     feed."""
     index: GraphIndex | None = yield from model.describe()
     if index is None:
-        return Parting()
+        return Departure()
     rule, errors = for_parts(model.rule), dict[int, float]()
     tensor: int | None = None
     for batch in pack_batches(index, split_markable(index)[0], BATCH_BYTES) or [()]:
@@ -210,7 +212,7 @@ def find_parting(model: WholeModel, feed: tuple[str, ...], other: str) -> Sub[Pa
         marks = ranges.encode(batch)
         off = yield from model.compare(model.reference, other, feed, marks=marks)
         if off.measurement.status != "ok":
-            return Parting()
+            return Departure()
         for score in (s for r in off.measurement.results for s in (*r.marks, *r.outputs)):
             if score.name in index.by_name:
                 errors[index.by_name[score.name]] = badness(score, rule)
@@ -218,9 +220,9 @@ def find_parting(model: WholeModel, feed: tuple[str, ...], other: str) -> Sub[Pa
         if tensor is not None:
             break
     if tensor is None:
-        return Parting()
+        return Departure()
     node = index.tensors[tensor].producer
-    found = Parting(index.tensors[tensor].name, index.shown_names[node], index.nodes[node].op)
+    found = Departure(index.tensors[tensor].name, index.shown_names[node], index.nodes[node].op)
     part = Candidate(nodes=ranges.encode((node,)), outputs=ranges.encode((tensor,)))
     alone = yield from model.compare(
         model.reference,

@@ -12,7 +12,7 @@ from typing import Literal
 
 import msgspec
 
-from narrowdown.engines.asking import Note, StepContext, Sub
+from narrowdown.engines.asking import Sub
 from narrowdown.engines.asking.whole_model import WholeModel, name_engine
 from narrowdown.engines.compare.judge import SHARE, limit, sign_failure, worst
 from narrowdown.engines.findings import Findings, Replaced
@@ -20,7 +20,7 @@ from narrowdown.engines.options import families
 from narrowdown.engines.probe import Measurement
 from narrowdown.engines.search.determined import WITHIN, Moved, measure_moves, move_last_place
 from narrowdown.engines.search.golden_reference import Trial
-from narrowdown.engines.search.independent import Heard, Parting, ask_independent, find_parting
+from narrowdown.engines.search.independent import Departure, Heard, ask_independent, find_parting
 from narrowdown.engines.search.whole import choose_feed, list_failing, lock_failure
 
 # Seconds for one run of the whole model up to which a confirmed engine serves as the reference of a
@@ -34,7 +34,7 @@ OTHERS = 3
 
 
 class Tried(msgspec.Struct, frozen=True):
-    """``ctx``, ``findings`` and ``measurement`` to go on with: those that were given, or against
+    """``model`` and ``measurement`` to go on with: those that were given, or against
     the reference that stands in.
 
     ``verdict``: "" where the trial decides nothing; ``reference``: the reference is wrong or
@@ -46,8 +46,7 @@ class Tried(msgspec.Struct, frozen=True):
     were recorded of; ``golden``: what was found with golden outputs.
     """
 
-    ctx: StepContext
-    findings: Findings
+    model: WholeModel
     measurement: Measurement
     given: str = ""
     heard: Heard = Heard()
@@ -57,14 +56,14 @@ class Tried(msgspec.Struct, frozen=True):
     moves: float = 0.0
     sides: bool = False
     doubted: bool = False
-    parting: Parting = Parting()
+    parting: Departure = Departure()
     why: str = ""  # why a reference that is wrong could not be replaced
     golden: Trial | None = None
 
     @property
     def searched(self) -> bool:
         """Whether there is a failure that the search goes on with."""
-        failing = self.findings.signature is not None
+        failing = self.model.findings.signature is not None
         return failing and not self.verdict and not self.moved.explains
 
 
@@ -74,9 +73,7 @@ def by_golden(given: str, told: Trial) -> Tried:
         "export": "export", "unclear": "unresolved", "unheard": "unresolved",
     }  # fmt: skip
     verdict = verdicts.get(told.standing, "")
-    return Tried(
-        told.ctx, told.findings, told.measurement, given=given, verdict=verdict, golden=told
-    )
+    return Tried(told.model, told.measurement, given=given, verdict=verdict, golden=told)
 
 
 def try_reference(model: WholeModel, m: Measurement, most_nodes: int) -> Sub[Tried]:
@@ -88,10 +85,12 @@ def try_reference(model: WholeModel, m: Measurement, most_nodes: int) -> Sub[Tri
         or choose_feed(findings, worst(m.results, rule)[0])
         or findings.samples[0].id,
     )
-    tried = Tried(model.ctx, findings, m, given=model.reference)
-    yield Note("is the reference itself steady and right?")
-    unlimited = msgspec.structs.replace(model, seconds=0.0)
-    twice = yield from unlimited.compare(model.reference, samples=feed, attempt=1)
+    tried = Tried(model, m, given=model.reference)
+    unlimited, note = (
+        msgspec.structs.replace(model, seconds=0.0),
+        "is the reference itself steady and right?",
+    )
+    twice = yield from unlimited.compare(model.reference, samples=feed, attempt=1, note=note)
     if twice.told and twice.error > SHARE * twice.allowed:
         return msgspec.structs.replace(tried, steady=False, moves=twice.error, verdict="reference")
     failing = tuple(r.sample for r in list_failing(m.results, rule))
@@ -103,7 +102,7 @@ def try_reference(model: WholeModel, m: Measurement, most_nodes: int) -> Sub[Tri
             return tried  # whoever is right about digits that nobody has
         findings, moved = determined
         model, feed = model.of(findings), (findings.sample,)
-        tried = msgspec.structs.replace(tried, findings=findings, moved=moved)
+        tried = msgspec.structs.replace(tried, model=model, moved=moved)
     heard = yield from ask_independent(model, feed, m.nodes, most_nodes)
     if heard.standing == "wrong" and heard.error is not None:
         # Of an infinite failure nobody has asked yet. What rounding moves as far, no two that agree
@@ -200,7 +199,7 @@ def _replace_reference(model: WholeModel, tried: Tried, feed: tuple[str, ...]) -
         why = f"{judge} cannot stand in for it: {slow.rstrip('.')}."
         engine = yield from model.of(fresh).compare(reference=heard.judge, samples=feed)
         found = msgspec.structs.replace(before, alike=alike and engine.exceeds)
-        return msgspec.structs.replace(tried, findings=found, verdict="reference", why=why)
+        return msgspec.structs.replace(tried, model=model.of(found), verdict="reference", why=why)
     locked = yield from lock_failure(against.ctx, fresh, m)
     if locked.signature is None:
         # By those who are right the engine is right. Where it passed against the reference, too,
@@ -211,4 +210,4 @@ def _replace_reference(model: WholeModel, tried: Tried, feed: tuple[str, ...]) -
     found = msgspec.structs.replace(
         locked, replaced=Replaced(model.reference, heard.judge, why), alike=alike
     )
-    return msgspec.structs.replace(tried, ctx=against.ctx, findings=found, measurement=m)
+    return msgspec.structs.replace(tried, model=against.of(found), measurement=m)

@@ -154,19 +154,16 @@ def compare(ctx: StepContext) -> Steps[CompareOutcome]:
     outcome = _sum_up(seen)
     return Finish(
         msgspec.structs.replace(outcome, message=" ".join(_say_all(seen, outcome))),
-        seen.findings,
-        tables={"outputs": _list_scores(seen.measurement.results, seen.rule)},
-        decisive={"whole": (probe_whole(seen.ctx, seen.findings),)},
+        seen.model.findings,
+        tables={"outputs": _list_scores(seen.measurement.results, seen.model.rule)},
+        decisive={"whole": (probe_whole(seen.model.ctx, seen.model.findings),)},
     )
 
 
 class _Seen(NamedTuple):
-    """All that was measured of a model that gives outputs. ``ctx`` has the reference that stands in
+    """All that was measured of a model that gives outputs; ``tried`` has the reference that stands in
     the end. ``runs`` looked at, of which ``failures`` fail."""
 
-    ctx: StepContext
-    findings: Findings
-    measurement: Measurement
     tried: trial.Tried
     emulated: float | None
     codes: "_OnCodes | None"
@@ -175,8 +172,12 @@ class _Seen(NamedTuple):
     nearby: Nearby
 
     @property
-    def rule(self) -> Criterion:
-        return self.findings.rule
+    def model(self) -> WholeModel:
+        return self.tried.model
+
+    @property
+    def measurement(self) -> Measurement:
+        return self.tried.measurement
 
 
 def _look_around(
@@ -185,8 +186,8 @@ def _look_around(
     """Is the reference right, what would a faultless engine give, and where nothing fails: does it
     in more runs, or nearby?"""
     tried: trial.Tried = yield from _try_reference(ctx, findings, params, m)
-    ctx, findings, m = tried.ctx, tried.findings, tried.measurement
-    model = look_at_whole(ctx, findings)
+    model, m = tried.model, tried.measurement
+    ctx, findings = model.ctx, model.findings
     codes = yield from _measure_codes(model)
     emulated = codes.literal if codes else (yield from _measure_emulated(model))
     # In FP32 float64 tells what a right engine's rounding costs.
@@ -197,20 +198,21 @@ def _look_around(
     runs, failures = 1, int(findings.signature is not None)
     if not tried.verdict and findings.signature is None:
         findings, runs, failures = yield from run_again(
-            look_at_whole(ctx, findings), params.look_again, m.run_seconds
+            model.of(findings), params.look_again, m.run_seconds
         )
     if not tried.verdict and not tried.moved.explains:
         findings = note_expensive(ctx, findings, m)
     nearby = Nearby()
     if not tried.verdict and findings.signature is None and not m.facts.get("untouched"):
         nearby = yield from try_nearby(ctx, findings, m)
-    return _Seen(ctx, findings, m, tried, emulated, codes, runs, failures, nearby)
+    tried = msgspec.structs.replace(tried, model=model.of(findings))
+    return _Seen(tried, emulated, codes, runs, failures, nearby)
 
 
 def _decide_verdict(seen: _Seen) -> Verdict:
     """Whose fault it is comes first, then whether rounding explains the failure, or only nearly
     nothing fails."""
-    signature, tried = seen.findings.signature, seen.tried
+    signature, tried = seen.model.findings.signature, seen.tried
     if tried.moved.explains:
         return "noise"
     if tried.verdict:
@@ -219,13 +221,15 @@ def _decide_verdict(seen: _Seen) -> Verdict:
         return "passes"
     # What fails on more than that is locked before it.
     return (
-        "noise" if signature.sample in list_slight(seen.measurement.results, seen.rule) else "fails"
+        "noise"
+        if signature.sample in list_slight(seen.measurement.results, seen.model.rule)
+        else "fails"
     )
 
 
 def _sum_up(seen: _Seen) -> CompareOutcome:
     """The outcome but for its message."""
-    findings, rule, tried, nearby = seen.findings, seen.rule, seen.tried, seen.nearby
+    findings, rule, tried, nearby = seen.model.findings, seen.model.rule, seen.tried, seen.nearby
     results, runs, failures = seen.measurement.results, seen.runs, seen.failures
     sample, output, error = worst(results, rule)
     signature = findings.signature
@@ -273,14 +277,14 @@ def _sum_up(seen: _Seen) -> CompareOutcome:
         near=nearby.n,
         near_failing=nearby.failing,
         near_error=nearby.error if nearby.n and nearby.error < HUGE else None,
-        as_built=bool(seen.ctx.engine_info.rebuilt),
+        as_built=bool(seen.model.ctx.engine_info.rebuilt),
     )
 
 
 def _say_all(seen: _Seen, outcome: CompareOutcome) -> tuple[str, ...]:
     """The sentences of the message, the verdict's first."""
-    rule, m = seen.rule, seen.measurement
-    in_float = bool(seen.findings.codes) and unquantized(seen.ctx.reference)
+    rule, m = seen.model.rule, seen.measurement
+    in_float = bool(seen.model.findings.codes) and unquantized(seen.model.ctx.reference)
     if outcome.verdict == "noise" and not seen.tried.moved.explains:
         said = words.say_slight(m.results, outcome, rule)
     else:
@@ -288,15 +292,15 @@ def _say_all(seen: _Seen, outcome: CompareOutcome) -> tuple[str, ...]:
         exact = words.find_exact(m.results, outcome)
         said = words.say_outcome(outcome, rule, seen.tried, problem, exact)
     return (
-        *words.say_made_up(seen.findings, seen.runs, seen.failures),
+        *words.say_made_up(seen.model.findings, seen.runs, seen.failures),
         said,
         *words.say_whose_codes(outcome, rule),
         *words.say_answers(m.results, rule),
-        *words.say_same_codes(seen.ctx, seen.findings, outcome.verdict),
+        *words.say_same_codes(seen.model.ctx, seen.model.findings, outcome.verdict),
         *words.say_taken(m),
         *(words.say_untouched(m, rule) or words.say_others(outcome, in_float=in_float)),
         *words.say_nearby(seen.nearby, rule),
-        *seen.ctx.engine_info.notes,
+        *seen.model.ctx.engine_info.notes,
     )
 
 
@@ -358,10 +362,14 @@ def _explain(
 ) -> Literal["engine", "precision", "both", "keeps-higher", "unknown"]:
     """Whose fault it looks like: the engine's, or the precision's own limit. Explains; never
     decides pass or fail."""
-    failing, emulated, rule = seen.findings.signature is not None, seen.emulated, seen.rule
+    failing, emulated, rule = (
+        seen.model.findings.signature is not None,
+        seen.emulated,
+        seen.model.rule,
+    )
     if seen.codes and failing:
         return seen.codes.explanation
-    if parse(seen.ctx.engine).name in ("emulate", "reference"):
+    if parse(seen.model.ctx.engine).name in ("emulate", "reference"):
         return "precision" if failing else "unknown"
     if rule.precision == "fp32":
         return "engine" if failing else "unknown"
@@ -376,13 +384,16 @@ def _try_reference(
     ctx: StepContext, findings: Findings, params: CompareParams, m: Measurement
 ) -> Sub[trial.Tried]:
     if not params.judge_reference:
-        return trial.Tried(ctx, findings, m)
+        return trial.Tried(look_at_whole(ctx, findings), m)
     seconds = max(params.judge_seconds, ctx.problem.timeout)
     model = look_at_whole(ctx, findings, seconds)
     if recorded(ctx.reference):
         told = yield from golden_reference.try_golden(model, m, params.judge_nodes)
-        return trial.by_golden(ctx.reference, told)
-    return (yield from trial.try_reference(model, m, params.judge_nodes))
+        tried = trial.by_golden(ctx.reference, told)
+    else:
+        tried = yield from trial.try_reference(model, m, params.judge_nodes)
+    # What follows may take as long as any probe may.
+    return msgspec.structs.replace(tried, model=msgspec.structs.replace(tried.model, seconds=0.0))
 
 
 class _OnCodes(NamedTuple):

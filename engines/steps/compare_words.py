@@ -368,7 +368,11 @@ def say_reference(tried: trial.Tried, rule: Criterion) -> str:
     heard = tried.heard
     error, apart = heard.error or 0.0, heard.apart or 0.0
     judge, first = _name_judge(heard), name_engine(heard.judge)
-    spoke = (tried.ctx.engine, tried.ctx.reference, heard.judge)  # who speaks already is no third
+    spoke = (
+        tried.model.engine,
+        tried.model.reference,
+        heard.judge,
+    )  # who speaks already is no third
     known = "openvino" in {parse(spec).name for spec in spoke if spec}
     lonely = (
         f"{name_engine(spec)} is {say_error(e, rule)} where the reference and {judge} agree: left out."
@@ -387,9 +391,9 @@ def say_reference(tried: trial.Tried, rule: Criterion) -> str:
         moves=say_distance(heard.moves, rule),
         why=tried.why or heard.why or f"The engine is right by {first}.",
         parting=_say_parting(tried, rule),
-        to=tried.findings.replaced.to if tried.findings.replaced else "",
-        alike=" The engine is wrong in the same way." if tried.findings.alike else "",
-        swapped=f"--engine {tried.given} --reference {tried.ctx.engine}",
+        to=tried.model.findings.replaced.to if tried.model.findings.replaced else "",
+        alike=" The engine is wrong in the same way." if tried.model.findings.alike else "",
+        swapped=f"--engine {tried.given} --reference {tried.model.engine}",
         third="Ask a third: give --reference outputs that are known to be right, or another engine"
         f"{'' if known else ' (python -m pip install openvino)'}.",
         # A failure that is searched all the same is beyond that.
@@ -405,7 +409,7 @@ def _find_case(tried: trial.Tried) -> str:
     match heard.standing:
         case "unheard" if not heard.why:
             return "right"
-        case "wrong" if tried.findings.replaced is not None:
+        case "wrong" if tried.model.findings.replaced is not None:
             return "replaced"
         case "alone" if tried.sides or tried.doubted:
             return "sides" if tried.sides else "doubted"
