@@ -20,14 +20,12 @@ from narrowdown.engines.graph import ranges
 from narrowdown.engines.graph.index import GraphIndex
 from narrowdown.engines.probe import Score
 from narrowdown.engines.search.alone import MOST
+from narrowdown.engines.search.unseen import LEAST
 
 # Added error this much larger fed as stored than fed exactly means that the node amplifies the
 # rounding of its inputs. Of all who are accused in tests/engines, amplifiers reach 217 times and
 # more, all others 1: any value between tells them apart.
 AMPLIFIES = 10.0
-EXACT = (
-    1e-12  # an error fed exactly is taken for no smaller than this, which no float32 output shows
-)
 # Effects that differ by less than this factor are alike: what a culprit breaks may be wrong to a
 # somewhat larger degree. An overflow and all that it poisons have the same effect (1.0 times), an
 # index and what it picks are 1.2 to 1.5 times apart.
@@ -125,7 +123,7 @@ class _Asker:
     def amplifies(self, node: int) -> bool:
         exact = self.added[self.worst[node]][1]
         return exact is not None and self.amount(node) > AMPLIFIES * max(
-            badness(exact, self.oracle.criterion), EXACT
+            badness(exact, self.oracle.criterion), LEAST
         )
 
     def while_asked(

@@ -18,9 +18,8 @@ from narrowdown.engines.findings import Case, Findings
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.probe import HUGE, Measurement
 from narrowdown.engines.search.determined import move_last_place
+from narrowdown.engines.search.unseen import SECONDS
 from narrowdown.engines.search.whole import look_at_whole
-
-SECONDS = 60.0  # that the reference may take on inputs that are moved, as in ``compare``
 
 
 def has_own_share(case: Case) -> bool:

@@ -41,7 +41,6 @@ class Kept(msgspec.Struct, frozen=True):
     knee: "Knee | None" = None
     written: WrittenOut = WrittenOut()
     plain: float = 0.0  # error with nothing kept; told where everything kept is not enough
-    foretold: int = 0  # of a minimal set the nodes that it was not built without
     slight: frozenset[str] = frozenset()  # samples that are not counted: off on nearly nothing only
     noisy: frozenset[str] = frozenset()  # and these: off by no more than rounding makes
 
@@ -81,7 +80,6 @@ def make_workaround(ask: Inquiry, kept: Kept) -> Sub[Workaround | None]:
         of=len(list_keepable(ask)),
         cost=f"{say_counted(ask, kept)}{'; ' if slower else ''}{slower}",
         minimal=kept.minimal,
-        foretold=kept.foretold,
         unseen=kept.unseen,
         curve=kept.curve,
         in_model=kept.written.names,

@@ -21,7 +21,7 @@ from narrowdown.engines.compare.judge import by_sample, worst
 from narrowdown.engines.findings import Findings
 from narrowdown.engines.probe import MADE_UP, Describe, Measurement, is_given
 from narrowdown.engines.search.unseen import (
-    FEWEST,
+    GIVEN,
     WANTED,
     Determined,
     count_determined,
@@ -53,7 +53,7 @@ def try_nearby(ctx: StepContext, findings: Findings, m: Measurement) -> Sub[Near
         return Nearby()
     run = m.run_seconds / len(by_sample(m))
     most = int((SECONDS - m.build_seconds) / run) if run > 0 else WANTED
-    if most < FEWEST:
+    if most < GIVEN:
         return Nearby()
     described = yield from asked(Describe(model=findings.model))
     if not isinstance(described, Described):

@@ -20,10 +20,11 @@ from narrowdown.engines.search.determined import DRAWS, WITHIN
 from narrowdown.engines.search.statistics import count_independent
 
 BATCHES = 4  # given, from which on whole ones are set apart
-GIVEN = 8  # samples; of fewer none is set apart, as a search needs what there is
+# Samples: of fewer that are given none is set apart, as a search needs what there is; and no fewer
+# are made, of a model that takes long.
+GIVEN = 8
 WANTED = 32  # unseen samples: one that fails in ten is missed 3 times in 100
-FEWEST = 8  # of a model that takes long
-SECONDS = 60.0  # that one look at all of them may take, as far as that can be foretold
+SECONDS = 60.0  # that a look beside the search may take, as far as that can be foretold
 NOTHING: Mapping[str, float] = MappingProxyType({})  # beside which no value is nearly nothing
 LEAST = 1e-12  # errors below it are as good as none
 # A question about samples of inputs (a digest); as many probes as it takes.
@@ -181,7 +182,7 @@ def count_wanted(plain: Measurement, held: int) -> int:
     """How many samples to make: as many as ``WANTED`` wants beside those that are ``held``, fewer
     where running takes long."""
     each = plain.run_seconds / max(1, len(plain.results))
-    most = max(FEWEST, min(WANTED, int(SECONDS / each))) if each > 0 else WANTED
+    most = max(GIVEN, min(WANTED, int(SECONDS / each))) if each > 0 else WANTED
     return max(0, most - held)
 
 

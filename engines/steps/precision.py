@@ -66,7 +66,6 @@ def precision(ctx: StepContext) -> Steps[PrecisionOutcome]:
         keep=len(kept.keep),
         names=", ".join(ask.names(kept.keep)),
         minimal=kept.minimal,
-        foretold=kept.foretold,
         samples_ok=kept.samples_ok,
         samples=kept.samples_n,
         error=kept.error if kept.error < HUGE else None,

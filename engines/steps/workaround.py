@@ -23,7 +23,7 @@ from narrowdown.engines.findings import Close, Findings, Unseen, Workaround
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.graph.quantized import find_leavable_layers
 from narrowdown.engines.probe import APART, BARRIER, FIXED_SIZES, HUGE, WRAPS, Measure, Measurement
-from narrowdown.engines.search.barriers import hides_when_watched
+from narrowdown.engines.search.barriers import BUDGET, hides_when_watched
 from narrowdown.engines.search.beyond import Left, look_beyond
 from narrowdown.engines.search.control_flow import Fixed, fix_control_flow
 from narrowdown.engines.search.ddmin import ddmin
@@ -58,9 +58,6 @@ from narrowdown.engines.steps.rewrite import (
 )
 from narrowdown.engines.steps.tactics import tactics
 
-# Builds of a search where no layer is to blame more than another: the stretches that are tried
-# first take 14, and what delta debugging then takes out is a matter of luck, not of cause.
-SPREAD_BUDGET = 60
 # Times the looks of a verdict, in each build of a workaround for what comes and goes: missed by
 # chance once in thousands at most.
 THRICE = 3
@@ -430,7 +427,8 @@ def _search_kept(ask: Inquiry, params: WorkaroundParams) -> Sub[Kept]:
     stretches at either end are tried first, and the set is not polished for long, as none is the
     only one."""
     spread = ask.findings.spread and not ask.findings.culprits
-    budget = min(params.budget, SPREAD_BUDGET) if spread else params.budget
+    # Where no layer is to blame more than another none is the only one that helps.
+    budget = min(params.budget, BUDGET) if spread else params.budget
     return (yield from keep_higher(ask, PrecisionParams(budget=budget)))
 
 
