@@ -153,6 +153,15 @@ def duration(seconds: float) -> str:
     return f"{whole // 86_400} days{f' {hours} h' if hours else ''}"
 
 
+def ago(seconds: float) -> str:
+    """An age: ``just now``, ``12 min ago``, ``3 days ago``."""
+    for size, name in ((86400, "day"), (3600, "hour"), (60, "min")):
+        if seconds >= size:
+            count = int(seconds // size)
+            return f"{count} {name}{'s' if count != 1 and name != 'min' else ''} ago"
+    return "just now"
+
+
 def size(bytes_: float) -> str:
     """``12 KiB``, ``1.1 GiB``."""
     for unit in ("bytes", "KiB", "MiB", "GiB"):

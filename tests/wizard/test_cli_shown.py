@@ -43,7 +43,7 @@ def test_an_output_is_a_table_on_its_worst_sample() -> None:
     assert "top-1 another in 1 of 1" in said
     assert "boxes  float32 1x4  on a\n" in said
     assert "equal, bit for bit" in said
-    assert "  samples failing " in said
+    assert "  samples that fail " in said
     for key in ("samples_failing", "long", "verdict", "failures "):
         assert key not in said
 
@@ -63,7 +63,7 @@ def test_a_step_without_outputs_says_its_outcome_in_words() -> None:
         None,
     )
     assert said == [f"  {label:30} {value}" for label, value in (
-        ("nodes after", "2"), ("the model's outputs wrong by", "0.00215"), ("minimal", "yes"), ("names", "a and b"))]  # fmt: skip
+        ("nodes after", "2"), ("effect on the outputs", "0.00215"), ("proven smallest", "yes"), ("names", "a, b"))]  # fmt: skip
 
 
 def test_errors_are_said_as_everywhere_and_what_only_steers_is_left_out() -> None:
@@ -78,8 +78,8 @@ def test_errors_are_said_as_everywhere_and_what_only_steers_is_left_out() -> Non
     }
     rule = Criterion("rel_l2", 0.01)
     assert found("compare", outcome, [], rule) == [
-        f"  {'by itself wrong by':30} 3.01 %",
-        f"  {'the model' + chr(39) + 's outputs wrong by':30} 2.37 %",
+        f"  {'its own error':30} 3.01 %",
+        f"  {'effect on the outputs':30} 2.37 %",
         f"  {'the reference is wrong by':30} 0.00234 %",
         f"  {'samples':30} 64",
     ]
@@ -88,6 +88,6 @@ def test_errors_are_said_as_everywhere_and_what_only_steers_is_left_out() -> Non
 def test_whole_numbers_are_told_by_how_many_are_wrong() -> None:
     outcome = {"own": 1.0, "effect": 1.0, "own_places": [1, 168], "effect_places": [0, 0]}
     assert found("extract", outcome, [], FP16) == [
-        "  by itself wrong                in 1 of 168 values",
-        "  the model's outputs wrong by   100 %",
+        f"  {'its own error':30} wrong in 1 of 168 values",
+        f"  {'effect on the outputs':30} 100 %",
     ]

@@ -7,17 +7,14 @@ from typing import Any
 import msgspec
 
 from narrowdown.engines.compare.criterion import Criterion
-from narrowdown.engines.compare.say import say_amount, say_limit, say_part, say_sample
+from narrowdown.engines.compare.say import say_limit, say_sample
 from narrowdown.engines.probe import HUGE, Answer
-from narrowdown.engines.steps.registry import STEPS
+from narrowdown.wizard.facts import say_fact
 from narrowdown.wizard.words import (
     count,
     decibels,
     elide,
-    listing,
-    name_precision,
     number,
-    say_word,
     visible,
 )
 
@@ -43,12 +40,6 @@ _STEERS = frozenset(
         "interval_high",
     }
 )
-# Errors that no step calls otherwise.
-_ERRORS = {
-    "own": "by itself wrong by",
-    "effect": "the model's outputs wrong by",
-    "error_before": "wrong by before",
-}
 # Those that a table of outputs has said already.
 _TABLED = frozenset({"error", "metric", "tolerance", "worst_output", "worst_sample", "margin"})
 
@@ -61,42 +52,14 @@ def found(
 ) -> list[str]:
     """Lines about a finished step. ``outputs``: the rows of its table of outputs, none where it has
     none."""
-    spec = STEPS[step]
     lines = list(tables(outputs, rule)) if outputs and rule else []
     said = _STEERS | _TABLED if lines else _STEERS
     for name, value in outcome.items():
-        if (
-            name in said
-            or name.endswith("_places")
-            or value in (None, "", False, (), [], "unknown")
-        ):
-            continue
-        label = spec.labels.get(name) or _ERRORS.get(name) or name.replace("_", " ")
-        label = name_precision(label, outcome.get("precision"))
-        shown = (
-            _amount(value, rule)
-            if rule and _is_error(name, value)
-            else _text(say_word(name, value))
-        )
-        if (places := outcome.get(f"{name}_places") or (0, 0))[0]:
-            label, shown = (
-                label.removesuffix(" by"),
-                say_part(value, "", places).removeprefix("wrong "),
-            )
-        lines.append(f"  {label:{_WIDTH}} {visible(shown)}")
+        empty = value in (None, "", False, (), [], "unknown")
+        if name not in said and not name.endswith("_places") and not empty:
+            label, shown = say_fact(outcome, name, step, rule.metric if rule else "")
+            lines.append(f"  {label:{_WIDTH}} {visible(shown)}")
     return lines
-
-
-def _is_error(name: str, value: Any) -> bool:
-    return isinstance(value, float) and (name in _ERRORS or name.endswith("error"))
-
-
-def _amount(value: float, rule: Criterion) -> str:
-    return (
-        f"{number(value)} times what is allowed"
-        if rule.metric == "elementwise"
-        else say_amount(value, rule.metric)
-    )
 
 
 def tables(outputs: Sequence[Mapping[str, Any]], rule: Criterion) -> Iterator[str]:
@@ -179,15 +142,3 @@ def _others(row: Mapping[str, Any], rule: Criterion) -> Iterator[str]:
 
 def _value(value: float) -> str:
     return "not finite" if abs(value) >= HUGE else f"{value:.6g}"
-
-
-def _text(value: Any) -> str:
-    if value is True:
-        return "yes"
-    if isinstance(value, float):
-        return number(value)
-    if isinstance(value, (list, tuple)):
-        return listing([_text(item) for item in value])
-    if isinstance(value, dict):
-        return listing([f"{name} {_text(item)}" for name, item in value.items()])
-    return str(value)

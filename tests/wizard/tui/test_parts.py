@@ -17,6 +17,7 @@ from narrowdown.engines.findings import Findings
 from narrowdown.engines.probe import Inspect, Measurement
 from narrowdown.wizard.demo import MODELS
 from narrowdown.wizard.exits import Refusal
+from narrowdown.wizard.facts import label, show_fact, show_value
 from narrowdown.wizard.flow.load import load
 from narrowdown.wizard.report import figures
 from narrowdown.wizard.report.probe_words import verdict
@@ -32,7 +33,7 @@ from narrowdown.wizard.tui.scene import Scene, Slot, Work
 from narrowdown.wizard.tui.widgets.answers import Answers
 from narrowdown.wizard.tui.widgets.lines import pairs, wrap
 from narrowdown.wizard.tui.widgets.work import Doing, Smallest
-from narrowdown.wizard.tui.words import ago, label, show_fact, show_value
+from narrowdown.wizard.words import ago
 
 from . import scripted as s
 from .scripted import FakeSession

@@ -24,7 +24,7 @@ from narrowdown.wizard.tui.literal import clean, elide, fit
 from narrowdown.wizard.tui.screens.overlays import Choose, Field, Fields, Reading
 from narrowdown.wizard.tui.widgets.bottom import Bottom
 from narrowdown.wizard.tui.widgets.lines import Panel, Text, row
-from narrowdown.wizard.tui.words import ago
+from narrowdown.wizard.words import ago
 
 ABOUT = (
     "A model that gives wrong numbers on an inference engine goes in; the smallest part of it that still fails, the likely cause "

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 from textual.content import Content
 
-from narrowdown.engines.compare.say import say_part
+from narrowdown.wizard.facts import label, say_fact, show_value
 from narrowdown.wizard.report import pictures
 from narrowdown.wizard.report.document import Look
 from narrowdown.wizard.report.figures import parse_profile
@@ -21,7 +21,6 @@ from narrowdown.wizard.tui.glyphs import Glyphs
 from narrowdown.wizard.tui.literal import elide, paint
 from narrowdown.wizard.tui.sight import Sight
 from narrowdown.wizard.tui.widgets.lines import Lines, pairs, wrap
-from narrowdown.wizard.tui.words import label, show_fact, show_value
 
 _INTERVAL = ("interval_low", "interval_high")
 BARS = ("inherited", "added", "effect")
@@ -154,13 +153,8 @@ def facts(
             missing.append(label(name, step, precision))
             continue
         counted = f" of {show_value(of)}" if of is not None else ""
-        places = outcome.get(f"{name}_places") or (0, 0)
-        shown = (
-            say_part(value, metric, places)
-            if places[0]
-            else shorten(show_fact(name, value, metric))
-        )
-        rows.append((label(name, step, precision), shown + counted))
+        named, shown = say_fact(outcome, name, step, metric)
+        rows.append((named, shorten(shown) + counted))
     return rows + ([("not measured", ", ".join(missing))] if missing else [])
 
 

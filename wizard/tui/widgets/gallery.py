@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from textual.content import Content
 
+from narrowdown.wizard.facts import label
 from narrowdown.wizard.report import pictures
 from narrowdown.wizard.report.culprit_groups import groups
 from narrowdown.wizard.report.vicinity import Vicinity
@@ -13,7 +14,6 @@ from narrowdown.wizard.tui.literal import paint
 from narrowdown.wizard.tui.scene import Scene
 from narrowdown.wizard.tui.widgets.evidence import BARS, Seen, history, profile
 from narrowdown.wizard.tui.widgets.lines import Lines, row, wrap
-from narrowdown.wizard.tui.words import label
 from narrowdown.wizard.words import count
 
 

@@ -1,10 +1,10 @@
-"""Outcome fields as people read them: a label for each, "?" where nothing was measured. Numbers as
-in the report."""
+"""Facts of an outcome as every display says them: a label for each field, "?" where nothing was
+measured, numbers as in the report. A step's SPEC has the labels of its own fields."""
 
 from collections.abc import Mapping
 from typing import Any
 
-from narrowdown.engines.compare.say import say_sample
+from narrowdown.engines.compare.say import say_part, say_sample
 from narrowdown.engines.steps.registry import STEPS
 from narrowdown.wizard.words import name_precision, number, say_operators, say_word, show_error
 
@@ -64,38 +64,26 @@ def label(field: str, step: str = "", precision: str = "") -> str:
     return name_precision(own or LABELS.get(field, field.replace("_", " ")), precision)
 
 
-# Errors, which are per cent where the metric is a share.
-_ERRORS = frozenset(
-    {
-        *(
-            "error",
-            "tolerance",
-            "error_before",
-            "emulated_error",
-            "reference_error",
-            "model_error",
-            "moved_error",
-            "exact",
-        ),
-        *(
-            "real_error",
-            "random_error",
-            "cured_error",
-            "patched_error",
-            "accused_error",
-            "inherited",
-            "added",
-            "effect",
-            "own",
-        ),
-    }
-)
+def is_error(field: str, value: Any) -> bool:
+    """Whether it is a badness under the session's metric: per cent where that is a share."""
+    others = ("tolerance", "error_before", "exact", "inherited", "added", "effect", "own")
+    return isinstance(value, float) and (field.endswith("error") or field in others)
+
+
+def say_fact(
+    outcome: Mapping[str, Any], field: str, step: str = "", metric: str = ""
+) -> tuple[str, str]:
+    """Label and value of a field of an outcome, in the words of every display. Whole numbers are
+    told by how many of them are wrong."""
+    value, places = outcome.get(field), outcome.get(f"{field}_places") or (0, 0)
+    said = say_part(value, metric, places) if places[0] else show_fact(field, value, metric)
+    return label(field, step, str(outcome.get("precision") or "")), said
 
 
 def show_fact(field: str, value: Any, metric: str) -> str:
     """The value of an outcome's field: an error as the report shows it, a sample as people count
     them."""
-    if field in _ERRORS and isinstance(value, float):
+    if is_error(field, value):
         return show_error(value, metric)
     if field == "ops" and isinstance(value, str):
         return say_operators(value.split(" + ")) or "?"
@@ -125,12 +113,3 @@ def show_value(value: Any) -> str:
     if isinstance(value, list | tuple):
         return ", ".join(show_value(v) for v in value) or "?"
     return str(value)
-
-
-def ago(seconds: float) -> str:
-    """An age: ``just now``, ``12 min ago``, ``3 days ago``."""
-    for size, name in ((86400, "day"), (3600, "hour"), (60, "min")):
-        if seconds >= size:
-            count = int(seconds // size)
-            return f"{count} {name}{'s' if count != 1 and name != 'min' else ''} ago"
-    return "just now"
