@@ -50,7 +50,7 @@ def test_nothing_is_answered_for_it(
     worker loads is: the journal said of an engine that it does not load, and the session went
     another way for it."""
     place, script, session = tmp_path / "installation", tmp_path / "script.py", tmp_path / "session"
-    shutil.copytree(PACKAGE, place / "narrowdown", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(PACKAGE, place / "narrowdown")  # as it is compiled, too
     moves = MOVES.format(part=str(place / "narrowdown" / part), away=str(tmp_path / "away"))
     script.write_text(moves + (CHECK if "--check" in words else FEEDS))
 
