@@ -15,6 +15,7 @@ from narrowdown.wizard.runner.progress import NAME as PROGRESS
 from narrowdown.wizard.session import folder as folders
 from narrowdown.wizard.session.lock import NAME as LOCK
 
+from ..patience import allow
 from .conftest import Walk, Walked, command, environment
 from .test_every_end import ENDS, End
 
@@ -129,7 +130,7 @@ def test_under_another_version_of_the_engine_both_are_named(
         f"onnxruntime=={OLDER}",
     ]
     if subprocess.run(
-        [sys.executable, *words], check=False, capture_output=True, timeout=300
+        [sys.executable, *words], check=False, capture_output=True, timeout=allow(300)
     ).returncode:
         pytest.skip(f"onnxruntime {OLDER} cannot be had here")
     path = os.pathsep.join(filter(None, [str(older), os.environ.get("PYTHONPATH")]))

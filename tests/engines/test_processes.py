@@ -9,6 +9,8 @@ import pytest
 
 from narrowdown.engines import processes
 
+from ..patience import allow
+
 SEEN = """
 import json, os, sys
 print(json.dumps({
@@ -36,7 +38,7 @@ def test_a_script_is_started_in_a_session_of_its_own(
         started = processes.start(
             tmp_path / "seen.py", words, tmp_path, errors, environment, pipes=pipes
         )
-        said, _ = started.communicate(b"told" if pipes else None, timeout=60)
+        said, _ = started.communicate(b"told" if pipes else None, timeout=allow(60))
         assert lock.fileno() > 2
     lines = (tmp_path / "errors").read_text().splitlines()
     seen = json.loads(said if pipes else lines.pop(0))

@@ -304,7 +304,7 @@ def daemon(folder: Path, after: str = "") -> tuple[str, Path]:
 @pytest.mark.parametrize("after", ["", "sys.exit(3)", "os.kill(os.getpid(), 9)", "time.sleep(600)"])
 def test_a_daemon_that_hides_is_ended_however_the_checker_ends(tmp_path: Path, after: str) -> None:
     command, place = daemon(tmp_path, after)
-    got = check(command, tmp_path, timeout=1.5 if "600" in after else 60.0)
+    got = check(command, tmp_path, timeout=allow(1.5 if "600" in after else 60.0))
     assert got.status == {"": "exited", "sys.exit(3)": "exited", "time.sleep(600)": "timeout"}.get(
         after, "signalled"
     )
@@ -333,7 +333,7 @@ def test_a_daemon_is_ended_when_what_watches_over_it_is_killed(tmp_path: Path, v
         keepers = [pid for pid, _ in keeper.keepers(worker.pid)]
         assert len(keepers) == 1
         os.kill(worker.pid if victim == "worker" else keepers[0], signal.SIGKILL)
-        said, _ = worker.communicate(timeout=30)
+        said, _ = worker.communicate(timeout=allow(30))
     finally:
         worker.kill()
     assert said.strip() == ("" if victim == "worker" else "lost"), "no answer of the checker's"

@@ -21,6 +21,8 @@ pytest.importorskip("distributed", reason="needs Dask distributed: pip install '
 from narrowdown.wizard.session.events import AnyEvent, NoteAdded, ProbeFinished, SessionOpened
 from narrowdown.wizard.session.journal import NAME, read
 
+from ...patience import allow
+
 SCRIPT = str(Path(sys.executable).with_name("narrowdown"))
 WORDS = (
     "run", str(MODELS / "shapes_cnn.onnx"), "--engine", "onnxruntime:optimization=all",
@@ -53,7 +55,7 @@ def started(home: Path, *words: str) -> "subprocess.Popen[str]":
 def ran(home: Path, *words: str) -> str:
     """What it printed; it must have ended well."""
     process = started(home, *words)
-    out, err = process.communicate(timeout=500)
+    out, err = process.communicate(timeout=allow(500))
     assert process.returncode == 0, err
     assert "Traceback" not in err
     return out
@@ -89,7 +91,7 @@ def in_the_middle(session: Path, process: "subprocess.Popen[str]") -> None:
 
 
 def told(process: "subprocess.Popen[str]") -> None:
-    _, err = process.communicate(timeout=500)
+    _, err = process.communicate(timeout=allow(500))
     assert process.returncode == 0, err
 
 

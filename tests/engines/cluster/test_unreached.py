@@ -25,6 +25,7 @@ from narrowdown.wizard.runner import progress
 from narrowdown.wizard.session.events import NoteAdded
 from narrowdown.wizard.session.journal import NAME, read
 
+from ...patience import allow
 from .test_sessions import SCRIPT, WORDS, finished, started
 
 
@@ -114,7 +115,7 @@ def test_a_silent_port_ends_the_session_and_so_does_ctrl_c(
                 assert time.monotonic() < end
                 time.sleep(0.1)
             process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=120)
+        _, err = process.communicate(timeout=allow(120))
     assert process.returncode == (130 if interrupted else 4), err
     assert "Traceback" not in err
     assert ("Stopped before it had begun" if interrupted else "No cluster answers at") in err
@@ -151,7 +152,7 @@ def test_a_lost_scheduler_is_said_at_once_and_on_every_display(tmp_path: Path, c
     for _ in range(2):
         process.send_signal(signal.SIGINT)
         time.sleep(1.0)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=allow(60))
     assert process.returncode == 130, err
     assert "waiting for the scheduler at" in out
     assert "does not answer" in out
@@ -231,7 +232,7 @@ def certificates(tmp_path: Path) -> dict[str, str]:
     script = Path(__file__).parents[3] / "docs" / "cluster-tls.sh"
     made = tmp_path / "certificates"
     subprocess.run(
-        ["sh", str(script), str(made), "2"], check=True, capture_output=True, timeout=120
+        ["sh", str(script), str(made), "2"], check=True, capture_output=True, timeout=allow(120)
     )
     assert {oct(path.stat().st_mode & 0o777) for path in made.iterdir()} == {"0o600"}
     shown = subprocess.run(
@@ -239,7 +240,7 @@ def certificates(tmp_path: Path) -> dict[str, str]:
         check=True,
         capture_output=True,
         text=True,
-        timeout=20,
+        timeout=allow(20),
     )
     told = dict(
         line.split("=", 1) for line in shown.stdout.splitlines() if line.startswith("DASK_")
@@ -270,7 +271,7 @@ def test_a_session_over_tls_by_the_recipe_is_the_same_as_here(
             cwd=home,
             capture_output=True,
             text=True,
-            timeout=400,
+            timeout=allow(400),
         )
 
     there = ran(
@@ -297,4 +298,4 @@ def test_a_session_over_tls_by_the_recipe_is_the_same_as_here(
 
 def test_the_recipe_is_a_script_that_the_shell_can_read() -> None:
     script = Path(__file__).parents[3] / "docs" / "cluster-tls.sh"
-    assert subprocess.run(["sh", "-n", str(script)], check=False, timeout=20).returncode == 0
+    assert subprocess.run(["sh", "-n", str(script)], check=False, timeout=allow(20)).returncode == 0

@@ -755,7 +755,7 @@ def test_whatever_happens_every_probe_is_answered_once(
         )
         where = "env=CUDA_VISIBLE_DEVICES,gpus=1," if gpus else ""
         probe = ask(where + order, exclusive=draw.random() < 0.25)
-        task = asyncio.create_task(pool.run(probe, timeout=1.0))
+        task = asyncio.create_task(pool.run(probe, timeout=allow(1.0)))
         if draw.random() < 0.2:
             await asyncio.sleep(draw.random() * 0.3)
             task.cancel()

@@ -18,6 +18,7 @@ from narrowdown.engines.probe import Check, Inspect, LoadInputs, Measure, Measur
 from narrowdown.engines.workers.pool import Pool, Terms
 
 from ...consents import to_check
+from ...patience import allow
 
 PACKAGES = str(Path(engines.__file__).parents[2])
 
@@ -144,7 +145,7 @@ def test_what_an_engine_does_to_a_worker(opened: Any, engine: str, status: str, 
 
     async def work(pool: Pool) -> Measurement:
         await pool.run(measure(session, "onnxruntime"))
-        return await pool.run(measure(session, engine), timeout=1.5)
+        return await pool.run(measure(session, engine), timeout=allow(1.5))
 
     answer = use(session.root, work)
     assert answer.status == status
@@ -289,7 +290,7 @@ def test_a_daemon_that_hides_ends_whatever_is_killed(
         assert not alive(daemon)
     finally:
         owner.kill()
-        owner.communicate(timeout=30)
+        owner.communicate(timeout=allow(30))
 
 
 def test_a_checker_whose_keeper_is_killed_is_asked_again(opened: Any, tmp_path: Path) -> None:

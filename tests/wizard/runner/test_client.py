@@ -281,7 +281,9 @@ def everybodys():
 def planted(*paths):
     if os.getuid() != 0:
         pytest.skip("becoming another user takes root")
-    subprocess.run([sys.executable, "-I", "-c", PLANTER, *map(str, paths)], check=True, timeout=30)
+    subprocess.run(
+        [sys.executable, "-I", "-c", PLANTER, *map(str, paths)], check=True, timeout=allow(30)
+    )
 
 
 @pytest.mark.parametrize("before", [True, False], ids=["planted", "not yet"])
