@@ -103,7 +103,7 @@ MUTANTS = (
     ),
     Mutant(
         "a number of more than 64 bits is damage", "journals", "engines/store/decoding.py",
-        "        if not short and find_long(data):", "        if False:",
+        '        if _LONG in b"x" + data.translate(_SHAPE):', "        if False:",
     ),
     Mutant(
         "names are shown literally", "journals", "wizard/words.py",

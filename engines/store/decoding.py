@@ -8,8 +8,9 @@ import msgspec
 
 T = TypeVar("T")
 
-# So many digits has the smallest number that 64 bits may not hold. Nothing but digits and points is
-# told apart: ten times as fast as a pattern.
+# So many digits has the smallest number that 64 bits may not hold: anywhere but right behind a point,
+# where most measured numbers have them. Nothing but digits and points is told apart: ten times as
+# fast as a pattern.
 _LONG = b"x" + b"0" * 19
 _SHAPE = bytes(
     ord("0") if code in b"0123456789" else code if code in b"." else ord("x") for code in range(256)
@@ -17,32 +18,20 @@ _SHAPE = bytes(
 
 
 @overload
-def decode(data: bytes, kind: type[T], *, short: bool = False) -> T: ...
+def decode(data: bytes, kind: type[T]) -> T: ...
 @overload
-def decode(data: bytes, kind: object = Any, *, short: bool = False) -> Any: ...
-def decode(data: bytes, kind: Any = Any, *, short: bool = False) -> Any:
-    """The value, of the type ``kind``. ``short``: ``find_long`` has found nothing in it. Raises
-    ``ValueError``, whose text ends a sentence, for what is not JSON, not of that type, nested too
-    deeply, or holds a number that JSON as we write it cannot hold."""
+def decode(data: bytes, kind: object = Any) -> Any: ...
+def decode(data: bytes, kind: Any = Any) -> Any:
+    """The value, of the type ``kind``. Raises ``ValueError``, whose text ends a sentence, for what
+    is not JSON, not of that type, nested too deeply, or holds a number that JSON as we write it
+    cannot hold."""
     try:
         made = _decoder(kind).decode(data)
-        if not short and find_long(data):
+        if _LONG in b"x" + data.translate(_SHAPE):
             _refuse_long(_decoder(Any).decode(data))
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     return made
-
-
-def find_long(data: bytes) -> list[int]:
-    """Where so many digits stand, the last place first: anywhere but right behind a point, where
-    most measured numbers have them; those are no whole numbers."""
-    shape = data.translate(_SHAPE)
-    found = [0] if shape.startswith(_LONG[1:]) else []
-    at = shape.find(_LONG)
-    while at >= 0:
-        found.append(at + 1)
-        at = shape.find(_LONG, at + len(_LONG))
-    return found[::-1]
 
 
 def _refuse_long(data: Any) -> None:

@@ -56,9 +56,8 @@ _ENDING = (
 _HEAD = 120  # bytes of a line in which its kind stands
 _OURS = b'{"v":%d,"seq":' % VERSION
 _PROBE = re.compile(
-    rb'\{"v":%d,"seq":([0-9]{1,18}),"ts":[0-9.]+,"kind":"probe\.(started|finished)",' % VERSION
+    rb'\{"v":%d,"seq":([0-9]{1,18}),"ts":[0-9.]+,"kind":"probe\.(?:started|finished)",' % VERSION
 )
-_KINDS: dict[bytes, Any] = {b"started": ProbeStarted, b"finished": ProbeFinished}
 _KEPT = 4 << 10  # a field of this size or more moves to an artifact when its line is too large
 # msgspec leaves a default out where it is that very object, so this float and no other.
 _UNSTAMPED = NoteAdded(text="").ts
@@ -81,15 +80,12 @@ def encode(event: AnyEvent) -> bytes:
     return b'%s,"crc":"%08x"}\n' % (line[:-1], zlib.crc32(line))
 
 
-def decode(
-    line: bytes, number: int, path: Path, kind: Any = AnyEvent, *, short: bool = False
-) -> AnyEvent:
-    """A line whose checksum holds, as an event. ``kind``: which one, where that is known;
-    ``short``: it is known to hold no long number. Raises NewerSession, DamagedJournal."""
+def decode(line: bytes, number: int, path: Path) -> AnyEvent:
+    """A line whose checksum holds, as an event. Raises NewerSession, DamagedJournal."""
     try:
         if not line.startswith(_OURS) and (head := decoding.decode(line, _Head)).v > VERSION:
             raise NewerSession(path, head.v, VERSION)
-        event: AnyEvent = decoding.decode(line, kind, short=short)
+        event: AnyEvent = decoding.decode(line, AnyEvent)
     except ValueError as error:
         raise DamagedJournal(
             path, number, f"it is no event that this version knows ({error})"
@@ -118,32 +114,20 @@ class Scan:
 
     def __iter__(self) -> Iterator[AnyEvent]:
         start, bad = self.good, 0
-        checked = (
-            self._brief != EVERY
-        )  # at once for all lines of a block, which takes less than line by line
-        for block in read_blocks(self._file):
-            long = decoding.find_long(block) if checked else []
-            end = 0
-            for line in io.BytesIO(block):
-                start, end, number = start + len(line), end + len(line), self.seq + 1
-                if not line.endswith(b"\n") or not is_whole(line[:-1]):
-                    bad = bad or number
-                    continue
-                if bad:
-                    raise DamagedJournal(self._path, bad, "its checksum does not match")
-                probe = _PROBE.match(line)
-                event = None
-                if probe is None or number > self._brief:
-                    while long and long[-1] < end - len(line):
-                        long.pop()
-                    short = checked and not (long and long[-1] < end)
-                    kind = _KINDS[probe[2]] if probe else AnyEvent
-                    event = decode(line[:-1], number, self._path, kind, short=short)
-                if (event.seq if event is not None else int(probe[1])) != number:  # type: ignore[index]
-                    raise DamagedJournal(self._path, number, f"event {number} is missing before it")
-                self.seq, self.good = number, start
-                if event is not None:
-                    yield event
+        for line in (line for block in read_blocks(self._file) for line in io.BytesIO(block)):
+            start, number = start + len(line), self.seq + 1
+            if not line.endswith(b"\n") or not is_whole(line[:-1]):
+                bad = bad or number
+                continue
+            if bad:
+                raise DamagedJournal(self._path, bad, "its checksum does not match")
+            left_out = _PROBE.match(line) if number <= self._brief else None
+            event = None if left_out else decode(line[:-1], number, self._path)
+            if (event.seq if event is not None else int(left_out[1])) != number:  # type: ignore[index]
+                raise DamagedJournal(self._path, number, f"event {number} is missing before it")
+            self.seq, self.good = number, start
+            if event is not None:
+                yield event
 
 
 EVERY = sys.maxsize  # as ``brief``: all probes are left out
