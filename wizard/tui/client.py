@@ -26,7 +26,7 @@ from narrowdown.wizard.session.problems import SessionProblem
 from narrowdown.wizard.session.state import State
 from narrowdown.wizard.tui.board import Board
 from narrowdown.wizard.tui.ending import MIXED, REPORT
-from narrowdown.wizard.tui.scene import Scene, Work
+from narrowdown.wizard.tui.scene import USED, Scene, Work
 from narrowdown.wizard.tui.sight import Eye
 
 INTERVAL = 0.25  # seconds between two looks at the session: less than five repaints a second, late ones included
@@ -199,9 +199,7 @@ def _work(snapshot: Mapping[str, Any] | None) -> Work:
     """The snapshot's fields that we know; anything of another type is as if it were not there."""
     if not snapshot:
         return Work()
-    known = {
-        name: snapshot[name] for name in Work.__struct_fields__ if snapshot.get(name) is not None
-    }
+    known = {name: snapshot[name] for name in USED if snapshot.get(name) is not None}
     try:
         return msgspec.convert(known, Work, strict=False)
     except msgspec.ValidationError:

@@ -188,7 +188,7 @@ ALONG = tuple(  # a list that is not to take PageUp and PageDown for itself
 def bindings(*ids: str) -> list[BindingType]:
     """Textual bindings of these actions, in this order. Raises ``KeyError`` for an unknown id."""
     return [
-        Binding(a.keys, a.id, a.label, show=a.shown, id=a.id, tooltip=a.help, priority=a.everywhere)
+        Binding(a.keys, a.id, a.label, show=a.shown, id=a.id, priority=a.everywhere)
         for a in (BY_ID[i] for i in ids)
     ]
 

@@ -10,6 +10,7 @@ from narrowdown.wizard.flow.commands import Command, by_hand, known_versions, va
 from narrowdown.wizard.flow.model import Flow, FlowNode
 from narrowdown.wizard.problem import Problem
 from narrowdown.wizard.report.prefix import leave_out
+from narrowdown.wizard.runner.progress import Snapshot
 from narrowdown.wizard.session.decide import Ask, Ended, RunStep, decide
 from narrowdown.wizard.session.events import Offered
 from narrowdown.wizard.session.state import State, Visit
@@ -38,28 +39,22 @@ class Slot(msgspec.Struct, frozen=True):
         return f" on {self.host}" if self.host else f" on GPU {self.device}" if self.device else ""
 
 
-class Work(msgspec.Struct, frozen=True):
-    """The runner's progress snapshot, as the screens use it. -1 and "" mean unknown."""
+class Work(Snapshot, frozen=True):
+    """The runner's snapshot as the screens use it: those of its fields that ``USED`` names, and who
+    else controls the session. ``taken``: they took over from us; ``free``: whoever controlled it
+    has gone, and the next request takes over."""
 
     phase: str = ""
-    text: str = ""
-    done: int = 0
-    expected: int = -1
-    planned: int = -1
-    best: int = -1
-    tried: int = 0  # probes of a search that can be ended now with its smallest part; 0: none
-    nodes: int = -1
-    eta: float = -1.0
-    # The whole step, and one probe of it, before it runs.
-    seconds: float = -1.0
-    each: float = -1.0
-    paused: bool = False
-    stopping: bool = False
-    holder: str = ""  # who else controls the session; "" when we do
-    taken: bool = False  # they took over from us
-    free: bool = False  # whoever controlled it has gone, and the next request takes over
-    log: str = ""  # of the probe that runs, below the session folder
-    workers: tuple[Slot, ...] = ()
+    workers: tuple[Slot, ...] = ()  # type: ignore[assignment]
+    taken: bool = False
+    free: bool = False
+
+
+# What else a snapshot says changes from look to look, and nothing of it is drawn.
+USED = frozenset({
+    "phase", "text", "done", "expected", "planned", "best", "tried", "nodes", "eta", "seconds", "each", "paused", "stopping",
+    "holder", "log", "workers", "taken", "free",
+})  # fmt: skip
 
 
 class Scene(msgspec.Struct, frozen=True):

@@ -88,10 +88,6 @@ async def test_the_keys_of_the_bottom_line_can_be_clicked(
 
     async with app.run_test(size=(140, 40)) as pilot:
         await settle(pilot, lambda: app.scene is not None and "w why" in golden.text_of(app))
-        await pilot.hover(*key_of(app, "why"))
-        assert app.screen.query_one(Bottom).tooltip == keys.BY_ID["why"].help
-        await pilot.hover("#page")
-        assert app.screen.query_one(Bottom).tooltip is None
         await pilot.click(*key_of(app, "why"))
         await settle(pilot, lambda: isinstance(app.screen, Reading))
         await pilot.press("escape")

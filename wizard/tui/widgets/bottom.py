@@ -19,7 +19,6 @@ KEPT = (
     "terms",
 )  # fmt: skip
 KEY, LABEL = "bold $footer-key-foreground", "$footer-description-foreground"
-POINTED_AT = " on $block-hover-background"
 
 
 def fitting(widths: Sequence[int], ranks: Sequence[int], room: int) -> list[bool]:
@@ -43,7 +42,6 @@ class Key(NamedTuple):
     shown: str
     label: str
     action: str
-    help: str
 
     @property
     def width(self) -> int:
@@ -63,7 +61,6 @@ class Bottom(Lines[tuple[Key, ...]]):
         which opens all the same."""
         super().__init__()
         self._told, self._palette_from = (), palette_from
-        self._pointed: Key | None = None  # where the mouse is
 
     def on_mount(self) -> None:
         self.screen.bindings_updated_signal.subscribe(self, self._look)
@@ -77,14 +74,13 @@ class Bottom(Lines[tuple[Key, ...]]):
             return
         found: dict[str, Key] = {}
         palette: list[Key] = []
-        for name, (_, bound, _, tip) in screen.active_bindings.items():
+        for name, (_, bound, _, _) in screen.active_bindings.items():
             label = keys.label_on(screen, bound.action, bound.description)
             key = Key(
                 bound.key,
                 self.app.get_key_display(bound),
                 label,
                 bound.action,
-                tip or bound.description,
             )
             if name == self.app.COMMAND_PALETTE_BINDING:
                 palette = [key]
@@ -115,8 +111,7 @@ class Bottom(Lines[tuple[Key, ...]]):
         for at, key in self.standing(width):
             bar = key.action == "command_palette" and self.glyphs is not ASCII
             parts += [(" " * (at - end - bar), ""), ("▏" * bar, "$foreground 20%")]
-            over = POINTED_AT if key == self._pointed else ""
-            parts += [(key.shown, KEY + over), (f" {key.label}", LABEL + over)]
+            parts += [(key.shown, KEY), (f" {key.label}", LABEL)]
             end = at + key.width
         return [row(parts)]
 
@@ -130,16 +125,3 @@ class Bottom(Lines[tuple[Key, ...]]):
         """A click presses the key."""
         if key := self.key_at(event.x):
             self.app.simulate_key(key.name)
-
-    def on_mouse_move(self, event: events.MouseMove) -> None:
-        """What is pointed at shows it, and says what it does."""
-        self._point_at(self.key_at(event.x))
-
-    def on_leave(self) -> None:
-        self._point_at(None)
-
-    def _point_at(self, key: Key | None) -> None:
-        if key != self._pointed:
-            self._pointed = key
-            self.tooltip = key.help if key else None
-            self.changed()
