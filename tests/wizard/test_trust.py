@@ -22,6 +22,7 @@ from narrowdown.wizard.session.journal import NAME, Journal
 from narrowdown.wizard.session.single import single_flow
 from narrowdown.wizard.trust.gate import sentence
 from narrowdown.wizard.trust.reading import imported
+from narrowdown.wizard.trust.sessions import specs_found
 
 
 @pytest.fixture(autouse=True)
@@ -34,6 +35,13 @@ def script(tmp_path: Path) -> Path:
     path = tmp_path / "loader.py"
     path.write_text("import numpy\n\x1b[31mdef load_data(): ...\n")
     return path
+
+
+def strangers(problem: Problem, yes: list[str]) -> list[trust.Item]:
+    """What the PROBLEM would run or load that nobody here agreed to."""
+    found, known = trust.items(problem), trust.trusted()
+    unknown = [item for item in found if item.key not in known]
+    return [item for item in unknown if trust.ALL not in yes and item.digest not in {*yes} - {""}]
 
 
 def test_what_would_run(script: Path) -> None:
@@ -52,19 +60,19 @@ def test_what_would_run(script: Path) -> None:
 
 def test_nothing_is_trusted_until_it_was_typed_here(script: Path) -> None:
     problem = Problem(model="m", inputs=(str(script),), check="mycheck")
-    assert len(trust.strangers(problem, [])) == 2
+    assert len(strangers(problem, [])) == 2
     trust.remember(trust.items(problem))
-    assert trust.strangers(problem, []) == []
+    assert strangers(problem, []) == []
     assert trust.trust_file().stat().st_mode & 0o777 == 0o600
     script.write_text("something else")
-    assert [item.path for item in trust.strangers(problem, [])] == [str(script)]
+    assert [item.path for item in strangers(problem, [])] == [str(script)]
 
 
 def test_one_digest_or_all_may_be_named(script: Path) -> None:
     problem = Problem(model="m", inputs=(str(script),), check="mycheck")
     first = trust.items(problem)[0]
-    assert [item.kind for item in trust.strangers(problem, [first.digest])] == ["check command"]
-    assert trust.strangers(problem, ["all"]) == []
+    assert [item.kind for item in strangers(problem, [first.digest])] == ["check command"]
+    assert strangers(problem, ["all"]) == []
 
 
 def test_the_sentence_shows_and_obeys_nothing(script: Path) -> None:
@@ -78,7 +86,7 @@ def test_a_trust_file_that_others_can_write_trusts_nothing(script: Path) -> None
     problem = Problem(model="m", inputs=(str(script),))
     trust.remember(trust.items(problem))
     trust.trust_file().chmod(0o666)
-    assert len(trust.strangers(problem, [])) == 1
+    assert len(strangers(problem, [])) == 1
 
 
 def test_what_others_wrote_into_a_trust_file_is_not_taken_over(
@@ -95,13 +103,13 @@ def test_what_others_wrote_into_a_trust_file_is_not_taken_over(
         trust.trust_file().chmod(mode)
         with monkeypatch.context() as other:
             other.setattr(os, "geteuid", lambda owner=owner: owner)
-            assert len(trust.strangers(theirs, [])) == 1, mode
+            assert len(strangers(theirs, [])) == 1, mode
             trust.remember(trust.items(own))
-        assert trust.strangers(own, []) == []
-        assert len(trust.strangers(theirs, [])) == 1, mode
+        assert strangers(own, []) == []
+        assert len(strangers(theirs, [])) == 1, mode
         trust.trust_file().unlink()
         trust.remember(trust.items(theirs))
-        assert trust.strangers(theirs, []) == []
+        assert strangers(theirs, []) == []
 
 
 def test_a_broken_trust_file_trusts_nothing_and_is_written_anew(script: Path) -> None:
@@ -109,14 +117,14 @@ def test_a_broken_trust_file_trusts_nothing_and_is_written_anew(script: Path) ->
     trust.trust_file().parent.mkdir(parents=True)
     trust.trust_file().write_text("{broken")
     trust.trust_file().chmod(0o600)
-    assert len(trust.strangers(problem, [])) == 1
+    assert len(strangers(problem, [])) == 1
     trust.remember(trust.items(problem))
-    assert trust.strangers(problem, []) == []
+    assert strangers(problem, []) == []
 
 
 def test_what_is_not_there_is_a_stranger_without_a_digest(tmp_path: Path) -> None:
     gone = Problem(model="m", inputs=(str(tmp_path / "gone.py"),))
-    assert [item.digest for item in trust.strangers(gone, [""])] == [""]
+    assert [item.digest for item in strangers(gone, [""])] == [""]
     with pytest.raises(trust.Untrusted, match="it is not there"):
         trust.admit(gone)
     assert trust.admit(gone, ["all"]).files == {}, (
@@ -144,7 +152,7 @@ def test_libraries_that_an_engine_would_load_need_agreement_too(tmp_path: Path) 
         engine=f"tensorrt:plugins={plugin}",
         reference=f"onnxruntime:custom_ops={ops}+{more},threads=1",
     )
-    found = trust.strangers(problem, [])
+    found = strangers(problem, [])
     assert [(item.kind, item.path) for item in found] == [
         ("library of custom operators", str(more)),
         ("library of custom operators", str(ops)),
@@ -152,21 +160,21 @@ def test_libraries_that_an_engine_would_load_need_agreement_too(tmp_path: Path) 
     ]
     assert "plugin.so" in sentence(found)
     trust.remember(found)
-    assert trust.strangers(problem, []) == []
+    assert strangers(problem, []) == []
     ops.write_bytes(b"another content")
-    assert [item.path for item in trust.strangers(problem, [])] == [str(ops)]
+    assert [item.path for item in strangers(problem, [])] == [str(ops)]
 
 
 def test_no_spelling_of_a_script_gets_past(tmp_path: Path, script: Path) -> None:
     other = tmp_path / "other.PY"
     other.write_text("load_data = list")
     for source in (f"x={script}", f"x={script}:batches", f"{script}:not an identifier", str(other)):
-        assert len(trust.strangers(Problem(model="m", inputs=(source,)), [])) == 1, source
+        assert len(strangers(Problem(model="m", inputs=(source,)), [])) == 1, source
 
 
 def test_a_postprocess_script_is_asked_about_and_top_k_is_not(script: Path) -> None:
     problem = Problem(model="m", postprocess=(f"{script}:batches",))
-    assert [(item.kind, item.path) for item in trust.strangers(problem, [])] == [
+    assert [(item.kind, item.path) for item in strangers(problem, [])] == [
         ("postprocess script", str(script))
     ]
     largest = Problem(model="m", postprocess=("y:top-5", "top-1,axis=0"))
@@ -189,7 +197,7 @@ def test_a_postprocess_script_is_asked_about_and_top_k_is_not(script: Path) -> N
 
 def test_a_score_script_is_asked_about_and_labels_are_not(tmp_path: Path, script: Path) -> None:
     problem = Problem(model="m", score=f"{script}:batches")
-    assert [(item.kind, item.path) for item in trust.strangers(problem, [])] == [
+    assert [(item.kind, item.path) for item in strangers(problem, [])] == [
         ("score script", str(script))
     ]
     labels = tmp_path / "labels.npy"
@@ -353,10 +361,10 @@ def test_a_typed_program_runs_where_the_user_stands(
 def test_one_digest_that_was_named_is_remembered(script: Path) -> None:
     problem = Problem(model="m", inputs=(str(script),))
     trust.admit(problem, [trust.items(problem)[0].digest])
-    assert trust.strangers(problem, []) == []
+    assert strangers(problem, []) == []
     other = Problem(model="m", check="mine")
     trust.admit(other, ["all"])
-    assert len(trust.strangers(other, [])) == 1, "all is said once"
+    assert len(strangers(other, [])) == 1, "all is said once"
 
 
 def test_what_a_script_imports_is_found_in_its_text(tmp_path: Path) -> None:
@@ -425,7 +433,9 @@ def test_an_engine_that_only_stands_in_what_was_found_is_asked_about(
     tables = {"any": digest} if hidden == "table" else {}
     made.append(StepFinished(1, "compare", outcome, msgspec.to_builtins(taken), tables))
     made.close()
-    assert [item.path for item in trust.items_of_session(place)] == [str(library)]
+    assert [
+        item.path for item in trust.items(folders.describe(place).problem, *specs_found(place))
+    ] == [str(library)]
     with pytest.raises(trust.Untrusted):
         trust.admit_session(place)
     assert str(library) in trust.admit_session(place, ["all"]).files
@@ -457,9 +467,9 @@ def test_nothing_is_believed_that_lies_where_one_stands(
     problem = Problem(model="m", inputs=(str(script),))
     monkeypatch.setenv("XDG_STATE_HOME", str(script.parent))
     trust.remember(trust.items(problem))
-    assert trust.strangers(problem, []) == []
+    assert strangers(problem, []) == []
     monkeypatch.setenv("HOME", str(script.parent / "person"))
     monkeypatch.chdir(script.parent)
     for name in ("", ".", "./", "../" + script.parent.name):
         monkeypatch.setenv("XDG_STATE_HOME", name)
-        assert len(trust.strangers(problem, [])) == 1, name
+        assert len(strangers(problem, [])) == 1, name

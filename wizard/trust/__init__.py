@@ -16,12 +16,11 @@ from narrowdown.wizard.trust.gate import (
     agree,
     remember,
     sentence,
-    strangers,
     trust_file,
     trusted,
 )
 from narrowdown.wizard.trust.items import KINDS, Item, items
-from narrowdown.wizard.trust.sessions import admit_session, items_of_session
+from narrowdown.wizard.trust.sessions import admit_session
 
 __all__ = [
     "ALL",
@@ -34,10 +33,8 @@ __all__ = [
     "admit_session",
     "agree",
     "items",
-    "items_of_session",
     "remember",
     "sentence",
-    "strangers",
     "trust_file",
     "trusted",
 ]

@@ -75,28 +75,14 @@ def admit(
 def admit_items(found: Iterable[Item], yes: Iterable[str], own: Collection[str] = ()) -> None:
     """Let these pass where somebody here agreed to each, before or by ``yes``; ``own``: keys of
     those that the user typed just now. What ``yes`` names is remembered. Raises ``Untrusted``."""
-    allowed = frozenset(yes)
-    found = tuple(found)
-    if unknown := [item for item in _unknown(found, allowed) if item.key not in own]:
+    found, allowed = tuple(found), frozenset(yes)
+    named = [item for item in found if item.digest and item.digest in allowed]
+    passes = {*trusted(), *own, *(item.key for item in named)}
+    unknown = [item for item in found if item.key not in passes]
+    if unknown and ALL not in allowed:
         raise Untrusted(sentence(unknown))
-    if named := [item for item in found if item.digest and item.digest in allowed]:
+    if named:
         remember(named)
-
-
-def strangers(problem: Problem, yes: Iterable[str]) -> list[Item]:
-    """What the PROBLEM would run or load that nobody here agreed to, what is not there included."""
-    return _unknown(items(problem), frozenset(yes))
-
-
-def _unknown(found: Iterable[Item], allowed: frozenset[str]) -> list[Item]:
-    known = trusted()
-    if ALL in allowed:
-        return []
-    return [
-        item
-        for item in found
-        if item.key not in known and not (item.digest and item.digest in allowed)
-    ]
 
 
 def _consent(found: Iterable[Item]) -> Consent:

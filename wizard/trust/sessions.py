@@ -11,7 +11,6 @@ from narrowdown.engines.consent import Consent
 from narrowdown.engines.store.content import Store
 from narrowdown.wizard.session import folder as folders
 from narrowdown.wizard.trust.gate import admit
-from narrowdown.wizard.trust.items import Item, items
 
 _SENTENCES = (
     "message",
@@ -26,12 +25,6 @@ def admit_session(place: Path, yes: Iterable[str] = ()) -> Consent:
     """``admit`` for who takes engines from what a session has found, and not from its PROBLEM
     alone. Raises ``Untrusted``, ``SessionProblem``."""
     return admit(folders.describe(place).problem, yes, found_on=specs_found(place))
-
-
-def items_of_session(place: Path) -> list[Item]:
-    """What the PROBLEM and the journal of a session would run or load. Raises
-    ``SessionProblem``."""
-    return items(folders.describe(place).problem, *specs_found(place))
 
 
 def specs_found(place: Path) -> dict[str, None]:
