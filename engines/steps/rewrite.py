@@ -67,22 +67,21 @@ class RewriteParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class RewriteRow(msgspec.Struct, frozen=True):
-    """A row of the table ``rewrites``. ``exact``: what the reference's own answer moves by;
-    ``error``: of the engine with it; ``seconds``: of a run with it, ``before`` without, None where
-    times say nothing."""
+    """A row of the table ``rewrites``."""
 
-    rewrite: str
+    rewrite: str  # its name
+    # undone: by the engine's optimizers
     verdict: Literal["cures", "undone", "fails", "inexact", "nothing to do", "not run"]
-    changed: tuple[str, ...] = ()
-    exact: float | None = None
-    error: float | None = None
-    samples_ok: int = 0
-    samples_n: int = 0
-    held_out_ok: int = 0
-    held_out_n: int = 0
-    seconds: float | None = None
-    before: float | None = None
-    why: str = ""
+    changed: tuple[str, ...] = ()  # nodes that it changes
+    exact: float | None = None  # what the reference's own answer moves by
+    error: float | None = None  # of the engine with it
+    samples_ok: int = 0  # tuning samples that pass
+    samples_n: int = 0  # of so many
+    held_out_ok: int = 0  # held-out samples that pass
+    held_out_n: int = 0  # of so many
+    seconds: float | None = None  # of a run with it; `null` where times say nothing
+    before: float | None = None  # of a run without it
+    why: str = ""  # it does not do
 
 
 def rewrite(ctx: StepContext) -> Steps[RewriteOutcome]:

@@ -50,19 +50,19 @@ class ScoreParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     budget: Count = 0  # workarounds that are tried; 0: all
 
 
-class Tried(msgspec.Struct, frozen=True):
-    """A row of the table ``scores``. ``error``: the worst, None where not finite; ``score``: None
-    where nobody counts, or where it is no finite number; ``seconds``: of a run over the sample that
-    the search works on, None where times say nothing."""
+class ScoreRow(msgspec.Struct, frozen=True):
+    """A row of the table ``scores``: the reference, the model as it is, or a workaround."""
 
-    what: str
+    what: str  # in words
+    # engine: as it is; precision: nodes in FP32
     kind: Literal["reference", "engine", "precision", "switch", "rewrite"]
-    passes: bool
-    error: float | None = None
-    score: float | None = None
+    passes: bool  # within the tolerance on every sample
+    error: float | None = None  # the worst; `null` where not finite
+    score: float | None = None  # as the user counts; `null`: nobody does, or not finite
+    # of a run over the sample that the search works on; `null` where its time says nothing
     seconds: float | None = None
-    chosen: bool = False
-    why: str = ""  # where it did not run
+    chosen: bool = False  # it is what is recommended
+    why: str = ""  # it did not run
 
 
 def score(ctx: StepContext) -> Steps[ScoreOutcome]:
@@ -81,7 +81,7 @@ def score(ctx: StepContext) -> Steps[ScoreOutcome]:
     plain = yield from asked(_scored(ask, ask.plain(feeds)))
     if plain.facts.get("script"):
         return Finish(ScoreOutcome(message=plain.message), findings)
-    rows = [Tried("the reference", "reference", True, 0.0, _mean(ask, plain, 1))]
+    rows = [ScoreRow("the reference", "reference", True, 0.0, _mean(ask, plain, 1))]
     as_it_is = _Way("as it is", "engine", ask.plain(feeds))
     rows.append((yield from _weigh(ask, as_it_is, plain)))
     ways: list[_Way] = yield from _list_ways(ask)
@@ -137,8 +137,8 @@ def _scored(ask: Inquiry, probe: Measure) -> Measure:
     return msgspec.structs.replace(probe, score=given, score_digest=digest if given else "")
 
 
-def _weigh(ask: Inquiry, way: _Way, m: Measurement) -> Sub[Tried]:
-    row = Tried(way.what, way.kind, False, chosen=way.chosen, why=m.message)
+def _weigh(ask: Inquiry, way: _Way, m: Measurement) -> Sub[ScoreRow]:
+    row = ScoreRow(way.what, way.kind, False, chosen=way.chosen, why=m.message)
     if m.status != "ok":
         return row
     error = worst(m.results, ask.criterion)[2]
@@ -171,7 +171,7 @@ def _mean(ask: Inquiry, m: Measurement, which: int) -> float | None:
     return sum(value * n for value, n in known) / sum(n for _, n in known)
 
 
-def _tell(ctx: StepContext, rows: list[Tried], left: int) -> ScoreOutcome:
+def _tell(ctx: StepContext, rows: list[ScoreRow], left: int) -> ScoreOutcome:
     reference, plain, *ways = rows
     right = [w for w in ways if w.passes]
     best = min(
@@ -232,7 +232,7 @@ def _say_score(verdict: str, reference: float | None, engine: float | None) -> s
     )
 
 
-def _say_numbers(best: Tried, plain: Tried) -> str:
+def _say_numbers(best: ScoreRow, plain: ScoreRow) -> str:
     said = [f"score {best.score:.4g}"] if best.score is not None else []
     if best.seconds is not None:
         before = f", before {1000 * plain.seconds:.3g} ms" if plain.seconds is not None else ""

@@ -222,7 +222,8 @@ def records(text: str, structs: Mapping[str, type[msgspec.Struct]], *, defaults:
         kept = dict(re.findall(r"^- `(\w+)`(?: \(.*?\))?: (.*)$", section, re.MULTILINE))
         for name, cells in re.findall(r"^\| `(\w+)` \|(.*)\|$", section, re.MULTILINE):
             kept[name] = re.split(r"(?<!\\)\|", cells)[-1].strip().replace(r"\|", "|")
-        said = remarks(struct)
+        bases = [b for b in reversed(struct.__mro__) if b.__module__.startswith("narrowdown")]
+        said = {name: text for base in bases for name, text in remarks(base).items()}
         lines = []
         for field in msgspec.structs.fields(struct):
             means = said.get(field.name) or kept.get(field.name, "")

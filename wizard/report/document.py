@@ -8,6 +8,8 @@ from narrowdown.engines.compare.values import Values
 from narrowdown.engines.declaration import Recipe
 from narrowdown.engines.findings import Lookalike
 from narrowdown.engines.steps.quantization import LayerRow
+from narrowdown.engines.steps.rewrite import RewriteRow
+from narrowdown.engines.steps.score import ScoreRow
 from narrowdown.wizard.report.prefix import Shared, leave_out
 from narrowdown.wizard.report.probe_words import Outcome
 from narrowdown.wizard.report.vicinity import Vicinity
@@ -169,19 +171,8 @@ class QuantizedLayer(LayerRow, frozen=True):
     outputs with this layer alone quantized. ``codes``, ``scales``: how it is quantized."""
 
 
-class Weighed(msgspec.Struct, frozen=True):
+class Weighed(ScoreRow, frozen=True):
     """The reference, the model as it is, or a workaround that was tried."""
-
-    what: str  # in words
-    kind: (
-        str  # `reference`, `engine` (as it is), `precision` (nodes in FP32), `switch` or `rewrite`
-    )
-    passes: bool  # within the tolerance on every sample
-    error: float | None  # the worst; `null` where not finite
-    score: float | None  # as the user counts; `null`: nobody does, or not finite
-    seconds: float | None  # of a run; `null` where its time says nothing, as on an emulation
-    chosen: bool  # it is what is recommended
-    why: str  # it did not run
 
 
 class Varied(msgspec.Struct, frozen=True):
@@ -215,17 +206,8 @@ class Trigger(msgspec.Struct, frozen=True):
     cases: tuple[Tried, ...]  # the case first, then as they were tried
 
 
-class Rewritten(msgspec.Struct, frozen=True):
+class Rewritten(RewriteRow, frozen=True):
     """A rewrite that was tried."""
-
-    rewrite: str  # its name
-    verdict: str  # `cures`, `undone` by the engine's optimizers, `fails`, `inexact`, `nothing to do` or `not run`
-    changed: tuple[str, ...]  # nodes that it changes
-    exact: float | None  # what the reference's own answer moves by
-    error: float | None  # of the engine with it
-    seconds: float | None  # of a run with it
-    before: float | None  # of a run without it
-    why: str  # it does not do
 
 
 class Brought(msgspec.Struct, frozen=True):

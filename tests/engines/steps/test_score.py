@@ -12,7 +12,7 @@ from narrowdown.engines.findings import Findings, Point, Workaround
 from narrowdown.engines.graph.load import build_index
 from narrowdown.engines.probe import Describe, Measure, Measurement, SampleInfo, SampleResult, Score
 from narrowdown.engines.steps.base import Finish
-from narrowdown.engines.steps.score import SPEC, ScoreOutcome, Tried
+from narrowdown.engines.steps.score import SPEC, ScoreOutcome, ScoreRow
 from narrowdown.engines.views import Capability, EngineView, ProblemView
 
 VALUE = helper.make_tensor_value_info
@@ -94,7 +94,7 @@ def measure(probe: Measure, world: World) -> Measurement:
 
 def test_each_is_weighed_and_the_best_that_passes_is_named() -> None:
     finish, asked = walk()
-    rows = {row.what: row for row in finish.tables["scores"] if isinstance(row, Tried)}
+    rows = {row.what: row for row in finish.tables["scores"] if isinstance(row, ScoreRow)}
     assert list(rows) == [
         "the reference",
         "as it is",
@@ -153,7 +153,7 @@ def test_a_score_that_is_no_number_is_the_worst_and_of_the_reference_says_nothin
 
 def test_outputs_that_cure_are_weighed_once_as_the_rewrite_that_they_are() -> None:
     cure = Workaround("barrier", "engine", switched_off=("a",), samples_ok=1, samples_n=1)
-    rows = [row for row in walk(cure=cure)[0].tables["scores"] if isinstance(row, Tried)]
+    rows = [row for row in walk(cure=cure)[0].tables["scores"] if isinstance(row, ScoreRow)]
     assert [(row.what, row.kind) for row in rows if row.chosen] == [("rewrite barrier", "rewrite")]
     assert not [row.what for row in rows if row.kind == "switch"]
 
@@ -173,5 +173,5 @@ def test_a_switch_is_weighed_as_what_it_is() -> None:
         samples_ok=1,
         samples_n=1,
     )
-    rows = [row for row in walk(cure=cure)[0].tables["scores"] if isinstance(row, Tried)]
+    rows = [row for row in walk(cure=cure)[0].tables["scores"] if isinstance(row, ScoreRow)]
     assert [(r.what, r.kind, r.chosen) for r in rows[2:3]] == [("Fuse (optimizer)", "switch", True)]
