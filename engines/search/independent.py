@@ -31,12 +31,9 @@ from narrowdown.engines.compare.judge import SHARE, badness, exceed, limit, wors
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.graph.index import GraphIndex
 from narrowdown.engines.probe import Candidate
+from narrowdown.engines.search.controls import LONG
 from narrowdown.engines.search.watchable import BATCH_BYTES, pack_batches, split_markable
 from narrowdown.engines.spec import parse
-
-# Characters of an engine's own words on why it does not run a model: enough for what it says first
-# and the operator that it names last.
-TOLD = 120
 
 Standing = Literal["right", "wrong", "alone", "open", "unheard"]
 
@@ -150,8 +147,8 @@ def _say_unable(spec: str, message: str) -> str:
     reason = reason.rstrip(".")
     short = (
         reason
-        if len(reason) <= TOLD
-        else f"{reason[: TOLD // 2].rstrip()}…{reason[-(TOLD // 2) :].lstrip()}"
+        if len(reason) <= LONG
+        else f"{reason[: LONG // 2].rstrip()}…{reason[-(LONG // 2) :].lstrip()}"
     )
     return f"{name_engine(spec)} does not run the model ({short})."
 

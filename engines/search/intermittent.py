@@ -15,8 +15,6 @@ from narrowdown.engines.spec import parse
 # Runs of one build, or fresh builds, that show what happens once in seven (14 %) with 95 %. More a
 # verdict does not ask for: a search takes dozens of verdicts, and builds may take minutes.
 RUNS = 20
-# Runs that are made though one takes as long as all may: one alone cannot differ from another.
-FEWEST = 2
 
 
 class Runs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -38,7 +36,7 @@ class Runs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if spent > 0:
             fitting = int((self.seconds - spent) * done / spent)
         elif one > 0:
-            fitting = max(FEWEST, int(self.seconds / one))
+            fitting = max(2, int(self.seconds / one))  # one alone cannot differ from another
         return min(at_once, self.most - done, fitting)
 
 

@@ -24,7 +24,6 @@ from narrowdown.engines.search.ddmin import ddmin
 # worth it: each costs a bisection (log2 n), and a group that hangs together is cheaper by delta
 # debugging. Two, chosen: faults of up to four nodes at a distance.
 _APART = 2
-_WIDE = 8
 # Lengths tried beside one that the engine cannot run, doubling: what does not build mostly ends in
 # the middle of something, and that is over a few nodes on.
 _BESIDE = (1, 2, 4, 8)
@@ -133,7 +132,7 @@ def find_apart(trials: Trials, failing: tuple[int, ...]) -> Sub[tuple[int, ...]]
     """
     needed: NodeIds = frozenset((failing[0], failing[-1]))
     for found in range(_APART + 1):
-        if len(failing) < _WIDE:
+        if len(failing) < 2 ** (_APART + 1):
             break
         answer: Answer = yield from trials.test(needed)
         if answer.fails:

@@ -18,6 +18,7 @@ from narrowdown.engines.graph.index import GraphIndex
 from narrowdown.engines.graph.shapelike import form_deciding_tensors
 from narrowdown.engines.probe import Edit
 from narrowdown.engines.search.search import Trials
+from narrowdown.engines.search.watchable import BATCH_BYTES
 
 # Values that a fed tensor is filled with, to see whether the fault needs its own: the last one
 # squares past what FP16 holds.
@@ -26,9 +27,6 @@ SIMPLE = (1.0, -1.0, 300.0)
 # shapes and attributes.
 SHRINK_PROBES = 32
 CODES = ("int8", "uint8")  # of quantized weights; other integers are indices and shapes
-# Bytes of weights that the passing neighbour is kept with: it only stands beside the case, which is
-# kept whatever it weighs.
-HEAVIEST_GOOD = 256 << 20
 
 
 class Saved(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -87,7 +85,8 @@ def settle(
     good = trials.good(nodes)
     if good:
         spent += 1
-        heavy = count_weight_bytes(oracle.index, good) > HEAVIEST_GOOD
+        # It only stands beside the case, which is kept whatever it weighs.
+        heavy = count_weight_bytes(oracle.index, good) > BATCH_BYTES
         note = Note("the largest part that passes, once more", best=len(nodes))
         beside = yield from oracle.ask(
             msgspec.structs.replace(

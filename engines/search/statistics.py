@@ -37,9 +37,8 @@ def least_share(right: int, tried: int) -> float:
     return _bisect(lambda p: 1 - fewer(p) - (1 - CONFIDENCE))
 
 
-# Shuffles that tell whether values of a group are alike, and of how many of them they must be more
-# alike than.
-SHUFFLES, CLEARLY = 200, 0.99
+# Shuffles that tell whether values of a group are alike: more than nearly all of them.
+SHUFFLES = 200
 
 
 def count_independent(groups: Sequence[Sequence[float]]) -> int:
@@ -74,7 +73,7 @@ def count_independent(groups: Sequence[Sequence[float]]) -> int:
         draw.shuffle(values)
         other, rest = part(values)
         alike += between * rest > other * within
-    if alike < CLEARLY * SHUFFLES:
+    if alike < CONFIDENCE * SHUFFLES:
         return n
     squares = sum(size**2 for size in sizes) / n
     usual = (n - squares) / (many - 1)

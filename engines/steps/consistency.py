@@ -1,5 +1,8 @@
 """consistency: does the engine answer the same question alike? No reference is needed to see that
-it does not."""
+it does not.
+
+Two answers further apart than twice the tolerance cannot both be within it of what is right.
+"""
 
 from typing import Literal
 
@@ -15,10 +18,6 @@ from narrowdown.engines.search.determined import NO_BATCH
 from narrowdown.engines.search.whole import look_at_whole, probe_whole
 from narrowdown.engines.steps.base import End, Finish, NoParams, Steps, StepSpec, comparison
 from narrowdown.engines.steps.prepare import load_findings
-
-# Two answers further apart than this many times the tolerance cannot both be within the tolerance
-# of what is right.
-APART = 2.0
 
 Way = Literal["stale", "twice", "permuted", "alone"]
 WAYS: dict[Way, str] = {
@@ -68,7 +67,7 @@ def consistency(ctx: StepContext) -> Steps[ConsistencyOutcome]:
         row = WayRow(way, again.sample, again.output, again.error)
         rows.append(row)
         follows = bool(again.measurement.facts.get("follows"))
-        if not follows and again.error <= APART * again.allowed:
+        if not follows and again.error <= 2 * again.allowed:
             continue
         found = _hold_row(base, row, len(rows))
         if follows:
@@ -107,7 +106,7 @@ def _judge(model: WholeModel, found: ConsistencyOutcome, row: WayRow) -> Sub[Con
     """Two answers that differ: the engine's fault, or the model's own, whose rows influence one
     another? The reference tells."""
     differ = f"{row.output} on {say_sample(row.sample)} is {_say(row.error)} {WAYS[row.way]}"
-    allowed = say_amount(APART * limit(model.rule, row.output), model.rule.metric)
+    allowed = say_amount(2 * limit(model.rule, row.output), model.rule.metric)
     own = ""
     if row.way != "stale":
         theirs = yield from model.compare(
@@ -120,7 +119,7 @@ def _judge(model: WholeModel, found: ConsistencyOutcome, row: WayRow) -> Sub[Con
             found = msgspec.structs.replace(found, reference_error=theirs.error)
             apart = say_amount(theirs.error, model.rule.metric)
             own = f"; the reference's differ by {apart} only"
-            if theirs.error > APART * theirs.allowed:
+            if theirs.error > 2 * theirs.allowed:
                 told = f"{differ}, and the reference's by {apart}: rows of these inputs influence one another, so "
                 return msgspec.structs.replace(
                     found, verdict="no-batch", message=f"{told}dimension 0 is no batch of samples."

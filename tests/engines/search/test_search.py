@@ -21,8 +21,8 @@ from narrowdown.engines.findings import Findings
 from narrowdown.engines.graph.index import GraphIndex, Node, Tensor
 from narrowdown.engines.probe import Candidate, Measure
 from narrowdown.engines.search.search import Trials, find_around, minimise, prove_one_minimal
-from narrowdown.engines.search.settle import HEAVIEST_GOOD
 from narrowdown.engines.search.statistics import CONFIDENCE, runs_to_see
+from narrowdown.engines.search.watchable import BATCH_BYTES
 from narrowdown.engines.search.whole import probe_whole
 
 from ..steps import simulated
@@ -376,7 +376,7 @@ def test_a_fault_that_comes_and_goes_is_looked_at_often_enough(
     assert len(index.nodes) == n
 
 
-@pytest.mark.parametrize(("bytes_", "kept"), [(1 << 20, True), (HEAVIEST_GOOD, False)])
+@pytest.mark.parametrize(("bytes_", "kept"), [(1 << 20, True), (BATCH_BYTES, False)])
 def test_a_passing_neighbour_is_kept_as_a_model_unless_it_is_heavy(bytes_: int, kept: bool) -> None:
     """Every node of a chain reads a weight of its own; the last one is wrong."""
     index = simulated.graph([(i - 1,) if i else () for i in range(12)])
