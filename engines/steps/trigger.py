@@ -27,6 +27,7 @@ from narrowdown.engines.probe import (
     SampleResult,
     State,
 )
+from narrowdown.engines.search.evidence import ROUNDINGS
 from narrowdown.engines.search.factors import list_factors
 from narrowdown.engines.search.storage import unit_roundoff
 from narrowdown.engines.search.trigger import DECIDED, Found, Outcome, Row, find_trigger
@@ -51,7 +52,7 @@ BUDGET = 150
 JUDGE = "reference"
 # An error within the tolerance that is so many times what rounding makes is the fault, too, and
 # only small: such a case is neither right nor wrong. 64 sums of one rounding each are no more than
-# 64.
+# 64; and what the case itself makes of one rounding of its inputs counts as of any node.
 FAINT = 64
 _HELD = {"fp16": "float16", "bf16": "bfloat16"}  # precisions and the types of their values
 # Beside a build that is refused: a model that breaks off when it is run, where the reference runs
@@ -231,10 +232,10 @@ class _Trial:
             # What has no number is said: an empty cell tells nothing of a case that fires.
             why = wrong_by(error, rule.metric) if told is None else ""
             return _made("cannot tell" if self.refusing else "fires", told, why, first=first)
-        why = ""
+        why, unit = "", unit_roundoff(_HELD.get(rule.precision, rule.precision))
         if all(s.absmax == 0.0 for r in results for s in r.outputs):
             why = "the right answer is zero everywhere, or no number, in which no fault shows"
-        elif error > FAINT * max(unit_roundoff(_HELD.get(rule.precision, rule.precision)), noise):
+        elif error > max(FAINT * unit, ROUNDINGS * noise):
             why = "it is wrong by more than rounding makes, and within the tolerance"
         return _made("hidden" if why and not self.refusing else "passes", told, why)
 
