@@ -405,27 +405,28 @@ def progress_line(snapshot: Mapping[str, Any]) -> str:
     best so far."""
     if snapshot.get("phase") not in ("starting", "running"):
         return ""
-    parts = [visible(str(snapshot.get("text") or "")), _building(snapshot)]
-    done, expected = int(snapshot.get("done") or 0), int(snapshot.get("expected") or -1)
-    best = int(snapshot.get("best") or -1)
+    done, expected, best, planned, nodes = (
+        int(snapshot.get(name) or -1) for name in ("done", "expected", "best", "planned", "nodes")
+    )
     left = float(snapshot.get("eta", -1.0))
-    planned, nodes = (int(snapshot.get(name) or -1) for name in ("planned", "nodes"))
-    if over := say_over_plan(done, planned, best, nodes, left):
-        parts.append(over)
+    over = say_over_plan(done, planned, best, nodes, left)
+    if over:
         done = expected = best = -1
-    if done > 0 or expected > 0:
-        parts.append(
-            f"{done} of about {expected} probes" if expected >= done else count(done, "probe")
-        )
-    if expected > 0:
-        parts.append(say_time_left(left))
-    if best > 0:
-        parts.append(f"smallest that fails: {count(best, 'node')}")
-    if snapshot.get("stopping"):
-        parts.append("stopping after this probe")
-    elif snapshot.get("paused"):
-        parts.append("paused")
-    return "    " + "  ".join(part for part in parts if part) if any(parts) else ""
+    of = f"{max(done, 0)} of about {expected} probes"
+    parts = [
+        visible(str(snapshot.get("text") or "")),
+        _building(snapshot),
+        over,
+        of if expected >= max(done, 1) else count(done, "probe") if done > 0 else "",
+        say_time_left(left) if expected > 0 else "",
+        f"smallest that fails: {count(best, 'node')}" if best > 0 else "",
+        "stopping after this probe"
+        if snapshot.get("stopping")
+        else "paused"
+        if snapshot.get("paused")
+        else "",
+    ]
+    return "    " + "  ".join(filter(None, parts)) if any(parts) else ""
 
 
 def _building(snapshot: Mapping[str, Any]) -> str:

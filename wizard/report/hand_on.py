@@ -25,32 +25,20 @@ class Deed(NamedTuple):
 def list_deeds(report: Report) -> list[Deed]:
     """What to do now, the first thing first; nothing where nothing was found, as the report's
     advice says what follows then."""
-    made = []
+    made = list_known(report)
     w = report.workaround
-    if w is not None and w.holds:
+    if w is not None and w.holds and w.apply:
         tool, line = first_line(w)
         rest = f"{APPLY} in the case folder" if report.culprits else "the section on the workaround"
-        if line:
-            made.append(
-                Deed(
-                    f"Apply the workaround. Paste this first ({tool}); for the rest see {rest}:",
-                    line,
-                )
-            )
-        elif w.apply:
-            made.append(Deed(f"Apply the workaround: {rest} says how."))
-    made += list_known(report)
+        first = (
+            f"Paste this first ({tool}); for the rest see {rest}:" if line else f"{rest} says how."
+        )
+        made.insert(0, Deed(f"Apply the workaround{'. ' if line else ': '}{first}", line))
     if report.culprits:
         whose = name_addressee(report.engine, (c.cause for c in report.culprits))
-        made.append(
-            Deed(
-                say_when(
-                    report,
-                    f"send the case folder as a zip file to {whose}; {ISSUE} in it is the text. Look into it ",
-                )
-                + "first: names, weights and inputs are those of your model."
-            )
-        )
+        send = f"send the case folder as a zip file to {whose}; {ISSUE} in it is the text. "
+        look = "Look into it first: names, weights and inputs are those of your model."
+        made.append(Deed(say_when(report, send + look)))
     if report.next:
         made.append(Deed(f"{ask_known(report)} This goes on with that:", report.next))
     return made

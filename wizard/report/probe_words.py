@@ -1,6 +1,6 @@
 """A probe in a few words: what it tries and how it came out, for every display."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from narrowdown.engines.compare.criterion import Criterion, Signature, Verdict
@@ -67,35 +67,33 @@ ENDED = (
 )  # signatures of a failure that is how the attempt ends, and no error of a value
 
 
+# What a probe does that tries no part of the model.
+_DOES: Mapping[type, str] = {
+    Import: "reading the model",
+    Sanitize: "folding constants and cleaning up",
+    Unroll: "opening If, Loop and Scan",
+    Recall: "reading the table of known bugs",
+    Construct: "making a small model as it is declared",
+    State: "stating the case in a few lines",
+}
+
+
 def tried(probe: AnyProbe | None) -> str:
     """What the probe tries, without the engine that it tries it on."""
     match probe:
         case Measure():
-            return ", ".join([_part(probe.candidate), *_say_changes(probe)])
+            return ", ".join([_part(probe.candidate), *filter(None, _say_changes(probe))])
         case Check() if probe.control:
             return "a model with nothing wrong in it, by your checker"
         case Check():
             return f"{_part(probe.candidate)}, by your checker"
         case Inspect():
             return f"looking at {elide(probe.engine, 60)}"
-        case Import():
-            return "reading the model"
         case Describe():
             return "values of the reference run" if probe.sample else "mapping the graph"
-        case Sanitize():
-            return "folding constants and cleaning up"
-        case Unroll():
-            return "opening If, Loop and Scan"
-        case Recall():
-            return "reading the table of known bugs"
-        case Construct():
-            return "making a small model as it is declared"
-        case State():
-            return "stating the case in a few lines"
         case LoadInputs():
             return "making inputs near the given ones" if probe.base else "loading the inputs"
-        case _:
-            return "a probe"
+    return _DOES.get(type(probe), "a probe")
 
 
 def size(probe: AnyProbe | None) -> int:
@@ -142,38 +140,31 @@ VARIED = {
 
 
 def _say_changes(probe: Measure) -> list[str]:
-    """What is done to the part beside running it."""
-    candidate, said = probe.candidate, [VARIED[probe.vary]] if probe.vary else []
-    if off := _read_switched_off(probe.engine):
-        said.append(f"{count(len(off.split('+')), 'optimizer')} off")
-    if candidate.edits:
-        said.append(f"shrunk in {count(len(candidate.edits), 'place')}")
-    if candidate.severed:
-        said.append(f"{count(_many(candidate.severed), 'tensor')} patched")
-    if probe.keep:
-        said.append(f"keeping {_many(probe.keep)} in FP32")
+    """What is done to the part beside running it; "" for each that is not."""
+    candidate, off = probe.candidate, _read_switched_off(probe.engine)
+    patched, changed = _many(candidate.severed), _many(probe.rewrite_at)
+    tensors = count(changed, "tensor")
+    rewritten = f"written otherwise ({probe.rewrite})" if probe.rewrite else ""
     if probe.rewrite == BARRIER:
-        said.append(
-            f"{count(_many(probe.rewrite_at), 'tensor')} made {'an output' if _many(probe.rewrite_at) == 1 else 'outputs'}"
-        )
+        rewritten = f"{tensors} made {'an output' if changed == 1 else 'outputs'}"
     elif probe.rewrite in WRAPS:
-        said.append(f"{count(_many(probe.rewrite_at), 'tensor')} wrapped")
-    elif probe.rewrite:
-        said.append(f"written otherwise ({probe.rewrite})")
-    if probe.force or probe.forbid:
-        said.append("tactics forced" if probe.force else "tactics kept out")
-    if probe.marks:
-        every = probe.marks == ranges.ALL
-        said.append(
-            "watching every tensor" if every else f"watching {count(_many(probe.marks), 'tensor')}"
-        )
-    if probe.nudge:
-        said.append(f"the last place of its {probe.nudge} moved")
-    if probe.runs > 1:
-        said.append(f"{probe.runs} runs")
-    if probe.attempt:
-        said.append(f"time {probe.attempt + 1}")
-    return said
+        rewritten = f"{tensors} wrapped"
+    every = probe.marks == ranges.ALL
+    watched = "every tensor" if every else count(_many(probe.marks), "tensor")
+    forced = "tactics forced" if probe.force else "tactics kept out" if probe.forbid else ""
+    return [
+        VARIED.get(probe.vary, ""),
+        f"{count(len(off.split('+')), 'optimizer')} off" if off else "",
+        f"shrunk in {count(len(candidate.edits), 'place')}" if candidate.edits else "",
+        f"{count(patched, 'tensor')} patched" if candidate.severed else "",
+        f"keeping {_many(probe.keep)} in FP32" if probe.keep else "",
+        rewritten,
+        forced,
+        f"watching {watched}" if probe.marks else "",
+        f"the last place of its {probe.nudge} moved" if probe.nudge else "",
+        f"{probe.runs} runs" if probe.runs > 1 else "",
+        f"time {probe.attempt + 1}" if probe.attempt else "",
+    ]
 
 
 def _part(candidate: Candidate) -> str:

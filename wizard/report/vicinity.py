@@ -1,7 +1,7 @@
 """The neighbourhood of what is suspected: a small graph around it, for every display and for the
 report. Pure."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -85,27 +85,24 @@ def _way(
     and the output's name."""
     final = set(index.outputs)
     came: dict[int, int] = dict.fromkeys(tensors, -1)
-    frontier = list(tensors)
-    while frontier:
-        for t in frontier:
-            if t in final:
-                ops: list[str] = []
-                at = t
-                while at >= 0:
-                    node = index.made_by(at)
-                    if node is not None and node.id not in drawn:
-                        ops.append(node.op)
-                    at = came[at]
-                return tuple(reversed(ops)), index.tensors[t].name
-        following: list[int] = []
-        for t in frontier:
-            for reader in index.readers[t]:
-                for made in index.nodes[reader].outputs:
-                    if made not in came:
-                        came[made] = t
-                        following.append(made)
-        frontier = following
+    met = list(tensors)
+    for t in met:  # grows as it goes: the nearest first
+        if t in final:
+            way = [*_back(came, t)]
+            makers = (index.made_by(at) for at in reversed(way))
+            ops = tuple(n.op for n in makers if n is not None and n.id not in drawn)
+            return ops, index.tensors[t].name
+        made = (m for reader in index.readers[t] for m in index.nodes[reader].outputs)
+        further = [m for m in dict.fromkeys(made) if m not in came]
+        came |= dict.fromkeys(further, t)
+        met += further
     return (), ""
+
+
+def _back(came: Mapping[int, int], tensor: int) -> Iterator[int]:
+    while tensor >= 0:
+        yield tensor
+        tensor = came[tensor]
 
 
 def _form(tensor: Tensor) -> str:
