@@ -94,8 +94,10 @@ def find_divisor_gone(e: Evidence, i: Inner) -> Facts | None:
         return {"became": f"{said}, {e.flushed}"}
     maker = next((m for m in e.made if m.score.name == gone.name), None)
     small = next((s for s in e.list_read(maker) if _is_lacking(e, s)), None) if maker else None
-    made = f", as it is made of {small.name}, up to {small.vanished_max:.2g}, {e.flushed}"if small else "."  # fmt: skip
-    return {"became": f"{said}, became 0{made}"}
+    if small is None:
+        return {"became": f"{said}, became 0."}
+    of = f"{small.name}, up to {small.vanished_max:.2g}, {e.flushed}"
+    return {"became": f"{said}, became 0, as it is made of {of}"}
 
 
 def _is_lacking(e: Evidence, score: Score) -> bool:
