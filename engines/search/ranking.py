@@ -2,16 +2,19 @@
 model's outputs."""
 
 from collections.abc import Iterable, Sequence
+from typing import TypeAlias
 
 import msgspec
 
-from narrowdown.engines.asking import Note, Sub, asked
+from narrowdown.engines.asking import Note, Sub
 from narrowdown.engines.asking.inquiry import Inquiry
+from narrowdown.engines.asking.oracle import make_oracle
+from narrowdown.engines.asking.question import Question
 from narrowdown.engines.compare.judge import badness
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.graph.index import GraphIndex
 from narrowdown.engines.graph.quantized import Layer, is_stored_weight
-from narrowdown.engines.probe import SILENT_DB, Candidate, Measurement, Score
+from narrowdown.engines.probe import SILENT_DB, Candidate, Score
 from narrowdown.engines.search.watchable import pack_batches
 
 # Of layer outputs in one build, half of layerwise's: each layer is built with its pairs beside it.
@@ -19,6 +22,8 @@ BATCH_BYTES = 256 << 20
 # Layers whose effect is measured, the lowest SQNR first: as many as suspects of layerwise, and for
 # the same reason.
 MOST_EFFECTS = 48
+
+Scores: TypeAlias = dict[str, Score]  # by the tensor's name
 
 
 class Ranked(msgspec.Struct, frozen=True):
@@ -45,38 +50,39 @@ def rank_layers(
     """The layers in the model as it is, whatever was cured of it, the lowest SQNR alone first;
     those that could not be measured last."""
     uncured = msgspec.structs.replace(ask.findings, patches="", keep="", righted="")
-    ask = msgspec.structs.replace(ask, findings=uncured, live=())
-    alone: dict[int, Score] = {}
-    pairs: dict[int, Score] = {}
-    cumulative: dict[int, Score] = {}
-    for batch in _pack_layers(ask.index, found, batch_bytes):
-        yield Note(f"{len(batch)} layers, each alone, fed the float model's values")
-        alone |= _scores_by_tensor(
-            ask, (yield from asked(ask.ask(_cut_each_alone(ask.index, batch), effect=False)))
+    oracle = make_oracle(msgspec.structs.replace(ask, findings=uncured, live=()))
+    index = oracle.index
+    alone: Scores = {}
+    pairs: Scores = {}
+    cumulative: Scores = {}
+
+    def look(question: Question, text: str) -> Sub[Scores]:
+        answer = yield from oracle.ask(msgspec.structs.replace(question, build=0, note=Note(text)))
+        return dict(answer.scores)
+
+    for batch in _pack_layers(index, found, batch_bytes):
+        part = Question(frozenset(), part=_cut_each_alone(index, batch), alone=True)
+        alone |= yield from look(
+            part, f"{len(batch)} layers, each alone, fed the float model's values"
         )
-        yield Note("what the pairs make of weights and inputs")
-        pairs |= _scores_by_tensor(
-            ask, (yield from asked(ask.ask(_cut_pairs(ask.index, batch), effect=False)))
+        part = Question(frozenset(), part=_cut_pairs(index, batch), alone=True)
+        pairs |= yield from look(part, "what the pairs make of weights and inputs")
+        made = {t for layer in batch for t in index.nodes[layer.node].outputs}
+        inner = tuple(sorted(made - set(index.outputs)))
+        cumulative |= yield from look(
+            Question(watch=inner), "the layers in the quantized model as it is"
         )
-        yield Note("the layers in the quantized model as it is")
-        marks = {t for layer in batch for t in ask.index.nodes[layer.node].outputs} - set(
-            ask.index.outputs
-        )
-        seen = yield from asked(ask.whole((ask.findings.sample,), marks=ranges.encode(marks)))
-        cumulative |= _scores_by_tensor(ask, seen)
-    rows = [_make_ranked(ask.index, layer, alone, cumulative, pairs) for layer in found]
+    rows = [_make_ranked(index, layer, alone, cumulative, pairs) for layer in found]
     rows.sort(key=_order_by_db)
     for i, row in enumerate(rows[:most_effects]):
-        name = ask.names([row.layer.node])[0]
-        yield Note(f"does the loss in {name} reach the outputs?")
-        m = yield from asked(
-            ask.ask(
-                ask.candidate(row.layer.around, outputs=ask.index.nodes[row.layer.node].outputs)
-            )
-        )
+        node = row.layer.node
+        note = Note(f"does the loss in {oracle.names([node])[0]} reach the outputs?")
+        around, outputs = frozenset(row.layer.around), index.nodes[node].outputs
+        answer = yield from oracle.ask(Question(around, outputs=outputs, build=0, note=note))
+        m = answer.measured
         scores = [s for r in m.results for s in r.effect]
         if m.status == "ok" and scores:
-            effect = max(badness(s, ask.criterion) for s in scores)
+            effect = max(badness(s, oracle.criterion) for s in scores)
             rows[i] = msgspec.structs.replace(
                 row, effect=effect, effect_db=min(s.sqnr_db for s in scores)
             )
@@ -112,34 +118,21 @@ def _pack_layers(index: GraphIndex, found: Sequence[Layer], limit: int) -> list[
     ]
 
 
-def _scores_by_tensor(ask: Inquiry, m: Measurement) -> dict[int, Score]:
-    """Scores by tensor id; none where the probe could not be answered."""
-    if m.status != "ok" or not m.results:
-        return {}
-    return {
-        ask.index.by_name[s.name]: s
-        for s in (*ask.row(m).outputs, *ask.row(m).marks)
-        if s.name in ask.index.by_name
-    }
-
-
 def _make_ranked(
     index: GraphIndex,
     layer: Layer,
-    alone: dict[int, Score],
-    cumulative: dict[int, Score],
-    pairs: dict[int, Score],
+    alone: Scores,
+    cumulative: Scores,
+    pairs: Scores,
 ) -> Ranked:
-    outputs = index.nodes[layer.node].outputs
-    weights = [
-        t for d in layer.dequantizers if _reads_weights(index, d) for t in index.nodes[d].outputs
-    ]
-    inputs = [
-        t
-        for d in layer.dequantizers
-        if not _reads_weights(index, d)
-        for t in index.nodes[d].outputs
-    ]
+    def name(tensors: Iterable[int]) -> list[str]:
+        return [index.tensors[t].name for t in tensors]
+
+    outputs = name(index.nodes[layer.node].outputs)
+    weights, inputs = list[str](), list[str]()
+    for d in layer.dequantizers:
+        read = weights if _reads_weights(index, d) else inputs
+        read += name(index.nodes[d].outputs)
     return Ranked(
         layer,
         db=_lowest_sqnr(alone, outputs),
@@ -158,7 +151,7 @@ def _reads_weights(index: GraphIndex, dequantizer: int) -> bool:
     return made is not None and index.tensors[made.inputs[0]].kind == "weight"
 
 
-def _lowest_sqnr(scores: dict[int, Score], tensors: Iterable[int]) -> float | None:
+def _lowest_sqnr(scores: Scores, tensors: Iterable[str]) -> float | None:
     """The lowest SQNR of these tensors; non-finite values where the reference is finite count as
     none at all."""
     found = [
