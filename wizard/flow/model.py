@@ -111,3 +111,9 @@ class Flow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     explain: str = ""
     params: dict[str, Any] = {}
     reference: str = ""
+
+
+def title(flow: Flow, node: str) -> str:
+    """A node's or an end's title as the flow words it; its id where the flow does not know it."""
+    place = flow.nodes.get(node) or flow.ends.get(node)
+    return place.title if place else node

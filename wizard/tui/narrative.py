@@ -7,8 +7,7 @@ import msgspec
 
 from narrowdown.engines import causes
 from narrowdown.wizard.flow import terms
-from narrowdown.wizard.flow.layout import title
-from narrowdown.wizard.flow.model import Flow, targets
+from narrowdown.wizard.flow.model import Flow, targets, title
 from narrowdown.wizard.report.probe_words import WORDS
 from narrowdown.wizard.session.state import Visit
 from narrowdown.wizard.tui.board import Row

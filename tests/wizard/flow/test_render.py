@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from narrowdown.wizard.flow import render
-from narrowdown.wizard.flow.layout import arrange
 from narrowdown.wizard.flow.load import load
 from narrowdown.wizard.flow.model import Answer, Detour, End, Flow, FlowNode, targets
 
@@ -119,52 +118,6 @@ def test_svg_of_the_accuracy_flow_stands_alone() -> None:
     assert "prefers-color-scheme: dark" in drawn
     assert not re.search(r"https?://(?!www\.w3\.org/2000/svg)|url\((?!#)|@import|<script", drawn)
     assert (root.get("role"), root.get("aria-labelledby")) == ("img", "title")
-
-
-def test_every_arrow_has_a_row_of_its_own_and_lanes_of_jumps_that_meet_are_apart() -> None:
-    check_layout(ACCURACY)
-
-
-@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), max_size=25, unique=True))
-@settings(max_examples=60)
-def test_any_graph_can_be_placed(pairs: list[tuple[int, int]]) -> None:
-    nodes = {
-        str(i): FlowNode(
-            title=f"{i}",
-            explain="",
-            ask="",
-            answers={f"to-{b}": Answer(text="", goto=str(b)) for a, b in pairs if a == i},
-        )
-        for i in range(8)
-    }
-    ends = {str(i): End(title=f"{i}", explain="", verdict="unresolved") for i in (8, 9)}
-    flow = Flow(schema=1, id="any", title="", start="0", nodes=nodes, ends=ends)
-    check_layout(flow)
-    assert ET.fromstring(render.svg(flow)).tag == SVG + "svg"
-
-
-def check_layout(flow: Flow) -> None:
-    placed = arrange(flow, (), "")
-    assert set(placed.at) == {*flow.nodes, *flow.ends}
-    boxes = {row for name in flow.nodes for row in range(placed.at[name] - 1, placed.at[name] + 2)}
-    rows = [way.row for way in placed.ways]
-    assert len(boxes) == 3 * len(flow.nodes)
-    assert len({*rows, *boxes}) == len(rows) + len(boxes) == len(placed.names) - len(placed.loose)
-    assert {
-        (n, t) for n, node in flow.nodes.items() for a in node.answers.values() for t in targets(a)
-    } <= {(way.source, way.target) for way in placed.ways}
-    jumps: dict[str, list[int]] = {}
-    for way in placed.ways:
-        if way.target in placed.lanes and not way.straight:
-            jumps.setdefault(way.target, [placed.at[way.target]]).append(way.row)
-    assert jumps.keys() == placed.lanes.keys()
-    spans = [(min(rows), max(rows), placed.lanes[target]) for target, rows in jumps.items()]
-    assert not [
-        1
-        for i, (a, b, lane) in enumerate(spans)
-        for c, d, other in spans[:i]
-        if lane == other and a <= d and c <= b
-    ]
 
 
 def test_an_empty_flow_can_be_drawn() -> None:

@@ -7,7 +7,7 @@ from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
 
 from narrowdown.wizard.bundle.check_script import can_check
-from narrowdown.wizard.flow.layout import title
+from narrowdown.wizard.flow.model import title
 from narrowdown.wizard.report.hand_on import Deed
 from narrowdown.wizard.report.stage import stage
 from narrowdown.wizard.report.summary import name_inside

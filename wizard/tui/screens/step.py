@@ -14,7 +14,7 @@ from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.widget import Widget
 
 from narrowdown.wizard.flow.commands import Command
-from narrowdown.wizard.flow.layout import title
+from narrowdown.wizard.flow.model import title
 from narrowdown.wizard.report.stage import UNMEASURED, stage
 from narrowdown.wizard.runner import requests
 from narrowdown.wizard.tui import keys, narrative

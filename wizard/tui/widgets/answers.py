@@ -12,8 +12,7 @@ from textual.message import Message
 from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
-from narrowdown.wizard.flow.layout import title
-from narrowdown.wizard.flow.model import Flow
+from narrowdown.wizard.flow.model import Flow, title
 from narrowdown.wizard.session.events import Offered
 from narrowdown.wizard.tui import keys
 from narrowdown.wizard.tui.glyphs import UNICODE, Glyphs

@@ -10,8 +10,7 @@ from narrowdown.engines.compare.say import say_part
 from narrowdown.engines.findings import Case, Culprit, Findings
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.search.workaround_facts import list_facts
-from narrowdown.wizard.flow.layout import title
-from narrowdown.wizard.flow.model import Flow
+from narrowdown.wizard.flow.model import Flow, title
 from narrowdown.wizard.report.culprit_groups import groups, kind, others
 from narrowdown.wizard.report.hand_on import Deed
 from narrowdown.wizard.session.state import Visit

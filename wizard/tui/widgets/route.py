@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from rich.cells import cell_len
 from textual.content import Content
 
-from narrowdown.wizard.flow.layout import title
-from narrowdown.wizard.flow.model import Flow
+from narrowdown.wizard.flow.model import Flow, title
 from narrowdown.wizard.report.stage import UNMEASURED, stage
 from narrowdown.wizard.session.state import Visit
 from narrowdown.wizard.tui.glyphs import Glyphs
