@@ -1,13 +1,12 @@
 """How the searching steps phrase their probes: one model, one sample, one signature, parts of the
 graph as node sets."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Literal
 
 import msgspec
 
 from narrowdown.engines.asking import Described, StepContext, StepRefused, Sub, asked
-from narrowdown.engines.asking.layers.fresh_builds import ask_fresh_builds
 from narrowdown.engines.asking.layers.patched_culprits import cut_patches
 from narrowdown.engines.compare.criterion import Criterion, Signature, Verdict
 from narrowdown.engines.compare.judge import judge, judge_check, unpatched, worst, worst_run
@@ -207,15 +206,6 @@ class Inquiry(msgspec.Struct, frozen=True):
     def plain(self, samples: tuple[str, ...], *, engine: str = "", **rest: object) -> Measure:
         """The whole model as it is, nothing cured."""
         return self.kept(samples, (), engine=engine, **rest)
-
-    def repeated(
-        self, question: Callable[[int], Measure | Check], judged: Callable[[Measurement], Verdict]
-    ) -> Sub[Measurement]:
-        """The answer of as many fresh builds as a verdict needs. ``question``: the probe of an
-        attempt, from 0 on."""
-        # A guilty tactic is forced wherever its layer is, and what is forced fails steadily.
-        builds = 1 if self.findings.tactics else self.findings.builds
-        return (yield from ask_fresh_builds(builds, question, judged))
 
     def unpatched(
         self, measurement: Measurement, patches: Iterable[int] | None = None

@@ -7,6 +7,7 @@ import msgspec
 
 from narrowdown.engines.asking import Note
 from narrowdown.engines.compare.criterion import Signature
+from narrowdown.engines.graph import ranges
 from narrowdown.engines.probe import Candidate, Edit
 
 NodeIds: TypeAlias = frozenset[int]
@@ -53,7 +54,8 @@ class Question(msgspec.Struct, frozen=True):
     simpler fails by the outputs of ``like``. ``fed``: other
     samples than the one that the search works on. ``right``: tensors of the whole model that are
     given their true values; ``keep``: nodes in FP32; ``righted``: nodes that the reference
-    computes; all beside what earlier culprits are cured by, unless ``uncured``. ``off``: what is
+    computes; all beside what earlier culprits are cured by, unless ``uncured``. ``rewrite``: what is
+    done to the whole model, and where (``engines.graph.rewrites``). ``off``: what is
     switched off in the engine; ``choose``: kernels that the build takes, by layer; ``avoid``: those
     that it does not. ``feed``: values as the
     engine would have stored them, or exactly. ``e0``: an effect of a tenth
@@ -72,6 +74,7 @@ class Question(msgspec.Struct, frozen=True):
     keep: NodeIds = frozenset()
     righted: NodeIds = frozenset()
     uncured: bool = False
+    rewrite: tuple[str, str] = ("", ranges.ALL)
     off: frozenset[str] = frozenset()
     choose: Mapping[str, str] = {}
     avoid: Mapping[str, tuple[str, ...]] = {}

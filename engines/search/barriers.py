@@ -6,6 +6,7 @@ import msgspec
 
 from narrowdown.engines.asking import Note, Sub
 from narrowdown.engines.asking.inquiry import Inquiry
+from narrowdown.engines.asking.oracle import make_oracle
 from narrowdown.engines.compare.criterion import Verdict
 from narrowdown.engines.compare.judge import by_sample, judge_whole
 from narrowdown.engines.findings import Findings
@@ -14,7 +15,6 @@ from narrowdown.engines.probe import APART, BARRIER, Measurement
 from narrowdown.engines.search.ddmin import ddmin
 from narrowdown.engines.search.unseen import restrict, set_apart
 from narrowdown.engines.search.watchable import BATCH_BYTES, pack_batches, split_markable
-from narrowdown.engines.search.whole import list_feeds
 
 # Builds of the search: one guilty pair in 16,000 tensors takes two bisections of 14, and some steps
 # to be sure of it. Chosen.
@@ -61,8 +61,7 @@ def find_barriers(
     """The fewest tensors of the first ring that cures every sample but those that are set apart.
     ``plain``: the model's answer without any, on all of them. ``form``: one of ``APART``."""
     held = set_apart(ask.findings, by_sample(plain))
-    feeds = list_feeds(ask.findings)
-    spent = 0
+    oracle, spent = make_oracle(ask), 0
 
     def judged(m: Measurement) -> Verdict:
         told = m.status == "ok" and not m.assumed
@@ -75,13 +74,13 @@ def find_barriers(
         spent += 1
         done = "made outputs" if form == BARRIER else "wrapped"
         yield Note(f"{len(tensors)} {'tensor' if len(tensors) == 1 else 'tensors'} {done}")
-        m = yield from ask.repeated(
-            lambda attempt: ask.plain(
-                feeds, rewrite=form, rewrite_at=ranges.encode(tensors), attempt=attempt
-            ),
-            judged,
-        )
-        return judged(m).passed
+        for build in range(oracle.builds):
+            m: Measurement = yield from oracle.feed(
+                oracle.feeds, build=build, rewrite=(form, ranges.encode(tensors))
+            )
+            if not judged(m).passed:
+                return False
+        return True
 
     for ring in rings:
         if (yield from cures(ring)):

@@ -68,6 +68,8 @@ def phrase(inquiry: Inquiry, question: Question) -> Measure:
         record=how.record,
         save=question.save,
         nudge=fed.nudge,
+        rewrite=question.rewrite[0],
+        rewrite_at=question.rewrite[1],
     )
 
 

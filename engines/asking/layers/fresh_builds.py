@@ -1,15 +1,11 @@
 """A fault that comes and goes between builds: a question is put to several fresh ones."""
 
-from collections.abc import Callable
-
 import msgspec
 
-from narrowdown.engines.asking import Sub, asked
+from narrowdown.engines.asking import Sub
 from narrowdown.engines.asking.answer import Answer
 from narrowdown.engines.asking.layers import Ask
 from narrowdown.engines.asking.question import Question
-from narrowdown.engines.compare.criterion import Verdict
-from narrowdown.engines.probe import Check, Measure, Measurement
 
 
 def build_afresh(inner: Ask, builds: int) -> Ask:
@@ -32,20 +28,3 @@ def build_afresh(inner: Ask, builds: int) -> Ask:
         return msgspec.structs.replace(chosen, probes=probes)
 
     return ask
-
-
-def ask_fresh_builds(
-    builds: int,
-    question: Callable[[int], Measure | Check],
-    judged: Callable[[Measurement], Verdict],
-) -> Sub[Measurement]:
-    """The same for rooms that put probes themselves. ``question``: the probe of an attempt, from 0
-    on."""
-    unresolved: Measurement | None = None
-    for attempt in range(builds):
-        m = yield from asked(question(attempt))
-        verdict = judged(m)
-        if verdict.failed:
-            return m
-        unresolved = unresolved or (None if verdict.passed else m)
-    return unresolved or m
