@@ -98,7 +98,7 @@ def go_on(
     print(f"narrowdown: {said}", file=out, flush=True)
     flow = flow_of(place)
     answers = read_answers(script, flow) if script else Script({}, {})
-    return walk(place, flow, arguments, answers, consent, person=person)
+    return walk(place, arguments, answers, consent, person=person)
 
 
 def expected(wanted: str | None, code: int) -> int:
@@ -175,9 +175,7 @@ def resume(arguments: argparse.Namespace) -> int:
         terminal.say(
             f"the journal of '{place}' is gone or empty, so the session begins anew; its models are still there."
         )
-    return walk(
-        place, flow, arguments, scripted(arguments, flow), consent, person=person, before=before
-    )
+    return walk(place, arguments, scripted(arguments, flow), consent, person=person, before=before)
 
 
 def say_changed(about: folders.Description) -> None:
@@ -278,7 +276,7 @@ def start(
     if usual:
         terminal.say(usual)
     terms.pin(loaded.flow, loaded.folder, place)
-    code = walk(place, loaded.flow, arguments, script, consent, person=person)
+    code = walk(place, arguments, script, consent, person=person)
     if fresh and code == Exit.BAD_USAGE:
         drop_refused(place)
     return code, place
@@ -329,7 +327,6 @@ def scripted(arguments: argparse.Namespace, flow: Flow) -> Script:
 
 def walk(
     place: Path,
-    flow: Flow,
     arguments: argparse.Namespace,
     script: Script,
     consent: Consent,
@@ -379,6 +376,7 @@ def walk(
             said = f"{place.name} runs on its own: 'narrowdown watch {place}' looks at it."
             print(said, file=sys.stderr if name == "json" else sys.stdout)
             return Exit.FOUND
+        flow = flow_of(place)
         shown = display(name, flow, place, again=since > 0)
         prompt = (JsonPrompt() if name == "json" else Prompt(flow)) if person else None
         follower = Follower(

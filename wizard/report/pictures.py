@@ -19,7 +19,7 @@ from narrowdown.wizard.cells import Glyphs, Part, Row, clean, cut_row, elide, fi
 from narrowdown.wizard.report.document import Look
 from narrowdown.wizard.report.figures import CEILING, FLOOR, log_error, log_sizes, resample
 from narrowdown.wizard.report.probe_words import WORDS
-from narrowdown.wizard.report.strip import MEANING, STATES, Span, Strip, columns, over_time, where
+from narrowdown.wizard.report.strip import MEANING, STATES, Span, Strip, columns, where
 from narrowdown.wizard.report.vicinity import Spot, Vicinity
 from narrowdown.wizard.words import count, number, show_error
 
@@ -200,34 +200,6 @@ def _span_row(inside: frozenset[int], name: str, style: str, width: int, glyphs:
     else:  # no room beside it: over its beginning
         text = f"{name} {line[len(name) + 1 :]}"[:width]
     return row([(text, style)])
-
-
-class Course(msgspec.Struct, frozen=True):
-    """How a search went: ``best`` are the nodes of the smallest part that failed, each with the
-    time at which that was known, ``whole`` those of the model; from ``began`` to ``now``."""
-
-    best: Sequence[tuple[int, float]] = ()
-    whole: int = 0
-    began: float = 0.0
-    now: float = 0.0
-
-
-def shrinking(course: Course, width: int, glyphs: Glyphs, height: int = 1) -> list[Row]:
-    """Nodes of the smallest part that fails, over the time of the search: as tall as the part is
-    large."""
-    if width < 12 or course.whole <= 0:
-        return []
-    values = over_time(course.best, course.whole, course.began, course.now, width)
-    levels, rows = len(glyphs.levels), []
-    for line in range(height - 1, -1, -1):
-        filled = (
-            min(levels, max(0, math.ceil(v / course.whole * height * levels) - line * levels))
-            for v in values
-        )
-        rows.append(row([("".join(glyphs.levels[n - 1] if n else " " for n in filled), "$fails")]))
-    left, right = count(course.whole, "node"), f"{values[-1]:,} now"
-    gap = width - cell_len(left) - cell_len(right)
-    return [*rows, row([(left + " " * gap + right if gap > 0 else right, "$quiet")])]
 
 
 def bars(

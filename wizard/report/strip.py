@@ -192,15 +192,3 @@ def _shares(have: int, width: int) -> list[Span]:
         (i * have // width, max(i * have // width + 1, (i + 1) * have // width))
         for i in range(width)
     ]
-
-
-def over_time(
-    best: Sequence[tuple[int, float]], whole: int, began: float, now: float, width: int
-) -> tuple[int, ...]:
-    """Nodes of the smallest part that failed, at ``width`` moments from ``began`` to ``now``."""
-    span = max(now - began, 1e-9)
-    values = []
-    for i in range(width):
-        moment = began + span * (i + 1) / width
-        values.append(next((nodes for nodes, ts in reversed(best) if ts <= moment), whole))
-    return tuple(values)

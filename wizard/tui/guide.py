@@ -21,7 +21,6 @@ PANELS: Mapping[str, str] = {
     ),
     "probes-panel": f"The tries, the newest first: what was tried, how it came out, how long it took. {TRIES} "
     "Arrows choose one, {probe} opens it, {probes} lists them all.",
-    "smallest-panel": "How many nodes the smallest part that fails has, from the start of the search to now.",
     "log-panel": "The last lines that the engines wrote; {log} opens all.",
     "why": "Why the answer that stands as recommended is the one that the numbers support.",
     "measured-panel": (

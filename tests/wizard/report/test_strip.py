@@ -16,7 +16,6 @@ from narrowdown.wizard.report.strip import (
     columns,
     name_nodes,
     nodes_of,
-    over_time,
     parse,
     where,
     without,
@@ -118,21 +117,6 @@ def test_nodes_are_named_shortly() -> None:
     assert [name_nodes(parse(p)) for p in ("", "7", "52-73", "3,5-9,12", "1,3,5,7-9")] == [
         "no node", "node 7", "nodes 52 to 73", "nodes 3, 5 to 9 and 12", "6 nodes from 1 to 9",
     ]  # fmt: skip
-
-
-def test_the_curve_falls_when_a_smaller_part_was_found() -> None:
-    assert over_time([(50, 5.0), (20, 9.0)], 100, 0.0, 10.0, 10) == (
-        100,
-        100,
-        100,
-        100,
-        50,
-        50,
-        50,
-        50,
-        20,
-        20,
-    )
 
 
 def test_the_picture_shows_the_model_and_each_probe_and_is_sound_xml() -> None:

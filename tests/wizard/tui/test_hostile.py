@@ -56,7 +56,7 @@ from narrowdown.wizard.tui.widgets.gallery import Gallery, Surroundings
 from narrowdown.wizard.tui.widgets.lines import Lines, Panel, Text, pairs, paragraphs, wrap
 from narrowdown.wizard.tui.widgets.route import Crumb, Route, crumb
 from narrowdown.wizard.tui.widgets.trouble import ORDER, Troubles
-from narrowdown.wizard.tui.widgets.work import Doing, Model, Probes, Smallest, Tail
+from narrowdown.wizard.tui.widgets.work import Doing, Model, Probes, Tail
 
 from . import scripted
 from .scripted import FakeSession, findings, flow, settle
@@ -126,7 +126,6 @@ def widgets(name: str) -> list[Lines | Panel | Troubles]:
         Evidence(),
         Doing(),
         Probes(),
-        Smallest(),
         Model(),
         Tail(),
         Culprits(),
@@ -190,7 +189,6 @@ def fill(app: App[None], name: str) -> None:
     )
     app.query_one(Doing).show(work, hunt)
     app.query_one(Probes).show(rows, 9.0)
-    app.query_one(Smallest).show(hunt, work, 0, 9.0)
     app.query_one(Model).show(hunt)
     app.query_one(Tail).show([name, name])
     found = findings(name)
@@ -207,7 +205,7 @@ def fill(app: App[None], name: str) -> None:
         (Vicinity((Spot(name, name), Spot(name, name, (0,), True, name)), 3, 4, (name,), name),)
     )
     app.query_one(Bottom).tell(
-        (Key(name, name, name, "why", name), Key(name, name, name, "command_palette", name))
+        (Key(name, name, name, "why"), Key(name, name, name, "command_palette"))
     )
     app.query_one(Answers).show(
         plot,

@@ -32,7 +32,7 @@ from narrowdown.wizard.tui.glyphs import ASCII, UNICODE, choose
 from narrowdown.wizard.tui.scene import Scene, Slot, Work
 from narrowdown.wizard.tui.widgets.answers import Answers
 from narrowdown.wizard.tui.widgets.lines import pairs, wrap
-from narrowdown.wizard.tui.widgets.work import Doing, Smallest
+from narrowdown.wizard.tui.widgets.work import Doing
 from narrowdown.wizard.words import ago
 
 from . import scripted as s
@@ -344,22 +344,6 @@ async def test_where_an_answer_leads_is_cut_at_its_end() -> None:
         said = answers._prompt(0, 74).plain
     assert said == "❯ 1 Yes, real inputs are right  recommended  → Sensitive to its inputs, n…"
     assert len(said) == 74
-
-
-async def test_what_was_found_in_this_second_is_on_the_curve_at_once() -> None:
-    """Beside it stands "smallest that fails 9 of 95 nodes": the curve must not say 95."""
-
-    class Alone(App[None]):
-        glyphs = UNICODE
-
-        def compose(self) -> ComposeResult:
-            yield Smallest()
-
-    app = Alone()
-    async with app.run_test(size=(80, 24)):
-        curve = app.query_one(Smallest)
-        curve.show(Hunt(best=((40, 100.6), (9, 100.9)), began=100.5), Work(), 95, 100.95)
-        assert curve.lines(60)[-1].plain.endswith("9 now")
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ from narrowdown.wizard.tui.widgets.gallery import Surroundings
 from narrowdown.wizard.tui.widgets.lines import Panel, Text
 from narrowdown.wizard.tui.widgets.route import Crumb, Route
 from narrowdown.wizard.tui.widgets.trouble import ORDER, Troubles
-from narrowdown.wizard.tui.widgets.work import Doing, Model, Probes, Smallest, Tail
+from narrowdown.wizard.tui.widgets.work import Doing, Model, Probes, Tail
 from narrowdown.wizard.words import count, price, size
 
 _TOOL = re.compile(r"[A-Za-z]\w*")  # the name in "polygraphy>=0.50; ..."
@@ -129,11 +129,7 @@ class StepScreen(SessionScreen):
                     yield Panel(
                         "The model, first node to last", Model(id="model"), id="model-panel"
                     )
-                    with Horizontal(id="hunt"):
-                        yield Panel("Probes", Probes(id="probes"), id="probes-panel")
-                        yield Panel(
-                            "Smallest that fails", Smallest(id="smallest"), id="smallest-panel"
-                        )
+                    yield Panel("Probes", Probes(id="probes"), id="probes-panel")
                     yield Panel("Why this is recommended", Text(id="because"), id="why")
                     yield Panel("Measured", Evidence(id="evidence"), id="measured-panel")
                     yield Troubles(
@@ -353,10 +349,6 @@ class StepScreen(SessionScreen):
         probes = self.query_one("#probes", Probes)
         probes.most = max(5, min(20, rows - 28))
         probes.show(hunt.rows, scene.now)
-        smallest = self.query_one("#smallest", Smallest)
-        smallest.height = 1 if rows < 32 else 4
-        smallest.show(hunt, work, whole, scene.now)
-        self.query_one("#smallest-panel").display = smallest.known
         self.query_one("#tail", Tail).show(written)
 
     def _once(self, what: str) -> bool:

@@ -229,33 +229,6 @@ class Model(Lines[tuple[Strip, tuple[Span, ...]]]):
         return rows
 
 
-class Smallest(Lines[pictures.Course]):
-    """How the smallest failing part has shrunk, over the time of the search."""
-
-    height = 1
-    _told = pictures.Course()
-
-    def show(self, hunt: Hunt, work: Work, whole: int, now: float) -> None:
-        """From the judged probes, or the step's own word (``best``). ``whole``: nodes of the model,
-        0 unknown."""
-        best = tuple((nodes, ts) for nodes, ts in hunt.best if not whole or nodes < whole)
-        if 0 < work.best < (best[-1][0] if best else whole):
-            best += ((work.best, now),)
-        last = (
-            best[-1][1] if best else 0.0
-        )  # a second begun is not drawn anew each time, but what it found is
-        model = whole or (best[0][0] if best else 0)
-        self.tell(pictures.Course(best, model, hunt.began, max(float(int(now)), last)))
-
-    @property
-    def known(self) -> bool:
-        """Whether there is anything to show."""
-        return bool(self._told.best)
-
-    def lines(self, width: int) -> list[Content]:
-        return paint(pictures.shrinking(self._told, width, self.glyphs, self.height))
-
-
 class Tail(Lines[tuple[str, ...]]):
     """The last lines of a log; wrapped nowhere, cut at the edge."""
 
