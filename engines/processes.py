@@ -13,7 +13,14 @@ if TYPE_CHECKING:
 
 # An empty or relative part of these means the folder that a process stands in: a worker stands in
 # the session's, which may be a stranger's.
-_FOLDERS = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
+_FOLDERS = (
+    "PATH",
+    "PYTHONPATH",
+    "PYTHONUSERBASE",
+    "PYTHONPYCACHEPREFIX",
+    "LD_LIBRARY_PATH",
+    "DYLD_LIBRARY_PATH",
+)
 USERS = "NARROWDOWN_USERS_"  # before a name: what the user has there, which programs of theirs get
 
 

@@ -534,7 +534,8 @@ def test_ours_look_for_nothing_where_they_stand_and_a_checker_where_the_user_say
     """A worker stands in the session's folder: with an empty part in PYTHONPATH, which
     ``$PYTHONPATH:/opt`` has, a module of the session ran."""
     users = {"PYTHONPATH": ":/opt/x:src", "LD_LIBRARY_PATH": ":", "PATH": "/bin"}
+    users |= {"PYTHONUSERBASE": "mine", "PYTHONPYCACHEPREFIX": "."}
     ours = for_ours(for_ours(users))
     assert (ours["PYTHONPATH"], ours["PATH"]) == ("/opt/x", "/bin")
-    assert "LD_LIBRARY_PATH" not in ours
+    assert not {"LD_LIBRARY_PATH", "PYTHONUSERBASE", "PYTHONPYCACHEPREFIX"} & ours.keys()
     assert environment.for_checker(ours) == users
