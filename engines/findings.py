@@ -1,8 +1,6 @@
 """What a session establishes on its way, as plain data that is journalled: the case, its culprits,
 whom layerwise accuses, and what cures it."""
 
-import math
-
 import msgspec
 
 from narrowdown.engines.compare.criterion import Criterion, Signature
@@ -92,15 +90,6 @@ class Unseen(msgspec.Struct, frozen=True, omit_defaults=True):
     joined: int = 0
     error: float = 0.0  # the worst
     slight: int = 0  # not counted: off on nearly nothing only
-    worth: int = 0  # the n say as much as so many that have nothing to do with one another; 0: as n (rows that go alike: fewer)
-
-    @property
-    def independent(self) -> tuple[int, int]:
-        """How many are right, and of how many, that have nothing to do with one another."""
-        if not 0 < self.worth < self.n:
-            return self.ok, self.n
-        wrong = math.ceil((self.n - self.ok) * self.worth / self.n)
-        return self.worth - wrong, self.worth
 
 
 class Point(msgspec.Struct, frozen=True, omit_defaults=True):

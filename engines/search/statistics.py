@@ -2,8 +2,7 @@
 import numpy."""
 
 import math
-import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 CONFIDENCE = 0.95  # the field's custom; each sentence for people says it
 
@@ -35,52 +34,6 @@ def least_share(right: int, tried: int) -> float:
         return 0.0
     fewer = _binomial_cdf(right - 1, tried)
     return _bisect(lambda p: 1 - fewer(p) - (1 - CONFIDENCE))
-
-
-# Shuffles that tell whether values of a group are alike: more than nearly all of them.
-SHUFFLES = 200
-
-
-def count_independent(groups: Sequence[Sequence[float]]) -> int:
-    """So many values that have nothing to do with one another say as much as these, which stand in
-    groups: fewer where those of a group are alike. All of them where that is not seen to be more
-    than chance, or where there is one group only.
-
-    Their number over Kish's design effect, 1 + (size of a group - 1) x intraclass correlation, of
-    the analysis of variance. Source: Kish, Survey Sampling (1965). Whether they are alike is told
-    by shuffling (Fisher's permutation test).
-    """
-    groups = [list(group) for group in groups if group]
-    sizes = [len(group) for group in groups]
-    n, many = sum(sizes), len(groups)
-    if many < 2 or n == many:
-        return n
-    values = [value for group in groups for value in group]
-
-    def part(row: Sequence[float]) -> tuple[float, float]:
-        """Mean squares between groups and within them."""
-        mean, at, between, within = sum(row) / n, 0, 0.0, 0.0
-        for size in sizes:
-            own = row[at : at + size]
-            middle, at = sum(own) / size, at + size
-            between += size * (middle - mean) ** 2
-            within += sum((value - middle) ** 2 for value in own)
-        return between / (many - 1), within / (n - many)
-
-    between, within = part(values)
-    draw, alike = random.Random(0), 0  # noqa: S311, no secret rests on it
-    for _ in range(SHUFFLES):
-        draw.shuffle(values)
-        other, rest = part(values)
-        alike += between * rest > other * within
-    if alike < CONFIDENCE * SHUFFLES:
-        return n
-    squares = sum(size**2 for size in sizes) / n
-    usual = (n - squares) / (many - 1)
-    correlation = (
-        max(0.0, (between - within) / (between + (usual - 1) * within)) if between > 0 else 0.0
-    )
-    return max(many, int(n / (1 + (squares - 1) * correlation)))
 
 
 def say_most_wrong(right: int, tried: int) -> str:

@@ -17,7 +17,6 @@ from narrowdown.engines.compare.judge import by_sample, exceed, find_largest, li
 from narrowdown.engines.findings import Findings, Unseen
 from narrowdown.engines.probe import Measurement, SampleResult, is_given
 from narrowdown.engines.search.determined import DRAWS, WITHIN
-from narrowdown.engines.search.statistics import count_independent
 
 BATCHES = 4  # given, from which on whole ones are set apart
 # Samples: of fewer that are given none is set apart, as a search needs what there is; and no fewer
@@ -26,7 +25,6 @@ GIVEN = 8
 WANTED = 32  # unseen samples: one that fails in ten is missed 3 times in 100
 SECONDS = 60.0  # that a look beside the search may take, as far as that can be foretold
 NOTHING: Mapping[str, float] = MappingProxyType({})  # beside which no value is nearly nothing
-LEAST = 1e-12  # errors below it are as good as none
 # A question about samples of inputs (a digest); as many probes as it takes.
 Ask = Callable[[str, tuple[str, ...]], Sub[Measurement]]
 
@@ -222,7 +220,6 @@ def try_unseen(
         joined=joined,
         error=find_worst(apart.counted, rule),
         slight=len(apart.slight),
-        worth=count_worth(rule, apart.counted),
     )
     loose = apart.loose | apart.slight
     m = UNASKED
@@ -232,9 +229,8 @@ def try_unseen(
     if m.status != "ok":
         return Tried(unseen, apart.missed, loose=loose)
     made: Determined = yield from count_determined(oracle, near, m, basis.scale)
-    worth = count_worth(rule, apart.counted, made.counted)
     return Tried(
-        msgspec.structs.replace(add_made(unseen, made, rule, plain=0), worth=worth),
+        add_made(unseen, made, rule, plain=0),
         (*apart.missed, *made.missed),
         near,
         loose | made.loose | made.slight,
@@ -263,24 +259,6 @@ def count_determined(
     loose: frozenset[str] = yield from find_undetermined(oracle, near, m, over)
     counted = restrict(m, set(by_sample(m)) - loose - slight)
     return Determined(counted, tuple(s for s in over if s not in loose), loose, slight)
-
-
-def count_worth(rule: Criterion, *answers: Measurement) -> int:
-    """So many samples that have nothing to do with one another say as much as these: by how alike
-    rows of a batch are off. All of them where each answer has one batch: that made samples are off
-    otherwise than given ones says nothing of batches."""
-    by_batch: list[dict[str, list[float]]] = []
-    for m in answers:
-        batches: dict[str, list[float]] = {}
-        for s, rows in by_sample(m).items():
-            batches.setdefault(s.partition("/")[0], []).append(
-                math.log(max(worst(rows, rule)[2], LEAST))
-            )
-        by_batch.append(batches)
-    groups = [errors for batches in by_batch for errors in batches.values()]
-    if all(len(batches) < 2 for batches in by_batch):
-        return sum(map(len, groups))
-    return count_independent(groups)
 
 
 def add_made(unseen: Unseen, made: Determined, rule: Criterion, *, plain: int) -> Unseen:

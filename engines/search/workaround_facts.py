@@ -211,17 +211,12 @@ def _tell_held_out(unseen: Unseen, *, real: bool) -> tuple[Fact, ...]:
     if not made or not unseen.given:
         which = f", all {near}" if made else " of yours"
     bare = f" Without it {unseen.plain} of these {'fails' if unseen.plain == 1 else 'fail'}."
-    alike = (
-        f" Rows of one batch are off alike here, so that these {unseen.n} say no more than {unseen.worth} others would."
-        if 0 < unseen.worth < unseen.n
-        else ""
-    )
     return (
         Fact(
             f"It was tried on {unseen.n} others{which}: right on {unseen.ok}.{bare}",
             unseen.ok == unseen.n,
         ),
-        Fact(f"With it {say_most_wrong(*unseen.independent)}.{alike}"),
+        Fact(f"With it {say_most_wrong(unseen.ok, unseen.n)}."),
         *_tell_loose(unseen.slight, unseen.undetermined),
         *_tell_first(
             (

@@ -367,7 +367,7 @@ def _workaround(
         held_out_n=unseen.n,
         file=file,
         accused_inside=holds_accused(findings, w),
-        unseen_least=least_share(*unseen.independent) if unseen.n else None,
+        unseen_least=least_share(unseen.ok, unseen.n) if unseen.n else None,
         source=_list_sources(index, ranges.decode(w.keep)),
         known=tuple(fact.text for fact in list_facts(findings, w)),
         curve=tuple(

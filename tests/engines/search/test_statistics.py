@@ -1,7 +1,6 @@
 """Exact intervals against published values and against their own definition."""
 
 import math
-import random
 
 import pytest
 from hypothesis import given
@@ -10,7 +9,6 @@ from hypothesis import strategies as st
 from narrowdown.engines.search.statistics import (
     CONFIDENCE,
     binomial_interval,
-    count_independent,
     fails_always,
     least_share,
     runs_to_see,
@@ -150,22 +148,3 @@ def test_what_fails_half_the_time_is_seldom_said_to_fail_always() -> None:
 
     assert wrongly(0, 0, 0.5) <= 1 - CONFIDENCE
     assert wrongly(0, 0, 0.99) >= CONFIDENCE
-
-
-def test_values_that_go_alike_in_groups_say_less() -> None:
-    """Batches of a robot's movements: 64 rows say as much as 13 to 25, and a bound of 95 % from 32
-    of them held 93 % of the time, with their worth 96 %."""
-    draw = random.Random(1)
-    alone = [[draw.gauss(0, 1) for _ in range(8)] for _ in range(8)]
-    alike = [
-        [middle + 0.1 * draw.gauss(0, 1) for _ in range(8)]
-        for middle in (draw.gauss(0, 1) for _ in range(8))
-    ]
-    assert count_independent(alone) == 64
-    assert 8 <= count_independent(alike) <= 10
-    assert count_independent([[value] for group in alike for value in group]) == 64, (
-        "none stands in a group"
-    )
-    assert count_independent(alike[:1]) == 8, "nothing tells"
-    assert count_independent([]) == 0
-    assert count_independent([[2.0] * 4] * 4) == 16, "all the same is no sign of groups"

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from narrowdown.engines.compare.criterion import Criterion, Signature
+from narrowdown.engines.compare.criterion import Signature
 from narrowdown.engines.findings import Case, Culprit, Findings, Unseen, Workaround
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.probe import (
@@ -21,11 +21,9 @@ from narrowdown.engines.probe import (
     Measure,
     Measurement,
     SampleInfo,
-    SampleResult,
-    Score,
 )
 from narrowdown.engines.search.kept_sets import find_knee
-from narrowdown.engines.search.unseen import GIVEN, count_worth, say_tried, set_apart
+from narrowdown.engines.search.unseen import GIVEN, say_tried, set_apart
 from narrowdown.engines.search.workaround_facts import is_known, list_facts
 from narrowdown.engines.views import view_engine
 
@@ -81,44 +79,6 @@ def test_of_several_batches_whole_ones_are_set_apart(batches: int, rows: int, me
     assert f"real:{met}" not in feeds
     assert len(feeds) == batches // 2
     assert held == {s for s in ids if s.partition("/")[0] in feeds}
-
-
-def test_rows_that_go_alike_say_less_and_that_is_said() -> None:
-    unseen = Unseen(ok=31, n=32, given=32, given_ok=31, plain=32, worth=9)
-    cure = Workaround("precision", "e", samples_ok=8, samples_n=8, unseen=unseen)
-    said = " ".join(
-        fact.text for fact in list_facts(Findings(samples=(SampleInfo("real:0", "in"),)), cure)
-    )
-    assert unseen.independent == (8, 9), "one of 32 is wrong, so one of nine may be"
-    assert "up to 43 % of others like these may be wrong" in said
-    assert (
-        "Rows of one batch are off alike here, so that these 32 say no more than 9 others would."
-        in said
-    )
-    assert Unseen(ok=31, n=32).independent == (31, 32)
-
-
-def test_how_alike_rows_are_off_is_counted_by_batch() -> None:
-    def answer(errors: list[list[float]]) -> Measurement:
-        return Measurement(
-            results=tuple(
-                SampleResult(f"real:{b}/{i}", (Score("y", rel_l2=error),))
-                for b, row in enumerate(errors)
-                for i, error in enumerate(row)
-            )
-        )
-
-    rng = random.Random(0)
-    alike = [[10.0**-b * rng.uniform(1, 2) for _ in range(6)] for b in range(4)]
-    mixed = [[10.0 ** -rng.randrange(4) for _ in range(6)] for b in range(4)]
-    assert count_worth(Criterion(), answer(alike)) < 8
-    assert count_worth(Criterion(), answer(mixed)) == 24
-    assert count_worth(Criterion(), answer(alike[:2]), answer(alike[2:])) < 8, (
-        "given ones and made ones are other batches"
-    )
-    assert count_worth(Criterion(), answer(alike[:1]), answer(alike[1:2])) == 12, (
-        "nothing tells of batches"
-    )
 
 
 def test_of_a_quantized_model_it_is_said_what_calibrated_it() -> None:
