@@ -6,6 +6,7 @@ import msgspec
 from narrowdown.engines.asking import Note, Sub, asked
 from narrowdown.engines.asking.inquiry import Inquiry
 from narrowdown.engines.asking.near import Near
+from narrowdown.engines.asking.oracle import make_oracle
 from narrowdown.engines.compare.judge import by_sample, worst
 from narrowdown.engines.compare.say import join_some
 from narrowdown.engines.graph.quantized import find_leavable_layers
@@ -69,7 +70,7 @@ def write_out(ask: Inquiry, keep: tuple[int, ...], sides: Sides, missed: int) ->
     model, or, where that has not got the nodes or is wrong, of the cleaned one that was
     searched."""
     info, findings = ask.ctx.engine_info, ask.findings
-    rest = info.precision if info.precision in TYPED and ask.ctx.can("keep") else ""
+    rest = info.precision if info.precision in TYPED and make_oracle(ask).keeps else ""
     if not info.typed or not (rest or find_leavable_layers(ask.index)):
         return WrittenOut()
     why = ""

@@ -172,7 +172,7 @@ def workaround(ctx: StepContext) -> Steps[WorkaroundOutcome]:
 def _find_cure(ask: Inquiry, params: WorkaroundParams) -> Sub[Cure]:
     """What helps, the kind that costs least asked for first: the model with its control flow fixed;
     switches of the engine; tensors kept apart; nodes in higher precision."""
-    ctx, findings = ask.ctx, ask.findings
+    findings = ask.findings
     if findings.fixable:
         fixed: Fixed = yield from fix_control_flow(ask)
         if fixed.cure is not None:
@@ -198,7 +198,7 @@ def _find_cure(ask: Inquiry, params: WorkaroundParams) -> Sub[Cure]:
         )
         if apart is not None:
             return cure
-    if ctx.can("keep") or find_leavable_layers(ask.index):
+    if make_oracle(ask).keeps or find_leavable_layers(ask.index):
         return (yield from _keep_nodes(cure, params))
     written: Cure | None = yield from _write_otherwise(cure)
     return written or _say_why_none(cure)
@@ -361,7 +361,8 @@ def _write_otherwise(cure: Cure) -> Sub[Cure | None]:
     accused = {
         ask.index.nodes[n].op for c in ask.findings.culprits for n in ranges.decode(c.case.node_ids)
     }
-    plain = yield from asked(ask.plain(list_feeds(ask.findings)))
+    oracle = make_oracle(ask)
+    plain: Measurement = yield from oracle.feed(oracle.feeds)
     for one in map(find_rewrite, ("explicit-pad", FIXED_SIZES)):
         if one.ops and not accused.intersection(one.ops):
             continue
@@ -380,7 +381,8 @@ def _keep_apart(ask: Inquiry) -> Sub[tuple[Workaround | None, str, dict[str, str
     outputs, and the same wrapped in nodes that hand them on, which leaves the model's outputs as
     they are. Wrapped they are named first only where that is clearly faster; where outputs do not
     cure it, or no such engine is built, wraps are searched for by themselves."""
-    plain = yield from asked(ask.plain(list_feeds(ask.findings)))
+    oracle = make_oracle(ask)
+    plain: Measurement = yield from oracle.feed(oracle.feeds)
     barred: TriedRewrite = yield from try_rewrite(ask, find_rewrite(BARRIER), plain)
     cures = [barred] if barred.cure else []
     for form in WRAPS:
@@ -453,14 +455,8 @@ def _find_fewest(ask: Inquiry) -> Sub[tuple[str, ...]]:
 
     def cures(off: tuple[str, ...]) -> Sub[bool]:
         yield Note(f"without {', '.join(off)} alone")
-        m = yield from asked(
-            ask.plain(
-                (findings.sample,),
-                engine=can.without(off),
-                runs=findings.looks,
-                exclusive=findings.looks > 1,
-            )
-        )
+        there = ask.of(can.without(off))
+        m = yield from asked(there.plain((findings.sample,)))
         return judge_cured(m, ask.criterion, findings.signature).passed
 
     return (yield from ddmin(guilty, cures, len(guilty)))
@@ -524,20 +520,20 @@ def _verify_option(
 ) -> Sub[Workaround | None]:
     """The workaround when it holds on every sample in every look, else None. ``off``: what is
     switched off in ``engine``."""
-    findings = ask.findings
-    runs = min(params.most_runs, THRICE * findings.looks) if findings.looks > 1 else 1
+    findings, oracle = ask.findings, make_oracle(ask)
+    runs = min(params.most_runs, THRICE * oracle.runs) if oracle.runs > 1 else 1
     results: list[Measurement] = []
     guilty = findings.tactics if kind == "tactic" else {}
     forbid: dict[str, tuple[str, ...]] = {layer: (choice,) for layer, choice in guilty.items()}
     for attempt in range(params.builds):
         m = yield from asked(ask.plain(
-            list_feeds(findings), engine=engine, attempt=attempt, runs=runs, exclusive=runs > 1, forbid=forbid,
+            oracle.feeds, engine=engine, attempt=attempt, runs=runs, exclusive=runs > 1, forbid=forbid,
         ))  # fmt: skip
         if not judge_whole(m, ask.criterion).passed:
             return None
         results.append(m)
     error = max(worst(rows, ask.criterion)[2] for m in results for rows in m.each_run)
-    plain = yield from asked(ask.plain(list_feeds(findings)))
+    plain = yield from asked(ask.plain(oracle.feeds))
     refused = plain.status in REFUSALS
     if plain.status != "ok" and not refused:
         return None
@@ -557,7 +553,6 @@ def _verify_option(
         )
 
     n, held = len(results[0].results), set_apart(findings, by_sample(results[0]))
-    oracle = make_oracle(ask)
     basis = Basis(results[0] if refused else plain, held)
     tried: Tried = yield from try_unseen(oracle, elsewhere, results[0], basis)
     unseen: Unseen = tried.unseen
