@@ -283,25 +283,23 @@ def _sum_up(seen: _Seen) -> CompareOutcome:
 
 def _say_all(seen: _Seen, outcome: CompareOutcome) -> tuple[str, ...]:
     """The sentences of the message, the verdict's first."""
-    rule, m = seen.model.rule, seen.measurement
-    in_float = bool(seen.model.findings.codes) and unquantized(seen.model.ctx.reference)
+    model, m = seen.model, seen.measurement
     if outcome.verdict == "noise" and not seen.tried.moved.explains:
-        said = words.say_slight(m.results, outcome, rule)
+        said = words.say_slight(m.results, outcome, model.rule)
     else:
         problem = words.find_problem(m.results, outcome.worst_output)
         exact = words.find_exact(m.results, outcome)
-        said = words.say_outcome(outcome, rule, seen.tried, problem, exact)
-    return (
-        *words.say_made_up(seen.model.findings, seen.runs, seen.failures),
+        said = words.say_outcome(outcome, model.rule, seen.tried, problem, exact)
+    told = (
+        words.say_made_up(model.findings, outcome),
         said,
-        *words.say_whose_codes(outcome, rule),
-        *words.say_answers(m.results, rule),
-        *words.say_same_codes(seen.model.ctx, seen.model.findings, outcome.verdict),
-        *words.say_taken(m),
-        *(words.say_untouched(m, rule) or words.say_others(outcome, in_float=in_float)),
-        *words.say_nearby(seen.nearby, rule),
-        *seen.model.ctx.engine_info.notes,
+        words.say_whose_codes(outcome, model.rule),
+        *words.say_answers(m.results, model.rule),
+        *words.say_beside(model, m, outcome),
+        *words.say_nearby(seen.nearby, model.rule),
+        *model.ctx.engine_info.notes,
     )
+    return tuple(filter(None, told))
 
 
 def _ask_other_side(

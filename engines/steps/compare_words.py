@@ -7,8 +7,7 @@ engines and the last place of the numbers say of it, and what to do about it.
 import re
 from typing import TYPE_CHECKING
 
-from narrowdown.engines.asking import StepContext
-from narrowdown.engines.asking.whole_model import FLOAT64, name_engine
+from narrowdown.engines.asking.whole_model import FLOAT64, WholeModel, name_engine
 from narrowdown.engines.compare.criterion import ANSWERS, TOLERANCE_BY_PRECISION, Criterion
 from narrowdown.engines.compare.judge import gives_answer, limit, margin
 from narrowdown.engines.compare.say import (
@@ -27,7 +26,7 @@ from narrowdown.engines.search import determined, golden_reference, trial
 from narrowdown.engines.search.independent import Heard
 from narrowdown.engines.search.nearby import Nearby
 from narrowdown.engines.search.statistics import say_most_wrong
-from narrowdown.engines.search.whole import list_failing, list_feeds
+from narrowdown.engines.search.whole import list_failing
 from narrowdown.engines.search.workaround_facts import UNCALIBRATED
 from narrowdown.engines.spec import parse, unquantized
 
@@ -104,16 +103,37 @@ def _say_precise(rule: Criterion, output: str) -> str:
     return f"{say_allowed(rule, output)}{precise}"
 
 
-def say_others(found: "CompareOutcome", *, in_float: bool) -> tuple[str, ...]:
-    """On how many samples of the user's a pass stands, and what that leaves open of others, however
-    often these were run. Of 8 that passed in FP16 a reader of captchas was right on all, and on 182
-    of 200 new ones. ``in_float``: a quantized model was held against the float one, of which what
-    calibrated it says nothing: 8 were right, 4 of 40 others wrong by 13 to 68 %."""
-    if found.may_fail is None:
-        return ()
+def say_beside(model: WholeModel, m: Measurement, found: "CompareOutcome") -> tuple[str, ...]:
+    """What a verdict does not say: what quantization costs, what another engine computed, whether
+    anything was rounded. And on how many samples of the user's a pass stands, with what that leaves
+    open of others: of 8 that passed in FP16 a reader of captchas was right on all, and on 182 of
+    200 new ones. Where a quantized model was held against the float one, what calibrated it counts
+    for nothing: 8 were right, 4 of 40 others wrong by 13 to 68 %."""
+    taken, count = m.facts.get("taken", (0, 0))
+    untouched, codes = m.facts.get("untouched"), model.findings.codes
+    in_float = unquantized(model.reference)
     own = f"{found.given:,} {'sample' if found.given == 1 else 'samples'} of yours"
-    said = f"Tried on {own}: {say_most_wrong(found.given, found.given)}"
-    return (f"{said}{UNCALIBRATED}",) if in_float else (f"{said}.",)
+    told = (
+        (
+            found.verdict == "passes" and codes and not in_float,
+            "The reference computes the same quantized model: what quantization itself costs is seen against the float one "
+            "(--flow quantization, or --reference onnxruntime:model=FLOAT.onnx).",
+        ),
+        (
+            taken != count,
+            f"The provider took {taken} of {count} nodes; ONNX Runtime's own CPU kernels computed the others.",
+        ),
+        (
+            untouched,
+            f"Nothing in this model is in FP32, so nothing was rounded to {model.rule.precision.upper()}: this says nothing of "
+            "what an engine in that precision makes of it.",
+        ),
+        (
+            found.may_fail is not None and not untouched,
+            f"Tried on {own}: {say_most_wrong(found.given, found.given)}{UNCALIBRATED if codes and in_float else '.'}",
+        ),
+    )
+    return tuple(text for holds, text in told if holds)
 
 
 def say_nearby(nearby: Nearby, rule: Criterion) -> tuple[str, ...]:
@@ -135,24 +155,22 @@ def say_nearby(nearby: Nearby, rule: Criterion) -> tuple[str, ...]:
     )
 
 
-def say_whose_codes(found: "CompareOutcome", rule: Criterion) -> tuple[str, ...]:
+# Of a quantized model that fails against the float one, by whose fault that is.
+WHOSE_CODES = {
+    "engine": ", which is allowed; {engine}. So the engine is at fault, not the quantization.",
+    "both": "; {engine}. So neither the quantization nor the engine is at fault alone.",
+    "precision": "; {engine}, which is allowed. So the quantization is at fault, not the engine.",
+}
+
+
+def say_whose_codes(found: "CompareOutcome", rule: Criterion) -> str:
     """Of a quantized model that fails against the float one: what its codes cost, and what the
     engine makes of them."""
-    if found.verdict != "fails" or found.engine_error is None or found.emulated_error is None:
-        return ()
+    if found.verdict != "fails" or found.engine_error is None:
+        return ""
     literal = f"Computed literally, the quantized model is {wrong_by(found.emulated_error, rule.metric)} on that sample"
     engine = f"the engine is {wrong_by(found.engine_error, rule.metric)} beside that"
-    if found.explanation == "engine":
-        return (
-            f"{literal}, which is allowed; {engine}. So the engine is at fault, not the quantization.",
-        )
-    if found.explanation == "both":
-        return (
-            f"{literal}; {engine}. So neither the quantization nor the engine is at fault alone.",
-        )
-    return (
-        f"{literal}; {engine}, which is allowed. So the quantization is at fault, not the engine.",
-    )
+    return literal + WHOSE_CODES[found.explanation].format(engine=engine)
 
 
 def say_slight(results: tuple[SampleResult, ...], found: "CompareOutcome", rule: Criterion) -> str:
@@ -183,14 +201,14 @@ def _say_worst(sample: str) -> str:
     )
 
 
-def say_made_up(findings: Findings, looks: int, failures: int) -> tuple[str, ...]:
+def say_made_up(findings: Findings, found: "CompareOutcome") -> str:
     """What is left open where all runs were of made-up values, which say nothing of others; said
     before all else."""
-    if failures or looks < 2 or any(is_given(s.id) for s in findings.samples):
-        return ()
-    n = len(list_feeds(findings))
+    if found.failures or found.looks < 2 or any(is_given(s.id) for s in findings.samples):
+        return ""
+    n = len(findings.samples)
     tried = "Only one made-up input was" if n == 1 else f"Only {n:,} made-up inputs were"
-    return (f"{tried} tried. Give real ones: --inputs batch.npz.",)
+    return f"{tried} tried. Give real ones: --inputs batch.npz."
 
 
 def _say_normal(rule: Criterion, output: str) -> str:
@@ -280,46 +298,14 @@ def count_answers(
 
 def _say_no_answer(results: tuple[SampleResult, ...], rule: Criterion) -> tuple[str, ...]:
     """Which outputs hold nothing that a metric of answers judges, and what decides in its place."""
-    if rule.metric not in ANSWERS:
-        return ()
     scores = [s for r in results for s in r.outputs if not (s.equal or s.problem)]
     names = dict.fromkeys(s.name for s in scores if not gives_answer(s, rule.metric))
-    if not names:
+    if rule.metric not in ANSWERS or not names:
         return ()
     judged = "masks of integers or boxes (x1 y1 x2 y2)" if rule.metric == "iou" else "class scores"
     holds = "holds" if len(names) == 1 else "hold"
     return (
         f"{', '.join(names)} {holds} no {judged}, so rel_l2 decides there in place of {rule.metric}; see --postprocess.",
-    )
-
-
-def say_same_codes(ctx: StepContext, findings: Findings, verdict: str) -> tuple[str, ...]:
-    """What a pass does not say where the reference computes the same quantized model."""
-    if verdict != "passes" or not findings.codes or unquantized(ctx.reference):
-        return ()
-    return (
-        "The reference computes the same quantized model: what quantization itself costs is seen against the float one "
-        "(--flow quantization, or --reference onnxruntime:model=FLOAT.onnx).",
-    )
-
-
-def say_taken(m: Measurement) -> tuple[str, ...]:
-    """Where an engine leaves nodes to another one."""
-    taken, count = m.facts.get("taken", (0, 0))
-    if taken == count:
-        return ()
-    return (
-        f"The provider took {taken} of {count} nodes; ONNX Runtime's own CPU kernels computed the others.",
-    )
-
-
-def say_untouched(m: Measurement, rule: Criterion) -> tuple[str, ...]:
-    """Where an emulation had nothing to round: that it passes says nothing of the precision."""
-    if not m.facts.get("untouched"):
-        return ()
-    return (
-        f"Nothing in this model is in FP32, so nothing was rounded to {rule.precision.upper()}: this says nothing of what an "
-        "engine in that precision makes of it.",
     )
 
 
