@@ -87,8 +87,9 @@ _IN_THE_WAY = (
 
 def person(folder: Path) -> dict[str, bytes]:
     """What a person has and no session may touch: every file below these, by what is in it; not
-    what engines cache."""
-    found = (path for path in folder.rglob("*") if path.is_file() and ".cache" not in path.parts)
+    what engines cache, nor what rustup writes: pip asks rustc for its version."""
+    others = {".cache", ".rustup"}
+    found = (path for path in folder.rglob("*") if path.is_file() and not others & {*path.parts})
     return {str(path): path.read_bytes() for path in found}
 
 

@@ -1,7 +1,7 @@
 """The GPUs that CUDA shows here: asked of the driver itself, by a process that ends again, so that
 none of its threads or devices stay with the asker.
 
-Run as a script it prints one line a GPU, in CUDA's order and among those that
+Run as a module it prints one line a GPU, in CUDA's order and among those that
 ``CUDA_VISIBLE_DEVICES`` allows.
 """
 
@@ -11,8 +11,9 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
+
+from narrowdown.engines.processes import run_module
 
 _LIMIT = 30.0  # seconds: the driver wakes every GPU for this
 _MAJOR, _MINOR = 75, 76  # attributes: compute capability
@@ -31,12 +32,7 @@ def list_gpus() -> tuple[Gpu, ...]:
     """Every GPU that a process started here could use, in CUDA's order; none where there is no
     NVIDIA driver."""
     try:
-        said = subprocess.run(
-            [sys.executable, "-I", "-S", str(Path(__file__))],
-            capture_output=True,
-            timeout=_LIMIT,
-            check=False,
-        ).stdout
+        said = run_module("narrowdown.engines.workers.gpus", (), _LIMIT).stdout
         return tuple(Gpu(*json.loads(line)) for line in said.splitlines())
     except (OSError, ValueError, TypeError, subprocess.TimeoutExpired):
         return ()

@@ -189,7 +189,7 @@ _STARTED = {
         ".exec_module",
     },  # our own package
     "engines/workers/worker.py": {"ctypes.CDLL"},  # C's library, for prctl
-    "engines/workers/gpus.py": {"subprocess.run", "ctypes.CDLL"},  # itself as a script, the driver
+    "engines/workers/gpus.py": {"ctypes.CDLL"},  # the driver
     "engines/backends/tensorrt/cuda.py": {"ctypes.CDLL"},  # the driver
     "engines/backends/__init__.py": {"importlib.import_module"},  # an engine by its declaration
     "engines/discovery.py": {"importlib.import_module", "importlib.metadata.entry_points"},
