@@ -284,18 +284,15 @@ def _holds(value: Stated | None, key: str, wanted: Stated) -> bool:
 
 
 def _is(value: Stated | None, what: str) -> bool:
-    match what:
-        case "absent":
-            return value is None
-        case "stated":
-            return value is not None
-        case "identity":
-            return isinstance(value, list) and value == list(range(len(value)))
-        case "moves":
-            return not _is(value, "identity")
-        case "swaps":
-            turned = isinstance(value, list) and [*value[:-2], *reversed(value[-2:])]
-            return value is None or turned == list(range(len(turned or ())))
-        case "nonzero":
-            return any(value) if isinstance(value, list) else bool(value)
-    return False
+    listed = value if isinstance(value, list) else [-1]  # which is in no order
+    in_order = list(range(len(listed)))
+    swapped = [*listed[:-2], *reversed(listed[-2:])]
+    held = {
+        "absent": value is None,
+        "stated": value is not None,
+        "identity": listed == in_order,
+        "moves": listed != in_order,
+        "swaps": value is None or swapped == in_order,
+        "nonzero": any(listed) if isinstance(value, list) else bool(value),
+    }
+    return held.get(what, False)

@@ -48,6 +48,10 @@ from narrowdown.engines.steps.base import (
 )
 from narrowdown.engines.steps.prepare import prepare_findings
 
+LISTENING = {
+    "debug": "by a listener (observe=debug)",
+    "unfused": "by a listener, layers fused as ever (observe=unfused)",
+}
 WIDTH = 60  # values of a profile: one for each column of a terminal of 80, beside its axis
 
 
@@ -205,11 +209,7 @@ def _sum_up(
         profile=profile_by_depth([r.error for r in table if r.error is not None]),
         groups=groups,
         reason=seen.reason,
-        message=_message(look, len(bad), table)
-        + _say_watched(seen)
-        + (cure.said if cure else "")
-        + _say_left(look.left)
-        + say_left_out(ask.index, len(seen.skipped)),
+        message=_message(look, len(bad), table) + _say_beside(look, cure),
     )
     for top in look.accused[:1]:
         node = ask.index.nodes[top.node]
@@ -417,25 +417,6 @@ def _say_spread(look: _Look, errors: Sequence[float]) -> str:
     )
 
 
-def _say_left(left: int) -> str:
-    """That not every suspect was asked about, one sentence with a space in front."""
-    if not left:
-        return ""
-    others = f"{left} more suspects were" if left > 1 else "one more suspect was"
-    return f" The step was ended here: {others} not asked about, so another node may add more."
-
-
-def _say_watched(seen: Watched) -> str:
-    """How the tensors were watched where it matters, one sentence with a space in front."""
-    how = {
-        "debug": "by a listener (observe=debug)",
-        "unfused": "by a listener, layers fused as ever (observe=unfused)",
-    }
-    if not seen.failing or seen.way not in how or not seen.hidden:
-        return ""
-    return f" They were watched {how[seen.way]}: made outputs, they hid the failure or could not be built."
-
-
 def _say_joined(ask: Inquiry, group: Group) -> str:
     """What the engine computes together, as ``12 nodes: Pow, ReduceMean, ...``."""
     ops = {n.name: n.op for n in ask.index.nodes}
@@ -443,13 +424,30 @@ def _say_joined(ask: Inquiry, group: Group) -> str:
     return f"{len(group.nodes)} nodes: {', '.join(kinds)}"
 
 
-def say_left_out(index: GraphIndex, skipped: int) -> str:
-    """What was not looked into, one sentence for each kind, with a space in front; empty where that
-    is nothing."""
-    bodies = [n for n in index.nodes if n.holds_graphs]
-    inside = f" {len(bodies)} of its nodes ({', '.join(sorted({n.op for n in bodies}))}) hold graphs of their own, left whole."
-    unseen = f" {skipped} tensors hold no numbers (sequences, strings) or cannot be marked, and were not watched."
-    return (inside if bodies else "") + (unseen if skipped else "")
+def _say_beside(look: _Look, cure: "_Cure | None") -> str:
+    """How the tensors were watched where it matters, and what was not looked into: sentences, each
+    with a space in front."""
+    seen, left = look.seen, look.left
+    bodies = [n for n in look.ask.index.nodes if n.holds_graphs]
+    kinds = ", ".join(sorted({n.op for n in bodies}))
+    told = (
+        (
+            seen.failing and seen.hidden and seen.way in LISTENING,
+            f" They were watched {LISTENING.get(seen.way)}: made outputs, they hid the failure or could not be built.",
+        ),
+        (cure, cure.said if cure else ""),
+        (
+            left,
+            f" The step was ended here: {f'{left} more suspects were' if left > 1 else 'one more suspect was'} not asked about, "
+            "so another node may add more.",
+        ),
+        (bodies, f" {len(bodies)} of its nodes ({kinds}) hold graphs of their own, left whole."),
+        (
+            seen.skipped,
+            f" {len(seen.skipped)} tensors hold no numbers (sequences, strings) or cannot be marked, and were not watched.",
+        ),
+    )
+    return "".join(text for holds, text in told if holds)
 
 
 def _json(told: Told) -> dict[str, object]:
