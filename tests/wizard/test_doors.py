@@ -93,3 +93,5 @@ def test_nothing_is_made_of_a_session_that_goes_on_before_it_is_agreed_to(
     score = tmp_path / "mine.py"
     score.write_text("def score(outputs, sample): return 1.0\n")
     assert entry.main(["after", str(theirs), "--display", "none", "--score", str(score)]) == 3
+    scored = made(tmp_path / "scored", score=str(tmp_path / "evil.py"))
+    assert entry.main(["after", str(scored), "--display", "none", "--score", str(score)]) == 3

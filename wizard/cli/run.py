@@ -68,9 +68,10 @@ def follow(
     from narrowdown.wizard.follow_up import begin_after
 
     base = folders.describe(source).problem
-    if score:
-        base = msgspec.structs.replace(base, score=score)
     consent = trust.admit(base, arguments.yes_run_scripts)
+    if score:  # in place of what the session has
+        scored = msgspec.structs.replace(base, score=score)
+        consent = trust.admit(scored, arguments.yes_run_scripts)
     place, known = begin_after(source, score, executor=executor(arguments))
     said = f"{folders.name_for_command(place)} goes on from {folders.name_for_command(source)}"
     return go_on(
