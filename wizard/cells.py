@@ -22,6 +22,8 @@ _SEQUENCE = re.compile(
 _DROPPED = frozenset({"Cc", "Cf"})
 _REPLACED = frozenset({"Cs", "Co", "Cn"})
 
+BLOCKS, SHADES = "▁▂▃▄▅▆▇█", " ░▒▓█"
+
 Part = tuple[str, str]  # text, and a Textual style
 
 

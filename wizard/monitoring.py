@@ -26,7 +26,7 @@ from narrowdown.wizard.session.events import (
 _EVERY = 1.0  # seconds between two writes, at least
 
 
-class Metered:
+class Metered(Display):
     """A display that passes everything on to another and keeps the file. Names and labels are
     public: dashboards use them."""
 

@@ -5,7 +5,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol, TextIO
+from typing import Any, TextIO
 
 import msgspec
 
@@ -56,19 +56,9 @@ LESS_OFTEN, MOST_SILENT = 3, 300.0
 BEYOND = 9.0  # the end of layerwise's profile, log10: what is larger or not finite stands there
 
 
-class Display(Protocol):
+class Display:
     """What watches a session. ``event`` gets every journal event once, in order; ``progress`` the
-    runner's snapshot, often."""
-
-    def event(self, event: AnyEvent) -> None: ...
-
-    def progress(self, snapshot: Mapping[str, Any] | None) -> None: ...
-
-    def close(self) -> None: ...
-
-
-class SilentDisplay:
-    """``--display none``."""
+    runner's snapshot, often. This one says nothing: ``--display none``."""
 
     def event(self, event: AnyEvent) -> None:
         pass
@@ -106,7 +96,7 @@ def json_line(value: Mapping[str, Any]) -> str:
     return literal_json(msgspec.json.encode({"v": VERSION, **value}).decode()) + "\n"
 
 
-class JsonDisplay:
+class JsonDisplay(Display):
     """``--display json``: journal events and ``kind: progress``, one object a line."""
 
     def __init__(self, out: TextIO) -> None:
@@ -129,7 +119,7 @@ class JsonDisplay:
         self._out.flush()
 
 
-class PlainDisplay:
+class PlainDisplay(Display):
     """``--display plain``.
 
     On a terminal the probes show as one live line that is rewritten; elsewhere each finished probe

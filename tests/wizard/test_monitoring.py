@@ -13,7 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from narrowdown.engines.probe import Inspect, Measurement
 from narrowdown.wizard.monitoring import Metered
-from narrowdown.wizard.plain import SilentDisplay
+from narrowdown.wizard.plain import Display
 from narrowdown.wizard.session.events import (
     ProbeFinished,
     ProbeStarted,
@@ -37,7 +37,7 @@ def figures(path: Path) -> dict[tuple[str, ...], float]:
 def test_what_happened_is_counted(tmp_path: Path) -> None:
     seen: list[Any] = []
 
-    class Seen(SilentDisplay):
+    class Seen(Display):
         def event(self, event: Any) -> None:
             seen.append(event)
 

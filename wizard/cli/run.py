@@ -22,7 +22,7 @@ from narrowdown.wizard.flow import terms
 from narrowdown.wizard.flow.load import FlowProblem, Loaded, shipped
 from narrowdown.wizard.flow.load import load as load_flow
 from narrowdown.wizard.flow.model import Flow
-from narrowdown.wizard.plain import Display, JsonDisplay, PlainDisplay, SilentDisplay
+from narrowdown.wizard.plain import Display, JsonDisplay, PlainDisplay
 from narrowdown.wizard.problem import Problem
 from narrowdown.wizard.problem_options import changed_since, problem_from, say_usual
 from narrowdown.wizard.report.prefix import Shared
@@ -475,7 +475,7 @@ def display(name: str, flow: Flow, place: Path, *, again: bool = True) -> Displa
     if name == "json":
         return JsonDisplay(sys.stdout)
     if name == "none":
-        return SilentDisplay()
+        return Display()
     from narrowdown.wizard.report.read import graph_of, read
 
     return PlainDisplay(

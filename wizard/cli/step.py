@@ -24,7 +24,7 @@ from narrowdown.wizard.exits import BadUsage, Exit, Missing
 from narrowdown.wizard.flow.load import in_words
 from narrowdown.wizard.flow.model import Flow
 from narrowdown.wizard.machine_room import MachineProblem
-from narrowdown.wizard.plain import Display, JsonDisplay, PlainDisplay, SilentDisplay
+from narrowdown.wizard.plain import Display, JsonDisplay, PlainDisplay
 from narrowdown.wizard.problem import Problem
 from narrowdown.wizard.problem_options import problem_from, say_usual
 from narrowdown.wizard.report.read import Reading, read
@@ -218,7 +218,7 @@ def parameters(name: str, given: list[str]) -> dict[str, str]:
 def _display(arguments: argparse.Namespace, flow: Flow) -> Display:
     out = sys.stderr if arguments.json else sys.stdout
     if arguments.display == "none":
-        return SilentDisplay()
+        return Display()
     if arguments.display == "json":
         return JsonDisplay(out)
     return PlainDisplay(flow, out)

@@ -21,8 +21,7 @@ from narrowdown.engines.steps.base import StepSpec
 from narrowdown.wizard.exits import BY_VERDICT
 from narrowdown.wizard.flow import commands, terms
 from narrowdown.wizard.flow.load import Loaded
-from narrowdown.wizard.flow.model import Answer, FlowNode, When, detours, targets
-from narrowdown.wizard.flow.render import WIDTH
+from narrowdown.wizard.flow.model import WIDTH, Answer, FlowNode, When, detours, targets
 from narrowdown.wizard.flow.shown import TemplateProblem
 from narrowdown.wizard.flow.template import fields, render
 

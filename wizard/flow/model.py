@@ -13,6 +13,7 @@ When: TypeAlias = dict[str, Any]
 LARGEST: Final = (
     1 << 20
 )  # bytes of a flow, or of a card, that is read; the shipped ones are below 64 KiB
+WIDTH: Final = 80  # columns of a terminal
 TOO_LARGE: Final = 1 << 63  # the first whole number that no journal holds
 HALF: Final = re.compile(
     "[\ud800-\udfff]"

@@ -2,22 +2,10 @@
 stands alone."""
 
 import textwrap
-from html import escape
-from typing import Final
 
-from narrowdown.wizard.flow.model import Answer, Flow, FlowNode, detours, targets
-
-WIDTH: Final = 80
-_LETTER, _ROW = 8, 18  # of the SVG, in pixels: a letter's width at 13 px, and a row's height
-
-_STYLE: Final = """
-  .sheet { fill: #ffffff }
-  text { font: 13px ui-monospace, "DejaVu Sans Mono", monospace; fill: #1b2430; white-space: pre }
-  @media (prefers-color-scheme: dark) {
-    .sheet { fill: #14181f }
-    text { fill: #e4e9f0 }
-  }
-"""
+from narrowdown.wizard.cells import row
+from narrowdown.wizard.flow.model import WIDTH, Answer, Flow, FlowNode, detours, targets
+from narrowdown.wizard.svg import paint, stand_alone
 
 
 def text(flow: Flow) -> str:
@@ -95,27 +83,13 @@ def mermaid(flow: Flow) -> str:
 
 
 def svg(flow: Flow) -> str:
-    """The flow as one SVG document: the lines of its text, light or dark as the reader prefers. No
-    scripts, no outside references."""
-    lines = text(flow).splitlines()
-    width, height = WIDTH * _LETTER + 2 * _ROW, (len(lines) + 1) * _ROW
-    rows = "\n".join(
-        f'<text x="{_ROW}" y="{_ROW * number}">{_safe(line)}</text>'
-        for number, line in enumerate(lines, 1)
-    )
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
-        f'role="img" aria-labelledby="title"><title id="title">{_safe(_flat(flow.title))}</title>\n'
-        f'<style>{_STYLE}</style>\n<rect class="sheet" width="{width}" height="{height}"/>\n{rows}\n</svg>\n'
-    )
+    """The flow as one SVG document: the lines of its text."""
+    rows = [row([(line, "")]) for line in text(flow).splitlines()]
+    return stand_alone(paint(rows, _flat(flow.title), WIDTH))
 
 
 def _flat(words: str) -> str:
     return " ".join("".join(c if c.isprintable() else " " for c in words).split())
-
-
-def _safe(words: str) -> str:
-    return escape("".join(c if c.isprintable() else " " for c in words), quote=True)
 
 
 def _entity(words: str) -> str:

@@ -12,7 +12,7 @@ from narrowdown.wizard.report.document import Look, Search
 # among them, touch the top.
 FLOOR: Final = -8.0
 CEILING: Final = 2.0
-BLOCKS = "▁▂▃▄▅▆▇█"
+LEVELS: Final = "▁▂▃▄▅▆▇█"
 
 
 def log_error(error: float) -> float:
@@ -73,7 +73,7 @@ def curve(errors: Sequence[float], width: int = 60) -> str:
     stretches, log scale from the smallest to the largest. Errors may be 0 or HUGE; empty text for
     fewer than two, or where all are 0."""
     logs = [log_error(error) for error in errors]
-    return draw_bars(logs, width, BLOCKS) if len(logs) > 1 and max(logs) > FLOOR else ""
+    return draw_bars(logs, width, LEVELS) if len(logs) > 1 and max(logs) > FLOOR else ""
 
 
 def tally(search: Search) -> str:

@@ -8,11 +8,9 @@ from narrowdown.engines.causes import find_cause
 from narrowdown.engines.discovery import find
 from narrowdown.engines.spec import parse
 from narrowdown.wizard.report.document import Report, Workaround
+from narrowdown.wizard.words import NAME
 
 APPLY, ISSUE = "workaround.md", "issue.md"  # of a bundle
-# Characters of a line to paste that a page still shows; the layers of twenty nodes by name are
-# longer, and stand in the file.
-_PASTED = 240
 
 
 class Deed(NamedTuple):
@@ -120,4 +118,4 @@ def first_line(workaround: Workaround | None) -> tuple[str, str]:
     if first is None:
         return "", ""
     line = first.line or first.text.rstrip().rpartition("\n")[2]
-    return (first.tool, line) if len(line) <= _PASTED and "\n" not in line else ("", "")
+    return (first.tool, line) if len(line) <= NAME and "\n" not in line else ("", "")

@@ -10,6 +10,7 @@ from narrowdown.engines.probe import HUGE
 from narrowdown.wizard.report.picture import neighbourhood
 from narrowdown.wizard.report.vicinity import Vicinity
 from narrowdown.wizard.session.state import State
+from narrowdown.wizard.svg import stand_alone
 from narrowdown.wizard.words import write_json
 
 # Fills of nodes: within the tolerance, over it, ten times over it, and of a culprit. Pale, so that
@@ -68,21 +69,6 @@ def write_node_data(rows: Iterable[Overlaid], tolerance: float | None, metric: s
     return write_json(data)
 
 
-_STYLE = (
-    "<style>text{fill:#111;font:12.5px ui-monospace,Consolas,monospace;white-space:pre}.bad{fill:#b34700}.axis{fill:#555}"
-    "svg{background:#fff}</style>"
-)
-
-
 def draw_neighbourhood(place: Vicinity) -> str:
     """The surroundings of a culprit as an SVG file; "" where they are not known."""
-    drawn = neighbourhood(place)
-    if not drawn:
-        return ""
-    head, _, rest = drawn.partition(">")
-    head = (
-        head
-        if "xmlns=" in head
-        else head.replace("<svg", '<svg xmlns="http://www.w3.org/2000/svg"', 1)
-    )
-    return f"{head}>{_STYLE}{rest}\n"
+    return stand_alone(neighbourhood(place))

@@ -1,68 +1,26 @@
-"""The report's pictures: the rows of ``pictures`` as SVG elements, whose colours come from the page's
-CSS classes. An empty text where there is nothing to draw. Every name goes through ``escape``."""
+"""The report's pictures: the rows of ``pictures`` as SVG elements. An empty text where there is
+nothing to draw."""
 
-import itertools
-import re
-from collections.abc import Iterator, Sequence
-from html import escape
+from collections.abc import Sequence
 
 import msgspec
-from rich.cells import cell_len
 
 from narrowdown.engines.compare.values import Values
 from narrowdown.engines.graph import ranges
 from narrowdown.wizard.cells import UNICODE, Row, row, wrap
 from narrowdown.wizard.report import pictures
 from narrowdown.wizard.report.document import Depth, Look, Report, Search
-from narrowdown.wizard.report.figures import BLOCKS, log_error, tally
+from narrowdown.wizard.report.figures import log_error, tally
 from narrowdown.wizard.report.lost import has_place, say_values_apart, say_values_lost
-from narrowdown.wizard.report.pictures import SHADES, Profile
+from narrowdown.wizard.report.pictures import Profile
 from narrowdown.wizard.report.strip import Trail, nodes_of, parse
 from narrowdown.wizard.report.vicinity import Vicinity
+from narrowdown.wizard.svg import paint
 from narrowdown.wizard.words import count, elide, visible
 
 # Cells: as many letters as the page is wide, and as a telephone shows unscaled, so that nobody has
 # to scroll sideways.
 WIDE, NARROW = 96, 48
-CELL, LINE = 7.5, 16.0  # units of a cell and of a row, at letters of 12.5
-_CLASSES = {
-    "$fails": "bad",
-    "bold $fails": "bad",
-    "$passes": "good",
-    "$quiet": "axis",
-    "$unsure": "axis",
-}
-_BLOCKS = re.compile(rf"([{BLOCKS}{SHADES.strip()}])\1*")
-
-
-def paint(rows: Sequence[Row], label: str, width: int) -> str:
-    """The rows as one self-contained element: bars and tiles as rectangles, all else as text, an
-    element for each stretch of one style whatever it says."""
-    if not rows:
-        return ""
-    drawn: list[str] = []
-    for y, line in enumerate(rows):
-        x = 0
-        for style, parts in itertools.groupby(line.parts, key=lambda part: part[1]):
-            text = "".join(text for text, _ in parts)
-            drawn += _draw(text, x * CELL, y * LINE, _CLASSES.get(style, "label"))
-            x += cell_len(text)
-    size = f"0 0 {width * CELL:.0f} {len(rows) * LINE:.0f}"
-    return f'<svg viewBox="{size}" role="img" aria-label="{escape(label)}">{"".join(drawn)}</svg>'
-
-
-def _draw(text: str, x: float, y: float, named: str) -> Iterator[str]:
-    """Text at its place; of blocks and nothing else a rectangle for each stretch of the same."""
-    if not text.strip() or not set(text) <= {*BLOCKS, *SHADES}:
-        length = f' textLength="{cell_len(text) * CELL:.1f}"' if text.strip() else ""
-        yield f'<text class="{named}" x="{x:.1f}" y="{y + 12:.1f}"{length}>{escape(text)}</text>'
-        return
-    for found in _BLOCKS.finditer(text):
-        wide, left, block = len(found[0]) * CELL, x + found.start() * CELL, found[0][0]
-        tall = LINE * (BLOCKS.index(block) + 1) / len(BLOCKS) if block in BLOCKS else LINE
-        place = f'x="{left:.1f}" y="{y + LINE - tall:.1f}" width="{wide:.1f}" height="{tall:.1f}"'
-        share = 1.0 if block in BLOCKS else SHADES.index(block) / (len(SHADES) - 1)
-        yield f'<rect class="{named}" {place} fill-opacity="{share:.2f}"/>'
 
 
 def error_by_depth(

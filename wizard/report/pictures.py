@@ -15,7 +15,7 @@ from rich.cells import cell_len
 
 from narrowdown.engines.compare.values import Values
 from narrowdown.engines.probe import HUGE
-from narrowdown.wizard.cells import Glyphs, Part, Row, clean, cut_row, elide, fit, row, wrap
+from narrowdown.wizard.cells import SHADES, Glyphs, Part, Row, clean, cut_row, elide, fit, row, wrap
 from narrowdown.wizard.report.document import Look
 from narrowdown.wizard.report.figures import CEILING, FLOOR, log_error, log_sizes, resample
 from narrowdown.wizard.report.probe_words import WORDS
@@ -356,7 +356,6 @@ LOST = {
     "n": ("n", "NaN on the engine"),
     "r": ("r", "only on the engine finite"),
 }
-SHADES = " ░▒▓█"
 
 
 def tiles(values: Values, width: int) -> list[Row]:
