@@ -78,6 +78,11 @@ class WholeModel(msgspec.Struct, frozen=True):
     seconds: float = 0.0
 
     @property
+    def unlimited(self) -> "WholeModel":
+        """The same for what may take as long as any probe may."""
+        return msgspec.structs.replace(self, seconds=0.0)
+
+    @property
     def rule(self) -> Criterion:
         return self.findings.rule
 
@@ -138,11 +143,8 @@ class WholeModel(msgspec.Struct, frozen=True):
         where it has none to switch off."""
         if not self.unoptimized:
             return False
-        unlimited, note = (
-            msgspec.structs.replace(self, seconds=0.0),
-            "and with the engine's optimizers off?",
-        )
-        off = yield from unlimited.compare(self.unoptimized, samples=feed, note=note)
+        note = "and with the engine's optimizers off?"
+        off = yield from self.unlimited.compare(self.unoptimized, samples=feed, note=note)
         return off.told and all(s.equal for r in off.measurement.results for s in r.outputs)
 
     def run_as_needed(

@@ -171,8 +171,7 @@ def _find_departure(model: WholeModel, voice: str) -> Sub[Departure]:
         return Departure()
     feed = (model.findings.sample or model.findings.samples[0].id,)
     marks = ranges.encode(t.id for t in inner)
-    unlimited = msgspec.structs.replace(model, seconds=0.0)
-    off = yield from unlimited.compare(voice, samples=feed, marks=marks)
+    off = yield from model.unlimited.compare(voice, samples=feed, marks=marks)
     if not off.told:
         return Departure()
     scores = {s.name: s for result in off.measurement.results for s in result.marks}

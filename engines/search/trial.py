@@ -86,11 +86,8 @@ def try_reference(model: WholeModel, m: Measurement, most_nodes: int) -> Sub[Tri
         or findings.samples[0].id,
     )
     tried = Tried(model, m, given=model.reference)
-    unlimited, note = (
-        msgspec.structs.replace(model, seconds=0.0),
-        "is the reference itself steady and right?",
-    )
-    twice = yield from unlimited.compare(model.reference, samples=feed, attempt=1, note=note)
+    note = "is the reference itself steady and right?"
+    twice = yield from model.unlimited.compare(model.reference, samples=feed, attempt=1, note=note)
     if twice.told and twice.error > SHARE * twice.allowed:
         return msgspec.structs.replace(tried, steady=False, moves=twice.error, verdict="reference")
     failing = tuple(r.sample for r in list_failing(m.results, rule))

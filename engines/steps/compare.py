@@ -390,8 +390,7 @@ def _try_reference(
         tried = trial.by_golden(ctx.reference, told)
     else:
         tried = yield from trial.try_reference(model, m, params.judge_nodes)
-    # What follows may take as long as any probe may.
-    return msgspec.structs.replace(tried, model=msgspec.structs.replace(tried.model, seconds=0.0))
+    return msgspec.structs.replace(tried, model=tried.model.unlimited)
 
 
 class _OnCodes(NamedTuple):

@@ -11,7 +11,6 @@ import msgspec
 
 from narrowdown.engines.asking import Note, StepContext, StepRefused, Sub, asked
 from narrowdown.engines.asking.whole_model import WholeModel
-from narrowdown.engines.compare.criterion import Criterion
 from narrowdown.engines.compare.judge import judge_whole, sign_failure, worst
 from narrowdown.engines.compare.tolerance import criterion
 from narrowdown.engines.findings import Findings
@@ -156,7 +155,7 @@ def prepare_findings(ctx: StepContext) -> Sub[Findings]:
         locked = yield from lock_failure(ctx, findings, measurement)
         locked = note_expensive(ctx, locked, measurement)
         if locked.signature is None:
-            intake.refuse_unresolved(measurement, _rule(findings), check=bool(ctx.check))
+            intake.refuse_unresolved(measurement, findings.rule, check=bool(ctx.check))
         elif ctx.check:
             controls = yield from can_pass(WholeModel(ctx, locked))
             intake.refuse_helpless(controls)
@@ -169,7 +168,7 @@ def prepare_findings(ctx: StepContext) -> Sub[Findings]:
 def _later_round(ctx: StepContext, findings: Findings, chosen: str) -> Sub[Findings]:
     """Findings with the failure that is left once the earlier culprits are cured, on the chosen
     sample or the worst."""
-    rule = _rule(findings)
+    rule = findings.rule
     cured = yield from asked(
         probe_whole(
             ctx,
@@ -221,7 +220,7 @@ def _plain_inputs(
         f"The model does not run on the values that were guessed ({given.message.rstrip('.')}); plain ones were taken. Give real "
         "inputs (--inputs), or say what each may hold (--val-range NAME:[LOW,HIGH])."
     )
-    said = (*(n for n in findings.notes if n not in _guessed(findings)), *_say_guesses(made), note)
+    said = (*(n for n in findings.notes if not n.startswith(_MADE_UP)), *_say_guesses(made), note)
     return msgspec.structs.replace(plain, notes=said), m
 
 
@@ -232,21 +231,12 @@ def _say_guesses(made: Measurement) -> tuple[str, ...]:
     return tuple(f"{_MADE_UP}{g}" if _OF_VALUES.match(g) else g for g in guesses)
 
 
-def _guessed(findings: Findings) -> tuple[str, ...]:
-    """Notes that say what an input was taken for."""
-    return tuple(n for n in findings.notes if n.startswith(_MADE_UP))
-
-
 def _refuse_unused_bounds(ctx: StepContext, m: Measurement) -> None:
     """Raise StepRefused for a bound on an output that a postprocess script does not give."""
     if postprocess_script(ctx.problem.postprocess):
         intake.refuse_unknown_outputs(
             ctx.problem, dict.fromkeys(s.name for r in m.results for s in r.outputs)
         )
-
-
-def _rule(findings: Findings) -> Criterion:
-    return findings.rule
 
 
 def _needs_no_inputs(ctx: StepContext) -> bool:
