@@ -4,7 +4,8 @@ import difflib
 from collections.abc import Iterable
 from pathlib import PurePath
 
-LISTED = 6  # names in a sentence
+# Names that a sentence holds before it says how many more there are: as many as fit on a line of 80.
+NAMED = 6
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
@@ -40,12 +41,12 @@ def suggestion(word: str, known: Iterable[str], before: str = "") -> str:
 
 def suggest_or_list(word: str, known: Iterable[str]) -> str:
     """`` Did you mean 'x'?``, or, where nothing is near, `` It has 'x' and 'y'.``: the first
-    ``LISTED`` and how many more; "" of nothing known."""
+    ``NAMED`` and how many more; "" of nothing known."""
     names = tuple(known)
     if not names or (near := suggestion(word, names, " ")):
         return near if names else ""
-    shown = [f"'{name}'" for name in names[:LISTED]]
-    shown += [f"{len(names) - LISTED} more"] if len(names) > LISTED else []
+    shown = [f"'{name}'" for name in names[:NAMED]]
+    shown += [f"{len(names) - NAMED} more"] if len(names) > NAMED else []
     return (
         f" It has {', '.join(shown[:-1])} and {shown[-1]}."
         if len(shown) > 1

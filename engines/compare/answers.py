@@ -11,9 +11,7 @@ from numpy.typing import NDArray
 
 from narrowdown.engines.probe import HUGE, SILENT_DB, Answer
 
-CHUNK = (
-    1 << 16
-)  # elements that are widened to float64 at a time: they stay in the processor's cache
+CHUNK = 1 << 16  # elements: their float64 copies stay in the processor's cache
 MOST_CLASSES = 4096  # different values of an output of integers, beyond which it is no mask
 TOP = 5
 DIGITS = 8  # kept of what was measured: float32 holds 7.2. All 17 of float64 make a session's journal a fifth longer

@@ -12,10 +12,9 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
-from narrowdown.engines.compare.answers import DIGITS, Floats, is_integral, to_json
+from narrowdown.engines.compare.answers import CHUNK, DIGITS, Floats, is_integral, to_json
 from narrowdown.engines.probe import HUGE, SILENT_DB, Score
 
-CHUNK = 1 << 16  # elements: their float64 copies stay in the processor's cache
 STEPS = 64  # of the front
 SAMPLE = 256  # points from which a first front is made
 _EXPONENT = np.float64(-np.inf).view(np.int64)  # the bits of a float64 but for its mantissa

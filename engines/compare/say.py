@@ -5,13 +5,12 @@ from collections.abc import Iterable, Sequence
 
 from narrowdown.engines.compare.criterion import Criterion
 from narrowdown.engines.compare.judge import OTHER_SHAPE, badness, limit, margin, places, use_up
+from narrowdown.engines.nearest import NAMED
 from narrowdown.engines.probe import HUGE, SampleResult
 
 # A margin below it is said as "just below": "1.01 times below" is read as half as much at least.
 # Chosen.
 NEAR = 1.1
-# Names that a sentence holds before it says how many more there are: as many as fit on a line of 80.
-NAMED = 6
 # What an output is that has no values to compare, by the ``problem`` of its score.
 UNLIKE = {"missing": "missing", "shape": "of another shape than the reference's"}
 

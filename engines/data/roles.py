@@ -15,6 +15,7 @@ import msgspec
 import numpy as np
 
 from narrowdown.engines.array import Array
+from narrowdown.engines.compare.say import join_some
 from narrowdown.engines.graph.index import GraphIndex, Node, Tensor
 
 Kind = Literal["ids", "mask", "positions", "lengths", "image", "normal", "unit", "text", "choice"]
@@ -290,9 +291,6 @@ def _guess_dim(dim: str, axis: int, image: bool) -> int:
     return IMAGE_SIDE if image else OTHER
 
 
-# Names that are told of inputs that were taken for the same: a decoder has a cache for each of its
-# layers.
-_TOLD = 3
 _GUESS = re.compile(r"('[^']*'): (.*)", re.DOTALL)
 
 
@@ -305,9 +303,4 @@ def join_guesses(guesses: Iterable[str]) -> list[str]:
         told.setdefault(found[2] if found else guess, []).extend(
             found.groups()[:1] if found else ()
         )
-    return [f"{_list_names(names)}: {said}" if names else said for said, names in told.items()]
-
-
-def _list_names(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _TOLD} more" if len(names) > _TOLD else ""
-    return f"{', '.join(names[:_TOLD])}{more}"
+    return [f"{join_some(names)}: {said}" if names else said for said, names in told.items()]

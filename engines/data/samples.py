@@ -36,7 +36,7 @@ __all__ = [
     "InputProblem", "Span", "count_rows_alone", "count_score_rows", "find_span", "keep_feeds", "load_feed", "load_inputs",
 ]  # fmt: skip
 
-_MAP_FROM = 1 << 20  # bytes; smaller files are read, as every map holds a file descriptor
+MAP_FROM = 1 << 20  # bytes; smaller files are read, as every map holds a file descriptor
 _MOST_ELEMENTS = 1 << 31  # of one random array
 
 Dims = tuple[int | str, ...]
@@ -842,7 +842,7 @@ def _read_array(folder: Path, kept: _Kept) -> Array:
         )
     try:
         value: Array = np.load(
-            path, mmap_mode="r" if regular.size(path) >= _MAP_FROM else None, allow_pickle=False
+            path, mmap_mode="r" if regular.size(path) >= MAP_FROM else None, allow_pickle=False
         )
     except (OSError, ValueError, EOFError) as error:
         why = "is gone" if isinstance(error, FileNotFoundError) else f"is damaged: {error}"

@@ -20,12 +20,9 @@ from narrowdown.engines.graph import ranges
 from narrowdown.engines.graph.index import GraphIndex
 from narrowdown.engines.probe import Score
 from narrowdown.engines.search.alone import MOST
+from narrowdown.engines.search.evidence import FAULTLESS
 
 LEAST = 1e-12  # errors below it are as good as none: no float32 output shows them
-# Added error this much larger fed as stored than fed exactly means that the node amplifies the
-# rounding of its inputs. Of all who are accused in tests/engines, amplifiers reach 217 times and
-# more, all others 1: any value between tells them apart.
-AMPLIFIES = 10.0
 # Effects that differ by less than this factor are alike: what a culprit breaks may be wrong to a
 # somewhat larger degree. An overflow and all that it poisons have the same effect (1.0 times), an
 # index and what it picks are 1.2 to 1.5 times apart.
@@ -121,8 +118,10 @@ class _Asker:
         )
 
     def amplifies(self, node: int) -> bool:
+        """Whether it adds far more when it is fed as stored than when it is fed exactly. Of all who
+        are accused in tests/engines, amplifiers reach 217 times and more, all others 1."""
         exact = self.added[self.worst[node]][1]
-        return exact is not None and self.amount(node) > AMPLIFIES * max(
+        return exact is not None and self.amount(node) > FAULTLESS * max(
             badness(exact, self.oracle.criterion), LEAST
         )
 

@@ -16,9 +16,10 @@ from narrowdown.engines.asking.answer import Answer, unknown
 from narrowdown.engines.asking.budget import Tries
 from narrowdown.engines.asking.oracle import ask_kernels, ask_switches, find_probe
 from narrowdown.engines.asking.question import Question
-from narrowdown.engines.compare.say import NAMED, say_first
+from narrowdown.engines.compare.say import say_first
 from narrowdown.engines.data.tactic_replay import describe_algorithm
 from narrowdown.engines.findings import Findings
+from narrowdown.engines.nearest import NAMED
 from narrowdown.engines.search.ddmin import ddmin
 from narrowdown.engines.search.kernels import Compared, compare_kernels
 from narrowdown.engines.search.statistics import binomial_interval, runs_to_see

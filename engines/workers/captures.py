@@ -45,7 +45,6 @@ _BATCH_BYTES = 256 << 20
 # Each session builds the whole model, so that few of them are wanted. ONNX Runtime (1.22 to 1.32)
 # takes 1.3 s for 50,000 nodes, 4.6 with all of them marked: the square of the marks counts.
 _MOST_MARKS = 10_000
-_MAP_FROM = 1 << 20  # bytes; smaller files are read, as every map holds a file descriptor
 _PLAIN = "onnxruntime"  # node by node, with no optimizer
 _LEFT = (
     256 << 20
@@ -281,7 +280,7 @@ class _Captures:
     def map_large(self, tensor: int, value: Array) -> Array:
         """The value of an inner tensor that was captured just now, as its file has it where it is
         large."""
-        if value.nbytes < _MAP_FROM or tensor in self._index.outputs:
+        if value.nbytes < samples.MAP_FROM or tensor in self._index.outputs:
             return value
         stored = read_array(self._file(tensor))
         return value if stored is None else stored
@@ -441,7 +440,9 @@ def read_array(path: Path) -> Array | None:
 
 
 def _load_array(path: Path, size: int) -> Array:
-    value: Array = np.load(path, mmap_mode="r" if size >= _MAP_FROM else None, allow_pickle=False)
+    value: Array = np.load(
+        path, mmap_mode="r" if size >= samples.MAP_FROM else None, allow_pickle=False
+    )
     if value.dtype.names:
         name = value.dtype.names[0]
         value = value[name].view(load.np_dtype(name))

@@ -16,7 +16,7 @@ from onnx import ModelProto
 from narrowdown.engines.array import Array
 from narrowdown.engines.backends.base import BuildRequest, Built, EngineFault
 from narrowdown.engines.backends.builds import Kept, build, close_built, serve, weigh_built
-from narrowdown.engines.compare import metrics, refusal
+from narrowdown.engines.compare import answers, metrics, refusal
 from narrowdown.engines.compare.answers import answer
 from narrowdown.engines.data import postprocess, samples, score, tactic_replay
 from narrowdown.engines.data.samples import Span
@@ -885,8 +885,8 @@ def _round(value: Array, storage: np.dtype[Any]) -> tuple[Array, float, bool, bo
     overflows = vanishes = False
     stored = np.empty(value.shape, value.dtype)
     flat, other = np.ravel(value), stored.reshape(-1)
-    for start in range(0, flat.size, metrics.CHUNK):
-        here = slice(start, start + metrics.CHUNK)
+    for start in range(0, flat.size, answers.CHUNK):
+        here = slice(start, start + answers.CHUNK)
         with np.errstate(all="ignore"):
             other[here] = flat[here].astype(storage)
         a, b = flat[here].astype(np.float64), other[here].astype(np.float64)

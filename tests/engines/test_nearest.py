@@ -2,7 +2,7 @@
 
 import pytest
 
-from narrowdown.engines.nearest import LISTED, spell_out, suggest_or_list
+from narrowdown.engines.nearest import NAMED, spell_out, suggest_or_list
 
 
 @pytest.mark.parametrize(
@@ -19,7 +19,7 @@ from narrowdown.engines.nearest import LISTED, spell_out, suggest_or_list
 def test_what_there_is_is_said_where_nothing_is_near(
     word: str, known: tuple[str, ...], said: str
 ) -> None:
-    assert LISTED == 6
+    assert NAMED == 6
     assert suggest_or_list(word, iter(known)) == said
 
 

@@ -172,7 +172,8 @@ def test_what_many_inputs_were_taken_for_is_said_once() -> None:
     )
     assert told == [
         "'ids': 17 as in all that you gave.",
-        "'past.0.k', 'past.0.v', 'past.1.k' and 37 more: normally distributed values.",
+        "'past.0.k', 'past.0.v', 'past.1.k', 'past.1.v', 'past.2.k', 'past.2.v' and 34 more: "
+        "normally distributed values.",
         "'x' was given the shape [1]: batch 1.",
         "Other.",
     ]
