@@ -33,9 +33,8 @@ from narrowdown.wizard.session.problems import SessionProblem, of_system
 from narrowdown.wizard.words import ELSEWHERE
 
 _REPLY = 30.0  # seconds that a reply may take; an export takes longest
-_ENDS = 5.0  # seconds that a runner which has closed its session may hold it for
 START = 20.0  # seconds that a runner may take to listen, or to end once its client has left
-_TAKE = 10.0  # seconds that a runner may take to hand control over; one at work answers within milliseconds
+_SOON = 10.0  # seconds for what takes milliseconds: to hand control over, to leave a session that is closed
 # What keeps a session from being written to, begins the sentence that names it. Somebody else's
 # folder, as a rule.
 _CLOSED = {
@@ -229,14 +228,14 @@ class Client:
         with self._lock:
             try:
                 if self._socket is None:
-                    self._connect_locked("watch", _ENDS, _TAKE)
+                    self._connect_locked("watch", _SOON, _SOON)
                 assert self._socket is not None
-                self._socket.settimeout(_TAKE)
+                self._socket.settimeout(_SOON)
                 self._hello("controller", take=True)
                 self._socket.settimeout(_REPLY)
             except TimeoutError:
                 self._disconnect()
-                return self._say_silent(_TAKE, "nothing was taken over")
+                return self._say_silent(_SOON, "nothing was taken over")
             except (OSError, ValueError, SessionProblem):
                 self._disconnect()
                 if there := self._elsewhere():
@@ -301,7 +300,7 @@ class Client:
                 self.folder,
                 str(request.get("text", "")),
                 str(request.get("node", "")),
-                patience=_ENDS,
+                patience=_SOON,
             )
         except OSError as error:
             return {

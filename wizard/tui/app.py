@@ -49,7 +49,7 @@ from narrowdown.wizard.tui.screens.overlays import (
     Reading,
 )
 from narrowdown.wizard.tui.screens.session import SessionScreen
-from narrowdown.wizard.tui.screens.sessions import Beneath, SessionsScreen
+from narrowdown.wizard.tui.screens.sessions import REFRESH, Beneath, SessionsScreen
 from narrowdown.wizard.tui.screens.setup import SetupScreen
 from narrowdown.wizard.tui.screens.step import FACES, WHERE, StepScreen
 from narrowdown.wizard.tui.turns import InTurn
@@ -68,7 +68,6 @@ OURS = (
     "What was to be done just now was not done. The session is safe, and everything measured is kept. Please report this with "
     "the lines below."
 )
-GONE_EVERY = 5.0  # seconds between two looks for the terminal
 TWICE = 3.0  # seconds within which a second Ctrl-C means: now
 FIXED_SIZE = (
     "COLUMNS",
@@ -166,7 +165,7 @@ class Narrowdown(InTurn[int]):
         ):  # told to end, it gives the terminal back as it was; the work goes on
             asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self.exit, Exit.STOPPED)
             Foreground(self).listen()
-            self.set_interval(GONE_EVERY, end_where_the_terminal_is_gone)
+            self.set_interval(REFRESH, end_where_the_terminal_is_gone)
         self.set_keymap(self._keymap_read.keys)
         for problem in (
             *self._keymap_read.problems,

@@ -750,7 +750,7 @@ def test_a_runner_that_does_not_answer_is_not_taken_over(shapes, monkeypatch):
     second = Client.attach(shapes)
     try:
         os.kill(pid, signal.SIGSTOP)
-        monkeypatch.setattr("narrowdown.wizard.runner.client._TAKE", 0.2)
+        monkeypatch.setattr("narrowdown.wizard.runner.client._SOON", 0.2)
         refused = second.take_over()
         assert not refused["ok"]
         assert f"kill {pid}" in refused["error"]
@@ -788,7 +788,7 @@ def test_a_runner_that_does_not_answer_is_not_taken_over(shapes, monkeypatch):
 def test_a_runner_that_does_not_answer_is_there_all_the_same(place, monkeypatch, ask, greeted):
     """Its socket takes what is sent, as the system does for a process that hangs or was stopped."""
     monkeypatch.setattr(client_module, "_REPLY", 0.05)
-    monkeypatch.setattr(client_module, "_TAKE", 0.05)
+    monkeypatch.setattr(client_module, "_SOON", 0.05)
     path = socket_path(place)
     held = Lock.acquire(place, str(path))
     try:

@@ -23,7 +23,6 @@ async def test_looks_never_pile_up_and_end_behind_another_screen(
     session: FakeSession, make_app: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sessions, "REFRESH", 0.02)
-    monkeypatch.setattr(sessions, "LONGEST", 0.02)
     found = [Summary("a1b2", session.folder, "m.onnx", node="layerwise", age=90.0)]
     app = make_app(folder=None, entries=found)
     looks, together, most = 0, 0, 0

@@ -31,7 +31,7 @@ ABOUT = (
     "and a checked workaround come out. It asks one question at a time, and measures the answers itself."
 )
 NEW = "{new} starts a new session; {demo} tries it on a model that comes with it."
-REFRESH = 5.0  # seconds between two looks at the folder
+REFRESH = 5.0  # seconds between two looks at what others change: the folder, whether the terminal is there
 
 
 def begin(text: str, width: int, mark: str) -> str:

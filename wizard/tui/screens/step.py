@@ -23,7 +23,7 @@ from narrowdown.wizard.tui.scene import Face, Scene, commands, offered
 from narrowdown.wizard.tui.screens.overlays import Choose, Field, Fields
 from narrowdown.wizard.tui.screens.session import COMMON, HIDDEN, SessionScreen
 from narrowdown.wizard.tui.troubles import troubles
-from narrowdown.wizard.tui.widgets.answers import Answers
+from narrowdown.wizard.tui.widgets.answers import TOGETHER, Answers
 from narrowdown.wizard.tui.widgets.evidence import Evidence, Seen, drop_said
 from narrowdown.wizard.tui.widgets.gallery import Surroundings
 from narrowdown.wizard.tui.widgets.lines import Panel, Text
@@ -43,7 +43,6 @@ WAITING = (
     "Waiting for the session's own process. Engines are looked at first, which takes a few seconds."
 )
 ENDING = "The end of the route. What was found is being written."
-TWICE = 1.0  # seconds within which the same key is taken for a slip
 FACES: tuple[Face, ...] = ("starting", "offer", "running", "ask", "stopped")
 # Actions that only make sense on some faces; the others are always there.
 WHERE: Mapping[str, tuple[Face, ...]] = {
@@ -355,14 +354,14 @@ class StepScreen(SessionScreen):
         """False for a key that was pressed twice before the runner could answer the first."""
         asked = (what, self.scene.node if self.scene else "", time.monotonic())
         before, self._pressed = self._pressed, asked
-        return asked[:2] != before[:2] or asked[2] - before[2] > TWICE
+        return asked[:2] != before[:2] or asked[2] - before[2] > TOGETHER
 
     # Keys of this screen
 
     def on_probes_opened(self, event: Probes.Opened) -> None:
         """Enter on a probe."""
         if (
-            time.monotonic() - self._pressed[2] > TWICE
+            time.monotonic() - self._pressed[2] > TOGETHER
         ):  # Enter pressed twice to run a step asks for no card
             self.look_into(event.key)
 

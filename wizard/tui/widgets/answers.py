@@ -18,7 +18,7 @@ from narrowdown.wizard.tui import keys
 from narrowdown.wizard.tui.glyphs import UNICODE, Glyphs
 from narrowdown.wizard.tui.widgets.lines import row
 
-TOGETHER = 1.0  # seconds within which two digits are one number
+TOGETHER = 1.0  # seconds within which two digits are one number, and the same key again is a slip
 
 
 class Answers(OptionList, inherit_bindings=False):
