@@ -36,6 +36,22 @@ FILES: Mapping[str, str] = {
     "commands.sh": "the same with other tools",
     "traces.txt": "which of these still name a folder, a user or a host: look before you send",
 }
+# What to do where the verdict alone says it.
+TOLD: Mapping[str, str] = {
+    "refused": (
+        "Name an engine or a reference that takes the model, or give the library of its own operators: {edit} changes the set-up."
+    ),
+    "unresolved": "{rewind} goes back to any question, to answer it otherwise.",
+    "input-sensitive": "Compare engines on real inputs. If real ones fail somewhere, start again with just those (--inputs).",
+    "reference-suspect": "Start again with a reference that can be trusted (--reference), before blaming the engine.",
+    "export-at-fault": (
+        "Export the model again; then compare the new one with the same golden outputs (--reference)."
+    ),
+    "not-determined": (
+        "Start again with another measure of what is wrong ({edit} keeps what still holds): --tolerance, --metric "
+        "max_abs, or other --inputs."
+    ),
+}
 REPORT, MIXED = "report.html", "worked-around.onnx"  # beside the case, in the session's folder
 
 
@@ -81,40 +97,15 @@ def list_todo(scene: Scene, verdict: str, said: Report) -> list[Deed]:
 
 def _list_by_verdict(scene: Scene, verdict: str, said: Report) -> list[Deed]:
     """What follows from how it ended."""
-    name = name_for_command(scene.folder)
-    match verdict:
-        case "refused":
-            told = "Name an engine or a reference that takes the model, or give the library of its own operators: {edit}"
-            return [Deed(f"{told} changes the set-up.")]
-        case "unresolved":
-            return [Deed("{rewind} goes back to any question, to answer it otherwise.")]
-        case "worked-around":
-            cure = scene.state.findings.workaround
-            return _list_cures(scene, cure, said) if cure is not None else []
-        case "fixed-by-sanitizing":
-            by_hand = next((c.text for c in commands(scene) if c.text), "")
-            return [Deed("Use the cleaned model. This writes it:", by_hand)]
-        case "not-reproduced":
-            return _list_more_inputs(scene, name)
-        case "input-sensitive":
-            told = "Compare engines on real inputs. If real ones fail somewhere, start again with just those (--inputs)."
-            return [Deed(told)]
-        case "reference-suspect":
-            told = "Start again with a reference that can be trusted (--reference), before blaming the engine."
-            return [Deed(told)]
-        case "export-at-fault":
-            return [
-                Deed(
-                    "Export the model again; then compare the new one with the same golden outputs (--reference)."
-                )
-            ]
-        case "not-determined":
-            return [
-                Deed(
-                    "Start again with another measure of what is wrong ({edit} keeps what still holds): --tolerance, --metric "
-                    "max_abs, or other --inputs."
-                )
-            ]
+    if verdict in TOLD:
+        return [Deed(TOLD[verdict])]
+    if verdict == "worked-around" and (cure := scene.state.findings.workaround) is not None:
+        return _list_cures(scene, cure, said)
+    if verdict == "fixed-by-sanitizing":
+        by_hand = next((c.text for c in commands(scene) if c.text), "")
+        return [Deed("Use the cleaned model. This writes it:", by_hand)]
+    if verdict == "not-reproduced":
+        return _list_more_inputs(scene, name_for_command(scene.folder))
     return []
 
 
