@@ -35,7 +35,6 @@ from narrowdown.wizard.session.events import (
     StepStarted,
     WorkerDied,
 )
-from narrowdown.wizard.session.lines import is_whole, read_blocks
 from narrowdown.wizard.session.outcomes import checked, outcome_fault
 from narrowdown.wizard.session.problems import (
     MENDING,
@@ -61,6 +60,8 @@ _PROBE = re.compile(
 _KEPT = 4 << 10  # a field of this size or more moves to an artifact when its line is too large
 # msgspec leaves a default out where it is that very object, so this float and no other.
 _UNSTAMPED = NoteAdded(text="").ts
+_CRC = len(',"crc":"00000000"}')
+_BLOCK = 1 << 20  # bytes read at once
 _encoder = msgspec.json.Encoder(order="deterministic")
 
 
@@ -468,3 +469,26 @@ def _sound_event(line: bytes, number: int, path: Path, steps: dict[int, str]) ->
     ):
         return None
     return event
+
+
+def is_whole(line: bytes) -> bool:
+    """Whether the line (without its newline) carries the checksum of its own bytes."""
+    crc = zlib.crc32(b"}", zlib.crc32(line[:-_CRC]))
+    return len(line) > _CRC and line[-_CRC:] == b',"crc":"%08x"}' % crc
+
+
+def read_blocks(file: BinaryIO) -> Iterator[bytes]:
+    """What the file has now from where it stands, in blocks of whole lines; a torn line comes last,
+    by itself: whoever writes to the file may be at work."""
+    at = file.tell()
+    left = file.seek(0, os.SEEK_END) - at
+    file.seek(at)
+    begun: list[bytes] = []  # of a line that goes on
+    while left > 0 and (piece := file.read(min(left, _BLOCK))):
+        left -= len(piece)
+        if cut := piece.rfind(b"\n") + 1:
+            yield b"".join((*begun, piece[:cut]))
+            begun = []
+        begun.append(piece[cut:])
+    if rest := b"".join(begun):
+        yield rest
