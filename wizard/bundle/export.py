@@ -161,9 +161,7 @@ def _write(
     places = _write_cases(reading, folder, found)
     if (reading.folder / journal.NAME).is_file():
         with (folder / journal.NAME).open("wb") as record:
-            record.writelines(
-                journal.rewritten(reading.folder / journal.NAME, found.cleaned, found.touches)
-            )
+            record.writelines(journal.rewritten(reading.folder / journal.NAME, found.cleaned))
     held: dict[Path, int] = {}  # how many weights were withheld from each case
     if weights != "keep":
         held = replace_weights(

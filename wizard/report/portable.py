@@ -6,7 +6,6 @@ looked for at the end and named.
 """
 
 import contextlib
-import functools
 import getpass
 import mmap
 import os
@@ -41,7 +40,7 @@ _HOMES = re.compile(r"(?<![\w.-])/(?:home|Users)/[^/\s'\"`:;,()<>\[\]{}\\]+")
 _SAYING = (".py", ".yaml", ".j2", ".txt")
 
 
-class Traces(msgspec.Struct, frozen=True, dict=True):
+class Traces(msgspec.Struct, frozen=True):
     """What of a session tells whose it is. ``files``: absolute path -> name; ``folders``: absolute
     path -> what stands for it; ``names``: of hosts and users."""
 
@@ -75,27 +74,6 @@ class Traces(msgspec.Struct, frozen=True, dict=True):
         if isinstance(value, list | tuple):
             return [self.cleaned(inner) for inner in value]
         return self.clean(value) if isinstance(value, str) else value
-
-    def touches(self, line: bytes) -> bool:
-        """Whether ``cleaned`` may change the data of this JSON: most lines of a journal hold none
-        of it."""
-        paths, others = self._words
-        return paths.search(line) is not None or any(word in line for word in others)
-
-    @functools.cached_property
-    def _words(self) -> tuple[re.Pattern[bytes], tuple[bytes, ...]]:
-        """What stands in JSON wherever ``clean`` or ``cleaned`` has something to do: what begins
-        with a slash, looked for all at once, and what does not."""
-        texts = (*self.files, *self.folders, *self.names, "/home/", "/Users/")
-        words = {b'"host":', *(msgspec.json.encode(text)[1:-1] for text in texts)}
-        # Where a word is found one that is a part of it is found, too.
-        needed = [
-            word for word in words if not any(other != word and other in word for other in words)
-        ]
-        tails = [re.escape(word[1:]) for word in needed if word.startswith(b"/")]
-        return re.compile(b"/(?:%s)" % b"|".join(tails)), tuple(
-            word for word in needed if not word.startswith(b"/")
-        )
 
     def spec(self, text: str) -> str:
         """An engine spec with files by name."""

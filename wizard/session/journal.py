@@ -147,26 +147,19 @@ def scan(data: bytes, path: Path = Path(NAME)) -> tuple[AnyEvent, ...]:
     return tuple(Scan(io.BytesIO(data), path))
 
 
-def rewritten(
-    path: Path, change: Callable[[Any], Any], touches: Callable[[bytes], bool]
-) -> Iterator[bytes]:
-    """The lines of a journal, some of them together, with ``change`` made to the fields of each
-    that it ``touches``, under checksums of their own. A torn end is left out. Raises OSError,
-    DamagedJournal."""
+def rewritten(path: Path, change: Callable[[Any], Any]) -> Iterator[bytes]:
+    """The lines of a journal with ``change`` made to the fields of each, those that it changes
+    under checksums of their own. A torn end is left out. Raises OSError, DamagedJournal."""
     with regular.opened(path, LARGEST, links=False) as file:
-        number, bad = 0, 0
-        for block in read_blocks(file):
-            some = touches(block)
-            for line in io.BytesIO(block):
-                number += 1
-                if not line.endswith(b"\n") or not is_whole(line[:-1]):
-                    bad = bad or number
-                elif bad:
-                    raise DamagedJournal(path, bad, "its checksum does not match")
-                elif some and touches(line):
-                    yield _changed(line, number, path, change)
-                else:
-                    yield line
+        bad = 0
+        lines = (line for block in read_blocks(file) for line in io.BytesIO(block))
+        for number, line in enumerate(lines, 1):
+            if not line.endswith(b"\n") or not is_whole(line[:-1]):
+                bad = bad or number
+            elif bad:
+                raise DamagedJournal(path, bad, "its checksum does not match")
+            else:
+                yield _changed(line, number, path, change)
 
 
 def _changed(line: bytes, number: int, path: Path, change: Callable[[Any], Any]) -> bytes:
@@ -174,7 +167,10 @@ def _changed(line: bytes, number: int, path: Path, change: Callable[[Any], Any])
     if not isinstance(fields, dict):
         raise DamagedJournal(path, number, "it is no event")
     del fields["crc"]
-    body = msgspec.json.encode(change(fields))
+    changed = change(fields)
+    if changed == fields:
+        return line
+    body = msgspec.json.encode(changed)
     return b'%s,"crc":"%08x"}\n' % (body[:-1], zlib.crc32(body))
 
 
