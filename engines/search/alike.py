@@ -1,12 +1,22 @@
 """The other nodes at which the reference foretells the fault that was confirmed at one, each looked
-at alone."""
+at alone.
+
+Does an engine refuse every part of a model in the words in which it refuses the whole? Then no
+node is at fault.
+
+An emulation of BF16 takes no model below opset 13, a parser none above the opset that it knows:
+whatever part is cut out is refused, and a search would name whichever node it happened to look at
+last.
+"""
+
+from collections.abc import Sequence
 
 import msgspec
 
-from narrowdown.engines.asking import Sub
+from narrowdown.engines.asking import Note, Sub
 from narrowdown.engines.asking.answer import Answer
 from narrowdown.engines.asking.inquiry import Inquiry
-from narrowdown.engines.asking.oracle import make_oracle
+from narrowdown.engines.asking.oracle import Oracle, make_oracle
 from narrowdown.engines.asking.question import Question
 from narrowdown.engines.findings import Culprit
 from narrowdown.engines.graph import ranges
@@ -127,3 +137,33 @@ def say_kept_along(others: Alike) -> str:
         else (f"{many} more nodes of that kind go", "they have no cases of their own, and are")
     )
     return f" {nodes} as far in the reference; {they} tried in FP32 together with this one."
+
+
+# Nodes that are tried alone, each of an operator of its own, spread over the model. Chosen, not
+# measured: a reason that lies in one operator spares the others, so two could do; four cost a build
+# of one node each.
+TRIED = 4
+
+
+def refused_alike(oracle: Oracle) -> Sub[tuple[str, ...]]:
+    """Names of nodes, each refused by itself as the whole model is; empty where one of those tried
+    is not, or where the model has too few operators to tell."""
+    index = oracle.index
+    yield Note("is any part of it taken?")
+    chosen = [oracle.live[at] for at in choose_nodes([index.nodes[n].op for n in oracle.live])]
+    if len(chosen) == 1:
+        return ()
+    for node in chosen:
+        answer: Answer = yield from oracle.ask(Question(frozenset({node})))
+        if not answer.fails:
+            return ()
+    return tuple(index.shown_names[node] for node in chosen)
+
+
+def choose_nodes(ops: Sequence[str]) -> tuple[int, ...]:
+    """Positions of at most ``TRIED`` nodes of as many operators: the first of each, spread over the
+    operators there are."""
+    nodes = [ops.index(op) for op in dict.fromkeys(ops)]
+    if len(nodes) <= TRIED:
+        return tuple(nodes)
+    return tuple(nodes[i * (len(nodes) - 1) // (TRIED - 1)] for i in range(TRIED))

@@ -24,7 +24,7 @@ from narrowdown.engines.graph.filekind import is_ir
 from narrowdown.engines.options import recorded
 from narrowdown.engines.probe import HUGE, Measurement, SampleResult, Score, is_given
 from narrowdown.engines.search import golden_reference, trial
-from narrowdown.engines.search.alike_refused import refused_alike
+from narrowdown.engines.search.alike import refused_alike
 from narrowdown.engines.search.cheap_engine import note_expensive
 from narrowdown.engines.search.controls import Controls, can_pass
 from narrowdown.engines.search.determined import measure_random, say_random
