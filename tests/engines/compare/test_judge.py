@@ -1,10 +1,13 @@
 """The rules from scores to verdicts, one by one."""
 
+from pathlib import Path
+
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from narrowdown.engines.compare import patterns
 from narrowdown.engines.compare.criterion import ANSWERS, METRICS, Criterion, Signature, Verdict
 from narrowdown.engines.compare.judge import (
     badness,
@@ -337,8 +340,15 @@ def test_what_is_close_to_the_limit_is_called_close(error: float, close: bool) -
 
 
 @pytest.mark.parametrize("pattern", ["(a+)+$", "("])
-def test_a_pattern_that_comes_to_no_end_tells_nothing(pattern: str) -> None:
+def test_a_pattern_that_comes_to_no_end_tells_nothing(
+    pattern: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A session's own pattern was searched without end, in 'replay --dry' too."""
+    impatient = tmp_path / "patterns.py"
+    text = Path(patterns.__file__).read_text()
+    assert text.count("SECONDS = 5 ") == 1
+    impatient.write_text(text.replace("SECONDS = 5 ", "SECONDS = 1 "))
+    monkeypatch.setattr(patterns, "__file__", str(impatient))
     printed = Measurement(facts={"returncode": 1, "stdout": "a" * 60 + "!"})
     verdict = judge_check(printed, Criterion(fail_regex=(pattern,)))
     assert (verdict.kind, verdict.reason) == ("unresolved", "error")
