@@ -72,11 +72,6 @@ class Oracle(msgspec.Struct, frozen=True):
         return min(self.failure.error, LARGE)
 
     @property
-    def steady(self) -> bool:
-        """Whether one build, run once, tells."""
-        return self.builds == self.runs == 1
-
-    @property
     def feeds(self) -> tuple[str, ...]:
         """What decides: the given ones, or the made-up one where none were given."""
         return tuple(s.id for s in self.samples)

@@ -102,17 +102,17 @@ class _Keeping:
     def run(self, order: NodeSet) -> Sub[Kept]:
         """Nothing kept must fail and everything kept must pass, else there is nothing to search."""
         ask, sets, findings = self.ask, self.sets, self.ask.findings
-        plain: Measurement = yield from sets.measure_plain(self.everywhere)
+        plain: Measurement = yield from sets.measure((), self.everywhere)
         if judge_whole(plain, ask.criterion).passed:
             return self._tell("none-needed", (), plain)
         # What was seen to cure passes as everything does, which where kernels are timed may take a
         # quarter of the first build.
-        sound = list_cured(findings) or sets.everything
-        right: Measurement = yield from sets.measure(sound, self.everywhere)
-        if sound != sets.everything and not judge_whole(right, ask.criterion).passed:
-            sound = sets.everything
-            right = yield from sets.measure(sound, self.everywhere)
-        if not judge_whole(right, ask.criterion).passed:
+        known = list_cured(findings) or sets.everything
+        for sound in dict.fromkeys((known, sets.everything)):
+            right: Measurement = yield from sets.measure(sound, self.everywhere)
+            if judge_whole(right, ask.criterion).passed:
+                break
+        else:
             off = worst(plain.results, ask.criterion)[2] if plain.results else 0.0
             kept = self._tell("not-enough", sets.everything, right)
             return msgspec.structs.replace(kept, plain=off)

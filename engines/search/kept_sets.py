@@ -93,16 +93,6 @@ class KeptSets:
             save = ""
         return join_answers([known[s] for s in feeds])
 
-    def measure_plain(self, feeds: tuple[str, ...]) -> Sub[Measurement]:
-        """The answer on these given feeds with nothing kept. The session has run the model on all
-        samples together, as a rule, so where one run of one build is what a verdict takes that is
-        asked for: known, it costs nothing."""
-        if self.oracle.steady and set(feeds) < set(self.oracle.feeds):
-            m: Measurement = yield from self.elsewhere(())("", self.oracle.feeds)
-            if m.status == "ok":
-                self._answers.setdefault((), {}).update({s: _of_feed(m, s) for s in feeds})
-        return (yield from self.measure((), feeds))
-
     def judged(self, m: Measurement) -> Determined:
         """Of the given samples those that were not set apart, and those that joined; whatever else
         was fed with them."""

@@ -65,22 +65,6 @@ def test_what_is_asked_of_a_build_right_after_it_was_made_costs_no_other() -> No
     assert asked.sets.spent == 2
 
 
-def test_the_model_as_it_is_is_asked_for_as_the_session_has_run_it() -> None:
-    """On all samples together, which is known by then; told are those that were asked for."""
-    asked = Asked()
-    given: Measurement = asked.drive(asked.sets.measure_plain(SAMPLES[:2]))
-    assert [p.samples for p in asked.probes] == [SAMPLES]
-    assert {r.sample for r in given.results} == set(SAMPLES[:2])
-    assert asked.sets.knows((), SAMPLES[:2])
-
-    def answer(asked: Asked, probe: Measure) -> Measurement:
-        return Measurement(status="crash") if probe.samples == SAMPLES else asked.engine(probe)
-
-    alone = Asked(answer)
-    assert alone.drive(alone.sets.measure_plain(SAMPLES[:1])).status == "ok"
-    assert [p.samples for p in alone.probes] == [SAMPLES, SAMPLES[:1]]
-
-
 def test_what_was_made_near_is_fed_from_its_own_inputs() -> None:
     asked = Asked()
     asked.sets.near["near:0"] = "others"
