@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def flow(arguments: argparse.Namespace) -> int:
     """List what is shipped, lint with file:line:column (exit 2 where something is wrong), or
     draw."""
-    from narrowdown.wizard.flow.check import check, errors
+    from narrowdown.wizard.flow.check import check
     from narrowdown.wizard.flow.load import FlowProblem, brought, load, shipped
 
     if arguments.action == "list":
@@ -42,14 +42,11 @@ def flow(arguments: argparse.Namespace) -> int:
         problems = check(loaded)
         for p in problems:
             hint = f" {p.suggestion}" if p.suggestion else ""
-            kind = "warning: " if p.severity == "warning" else ""
-            print(visible(f"{loaded.path}:{p.line}:{p.column}: {kind}{p.message}{hint}"))
-        if errors(problems):
+            print(visible(f"{loaded.path}:{p.line}:{p.column}: {p.message}{hint}"))
+        if problems:
             return Exit.BAD_USAGE
         nodes, ends = len(loaded.flow.nodes), len(loaded.flow.ends)
-        print(
-            f"{loaded.path}: {nodes} nodes and {ends} ends, nothing {'else ' if problems else ''}wrong."
-        )
+        print(f"{loaded.path}: {nodes} nodes and {ends} ends, nothing wrong.")
         return Exit.FOUND
     from narrowdown.wizard.flow import render
 
@@ -67,9 +64,9 @@ def flow(arguments: argparse.Namespace) -> int:
 def faults(loaded: "Loaded") -> str:
     """The first thing that keeps a flow from being used, where, and how many more there are; ""
     where it holds together."""
-    from narrowdown.wizard.flow.check import check, errors
+    from narrowdown.wizard.flow.check import check
 
-    problems = errors(check(loaded))
+    problems = check(loaded)
     if not problems:
         return ""
     first, more = problems[0], len(problems) - 1

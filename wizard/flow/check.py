@@ -6,11 +6,10 @@ step that failed has no outcome, and then no comparison holds.
 """
 
 import re
-import textwrap
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
@@ -21,7 +20,7 @@ from narrowdown.engines.steps.base import StepSpec
 from narrowdown.wizard.exits import BY_VERDICT
 from narrowdown.wizard.flow import commands, terms
 from narrowdown.wizard.flow.load import Loaded
-from narrowdown.wizard.flow.model import WIDTH, Answer, FlowNode, When, detours, targets
+from narrowdown.wizard.flow.model import Answer, FlowNode, When, detours, targets
 from narrowdown.wizard.flow.shown import TemplateProblem
 from narrowdown.wizard.flow.template import fields, render
 
@@ -31,7 +30,6 @@ SETTINGS: Final = (
     "tolerance", "atol", "rtol", "metric", "fail_regex", "fail_code", "ignore_fail_code", "seed", "sample",
     "working_model",
 )  # fmt: skip
-MOST_EXPLAIN: Final = 5  # lines: a newcomer reads no more
 _ORDER: Final[dict[str, Callable[[float, float], bool]]] = {
     "ge": lambda a, b: a >= b, "gt": lambda a, b: a > b, "le": lambda a, b: a <= b, "lt": lambda a, b: a < b,
 }  # fmt: skip
@@ -43,14 +41,12 @@ Where: TypeAlias = tuple[int, int]
 
 
 class Problem(msgspec.Struct, frozen=True, order=True):
-    """One thing that is wrong with a flow, and where. Lines and columns count from 1. A ``warning``
-    stops nothing."""
+    """One thing that is wrong with a flow, and where. Lines and columns count from 1."""
 
     line: int
     column: int
     message: str
     suggestion: str = ""
-    severity: Literal["error", "warning"] = "error"
 
 
 class Recommendation(msgspec.Struct, frozen=True):
@@ -98,11 +94,6 @@ def check(loaded: Loaded, steps: Mapping[str, StepSpec[Any]] | None = None) -> l
     """Everything that is wrong with the flow, in file order; empty when it holds together.
     ``steps``: default the registry."""
     return sorted(set(_Checker(loaded, _registry() if steps is None else steps).problems()))
-
-
-def errors(problems: Iterable[Problem]) -> list[Problem]:
-    """Those that keep a flow from being used."""
-    return [p for p in problems if p.severity == "error"]
 
 
 def _registry() -> Mapping[str, StepSpec[Any]]:
@@ -161,7 +152,6 @@ class _Checker:
         for name, node in self.flow.nodes.items():
             yield from self._node(name, node)
         for name, end in self.flow.ends.items():
-            yield from self._length(end.explain, "ends", name, "explain")
             if end.verdict not in BY_VERDICT:
                 hint = suggestion(end.verdict, BY_VERDICT) or f"Known: {', '.join(BY_VERDICT)}."
                 yield self._value(
@@ -170,14 +160,6 @@ class _Checker:
         yield from self._flow_parameters()
         yield from self._reference()
         yield from self._graph()
-
-    def _length(self, explain: str, *path: str | int) -> Iterator[Problem]:
-        rows = sum(
-            max(1, len(textwrap.wrap(row, WIDTH - 2))) for row in explain.strip().splitlines()
-        )
-        if rows > MOST_EXPLAIN:
-            message = f"explain takes {rows} lines at 80 columns, more than {MOST_EXPLAIN}."
-            yield Problem(*self.lines.value(*path), message, "Move the rest to a term.", "warning")
 
     def _value(self, message: str, suggestion: str, *path: str | int) -> Problem:
         return Problem(*self.lines.value(*path), message, suggestion)
@@ -257,7 +239,6 @@ class _Checker:
                     message,
                     f"Add {term} to terms.",
                 )
-        yield from self._length(node.explain, *at, "explain")
         for position, field in enumerate(node.evidence):
             if field not in outcome:
                 yield self._field(field, node, outcome, self.lines.value(*at, "evidence", position))

@@ -16,7 +16,6 @@ from narrowdown.wizard.changed_problem import UNSET, change_problem, tell_option
 from narrowdown.wizard.durations import type_duration
 from narrowdown.wizard.exits import BadUsage, Refusal
 from narrowdown.wizard.flow.check import check as check_flow
-from narrowdown.wizard.flow.check import errors
 from narrowdown.wizard.flow.load import FlowProblem, load, shipped
 from narrowdown.wizard.problem import Problem
 from narrowdown.wizard.runner.options import Options
@@ -69,7 +68,7 @@ def flow(text: str) -> str:
     except FlowProblem as problem:
         where = f"Line {problem.line}: " if problem.line else ""
         raise BadUsage(f"{where}{problem.message} {problem.suggestion}".strip()) from None
-    faults = [] if name in shipped() else errors(check_flow(loaded))
+    faults = [] if name in shipped() else check_flow(loaded)
     if faults:
         lines = [
             f"Line {fault.line}: {fault.message} {fault.suggestion}".rstrip()

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from narrowdown.wizard.flow.check import Problem, check, destination, errors, holds, recommend
+from narrowdown.wizard.flow.check import Problem, check, destination, holds, recommend
 from narrowdown.wizard.flow.load import FlowProblem, parse
 from narrowdown.wizard.flow.model import Answer, Detour, FlowNode
 
@@ -101,28 +101,6 @@ def test_each_lint_points_at_its_place(
 ) -> None:
     found = lint(broken(old, new))
     assert Problem(line, column, message, suggestion) in found
-
-
-@pytest.mark.parametrize(
-    ("explain", "rows"),
-    [
-        ("|\n      1\n      2\n      3\n      4\n      5\n      6", 6),
-        (" ".join(["words"] * 66), 6),  # of five letters and a space, 13 fit into a line
-        (" ".join(["words"] * 65), 5),
-    ],
-)
-@pytest.mark.parametrize(
-    ("old", "line", "column"),
-    [("explain: No step here.", 34, 14), ("explain: That was it.", 43, 14)],
-)
-def test_a_long_explanation_is_warned_of_and_works(
-    lint: Lint, broken: Change, explain: str, rows: int, old: str, line: int, column: int
-) -> None:
-    found = lint(broken(old, f"explain: {explain}"))
-    message = f"explain takes {rows} lines at 80 columns, more than 5."
-    warning = Problem(line, column, message, "Move the rest to a term.", "warning")
-    assert found == ([warning] if rows > 5 else [])
-    assert errors(found) == []
 
 
 @pytest.mark.parametrize(
