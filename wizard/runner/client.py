@@ -32,7 +32,7 @@ from narrowdown.wizard.session.notes import write_note
 from narrowdown.wizard.session.problems import SessionProblem, of_system
 from narrowdown.wizard.words import ELSEWHERE
 
-_REPLY = 30.0  # seconds that a reply may take; an export takes longest
+_REPLY = 30.0  # seconds that a reply may take, on a machine with other work
 START = 20.0  # seconds that a runner may take to listen, or to end once its client has left
 _SOON = 10.0  # seconds for what takes milliseconds: to hand control over, to leave a session that is closed
 # What keeps a session from being written to, begins the sentence that names it. Somebody else's

@@ -6,7 +6,6 @@ import contextlib
 import os
 import time
 from collections.abc import Callable, Coroutine, Mapping
-from pathlib import Path
 from typing import Any, Literal, TypeVar, assert_never
 
 from narrowdown.engines.steps.base import StepSpec
@@ -21,7 +20,6 @@ from narrowdown.wizard.runner.server import Client, Reply
 from narrowdown.wizard.runner.settings import fault
 from narrowdown.wizard.session.decide import Ask, RunStep
 from narrowdown.wizard.session.events import (
-    Exported,
     NoteAdded,
     QuestionAnswered,
     QuestionAsked,
@@ -57,10 +55,9 @@ class Control:
     was written; None where there is no writer.
     """
 
-    def __init__(self, session: Session, export: Callable[[Path, str], Any] | None = None) -> None:
+    def __init__(self, session: Session) -> None:
         options = session.options
-        self._folder, self._flow, self._ledger = session.folder, session.flow, session.ledger
-        self._export = export
+        self._flow, self._ledger = session.flow, session.ledger
         self.policy, self.offers, self.detached = options.policy, options.offers, options.detach
         self.changed, self.urgent = asyncio.Event(), asyncio.Event()
         self.stopping: Literal["", "soft", "hard"] = ""
@@ -101,12 +98,12 @@ class Control:
                 else "say hello as its controller first"
             )
             return _no(f"Nothing was changed: this one only looks on; {held}.")
-        reply = await self._carry_out(request)
+        reply = self._carry_out(request)
         self.changed.set()
         self.redraw()
         return reply
 
-    async def _carry_out(self, request: AnyRequest) -> Reply:
+    def _carry_out(self, request: AnyRequest) -> Reply:
         match request:
             case requests.Answer():
                 return self._take_answer(request)
@@ -131,8 +128,6 @@ class Control:
                 return self._go_back_to(to)
             case requests.AddNote(text=text, node=node):
                 self._ledger.emit(NoteAdded(text=requests.shortened(text), node=node))
-            case requests.Export(path=path):
-                return await self._write_bundle(path)
             case requests.Status():
                 return self._tell_status()
             case _:
@@ -187,16 +182,6 @@ class Control:
         except LookupError as error:
             return _no(str(error.args[0]))
         self.urgent.set()
-        return _YES
-
-    async def _write_bundle(self, target: str) -> Reply:
-        if self._export is None:
-            return _no("This narrowdown cannot write bundles.")
-        try:
-            await asyncio.to_thread(self._export, self._folder, target)
-        except Exception as error:  # whatever the writer says is for the client, not for the walk
-            return _no(str(error) or type(error).__name__)
-        self._ledger.emit(Exported(path=target))
         return _YES
 
     def _tell_status(self) -> Reply:

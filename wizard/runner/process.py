@@ -149,7 +149,7 @@ async def _walk(
         beside=pool.beside,
         waited_for=pool.waited_for,
     )
-    walk = Walk(session, devices, STEPS, _export)
+    walk = Walk(session, devices, STEPS)
     server = Server(where, walk.control.handle, walk.control.controlled)
     async with _stopped_on_failure(pool):
         await server.start()
@@ -184,11 +184,3 @@ async def _stopped_on_failure(pool: Executor) -> AsyncIterator[None]:
     except BaseException:
         await pool.stop(hard=True)
         raise
-
-
-def _export(folder: Path, target: str) -> Any:
-    """The bundle's writer, loaded when it is first wanted."""
-    from narrowdown.wizard.bundle.export import export
-    from narrowdown.wizard.report.read import read
-
-    return export(read(folder), Path(target).expanduser())

@@ -82,12 +82,6 @@ class AddNote(Request, frozen=True, tag="note"):
     node: str = ""
 
 
-class Export(Request, frozen=True, tag="export"):
-    """Write the case bundle to a folder or zip."""
-
-    path: str
-
-
 class Status(Request, frozen=True, tag="status"):
     """How things stand."""
 
@@ -104,7 +98,6 @@ AnyRequest: TypeAlias = (
     | SetPolicy
     | Rewind
     | AddNote
-    | Export
     | Status
 )
 FOR_ALL = (Status, AddNote)  # what a client that only watches may ask too

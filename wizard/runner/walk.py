@@ -11,8 +11,7 @@ import logging
 import os
 import socket
 import time
-from collections.abc import Callable, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -52,8 +51,7 @@ _log = logging.getLogger(__name__)
 class Walk:
     """Walks one session to its end, or until it is stopped.
 
-    ``steps``: every step by name. ``export``: (session folder, target) -> what was written; None
-    where there is no writer.
+    ``steps``: every step by name.
     """
 
     def __init__(
@@ -61,14 +59,13 @@ class Walk:
         session: Session,
         devices: Devices,
         steps: Mapping[str, StepSpec[Any]],
-        export: Callable[[Path, str], Any] | None = None,
     ) -> None:
         self._flow, self._ledger, self._options = session.flow, session.ledger, session.options
         self._id = session.id or session.folder.name
         self._pool = Guarded(devices.pool, session.options.consent)
         self._devices = msgspec.structs.replace(devices, pool=self._pool, jobs=session.options.jobs)
         self._house = Housekeeping(session)
-        self.control = Control(session, export)
+        self.control = Control(session)
         self.work = Work()
         self._stepping = Stepping(
             session, self._devices, steps, self.control, self.work, self._house

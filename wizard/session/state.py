@@ -27,7 +27,6 @@ from narrowdown.engines.probe import (
 from narrowdown.engines.spec import name_of_engine
 from narrowdown.wizard.session.events import (
     AnyEvent,
-    Exported,
     FindingsTaken,
     NoteAdded,
     ProbeFinished,
@@ -182,7 +181,6 @@ class State(msgspec.Struct, frozen=True, omit_defaults=True):
     fingerprints: dict[str, str] = {}
     engines: dict[str, dict[str, Any]] = {}
     notes: tuple[NoteAdded, ...] = ()
-    exports: tuple[str, ...] = ()
     deaths: tuple[WorkerDied, ...] = ()
     rewinds: int = 0
     closed: SessionClosed | None = None
@@ -392,8 +390,6 @@ def advance(state: State, event: AnyEvent) -> State:
             changes = _rewound(state, event)
         case NoteAdded():
             changes["notes"] = (*state.notes, event)
-        case Exported():
-            changes["exports"] = (*state.exports, event.path)
         case SessionClosed():
             changes["closed"] = event
     return msgspec.structs.replace(state, seq=event.seq, last=event.ts, **changes)

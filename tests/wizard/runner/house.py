@@ -315,9 +315,9 @@ def runner(
     session = Session(
         folder, rest.pop("flow", None) or flow(), rest.pop("problem", PROBLEM), ledger, settled
     )
-    steps, export = rest.pop("steps", STEPS), rest.pop("export", None)
+    steps = rest.pop("steps", STEPS)
     devices = Devices(oracle, rest.pop("slots", settled.jobs or 1), **rest)
-    return Runner(session, devices, steps, export)
+    return Runner(session, devices, steps)
 
 
 def walk(folder: Path, oracle: Oracle, options: Options | None = None, **rest: Any) -> int | None:

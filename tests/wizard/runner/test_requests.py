@@ -25,7 +25,6 @@ ONE_OF_EACH: tuple[requests.Request, ...] = (
     requests.SetPolicy("recommended", offers=False),
     requests.Rewind("back"),
     requests.AddNote("mine", "first"),
-    requests.Export("/there"),
     requests.Status(),
 )
 
