@@ -460,6 +460,24 @@ def test_what_an_edit_keeps_is_agreed_to_as_it_was_shown(script: Path) -> None:
     assert trust.agree(mine).files, "what was typed is one's own"
 
 
+def test_what_an_edit_keeps_is_not_swapped_behind_the_look_at_what_was(
+    script: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    theirs, looked = Problem("m.onnx", inputs=(str(script),)), []
+
+    def swapping(problem: Problem) -> list[trust.Item]:
+        if looked:
+            script.write_text("swapped = 1\n", encoding="utf-8")
+        looked.append(problem)
+        return trust.items(problem)
+
+    trust.remember(trust.items(theirs))
+    monkeypatch.setattr("narrowdown.wizard.trust.gate.items", swapping)
+    with pytest.raises(trust.Untrusted):
+        trust.agree(msgspec.structs.replace(theirs, seed=9), edited=theirs)
+    assert len(looked) == 2
+
+
 def test_nothing_is_believed_that_lies_where_one_stands(
     script: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
