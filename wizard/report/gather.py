@@ -63,23 +63,6 @@ from narrowdown.wizard.words import count, elide, number, visible
 Table = list[dict[str, Any]]
 RowT = TypeVar("RowT", bound=msgspec.Struct)
 StructT = TypeVar("StructT", bound=msgspec.Struct)
-NOBODY = Culprit(
-    (),
-    (),
-    "",
-    "",
-    None,
-    None,
-    "",
-    0,
-    (),
-    (),
-    "",
-    "",
-    minimal=False,
-    needs_higher_inputs=False,
-    found_by="",
-)
 _READ = frozenset(
     {"bundle", "decisive", ITERATIONS}
 )  # tables of any step that the program itself reads
@@ -123,7 +106,7 @@ def gather(state: State, flow: Flow, problem: Problem, sources: Sources) -> Repo
     index = sources.graph(find_index(state, findings.model))
     names = sources.names or shared_by_nodes(index)
     culprits = _culprits(state, flow, table, index, compared=not problem.check)
-    first = culprits[0] if culprits else NOBODY
+    first = culprits[0] if culprits else None
     rounds = depths(state, table, culprits)
     file = WORKED_AROUND if list_handed_over(state, table) else ""
     workaround = _workaround(findings, problem.engine, index, state.version(problem.engine), file)
@@ -137,12 +120,12 @@ def gather(state: State, flow: Flow, problem: Problem, sources: Sources) -> Repo
         verdict=reached(state, flow),
         end=state.end,
         headline="",
-        cause=first.cause or ("accumulation" if findings.spread else ""),
-        nodes=first.nodes,
+        cause=first.cause if first else "accumulation" if findings.spread else "",
+        nodes=first.nodes if first else (),
         nodes_before=_nodes_before(state),
-        nodes_after=first.nodes_after,
-        inputs=first.inputs,
-        outputs=first.outputs,
+        nodes_after=first.nodes_after if first else 0,
+        inputs=first.inputs if first else (),
+        outputs=first.outputs if first else (),
         workaround=workaround,
         culprits=culprits,
         route=tuple(stop(visit, flow) for visit in state.route if visit.answer),
@@ -156,7 +139,7 @@ def gather(state: State, flow: Flow, problem: Problem, sources: Sources) -> Repo
         depth=rounds[-1] if rounds else (),
         rounds=rounds,
         notes=notes,
-        commands=_by_hand(state, problem, first) if culprits else (),
+        commands=_by_hand(state, problem, first) if first else (),
         seconds=sum(visit.seconds for visit in state.route),
         probes=sum(visit.probes for visit in state.route),
         advice=flow.ends[state.end].explain.strip() if state.end in flow.ends else "",

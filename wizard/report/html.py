@@ -12,7 +12,7 @@ from narrowdown.wizard.report.sections import Aside, Cell, Name, Names, Typed, l
 from narrowdown.wizard.words import BEFORE_UNIT, TEXT, WORD, elide, show_name, visible
 
 DRAWN = 8  # searches, and rounds of error by depth: each picture has some kilobytes
-UNFOLDED = 16  # names of a long list that are seen at once
+UNFOLDED = 16  # names of a long list that are seen at once: some four lines
 NO_BREAK = "\u00a0"
 
 

@@ -34,7 +34,7 @@ class Vicinity(msgspec.Struct, frozen=True):
     output: str = ""
 
 
-MOST = 12
+MOST = 12  # spots: with what stands around them they fit into a terminal of 24 rows
 
 
 def vicinity(index: GraphIndex, suspects: Collection[int]) -> Vicinity:
