@@ -1,11 +1,17 @@
-"""The nearest name to one that does not exist."""
+"""The nearest name to one that does not exist, and some of many names in a sentence."""
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import PurePath
 
 # Names that a sentence holds before it says how many more there are: as many as fit on a line of 80.
 NAMED = 6
+
+
+def join_some(names: Sequence[str], between: str = ", ") -> str:
+    """The first names, and how many more: ``a, b, c, d, e, f and 12 more``."""
+    more = len(names) - NAMED
+    return between.join(names[:NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

@@ -128,19 +128,25 @@ def tell_apart(
 def loaded(text: str) -> tuple[tuple[str, str], ...]:
     """(what it is, path) of each file that an engine of this spec would load or parse, as the
     engine itself reads the spec; none for a text that is no spec, which no engine takes either."""
+    found: list[tuple[str, str]] = []
+    for option, value in _given(text):
+        if option.type in ("file", "library"):
+            paths = value if option.type == "library" else (value,)
+            found += [(option.what or option.name, path) for path in paths]
+        elif option.type == "list" and option.what:
+            found += [(option.what, path) for pair in value for path in libraries(pair)]
+    return tuple(found)
+
+
+def _given(text: str) -> list[tuple[Option, Any]]:
+    """The options of an engine of this spec that have a value, in the engine's order; none for a
+    text that is no spec."""
     try:
         spec = parse(text)
-        given = values(spec)
+        chosen = values(spec)
     except ValueError:
-        return ()
-    found: list[tuple[str, str]] = []
-    for option in file_options(spec.name):
-        if given[option.name]:
-            paths = given[option.name] if option.type == "library" else (given[option.name],)
-            found += [(option.what or option.name, path) for path in paths]
-    for option in pair_options(spec.name):
-        found += [(option.what, path) for pair in given[option.name] for path in libraries(pair)]
-    return tuple(found)
+        return []
+    return [(o, chosen[o.name]) for o in declared_as(spec.name).options if chosen[o.name]]
 
 
 def pair_options(name: str) -> tuple[Option, ...]:
@@ -192,14 +198,7 @@ def with_libraries(pairs: Iterable[str], place: Callable[[str], str]) -> tuple[s
 def commands(text: str) -> tuple[tuple[str, str], ...]:
     """(what it is, command line) of each program that an engine of this spec would start; none for
     a text that is no spec."""
-    try:
-        spec = parse(text)
-        given = values(spec)
-    except ValueError:
-        return ()
-    return tuple(
-        (o.what or o.name, given[o.name]) for o in command_options(spec.name) if given[o.name]
-    )
+    return tuple((o.what or o.name, value) for o, value in _given(text) if o.type == "command")
 
 
 SETTING = "engine setting"
@@ -209,19 +208,14 @@ def settings(text: str) -> tuple[tuple[str, str], ...]:
     """(what it is, ``ENGINE:OPTION=VALUE``) of each value that may do more than change what is
     computed: text that its option does not declare to be harmless, where no file or command is
     asked about in its place; none for a text that is no spec."""
-    try:
-        spec = parse(text)
-        given, declared = values(spec), declared_as(spec.name)
-    except ValueError:
-        return ()
     found = []
-    for option in declared.options:
-        if option.type not in ("str", "list") or option.choices or not spec.get(option.name):
+    for option, given in _given(text):
+        if option.type not in ("str", "list") or option.choices or given == option.default:
             continue
-        for value in given[option.name] if option.type == "list" else (given[option.name],):
+        for value in given if option.type == "list" else (given,):
             files = option.what and libraries(value) == tuple(value.partition("=")[2].split(";"))
             if not files and not re.fullmatch(option.harmless, value):
-                found.append((SETTING, f"{spec.name}:{option.name}={value}"))
+                found.append((SETTING, f"{parse(text).name}:{option.name}={value}"))
     return tuple(found)
 
 

@@ -13,12 +13,13 @@ from narrowdown.engines.backends.base import BuildRequest, Built, Engine, Engine
 from narrowdown.engines.graph import converted, external
 from narrowdown.engines.graph.model_problem import ModelProblem
 from narrowdown.engines.store import memory
+from narrowdown.engines.store.memory import HELD
 
 T = TypeVar("T")
 
 # Values of one kind that are kept, and bytes of them, while another is made. A search asks the same
 # build again at once or not at all, so a large model gains nothing by a second one.
-MOST, HEAVIEST = 4, 256 << 20
+MOST = 4
 # Bytes of one kind that stay where another engine is asked. Four kinds are kept: a sixteenth of the
 # memory in all. With a quarter the weights of an emulation lay beside those of each judge.
 _HEAVY = memory.machine() // 64
@@ -30,7 +31,7 @@ class Kept(Generic[T]):
     """Values by key; the least recently used go first and are closed through ``close``.
 
     Before another is made, values go until fewer than ``most`` are left that weigh no more than
-    ``HEAVIEST`` together: a build of a large model stays while it is asked again, and is gone
+    ``HELD`` together: a build of a large model stays while it is asked again, and is gone
     before the next one needs its memory.
     """
 
@@ -51,7 +52,7 @@ class Kept(Generic[T]):
         if key in self._values:
             self._values.move_to_end(key)
             return self._values[key][0]
-        self.let_go(self._most - 1, HEAVIEST)
+        self.let_go(self._most - 1, HELD)
         try:
             value = make()
         except (EngineFault, MemoryError) as error:

@@ -5,7 +5,6 @@ from functools import cache
 from onnx import TensorProto, helper
 
 _SURE_IR, _SURE_OPSET = 8, 17  # every ONNX Runtime that this program installs with takes these
-_SILENT = 4
 
 
 def onnxruntime(ir: int, opset: int) -> tuple[int, int]:
@@ -30,7 +29,7 @@ def _is_taken(ir: int, opset: int) -> bool:
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=ir)
     quiet = ort.SessionOptions()
-    quiet.log_severity_level = _SILENT
+    quiet.log_severity_level = 4
     try:
         ort.InferenceSession(model.SerializeToString(), quiet, providers=["CPUExecutionProvider"])
     except Exception:  # whatever it says, it does not take it

@@ -9,38 +9,35 @@ import select
 import selectors
 import shlex
 import signal
+import socket
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import IO, TYPE_CHECKING, Literal, NamedTuple
+from typing import IO, Literal, NamedTuple
 
 import msgspec
 
 from narrowdown.engines import processes
 from narrowdown.engines.checker import environment, keeper
 from narrowdown.engines.data import compiled
-
-if TYPE_CHECKING:
-    import socket
+from narrowdown.engines.store.memory import SMALL
 
 PLACEHOLDERS = ("model", "inputs", "expected", "dir")
 # The name that Polygraphy's reducer gives each candidate: checkers written for it find the model
 # under this name too.
 DEBUG_MODEL = "polygraphy_debug.onnx"
-KEEP = 1 << 20  # bytes of each stream that are kept from its start, and as many from its end
 _HOLE = re.compile(r"\{(" + "|".join(PLACEHOLDERS) + r")\}")
 _BARE = re.compile(r"[\w@%+=:./{}-]+", re.ASCII)
 _GRACE = 2.0  # seconds between TERM and KILL after a timeout
 _MOST_LINKS = 10_000  # entries of the user's folder that a checker is shown
-_SCRIPT = 1 << 20  # bytes; larger files are not read as scripts
 _LINGER = 0.5  # seconds to wait for the last output once the checker itself has ended
 
 
 class CheckResult(msgspec.Struct, frozen=True):
     """How a checker ended: ``exited`` with ``returncode``, ``signalled`` by ``signal``,
     ``timeout``, ``not-started`` with a sentence in ``message``, or ``lost``: what watched over it
-    was killed, and nobody knows. ``stdout`` and ``stderr`` are its first and last ``KEEP`` bytes as
+    was killed, and nobody knows. ``stdout`` and ``stderr`` are its first and last MiB, as
     text, ``left_out`` the bytes between them; ``seconds`` wall clock.
     """
 
@@ -77,7 +74,7 @@ def sources(command: str, folder: Path) -> list[str]:
 
 def _read(path: Path) -> str:
     with contextlib.suppress(OSError, ValueError):
-        if path.is_file() and path.stat().st_size <= _SCRIPT:
+        if path.is_file() and path.stat().st_size <= SMALL:
             return path.read_text(encoding="utf-8", errors="replace")
     return ""
 
@@ -266,14 +263,12 @@ def _open_pipes(*ways: int) -> Iterator[tuple[list[int], list[int]]]:
 
 
 _lines: list[
-    "socket.socket"
+    socket.socket
 ] = []  # what this process's keeper takes its orders from, once there was one
 
 
-def _line(given: Mapping[str, str]) -> "socket.socket":
+def _line(given: Mapping[str, str]) -> socket.socket:
     """The same, begun if need be. The keeper ends with this process."""
-    import socket
-
     if not _lines:
         ours, its = socket.socketpair()
         with its:
@@ -331,10 +326,10 @@ class _Bounded:
         if not piece:
             self.open = False
             return False
-        room = KEEP - len(self._head)
+        room = SMALL - len(self._head)
         self._head += piece[:room]
         self._tail += piece[room:]
-        if len(self._tail) > 2 * KEEP:
+        if len(self._tail) > 2 * SMALL:
             self._trim()
         return True
 
@@ -346,7 +341,7 @@ class _Bounded:
             self.file.close()
 
     def _trim(self) -> None:
-        over = len(self._tail) - KEEP
+        over = len(self._tail) - SMALL
         if over > 0:
             del self._tail[:over]
             self._dropped += over

@@ -6,6 +6,7 @@ be listed: it lets a program be found, loaded and run on its device. Which furth
 gets is said by whoever starts it, never by a session.
 """
 
+import fnmatch
 import os
 import re
 from collections.abc import Collection, Iterable, Mapping
@@ -61,7 +62,6 @@ HANDED: Mapping[str, str] = {
     "NARROWDOWN_WORKER": "our own mark, by which what a checker leaves running is found",
 }
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_EVERY = tuple(name[:-1] for name in HANDED if name.endswith("*"))
 # $NAME and ${NAME} of a shell; environ["NAME"], environ.get("NAME") and getenv("NAME") of Python.
 _ASKED = re.compile(
     r"""\$\{?([A-Za-z_]\w*)|(?:environ(?:\.get)?|getenv)\s*[\[(]\s*["']([A-Za-z_]\w*)"""
@@ -77,7 +77,9 @@ _SEARCHED = (
 def for_checker(held: Mapping[str, str], named: Collection[str] = ()) -> dict[str, str]:
     """What a checker gets of an environment. ``named``: the names of ``--pass-env``."""
     given = {
-        n: value for n, value in held.items() if n in HANDED or n.startswith(_EVERY) or n in named
+        n: value
+        for n, value in held.items()
+        if n in named or any(fnmatch.fnmatchcase(n, known) for known in HANDED)
     }
     users = {n.removeprefix(USERS): value for n, value in held.items() if n.startswith(USERS)}
     return given | users

@@ -5,7 +5,7 @@ What a checker starts may leave its process group and its session, lose its pare
 environment: neither group nor parents nor a mark finds it then. On Linux this process is the one
 that inherits orphans (a "child subreaper"), so that all of them stay below it. It kills them when
 the checker's time is over: when the other end of a pipe closes, as whoever asked for the check has
-what it wants, or is gone. The standard library only, and little of it.
+what it wants, or is gone. The standard library only.
 
 An order comes through the socket (``order``): four descriptors (a pipe that is held open meanwhile,
 the checker's output and errors, and one for what is said of it), the folder, a mark, the words and
@@ -17,17 +17,11 @@ line each: ``pid N`` or ``errno N`` (the checker runs, or could not be started),
 
 import os
 import select
+import signal
+import socket
 import sys
 import time
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import signal
-    import socket
-    from collections.abc import Mapping, Sequence
-else:
-    import _signal as signal  # what these are made of: the names as enumerations are a third of what it takes to start
-    import _socket as socket
+from collections.abc import Mapping, Sequence
 
 Born = tuple[int, str]  # a process id and when it was started: an id alone may be used again
 PR_SET_CHILD_SUBREAPER = 36
@@ -162,14 +156,7 @@ def _say(fd: int, line: str) -> None:
         return
 
 
-_HEAD = 8  # bytes that say how many follow
-_INT = 4  # bytes of a descriptor's number on its way
-_FDS = 4
-
-
-def order(
-    folder: str, mark: str, words: "Sequence[str]", environment: "Mapping[str, str]"
-) -> bytes:
+def order(folder: str, mark: str, words: Sequence[str], environment: Mapping[str, str]) -> bytes:
     """What a check is, as text without descriptors. Raises ``ValueError`` for a text that no
     program can be given."""
     texts = [
@@ -184,23 +171,15 @@ def order(
     return b"\0".join(map(os.fsencode, texts))
 
 
-def send(line: "socket.socket", text: bytes, descriptors: "Sequence[int]") -> None:
+def send(line: socket.socket, text: bytes, descriptors: Sequence[int]) -> None:
     """Give an order. Raises ``OSError`` where nobody takes it."""
-    numbers = b"".join(fd.to_bytes(_INT, sys.byteorder) for fd in descriptors)
-    line.sendmsg(
-        [len(text).to_bytes(_HEAD, "little")], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, numbers)]
-    )
+    socket.send_fds(line, [len(text).to_bytes(8, "little")], list(descriptors))
     line.sendall(text)
 
 
-def _receive(line: "socket.socket") -> tuple[bytes, list[int]]:
+def _receive(line: socket.socket) -> tuple[bytes, list[int]]:
     """The next order, and its descriptors; none once whoever gives them is gone."""
-    head, rights, _, _ = line.recvmsg(_HEAD, socket.CMSG_SPACE(_FDS * _INT))
-    numbers = b"".join(data for _, _, data in rights)
-    fds = [
-        int.from_bytes(numbers[at : at + _INT], sys.byteorder)
-        for at in range(0, len(numbers), _INT)
-    ]
+    head, fds, _, _ = socket.recv_fds(line, 8, 4)
     left, pieces = int.from_bytes(head, "little"), []
     while left > 0 and (piece := line.recv(min(left, 1 << 16))):
         pieces.append(piece)

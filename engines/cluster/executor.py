@@ -28,6 +28,7 @@ from narrowdown.engines.cluster.parcels import Packer, Parcel, at_home, pin_file
 from narrowdown.engines.cluster.seats import Kind, Turns
 from narrowdown.engines.probe import FORMAT, AnyProbe, Inspect, Measurement, engine_specs
 from narrowdown.engines.store.content import Store, atomic
+from narrowdown.engines.store.memory import PIECE
 from narrowdown.engines.workers.executor import ExecutorLost
 from narrowdown.engines.workers.pool import Pool, Slot, Telling, Terms, log_name, make_cancelled
 
@@ -36,7 +37,6 @@ _PATIENCE = 300.0  # that a session waits for a cluster, or for a host that fits
 _PULSE = 2.0  # between two looks at the cluster
 _SILENT = 10.0  # after which a scheduler counts as gone for whoever looks on
 _CALL = 30.0  # that a scheduler or a host may take to answer a word
-_PIECE = 8 << 20  # bytes of a file at a time
 _LOST = 3  # times that the hosts at work on a probe may be lost
 
 _HOST_DEPENDENT = ("timeout", "out-of-memory")  # another host may be faster, or larger
@@ -668,7 +668,7 @@ class Cluster:
         label, offset = hosts.encode(parcel), 0
         with (self._root / parcel.name).open("rb") as file:
             while True:
-                piece = file.read(_PIECE)
+                piece = file.read(PIECE)
                 if await self._call_host(
                     member.address, hosts.receive, label, offset, piece, limit=10 * _CALL
                 ):
@@ -693,9 +693,9 @@ class Cluster:
             return
         sha = hashlib.sha256()
         with atomic(target) as temporary, temporary.open("wb") as file:
-            for offset in range(0, size, _PIECE):
+            for offset in range(0, size, PIECE):
                 piece = await self._call_host(
-                    member.address, hosts.read, digest, offset, _PIECE, limit=10 * _CALL
+                    member.address, hosts.read, digest, offset, PIECE, limit=10 * _CALL
                 )
                 sha.update(piece)
                 file.write(piece)

@@ -27,13 +27,11 @@ from narrowdown.engines.cluster.parcels import Parcel, digest_here, parcel_place
 from narrowdown.engines.consent import Consent
 from narrowdown.engines.probe import FORMAT, AnyProbe, Inspect, Measurement
 from narrowdown.engines.store.content import Store, boot, digest_file
+from narrowdown.engines.store.memory import SMALL
 from narrowdown.engines.workers import gpus
 from narrowdown.engines.workers.pool import Death, Pool, Slot, Telling, Terms
 
 LEASE = 90.0  # seconds without a word from the session's end after which its workers are ended
-# Bytes of an artifact, and of the end of a log, that come back with the answer; larger artifacts
-# are asked for in pieces.
-INLINE = 1 << 20
 _CLEAN_UP = 10.0
 
 T = TypeVar("T")
@@ -366,7 +364,7 @@ def _made_artifacts(
     for digest in measurement.artifacts.values():
         path = store.path(digest)
         size = path.stat().st_size
-        if size <= INLINE:
+        if size <= SMALL:
             files[digest] = path.read_bytes()
         else:
             large[digest] = size
@@ -377,7 +375,7 @@ def _take_log_end(log: Path) -> bytes:
     """The end of a probe's log, which is not kept here."""
     try:
         with log.open("rb") as file:
-            file.seek(max(0, log.stat().st_size - INLINE))
+            file.seek(max(0, log.stat().st_size - SMALL))
             data = file.read()
         log.unlink()
     except OSError:

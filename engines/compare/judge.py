@@ -374,8 +374,21 @@ def _judge_run(
         return Verdict("fail" if own_over else "pass", own=own, own_places=found)
     moved = [s for r in results for s in r.effect]
     watched = [s for s in moved if not signature.outputs or s.name in signature.outputs]
-    effect = max((badness(s, criterion) for s in watched), default=0.0)
+    ended = Verdict(
+        "fail" if own_over else "pass",
+        own=own,
+        effect=max((badness(s, criterion) for s in watched), default=0.0),
+        own_places=find_places(outputs, criterion),
+        effect_places=find_places(watched, criterion),
+    )
     effect_over = any(over(s, criterion) for s in watched)
+    return _judge_effect(ended, blocked, effect_over, SHARE * min(signature.error, LARGE))
+
+
+def _judge_effect(ended: Verdict, blocked: str, effect_over: bool, least: float) -> Verdict:
+    """The verdict on a part's own outputs, where what they do to the model's agrees. ``least``: the
+    effect below which it is another, milder failure."""
+    own, effect, own_over = ended.own, ended.effect or 0.0, ended.kind == "fail"
     if own_over and blocked:
         # What it was fed was already broken, so nothing it gives accuses it.
         return Verdict("unresolved", "unrepresentable-input", own, effect, blocked)
@@ -385,16 +398,10 @@ def _judge_run(
     if effect_over and not own_over:
         said = "its small error grows further down"
         return Verdict("unresolved", "amplified-downstream", own, effect, said)
-    if own_over and effect < SHARE * min(signature.error, LARGE):
+    if own_over and effect < least:
         said = "its effect is under a tenth of the failure"
         return Verdict("unresolved", "milder", own, effect, said)
-    return Verdict(
-        "fail" if own_over else "pass",
-        own=own,
-        effect=effect,
-        own_places=find_places(outputs, criterion),
-        effect_places=find_places(watched, criterion),
-    )
+    return ended
 
 
 def find_places(scores: Sequence[Score], criterion: Criterion) -> tuple[int, int]:

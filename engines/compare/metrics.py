@@ -19,7 +19,7 @@ STEPS = 64  # of the front
 SAMPLE = 256  # points from which a first front is made
 _EXPONENT = np.float64(-np.inf).view(np.int64)  # the bits of a float64 but for its mantissa
 # Polygraphy's denominator for a reference of zero, so that elementwise questions get its answers.
-TINY = 2.220446049250313e-16
+TINY = float(np.finfo(np.float64).eps)
 DEFAULT = 1e-5
 _UP = decimal.Context(prec=DIGITS, rounding=decimal.ROUND_CEILING)
 COSINE_PLACES = 12  # what matters of it is how far it is from 1

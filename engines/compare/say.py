@@ -5,7 +5,6 @@ from collections.abc import Iterable, Sequence
 
 from narrowdown.engines.compare.criterion import Criterion
 from narrowdown.engines.compare.judge import OTHER_SHAPE, badness, limit, margin, places, use_up
-from narrowdown.engines.nearest import NAMED
 from narrowdown.engines.probe import HUGE, SampleResult
 
 # A margin below it is said as "just below": "1.01 times below" is read as half as much at least.
@@ -13,12 +12,6 @@ from narrowdown.engines.probe import HUGE, SampleResult
 NEAR = 1.1
 # What an output is that has no values to compare, by the ``problem`` of its score.
 UNLIKE = {"missing": "missing", "shape": "of another shape than the reference's"}
-
-
-def join_some(names: Sequence[str], between: str = ", ") -> str:
-    """The first names, and how many more: ``a, b, c, d, e, f and 12 more``."""
-    more = len(names) - NAMED
-    return between.join(names[:NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def say_first(*cases: tuple[object, str]) -> str:

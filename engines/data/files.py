@@ -80,24 +80,15 @@ def read(source: str, names: Iterable[str], folder: str = "") -> Iterator[Given]
             function or "load_data",
             folder if folder and Path(folder).is_dir() else str(file.absolute().parent),
         )
-    elif file.is_dir() and (sets := data_sets(file)):
-        for place in sets:
-            yield Given(
-                place.name,
-                dict(_read_tensorproto(tensor, known) for tensor in place.glob("input_*.pb")),
-            )
+    elif file.is_dir():
+        yield from _read_folder(file, name, known)
     elif kind == ".pb":
         found, array = _read_tensorproto(file, known)
         yield Given(file.name, {name or (found if found in known else ""): array}, alone=True)
-    elif file.is_dir() and (held := _list_held(file)):
-        for one in held:
-            yield from read(f"{name}={one}" if name else str(one), known)
     elif kind in RAW:
         yield Given(file.name, {named: np.fromfile(file, np.uint8)}, alone=True, raw=True)
-    elif file.is_dir() or kind == ".json":
-        for part in polygraphy.list_parts(file):
-            for feed in polygraphy.read_inputs(part):
-                yield Given(part.name, feed)
+    elif kind == ".json":
+        yield from _read_polygraphy(file)
     elif kind in ARRAYS:
         yield Given(file.name, ARRAYS[kind](file))
     elif kind == ".npy":
@@ -108,6 +99,25 @@ def read(source: str, names: Iterable[str], folder: str = "") -> Iterator[Given]
         raise InputProblem(
             f"'{file.name}' is not a kind of inputs file that can be read; give one of {', '.join(KINDS)}."
         )
+
+
+def _read_folder(folder: Path, name: str, known: tuple[str, ...]) -> Iterator[Given]:
+    """Test data as ONNX keeps it; else a file a feed; else Polygraphy's, in its own parts."""
+    if sets := data_sets(folder):
+        for place in sets:
+            tensors = [_read_tensorproto(tensor, known) for tensor in place.glob("input_*.pb")]
+            yield Given(place.name, dict(tensors))
+    elif held := _list_held(folder):
+        for one in held:
+            yield from read(f"{name}={one}" if name else str(one), known)
+    else:
+        yield from _read_polygraphy(folder)
+
+
+def _read_polygraphy(place: Path) -> Iterator[Given]:
+    for part in polygraphy.list_parts(place):
+        for feed in polygraphy.read_inputs(part):
+            yield Given(part.name, feed)
 
 
 def _list_held(folder: Path) -> list[Path]:

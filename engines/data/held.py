@@ -23,10 +23,10 @@ from narrowdown.engines.consent import NOTHING, Asked, Consent, Permit
 from narrowdown.engines.data import compiled
 from narrowdown.engines.data.input_problem import InputProblem
 from narrowdown.engines.store import regular
+from narrowdown.engines.store.memory import PIECE
 
 _agreed = [NOTHING]  # the last one holds
 _copies: dict[str, Path] = {}  # digest -> a private copy, for as long as this process lives
-_PIECE = 1 << 20
 
 
 class NotAgreed(InputProblem):
@@ -107,7 +107,7 @@ def write_copy(path: str | Path, target: Path, wanted: str) -> None:
     ``OSError``."""
     digested = hashlib.sha256()
     with _open_held(path) as file, target.open("xb") as made:
-        while piece := file.read(_PIECE):
+        while piece := file.read(PIECE):
             digested.update(piece)
             made.write(piece)
         mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)

@@ -87,7 +87,7 @@ def vary_sample(
     other = samples[int(rng.integers(len(samples)))]
     strength, place = float(rng.random()), float(rng.random())
     if narrow:
-        strength = 0.7 + 0.3 * strength if way == "scaled down" else 0.3 * strength
+        strength = 0.3 * strength + 0.7 * (way == "scaled down")
     how = Variation(way, strength, place, rng)
     made: dict[str, Array] = {}
     for name, value in base.items():
@@ -97,10 +97,9 @@ def vary_sample(
             continue
         seen = [s[name] for s in samples]
         donor = other[name] if other[name].shape == value.shape else value
-        if (donor is value or np.array_equal(donor, value)) and ways is WAYS:
-            donor = np.roll(
-                value, max(1, int(place * value.shape[_longest_axis(value)])), _longest_axis(value)
-            )
+        if ways is WAYS and np.array_equal(donor, value, equal_nan=value.dtype.kind == "f"):
+            axis = _longest_axis(value)
+            donor = np.roll(value, max(1, int(place * value.shape[axis])), axis)
         if kind == "ids":
             made[name] = _vary_ids(value, donor, how, np.concatenate([s.ravel() for s in seen]))
         else:

@@ -244,9 +244,7 @@ def match_weights(model: StoredModel, original: StoredModel) -> Iterator[tuple[s
         if codes is None:
             continue
         name = node.output[0]
-        there = (
-            (twins.get(r.output[0]) if r.output else None, i) for r, i in readers.get(name, ())
-        )
+        there = ((twins.get("".join(r.output[:1])), i) for r, i in readers.get(name, ()))
         places = [twin.input[i] for twin, i in there if twin is not None and i < len(twin.input)]
         wished = (*places, name, codes.name.removesuffix("_quantized"))
         chosen = _first_fitting(original, wished, codes)

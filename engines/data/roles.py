@@ -15,8 +15,8 @@ import msgspec
 import numpy as np
 
 from narrowdown.engines.array import Array
-from narrowdown.engines.compare.say import join_some
 from narrowdown.engines.graph.index import GraphIndex, Node, Tensor
+from narrowdown.engines.nearest import join_some
 
 Kind = Literal["ids", "mask", "positions", "lengths", "image", "normal", "unit", "text", "choice"]
 

@@ -31,12 +31,12 @@ from narrowdown.engines.nearest import suggest_or_list, suggestion
 from narrowdown.engines.probe import GIVEN, MADE_UP, LoadInputs, SampleInfo, is_given
 from narrowdown.engines.store import decoding, regular
 from narrowdown.engines.store.content import Damaged, Store, digest_file
+from narrowdown.engines.store.memory import SMALL
 
 __all__ = [
     "InputProblem", "Span", "count_rows_alone", "count_score_rows", "find_span", "keep_feeds", "load_feed", "load_inputs",
 ]  # fmt: skip
 
-MAP_FROM = 1 << 20  # bytes; smaller files are read, as every map holds a file descriptor
 _MOST_ELEMENTS = 1 << 31  # of one random array
 
 Dims = tuple[int | str, ...]
@@ -252,21 +252,29 @@ class _Loading:
                 self._write_feed(folder, f"near:{self.probe.start + len(feeds)}", source, arrays)
             )
 
-        if self.probe.sources:
-            known = {tuple(sorted((n, a.sha256) for n, a in kept.arrays.items())) for kept in held}
-            for source, arrays in self._read_given():
-                keep(source, self._fit_feed(arrays, source))
-                if tuple(sorted((n, a.sha256) for n, a in feeds[-1].arrays.items())) in known:
-                    for array in feeds.pop().arrays.values():
-                        (folder / array.file).unlink()
-                if len(feeds) == self.probe.near:
-                    return feeds
-        if not real:
+        known = [_list_digests(kept) for kept in held]
+        for source, arrays in self._read_given() if self.probe.sources else ():
+            keep(source, self._fit_feed(arrays, source))
+            if _list_digests(feeds[-1]) in known:
+                for array in feeds.pop().arrays.values():
+                    (folder / array.file).unlink()
+            if len(feeds) == self.probe.near:
+                return feeds
+        numbers = range(self.probe.start + len(feeds), self.probe.start + self.probe.near)
+        if real:
+            for source, arrays in self._vary_feeds(base, real, numbers):
+                keep(source, arrays)
+        else:
             shapes = held[0].info.shapes
-            for number in range(self.probe.start + len(feeds), self.probe.start + self.probe.near):
+            for number in numbers:
                 # The session's own draw is that of its seed: no later one may be it again.
                 keep("random by role", self._draw_feed(shapes, self.probe.seed + 1 + number))
-            return feeds
+        return feeds
+
+    def _vary_feeds(
+        self, base: Path, real: Sequence[_Feed], numbers: Sequence[int]
+    ) -> Iterator[tuple[str, dict[str, Array]]]:
+        """(what it is, arrays) of each number: one of the real feeds, varied."""
         given = [{n: _read_array(base, a) for n, a in kept.arrays.items()} for kept in real]
         parts = [_split_rows(arrays, kept.rows) for arrays, kept in zip(given, real, strict=True)]
         samples = [sample for rows in parts for sample in rows]
@@ -275,7 +283,7 @@ class _Loading:
         # coarse for what is faint.
         narrow = bool(find_codes(self.model).rounded)
         firsts = [sum(map(len, parts[:i])) for i in range(len(parts))]
-        for number in range(self.probe.start + len(feeds), self.probe.start + self.probe.near):
+        for number in numbers:
             which = number % len(real)
             # A feed of rows is varied row by row, each in its own way.
             made = [
@@ -296,8 +304,7 @@ class _Loading:
                 )
                 for n in made[0][1]
             }
-            keep(f"near {real[which].info.id}: {', '.join(ways)}", arrays)
-        return feeds
+            yield f"near {real[which].info.id}: {', '.join(ways)}", arrays
 
     def _keep_range(self, name: str, made: Array) -> Array:
         """The values within the range that the user gave for this input, where one was given."""
@@ -519,9 +526,47 @@ class _Loading:
         """A feed by role: shapes that the user gave, else those of the first real feed, else
         guessed ones. ``seed``: of another draw than the session's."""
         seed = self.probe.seed if seed is None else seed
+        made: dict[str, Array] = self.kept | self._shape_values()
+        shapes = self._choose_shapes(made, real)
+        # A width of pixels is no length of a text beside them.
+        plain = [
+            name for name, w in self.wanted.items() if self._guess_role(w.tensor).kind != "image"
+        ]
+        longest = max((n for name in plain for n in shapes[name][1:]), default=1)
+        dtypes = {
+            n: np_dtype(w.tensor.dtype)
+            for n, w in self.wanted.items()
+            if w.tensor.dtype != "string"
+        }
+        drawn = [
+            draws.Wanted(
+                name, dtype, shapes[name], self.probe.ranges.get(name, self.probe.ranges.get(""))
+            )
+            for name, dtype in dtypes.items()
+            if name not in made
+        ]
+        made.update(draws.draw_ranged(drawn, seed))
+        for name, wanted in self.wanted.items():
+            if name in made:
+                continue
+            if name in self.seen:
+                self._add_once(
+                    self.guesses, f"'{name}': drawn at random from the values that you gave."
+                )
+                made[name] = near.draw_values(self.seen[name], name, shapes[name], seed)
+            else:
+                role = self._guess_role(wanted.tensor)
+                self._add_once(self.guesses, f"'{name}': {role.because}.")
+                dtype = dtypes.get(name, np.dtype(np.str_))
+                made[name] = roles.draw_values(role, name, dtype, shapes[name], seed, longest)
+        return {name: made[name] for name in self.wanted}
+
+    def _choose_shapes(
+        self, made: Mapping[str, Array], real: Mapping[str, tuple[int, ...]]
+    ) -> dict[str, tuple[int, ...]]:
+        """Of each input. Raises ``InputProblem``."""
         shapes: dict[str, tuple[int, ...]] = {}
         symbols: dict[str, int] = {}
-        made: dict[str, Array] = self.kept | self._shape_values()
         for name, wanted in self.wanted.items():
             if name in made:
                 shapes[name] = made[name].shape
@@ -548,43 +593,12 @@ class _Loading:
         for name, wanted in self.wanted.items():
             if name not in shapes:
                 shapes[name] = self._guessed_shape(wanted, symbols)
-        # A width of pixels is no length of a text beside them.
-        plain = [
-            name for name, w in self.wanted.items() if self._guess_role(w.tensor).kind != "image"
-        ]
-        longest = max((n for name in plain for n in shapes[name][1:]), default=1)
-        dtypes = {
-            n: np_dtype(w.tensor.dtype)
-            for n, w in self.wanted.items()
-            if w.tensor.dtype != "string"
-        }
         for name in self.wanted:
             if math.prod(shapes[name]) > _MOST_ELEMENTS:
                 raise InputProblem(
                     f"Random values of the shape {list(shapes[name])} for '{name}' would not fit into memory."
                 )
-        drawn = [
-            draws.Wanted(
-                name, dtype, shapes[name], self.probe.ranges.get(name, self.probe.ranges.get(""))
-            )
-            for name, dtype in dtypes.items()
-            if name not in made
-        ]
-        made.update(draws.draw_ranged(drawn, seed))
-        for name, wanted in self.wanted.items():
-            if name in made:
-                continue
-            if name in self.seen:
-                self._add_once(
-                    self.guesses, f"'{name}': drawn at random from the values that you gave."
-                )
-                made[name] = near.draw_values(self.seen[name], name, shapes[name], seed)
-            else:
-                role = self._guess_role(wanted.tensor)
-                self._add_once(self.guesses, f"'{name}': {role.because}.")
-                dtype = dtypes.get(name, np.dtype(np.str_))
-                made[name] = roles.draw_values(role, name, dtype, shapes[name], seed, longest)
-        return {name: made[name] for name in self.wanted}
+        return shapes
 
     def _note_given(self, given: Sequence[Mapping[str, Array]]) -> None:
         """What made-up values are taken from. What is no signal (a sampling rate, a mask), or the
@@ -834,6 +848,10 @@ def _settle_folder(folder: Path, target: Path, index: bytes) -> None:
             made.replace(target / made.name)
 
 
+def _list_digests(feed: _Feed) -> dict[str, str]:
+    return {name: array.sha256 for name, array in feed.arrays.items()}
+
+
 def _read_array(folder: Path, kept: _Kept) -> Array:
     path = folder / kept.file
     if path.parent != folder:
@@ -842,7 +860,7 @@ def _read_array(folder: Path, kept: _Kept) -> Array:
         )
     try:
         value: Array = np.load(
-            path, mmap_mode="r" if regular.size(path) >= MAP_FROM else None, allow_pickle=False
+            path, mmap_mode="r" if regular.size(path) >= SMALL else None, allow_pickle=False
         )
     except (OSError, ValueError, EOFError) as error:
         why = "is gone" if isinstance(error, FileNotFoundError) else f"is damaged: {error}"

@@ -16,10 +16,10 @@ from narrowdown.engines.data.input_problem import InputProblem
 from narrowdown.engines.data.postprocess import writable_copy
 from narrowdown.engines.sources import score_script, split_function
 from narrowdown.engines.store import regular
+from narrowdown.engines.store.memory import HELD
 
 FUNCTION = "score"
 _KIND = "score script"
-_LABEL_BYTES = 256 << 20
 
 
 class ScoreProblem(InputProblem):
@@ -87,7 +87,7 @@ def hold_to_labels(labels: Array, outputs: Mapping[str, Array], index: int) -> f
 
 def _read_labels(file: Path, digest: str) -> Array:
     try:
-        data = regular.read(file, _LABEL_BYTES)
+        data = regular.read(file, HELD)
     except (OSError, ValueError) as error:
         raise ScoreProblem(f"The labels in '{file.name}' could not be read: {error}") from None
     if digest and hashlib.sha256(data).hexdigest() != digest:

@@ -118,28 +118,23 @@ class _Graph:
         kept = tuple(part.node_ids[i] if i >= 0 else -1 for i in self._prune_unread())
         return Cut(self.model, part.feeds, part.outputs, part.marks, kept)
 
+    def _find_read(self) -> tuple[list[int], set[str]]:
+        """Positions of the nodes that are left where quantizers and dequantizers that nothing reads
+        go, and what these, and the outputs, read."""
+        read = {o.name for o in self.proto.output}
+        left = list[int]()
+        for i in range(len(self.proto.node) - 1, -1, -1):  # readers stand behind
+            node = self.proto.node[i]
+            if not (is_quantize(node) or is_dequantize(node)) or read.intersection(node.output):
+                left.append(i)
+                read.update(node.input, names.captures(node))
+                read.update(*(new.input for new in self._inserted.get(i, ())))
+        return left[::-1], read
+
     def _prune_unread(self) -> list[int]:
         """Remove quantizers, dequantizers and weights that nothing reads; positions that are
         left."""
-        final = {o.name for o in self.proto.output}
-        left = list(range(len(self.proto.node)))
-        while True:
-            read = {
-                name
-                for i in left
-                for name in (*self.proto.node[i].input, *names.captures(self.proto.node[i]))
-            } | final
-            read |= {
-                name for i in left for node in self._inserted.get(i, ()) for name in node.input
-            }
-            gone = {
-                i
-                for i, node in ((i, self.proto.node[i]) for i in left)
-                if (is_quantize(node) or is_dequantize(node)) and not read.intersection(node.output)
-            }
-            if not gone:
-                break
-            left = [i for i in left if i not in gone]
+        left, read = self._find_read()
         placed = [
             (j, node)
             for i in left

@@ -11,10 +11,7 @@ from narrowdown.engines.graph import external, names
 from narrowdown.engines.graph.cut import Cut, empty_like
 from narrowdown.engines.graph.load import StoredModel
 from narrowdown.engines.graph.model_problem import ModelProblem
-
-# Bytes of right answers that a model is made of: it is written anew, and protobuf holds no more
-# than 2 GiB.
-LARGEST = 256 << 20
+from narrowdown.engines.store.memory import HELD
 
 
 def identity_model(model: StoredModel) -> Cut:
@@ -39,7 +36,7 @@ def identity_model(model: StoredModel) -> Cut:
 def constant_model(model: StoredModel, right: Mapping[int, np.ndarray[Any, Any]]) -> Cut:
     """A model of the same inputs and outputs that gives these values, by tensor id, whatever it is
     fed. Raises ``ModelProblem`` where they are too large to be written down."""
-    if sum(value.nbytes for value in right.values()) > LARGEST:
+    if sum(value.nbytes for value in right.values()) > HELD:
         raise ModelProblem("The model's outputs are too large to be written into a model.")
     result, outputs = _taking_the_same(model), {}
     fresh = names.Fresh(model.tensor_names)

@@ -21,6 +21,7 @@ from narrowdown.engines.graph import external
 from narrowdown.engines.graph.model_problem import ModelProblem
 from narrowdown.engines.store import regular
 from narrowdown.engines.store.content import atomic
+from narrowdown.engines.store.memory import PIECE
 from narrowdown.engines.store.sound import Sealed
 
 # Source bytes that are converted together where a weight lies within them: thousands of small
@@ -175,7 +176,7 @@ def _convert(folder: str | Path, made: Made) -> Iterator[bytes]:
     with regular.opened(external.resolve(folder, made.source), links=False) as reader:
         reader.seek(made.start)
         left = made.end - made.start
-        while left > 0 and (piece := reader.read(min(external.CHUNK, left))):
+        while left > 0 and (piece := reader.read(min(PIECE, left))):
             left -= len(piece)
             piece += bytes(-len(piece) % made.chain[0].itemsize)
             yield cast_along(np.frombuffer(piece, made.chain[0]), made.chain[1:]).tobytes()

@@ -23,8 +23,8 @@ from narrowdown.engines.graph.model_problem import ModelProblem
 from narrowdown.engines.graph.ranges import ALL, decode
 from narrowdown.engines.probe import Candidate, Edit
 from narrowdown.engines.store.content import atomic
+from narrowdown.engines.store.memory import PIECE, SMALL
 
-_INLINE_FILL = 1 << 20  # bytes; a larger weight filled with one value lies in a file of its own
 Types = Mapping[int, tuple[np.dtype[Any], tuple[int, ...]]]
 
 
@@ -135,9 +135,8 @@ def cut(
     if not wanted:
         raise ModelProblem("The candidate has no output to compare.")
     made = {t for i in ids for t in index.nodes[i].outputs}
-    read = {t for i in ids for t in index.nodes[i].reads}
     passed_on = [t for t in wanted if t not in made]  # what it is fed or holds, and gives out again
-    weights = {t for t in (read - made).union(passed_on) if index.tensors[t].kind == "weight"}
+    weights = _find_weights(index, ids, made, passed_on)
     feed_names |= {
         t: index.tensors[t].name for t in passed_on if t not in weights and t not in feed_names
     }
@@ -157,10 +156,12 @@ def cut(
     rows = any(e.kind == "keep-rows" for e in candidate.edits)
     _add_feeds(model, graph, feed_names, constants, types, rows)
     for t, name in out_names.items():
-        if t in index.output_order and t in made and not rows:
-            graph.output.add().CopyFrom(model.outputs[name])
-        else:
-            graph.output.append(_declare_output(name, index.tensors[t], types, rows))
+        declared = (
+            model.outputs[name]
+            if t in index.output_order and t in made and not rows
+            else _declare_output(name, index.tensors[t], types, rows)
+        )
+        graph.output.append(declared)
     _state_types(index, graph, ids, types, stated=set(out_names.values()))
     return Cut(
         result,
@@ -169,6 +170,13 @@ def cut(
         marks={out_names[t]: t for t in marks},
         node_ids=(*ids, *(-1,) * len(passed_on)),
     )
+
+
+def _find_weights(
+    index: GraphIndex, ids: Sequence[int], made: set[int], passed_on: Sequence[int]
+) -> set[int]:
+    read = {t for i in ids for t in index.nodes[i].reads}
+    return {t for t in (read - made).union(passed_on) if index.tensors[t].kind == "weight"}
 
 
 def _copy_nodes(
@@ -345,7 +353,7 @@ def _slice_weight(model: StoredModel, tensor: int, rows: Sequence[Edit]) -> Tens
     value = read_weight(model, tensor)
     for edit in rows:
         value = kept_rows(value, edit)
-    if value.nbytes > _INLINE_FILL:
+    if value.nbytes > SMALL:
         raise ModelProblem(f"What is left of the weight '{name}' is too large to be copied.")
     return numpy_helper.from_array(np.ascontiguousarray(value), name)
 
@@ -365,9 +373,9 @@ def _fill_weight(model: StoredModel, name: str, value: float, rows: Sequence[Edi
     )
     dtype = external.dtype_of(kind)
     size = external.byte_size(kind, dims)
-    if size <= _INLINE_FILL or size != int(np.prod(dims)) * dtype.itemsize:
+    if size <= SMALL or size != int(np.prod(dims)) * dtype.itemsize:
         return numpy_helper.from_array(np.full(dims, value, dtype), name)
-    one = np.full(external.CHUNK // dtype.itemsize, value, dtype).tobytes()
+    one = np.full(PIECE // dtype.itemsize, value, dtype).tobytes()
     location = f"{external.FOLDER}/fill-{dtype.name}-{one[: dtype.itemsize].hex()}-{size}.bin"
     target = external.resolve(model.weights_dir, location)
     if not target.exists():

@@ -14,12 +14,12 @@ from onnx import GraphProto, ModelProto, TensorProto, helper, numpy_helper
 from narrowdown.engines.graph.model_problem import ModelProblem
 from narrowdown.engines.graph.names import bodies, with_bodies
 from narrowdown.engines.store.content import write_pieces
+from narrowdown.engines.store.memory import PIECE
 
 ALIGN = 64  # bytes; every tensor starts on a cache line, as memory-mapping engines want it
 INLINE = 1024  # bytes; smaller tensors stay inside the model
-CHUNK = 8 << 20
 FOLDER = "weights"
-_NOTHING = bytes(CHUNK)
+_NOTHING = bytes(PIECE)
 
 # Element types narrower than a byte are packed; numpy widens them, so their size is counted in
 # bits.
@@ -212,7 +212,7 @@ def read_chunks(path: Path, offset: int, length: int) -> Iterator[bytes]:
     with path.open("rb") as file:
         file.seek(offset)
         while length > 0:
-            piece = file.read(min(CHUNK, length))
+            piece = file.read(min(PIECE, length))
             if not piece:
                 raise EOFError(path.name)
             length -= len(piece)
@@ -222,8 +222,8 @@ def read_chunks(path: Path, offset: int, length: int) -> Iterator[bytes]:
 def write_sparse(file: BinaryIO, piece: bytes | memoryview) -> None:
     """Write a piece; a whole chunk of zeros becomes a hole, so that a sparse file stays one. Who
     ends with ``put`` must truncate the file to where it stands."""
-    if len(piece) == CHUNK and piece == _NOTHING:
-        file.seek(CHUNK, os.SEEK_CUR)
+    if len(piece) == PIECE and piece == _NOTHING:
+        file.seek(PIECE, os.SEEK_CUR)
     else:
         write_pieces(file, piece)
 

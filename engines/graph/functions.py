@@ -20,31 +20,25 @@ def count_expanded_nodes(model: ModelProto) -> int:
     call one another in a circle, or too many in a row."""
     functions = {_function_key(f.domain, f.name, f): f for f in model.functions}
     sizes: dict[Key, int] = {}
-    depths: dict[Key, int] = {}
-    calls = {key: Counter(_called_functions(f.node, functions)) for key, f in functions.items()}
-    for first in functions:
-        path: dict[Key, Iterator[Key]] = {} if first in sizes else {first: iter(calls[first])}
-        while path:
-            here = next(reversed(path))
-            inner = next(path[here], None)
-            if inner is None:
-                sizes[here] = _expanded_size(functions[here].node, calls[here], sizes)
-                depths[here] = 1 + max((depths[key] for key in calls[here]), default=0)
-                if depths[here] > DEEPEST:
-                    raise ModelProblem(
-                        f"Of the model's own functions more than {DEEPEST} call one another in a row ('{here[1]}' does); "
-                        "inline some of them (onnx.inliner) and save the model again."
-                    )
-                path.popitem()
-            elif inner in path:
+
+    def expand(nodes: Iterable[NodeProto], within: tuple[Key, ...]) -> int:
+        calls = Counter(_called_functions(nodes, functions))
+        for key in calls:
+            if key in within:
                 raise ModelProblem(
-                    f"The model's own function '{inner[1]}' calls itself; the model is not valid ONNX."
+                    f"The model's own function '{key[1]}' calls itself; the model is not valid ONNX."
                 )
-            elif inner not in sizes:
-                path[inner] = iter(calls[inner])
-    return _expanded_size(
-        model.graph.node, Counter(_called_functions(model.graph.node, functions)), sizes
-    )
+            if len(within) == DEEPEST:
+                raise ModelProblem(
+                    f"Of the model's own functions more than {DEEPEST} call one another in a row ('{within[0][1]}' does); "
+                    "inline some of them (onnx.inliner) and save the model again."
+                )
+            if key not in sizes:
+                sizes[key] = expand(functions[key].node, (*within, key))
+        own = sum(1 for _ in names.all_nodes(nodes))
+        return own + sum((sizes[key] - 1) * many for key, many in calls.items())
+
+    return expand(model.graph.node, ())
 
 
 def inline(model: ModelProto) -> tuple[int, str]:
@@ -140,12 +134,6 @@ def _foreign_functions(model: ModelProto, functions: dict[Key, FunctionProto]) -
             ):
                 foreign.add(key)
     return foreign
-
-
-def _expanded_size(nodes: Iterable[NodeProto], calls: Counter[Key], sizes: dict[Key, int]) -> int:
-    return sum(1 for _ in names.all_nodes(nodes)) + sum(
-        (sizes[key] - 1) * many for key, many in calls.items()
-    )
 
 
 def _called_functions(

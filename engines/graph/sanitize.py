@@ -16,11 +16,9 @@ from narrowdown.engines.graph.load import Imported, StoredModel
 from narrowdown.engines.graph.model_problem import ModelProblem
 from narrowdown.engines.graph.random_nodes import DRAWS
 from narrowdown.engines.store.content import Store
+from narrowdown.engines.store.memory import HELD
 
 _ROUNDS = 8  # a fold may enable another
-_LARGEST = (
-    256 << 20
-)  # bytes of weights that folding may read, all together, and of a constant that it may make
 
 
 def sanitize(model: StoredModel, store: Store) -> Imported:
@@ -74,7 +72,7 @@ def _with_foldable_inside(model: StoredModel) -> tuple[ModelProto, dict[str, Ten
             wanted |= reads
     inlined: dict[str, TensorProto] = {}
     outside = (t for t in proto.graph.initializer if t.name in wanted and external.is_external(t))
-    room = _LARGEST
+    room = HELD
     for size, tensor in sorted(
         ((external.byte_size(t.data_type, t.dims), t) for t in outside), key=lambda x: x[0]
     ):
@@ -101,7 +99,7 @@ def _fold_constants(proto: ModelProto) -> ModelProto:
             fold_shapes=True,
             partitioning="recursive",
             error_ok=True,
-            size_threshold=_LARGEST,
+            size_threshold=HELD,
             should_exclude_node=_must_stay,
         )
         graph.cleanup(remove_unused_graph_inputs=False).toposort()

@@ -12,9 +12,6 @@ STACK = "pkg.torch.onnx.stack_trace"
 # Frames of the framework say nothing of the user's model.
 _FRAMEWORK = re.compile(r"(^|[/\\])(site-packages|dist-packages|torch)[/\\]")
 _FRAME = re.compile(r'File "([^"\n]+)", line (\d+)')
-PARTS = (
-    2  # of a path: the file and its folder name it, and what lies above is the exporting machine's
-)
 
 
 def find_source(node: NodeProto) -> str:
@@ -27,5 +24,6 @@ def find_source(node: NodeProto) -> str:
     if not own:
         return ""
     path, line = own[-1]
-    tail = "/".join(re.split(r"[/\\]", path)[-PARTS:])
+    # The file and its folder name it; what lies above is the exporting machine's.
+    tail = "/".join(re.split(r"[/\\]", path)[-2:])
     return f"{tail.lstrip('/')}:{line}"

@@ -29,7 +29,6 @@ from narrowdown.engines.graph.model_problem import ModelProblem
 
 _DOUBLE = int(TensorProto.DOUBLE)
 _HALVES = (TensorProto.FLOAT16, TensorProto.BFLOAT16)
-_CASTS = 13  # an opset whose Cast knows every type here
 
 
 class _Plan(NamedTuple):
@@ -124,7 +123,7 @@ def _convert_model(
     scope.convert(kept, frozenset(i.name for i in (*graph.input, *graph.output)))
     write_notes(result, shared.notes)
     if any(n.op_type == "Cast" and not n.domain for n in graph.node) and "" not in shared.versions:
-        result.opset_import.add(domain="", version=_CASTS)  # a model of other domains only
+        result.opset_import.add(domain="", version=13)  # a model of other domains only
     return result
 
 
@@ -390,13 +389,7 @@ class _Scope:
             )
             whole = True
         if whole:
-            for i, name in enumerate(node.input):
-                node.input[i] = self.read(name, self.original_type(name))
-            names.rename_captures(
-                node,
-                {name: self.read(name, self.original_type(name)) for name in names.captures(node)},
-            )
-            self.nodes.append(node)
+            self._leave_as_it_is(node)
             return
         kept = _list_kept(node, inside)
         own = {place for body, those in kept for place in _list_own(node, body, those)}
@@ -420,6 +413,13 @@ class _Scope:
         for place, name in enumerate(node.output):
             if place not in own and self.original_type(name) in self.plan.sources:
                 self.actual[name] = self.plan.target
+        self.nodes.append(node)
+
+    def _leave_as_it_is(self, node: NodeProto) -> None:
+        for i, name in enumerate(node.input):
+            node.input[i] = self.read(name, self.original_type(name))
+        inner = {name: self.read(name, self.original_type(name)) for name in names.captures(node)}
+        names.rename_captures(node, inner)
         self.nodes.append(node)
 
     def _is_fully_typed(self, body: GraphProto) -> bool:

@@ -8,11 +8,11 @@ from pathlib import Path
 
 from narrowdown.engines.graph.filekind import is_ir
 from narrowdown.engines.store import regular
+from narrowdown.engines.store.memory import HELD
 
 # Where a weight lies outside: {"location": NAME}, as protobuf writes it, the name's length in one
 # byte or two.
 _LOCATION = re.compile(rb"\x0a\x08location\x12(?:([\x00-\x7f])|([\x80-\xff])([\x01-\x7f]))")
-_SCANNED = 256 << 20  # bytes; a larger model file holds its weights itself
 
 
 def list_weight_files(path: Path) -> tuple[Path, ...]:
@@ -21,7 +21,7 @@ def list_weight_files(path: Path) -> tuple[Path, ...]:
     model's file cannot be looked into."""
     if is_ir(path):
         return (path.with_suffix(".bin"),)
-    if not 0 < regular.size(path) <= _SCANNED:
+    if not 0 < regular.size(path) <= HELD:
         return ()
     with regular.opened(path) as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
         names = set()

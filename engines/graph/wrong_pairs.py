@@ -10,9 +10,9 @@ from onnx import ModelProto, NodeProto, TensorProto, numpy_helper
 from narrowdown.engines.array import Array
 from narrowdown.engines.graph import external, schema
 from narrowdown.engines.graph.quantized import DEQUANTIZE, LOOK_WRONG, QUANTIZE
+from narrowdown.engines.nearest import join_some
+from narrowdown.engines.store.memory import SMALL
 
-_NAMED = 3  # faults in a sentence
-_SMALL = 1 << 20  # elements of a scale that are looked at
 _DOMAINS = frozenset({"", "com.microsoft"})
 _NO_CODES = frozenset(
     {
@@ -31,9 +31,8 @@ def say_wrong_pairs(model: ModelProto) -> str:
     found = list(_find_faults(model))
     if not found:
         return ""
-    more = f", and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
     return (
-        f"{LOOK_WRONG}{'; '.join(found[:_NAMED])}{more}. Repair that first, or quantize the model anew: engines differ in what "
+        f"{LOOK_WRONG}{join_some(found, '; ')}. Repair that first, or quantize the model anew: engines differ in what "
         "they make of it."
     )
 
@@ -107,7 +106,7 @@ def _zero_point(node: NodeProto, held: dict[str, TensorProto]) -> TensorProto | 
 
 def _read(tensor: TensorProto | None) -> Array | None:
     """The values of a scale or a zero point; None of what is not stored in the model itself."""
-    if tensor is None or external.is_external(tensor) or _size(tensor) > _SMALL:
+    if tensor is None or external.is_external(tensor) or _size(tensor) > SMALL:
         return None
     return np.asarray(numpy_helper.to_array(tensor), np.float64)
 

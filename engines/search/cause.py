@@ -24,8 +24,7 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from narrowdown.engines.compare.say import join_some
-from narrowdown.engines.nearest import NAMED
+from narrowdown.engines.nearest import NAMED, join_some
 from narrowdown.engines.search import range_causes as ranges
 from narrowdown.engines.search import rounding_causes as rounding
 from narrowdown.engines.search.evidence import (

@@ -20,8 +20,9 @@ from narrowdown.engines.asking.oracle import make_oracle
 from narrowdown.engines.asking.whole_model import WholeModel
 from narrowdown.engines.compare.criterion import Signature
 from narrowdown.engines.compare.judge import by_sample, judge_whole, margin, worst
-from narrowdown.engines.compare.say import join_some, wrong_by
+from narrowdown.engines.compare.say import wrong_by
 from narrowdown.engines.findings import Findings, Unseen, Workaround
+from narrowdown.engines.nearest import join_some
 from narrowdown.engines.probe import Measure, Measurement, Unroll, is_given
 from narrowdown.engines.search.cheap_engine import ALIKE
 from narrowdown.engines.search.unseen import (

@@ -22,7 +22,7 @@ from narrowdown.engines.asking import Note, Sub
 from narrowdown.engines.asking.whole_model import WholeModel
 from narrowdown.engines.compare.criterion import Criterion, Signature
 from narrowdown.engines.compare.judge import badness, exceed, limit, worst
-from narrowdown.engines.compare.say import join_some
+from narrowdown.engines.nearest import join_some
 from narrowdown.engines.probe import Measurement
 
 # Draws of the last places: how far a single one moves an output varies by a factor of two or so.

@@ -17,11 +17,11 @@ import msgspec
 from narrowdown.engines.asking import StepContext, StepRefused, Sub
 from narrowdown.engines.asking.whole_model import FLOAT64, Distance, WholeModel, name_engine
 from narrowdown.engines.compare.judge import SHARE, over
-from narrowdown.engines.compare.say import join_some
 from narrowdown.engines.data.golden_files import name_by_place
 from narrowdown.engines.findings import Findings, Replaced
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.graph.index import GraphIndex, Tensor
+from narrowdown.engines.nearest import join_some
 from narrowdown.engines.options import recorded
 from narrowdown.engines.probe import Measurement, is_given
 from narrowdown.engines.search.independent import Departure

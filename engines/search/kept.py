@@ -6,10 +6,11 @@ import msgspec
 
 from narrowdown.engines.asking import StepRefused, Sub
 from narrowdown.engines.asking.inquiry import Inquiry
-from narrowdown.engines.compare.say import join_some, say_amount, say_most
+from narrowdown.engines.compare.say import say_amount, say_most
 from narrowdown.engines.findings import Point, Unseen, Workaround
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.graph.quantized import find_leavable_layers
+from narrowdown.engines.nearest import join_some
 from narrowdown.engines.probe import HUGE
 from narrowdown.engines.search.latency import measure_latency
 from narrowdown.engines.search.remedy import keep_as_workaround

@@ -7,10 +7,10 @@ from typing import TypeAlias
 
 import msgspec
 
-from narrowdown.engines.compare.say import join_some
 from narrowdown.engines.findings import Culprit, Findings, Unseen, Workaround
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.graph.index import GraphIndex
+from narrowdown.engines.nearest import join_some
 from narrowdown.engines.probe import APART, is_given
 from narrowdown.engines.search.statistics import CONFIDENCE, fisher_exact, say_most_wrong
 

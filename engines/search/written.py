@@ -8,8 +8,8 @@ from narrowdown.engines.asking.inquiry import Inquiry
 from narrowdown.engines.asking.near import Near
 from narrowdown.engines.asking.oracle import make_oracle
 from narrowdown.engines.compare.judge import by_sample, worst
-from narrowdown.engines.compare.say import join_some
 from narrowdown.engines.graph.quantized import find_leavable_layers
+from narrowdown.engines.nearest import join_some
 from narrowdown.engines.probe import HUGE, Measurement
 from narrowdown.engines.search.control_flow import ALWAYS
 from narrowdown.engines.search.unseen import list_failing, restrict

@@ -15,9 +15,8 @@ from narrowdown.engines.asking import Note, Refused, StepContext, StepRefused, S
 from narrowdown.engines.asking.whole_model import WholeModel
 from narrowdown.engines.compare.criterion import Criterion
 from narrowdown.engines.compare.judge import REFUSALS, judge_check
-from narrowdown.engines.compare.say import join_some
 from narrowdown.engines.graph.quantized import LOOK_WRONG
-from narrowdown.engines.nearest import suggestion
+from narrowdown.engines.nearest import join_some, suggestion
 from narrowdown.engines.options import recorded
 from narrowdown.engines.probe import LoadInputs, Measurement, SampleInfo, is_given
 from narrowdown.engines.search.controls import Controls

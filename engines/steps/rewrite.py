@@ -11,9 +11,10 @@ from narrowdown.engines.asking.inquiry import Inquiry, open_inquiry
 from narrowdown.engines.asking.oracle import make_oracle
 from narrowdown.engines.compare.criterion import Criterion
 from narrowdown.engines.compare.judge import by_sample, judge_whole, margin, worst
-from narrowdown.engines.compare.say import join_some, say_most
+from narrowdown.engines.compare.say import say_most
 from narrowdown.engines.findings import Unseen, Workaround
 from narrowdown.engines.graph import ranges
+from narrowdown.engines.nearest import join_some
 from narrowdown.engines.probe import APART, BARRIER, FIXED_SIZES, HUGE, WRAPS, Measure, Measurement
 from narrowdown.engines.search.barriers import Barriers, find_barriers, list_rings
 from narrowdown.engines.search.latency import measure_seconds, say_seconds

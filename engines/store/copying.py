@@ -3,7 +3,6 @@ holes where there are holes."""
 
 import contextlib
 import errno
-import fcntl
 import filecmp
 import os
 import secrets
@@ -12,9 +11,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from narrowdown.engines.store import regular
-
-_FICLONE = 0x40049409  # Linux: share all blocks (Btrfs, XFS)
-_AT_ONCE = 1 << 30  # bytes
+from narrowdown.engines.store.memory import PIECE
 
 
 class _Failed(Exception):
@@ -45,12 +42,7 @@ def tree(
 def copy(source: str | Path, target: str | Path) -> None:
     """Copy a regular file with its times and mode. Raises ``OSError``."""
     with regular.opened(source) as reader, Path(target).open("wb") as writer:
-        shared = False
-        with contextlib.suppress(OSError):
-            fcntl.ioctl(writer.fileno(), _FICLONE, reader.fileno())
-            shared = True
-        if not shared:
-            _copied(reader.fileno(), writer.fileno())
+        _copied(reader.fileno(), writer.fileno())
     shutil.copystat(source, target)
 
 
@@ -93,12 +85,13 @@ def _copied(reader: int, writer: int) -> None:
 
 
 def _piece(reader: int, writer: int, at: int, length: int) -> int:
-    """Copy some of a span of data, inside the kernel where it can; how many bytes. Raises
+    """Copy some of a span of data, inside the kernel where it can, which shares the blocks on Btrfs
+    and XFS; how many bytes. Raises
     ``OSError``."""
     with contextlib.suppress(OSError, AttributeError):
-        if done := os.copy_file_range(reader, writer, min(length, _AT_ONCE), at, at):
+        if done := os.copy_file_range(reader, writer, length, at, at):
             return done
-    data = os.pread(reader, min(length, 8 << 20), at)
+    data = os.pread(reader, min(length, PIECE), at)
     if not data:
         raise OSError(errno.EIO, "the file became shorter while it was copied")
     return os.pwrite(writer, data, at)

@@ -6,6 +6,10 @@ import functools
 import os
 from pathlib import Path
 
+# Bytes: what is read, copied or sent whole without a thought; of a larger thing, at a time; and
+# what is held at most, once, beside the model that is measured.
+SMALL, PIECE, HELD = 1 << 20, 8 << 20, 256 << 20
+
 
 def own(pid: int | str = "self") -> int:
     """Bytes that belong to the process alone: anonymous and shared memory. File-backed pages

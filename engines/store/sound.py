@@ -21,10 +21,10 @@ import msgspec
 
 from narrowdown.engines.store import decoding, regular
 from narrowdown.engines.store.content import Damaged, Store, digest_file, write_pieces
+from narrowdown.engines.store.memory import PIECE
 
 SEAL = b"\0crc-32\0"  # before the checksum, four bytes, the lowest first
 _TRAILER = len(SEAL) + 4
-_CHUNK = 8 << 20
 _DIGEST = re.compile("[0-9a-f]{64}")
 _WEIGHTS = re.compile(
     rb"weights/([0-9a-f]{64})(?:\.[0-9a-z-]+)*\.bin"
@@ -163,7 +163,7 @@ def _sealed(path: Path) -> bool:
     """Whether the checksum behind the file's data is that of its data."""
     with contextlib.suppress(OSError), regular.opened(path) as file:
         left, crc = _size(path) - _TRAILER, 0
-        while left > 0 and (piece := file.read(min(left, _CHUNK))):
+        while left > 0 and (piece := file.read(min(left, PIECE))):
             left -= len(piece)
             crc = zlib.crc32(piece, crc)
         return left == 0 and file.read() == SEAL + crc.to_bytes(4, "little")

@@ -25,10 +25,8 @@ from narrowdown.engines.graph.standing_alone import (
     standing_alone,
 )
 from narrowdown.engines.store.content import Store, write_file
+from narrowdown.engines.store.memory import SMALL
 
-# Bytes of weights from which on a kept model points to those that the session has anyway. Smaller
-# ones stand alone: they are what is looked at most, and cost nothing.
-REFERS = 1 << 20
 _COPY = 64 << 20  # bytes of weights that are worth copying for each check
 
 
@@ -41,7 +39,7 @@ def put_model(
     them, in the artifact ``<stem>.weights.bin``, to which the model points by that name."""
     copy = deepcopy(model)
     beside = f"{Path(name).stem}.weights.bin"
-    refers, large = outside_bytes(model) >= REFERS, outside_bytes(model) >= INSIDE
+    refers, large = outside_bytes(model) >= SMALL, outside_bytes(model) >= INSIDE
     with contextlib.ExitStack() as stack:
         incoming: external.Incoming | None = None
         for tensor in filter(external.is_external, external.initializers_with_bodies(copy.graph)):

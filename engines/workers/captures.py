@@ -23,7 +23,7 @@ from onnx import ModelProto
 from narrowdown.engines import backends, spec
 from narrowdown.engines.array import Array
 from narrowdown.engines.backends.base import BuildRequest, Built, Engine, EngineFault, EngineMissing
-from narrowdown.engines.backends.builds import HEAVIEST, Kept, build, close_built, weigh_built
+from narrowdown.engines.backends.builds import Kept, build, close_built, weigh_built
 from narrowdown.engines.data import originals, samples
 from narrowdown.engines.graph import dimensions, load
 from narrowdown.engines.graph.cut import Cut, cut
@@ -34,21 +34,15 @@ from narrowdown.engines.graph.ranges import encode
 from narrowdown.engines.probe import Candidate
 from narrowdown.engines.store import regular
 from narrowdown.engines.store.content import Store, boot
+from narrowdown.engines.store.memory import HELD, SMALL
 from narrowdown.engines.store.sound import Sealed
 from narrowdown.engines.workers.halves import take_halves
 
 DEFAULT_BUDGET = 4 << 30  # bytes on disk, all captures of a session
-# Of marked tensors in one run. A session holds all that is marked until its run is over, also what
-# is not fetched of it (ONNX Runtime: 660 MiB marked, one tensor fetched: 765 MiB), so that a model
-# of more than this takes several sessions.
-_BATCH_BYTES = 256 << 20
 # Each session builds the whole model, so that few of them are wanted. ONNX Runtime (1.22 to 1.32)
 # takes 1.3 s for 50,000 nodes, 4.6 with all of them marked: the square of the marks counts.
 _MOST_MARKS = 10_000
 _PLAIN = "onnxruntime"  # node by node, with no optimizer
-_LEFT = (
-    256 << 20
-)  # bytes of the disk that captures leave to the journal and the models, or a twentieth of a small disk
 
 
 class ReferenceFailed(Exception):
@@ -148,7 +142,7 @@ _builds: Kept[tuple[Cut, Built, int]] = Kept(
 
 def is_heavy(model: ModelProto) -> bool:
     """Whether two builds of the model shall not be held at once."""
-    return weigh_built(model) > HEAVIEST
+    return weigh_built(model) > HELD
 
 
 def make_room(model: ModelProto) -> None:
@@ -234,7 +228,7 @@ class _Captures:
         """The first tensors that fit into one run together; ``guess`` bytes stand for an unknown
         size. At least one."""
         batch: list[int] = []
-        room = _BATCH_BYTES
+        room = HELD
         for t in tensors[:_MOST_MARKS]:
             size = self._estimate_size(self._index.tensors[t])
             room -= size if size >= 0 else guess
@@ -264,13 +258,13 @@ class _Captures:
         inner = [t for t in rest if _is_markable(index.tensors[t].dtype, index.tensors[t].name)]
         # While no size is known a run has few tensors: what they take is the next guess.
         largest = max((self._estimate_size(index.tensors[t]) for t in inner), default=0)
-        guess, done = largest if largest > 0 else _BATCH_BYTES // 8, 0
+        guess, done = largest if largest > 0 else HELD // 8, 0
         while done < len(inner):
             batch = self._take_batch(inner[done:], guess)
             self._progress(f"reference run, {done} of {len(inner)} tensors captured")
             arrays = self._run_marked(batch)
             largest = max((a.nbytes for a in arrays.values()), default=0)
-            guess = max(guess // 2, min(largest, _BATCH_BYTES), 1)
+            guess = max(guess // 2, min(largest, HELD), 1)
             for t, value in arrays.items():
                 self._write_capture(t, value)
                 if keep(t):
@@ -280,7 +274,7 @@ class _Captures:
     def map_large(self, tensor: int, value: Array) -> Array:
         """The value of an inner tensor that was captured just now, as its file has it where it is
         large."""
-        if value.nbytes < samples.MAP_FROM or tensor in self._index.outputs:
+        if value.nbytes < SMALL or tensor in self._index.outputs:
             return value
         stored = read_array(self._file(tensor))
         return value if stored is None else stored
@@ -387,7 +381,7 @@ def _has_room(folder: Path, bytes_: int) -> bool:
     """Whether the disk has room for so much more, and some left. Raises ``OSError`` where there is
     no such folder."""
     disk = shutil.disk_usage(folder)
-    return disk.free - bytes_ >= min(_LEFT, disk.total // 20)
+    return disk.free - bytes_ >= min(HELD, disk.total // 20)
 
 
 _spent: dict[str, int] = {}  # bytes of captures below a folder, as far as this process knows
@@ -440,9 +434,7 @@ def read_array(path: Path) -> Array | None:
 
 
 def _load_array(path: Path, size: int) -> Array:
-    value: Array = np.load(
-        path, mmap_mode="r" if size >= samples.MAP_FROM else None, allow_pickle=False
-    )
+    value: Array = np.load(path, mmap_mode="r" if size >= SMALL else None, allow_pickle=False)
     if value.dtype.names:
         name = value.dtype.names[0]
         value = value[name].view(load.np_dtype(name))

@@ -15,12 +15,12 @@ import msgspec
 
 from narrowdown.engines.checker import keeper
 from narrowdown.engines.probe import AnyProbe, Measure
+from narrowdown.engines.store.memory import HELD
 from narrowdown.engines.workers import watchdog
 from narrowdown.engines.workers.protocol import FromWorker, Work
 
 TERM_GRACE = 0.3  # seconds between TERM and KILL
 _KEEPERS = 2.0  # seconds that these may take to clear up
-_LINE_LIMIT = 256 << 20  # bytes of one message
 _LOADED = 2  # models that a worker is taken to hold
 _BUILT = 4  # and builds
 
@@ -35,7 +35,7 @@ class Child:
 
     def __init__(self, process: "subprocess.Popen[bytes]", mark: str) -> None:
         self.process = process
-        self.reader = asyncio.StreamReader(limit=_LINE_LIMIT, loop=asyncio.get_running_loop())
+        self.reader = asyncio.StreamReader(limit=HELD, loop=asyncio.get_running_loop())
         self.mark = mark
         self.worked = False
         self.transports: list[asyncio.BaseTransport] = []

@@ -8,10 +8,8 @@ from narrowdown.engines.array import Array
 from narrowdown.engines.graph import schema
 from narrowdown.engines.graph.index import Node
 from narrowdown.engines.graph.load import StoredModel
+from narrowdown.engines.nearest import NAMED, join_some
 
-# Elements of an input that are told one by one; a condition on more is no sentence that anybody
-# could check.
-_TOLD = 4
 _SHAPES = frozenset({"Shape", "Size"})
 # Inputs whose values decide how large an operator's results are, by position; None: all of them.
 # Those of all others have shapes that follow from shapes.
@@ -48,7 +46,7 @@ def say_what_it_rests_on(
         # Where it hangs on what is in a large or a float input, the one thing that can be told is
         # which way it went.
         if any(
-            index.tensors[i].floating or value(index.tensors[i].name).size > _TOLD for i in values
+            index.tensors[i].floating or value(index.tensors[i].name).size > NAMED for i in values
         ):
             said.append(f"{_name_maker(model, t)} gives {_write(value(index.tensors[t].name))}")
             continue
@@ -129,7 +127,5 @@ def _say_shape(name: str, value: Callable[[str], Array]) -> str:
 
 def _write(value: Array) -> str:
     flat = value.reshape(-1).tolist()
-    told = [str(v).lower() if isinstance(v, bool) else str(v) for v in flat[:_TOLD]]
-    return (
-        told[0] if len(flat) == 1 else f"[{', '.join(told)}{', ...' if len(flat) > _TOLD else ''}]"
-    )
+    told = [str(v).lower() if isinstance(v, bool) else str(v) for v in flat]
+    return told[0] if len(flat) == 1 else f"[{join_some(told)}]"

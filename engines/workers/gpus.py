@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 from narrowdown.engines.processes import run_module
 
 _LIMIT = 30.0  # seconds: the driver wakes every GPU for this
-_MAJOR, _MINOR = 75, 76  # attributes: compute capability
 
 
 class Gpu(NamedTuple):
@@ -71,7 +70,8 @@ def _ask_driver() -> list[Gpu]:
         own = get("cuDeviceGetUuid_v2", ctypes.c_char * 16, device).raw
         part = "MIG" if " MIG " in text else "GPU"
         major, minor = (
-            get("cuDeviceGetAttribute", ctypes.c_int, a, device).value for a in (_MAJOR, _MINOR)
+            get("cuDeviceGetAttribute", ctypes.c_int, a, device).value
+            for a in (75, 76)  # compute capability
         )
         found.append(Gpu(f"{part}-{uuid.UUID(bytes=own)}", text, f"{major}.{minor}"))
     return found

@@ -16,8 +16,8 @@ from onnx import ModelProto
 from narrowdown.engines.array import Array
 from narrowdown.engines.backends.base import BuildRequest, Built, EngineFault
 from narrowdown.engines.backends.builds import Kept, build, close_built, serve, weigh_built
-from narrowdown.engines.compare import answers, metrics, refusal
-from narrowdown.engines.compare.answers import answer
+from narrowdown.engines.compare import metrics, refusal
+from narrowdown.engines.compare.answers import CHUNK, answer
 from narrowdown.engines.data import postprocess, samples, score, tactic_replay
 from narrowdown.engines.data.samples import Span
 from narrowdown.engines.graph import external, load, rewrites
@@ -133,29 +133,10 @@ class _Measuring:
         self.finished = probe.candidate.nodes == ALL and set(self.part.judged) == set(
             self.index.outputs
         )
+        self.spans = self._spans_shapes()
+        self.captured = self._is_captured()
         # Repeated looks are at a build of their own: what an engine remembers of earlier runs is no
         # part of the answer.
-        self.spans = (
-            self.engine.info.spans
-            and not (probe.written or probe.rewrite)
-            and probe.candidate.nodes == ALL
-            and not probe.candidate.edits
-        )
-        # What the reference computes is captured: how large its own values are is seen without
-        # running it once more, and so is what an engine gives that computes the same where every
-        # node is kept.
-        self.captured = (
-            (
-                (probe.engine == probe.reference and bool(probe.marks) and not probe.keep)
-                or self._is_kept_whole()
-            )
-            and probe.runs == 1
-            and probe.candidate == Candidate()
-            and not (probe.attempt or probe.nudge or probe.vary or probe.record or probe.save)
-            and not (probe.righted or probe.written or probe.rewrite)
-        )
-        # A tensor that is fed from outside has as many rows as the captured one.
-        self.spans = self.spans and not decode(probe.candidate.severed)
         self.builds = _builds if probe.runs <= 1 else Kept(_close_ready, _weigh_ready)
         self.build_seconds = self.run_seconds = self.median_seconds = 0.0
         self.artifacts: dict[str, str] = {}
@@ -164,6 +145,31 @@ class _Measuring:
         self.differs = [False] * count  # from the first run, in any bit
         self.facts: dict[str, Any] = {"runs": count} if count > 1 else {}
         self.nodes = 0
+
+    def _spans_shapes(self) -> bool:
+        """Whether one build may serve feeds of many shapes. A tensor that is fed from outside has
+        as many rows as the captured one."""
+        probe = self.probe
+        return (
+            self.engine.info.spans
+            and not (probe.written or probe.rewrite)
+            and probe.candidate.nodes == ALL
+            and not (probe.candidate.edits or decode(probe.candidate.severed))
+        )
+
+    def _is_captured(self) -> bool:
+        """Whether what the reference computes, which is captured, is the answer: of its own values,
+        seen without running it once more, and of an engine that computes the same where every node
+        is kept."""
+        probe = self.probe
+        own = probe.engine == probe.reference and bool(probe.marks) and not probe.keep
+        return (
+            (own or self._is_kept_whole())
+            and probe.runs == 1
+            and probe.candidate == Candidate()
+            and not (probe.attempt or probe.nudge or probe.vary or probe.record or probe.save)
+            and not (probe.righted or probe.written or probe.rewrite)
+        )
 
     def answer(self) -> Measurement:
         serve(f"{self.probe.engine} {self.probe.reference}")
@@ -604,21 +610,7 @@ class _Measuring:
             return [tuple(column[row] for column in columns) for row in range(max(1, split))]
 
         outputs = scores(judged, final=self.finished)
-        # What an engine cannot give out (a shape or a boolean, on some) says nothing about the node
-        # that made it.
-        unseen = [t for t in self.marks if t not in actual]
-        if unseen:
-            first = self.index.tensors[unseen[0]].name
-            self.notes.append(
-                f"{len(unseen)} tensors could not be observed, '{first}' first: the engine does not give them out."
-            )
-        given = {
-            t: (feed.arrays[t], feed.exact.get(t, feed.arrays[t]))
-            for t in self.marked_feeds
-            if t in feed.arrays
-        }
-        seen = {t: (actual[t], expected[t]) for t in self.marks if t in actual}
-        marks = scores(self._by_name({**seen, **given}))
+        marks = scores(self._by_name(self._pair_marks(actual, expected, feed)))
         effects = scores(moved, final=True)
         return [
             SampleResult(
@@ -632,6 +624,21 @@ class _Measuring:
             )
             for row in range(max(1, split))
         ]
+
+    def _pair_marks(
+        self, actual: Mapping[int, Array], expected: Mapping[int, Array], feed: Feed
+    ) -> dict[int, _Pair]:
+        # What an engine cannot give out (a shape or a boolean, on some) says nothing about the node
+        # that made it.
+        unseen = [t for t in self.marks if t not in actual]
+        if unseen:
+            first = self.index.tensors[unseen[0]].name
+            self.notes.append(
+                f"{len(unseen)} tensors could not be observed, '{first}' first: the engine does not give them out."
+            )
+        seen: dict[int, _Pair] = {t: (actual[t], expected[t]) for t in self.marks if t in actual}
+        fed = (t for t in self.marked_feeds if t in feed.arrays)
+        return seen | {t: (feed.arrays[t], feed.exact.get(t, feed.arrays[t])) for t in fed}
 
     def _by_name(self, pairs: Mapping[int, _Pair]) -> dict[str, _Pair]:
         return {self.index.tensors[t].name: pair for t, pair in pairs.items()}
@@ -885,8 +892,8 @@ def _round(value: Array, storage: np.dtype[Any]) -> tuple[Array, float, bool, bo
     overflows = vanishes = False
     stored = np.empty(value.shape, value.dtype)
     flat, other = np.ravel(value), stored.reshape(-1)
-    for start in range(0, flat.size, answers.CHUNK):
-        here = slice(start, start + answers.CHUNK)
+    for start in range(0, flat.size, CHUNK):
+        here = slice(start, start + CHUNK)
         with np.errstate(all="ignore"):
             other[here] = flat[here].astype(storage)
         a, b = flat[here].astype(np.float64), other[here].astype(np.float64)

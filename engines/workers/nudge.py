@@ -10,9 +10,7 @@ from onnx import ModelProto, numpy_helper
 from narrowdown.engines.array import Array
 from narrowdown.engines.backends.base import EngineFault
 from narrowdown.engines.graph import external
-
-# Bytes of weights beyond which they are not moved: all of them are copied for it.
-_LARGEST = 256 << 20
+from narrowdown.engines.store.memory import HELD
 
 
 def nudge_array(value: Array, draw: int) -> Array:
@@ -44,9 +42,9 @@ def nudged_weights(model: ModelProto, weights_dir: str, draw: int) -> ModelProto
     """A copy whose float weights are moved and held inside. Raises ``EngineFault`` where they are
     too large for that."""
     sizes = (external.byte_size(t.data_type, t.dims) for t in model.graph.initializer)
-    if sum(max(0, size) for size in sizes) > _LARGEST:
+    if sum(max(0, size) for size in sizes) > HELD:  # all of them are copied
         raise EngineFault(
-            "unsupported", f"The weights are more than {_LARGEST >> 20} MiB and are not moved."
+            "unsupported", f"The weights are more than {HELD >> 20} MiB and are not moved."
         )
     copy = deepcopy(model)
     for position, tensor in enumerate(copy.graph.initializer):

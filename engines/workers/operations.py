@@ -55,7 +55,6 @@ from narrowdown.engines.workers.part import Feed, Part, Say, feeds_by_name
 
 _LONGEST_WORD = 200  # characters of one word of a message
 _LONGEST = 2000  # and of all of it
-_SHELL_KILLED = 128 + signal.SIGKILL
 _STATUSES = frozenset(get_args(Status))
 
 
@@ -414,7 +413,7 @@ def _no_verdict(
     before it ran."""
     held = memory.kernel_kills() > kills
     # A shell around it hands the kill of what it ran on as this exit code.
-    if ran.signal == signal.SIGKILL or (held and ran.returncode == _SHELL_KILLED):
+    if ran.signal == signal.SIGKILL or (held and ran.returncode == 128 + signal.SIGKILL):
         if held and memory.starved(memory.room()):
             return faults.make_unanswered(faults.no_memory(), store.root)
         said = (

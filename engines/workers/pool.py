@@ -52,7 +52,6 @@ from narrowdown.engines.workers.child import TERM_GRACE, Child, built_for
 from narrowdown.engines.workers.protocol import Done, Hello, Work
 
 _HELLO = 60.0  # seconds that a new worker may take to answer at all
-_CANCEL_GRACE = 0.3  # a cancelled probe may end by itself: a warm worker is worth more than this
 _STOP_GRACE = 1.0  # a soft stop lets probes that are nearly done finish
 _WATCH_EVERY = 0.1
 _LOG_LIMIT = 64 << 20  # bytes of one probe's log; an engine that says more has its log started anew
@@ -583,7 +582,7 @@ class Pool:
                     if why != "cancelled":
                         return why
                     # Nobody waits for the answer, but the worker is warm: let a quick one finish.
-                    withdrawn, deadline = True, time.monotonic() + _CANCEL_GRACE
+                    withdrawn, deadline = True, time.monotonic() + TERM_GRACE
                     slot.interrupt = asyncio.get_running_loop().create_future()
                 elif withdrawn:
                     return "cancelled"

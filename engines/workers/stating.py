@@ -25,10 +25,9 @@ from narrowdown.engines.workers.part import Part, Say, feeds_by_name
 # Values up to so many are stated one by one: a case of this size is read, and journalled with every
 # change of it. Of what is larger the range is stated.
 STATED = 1024
-# Numbers that change with a dimension at most, and how many sets of them are tried: each is read by
+# Sets of numbers that change with a dimension which are tried at most: each is read by
 # ONNX's shape inference, a millisecond, and what passes it is run. Cases have some ten numbers,
 # three of which go together. Chosen, not measured.
-_MOST_TIED = 4
 _MOST_TRIES = 600
 _SHORT = re.compile(r"[A-Za-z_]\w{0,11}")
 _HEAVIEST = 1 << 22  # elements of all that is fed and held: a case is built a hundred times
@@ -185,7 +184,7 @@ def _narrow(
     few = (
         (rest, to)
         for others in tries
-        for many in range(min(_MOST_TIED, len(others)) + 1)
+        for many in range(len(others) + 1)
         for rest in itertools.combinations(others, many)
         for to in larger
     )

@@ -20,7 +20,6 @@ from narrowdown.engines.workers.captures import ReferenceFailed
 # Nodes that bodies may become, all together: an engine builds so many in seconds, and a search over
 # more takes hours.
 MOST = 10_000
-_DEEPEST = 8  # bodies in one another
 # The opened model must give what the model gave, by the reference. The same kernels run in the same
 # order, so mostly it is the same bits; another plan of an engine's may round otherwise, and
 # anything beyond that is another model.
@@ -57,7 +56,7 @@ def unroll_model(probe: Unroll, store: Store, progress: Callable[[str], None]) -
     work = _Opening(probe, store, progress, list(probe.samples))
     model = load.load(store, probe.model)
     before = {t: model.index.tensors[t].name for t in model.index.outputs}
-    for _ in range(_DEEPEST):
+    while True:
         progress("opening If, Loop and Scan")
         try:
             deeper = _open_outermost(work, model, tuple(before.values()))
@@ -97,18 +96,7 @@ def _open_outermost(
     proto, watched = unroll.watch_nodes(model.proto, places)
     seen = load.load(work.store, load.save(work.store, proto))
     runs = _watch_runs(work, seen, watched, work.probe.sample)
-    for i, ran in list(runs.items()):
-        node = graph.node[i]
-        bodies = [unroll.body_size(body) for body in names.bodies(node)]
-        made = max(bodies) if node.op_type == "If" else bodies[0] * ran
-        if work.nodes + made > MOST:
-            work.kept[_first_output(node)] = (
-                f"'{model.engine_names[i]}' ({node.op_type}) would become {made:,} nodes in {ran:,} iterations, too many to "
-                "search; it stays as it is."
-            )
-            del runs[i]
-        else:
-            work.nodes += made
+    runs = {i: ran for i, ran in runs.items() if _has_room(work, model, i, ran)}
     if not runs:
         return None
     agreed = [
@@ -123,26 +111,39 @@ def _open_outermost(
     if not _same_values(work.values(model, outputs, sample), work.values(result, outputs, sample)):
         raise ModelProblem("with its bodies opened the model computes something else.")
     work.agreed = agreed
-    for i, ran in runs.items():
-        node = graph.node[i]
-        how = (
-            ("else_branch", "then_branch")[ran]
-            if node.op_type == "If"
-            else f"{ran} iteration{'' if ran == 1 else 's'}"
-        )
-        rests = deciders.say_what_it_rests_on(
-            model, i, ran, lambda t: work.values(model, (t,), sample)[t]
-        )
-        work.opened.append(
-            {
-                "node": model.engine_names[i],
-                "op": node.op_type,
-                "how": how,
-                "by": deciders.name_deciders(model, i),
-                "while": rests,
-            }
-        )
+    work.opened += [_describe_opened(work, model, i, ran) for i, ran in runs.items()]
     return result
+
+
+def _has_room(work: _Opening, model: StoredModel, position: int, ran: int) -> bool:
+    """Whether the node may be opened: the nodes that it becomes are counted, or why it stays is
+    kept."""
+    node = model.proto.graph.node[position]
+    bodies = [unroll.body_size(body) for body in names.bodies(node)]
+    made = max(bodies) if node.op_type == "If" else bodies[0] * ran
+    if work.nodes + made > MOST:
+        work.kept[_first_output(node)] = (
+            f"'{model.engine_names[position]}' ({node.op_type}) would become {made:,} nodes in {ran:,} iterations, too many to "
+            "search; it stays as it is."
+        )
+        return False
+    work.nodes += made
+    return True
+
+
+def _describe_opened(work: _Opening, model: StoredModel, position: int, ran: int) -> dict[str, Any]:
+    op_type, sample = model.proto.graph.node[position].op_type, work.probe.sample
+    return {
+        "node": model.engine_names[position],
+        "op": op_type,
+        "how": ("else_branch", "then_branch")[ran]
+        if op_type == "If"
+        else f"{ran} iteration{'' if ran == 1 else 's'}",
+        "by": deciders.name_deciders(model, position),
+        "while": deciders.say_what_it_rests_on(
+            model, position, ran, lambda t: work.values(model, (t,), sample)[t]
+        ),
+    }
 
 
 def _watch_runs(

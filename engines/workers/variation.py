@@ -13,9 +13,6 @@ How = Literal["permuted", "twice", "alone", "repeated", "stale"]
 
 MOST_ALONE = 8  # rows that are fed one by one
 REPEATS = 3  # of each pattern: an answer that follows the pattern three times of three does so by more than chance
-# Bytes of blocks that are filled and freed, so that what is allocated next holds their pattern.
-_BLOCKS = tuple(1 << n for n in range(6, 23))
-_OF_EACH = 8
 _PATTERNS = (0xFF, 0x00)  # NaN in every float type, and zeros
 
 
@@ -163,7 +160,7 @@ def _other_values(value: Array, pattern: int) -> Array:
 
 
 def _fill_freed_memory(pattern: int) -> None:
-    blocks = [np.full(size, pattern, np.uint8) for size in _BLOCKS for _ in range(_OF_EACH)]
+    blocks = [np.full(1 << n, pattern, np.uint8) for n in range(6, 23) for _ in range(8)]
     del blocks
 
 

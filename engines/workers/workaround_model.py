@@ -22,7 +22,7 @@ from narrowdown.engines.graph.typed import Kept, to_precision
 from narrowdown.engines.graph.unroll import body_size, name_inside
 from narrowdown.engines.probe import Candidate, Measure
 from narrowdown.engines.store.content import Store
-from narrowdown.engines.workers.artifact_files import REFERS
+from narrowdown.engines.store.memory import SMALL
 
 LOOKED_AT = 64 << 20  # bytes of a weight of which each value is looked at, in float64
 
@@ -55,24 +55,19 @@ def write_form(
     they are. Raises ``ModelProblem``."""
     onto, rest = probe.written, probe.rest
     own = load.load(store, onto)
-    places = (
-        {n: Place(n) for n in keep}
-        if onto == searched.digest
-        else find_origins(searched.index, own.index, own.node_protos, own.engine_names, keep)
-    )
+    places: Mapping[int, Place] = {n: Place(n) for n in keep}
+    if onto != searched.digest:
+        places = find_origins(searched.index, own.index, own.node_protos, own.engine_names, keep)
     there = frozenset(at.node for at in places.values() if not (at.inside and rest))
     held = sorted({at for at in places.values() if at.node not in there})
     if onto != searched.digest:
-        read = {t for n in there for t in own.index.nodes[n].reads}
-        there |= find_folded(
-            searched.index, own.index, read | (_find_outside(own, rest) if rest else set())
-        )
+        there |= _find_made_before(searched, own, there, rest)
     part = cut(own, Candidate(), {}, {}, own.index.outputs)
     if is_quantized(own.index) and not originals.keeps_pairs(probe.engine, probe.reference):
         part = originals.leave_layers_float(store, own, part, there, probe.reference)
     model = part.model
     position = {n: i for i, n in enumerate(part.node_ids)}
-    stay = [i for i, n in enumerate(part.node_ids) if n in there]
+    stay = [position[n] for n in sorted(there & position.keys())]
     inside = sum(body_size(body) for i in stay for body in bodies(model.graph.node[i]))
     of = body_size(model.graph)
     islands = _group(
@@ -81,20 +76,30 @@ def write_form(
     idle = _count_idle(model.graph, islands)
     if rest:
         model = to_precision(model, rest, stay, islands)
-    if outside_bytes(model) < REFERS:
+    if outside_bytes(model) < SMALL:
         model = ModelProto.FromString(
             standing_alone(model, own.weights_dir).SerializeToString(deterministic=True)
         )
-    named = [*(Place(n) for n in there), *held]
+    named = sorted([*map(Place, there), *held])
     return Written(
         model,
-        tuple(_name(own, at) for at in sorted(named)),
+        tuple(_name(own, at) for at in named),
         tuple(own.engine_names[n] for n in sorted({at.node for at in named})) if held else (),
         tuple(searched.engine_names[n] for n in sorted(keep - set(places))),
         inside,
         of,
         idle,
     )
+
+
+def _find_made_before(
+    searched: StoredModel, own: StoredModel, there: frozenset[int], rest: str
+) -> frozenset[int]:
+    """Nodes of ``own`` that make what is a constant in ``searched``: for the nodes that stay, or of
+    what the precision does not hold."""
+    read = {t for n in there for t in own.index.nodes[n].reads}
+    outside = _find_outside(own, rest) if rest else set()
+    return find_folded(searched.index, own.index, read | outside)
 
 
 def _group(places: Iterable[Steps]) -> Kept:

@@ -29,7 +29,6 @@ from narrowdown.engines.probe import Measurement
 from narrowdown.engines.store import memory
 from narrowdown.engines.workers.protocol import Done, FromWorker, Hello, Progress, Work
 
-_PR_SET_PDEATHSIG = 1
 _PROGRESS_EVERY = 0.1  # seconds
 _NICE = 5  # builds take all that is left over; screens and shells go first
 # After one of these the process's device context cannot be trusted.
@@ -94,7 +93,7 @@ def _die_with(parent: int) -> None:
     has ended."""
     if sys.platform == "linux":
         prctl = ctypes.CDLL(None, use_errno=True).prctl
-        prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        prctl(1, signal.SIGKILL, 0, 0, 0)  # PR_SET_PDEATHSIG
         prctl(keeper.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     if parent and os.getppid() != parent:
         _end_process()

@@ -252,7 +252,7 @@ def test_a_kept_model_points_to_the_sessions_weights_until_it_is_written_somewhe
 ) -> None:
     """Weights of its own are in it; those of the session, converted or not, come in when it is
     written. Damaged or gone, that is said in a sentence, and nothing is written."""
-    monkeypatch.setattr(artifact_files, "REFERS", 1)
+    monkeypatch.setattr(artifact_files, "SMALL", 1)
     values = np.arange(1000, dtype=np.float32)
     weights = [numpy_helper.from_array(values + i, name) for i, name in enumerate("wv")]
     x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, [1000]) for n in "xy")

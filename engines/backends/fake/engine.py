@@ -36,9 +36,9 @@ from narrowdown.engines.backends.onnxruntime.engine import Session, Settings
 from narrowdown.engines.data.tactic_replay import canonical_algorithm
 from narrowdown.engines.graph import names, schema
 from narrowdown.engines.spec import EngineSpec
+from narrowdown.engines.store.memory import PIECE
 
 _PRECISION = {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16"}
-_BLOCK = 64 << 20  # bytes
 
 
 class Fault(msgspec.Struct, frozen=True):
@@ -295,7 +295,7 @@ def strike_process(fault: Fault) -> None:
         case "hang":
             time.sleep(fault.seconds)
         case "memory":
-            held = [np.ones(_BLOCK, np.uint8) for _ in range(max(1, fault.mib // 64))]
+            held = [np.ones(PIECE, np.uint8) for _ in range(max(1, fault.mib // 8))]
             raise MemoryError(f"{len(held)} blocks were not enough.")
         case "out-of-memory" | "build-failed" | "invalid-model" | "error":
             raise EngineFault(fault.fault, f"The fake engine was told to end with {fault.fault}.")

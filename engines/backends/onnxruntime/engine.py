@@ -40,7 +40,6 @@ from narrowdown.engines.data import held
 from narrowdown.engines.graph import schema, versions
 from narrowdown.engines.spec import EngineSpec
 
-_ERRORS_ONLY = 3
 _PREFIX = re.compile(r"^\[ONNXRuntimeError\] : \d+ : [A-Z_ ]+ : ")
 _SOURCE = re.compile(r"/\S*/(?=onnxruntime/)\S+?:\d+ (?:.*?\) ?)?")
 _NO_MEMORY = re.compile(
@@ -190,36 +189,9 @@ def make(spec: EngineSpec) -> Engine:
         else chosen["optimization"] != "disabled"
     )
     settings = msgspec.convert({**chosen, "prepacking": prepacking}, Settings)
-    if settings.provider_library and settings.provider != "cpu":
-        raise ValueError(
-            "onnxruntime: provider= is one that is built in, provider_library= one of a file; give one."
-        )
-    if not settings.provider_library and (
-        settings.provider_name or settings.provider_device or settings.provider_precision
-    ):
-        raise ValueError(
-            "onnxruntime: provider_name, provider_device and provider_precision are for provider_library=."
-        )
-    available = ort.get_available_providers()
-    if PROVIDERS[settings.provider] not in available:
-        here = ", ".join(name for name, full in PROVIDERS.items() if full in available)
-        raise EngineMissing(
-            f"This build of ONNX Runtime has no provider '{settings.provider}'; it has {here}. "
-            "Install the build of ONNX Runtime that has it, such as onnxruntime-gpu for cuda."
-        )
+    _check_provider(settings)
     for library in settings.custom_ops:
-        if not Path(library).is_file():
-            raise EngineMissing(
-                f"There is no library of custom operators '{library}'; give its path."
-            )
-        try:
-            ort.SessionOptions().register_custom_ops_library(str(held.copy(library)))
-        except held.NotAgreed:
-            raise
-        except Exception as error:
-            raise EngineMissing(
-                f"ONNX Runtime cannot load '{library}' as a library of custom operators: {_say_error(error)}"
-            ) from error
+        _try_custom_ops(library)
     plug_in, more = None, {}
     if library := "".join(settings.provider_library):
         plug_in = plug_ins.find_device(library, settings.provider_name, settings.provider_device)
@@ -235,11 +207,7 @@ def make(spec: EngineSpec) -> Engine:
         version=ort.__version__,
         device=device,
         precision=precision,
-        storage="float16"
-        if precision == "fp16"
-        else "bfloat16"
-        if precision == "bf16"
-        else "float32",
+        storage={"fp16": "float16", "bf16": "bfloat16"}.get(precision, "float32"),
         fingerprint=machine.fingerprint(
             spec.name, ort.__version__, settings.facts(), device, **more
         ),
@@ -265,6 +233,39 @@ def make(spec: EngineSpec) -> Engine:
         typed=str(spec),
     )
     return Engine(info, settings)
+
+
+def _check_provider(settings: Settings) -> None:
+    if settings.provider_library and settings.provider != "cpu":
+        raise ValueError(
+            "onnxruntime: provider= is one that is built in, provider_library= one of a file; give one."
+        )
+    if not settings.provider_library and (
+        settings.provider_name or settings.provider_device or settings.provider_precision
+    ):
+        raise ValueError(
+            "onnxruntime: provider_name, provider_device and provider_precision are for provider_library=."
+        )
+    available = ort.get_available_providers()
+    if PROVIDERS[settings.provider] not in available:
+        here = ", ".join(name for name, full in PROVIDERS.items() if full in available)
+        raise EngineMissing(
+            f"This build of ONNX Runtime has no provider '{settings.provider}'; it has {here}. "
+            "Install the build of ONNX Runtime that has it, such as onnxruntime-gpu for cuda."
+        )
+
+
+def _try_custom_ops(library: str) -> None:
+    if not Path(library).is_file():
+        raise EngineMissing(f"There is no library of custom operators '{library}'; give its path.")
+    try:
+        ort.SessionOptions().register_custom_ops_library(str(held.copy(library)))
+    except held.NotAgreed:
+        raise
+    except Exception as error:
+        raise EngineMissing(
+            f"ONNX Runtime cannot load '{library}' as a library of custom operators: {_say_error(error)}"
+        ) from error
 
 
 def _find_precision(settings: Settings) -> str:
@@ -296,7 +297,7 @@ def _create_session(model: onnx.ModelProto, weights_dir: str, settings: Settings
 def _start_session(model: onnx.ModelProto, weights_dir: str, settings: Settings) -> Any:
     """Raises what ONNX Runtime raises, and what the libraries that it is told of lead to."""
     config = ort.SessionOptions()
-    config.log_severity_level = _ERRORS_ONLY
+    config.log_severity_level = 3  # errors
     config.graph_optimization_level = getattr(
         ort.GraphOptimizationLevel, LEVELS[settings.optimization]
     )

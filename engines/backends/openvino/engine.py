@@ -6,6 +6,7 @@ import os
 import re
 import secrets
 import tempfile
+import textwrap
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -59,7 +60,6 @@ _NOISE = re.compile(
 # Of several nodes that are refused those are not named for which only what an earlier one would
 # have given is missing.
 _FOLLOWS = re.compile(r"has to be known \(static\)|must be static")
-_LONGEST = 400  # characters of a message
 
 
 class Compiled:
@@ -344,9 +344,7 @@ def _clean_message(error: Exception) -> str:
     first, *each = " ".join(_NOISE.sub(" ", str(error)).split()).split(" -- ")
     causes = [one for one in each if not _FOLLOWS.search(one)] or each
     text = " -- ".join([first, *causes])
-    text = (text if len(text) <= _LONGEST else text[:_LONGEST].rpartition(" ")[0] + " ...") or type(
-        error
-    ).__name__
+    text = textwrap.shorten(text, 400, placeholder=" ...") or type(error).__name__
     return text if text.endswith((".", "!", "?")) else f"{text}."
 
 

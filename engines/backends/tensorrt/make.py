@@ -36,15 +36,7 @@ def make(spec: EngineSpec) -> Engine | FileEngine:
             f"TensorRT is installed, but finds no GPU here ({why_no_gpu}). {_INSTALL}: its engines are built on the GPU. With "
             "neither, tensorrt_rtx builds, which shows what is refused."
         )
-    try:
-        found = library.load(spec.name)
-    except (ImportError, OSError) as error:
-        install = installed.command(BY_NAME[spec.name].install)
-        said = " ".join(str(error).split()).rstrip(".")
-        raise EngineMissing(
-            f"{spec.name} is installed but does not load here: {said}. Its libraries are a package of their own, or lie where "
-            f"the loader does not look (LD_LIBRARY_PATH); install it again: {install}."
-        ) from error
+    found = _load_library(spec.name)
     settings = Settings.of(spec.name, chosen, found, gpu)
     plan = chosen["plan"]
     if plan and (
@@ -61,11 +53,9 @@ def make(spec: EngineSpec) -> Engine | FileEngine:
         if gpu
         else f"no GPU, building for {settings.capability}"
     )
-    # What came later is there where it is given, so that older sessions keep their fingerprints.
-    facts: dict[str, Any] = {
-        name: value for name, value in chosen.items() if value or name != "plan"
-    }
-    facts |= {"capability": settings.capability}
+    facts: dict[str, Any] = {**chosen, "capability": settings.capability}
+    if not plan:  # came later: older sessions keep their fingerprints
+        del facts["plan"]
     kept = {} if strong or not low else {"kept": _KEPT}
     info = EngineInfo(
         name=spec.name,
@@ -77,22 +67,7 @@ def make(spec: EngineSpec) -> Engine | FileEngine:
         fingerprint=machine.fingerprint(
             spec.name, found.version, facts, device, driver=gpu.driver if gpu else "", strong=str(strong), **kept
         ),
-        capabilities={
-            "build": Capability(True),
-            "run": runnable,
-            "mark": runnable if not runnable.present else Capability(True),
-            "keep": Capability(low, "" if low else _nothing_to_keep(settings)),
-            "optimizers": Capability(False, "TensorRT has no switches for its single fusions."),
-            "tactics": found.tactics,
-            "rebuild": Capability(True),
-            "threads": Capability(False, "TensorRT computes on the GPU."),
-            "strongly-typed": Capability(found.strong, "" if found.strong else found.lacks("strongly typed networks")),
-            "weakly-typed": Capability(found.weak, "" if found.weak else found.lacks("weakly typed precision flags")),
-            "layers": runnable,
-            "debug-tensors": found.debug_tensors if runnable.present else runnable,
-            "unfused-debug-tensors": found.unfused_tensors if runnable.present else runnable,
-            "editable-timing-cache": found.editable,
-        },
+        capabilities=_list_capabilities(found, settings, runnable, low),
         options=BY_NAME[spec.name].options,
         slots=1,
         gpus=int(runnable.present),
@@ -105,6 +80,39 @@ def make(spec: EngineSpec) -> Engine | FileEngine:
         None if gpu is None or found.rtx else kept_timings.cache_file(spec.name, found.version, gpu)
     )
     return Engine(info, found, settings, strong, runnable, timings)
+
+
+def _load_library(name: str) -> library.Library:
+    try:
+        return library.load(name)
+    except (ImportError, OSError) as error:
+        install = installed.command(BY_NAME[name].install)
+        said = " ".join(str(error).split()).rstrip(".")
+        raise EngineMissing(
+            f"{name} is installed but does not load here: {said}. Its libraries are a package of their own, or lie where "
+            f"the loader does not look (LD_LIBRARY_PATH); install it again: {install}."
+        ) from error
+
+
+def _list_capabilities(
+    found: library.Library, settings: Settings, runnable: Capability, low: bool
+) -> dict[str, Capability]:
+    return {
+        "build": Capability(True),
+        "run": runnable,
+        "mark": runnable if not runnable.present else Capability(True),
+        "keep": Capability(low, "" if low else _nothing_to_keep(settings)),
+        "optimizers": Capability(False, "TensorRT has no switches for its single fusions."),
+        "tactics": found.tactics,
+        "rebuild": Capability(True),
+        "threads": Capability(False, "TensorRT computes on the GPU."),
+        "strongly-typed": Capability(found.strong, "" if found.strong else found.lacks("strongly typed networks")),
+        "weakly-typed": Capability(found.weak, "" if found.weak else found.lacks("weakly typed precision flags")),
+        "layers": runnable,
+        "debug-tensors": found.debug_tensors if runnable.present else runnable,
+        "unfused-debug-tensors": found.unfused_tensors if runnable.present else runnable,
+        "editable-timing-cache": found.editable,
+    }  # fmt: skip
 
 
 def _take_built(

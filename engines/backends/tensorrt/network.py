@@ -13,8 +13,8 @@ from narrowdown.engines.backends.base import EngineFault
 from narrowdown.engines.backends.marks import with_outputs
 from narrowdown.engines.backends.tensorrt.library import Library
 from narrowdown.engines.graph import schema
+from narrowdown.engines.nearest import join_some
 
-_MOST_ERRORS = 3
 # Places in NVIDIA's source, as its messages name them.
 _PLACE = re.compile(r"\[\w+\.(?:cpp|h)(?:::\w+)*::\d+\]|\(?\bIn \w+ at \S+?:\d+\)?")
 _NEEDS_GPU = re.compile(
@@ -295,12 +295,9 @@ def refuse_model(found: Library, errors: Sequence[Any]) -> EngineFault:
     """What the parser's errors come to, in a sentence: ``unsupported``, ``invalid-model``,
     ``error`` where a GPU is missing."""
     said = (
-        [_say_parser_error(e) for e in errors[:_MOST_ERRORS]]
-        or found.log.errors()[-1:]
-        or ["it gave no reason"]
+        [_say_parser_error(e) for e in errors] or found.log.errors()[-1:] or ["it gave no reason"]
     )
-    more = f" ({len(errors) - _MOST_ERRORS} more errors)" if len(errors) > _MOST_ERRORS else ""
-    text = "; ".join(said)
+    text = join_some(said, "; ")
     if any(_NEEDS_GPU.search(_drop_aftermath(str(e.desc()))) for e in errors):
         # The parser computes what decides a shape on the GPU: nothing is known of the model.
         node = next(iter(said)).partition(":")[0]
@@ -313,7 +310,7 @@ def refuse_model(found: Library, errors: Sequence[Any]) -> EngineFault:
     )
     return EngineFault(
         "unsupported" if unsupported else "invalid-model",
-        f"{found.title}'s parser refuses the model: {text}{more}.",
+        f"{found.title}'s parser refuses the model: {text}.",
     )
 
 

@@ -25,7 +25,6 @@ _CODES = {
     int(TensorProto.FLOAT8E4M3FN): "fp8",
 }
 _SAID = {"int8": "INT8", "fp8": "FP8"}
-_NAMED = 3  # nodes in a sentence
 # Options of ONNX Runtime's quantize_static.
 _SYMMETRIC = (
     "activation_type=QuantType.QInt8, "
@@ -101,8 +100,7 @@ def say_untaken(model: onnx.ModelProto, *, unsigned: bool = False) -> str:
     if pads:
         kinds.append(f"{len(pads)} of the value that a Pad fills in")
         anew.append(f"without {'the Pad' if len(pads) == 1 else 'the Pads'}")
-        listed = ", ".join([repr(name) for name in pads[:_NAMED]] + ["..."] * (len(pads) > _NAMED))
-        options.append(f"nodes_to_exclude=[{listed}]")
+        options.append(f"nodes_to_exclude={pads}")
     return (
         f" The model has pairs that TensorRT does not take: {' and '.join(kinds)}. Quantize it anew {' and '.join(anew)}; "
         f"with ONNX Runtime: quantize_static(..., {', '.join(options)})."

@@ -24,7 +24,6 @@ FLAGS: Mapping[str, tuple[str, ...]] = {
     "model": (), "fp32": (), "tf32": (), "fp16": ("FP16",), "bf16": ("BF16",), "int8": ("INT8",), "fp8": ("FP8",),
 }  # fmt: skip
 _DIMS = re.compile(r"^[0-9]+(x[0-9]+)*$")
-_MIB = 1 << 20
 
 Shapes = dict[str, tuple[int, ...]]
 
@@ -68,7 +67,7 @@ class Settings(msgspec.Struct, frozen=True):
             constraints=chosen.get("constraints", "obey"),
             capability=capability,
             tf32=tf32,
-            workspace=int(chosen["workspace"]) * _MIB,
+            workspace=int(chosen["workspace"]) << 20,
             level=-1 if chosen["optimization_level"] is None else int(chosen["optimization_level"]),
             timing_cache=chosen["timing_cache"] == "shared",
             plugins=tuple(chosen["plugins"]),

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from narrowdown.engines.checker import environment, keeper
-from narrowdown.engines.checker.command import KEEP, CheckResult, needs, run_line, words
+from narrowdown.engines.checker.command import SMALL, CheckResult, needs, run_line, words
 from narrowdown.engines.processes import USERS, for_ours
 
 from ...patience import allow
@@ -161,7 +161,7 @@ def test_a_flood_of_output_is_bounded_and_its_ends_are_kept(tmp_path: Path) -> N
     assert got.stdout.startswith("first")
     assert got.stdout.endswith("last\n")
     assert "bytes left out" in got.stdout
-    assert len(got.stdout) < 2 * KEEP + 100
+    assert len(got.stdout) < 2 * SMALL + 100
     assert got.stderr == "e"
 
 

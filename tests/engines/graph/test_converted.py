@@ -34,7 +34,7 @@ def test_spans_are_cast_alone_or_with_their_block_and_come_again_without_their_f
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chain: tuple[np.dtype, ...]
 ) -> None:
     monkeypatch.setattr(converted, "BLOCK", 256)
-    monkeypatch.setattr(external, "CHUNK", 96)
+    monkeypatch.setattr(external, "PIECE", 96)
     # Overflow, NaN, the smallest numbers: what a second conversion must give to the bit, too.
     values = np.random.default_rng(0).standard_normal(300, np.float32) * 1e5
     values[::7] = 1e-40

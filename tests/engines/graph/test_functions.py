@@ -175,7 +175,7 @@ def chain(path: Path, calls: int, count: int, *, round_: bool = False) -> Path:
         ),
         (9, 99, False, r"has about 10\^94 nodes once its own functions are inlined"),
         (1, 101, False, "more than 100 call one another in a row \\('F100' does\\); inline some"),
-        (2, 3, True, "The model's own function 'F0' calls itself"),
+        (2, 3, True, "The model's own function 'F2' calls itself"),
     ],
 )
 def test_functions_count_as_what_they_hold(

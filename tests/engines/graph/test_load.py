@@ -138,7 +138,7 @@ def test_the_stored_model_loads_by_path_and_its_name_is_its_digest(
 def test_a_sparse_weights_file_stays_sparse(store: Store, tmp_path: Path) -> None:
     """What takes no room beside the user's model takes none in the session; the values are the
     same, the last bytes too."""
-    rows = 5 * external.CHUNK // 1024 + 3
+    rows = 5 * external.PIECE // 1024 + 3
     weights = [TensorProto(name=name, data_type=FLOAT, dims=[rows, 256]) for name in "vw"]
     for i, tensor in enumerate(weights):
         external.make_external(tensor, "w.bin", i * rows * 1024, rows * 1024)
@@ -153,7 +153,7 @@ def test_a_sparse_weights_file_stays_sparse(store: Store, tmp_path: Path) -> Non
     stored = load.load(store, load.import_model(tmp_path / "m.onnx", store).digest)
     (kept,) = store.weights.iterdir()
     assert kept.stat().st_size == 2 * rows * 1024
-    assert kept.stat().st_blocks * 512 <= 3 * external.CHUNK
+    assert kept.stat().st_blocks * 512 <= 3 * external.PIECE
     assert kept.stem == hashlib.sha256(kept.read_bytes()).hexdigest()
     assert not load.read_weight(stored, stored.index.by_name["v"]).any()
     w = load.read_weight(stored, stored.index.by_name["w"])

@@ -135,7 +135,7 @@ def test_folding_reads_no_more_weights_than_it_has_room_for(
 ) -> None:
     """Of three weights that could be folded the two smallest fit; the third is not read and its
     node stays."""
-    monkeypatch.setattr(module, "_LARGEST", 3 * 40 * 40 * 4)
+    monkeypatch.setattr(module, "HELD", 3 * 40 * 40 * 4)
     weights = {
         name: np.ones((rows * 40, 40), np.float32) for name, rows in (("u", 2), ("v", 1), ("w", 1))
     }

@@ -111,6 +111,8 @@ def test_whoever_reads_the_model_in_is_told(tmp_path: Path) -> None:
 
 def many() -> onnx.ModelProto:
     model = pair(q_scale=np.float32(0), dq_scale=np.float32(0), w_scale=np.float32([0, 0]))
-    again = helper.make_node("DequantizeLinear", ["w", "w_scale", "w_zero"], ["v2"], "dw2", axis=0)
-    model.graph.node.append(again)
+    for i in range(2, 6):
+        read, made = ["w", "w_scale", "w_zero"], [f"v{i}"]
+        again = helper.make_node("DequantizeLinear", read, made, f"dw{i}", axis=0)
+        model.graph.node.append(again)
     return model

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from narrowdown.engines.compare.say import join_some
 from narrowdown.engines.findings import Case, Culprit, Findings
+from narrowdown.engines.nearest import join_some
 from narrowdown.engines.probe import Candidate
 from narrowdown.engines.search.kept import Kept, _say_obeyed, _say_without
 

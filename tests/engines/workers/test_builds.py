@@ -31,7 +31,7 @@ def test_the_least_recently_used_go_first(closed: list[str]) -> None:
 def test_a_heavy_one_stays_while_it_is_asked_and_goes_before_the_next(
     closed: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(builds, "HEAVIEST", 5)
+    monkeypatch.setattr(builds, "HELD", 5)
     kept: Kept[str] = Kept(closed.append, len)
     fill(kept, "ab", "heavyweight", "heavyweight")
     assert closed == []
@@ -105,7 +105,7 @@ def test_the_numbers_in_classical_nodes_have_a_weight_and_make_the_reference_go(
     warm: Kept[str] = Kept(closed.append)
     fill(warm, "the reference")
     monkeypatch.setattr(captures, "_builds", warm)
-    monkeypatch.setattr(captures, "HEAVIEST", 9 * 4 * len(numbers))
+    monkeypatch.setattr(captures, "HELD", 9 * 4 * len(numbers))
     captures.make_room(models["Constant"])
     assert closed == []
     captures.make_room(models["TreeEnsembleRegressor"])

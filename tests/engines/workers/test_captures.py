@@ -290,7 +290,7 @@ def test_a_model_of_large_tensors_is_captured_in_batches(fresh, monkeypatch) -> 
         file.unlink()
     inner = [t.id for t in fresh.index.tensors if t.kind == "node"]
     largest = max(fresh.index.tensors[t].bytes for t in inner)
-    monkeypatch.setattr(captures, "_BATCH_BYTES", largest)
+    monkeypatch.setattr(captures, "HELD", largest)
     batches = []
     real = captures._Captures._run_model
 
@@ -357,7 +357,7 @@ def test_sizes_that_nothing_tells_do_not_make_a_run_of_each_tensor(
     np.savez(tmp_path / "in.npz", t0=np.ones((1, 64, 256), np.float32))
     session = session_of(tmp_path / "s", tmp_path / "m.onnx", tmp_path / "in.npz")
     shutil.rmtree(session.store.captures, ignore_errors=True)
-    monkeypatch.setattr(captures, "_BATCH_BYTES", 1 << 20)
+    monkeypatch.setattr(captures, "HELD", 1 << 20)
     monkeypatch.setattr(captures._Captures, "_inferred_sizes", {})
     runs = []
     real = captures._Captures._run_model

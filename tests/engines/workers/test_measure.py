@@ -99,7 +99,7 @@ def test_builds_of_a_heavy_model_are_not_held_side_by_side(
         np.savez(file, x=rng.standard_normal((1, 64), np.float32))
     session = session_of(tmp_path / "session", model, *inputs)
     clear_all()
-    monkeypatch.setattr(captures, "HEAVIEST", 64)
+    monkeypatch.setattr(captures, "HELD", 64)
     held: list[int] = []
     make = part.build
     monkeypatch.setattr(part, "build", lambda *a: held.append(len(captures._builds)) or make(*a))

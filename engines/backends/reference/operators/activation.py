@@ -9,12 +9,10 @@ import numpy as np
 
 from narrowdown.engines.backends.reference.operators.base import Array, Operator
 
-_ALONG_AN_AXIS = 13
-
 
 def _flatten_rows(op: Operator, x: Array, axis: int) -> tuple[Array, int]:
     """The input so that what belongs together lies along the returned axis."""
-    if op.since >= _ALONG_AN_AXIS:
+    if op.since >= 13:
         return x, axis
     axis = axis % x.ndim if x.ndim else 0
     return x.reshape(int(np.prod(x.shape[:axis], dtype=np.int64)), -1), 1

@@ -6,15 +6,13 @@ import numpy as np
 
 from narrowdown.engines.backends.reference.operators.base import Array, Operator
 
-_TRAINING_MODE = 14  # the version that brought the attribute
-
 
 class BatchNormalization(Operator):
     def _run(
         self, x: Array, scale: Array, bias: Array, mean: Array, var: Array, **given: float
     ) -> tuple[Array, ...]:
         epsilon, momentum = given["epsilon"], given["momentum"]
-        if self.since < _TRAINING_MODE or not given.get("training_mode"):
+        if self.since < 14 or not given.get("training_mode"):
             return (_normalize(x, scale, bias, mean, var, epsilon),)
         axes = (0, *range(2, x.ndim))
         own_mean, own_var = x.mean(axis=axes), x.var(axis=axes)

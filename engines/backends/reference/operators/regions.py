@@ -7,8 +7,6 @@ import numpy as np
 
 from narrowdown.engines.backends.reference.operators.base import Array, Operator
 
-_HALF_PIXEL = 16  # the version that brought the attribute
-
 
 class RoiAlign(Operator):
     def _run(self, x: Array, rois: Array, batch: Array, **given: Any) -> tuple[Array]:
@@ -18,7 +16,7 @@ class RoiAlign(Operator):
             float(given.get("spatial_scale") or 1.0),
         )
         half = (
-            self.since >= _HALF_PIXEL
+            self.since >= 16  # which brought the attribute
             and given.get("coordinate_transformation_mode") != "output_half_pixel"
         )
         height, width = x.shape[2:]

@@ -14,8 +14,6 @@ import numpy as np
 
 from narrowdown.engines.backends.reference.operators.base import Array, Operator
 
-_NO_COORDINATES = 11  # before it there was one rule and no attribute for it
-
 
 class Resize(Operator):
     def _run(
@@ -26,7 +24,9 @@ class Resize(Operator):
         sizes: Array | None = None,
         **given: Any,
     ) -> tuple[Array]:
-        if self.since < _NO_COORDINATES and roi is not None:  # which is the scales there
+        if (
+            self.since < 11 and roi is not None
+        ):  # one rule and no attribute for it; these are the scales
             return (_resize_tensor(x, dict(enumerate(map(float, roi))), {}, {**given, **_OLD}),)
         axes = [int(a) % x.ndim for a in given.get("axes") or range(x.ndim)]
         lengths: dict[int, int] = {}
@@ -176,7 +176,7 @@ def _weight_matrix(at: Array, size: int, factor: float, given: dict[str, Any]) -
         if not len(reads):
             reads = np.array([int(np.floor(place))])
         distance = np.abs(reads - place) * wide
-        weight = _cubic_weights(distance, a) if cubic else np.maximum(0.0, 1.0 - distance)
+        weight = cubic_weights(distance, a) if cubic else np.maximum(0.0, 1.0 - distance)
         if given.get("exclude_outside"):
             weight = np.where((reads < 0) | (reads >= size), 0.0, weight)
         if weight.sum():
@@ -185,7 +185,7 @@ def _weight_matrix(at: Array, size: int, factor: float, given: dict[str, Any]) -
     return made
 
 
-def _cubic_weights(d: Array, a: float) -> Array:
+def cubic_weights(d: Array, a: float = -0.75) -> Array:
     near = ((a + 2) * d - (a + 3)) * d * d + 1
     far = ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
     return np.where(d <= 1, near, np.where(d < 2, far, 0.0))

@@ -6,8 +6,7 @@ import itertools
 import numpy as np
 
 from narrowdown.engines.backends.reference.operators.base import Array, Operator
-
-_CUBIC = -0.75  # the coefficient is not an attribute here
+from narrowdown.engines.backends.reference.operators.resize import cubic_weights
 
 
 class GridSample(Operator):
@@ -44,7 +43,7 @@ class GridSample(Operator):
         for tap in itertools.product(taps, repeat=len(sizes)):
             weight = np.ones(grid.shape[:-1], x.dtype)
             for t, f in zip(tap, part, strict=True):
-                weight = weight * (_cubic_weight(np.abs(t - f)) if cubic else (f if t else 1 - f))
+                weight = weight * (cubic_weights(np.abs(t - f)) if cubic else (f if t else 1 - f))
             value = self._pick(
                 x, [b + t for b, t in zip(base, tap, strict=True)], limits, padding_mode
             )
@@ -83,10 +82,3 @@ def _fold_place(place: Array, size: int, limit: tuple[float, float], padding: st
         return np.zeros_like(place)
     turned = np.mod(place - low, 2 * span)
     return np.asarray(low + np.minimum(turned, 2 * span - turned))
-
-
-def _cubic_weight(d: Array) -> Array:
-    a = _CUBIC
-    near = ((a + 2) * d - (a + 3)) * d * d + 1
-    far = ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
-    return np.where(d <= 1, near, np.where(d < 2, far, 0.0))
