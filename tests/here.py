@@ -138,9 +138,10 @@ def _streams(out: int, err: int, said: str | None) -> Iterator[None]:
     """Standard streams on these files, and an input that says this, a pipe."""
     was = sys.stdin, sys.stdout, sys.stderr
 
-    def text(descriptor: int) -> TextIO:
-        binary = open(descriptor, "wb", closefd=False)  # noqa: SIM115
-        return io.TextIOWrapper(binary, encoding="utf-8")
+    def text(descriptor: int, name: str) -> TextIO:
+        raw = io.FileIO(descriptor, "wb", closefd=False)
+        raw.name = name
+        return io.TextIOWrapper(io.BufferedWriter(raw), encoding="utf-8")
 
     if said is None:
         reads = os.open(os.devnull, os.O_RDONLY)
@@ -148,7 +149,7 @@ def _streams(out: int, err: int, said: str | None) -> Iterator[None]:
         reads, writes = os.pipe()
         threading.Thread(target=_say, args=(writes, said), daemon=True).start()
     with open(reads, encoding="utf-8") as sys.stdin:  # noqa: PTH123
-        sys.stdout, sys.stderr = text(out), text(err)
+        sys.stdout, sys.stderr = text(out, "<stdout>"), text(err, "<stderr>")
         try:
             yield
         finally:

@@ -113,7 +113,7 @@ def test_polygraphy_knows_the_options(words: tuple[str, ...]) -> None:
 def test_polygraphy_writes_a_script_from_it(words: tuple[str, ...]) -> None:
     """``--gen-script -``: the real parser takes every value, and makes a program of it. Nothing is
     run."""
-    said = say(*words, "--gen-script", "-", "--silent")
+    said = say(*words, "--gen-script", "-")
     program = said[said.index("#!") :]
     compile(program, "generated", "exec")
     assert "/m/model.onnx" in program
