@@ -91,10 +91,7 @@ def leave_out(value: T, prefix: str) -> T:
 def _in(value: Any, prefix: str) -> Any:
     match value:
         case str():
-            short = _pattern(prefix).sub("", value) if prefix in value else value
-            return (
-                _ELIDED.sub(lambda found: _unelide(found, prefix), short) if "…" in short else short
-            )
+            return _pattern(prefix).sub("", value) if prefix in value else value
         case tuple() | list():
             made = [_in(item, prefix) for item in value]
             return (
@@ -119,19 +116,3 @@ def _pattern(prefix: str) -> re.Pattern[str]:
     """The prefix where a name begins; not within an option of an engine, which would no longer be
     one."""
     return re.compile(r"(?<![^\s'\"`(\[{‹«,;→])" + re.escape(prefix) + r"(?=[^\s,;.)'\"])")
-
-
-# A name that was cut in its middle before it came here: what is left of its beginning, and of its
-# end.
-_ELIDED: Final = re.compile(r"(?<![^\s'\"`(\[{‹«,;→])([^\s…'\"`(]{4,})…([^\s…'\"`,;)]+)")
-
-
-def _unelide(found: re.Match[str], prefix: str) -> str:
-    """The name without the prefix; as it is where it begins otherwise."""
-    head, tail = found.groups()
-    if not prefix.startswith(head):
-        return found.group()
-    kept = next(
-        (n for n in range(min(len(prefix), len(tail)), 0, -1) if tail.startswith(prefix[-n:])), 0
-    )
-    return tail[kept:] if kept and tail[kept:] else f"…{tail}"
