@@ -173,6 +173,8 @@ class Hunt:
 
     def trim(self, keep: NodeSet) -> Sub[NodeSet]:
         """The set without what all that is seen can do without, light nodes first."""
+        place = {n: i for i, n in enumerate(self.order)}
+        light = sorted(keep, key=lambda n: -place.get(n, -1))
 
         def cures(items: NodeSet) -> Sub[bool]:
             if not (yield from self._cures(items)):
@@ -183,7 +185,7 @@ class Hunt:
                 self._short.add(tuple(sorted(items)))
             return wrong == []
 
-        less: NodeSet = yield from leave_out_each(keep, cures)
+        less: NodeSet = yield from leave_out_each(light, cures)
         without = (tuple(k for k in less if k != n) for n in less)
         self.each = all(tuple(sorted(w)) in self._short for w in without)
         return tuple(sorted(less))
