@@ -4,17 +4,17 @@ from functools import cache
 
 from onnx import TensorProto, helper
 
-_SURE_IR, _SURE_OPSET = 8, 17  # every ONNX Runtime that this program installs with takes these
+SURE_IR, SURE_OPSET = 8, 17  # every ONNX Runtime that this program installs with takes these
 
 
 def onnxruntime(ir: int, opset: int) -> tuple[int, int]:
     """(IR version, opset), each as given or, where that is refused, the newest one that is not.
     Nothing is loaded for what is sure. Raises ``ImportError`` where there is no ONNX Runtime."""
-    if ir <= _SURE_IR and opset <= _SURE_OPSET:
+    if ir <= SURE_IR and opset <= SURE_OPSET:
         return ir, opset
-    newest_ir = next((v for v in range(ir, _SURE_IR, -1) if _is_taken(v, _SURE_OPSET)), _SURE_IR)
+    newest_ir = next((v for v in range(ir, SURE_IR, -1) if _is_taken(v, SURE_OPSET)), SURE_IR)
     newest_opset = next(
-        (v for v in range(opset, _SURE_OPSET, -1) if _is_taken(_SURE_IR, v)), _SURE_OPSET
+        (v for v in range(opset, SURE_OPSET, -1) if _is_taken(SURE_IR, v)), SURE_OPSET
     )
     return min(ir, newest_ir), min(opset, newest_opset)
 

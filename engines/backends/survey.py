@@ -15,7 +15,6 @@ from narrowdown.engines.faults import signal_name
 from narrowdown.engines.processes import run_module
 
 _SECONDS = 120.0
-_SECONDS_TOGETHER = 30.0  # for all of them, before each is asked alone
 
 
 def describe_engine(name: str) -> dict[str, Any]:
@@ -48,9 +47,7 @@ def _ask_all(asked: Sequence[Declaration]) -> list[dict[str, Any]]:
     """All in one process, as most of what it costs to ask one is to load what they share; each
     alone where that one dies."""
     try:
-        rows = _told(
-            run_module("narrowdown.engines.backends", [d.name for d in asked], _SECONDS_TOGETHER)
-        )
+        rows = _told(run_module("narrowdown.engines.backends", [d.name for d in asked], _SECONDS))
         if len(rows) == len(asked):
             return rows
     except (subprocess.TimeoutExpired, OSError, ValueError, IndexError):

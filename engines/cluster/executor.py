@@ -30,14 +30,21 @@ from narrowdown.engines.probe import FORMAT, AnyProbe, Inspect, Measurement, eng
 from narrowdown.engines.store.content import Store, atomic
 from narrowdown.engines.store.memory import PIECE
 from narrowdown.engines.workers.executor import ExecutorLost
-from narrowdown.engines.workers.pool import Pool, Slot, Telling, Terms, log_name, make_cancelled
+from narrowdown.engines.workers.pool import (
+    TRIALS,
+    Pool,
+    Slot,
+    Telling,
+    Terms,
+    log_name,
+    make_cancelled,
+)
 
 _FIRST_HOST = 60.0  # that a cluster may take to have a worker at all
 _PATIENCE = 300.0  # that a session waits for a cluster, or for a host that fits, to come back
 _PULSE = 2.0  # between two looks at the cluster
 _SILENT = 10.0  # after which a scheduler counts as gone for whoever looks on
 _CALL = 30.0  # that a scheduler or a host may take to answer a word
-_LOST = 3  # times that the hosts at work on a probe may be lost
 
 _HOST_DEPENDENT = ("timeout", "out-of-memory")  # another host may be faster, or larger
 _LOAD_SENSITIVE = ("crash", *_HOST_DEPENDENT)
@@ -493,7 +500,7 @@ class Cluster:
         specs = engine_specs(job.probe)
         packed = await self._pack_question(job)
         lost, only, unfit = 0, "", dict[str, str]()
-        while lost < _LOST:
+        while lost < TRIALS:
             fit = [m for m in await self._wait_for_a_host(specs, avoid) if m.address not in unfit]
             if not fit:
                 raise ExecutorLost(
@@ -530,7 +537,7 @@ class Cluster:
                 lost += 1
         return Measurement(
             status="crash",
-            message=f"The hosts that worked on the probe were lost {_LOST} times, one after the other.",
+            message=f"The hosts that worked on the probe were lost {TRIALS} times, one after the other.",
         )
 
     async def _pack_question(self, job: _Job) -> _Packed:

@@ -22,7 +22,6 @@ _EXPONENT = np.float64(-np.inf).view(np.int64)  # the bits of a float64 but for 
 TINY = float(np.finfo(np.float64).eps)
 DEFAULT = 1e-5
 _UP = decimal.Context(prec=DIGITS, rounding=decimal.ROUND_CEILING)
-COSINE_PLACES = 12  # what matters of it is how far it is from 1
 
 Array = NDArray[np.generic]
 
@@ -404,7 +403,7 @@ def _ratio(part: float, whole: float) -> float:
 def _cosine(dot: float, signal: float, power: float, *, equal: bool) -> float:
     norms = float(np.sqrt(signal) * np.sqrt(power))
     return (
-        round(float(np.clip(dot / norms, -1.0, 1.0)), COSINE_PLACES)
+        round(float(np.clip(dot / norms, -1.0, 1.0)), 12)  # how far it is from 1 matters
         if norms > 0 and np.isfinite(norms)
         else float(equal)
     )

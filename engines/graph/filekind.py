@@ -9,7 +9,6 @@ from typing import BinaryIO, Final, Literal
 _FIELDS: Final = {1: 0, 2: 2, 3: 2, 4: 2, 5: 0, 6: 2, 7: 2, 8: 2, 14: 2, 20: 2, 25: 2, 26: 2}
 _GRAPH: Final = 7
 _VARINT, _BYTES, _FIXED = 0, 2, {1: 8, 5: 4}  # wire types; the bytes of those of fixed size
-_HEAD: Final = 64  # bytes that tell the kinds below
 _LFS: Final = b"version https://git-lfs"
 
 _PYTORCH: Final = (".pt", ".pth", ".ckpt", ".bin")
@@ -85,7 +84,7 @@ def explain_no_model(path: Path) -> str:
     Raises ``OSError``."""
     name = path.name
     with path.open("rb") as file:
-        head = file.read(_HEAD)
+        head = file.read(64)
     if not head:
         return f"'{name}' is empty (0 bytes); export or copy the model again."
     if head.startswith(_LFS):

@@ -18,8 +18,6 @@ from narrowdown.engines.graph.random_nodes import DRAWS
 from narrowdown.engines.store.content import Store
 from narrowdown.engines.store.memory import HELD
 
-_ROUNDS = 8  # a fold may enable another
-
 
 def sanitize(model: StoredModel, store: Store) -> Imported:
     """Store a sanitized model beside the given one; weights that folding leaves alone are shared,
@@ -92,7 +90,7 @@ def _fold_constants(proto: ModelProto) -> ModelProto:
 
     original = deepcopy(proto)
     count = len(proto.graph.node)
-    for _ in range(_ROUNDS):
+    while True:  # a fold may enable another
         graph = gs.import_onnx(_infer_shapes(proto))
         graph.toposort()
         graph.fold_constants(
@@ -104,10 +102,9 @@ def _fold_constants(proto: ModelProto) -> ModelProto:
         )
         graph.cleanup(remove_unused_graph_inputs=False).toposort()
         proto = _merge_into_original(original, gs.export_onnx(graph, do_type_check=False))
-        if len(proto.graph.node) == count:
-            break
+        if len(proto.graph.node) >= count:
+            return _infer_shapes(proto)
         count = len(proto.graph.node)
-    return _infer_shapes(proto)
 
 
 def _must_stay(node: Any) -> bool:

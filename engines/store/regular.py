@@ -16,7 +16,6 @@ MODEL = 1 << 31  # bytes that protobuf takes
 TEXT = (
     1 << 30
 )  # bytes of a file that is read into memory whole: a journal, an artifact, a description
-_BUFFER = 64 << 10  # bytes read at once: a journal's lines take half of what they take by 8 KiB
 _KINDS = {
     stat.S_IFIFO: "a pipe, and what comes out of one can be read only once; save that in a file and name the file",
     stat.S_IFCHR: "a device and no file; name a file",
@@ -59,7 +58,9 @@ def opened(path: Path | str, most: int = LARGEST, *, links: bool = True) -> Bina
 
     # By an opener, so that the descriptor has one owner at a time. A Ctrl-C between two owners had
     # it closed twice, and the error of the second closing took the place of the Ctrl-C.
-    return open(path, "rb", _BUFFER, opener=open_fit)
+    return open(
+        path, "rb", 64 << 10, opener=open_fit
+    )  # a journal's lines take half of what they take by 8 KiB
 
 
 def read(path: Path | str, most: int = TEXT, *, links: bool = True) -> bytes:

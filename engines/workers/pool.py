@@ -63,7 +63,7 @@ _BUSY = 10.0
 _CHECK_SLACK = 120.0  # a check stops its own command; this is for the rest
 
 _LOAD_SENSITIVE = ("crash", "timeout", "out-of-memory")
-_TRIALS = 4  # workers for one probe, where one dies before it has the probe
+TRIALS = 4  # workers, or hosts, for one probe, where one dies on the way
 _FROM_OUTSIDE = ("SIGKILL", "SIGTERM")
 _SHARED = Path("/dev", "shm")  # what libraries share memory in; a small one in many containers
 _Interrupt = Literal["cancelled", "memory", "stopped"]
@@ -480,7 +480,7 @@ class Pool:
 
     async def _attempt(self, slot: _Slot, job: _Job) -> Measurement:
         kills = memory.kernel_kills()
-        for _ in range(_TRIALS):
+        for _ in range(TRIALS):
             process = await self._live_process(slot)
             if job.future.done() or self._stopping:
                 return make_cancelled()

@@ -4,18 +4,13 @@ pool itself is gone, and removes the folder of their temporary files.
 A worker dies with the pool (the kernel sees to that), and a checker with its worker; what a checker
 has started in turn knows nothing of either. This process waits until the pool's end of its standard
 input closes, however the pool ended, and kills every process that carries the mark in its
-environment. The standard library only: it starts in some ten milliseconds.
+environment. The standard library only.
 """
 
 import os
+import signal
 import sys
 import time
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import signal
-else:
-    import _signal as signal  # what it is made of: the names as enumerations are a third of what it takes to start
 
 VARIABLE = "NARROWDOWN_WORKER"  # holds the mark of the pool, a dot, and the number of the worker
 _ROUNDS = 200

@@ -15,13 +15,13 @@ import onnx
 import openvino as ov
 from onnx import TensorProto, helper
 
+from narrowdown.engines.backends.ceiling import SURE_OPSET
 from narrowdown.engines.graph import external
 from narrowdown.engines.graph.model_problem import ModelProblem
 from narrowdown.engines.store import regular
 
 DOMAIN, OP = "org.openvino", "IR"
 _TEXT, _WEIGHTS = "xml", "openvino/weights"
-_NEWEST_OPSET = 17  # of the standard operators, none of which is used
 _TYPES = {
     "f32": TensorProto.FLOAT, "f16": TensorProto.FLOAT16, "bf16": TensorProto.BFLOAT16, "f64": TensorProto.DOUBLE,
     "i8": TensorProto.INT8, "i16": TensorProto.INT16, "i32": TensorProto.INT32, "i64": TensorProto.INT64,
@@ -64,7 +64,7 @@ def stand_in(path: Path) -> onnx.ModelProto:
     )
     node.attribute.append(helper.make_attribute(_TEXT, text))
     graph = helper.make_graph([node], path.stem, inputs, outputs, held)
-    opsets = [helper.make_opsetid("", _NEWEST_OPSET), helper.make_opsetid(DOMAIN, 1)]
+    opsets = [helper.make_opsetid("", SURE_OPSET), helper.make_opsetid(DOMAIN, 1)]
     return helper.make_model(graph, opset_imports=opsets, ir_version=8, producer_name="OpenVINO")
 
 

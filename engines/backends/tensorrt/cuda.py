@@ -12,7 +12,6 @@ import numpy as np
 from narrowdown.engines.array import Array
 from narrowdown.engines.backends.base import EngineFault
 
-_OUT_OF_MEMORY = 2
 # After these the context, and so the process, can do nothing more: CUDA runtime's illegal address,
 # launch failure, and the like.
 _STICKY = frozenset({214, 220, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 720})
@@ -176,7 +175,7 @@ class Stream:
     def _ask(self, what: str, answer: tuple[Any, ...]) -> Any:
         error, *rest = answer
         code = int(error)
-        if code == _OUT_OF_MEMORY:
+        if code == 2:  # out of memory
             self._api.cudaGetLastError()
             raise EngineFault("out-of-memory", f"The GPU has no memory to {what}.")
         if code in _STICKY:

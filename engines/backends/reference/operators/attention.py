@@ -13,8 +13,6 @@ import numpy as np
 from narrowdown.engines.backends.reference.operators.base import Array
 from narrowdown.engines.backends.reference.operators.fused import Contrib, Fed, sigmoid, wide
 
-MASKED = -10000.0  # ``mask_filter_value`` where a node states none
-
 
 def softmax(x: Array) -> Array:
     """Along the last axis."""
@@ -59,7 +57,7 @@ class _Attending(Contrib):
             if mask is None
             else self.read_mask(mask, q.shape[0], queries, keys)
         )
-        scores = scores + np.where(hidden, self.number("mask_filter_value", MASKED), 0)
+        scores = scores + np.where(hidden, self.number("mask_filter_value", -10000.0), 0)
         if causal or self.given.get("unidirectional"):
             if keys != past + queries:  # which token comes before which the page does not say then
                 self.refuse(f"one direction and {queries} queries for {keys - past} keys")
