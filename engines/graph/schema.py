@@ -17,12 +17,17 @@ from onnx import (
     NodeProto,
     TensorProto,
     TypeProto,
+    helper,
     numpy_helper,
 )
 
 from narrowdown.engines.graph.index import Stated
 from narrowdown.engines.graph.names import bodies
 
+_STATED = (
+    AttributeProto.INT, AttributeProto.FLOAT, AttributeProto.STRING, AttributeProto.INTS, AttributeProto.FLOATS,
+    AttributeProto.STRINGS,
+)  # fmt: skip
 SHORT = 64  # bytes of a text, or numbers of a list, that are kept beside a node's name
 NOT_TENSOR = -1  # sequences, optionals, maps
 _TEXT = {
@@ -162,20 +167,28 @@ def short_attributes(node: NodeProto) -> dict[str, Stated]:
     these."""
     values: dict[str, Stated] = {}
     for a in node.attribute:
-        match a.type:
-            case AttributeProto.INT:
-                values[a.name] = a.i
-            case AttributeProto.FLOAT:
-                values[a.name] = a.f if math.isfinite(a.f) else str(a.f)
-            case AttributeProto.STRING if len(a.s) <= SHORT:
-                values[a.name] = a.s.decode("utf-8", "replace")
-            case AttributeProto.INTS if len(a.ints) <= SHORT:
-                values[a.name] = list(a.ints)
-            case AttributeProto.FLOATS if len(a.floats) <= SHORT and all(
-                map(math.isfinite, a.floats)
-            ):
-                values[a.name] = list(a.floats)
+        value = state_attribute(a) if a.type != AttributeProto.STRINGS else None
+        if isinstance(value, float):
+            values[a.name] = value if math.isfinite(value) else str(value)
+        elif isinstance(value, int) or (value is not None and _is_short(value)):
+            values[a.name] = value
     return values
+
+
+def state_attribute(a: AttributeProto) -> Stated | None:
+    """An attribute's numbers or texts; None of a tensor, a graph or a type."""
+    if a.type not in _STATED or a.ref_attr_name:
+        return None
+    value = helper.get_attribute_value(a)
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    if isinstance(value, list):
+        return [v.decode("utf-8", "replace") if isinstance(v, bytes) else v for v in value]
+    return value  # type: ignore[no-any-return]
+
+
+def _is_short(value: str | list[Any]) -> bool:
+    return len(value) <= SHORT and all(math.isfinite(v) for v in value if isinstance(v, float))
 
 
 def short_weight(tensor: TensorProto) -> Stated | None:

@@ -13,7 +13,7 @@ from onnx import AttributeProto, ModelProto, TensorShapeProto
 from narrowdown.engines.array import Array
 from narrowdown.engines.backends.base import BuildRequest, EngineFault
 from narrowdown.engines.backends.builds import close_built
-from narrowdown.engines.graph import construct, external, load
+from narrowdown.engines.graph import construct, external, load, schema
 from narrowdown.engines.graph.model_problem import ModelProblem
 from narrowdown.engines.known.entry import Construction, MadeNode, MadeTensor, Stated
 from narrowdown.engines.known.varied import Place, is_list, list_places, resize
@@ -215,19 +215,8 @@ def _is_model(made: Construction, reference: str) -> bool:
 
 
 def _state_attribute(a: AttributeProto, op: str) -> Stated:
-    match a.type:
-        case AttributeProto.INT:
-            return int(a.i)
-        case AttributeProto.FLOAT:
-            return float(a.f)
-        case AttributeProto.STRING:
-            return str(a.s.decode("utf-8", "replace"))
-        case AttributeProto.INTS:
-            return [int(v) for v in a.ints]
-        case AttributeProto.FLOATS:
-            return [float(v) for v in a.floats]
-        case AttributeProto.STRINGS:
-            return [str(v.decode("utf-8", "replace")) for v in a.strings]
+    if (stated := schema.state_attribute(a)) is not None:
+        return stated
     raise ModelProblem(
         f"The attribute '{a.name}' of {op} holds a tensor or a graph, which cannot be stated in a few lines."
     )

@@ -185,16 +185,6 @@ class Worker:
                     store,
                     lambda text: self._report_progress(work.id, text),
                 )
-        except ImportError as error:
-            with contextlib.suppress(OSError):
-                traceback.print_exc()
-            if changed := installed.say_change(installed.OF_WORKERS):
-                return Measurement(status="fault", message=changed)
-            said = (
-                installed.lacking(error)
-                or f"The probe failed inside the worker. {_one_sentence(error)}"
-            )
-            return Measurement(status="error", message=said)
         except BaseException as error:  # a user's script may raise SystemExit, or worse
             with contextlib.suppress(OSError):
                 traceback.print_exc()
@@ -202,10 +192,9 @@ class Worker:
                 return faults.make_unanswered(fault, self._root)
             if changed := installed.say_change(installed.OF_WORKERS):
                 return Measurement(status="fault", message=changed)
-            return Measurement(
-                status="error",
-                message=f"The probe failed inside the worker. {_one_sentence(error)}",
-            )
+            lacking = installed.lacking(error) if isinstance(error, ImportError) else ""
+            said = lacking or f"The probe failed inside the worker. {_one_sentence(error)}"
+            return Measurement(status="error", message=said)
 
     def _report_progress(self, work: int, text: str) -> None:
         """Pass a phrase on; of those that only count on (``running 3 of 8``) a few a second."""
