@@ -31,7 +31,7 @@ REGEX = "Difference exceeds tolerance"
 HEAD = ("model", "nodes", "tool", "probes", "beside", "nodes left", "answer", "seconds", "cpu s")
 LONG = bool(os.environ.get("NARROWDOWN_BENCH_LINEAR"))
 
-pytestmark = [pytest.mark.benchmark, pytest.mark.alone, pytest.mark.timeout(7200)]
+pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(7200)]
 pytest.importorskip("polygraphy")
 
 Right = Callable[[set[str]], bool]

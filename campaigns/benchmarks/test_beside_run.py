@@ -19,7 +19,7 @@ from narrowdown.engines.data import polygraphy
 HEAD = ("tool", "batch", "seconds", "cpu s", "memory MiB", "written MiB", "says")
 MANY = 64 << 20
 
-pytestmark = [pytest.mark.benchmark, pytest.mark.alone, pytest.mark.timeout(3600)]
+pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(3600)]
 pytest.importorskip("polygraphy")
 
 # The model, its input, our engine and what is asked of it. The peer computes in FP32 on both sides,

@@ -14,7 +14,7 @@ from decoder import PAST, decoder, generation
 from tables import show
 from test_beside_reduce import narrowdown
 
-pytestmark = [pytest.mark.benchmark, pytest.mark.alone, pytest.mark.timeout(3600)]
+pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(3600)]
 
 
 def test_a_decoder(tmp_path: Path) -> None:

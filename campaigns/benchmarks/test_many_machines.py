@@ -26,7 +26,7 @@ from narrowdown.engines.steps.base import Finish, Steps, StepSpec
 from narrowdown.wizard.runner.drive import Asking, Drive, Pace
 from narrowdown.wizard.session.events import ProbeFinished
 
-pytestmark = [pytest.mark.benchmark, pytest.mark.alone, pytest.mark.timeout(3600)]
+pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(3600)]
 
 PROBE = 10.0  # seconds of a probe on a GPU, give or take a fifth; a build of a middle-sized model
 SLOTS = (1, 2, 4, 8, 16, 32, 64, 100)

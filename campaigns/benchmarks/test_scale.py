@@ -38,7 +38,7 @@ from narrowdown.engines.probe import Candidate, Measurement, SampleResult, Score
 from narrowdown.engines.search.search import Trials, minimise
 from narrowdown.engines.store.content import Store
 
-pytestmark = [pytest.mark.benchmark, pytest.mark.alone, pytest.mark.timeout(3600)]
+pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(3600)]
 
 
 def random_reads(nodes: int, seed: int) -> list[tuple[int, ...]]:

@@ -29,7 +29,7 @@ from narrowdown.wizard.problem import Problem
 from narrowdown.wizard.session import folder as folders
 from tests.terminal_child import Child
 
-pytestmark = [pytest.mark.benchmark, pytest.mark.alone, pytest.mark.timeout(3600)]
+pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(3600)]
 
 NODES, PROBES, LOG_BYTES = 10_000, 1_000, 100 << 20
 ROUNDS = 12

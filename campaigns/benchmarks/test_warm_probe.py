@@ -40,7 +40,7 @@ for _ in range(count):
 print(json.dumps(seconds))
 """
 
-pytestmark = [pytest.mark.benchmark, pytest.mark.alone]
+pytestmark = [pytest.mark.benchmark]
 
 
 def bare(count: int) -> list[float]:
