@@ -120,7 +120,7 @@ MUTANTS = (
     ),
     Mutant(
         "functions that call themselves are refused", "functions", "engines/graph/functions.py",
-        "            elif inner in path:", "            elif False:",
+        "            if key in within:", "            if False:",
     ),
     Mutant(
         "no flow has aliases", "flows", "wizard/flow/load.py",

@@ -31,7 +31,7 @@ def wait(word):
         time.sleep(0.01)
 
 def change(module):
-    module.CHUNK = 4096
+    module.PIECE = 4096
     if os.path.exists(f"{HELD}/hold-copy"):
         write = module.write_sparse
         def held(file, piece):
