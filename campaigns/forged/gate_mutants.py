@@ -12,7 +12,10 @@ import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
+import narrowdown
+
 ROOT = Path(__file__).parents[2]
+PACKAGE = Path(narrowdown.__file__).parent  # with its rooms, in a checkout and in a wheel
 COPIED = ("wizard", "engines", "flows", "narrowdown", "campaigns/forged", "tests")
 # Those of the gate first: they end at once.
 TESTS = (
@@ -164,7 +167,7 @@ MUTANTS = (
 )
 
 
-def mutated(mutant: Mutant, root: Path = ROOT) -> str:
+def mutated(mutant: Mutant, root: Path = PACKAGE) -> str:
     """The file's text with the gate left out. Raises ValueError where what is to be replaced does
     not stand there once."""
     text = (root / mutant.file).read_text(encoding="utf-8")

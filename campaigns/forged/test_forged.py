@@ -21,6 +21,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
+from narrowdown import engines, wizard
 from narrowdown.wizard import trust
 from narrowdown.wizard.cli import entry
 from narrowdown.wizard.exits import Exit, Refusal
@@ -147,10 +148,13 @@ def test_every_kind_has_a_payload_and_every_command_a_door() -> None:
 
 def test_whatever_is_kept_on_this_machine_is_forged_or_named() -> None:
     """A new cache fails here until it is tried."""
-    root = Path(__file__).parents[2]
-    files = (path for room in ("wizard", "engines") for path in (root / room).rglob("*.py"))
+    files = (
+        path
+        for room in (wizard, engines)
+        for path in Path(room.__file__ or "").parent.rglob("*.py")
+    )
     found = {
-        path.relative_to(root).as_posix()
+        path.relative_to(gate_mutants.PACKAGE).as_posix()
         for path in files
         if re.search(r"\bown_folder\(\"", path.read_text(encoding="utf-8"))
     }
