@@ -38,7 +38,7 @@ def list_deeds(report: Report) -> list[Deed]:
         look = "Look into it first: names, weights and inputs are those of your model."
         made.append(Deed(say_when(report, send + look)))
     if report.next:
-        made.append(Deed(f"{ask_known(report)} This goes on with that:", report.next))
+        made.append(Deed(f"{ask_known(report)} This answers it:", report.next))
     return made
 
 

@@ -154,7 +154,7 @@ def _list_handing_on(scene: Scene, said: Report) -> list[Deed]:
         return []
     case = scene.folder / "case"
     whose = name_addressee(scene.problem.engine, [c.cause for c in scene.state.findings.culprits])
-    hand = f"hand the case folder on to {whose}: attach it as a zip; issue.md in it is the text. This shows the fault:"
+    hand = f"send the case folder to {whose}, as a zip; issue.md in it is the text. This shows the fault:"
     made = [
         *list_known(said),
         Deed(
@@ -181,9 +181,7 @@ def _list_going_on(scene: Scene, said: Report) -> list[Deed]:
     """What can be asked after the end."""
     name, made = name_for_command(scene.folder), []
     if offer(scene.state, scene.problem):
-        made.append(
-            Deed(f"{ask_known(said)} {{after}} goes on with that, or:", f"narrowdown after {name}")
-        )
+        made.append(Deed(f"{ask_known(said)} Press {{after}}, or:", f"narrowdown after {name}"))
     if line := offer_ladder(scene.state, scene.problem, name):
         told = "Since when is it wrong, and is it fixed? This installs releases and says first how large they are:"
         made.append(Deed(told, line))
