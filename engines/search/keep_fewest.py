@@ -114,6 +114,8 @@ class Hunt:
             if keep == everything or not (wrong := (yield from self._list_wrong(keep))):
                 return keep
             if not self.join(wrong):
+                if not self.alone and keep == tuple(sorted(stays)):
+                    return everything  # answers that contradict one another: nothing more to learn
                 self.alone = False  # right alone, wrong among others
             stays = keep
 

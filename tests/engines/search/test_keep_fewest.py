@@ -175,3 +175,19 @@ def test_a_set_that_was_made_small_and_is_wrong_elsewhere_gives_way_to_the_one_b
 def test_where_only_everything_cures_there_is_no_set() -> None:
     told = Told(12, {"s": dict.fromkeys(range(12), 2.0)})
     assert run(keep_fewest(hunt(told), (), lambda *_: iter(()), 4)) is None  # type: ignore[arg-type, return-value]
+
+
+class Lies(Told):
+    """Right on each sample that is asked about alone, wrong on all of them together."""
+
+    def use(
+        self, keep: tuple[int, ...], samples: Sequence[str], *, alone: bool = False
+    ) -> Sub[Mapping[str, float] | None]:
+        used = yield from super().use(keep, samples, alone=alone)
+        lies = len(samples) > 1 and keep != self.everything
+        return dict.fromkeys(samples, 9.0) if lies else used
+
+
+def test_answers_that_contradict_one_another_end_the_search() -> None:
+    told = Lies(8, {"a": {0: 9.0}, "b": {0: 9.0}})
+    assert fewest(hunt(told)) == told.everything
