@@ -38,8 +38,8 @@ class Distance(msgspec.Struct, frozen=True):
 
     @property
     def why(self) -> str:
-        """Why nothing was compared."""
-        return self.measurement.message
+        """Why nothing was compared; "" where something was."""
+        return "" if self.told else self.measurement.message or self.measurement.status
 
     @property
     def error(self) -> float:

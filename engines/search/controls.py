@@ -3,8 +3,6 @@ wrong."""
 
 from typing import Literal
 
-import msgspec
-
 from narrowdown.engines.asking import Note, Sub
 from narrowdown.engines.asking.whole_model import WholeModel
 from narrowdown.engines.compare.judge import judge_check
@@ -12,44 +10,34 @@ from narrowdown.engines.probe import Measurement
 
 LINES, LONG = 3, 160  # of what a checker printed last that is shown, and characters of a line
 
-_NAMED = {
+_NAMED: dict[Literal["identity", "answers"], str] = {
     "identity": "a model that only hands its inputs on",
     "answers": "one that gives the reference's own outputs",
 }
 
 
-class Controls(msgspec.Struct, frozen=True):
-    """``passed``: the checker passed one of the controls. ``said``: otherwise, which it did not
-    pass, what to do, and what it printed last."""
-
-    passed: bool
-    said: str = ""
-
-
-def can_pass(model: WholeModel) -> Sub[Controls]:
-    """Ask the checker about the controls until it passes one: a failure is told only by who can
-    also pass.
+def find_helpless(model: WholeModel) -> Sub[str]:
+    """Why the checker's failing says nothing, and what to do; "" where it passes one of the
+    controls: a failure is told only by who can also pass.
 
     The reference's own outputs are known only where the checker is handed inputs. A control that
     cannot be made or judged (it takes too long, its process dies) is not passed.
     """
-    kinds: tuple[Literal["identity", "answers"], ...] = (
-        ("identity", "answers") if model.findings.inputs else ("identity",)
-    )
     failed: list[str] = []
     last = Measurement()
-    for kind in kinds:
+    for kind, named in _NAMED.items():
+        if kind == "answers" and not model.findings.inputs:
+            continue
         yield Note("can your check pass? A model with nothing in it that could be wrong")
         last = yield from model.check_control(kind)
         if judge_check(last, model.rule).passed:
-            return Controls(True)
-        failed.append(_NAMED[kind])
+            return ""
+        failed.append(named)
     words = last_words(last)
-    return Controls(
-        False,
+    return (
         f"It does not pass {' nor '.join(failed)} either, so its failing says nothing about this model. Run it by hand on a "
         "model that you trust; it gets few variables of your environment (--pass-env NAME hands on one that it needs). "
-        + (f"It last printed: {words}" if words else "It printed nothing."),
+        + (f"It last printed: {words}" if words else "It printed nothing.")
     )
 
 

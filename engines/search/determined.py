@@ -18,12 +18,14 @@ from collections.abc import Collection, Mapping
 
 import msgspec
 
-from narrowdown.engines.asking import Note, Sub
+from narrowdown.engines.asking import Sub
 from narrowdown.engines.asking.whole_model import WholeModel
 from narrowdown.engines.compare.criterion import Criterion, Signature
 from narrowdown.engines.compare.judge import badness, exceed, limit, worst
+from narrowdown.engines.compare.say import say_error
 from narrowdown.engines.nearest import join_some
 from narrowdown.engines.probe import Measurement
+from narrowdown.engines.search.intermittent import Runs
 
 # Draws of the last places: how far a single one moves an output varies by a factor of two or so.
 DRAWS = 3
@@ -33,7 +35,6 @@ DRAWS = 3
 # draw of the inputs moves any of six pictures, and 6 to 25 of 32 draws of the weights move five of
 # them by 1.4 to 4.3 %. Chosen: one draw in ten is then missed in 3 % of the cases.
 STEPPED = 32
-AFFORDED = 10.0  # seconds that those may take; chosen: a third of what looking again takes where nothing fails
 # A failure up to this many times what one last place moves is not told apart from rounding: an
 # engine rounds at each node, not at the inputs alone, and two engines differ by the rounding of
 # both. Chosen: PaddleOCR's blank picture, where nobody is wrong, is off by as much as the last
@@ -69,9 +70,8 @@ def move_last_place(model: WholeModel, failing: Collection[str] = ()) -> Sub[Mov
     what, took, spent = "", 0.0, 0.0
     draws = _list_first(feed)
     for draw in (*draws, *_list_further(model, feed, failing)):
-        if draw not in draws and (
-            spent + took * draw.runs > AFFORDED or (moved and not model.coded)
-        ):
+        long = spent + took * draw.runs > Runs().seconds
+        if draw not in draws and (long or (moved and not model.coded)):
             break
         m, reached = yield from _nudge(model, draw, failing)
         if m.status != "ok":
@@ -153,34 +153,28 @@ def _nudge(
     return m, reached
 
 
-def measure_random(model: WholeModel) -> Sub[float | None]:
-    """How far runs of one build of the reference are from what was captured of it; None where the
-    model draws nothing, or gives the same all the same."""
+def find_random(model: WholeModel) -> Sub[str]:
+    """Why nothing can be judged, and what to do, of a model that draws random numbers: runs of one
+    build of the reference differ from what was captured of it; "" where it draws nothing, or gives
+    the same all the same."""
     findings = model.findings
     if not findings.random:
-        return None
-    yield Note("the model draws random numbers: does the reference repeat itself?")
+        return ""
     # What draws anew in each run differs in the second already; others are for draws that happen to
     # be equal.
     feed = (findings.sample or findings.samples[0].id,)
-    again = yield from model.compare(model.reference, samples=feed, runs=DRAWS)
+    note = "the model draws random numbers: does the reference repeat itself?"
+    again = yield from model.compare(model.reference, samples=feed, runs=DRAWS, note=note)
     error = max((worst(run, model.rule)[2] for run in again.measurement.each_run), default=0.0)
-    return error if again.measurement.status == "ok" and error > 0 else None
-
-
-def say_random(nodes: tuple[str, ...], moved: str) -> str:
-    """Why nothing can be judged, and what to do. ``nodes`` that draw numbers; ``moved``: the
-    distance in the words of its metric."""
+    if not again.told or not error:
+        return ""
     return (
-        f"The model draws random numbers: {join_some(nodes)}. Runs of the reference itself are {moved} against one another, "
-        "so an engine that differs is not wrong, and no node is at fault. Make what is drawn an input of the model, feed it, "
-        "and compare again."
+        f"The model draws random numbers: {join_some(findings.random)}. Runs of the reference itself are "
+        f"{say_error(error, model.rule)} against one another, so an engine that differs is not wrong, and no node is at fault. "
+        "Make what is drawn an input of the model, feed it, and compare again."
     )
 
 
-# Relative L2 by which a row may move when others change: the order of a sum may follow its place in
-# the batch, which rounds in the last digits. What depends on other rows moves by far more.
-ROWS_APART = Criterion(metric="rel_l2", tolerance=1e-3)
 NO_BATCH = "Dimension 0 is no batch: what is in one row changes others. Outputs are judged whole."
 
 
@@ -197,12 +191,10 @@ def see_rows(model: WholeModel, batched: tuple[str, ...]) -> Sub[str]:
         note="are the rows of a batch independent?",
     )
     if moved.told:
-        return NO_BATCH if exceed(moved.measurement.results, ROWS_APART) else ""
+        # By more than FP32 may cost: the order of a sum may follow a row's place in the batch.
+        return NO_BATCH if exceed(moved.measurement.results, Criterion()) else ""
     # A reference that does not run, or rows that are all alike: an open dimension is the batch by
     # its exporter's own word, a number is not.
-    declared = any(s.rows for s in model.findings.samples if s.id in batched)
-    return (
-        ""
-        if declared
-        else "Whether rows are independent could not be seen: outputs are judged whole."
-    )
+    if any(s.rows for s in model.findings.samples if s.id in batched):
+        return ""
+    return "Whether rows are independent could not be seen: outputs are judged whole."

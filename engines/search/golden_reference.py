@@ -9,185 +9,120 @@ not and the engine agrees with it, the fault was made before any engine saw the 
 at fault.
 """
 
-from collections.abc import Iterable, Mapping
-from typing import Literal
+from collections.abc import Mapping
 
 import msgspec
 
 from narrowdown.engines.asking import StepContext, StepRefused, Sub
-from narrowdown.engines.asking.whole_model import FLOAT64, Distance, WholeModel, name_engine
-from narrowdown.engines.compare.judge import SHARE, over
+from narrowdown.engines.asking.whole_model import WholeModel
+from narrowdown.engines.compare.judge import SHARE
 from narrowdown.engines.data.golden_files import name_by_place
-from narrowdown.engines.findings import Findings, Replaced
-from narrowdown.engines.graph import ranges
-from narrowdown.engines.graph.index import GraphIndex, Tensor
+from narrowdown.engines.findings import Findings
+from narrowdown.engines.graph.index import GraphIndex
 from narrowdown.engines.nearest import join_some
 from narrowdown.engines.options import recorded
 from narrowdown.engines.probe import Measurement, is_given
-from narrowdown.engines.search.independent import Departure
-from narrowdown.engines.search.whole import lock_failure
-from narrowdown.engines.views import Recorded
-
-Standing = Literal["", "right", "export", "both", "unclear", "unheard"]
-
-
-class Trial(msgspec.Struct, frozen=True):
-    """What golden outputs and independent voices say of the model; ``model`` and
-    ``measurement`` to go on with.
-
-    ``right``: ``voice`` computes the model in FP32 as the golden outputs say. ``export``: it does
-    not, and the engine agrees with it. ``both``: neither the engine nor the voice is where the
-    golden outputs are, nor do they agree. ``unclear``: voices differ among themselves, or the
-    engine lies between, or how far it is from the voice was not measured (``why``). ``unheard``:
-    none runs the model. "": the engine agrees with the golden outputs, and nothing was asked.
-    ``off``: the voice against the golden outputs.
-    """
-
-    model: WholeModel
-    measurement: Measurement
-    standing: Standing = ""
-    voice: str = ""
-    off: float = 0.0
-    engine_off: float = 0.0  # the engine against the voice
-    second: str = ""  # another voice that agrees with the first
-    departure: Departure = Departure()
-    why: str = ""
-
+from narrowdown.engines.search.independent import Heard, Standing, find_parting, say_unable
+from narrowdown.engines.search.trial import Tried, stand_in
 
 # Who computes an IR in FP32: nobody independent, so that it agrees clears the model, and that it
 # differs says nothing.
 OWN_IR = "openvino:precision=f32"
 
 
-def try_golden(model: WholeModel, m: Measurement, most_nodes: int) -> Sub[Trial]:
-    """``Trial`` of the failure that is known: ``m`` is the engine against the golden outputs on
-    every sample. ``most_nodes``: of a model that float64 is asked about."""
-    trial = Trial(model, m)
+def try_golden(model: WholeModel, m: Measurement) -> Sub[Tried]:
+    """``Tried`` of the failure that is known: ``m`` is the engine against the golden outputs on
+    every sample.
+
+    ``model-right``: the judge computes the model in FP32 as the golden outputs say. ``export``: it
+    does not, and the engine agrees with it. ``both``: neither the engine nor the judge is where the
+    golden outputs are, nor do they agree. ``unclear``: the engine lies between; ``unmeasured``: how
+    far it is from the judge is not known; ``contradicted``: judges differ among themselves.
+    ``model-unheard``: none runs the model.
+    """
     if model.findings.signature is None:
-        return trial
-    differing: list[tuple[str, float]] = []
+        return Tried(model, m)
+    differing: list[Heard] = []
     why: list[str] = []
     # The fastest first, as each runs every sample. Whoever agrees with values from outside cannot
     # be wrong in the same way by chance, so one is enough.
-    for voice in model.independent[::-1] or (OWN_IR,):
-        if voice == FLOAT64 and m.nodes > most_nodes:
-            why.append(f"in float64 {m.nodes:,} nodes take too long.")
-            continue
-        off = yield from model.compare(
-            voice, note=f"is the model itself right? {voice} against the golden outputs"
-        )
+    for judge in model.independent[::-1] or (OWN_IR,):
+        note = f"is the model itself right? {judge} against the golden outputs"
+        off = yield from model.compare(judge, note=note)
+        heard = Heard(judge=judge, error=off.error)
         if not off.told:
-            why.append(f"{name_engine(voice)}: {off.why}")
+            why.append(say_unable(judge, off))
         elif off.error <= off.allowed:
-            right = msgspec.structs.replace(trial, voice=voice, off=off.error)
-            return (yield from _go_on(model, right))
+            return (yield from _go_on(model, m, heard))
         elif model.why_none:
-            why.append(
-                f"{model.why_none[:-1]}, and OpenVINO in FP32 differs from what was recorded, too."
-            )
+            why.append(f"{model.why_none} OpenVINO in FP32 differs from what was recorded, too.")
         else:
-            differing.append((voice, off.error))
+            differing.append(heard)
             if len(differing) == 2:
                 break
     if not differing:
-        return msgspec.structs.replace(trial, standing="unheard", why=" ".join(filter(None, why)))
-    return (yield from _weigh_differing(model, trial, differing))
+        other = "every engine here shares its code."
+        unheard = Heard("model-unheard", why=" ".join(why) or other)
+        return Tried(model, m, unheard, "unresolved")
+    return (yield from _weigh_differing(model, m, differing))
 
 
-def _go_on(model: WholeModel, trial: Trial) -> Sub[Trial]:
-    """The trial of a model that is right, gone on with the voice as the reference."""
+def _go_on(model: WholeModel, m: Measurement, heard: Heard) -> Sub[Tried]:
+    """The trial of a model that is right, gone on with the judge as the reference."""
     why = "golden outputs compute nothing; in FP32 it gives what they say"
-    engine, told = yield from _stand_in(model, trial, why)
-    if told.model.findings.signature is None:
-        reason = "" if engine.measurement.status == "ok" else engine.why
-        return msgspec.structs.replace(
-            trial, standing="unclear", engine_off=engine.error, why=reason
-        )
-    return msgspec.structs.replace(told, standing="right")
+    engine, against = yield from stand_in(model, heard.judge, why)
+    if engine.exceeds:
+        right = msgspec.structs.replace(heard, standing="model-right")
+        return Tried(against, engine.measurement, right)
+    return Tried(model, m, _leave_open(heard, engine.why), "unresolved")
 
 
-def _stand_in(model: WholeModel, trial: Trial, why: str) -> Sub[tuple[Distance, Trial]]:
-    """The engine against the voice, and the trial with that one as the reference."""
-    fresh = msgspec.structs.replace(model.findings, signature=None, sample="")
-    against = model.of(fresh, trial.voice)
-    engine = yield from against.compare()
-    locked = yield from lock_failure(against.ctx, fresh, engine.measurement)
-    found = msgspec.structs.replace(locked, replaced=Replaced(model.reference, trial.voice, why))
-    return engine, msgspec.structs.replace(
-        trial,
-        model=against.of(found),
-        measurement=engine.measurement,
-        engine_off=engine.error,
-    )
+def _leave_open(heard: Heard, why: str) -> Heard:
+    """How far the engine is from the judge decides nothing, or was not measured (``why``)."""
+    standing: Standing = "unmeasured" if why else "unclear"
+    return msgspec.structs.replace(heard, standing=standing, why=why)
 
 
-def _weigh_differing(
-    model: WholeModel, trial: Trial, differing: list[tuple[str, float]]
-) -> Sub[Trial]:
-    """The trial of a model that no voice computes as the golden outputs say."""
-    first, off = differing[0]
-    told = msgspec.structs.replace(trial, voice=first, off=off)
-    for second, _ in differing[1:]:
-        between = yield from model.compare(second, first)
-        if between.told and between.error > SHARE * off:
-            return msgspec.structs.replace(told, standing="unclear", second=second)
-        # Else nobody knows whether they agree (float64 takes a minute of an image transformer): the
+def _weigh_differing(model: WholeModel, m: Measurement, differing: list[Heard]) -> Sub[Tried]:
+    """The trial of a model that no judge computes as the golden outputs say."""
+    heard = differing[0]
+    for second in differing[1:]:
+        between = yield from model.compare(second.judge, heard.judge)
+        # Where nobody knows whether they agree (float64 takes a minute of an image transformer) the
         # first is heard alone.
-        told = msgspec.structs.replace(told, second=second if between.told else "")
+        if between.told:
+            heard = msgspec.structs.replace(heard, other=second.judge)
+        if between.told and between.error > SHARE * (heard.error or 0.0):
+            heard = msgspec.structs.replace(heard, standing="contradicted")
+            return Tried(model, m, heard, "unresolved")
     why = "golden outputs compute nothing; the model in FP32 differs from them too, which is the export's fault"
-    engine, both = yield from _stand_in(model, told, why)
-    if engine.measurement.status != "ok":
-        return msgspec.structs.replace(told, standing="unclear", why=engine.why)
-    departure = yield from _find_departure(model, first)
-    if engine.error > engine.allowed:
-        return msgspec.structs.replace(both, standing="both", departure=departure)
-    _refuse_other_shapes(model.ctx, trial.measurement)
-    return msgspec.structs.replace(
-        told, standing="export", engine_off=engine.error, departure=departure
+    engine, against = yield from stand_in(model, heard.judge, why)
+    if not engine.told:
+        return Tried(model, m, _leave_open(heard, engine.why), "unresolved")
+    heard = msgspec.structs.replace(heard, standing="both", apart=engine.error)
+    feed, shapes = (model.findings.sample or model.findings.samples[0].id,), _shapes(model.ctx)
+    parting = yield from find_parting(
+        model.unlimited, feed, heard.judge, model.reference, recorded=shapes
     )
+    if engine.exceeds:
+        return Tried(against, engine.measurement, heard, parting=parting)
+    _refuse_other_shapes(model.ctx, m)
+    heard = msgspec.structs.replace(heard, standing="export")
+    return Tried(model, m, heard, "export", parting=parting)
 
 
 def _refuse_other_shapes(ctx: StepContext, m: Measurement) -> None:
     """Raise StepRefused (exit code 2) where ``m``, the engine against golden outputs, holds an
     output of another shape: where another engine gives what this one gives, they were recorded of
     other inputs, or as other dimensions."""
-    shaped = [score for result in m.results for score in result.outputs if score.problem == "shape"]
-    if not shaped:
-        return
-    name = shaped[0].name
-    recorded_as = _shown(_shapes(ctx).get(name) or shaped[0].shape)
-    raise StepRefused(
-        f"The golden outputs do not fit the inputs: '{name}' is {recorded_as} in them, and the model gives another shape of "
-        "these inputs. Give both as they were recorded together, of as many samples and with all dimensions.",
-        code=2,
-    )
-
-
-def _find_departure(model: WholeModel, voice: str) -> Sub[Departure]:
-    """Where the model in FP32 departs from what was recorded, on the worst sample."""
-    index: GraphIndex | None = yield from model.describe()
-    inner = recorded_inside(index, _shapes(model.ctx)) if index is not None else []
-    if index is None or not inner:
-        return Departure()
-    feed = (model.findings.sample or model.findings.samples[0].id,)
-    marks = ranges.encode(t.id for t in inner)
-    off = yield from model.unlimited.compare(voice, samples=feed, marks=marks)
-    if not off.told:
-        return Departure()
-    scores = {s.name: s for result in off.measurement.results for s in result.marks}
-    first = next((t for t in inner if t.name in scores and over(scores[t.name], model.rule)), None)
-    if first is None:
-        return Departure(looked=len(scores))
-    return Departure(first.name, index.shown_names[first.producer], looked=len(scores))
-
-
-def recorded_inside(index: GraphIndex, shapes: Mapping[str, tuple[int, ...]]) -> list[Tensor]:
-    """The inner tensors of the model that were recorded, in topological order."""
-    outputs = set(index.outputs)
-    inner = [
-        t for t in index.tensors if t.kind == "node" and t.id not in outputs and t.name in shapes
-    ]
-    return sorted(inner, key=lambda t: (t.producer, t.id))
+    scores = (s for result in m.results for s in result.outputs if s.problem == "shape")
+    if unfit := next(scores, None):
+        recorded_as = list(_shapes(ctx).get(unfit.name) or unfit.shape)
+        raise StepRefused(
+            f"The golden outputs do not fit the inputs: '{unfit.name}' is {recorded_as} in them, and the model gives another "
+            "shape of these inputs. Give both as they were recorded together, of as many samples and with all dimensions.",
+            code=2,
+        )
 
 
 def refuse_unfit(ctx: StepContext, findings: Findings) -> Sub[None]:
@@ -196,28 +131,21 @@ def refuse_unfit(ctx: StepContext, findings: Findings) -> Sub[None]:
     name is never guessed."""
     if not recorded(ctx.reference):
         return
-    held = ctx.reference_info.recorded or Recorded(0, {})
+    recorded_of = ctx.reference_info.recorded.samples if ctx.reference_info.recorded else 0
     real = sum(is_given(s.id) for s in findings.samples)
-    if not real:
+    if recorded_of != real or not real:
         raise StepRefused(
-            "Golden outputs say nothing without the inputs that they were recorded with: give those with --inputs.",
-            code=2,
-        )
-    if held.samples != real:
-        raise StepRefused(
-            f"There are golden outputs of {held.samples} samples and inputs of {real}; give as many, in the same order.",
+            f"There are golden outputs of {recorded_of} samples and inputs of {real}; give as many inputs (--inputs), in the "
+            "same order, as they were recorded with.",
             code=2,
         )
     index: GraphIndex | None = yield from WholeModel(ctx, findings).describe()
     if index is None:
         return
-    outputs = [index.tensors[t] for t in index.outputs]
-    names = [t.name for t in outputs]
-    shapes = {name_by_place(name, names): shape for name, shape in _shapes(ctx).items()}
-    missing = [f"'{t.name}' {_shown(t.shape)}" for t in outputs if t.name not in shapes]
-    free = [
-        f"'{name}' {_shown(shape)}" for name, shape in shapes.items() if name not in index.by_name
-    ]
+    names = [index.tensors[t].name for t in index.outputs]
+    held = {name_by_place(name, names): shape for name, shape in _shapes(ctx).items()}
+    missing = [f"'{name}'" for name in names if name not in held]
+    free = [f"'{name}' {list(held[name])}" for name in held if name not in index.by_name]
     if missing:
         raise StepRefused(
             f"The golden outputs lack the model's output {join_some(missing)}; they hold {join_some(free) or 'no other tensor'}. "
@@ -228,7 +156,3 @@ def refuse_unfit(ctx: StepContext, findings: Findings) -> Sub[None]:
 
 def _shapes(ctx: StepContext) -> Mapping[str, tuple[int, ...]]:
     return ctx.reference_info.recorded.shapes if ctx.reference_info.recorded else {}
-
-
-def _shown(shape: Iterable[int] | None) -> str:
-    return "" if shape is None else f"[{', '.join('?' if d < 0 else str(d) for d in shape)}]"

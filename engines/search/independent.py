@@ -16,89 +16,83 @@ Float64 is ONNX's evaluator with operators of ours. Where it differs from the re
 operators are asked beside it: one more against it, and none for it, as most of the two is the same
 code.
 
-Where two computations of the model part: the first node that adds to what lies between them.
+Where two computations of the model part: at the first tensor that differs by more than is allowed.
 """
 
-from collections.abc import Iterable
+import textwrap
+from collections.abc import Collection, Iterable
 from typing import Literal
 
 import msgspec
 
-from narrowdown.engines.asking import Note, Sub
+from narrowdown.engines.asking import Sub
 from narrowdown.engines.asking.whole_model import Distance, WholeModel, name_engine
-from narrowdown.engines.compare.criterion import Criterion, for_parts
-from narrowdown.engines.compare.judge import SHARE, badness, exceed, limit, worst
+from narrowdown.engines.compare.criterion import for_parts
+from narrowdown.engines.compare.judge import SHARE, over
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.graph.index import GraphIndex
-from narrowdown.engines.probe import Candidate
 from narrowdown.engines.search.controls import LONG
 from narrowdown.engines.search.watchable import BATCH_BYTES, pack_batches, split_markable
 from narrowdown.engines.spec import parse
 
-Standing = Literal["right", "wrong", "alone", "open", "unheard"]
+Standing = Literal[
+    "unasked", "right", "wrong", "replaced", "alone", "sides", "doubted", "open", "rounding",
+    "unheard", "unsteady",
+    "model-right", "export", "both", "unmeasured", "contradicted", "unclear", "model-unheard",
+]  # fmt: skip
 
 
 class Heard(msgspec.Struct, frozen=True):
     """What independent engines say of the reference, measured on one feed.
 
-    ``right``: one of them confirms it. ``wrong``: two of them agree against it. ``alone``: the only
-    one there is differs from it. ``open``: two differ from it and from each other. ``unheard``:
-    nobody independent runs the model.
+    ``right``: one of them confirms it. ``wrong``: two of them agree against it; ``replaced``: and
+    the session goes on against the first. ``alone``: the only one there is differs from it;
+    ``sides``: and the engine under test gives what that one gives; ``doubted``: by far more than
+    rounding makes, and engine and reference, which agree, share code. ``open``: two differ from it
+    and from each other; ``rounding``: two agree against it, and rounding moves it as far.
+    ``unheard``: nobody independent runs the model. ``unsteady``: it does not repeat itself.
 
     ``judge`` is the engine that counts: who confirms it, the first of the two against it, or the one
     that differs; ``error`` how far the reference is from that one. ``other``: the second of the
     two, ``apart`` what lies between them. ``spread``, of three: the most that lies between any two
     of them. ``lonely``: engines that turned out to be the wrong ones themselves. ``beside``: whether
     ONNX's own operators give what ours give; None where that was not asked, or they do not run the
-    model. ``moves``: two agree against it, and rounding moves it this far, which is as much: so
-    ``open``; 0 where that was not so. ``output``: where the reference is furthest from the first of
-    the two.
+    model. ``moves``: how far rounding, or a second run, moves the reference itself. ``output``:
+    where the reference is furthest from the first of the two.
+
+    Of golden outputs it is the model that is right or not, and ``golden_reference`` says how: there
+    ``error`` is how far the judge is from them, and ``apart`` how far the engine is from the judge.
     """
 
-    standing: Standing = "unheard"
+    standing: Standing = "unasked"
     judge: str = ""
     error: float | None = None
     other: str = ""
-    apart: float | None = None
+    apart: float = 0.0
     spread: float = 0.0
     lonely: tuple[tuple[str, float], ...] = ()
-    why: str = ""  # unheard: what kept each of them
+    why: str = ""  # what kept those who were not heard, or a judge from standing in
     moves: float = 0.0
     output: str = ""
     beside: bool | None = None
 
 
-class Differing(msgspec.Struct, frozen=True):
-    """An independent engine that differs from the reference: by how much, and on which output."""
-
-    spec: str
-    error: float
-    output: str
-
-
-def ask_independent(
-    model: WholeModel, feed: tuple[str, ...], nodes: int, most_nodes: int
-) -> Sub[Heard]:
+def ask_independent(model: WholeModel, feed: tuple[str, ...]) -> Sub[Heard]:
     """What independent engines say of the reference, as ``Heard``: one is asked where it confirms,
-    two where it does not. ``nodes`` of the model; with more than ``most_nodes`` float64, which
-    takes its time for each, is not asked."""
-    differing: list[Differing] = []
+    two where it does not."""
+    differing: list[Heard] = []
     why: list[str] = []
     beside: bool | None = None
     for spec in model.independent:
-        ours = parse(spec).name == "reference"
-        if ours and nodes > most_nodes:
-            why.append(f"in float64 {nodes:,} nodes take too long.")
-            continue
         off = yield from model.compare(model.reference, spec, feed)
         if not off.told:
-            why.append(_say_unable(spec, off.why))
+            why.append(say_unable(spec, off))
             continue
-        lonely = tuple((each.spec, each.error) for each in differing)
+        lonely = tuple((each.judge, each.error or 0.0) for each in differing)
         if _confirms(off):
             return Heard("right", spec, off.error, lonely=lonely)
-        differing.append(Differing(spec, off.error, off.output))
-        if ours:
+        differing.append(Heard("alone", spec, off.error, output=off.output))
+        if parse(spec).name == "reference":
             own = str(parse(spec).with_option("operators", "onnx"))
             beside, theirs = yield from _ask_beside(model, feed, spec, own, off)
             if _confirms(theirs):
@@ -108,18 +102,14 @@ def ask_independent(
             break
     if not differing:
         other = "every other engine here shares code with it or with the engine under test."
-        return Heard(why=" ".join(dict.fromkeys(filter(None, why))) or model.why_none or other)
+        return Heard("unheard", why=" ".join(dict.fromkeys(why)) or model.why_none or other)
     first, *others = differing
+    first = msgspec.structs.replace(first, beside=beside)
     if not others:
-        return Heard("alone", first.spec, first.error, output=first.output, beside=beside)
-    between = yield from model.compare(
-        others[0].spec,
-        first.spec,
-        feed,
-        note="two others differ from the reference: do they agree with each other?",
-    )
-    found = find_odd_one(first, others[0], between.error if between.told else None)
-    return msgspec.structs.replace(found, beside=beside)
+        return first
+    note = "two others differ from the reference: do they agree with each other?"
+    between = yield from model.compare(others[0].judge, first.judge, feed, note=note)
+    return find_odd_one(first, others[0], between.error if between.told else None)
 
 
 def _confirms(off: Distance) -> bool:
@@ -139,41 +129,30 @@ def _ask_beside(
     return False, (yield from model.compare(model.reference, own, feed))
 
 
-def _say_unable(spec: str, message: str) -> str:
-    """That an engine does not run the model, and how its own words on that begin and end."""
-    _, told, reason = message.partition("could not run the model: ")
-    if not told:
-        return message
-    reason = reason.rstrip(".")
-    short = (
-        reason
-        if len(reason) <= LONG
-        else f"{reason[: LONG // 2].rstrip()}…{reason[-(LONG // 2) :].lstrip()}"
-    )
-    return f"{name_engine(spec)} does not run the model ({short})."
+def say_unable(spec: str, off: Distance) -> str:
+    """Who was not heard, and how its own words on that begin."""
+    return f"{name_engine(spec)}: {textwrap.shorten(off.why, LONG, placeholder='…')}"
 
 
-def find_odd_one(first: Differing, second: Differing, apart: float | None) -> Heard:
-    """Who of the three is the odd one out: the reference, one of two engines, or nobody knows."""
-    told = Heard(
-        "open",
-        first.spec,
-        first.error,
-        other=second.spec,
-        apart=apart,
-        spread=max(first.error, second.error, apart or 0.0),
-        output=first.output,
+def find_odd_one(first: Heard, second: Heard, apart: float | None) -> Heard:
+    """Who of the three is the odd one out: the reference, one of two engines that differ from it, or
+    nobody knows. ``apart``: what lies between these two; None where that was not measured."""
+    off, other_off, between = first.error or 0.0, second.error or 0.0, apart or 0.0
+    told = msgspec.structs.replace(
+        first,
+        standing="open",
+        other=second.judge,
+        apart=between,
+        spread=max(off, other_off, between),
     )
     if apart is None:
         return told
-    if _agree_clearly(apart, (first.error, second.error)):
+    if _agree_clearly(apart, (off, other_off)):
         return msgspec.structs.replace(told, standing="wrong")
     for near, odd in ((first, second), (second, first)):
-        if _agree_clearly(near.error, (odd.error, apart)):
-            return msgspec.structs.replace(
-                told, standing="right", judge=near.spec, error=near.error,
-                lonely=((odd.spec, odd.error),),
-            )  # fmt: skip
+        if _agree_clearly(near.error or 0.0, (odd.error or 0.0, apart)):
+            lonely = ((odd.judge, odd.error or 0.0),)
+            return Heard("right", near.judge, near.error, lonely=lonely)
     return told
 
 
@@ -181,72 +160,38 @@ def _agree_clearly(near: float, far: Iterable[float]) -> bool:
     return all(near <= SHARE * distance for distance in far)
 
 
-class Departure(msgspec.Struct, frozen=True):
-    """The first tensor at which one computation of the model departs from another, and the ``node``
-    that makes it; "" where none was found. ``alone``: how far that node is by itself, fed the same
-    values in both; None where that was within the tolerance, or could not be asked. ``problem``:
-    what keeps its results from being compared (``Score.problem``). ``looked``: how many tensors were
-    recorded, of golden outputs."""
+class Parting(msgspec.Struct, frozen=True):
+    """The first tensor at which two computations of the model part, and the node that makes it; ""
+    where none was found."""
 
     tensor: str = ""
     node: str = ""
-    op: str = ""
-    alone: float | None = None
-    problem: str = ""
-    looked: int = 0
 
 
-def find_parting(model: WholeModel, feed: tuple[str, ...], other: str) -> Sub[Departure]:
-    """``Departure`` of the reference and another engine that is known to give other outputs on this
-    feed."""
+def find_parting(
+    model: WholeModel,
+    feed: tuple[str, ...],
+    engine: str,
+    reference: str,
+    recorded: Collection[str] | None = None,
+) -> Sub[Parting]:
+    """``Parting`` of two engines that are known to give other outputs on this feed. Where inner
+    tensors were ``recorded``, the names of these: among them."""
     index: GraphIndex | None = yield from model.describe()
     if index is None:
-        return Departure()
-    rule, errors = for_parts(model.rule), dict[int, float]()
-    tensor: int | None = None
-    for batch in pack_batches(index, split_markable(index)[0], BATCH_BYTES) or [()]:
-        yield Note("where do the two part?")
-        marks = ranges.encode(batch)
-        off = yield from model.compare(model.reference, other, feed, marks=marks)
-        if off.measurement.status != "ok":
-            return Departure()
-        for score in (s for r in off.measurement.results for s in (*r.marks, *r.outputs)):
-            if score.name in index.by_name:
-                errors[index.by_name[score.name]] = badness(score, rule)
-        tensor = _first_departure(index, errors, rule)
-        if tensor is not None:
-            break
-    if tensor is None:
-        return Departure()
-    node = index.tensors[tensor].producer
-    found = Departure(index.tensors[tensor].name, index.shown_names[node], index.nodes[node].op)
-    part = Candidate(nodes=ranges.encode((node,)), outputs=ranges.encode((tensor,)))
-    alone = yield from model.compare(
-        model.reference,
-        other,
-        feed,
-        candidate=part,
-        feed="exact",
-        note=f"does {found.node} part by itself?",
-    )
-    results = alone.measurement.results
-    if alone.measurement.status != "ok" or not exceed(results, rule):
-        return found
-    problem = next((s.problem for r in results for s in r.outputs if s.problem), "")
-    return msgspec.structs.replace(found, alone=worst(results, rule)[2], problem=problem)
-
-
-def _first_departure(index: GraphIndex, errors: dict[int, float], rule: Criterion) -> int | None:
-    """The first tensor that is off by far more than what its node reads; else the first that is
-    off."""
-    off = [
-        t
-        for n in index.nodes
-        for t in n.outputs
-        if errors.get(t, 0.0) > limit(rule, index.tensors[t].name)
-    ]
-    made = {t: index.nodes[index.tensors[t].producer] for t in off}
-    read = {
-        t: max((errors.get(r, 0.0) for r in node.reads), default=0.0) for t, node in made.items()
-    }
-    return next((t for t in off if SHARE * errors[t] > read[t]), next(iter(off), None))
+        return Parting()
+    watched = split_markable(index)[0]
+    if recorded is not None:
+        watched = tuple(t for t in watched if index.tensors[t].name in recorded)
+        if not watched:
+            return Parting()
+    rule = for_parts(model.rule)
+    for batch in pack_batches(index, watched, BATCH_BYTES) or [()]:
+        note, marks = "where do the two part?", ranges.encode(batch)
+        off = yield from model.compare(engine, reference, feed, marks=marks, note=note)
+        scores = (s for r in off.measurement.results for s in (*r.marks, *r.outputs))
+        apart = [index.by_name[s.name] for s in scores if over(s, rule) and s.name in index.by_name]
+        if apart:
+            first = min((index.tensors[t] for t in apart), key=lambda t: (t.producer, t.id))
+            return Parting(first.name, index.shown_names[first.producer])
+    return Parting()

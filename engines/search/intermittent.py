@@ -5,9 +5,9 @@ import msgspec
 from narrowdown.engines.asking import Note, StepContext, Sub
 from narrowdown.engines.asking.whole_model import Distance, WholeModel
 from narrowdown.engines.compare.criterion import Criterion
-from narrowdown.engines.compare.judge import judge_whole
+from narrowdown.engines.compare.judge import exceed
 from narrowdown.engines.findings import Findings
-from narrowdown.engines.probe import Measurement, SampleResult
+from narrowdown.engines.probe import Measurement
 from narrowdown.engines.search.statistics import runs_to_see
 from narrowdown.engines.search.whole import lock_failure
 from narrowdown.engines.spec import parse
@@ -114,14 +114,6 @@ def builds_to_see(failing: int, answered: int) -> int:
 def count_failed_runs(m: Measurement, rule: Criterion) -> int:
     """How many runs of one build fail. ``Measurement.runs`` holds the runs that differed from the
     first; the others equal it."""
-    differing = sum(_run_fails(r, rule) for r in m.runs)
-    return differing + (count_runs(m) - len(m.runs) if _run_fails(m.results, rule) else 0)
-
-
-def count_runs(m: Measurement) -> int:
-    """How many runs of one build were measured."""
-    return 1 + len(m.runs) if "runs" not in m.facts else int(m.facts["runs"])
-
-
-def _run_fails(results: tuple[SampleResult, ...], rule: Criterion) -> bool:
-    return judge_whole(Measurement(results=results), rule).failed
+    differing = sum(exceed(run, rule) for run in m.runs)
+    alike = int(m.facts.get("runs", 1 + len(m.runs))) - len(m.runs)
+    return differing + (alike if exceed(m.results, rule) else 0)

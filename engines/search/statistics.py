@@ -63,26 +63,6 @@ def fisher_exact(failures: int, runs: int, other_failures: int, other_runs: int)
     return min(1.0, math.fsum(p for p in ways if p <= seen))
 
 
-# What ``fails_always`` tells apart: a fault that shows in all but one look in a hundred, and one
-# that half of the runs miss.
-ALWAYS, HALF = 0.99, 0.5
-
-
-def fails_always(failures: int, runs: int) -> bool:
-    """Whether ``failures`` of ``runs`` are enough to say that it fails always: Wald's sequential
-    test of a rate of ALWAYS against one of HALF (or less), as sure as CONFIDENCE either
-    way, whenever it is asked. Five of five are enough.
-
-    Source: Wald, Sequential Tests of Statistical Hypotheses, Annals of Mathematical Statistics 16
-    (1945): accepted once the likelihood ratio of the second rate to the first is at most beta / (1
-    - alpha).
-    """
-    ratio = failures * math.log(HALF / ALWAYS) + (runs - failures) * math.log(
-        (1 - HALF) / (1 - ALWAYS)
-    )
-    return ratio <= math.log((1 - CONFIDENCE) / CONFIDENCE)
-
-
 def runs_to_see(rate: float, confidence: float = CONFIDENCE) -> int:
     """How many runs show a fault of this rate at least once with this confidence."""
     if rate >= 1:
@@ -92,24 +72,10 @@ def runs_to_see(rate: float, confidence: float = CONFIDENCE) -> int:
     return math.ceil(math.log(1 - confidence) / math.log1p(-rate))
 
 
-def unseen_rate(runs: int) -> float:
-    """The rate that ``runs`` passing runs leave possible at 95 %: the rule of three, 3/n (-ln
-    0.05 = 3.0)."""
-    return min(1.0, 3 / runs) if runs else 1.0
-
-
-def runs_to_settle(runs: int) -> tuple[float, int]:
-    """(rate, more runs): the next power of ten below what ``runs`` passing runs have ruled out,
-    and how many more in a row would rule out a fault as rare as that, at 95 %."""
-    rate = 0.1
-    while runs_to_see(rate) <= runs:
-        rate = round(rate / 10, 12)
-    return rate, runs_to_see(rate) - runs
-
-
 def say_ruled_out(runs: int) -> str:
-    """What ``runs`` runs without a failure leave possible."""
-    return f"A fault in fewer than 1 of {round(1 / unseen_rate(runs)):,} runs would not have shown."
+    """What ``runs`` runs without a failure leave possible: by the rule of three a rate of 3/n at
+    95 % (-ln 0.05 = 3.0)."""
+    return f"A fault in fewer than 1 of {max(1, round(runs / 3)):,} runs would not have shown."
 
 
 def _log_choose(n: int, k: int) -> float:

@@ -5,11 +5,12 @@ engines and the last place of the numbers say of it, and what to do about it.
 """
 
 import re
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from narrowdown.engines.asking.whole_model import FLOAT64, WholeModel, name_engine
+from narrowdown.engines.asking.whole_model import WholeModel, name_engine
 from narrowdown.engines.compare.criterion import ANSWERS, TOLERANCE_BY_PRECISION, Criterion
-from narrowdown.engines.compare.judge import gives_answer, limit, margin
+from narrowdown.engines.compare.judge import by_sample, find_largest, gives_answer, limit, worst
 from narrowdown.engines.compare.say import (
     NEAR,
     UNLIKE,
@@ -22,85 +23,110 @@ from narrowdown.engines.compare.say import (
 )
 from narrowdown.engines.findings import Findings
 from narrowdown.engines.probe import HUGE, Measurement, SampleResult, Score, is_given
-from narrowdown.engines.search import determined, golden_reference, trial
-from narrowdown.engines.search.independent import Heard
-from narrowdown.engines.search.nearby import Nearby
+from narrowdown.engines.search import trial
+from narrowdown.engines.search.independent import Standing
 from narrowdown.engines.search.statistics import say_most_wrong
-from narrowdown.engines.search.whole import list_failing
+from narrowdown.engines.search.unseen import Determined
 from narrowdown.engines.search.workaround_facts import UNCALIBRATED
-from narrowdown.engines.spec import parse, unquantized
+from narrowdown.engines.spec import unquantized
 
 if TYPE_CHECKING:  # the step stands on its words
     from narrowdown.engines.steps.compare import CompareOutcome
 
 NOBODY = ("unresolved", "none")  # verdict and failure where nobody can say who is right
-LOST = "lost"  # OpenVINO's Exp of NaN is infinite: no value of the reference is finite there
-PROBLEMS = {**UNLIKE, LOST: "something else where the reference is infinite or NaN"}
 # Names that exporters give to outputs of class scores: only of these "another answer" is said
 # unasked.
 _CLASS_SCORES = re.compile(r"logit|prob|class|score|softmax|label", re.IGNORECASE)
-# Whole numbers this near to the right ones may be picture points or a quantizer's codes, for which
-# some are right; words and classes are others then. Chosen, not measured.
-A_FEW = 3
-TELLING = 1000  # a margin beyond this is said as "more than": its digits are those of rounding
 
 
-def say_outcome(
-    found: "CompareOutcome", rule: Criterion, tried: trial.Tried, problem: str, exact: Score | None
-) -> str:
-    """``problem``: what keeps the worst output from being compared; ``exact``: its score, where it
-    must be equal."""
-    said = say_reference(tried, rule)
-    error, output, sample = found.error or 0.0, found.worst_output, say_sample(found.worst_sample)
+def say_outcome(found: "CompareOutcome", tried: trial.Tried) -> str:
+    """What the verdict rests on, and what is to be said of the reference."""
+    rule = tried.model.rule
+    said, score = say_reference(tried, rule), _find_score(tried.measurement.results, found)
     if found.verdict in ("reference", "export") or (found.verdict, found.failure) == NOBODY:
         return said
+    if found.verdict == "noise" and tried.moved.explains:
+        return _say_noise(found, rule, tried)
     if found.verdict == "noise":
-        return say_noise(error, output, sample, rule, tried.moved)
-    amount = PROBLEMS.get(problem) or say_error(error, rule)
+        return _say_slight(found, rule, tried)
+    doubt = " Whose fault that is cannot be told." if found.verdict == "unresolved" else ""
     if found.verdict == "passes":
-        told = _say_pass(found, rule, amount)
-    elif exact is not None and rule.metric == "rel_l2":
-        often = _say_often(found)
-        told = (
-            f"{output} is not equal to the reference's on {sample}{often}: {_say_unequal(exact)}."
-        )
-        told += " Whose fault that is cannot be told." if found.verdict == "unresolved" else ""
-    elif found.verdict == "unresolved":
-        told = f"{output} is {amount} on {sample}, and whose fault that is cannot be told."
+        told = _say_pass(found, rule, score)
+    elif score is not None and score.exact and not score.equal and rule.metric == "rel_l2":
+        told = f"{_say_unequal(found, score)}{doubt}"
     else:
-        told = _say_failure(found, rule, problem, amount)
+        told = f"{_say_failure(found, rule, score)}{doubt}"
     return f"{told} {said}" if said else told
+
+
+def _find_score(results: Iterable[SampleResult], found: "CompareOutcome") -> Score | None:
+    """The score of the worst output on the worst sample. Rows of a sample have none of their own
+    where the whole sample was run."""
+    samples = (found.worst_sample, found.worst_sample.partition("/")[0])
+    scores = (s for r in results if r.sample in samples for s in r.outputs)
+    return next((s for s in scores if s.name == found.worst_output), None)
+
+
+def _say_off(found: "CompareOutcome", rule: Criterion, score: Score | None) -> str:
+    """What the worst output is wrong by."""
+    if score is not None and score.problem in UNLIKE:
+        return UNLIKE[score.problem]
+    # OpenVINO's Exp of NaN is infinite: no value of the reference is finite there.
+    if score is not None and score.lost_nonfinite and not score.new_nonfinite:
+        return "something else where the reference is infinite or NaN"
+    return say_error(found.error or 0.0, rule)
 
 
 def _say_often(found: "CompareOutcome") -> str:
     return f" in {found.failures} of {found.looks} runs" if found.looks > 1 else ""
 
 
-def _say_failure(found: "CompareOutcome", rule: Criterion, problem: str, amount: str) -> str:
+def _say_failure(found: "CompareOutcome", rule: Criterion, score: Score | None) -> str:
     output, sample = found.worst_output, say_sample(found.worst_sample)
-    compared = problem not in PROBLEMS and (found.error or 0.0) < HUGE
-    if rule.metric == "rel_l2" and compared:
-        return f"{output} is {amount}{_say_often(found)} {_say_normal(rule, output)}. {_say_worst(sample)}"
-    allowed = "" if problem in UNLIKE else f"; allowed {_say_precise(rule, output)}"
-    return f"{output} is {amount} on {sample}{_say_often(found)}{allowed}."
+    off = f"{output} is {_say_off(found, rule, score)}"
+    if (found.error or 0.0) >= HUGE:
+        return f"{off} on {sample}{_say_often(found)}."
+    if rule.metric != "rel_l2":
+        allowed = _say_precise(rule, output)
+        return f"{off} on {sample}{_say_often(found)}; allowed {allowed}."
+    most = rule.tolerances.get(output, rule.tolerance)
+    usual = TOLERANCE_BY_PRECISION.get(rule.precision) == most
+    normal = f"normal for {rule.precision.upper()}" if usual else "allowed"
+    worst_of = sample.replace("sample ", "sample: ", 1)
+    return f"{off}{_say_often(found)} (up to {100 * most:.3g} % is {normal}). Worst {worst_of}."
 
 
-def _say_pass(found: "CompareOutcome", rule: Criterion, amount: str) -> str:
+def _say_pass(found: "CompareOutcome", rule: Criterion, score: Score | None) -> str:
     output, allowed = found.worst_output, _say_precise(rule, found.worst_output)
-    near = margin(rule, found.error or 0.0, output)
-    times = f"{near:.3g} times" if near <= TELLING else f"more than {TELLING} times"
     runs = f"{found.looks:,} runs, no failure." if found.looks > 1 else "No failure."
+    times = found.margin or 0.0
     if not found.error:
         what = "answer is" if rule.metric in ANSWERS else "output equals"
         return f"{runs} Every {what} the reference's; allowed {allowed}."
-    below = f"{'just' if near < NEAR else times} below what is allowed ({allowed})"
-    return f"{runs} The worst is {output} on {say_sample(found.worst_sample)}, {amount}: {below}."
+    # The digits of a larger margin are those of rounding.
+    below = f"{times:.3g} times" if times <= 1000 else "more than 1000 times"
+    below = "just" if times < NEAR else below
+    sample, amount = say_sample(found.worst_sample), _say_off(found, rule, score)
+    return f"{runs} The worst is {output} on {sample}, {amount}: {below} below what is allowed ({allowed})."
 
 
 def _say_precise(rule: Criterion, output: str) -> str:
     """What is allowed; of a precision, not of who asks for it."""
     precise = f" for {rule.precision.upper()}" if rule.source == "default" else ""
     return f"{say_allowed(rule, output)}{precise}"
+
+
+def _say_unequal(found: "CompareOutcome", score: Score) -> str:
+    """How many values differ, and of numbers by how much: a ratio says nothing of what must be
+    equal."""
+    kinds = {"bool": "truth values", "string": "texts"}
+    kind, share = kinds.get(score.dtype), say_percent(score.mismatched)
+    by = "" if kind else f" by at most {score.max_abs:g}"
+    allow = "" if kind else " (--metric max_abs --tolerance VALUE allows some difference)"
+    return (
+        f"{found.worst_output} is not equal to the reference's on {say_sample(found.worst_sample)}{_say_often(found)}: "
+        f"{share} of its values differ{by}, and {kind or 'whole numbers'} must be equal{allow}."
+    )
 
 
 def say_beside(model: WholeModel, m: Measurement, found: "CompareOutcome") -> tuple[str, ...]:
@@ -111,11 +137,12 @@ def say_beside(model: WholeModel, m: Measurement, found: "CompareOutcome") -> tu
     for nothing: 8 were right, 4 of 40 others wrong by 13 to 68 %."""
     taken, count = m.facts.get("taken", (0, 0))
     untouched, codes = m.facts.get("untouched"), model.findings.codes
-    in_float = unquantized(model.reference)
-    own = f"{found.given:,} {'sample' if found.given == 1 else 'samples'} of yours"
+    passes, in_float = found.verdict == "passes", unquantized(model.reference)
+    given = sum(is_given(r.sample) for r in m.results)
+    own = f"{given:,} {'sample' if given == 1 else 'samples'} of yours"
     told = (
         (
-            found.verdict == "passes" and codes and not in_float,
+            passes and codes and not in_float,
             "The reference computes the same quantized model: what quantization itself costs is seen against the float one "
             "(--flow quantization, or --reference onnxruntime:model=FLOAT.onnx).",
         ),
@@ -129,29 +156,22 @@ def say_beside(model: WholeModel, m: Measurement, found: "CompareOutcome") -> tu
             "what an engine in that precision makes of it.",
         ),
         (
-            found.may_fail is not None and not untouched,
-            f"Tried on {own}: {say_most_wrong(found.given, found.given)}{UNCALIBRATED if codes and in_float else '.'}",
+            passes and given and not untouched,
+            f"Tried on {own}: {say_most_wrong(given, given)}{UNCALIBRATED if codes and in_float else '.'}",
         ),
     )
     return tuple(text for holds, text in told if holds)
 
 
-def say_nearby(nearby: Nearby, rule: Criterion) -> tuple[str, ...]:
-    """What samples that were made near the user's show of others. Where all of them are right
-    nothing is said: a reader of captchas was right on 32 of 32, and on 180 of 200 others."""
-    drawn: tuple[str, ...] = ()
-    if nearby.drawn:
-        drawn = (f"A made-up sample is {say_error(nearby.drawn, rule)}: yours decide.",)
-    if not nearby.failing:
-        return drawn
-    made_of, _, how = nearby.source.removeprefix("near ").partition(": ")
-    of_it = f" ({say_sample(made_of)}, {how})" if how and is_given(made_of) else ""
-    off = f"{nearby.failing} {'is' if nearby.failing == 1 else 'are'} wrong"
-    worst_of = say_error(nearby.error, rule).removeprefix("wrong ")
+def say_nearby(near: Determined, rule: Criterion) -> str:
+    """What samples that were made near the user's show of others; "" where all of them are right: a
+    reader of captchas was right on 32 of 32, and on 180 of 200 others."""
+    if not near.missed:
+        return ""
+    error = worst(near.counted.results, rule)[2]
     return (
-        f"Of {nearby.n} samples that were made near yours {off} by more than that, the worst {worst_of}{of_it}. Yours may never "
-        "be like these: try more of your own (--inputs).",
-        *drawn,
+        f"Of {len(by_sample(near.counted))} samples that were made near yours {len(near.missed)} fail (the worst is "
+        f"{say_error(error, rule)}). Yours may never be like these: try more of your own (--inputs)."
     )
 
 
@@ -173,31 +193,30 @@ def say_whose_codes(found: "CompareOutcome", rule: Criterion) -> str:
     return literal + WHOSE_CODES[found.explanation].format(engine=engine)
 
 
-def say_slight(results: tuple[SampleResult, ...], found: "CompareOutcome", rule: Criterion) -> str:
-    """That all that fails is nearly nothing, how far off it is of what is not, and how to say what
-    matters."""
-    output = found.worst_output
-    there = next(
-        s for r in results if r.sample == found.worst_sample for s in r.outputs if s.name == output
-    )
-    most = max(s.absmax for r in results for s in r.outputs if s.name == output)
-    failing = list_failing(results, rule)
-    few = f"{len(failing)} of {len(results)} samples {'fails' if len(failing) == 1 else 'fail'}"
-    few += ", only on values that are nearly nothing"
+def _say_slight(found: "CompareOutcome", rule: Criterion, tried: trial.Tried) -> str:
+    """That all that fails is nearly nothing, and how to say what matters."""
+    output, results = found.worst_output, tried.measurement.results
+    score, most = _find_score(results, found) or Score(output), find_largest(results)[output]
+    fail = "fails" if found.samples_failing == 1 else "fail"
     return (
-        f"{few}. The worst is {say_sample(found.worst_sample)}, {wrong_by(found.error or 0.0, rule.metric)}: {output} is at most "
-        f"{there.absmax:.3g} there, and up to {most:.3g} on other samples. That error is {say_percent(there.max_abs / most)} of "
-        f"{most:.3g}, and {say_percent(limit(rule, output))} is allowed. Only you know how exact so small a value has to be, so "
-        "it is called neither right nor wrong. Say how far any value may be off (--metric max_abs --tolerance VALUE), or each in "
-        "proportion to itself (--tolerance VALUE)."
+        f"{found.samples_failing} of {found.samples} samples {fail}, only on values that are nearly nothing. The worst is "
+        f"{say_sample(found.worst_sample)}, {wrong_by(found.error, rule.metric)}: {output} is at most {score.absmax:.3g} there, "
+        f"and up to {most:.3g} on other samples. That error is {say_percent(score.max_abs / most)} of {most:.3g}, and "
+        f"{say_percent(limit(rule, output))} is allowed. Only you know how exact so small a value has to be, so it is called "
+        "neither right nor wrong. Say how far any value may be off (--metric max_abs --tolerance VALUE), or each in proportion "
+        "to itself (--tolerance VALUE)."
     )
 
 
-def _say_worst(sample: str) -> str:
+def _say_noise(found: "CompareOutcome", rule: Criterion, tried: trial.Tried) -> str:
+    """That the failure is rounding, and what to do."""
+    output, moved = found.worst_output, tried.moved
+    by = say_distance(moved.outputs.get(output, max(moved.outputs.values())), rule)
     return (
-        f"Worst sample: {sample.removeprefix('sample ')}."
-        if sample.startswith("sample ")
-        else f"Worst: {sample}."
+        f"{output} is {say_error(found.error or 0.0, rule)} on {say_sample(found.worst_sample)}; one unit in the last place of "
+        f"the {moved.what} moves it by {by} on the reference itself. So it is not determined to what is allowed "
+        f"({say_allowed(rule, output)}), and no node is at fault. Judge it by what matters to you: a tolerance above that, an "
+        "absolute one (--metric max_abs --tolerance VALUE), other samples; or compute that part of the model in float64."
     )
 
 
@@ -211,268 +230,112 @@ def say_made_up(findings: Findings, found: "CompareOutcome") -> str:
     return f"{tried} tried. Give real ones: --inputs batch.npz."
 
 
-def _say_normal(rule: Criterion, output: str) -> str:
-    """What a relative error may be: what its precision costs, unless somebody said otherwise."""
-    most = rule.tolerances.get(output, rule.tolerance)
-    usual = TOLERANCE_BY_PRECISION.get(rule.precision) == most
-    return f"(up to {100 * most:.3g} % is {'normal for ' + rule.precision.upper() if usual else 'allowed'})"
-
-
-def find_problem(results: tuple[SampleResult, ...], output: str) -> str:
-    """What keeps the output from being compared at all, on any sample: a key of ``PROBLEMS``, or
-    ``""``."""
-    scores = [s for r in results for s in r.outputs if s.name == output]
-    lost = any(s.lost_nonfinite for s in scores) and not any(s.new_nonfinite for s in scores)
-    return next((s.problem for s in scores if s.problem), LOST if lost else "")
-
-
-def find_exact(results: tuple[SampleResult, ...], found: "CompareOutcome") -> Score | None:
-    """The score of the worst output on the worst sample, where its values are right or wrong: whole
-    numbers, truth values, texts. Rows of a sample have none of their own where the whole sample was
-    run."""
-    sample = found.worst_sample.partition("/")[0]
-    return next(
-        (
-            s
-            for r in results
-            for s in r.outputs
-            if s.name == found.worst_output
-            and s.exact
-            and not (s.equal or s.problem)
-            and r.sample in (found.worst_sample, sample)
-        ),
-        None,
-    )
-
-
-def _say_unequal(score: Score) -> str:
-    """How many values differ, and of numbers by how much: a ratio says nothing of what must be
-    equal."""
-    few = f"{say_percent(score.mismatched)} of its values differ"
-    if score.dtype in ("bool", "string"):
-        return f"{few}, and {'truth values' if score.dtype == 'bool' else 'texts'} must be equal"
-    allow = (
-        f" (--metric max_abs --tolerance {score.max_abs:g} would allow that)"
-        if score.max_abs <= A_FEW
-        else ""
-    )
-    return f"{few}, by at most {score.max_abs:g}, and whole numbers must be equal{allow}"
-
-
 def say_answers(results: tuple[SampleResult, ...], rule: Criterion) -> tuple[str, ...]:
-    """How many of the samples get another answer from each output that gives class scores, as
-    sentences."""
-    said = []
-    for name, (other, total, things) in count_answers(results, rule).items():
-        if total == 1:
-            said.append(
-                f"{name} gives {'another' if other else 'the same'} top-1 answer{'' if other else ' as the reference'}."
-            )
-        elif other:
-            said.append(f"{other} of {total} {things} get another top-1 answer from {name}.")
-        else:
-            said.append(f"In all {total} {things} the top-1 answer from {name} is the reference's.")
-    return (*_say_no_answer(results, rule), *said)
-
-
-def count_answers(
-    results: tuple[SampleResult, ...], rule: Criterion
-) -> dict[str, tuple[int, int, str]]:
-    """(rows with another top-1 answer, all rows, what a row is) of each output that gives class
-    scores: of an output that is judged by its answers, and of one whose name says so and that has
-    rows: a vector may be one score at each moment."""
-    by_output: dict[str, list[Score]] = {}
-    for score in (s for r in results for s in r.outputs):
-        if score.answer is not None and score.answer.rows:
-            by_output.setdefault(score.name, []).append(score)
-    counts = {}
-    for name, scores in by_output.items():
-        vector = all(len(s.shape) < 2 for s in scores)
-        if rule.metric not in ANSWERS and (vector or not _CLASS_SCORES.search(name)):
+    """Whether the predicted class is another, of each output that gives class scores: of one that is
+    judged by its answers, and of one whose name says so and that has rows: a vector may be one
+    score at each moment."""
+    scores = [s for r in results for s in r.outputs]
+    judged = rule.metric in ANSWERS
+    said = list(_say_no_answer(scores, rule)) if judged else []
+    for name in dict.fromkeys(s.name for s in scores):
+        of_it = [s for s in scores if s.name == name and s.answer is not None and s.answer.rows]
+        classes = any(len(s.shape) > 1 for s in of_it) and _CLASS_SCORES.search(name)
+        if not of_it or not (judged or classes):
             continue
-        rows = [(s.answer.rows, s.answer.top1) for s in scores if s.answer]
-        things = "samples" if all(n == 1 for n, _ in rows) else "rows"
-        counts[name] = (sum(round(n * share) for n, share in rows), sum(n for n, _ in rows), things)
-    return counts
+        rows = [(s.answer.rows, s.answer.top1) for s in of_it if s.answer]
+        total, other = sum(n for n, _ in rows), sum(round(n * share) for n, share in rows)
+        things = f"{total} {'samples' if all(n == 1 for n, _ in rows) else 'rows'}"
+        now = f"another in {other} of {things}" if other else f"unchanged in all {things}"
+        said.append(f"The predicted class of {name} is {now}.")
+    return tuple(said)
 
 
-def _say_no_answer(results: tuple[SampleResult, ...], rule: Criterion) -> tuple[str, ...]:
+def _say_no_answer(scores: list[Score], rule: Criterion) -> tuple[str, ...]:
     """Which outputs hold nothing that a metric of answers judges, and what decides in its place."""
-    scores = [s for r in results for s in r.outputs if not (s.equal or s.problem)]
-    names = dict.fromkeys(s.name for s in scores if not gives_answer(s, rule.metric))
-    if rule.metric not in ANSWERS or not names:
-        return ()
+    differing = [s for s in scores if not (s.equal or s.problem)]
+    names = dict.fromkeys(s.name for s in differing if not gives_answer(s, rule.metric))
     judged = "masks of integers or boxes (x1 y1 x2 y2)" if rule.metric == "iou" else "class scores"
-    holds = "holds" if len(names) == 1 else "hold"
-    return (
-        f"{', '.join(names)} {holds} no {judged}, so rel_l2 decides there in place of {rule.metric}; see --postprocess.",
+    return tuple(
+        f"{name} holds no {judged}, so rel_l2 decides there in place of {rule.metric}; see --postprocess."
+        for name in names
     )
 
 
-# What is wrong with the reference or with who judged it, and what to do about it, by ``_find_case``.
-OF_THE_REFERENCE = {
-    "unsteady": "The reference itself is not steady: its second run is {again} against its first. "
+# What is wrong with the reference, or with golden outputs and the model, or with who judged them,
+# and what to do about it.
+OF_THE_REFERENCE: dict[Standing, str] = {
+    "unasked": "",
+    "right": "{lonely}",
+    "unsteady": "The reference itself is not steady: its second run is {moves} off its first. "
     "Choose another with --reference, or give it one thread.",
     "unheard": "Nothing else checked the reference: {why}",
     "wrong": "The reference, {reference}, is itself {off}: {judge} and {other} agree against it ({apart} between the two). "
     "{why}{parting}",
-    "replaced": "The reference, {reference}, is itself {off}: {judge} and {other} agree against it ({apart} between the "
+    "replaced": "The reference, {origin}, is itself {off}: {judge} and {other} agree against it ({apart} between the "
     "two).{alike} The session goes on against {to}.",
-    "sides": "Either the reference is wrong or two others are: {reference} and {judge} are {distance} apart, and the engine "
-    "under test is on the side of {first}.{parting} To take the reference apart, ask the other way round: {swapped}. {third}",
+    "sides": "Either the reference is wrong or two others are: {reference} and {judge} differ ({distance}), and the engine "
+    "under test is on the side of {first}.{parting} To take the reference apart, ask the other way round: "
+    "--engine {given} --reference {engine}. {third}",
     "doubted": "The engine gives what the reference gives, and shares code with it. {judge}, the only one that shares none, "
-    "is {distance} off, far more than rounding makes. So whether it is right cannot be told.{parting} {third}",
-    "alone": "{judge} alone differs from the reference ({distance} apart) and nobody else could be asked: it may be the wrong "
+    "differs ({distance}), far more than rounding makes. So whether it is right cannot be told.{parting} {third}",
+    "alone": "{judge} alone differs from the reference ({distance}) and nobody else could be asked: it may be the wrong "
     "one itself, and was left out. {third}",
-    "rounding": "{judge} and {other} agree against {reference} ({distance} apart), and one unit in the last place moves "
+    "rounding": "{judge} and {other} agree against {reference} ({distance}), and one unit in the last place moves "
     "{reference} by {moves} itself{undetermined}.",
     "open": "{reference}, {judge} and {other} differ from one another by up to {spread} and no two of them "
     "agree{undetermined}.",
-    "right": "{lonely}",
-}
-# What golden outputs say of the model and of the engine, by where the two stand.
-OF_THE_MODEL = {
-    "": "",
-    "right": "The model itself is right: {voice} {off}. The search goes on against it.",
-    "export": "The model is not what the golden outputs were recorded of: {voice} {off}, and the engine computes the model "
-    "as {named} does ({between} apart).{too}{where} "
+    "model-right": "The model itself is right: {judge} gives the golden outputs ({distance}). The search goes on against it.",
+    "export": "The model is not what the golden outputs were recorded of: {judge} differs from them ({distance}), and the "
+    "engine computes the model as {judge} does ({apart} between the two).{too}{parting} "
     "Export it again, or look at what preprocessing and weights the recording used.",
-    "both": "The model itself is not what the golden outputs say, either: {voice} {off}.{too}{where} That is the export's "
-    "fault; what the engine does beside it is searched for against {named}.",
-    "unmeasured": "{voice} {off}, and how far the engine is from it could not be measured. {why}",
-    "contradicted": "{voice} and {second} both differ from the golden outputs, and from each other.",
-    "unclear": "The engine is within the tolerance of {voice}, which {off}: the difference lies between the two.",
-    "unheard": "Nobody independent of the engine could say whether the model itself is right: {why}",
+    "both": "The model itself is not what the golden outputs say, either: {judge} differs from them ({distance}).{too}"
+    "{parting} That is the export's fault; what the engine does beside it is searched for against {judge}.",
+    "unmeasured": "{judge} was held against the golden outputs ({distance}), and how far the engine is from it could not be "
+    "measured. {why}",
+    "contradicted": "{judge} and {other} both differ from the golden outputs, and from each other.",
+    "unclear": "The engine is within the tolerance of {judge}, which was held against the golden outputs ({distance}): the "
+    "difference lies between the two.",
+    "model-unheard": "Nobody independent of the engine could say whether the model itself is right: {why}",
 }
 
 
 def say_reference(tried: trial.Tried, rule: Criterion) -> str:
     """What is wrong with the reference or with who judged it, and what to do about it; "" where it
     was confirmed by all."""
-    if tried.golden is not None:
-        return _say_golden(tried.golden, rule)
-    heard = tried.heard
-    error, apart = heard.error or 0.0, heard.apart or 0.0
-    judge, first = _name_judge(heard), name_engine(heard.judge)
-    spoke = (
-        tried.model.engine,
-        tried.model.reference,
-        heard.judge,
-    )  # who speaks already is no third
-    known = "openvino" in {parse(spec).name for spec in spoke if spec}
+    heard, model = tried.heard, tried.model
+    error, replaced, first = heard.error or 0.0, model.findings.replaced, name_engine(heard.judge)
+    beside = "the same" if heard.beside else "something else"
+    judge = first if heard.beside is None else f"{first} (ONNX's own operators give {beside})"
     lonely = (
         f"{name_engine(spec)} is {say_error(e, rule)} where the reference and {judge} agree: left out."
         for spec, e in heard.lonely
     )
-    return OF_THE_REFERENCE[_find_case(tried)].format(
-        again=say_error(tried.moves, rule),
-        reference=name_engine(tried.given),
+    speak = any("openvino" in spec for spec in (model.engine, model.reference, heard.judge))
+    found = tried.parting
+    parting = f" The first tensor that differs is {found.tensor}, which {found.node} makes."
+    return OF_THE_REFERENCE[heard.standing].format(
+        engine=model.engine,
+        given=model.reference,
+        reference=name_engine(model.reference),
+        origin=name_engine(replaced.origin) if replaced else "",
+        to=replaced.to if replaced else "",
         judge=judge,
         first=first,
         other=name_engine(heard.other),
         off=say_error(error, rule),
-        distance=say_distance(error, rule),
-        apart=say_distance(apart, rule),
+        distance=f"{say_distance(error, rule)} apart"
+        if error < HUGE
+        else "NaN or infinity in other places",
+        apart=say_distance(heard.apart, rule),
         spread=say_distance(heard.spread, rule),
         moves=say_distance(heard.moves, rule),
-        why=tried.why or heard.why or f"The engine is right by {first}.",
-        parting=_say_parting(tried, rule),
-        to=tried.model.findings.replaced.to if tried.model.findings.replaced else "",
-        alike=" The engine is wrong in the same way." if tried.model.findings.alike else "",
-        swapped=f"--engine {tried.given} --reference {tried.model.engine}",
+        why=heard.why or f"The engine is right by {first}.",
+        parting=parting if found.node else "",
+        alike=" The engine is wrong in the same way." if model.findings.alike else "",
         third="Ask a third: give --reference outputs that are known to be right, or another engine"
-        f"{'' if known else ' (python -m pip install openvino)'}.",
+        f"{'' if speak else ' (python -m pip install openvino)'}.",
         # A failure that is searched all the same is beyond that.
         undetermined="" if tried.searched else ": the output is determined no better than that",
+        too=f" {name_engine(heard.other)} computes the same." if heard.other else "",
         lonely=" ".join(lonely),
     )
-
-
-def _find_case(tried: trial.Tried) -> str:
-    heard = tried.heard
-    if not tried.steady:
-        return "unsteady"
-    match heard.standing:
-        case "unheard" if not heard.why:
-            return "right"
-        case "wrong" if tried.model.findings.replaced is not None:
-            return "replaced"
-        case "alone" if tried.sides or tried.doubted:
-            return "sides" if tried.sides else "doubted"
-        case "open" if heard.moves:
-            return "rounding"
-    return heard.standing
-
-
-def _name_judge(heard: Heard) -> str:
-    """Who speaks against the reference, and whether ONNX's own operators say the same."""
-    also = {
-        True: " (ONNX's own operators give the same)",
-        False: " (ONNX's own operators give something else)",
-    }
-    return name_engine(heard.judge) + ("" if heard.beside is None else also[heard.beside])
-
-
-def _say_parting(tried: trial.Tried, rule: Criterion) -> str:
-    """Where the reference and who speaks against it part, with a space in front; "" where that was
-    not found."""
-    found = tried.parting
-    if not found.node:
-        return ""
-    node = f"{found.node} ({found.op})"
-    if found.alone is None:
-        return f" The first tensor that differs is {found.tensor}, which {node} makes."
-    apart = f"the two are {say_distance(found.alone, rule)} apart"
-    if found.alone >= HUGE:
-        apart = (
-            "one gives another shape"
-            if found.problem == "shape"
-            else "one is infinite or NaN where the other is not"
-        )
-    return f" They part at {node}: fed the same values there, {apart}."
-
-
-def say_noise(
-    error: float, output: str, sample: str, rule: Criterion, moved: determined.Moved
-) -> str:
-    """That the failure is rounding, and what to do."""
-    by = say_distance(moved.outputs.get(output, max(moved.outputs.values(), default=0.0)), rule)
-    return (
-        f"{output} is {say_error(error, rule)} on {sample}; one unit in the last place of the {moved.what} moves it by {by} on "
-        f"the reference itself. So it is not determined to what is allowed ({say_allowed(rule, output)}), and no node is at "
-        "fault. Judge it by what matters to you: a tolerance above that, an absolute one (--metric max_abs --tolerance VALUE), "
-        "other samples; or compute that part of the model in float64."
-    )
-
-
-def _say_golden(told: golden_reference.Trial, rule: Criterion) -> str:
-    """What the golden outputs say of the model and of the engine; "" where the engine agrees with
-    them."""
-    case: str = told.standing
-    if case == "unclear" and (told.why or told.second):
-        case = "unmeasured" if told.why else "contradicted"
-    found, second = told.departure, _name_in_full(told.second)
-    where = f" None of the {found.looked} recorded inner tensors differs, so it is behind the last of them."
-    if found.tensor:
-        where = (
-            f" The first recorded tensor that differs is {found.tensor}, which {found.node} makes."
-        )
-    off = f"is {say_distance(told.off, rule)} off the golden outputs"
-    if told.off >= HUGE:
-        off = "has NaN or infinity in other places than the golden outputs"
-    return OF_THE_MODEL[case].format(
-        voice=_name_in_full(told.voice),
-        named=name_engine(told.voice),
-        second=second,
-        off=off,
-        between=say_distance(told.engine_off, rule),
-        too=f" {second} computes the same." if second else "",
-        where=where if found.looked else "",
-        why=told.why or "every engine here shares its code.",
-    )
-
-
-def _name_in_full(spec: str) -> str:
-    """A voice and what it computes in: ``OpenVINO in FP32``, ``Narrowdown's evaluator in
-    float64``."""
-    return name_engine(spec) if spec in ("", FLOAT64) else f"{name_engine(spec)} in FP32"

@@ -11,16 +11,14 @@ import msgspec
 from narrowdown.engines.asking import StepContext, Sub
 from narrowdown.engines.asking.whole_model import WholeModel
 from narrowdown.engines.compare.judge import limit
-from narrowdown.engines.compare.say import say_amount, say_sample
+from narrowdown.engines.compare.say import say_amount, say_sample, wrong_by
 from narrowdown.engines.findings import Findings
-from narrowdown.engines.probe import HUGE
 from narrowdown.engines.search.determined import NO_BATCH
 from narrowdown.engines.search.whole import look_at_whole, probe_whole
 from narrowdown.engines.steps.base import End, Finish, NoParams, Steps, StepSpec, comparison
 from narrowdown.engines.steps.prepare import load_findings
 
-Way = Literal["stale", "twice", "permuted", "alone"]
-WAYS: dict[Way, str] = {
+WAYS = {
     "stale": "after runs on other values, with freed memory filled",
     "twice": "with the same rows a second time in one batch",
     "permuted": "with its rows in reverse",
@@ -47,7 +45,7 @@ class WayRow(msgspec.Struct, frozen=True):
     """A row of the table ``ways``: how far the second answer, asked in this way, is from the first,
     and where."""
 
-    way: Way
+    way: str
     sample: str
     output: str
     error: float
@@ -56,38 +54,32 @@ class WayRow(msgspec.Struct, frozen=True):
 def consistency(ctx: StepContext) -> Steps[ConsistencyOutcome]:
     findings: Findings = yield from load_findings(ctx)
     model = look_at_whole(ctx, findings)
-    base = ConsistencyOutcome(tolerance=model.rule.tolerance, metric=model.rule.metric)
+    outcome = ConsistencyOutcome(tolerance=model.rule.tolerance, metric=model.rule.metric)
     rows: list[WayRow] = []
     last = ""
     for way, said in WAYS.items():
         again = yield from model.compare(vary=way, exclusive=True, note=f"the same samples {said}")
-        if again.measurement.status != "ok":
+        if not again.told:
             last = again.why
             continue
-        row = WayRow(way, again.sample, again.output, again.error)
-        rows.append(row)
-        follows = bool(again.measurement.facts.get("follows"))
-        if not follows and again.error <= 2 * again.allowed:
-            continue
-        found = _hold_row(base, row, len(rows))
-        if follows:
-            outcome = msgspec.structs.replace(found, verdict="stale", message=_say_stale(row))
-        else:
-            outcome = yield from _judge(model, found, row)
-        shown = probe_whole(ctx, findings, vary=way)
-        return Finish(outcome, findings, tables={"ways": rows}, decisive={"whole": (shown,)})
-    if NO_BATCH in findings.notes:  # seen by the reference, before any way with rows could be asked
-        told = "The reference shows that rows of these inputs influence one another, so dimension 0 is no batch of samples."
-        outcome = msgspec.structs.replace(base, verdict="no-batch", message=told)
-    elif not rows:
-        told = f"It could not be asked in two ways: {last}"
-        outcome = msgspec.structs.replace(base, message=told)
-    else:
+        rows.append(WayRow(way, again.sample, again.output, again.error))
+        stale = bool(again.measurement.facts.get("follows"))
+        if stale or again.error > 2 * again.allowed:
+            outcome = yield from _judge(model, _hold_row(outcome, rows[-1], len(rows)), stale)
+            shown = probe_whole(ctx, findings, vary=way)
+            return Finish(outcome, findings, tables={"ways": rows}, decisive={"whole": (shown,)})
+    if rows:
         most = max(rows, key=lambda row: row.error)
-        told = f"The engine agrees with itself {', '.join(WAYS[row.way] for row in rows)}: {_say(most.error)} at most."
-        outcome = msgspec.structs.replace(
-            _hold_row(base, most, len(rows)), verdict="consistent", message=told
-        )
+        outcome = _hold_row(outcome, most, len(rows))
+    ways = ", ".join(WAYS[row.way] for row in rows)
+    if NO_BATCH in findings.notes:  # seen by the reference, before any way with rows could be asked
+        outcome = msgspec.structs.replace(outcome, verdict="no-batch", message=NO_BATCH)
+    elif rows:
+        told = f"The engine agrees with itself {ways}: {wrong_by(outcome.error, outcome.metric)} at most."
+        outcome = msgspec.structs.replace(outcome, verdict="consistent", message=told)
+    else:
+        told = f"It could not be asked in two ways: {last}"
+        outcome = msgspec.structs.replace(outcome, message=told)
     return Finish(outcome, findings, tables={"ways": rows})
 
 
@@ -102,47 +94,32 @@ def _hold_row(base: ConsistencyOutcome, row: WayRow, tried: int) -> ConsistencyO
     )
 
 
-def _judge(model: WholeModel, found: ConsistencyOutcome, row: WayRow) -> Sub[ConsistencyOutcome]:
+def _judge(model: WholeModel, found: ConsistencyOutcome, stale: bool) -> Sub[ConsistencyOutcome]:
     """Two answers that differ: the engine's fault, or the model's own, whose rows influence one
-    another? The reference tells."""
-    differ = f"{row.output} on {say_sample(row.sample)} is {_say(row.error)} {WAYS[row.way]}"
-    allowed = say_amount(2 * limit(model.rule, row.output), model.rule.metric)
-    own = ""
-    if row.way != "stale":
-        theirs = yield from model.compare(
-            model.reference,
-            vary=row.way,
-            exclusive=True,
-            note="and the reference, asked in the same two ways",
+    another? The reference tells. What is ``stale`` followed what was in memory."""
+    metric, way = found.metric, found.way
+    where = f"{found.worst_output} on {say_sample(found.worst_sample)}"
+    if stale:
+        told = (
+            f"{where} depends on what was in memory before: {wrong_by(found.error, metric)} between two patterns, the same "
+            "each time for the same pattern. The engine reads memory that it has not written."
         )
-        if theirs.measurement.status == "ok":
+        return msgspec.structs.replace(found, verdict="stale", message=told)
+    own = ""
+    if way != "stale":
+        note = "and the reference, asked in the same two ways"
+        theirs = yield from model.compare(model.reference, vary=way, exclusive=True, note=note)
+        if theirs.told:
             found = msgspec.structs.replace(found, reference_error=theirs.error)
-            apart = say_amount(theirs.error, model.rule.metric)
-            own = f"; the reference's differ by {apart} only"
-            if theirs.error > 2 * theirs.allowed:
-                told = f"{differ}, and the reference's by {apart}: rows of these inputs influence one another, so "
-                return msgspec.structs.replace(
-                    found, verdict="no-batch", message=f"{told}dimension 0 is no batch of samples."
-                )
-    return msgspec.structs.replace(
-        found,
-        verdict="contradicts",
-        message=f"The engine contradicts itself: {differ}, and two right answers are at most {allowed} apart{own}. One of its "
-        "answers is wrong, whatever is right.",
+            own = f"; the reference's differ by {say_amount(theirs.error, metric)} only"
+        if theirs.told and theirs.error > 2 * theirs.allowed:
+            return msgspec.structs.replace(found, verdict="no-batch", message=NO_BATCH)
+    allowed = say_amount(2 * limit(model.rule, found.worst_output), metric)
+    told = (
+        f"The engine contradicts itself: {where} is {wrong_by(found.error, metric)} {WAYS[way]}, and two right answers are at "
+        f"most {allowed} apart{own}. One of its answers is wrong, whatever is right."
     )
-
-
-def _say_stale(row: WayRow) -> str:
-    return (
-        f"{row.output} on {say_sample(row.sample)} depends on what was in memory before: {_say(row.error)} between two "
-        "patterns, the same each time for the same pattern. The engine reads memory that it has not written."
-    )
-
-
-def _say(error: float | None) -> str:
-    if error is None or error >= HUGE:
-        return "infinite or NaN in one of two answers"
-    return f"wrong by {error:.3g}"
+    return msgspec.structs.replace(found, verdict="contradicts", message=told)
 
 
 SPEC = StepSpec(

@@ -1,16 +1,13 @@
 """inputs (node ``real-inputs``): real data and random data side by side."""
 
-from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import msgspec
 
 from narrowdown.engines.asking import StepContext
-from narrowdown.engines.compare.criterion import Criterion
 from narrowdown.engines.compare.judge import worst
-from narrowdown.engines.compare.say import say_worst, wrong_by
 from narrowdown.engines.findings import Findings
-from narrowdown.engines.probe import MADE_UP, SampleResult, is_given
+from narrowdown.engines.probe import MADE_UP, is_given
 from narrowdown.engines.search.whole import list_failing, look_at_whole
 from narrowdown.engines.steps.base import Finish, NoParams, Steps, StepSpec
 from narrowdown.engines.steps.prepare import prepare_findings
@@ -29,24 +26,6 @@ class InputsOutcome(msgspec.Struct, frozen=True, kw_only=True):
     message: str = ""
 
 
-class _Side(NamedTuple):
-    """How the samples of one kind came out; ``off``: the worst, in words."""
-
-    error: float | None
-    n: int
-    failing: int
-    off: str
-
-    def say(self, kind: str) -> str:
-        """``3 of 4 real inputs fail (worst: wrong by 2 %)``"""
-        side = f"all {self.n:,} {kind} pass" if self.n > 1 else f"the only one of the {kind} passes"
-        if self.failing:
-            side = (
-                f"{self.failing:,} of {self.n:,} {kind} {'fails' if self.failing == 1 else 'fail'}"
-            )
-        return f"{side} (worst: {self.off})"
-
-
 def inputs(ctx: StepContext) -> Steps[InputsOutcome]:
     findings: Findings = yield from prepare_findings(ctx)
     if ctx.check:
@@ -57,46 +36,34 @@ def inputs(ctx: StepContext) -> Steps[InputsOutcome]:
     made = whole = yield from model.compare()
     if given:
         made = yield from model.compare(samples=(MADE_UP,), note="the same on made-up values")
-    real = _sum_up(whole.measurement.results if given else (), model.rule)
-    random = _sum_up(made.measurement.results, model.rule)
+    real, random = (whole.measurement.results if given else ()), made.measurement.results
+    real_failing, real_error = len(list_failing(real, model.rule)), worst(real, model.rule)[2]
+    random_failing = len(list_failing(random, model.rule))
     signature = findings.signature
     if findings.looks > 1 and signature is not None and is_given(signature.sample):
         # An intermittent failure was seen on real inputs; this one run need not show it.
-        off = wrong_by(signature.error, model.rule.metric)
-        real = real._replace(error=signature.error, failing=max(1, real.failing), off=off)
+        real_failing, real_error = max(1, real_failing), signature.error
+    verdict: Literal["helps", "no", "only-real", "none-given"] = "none-given"
+    if real:
+        verdict = "helps" if random_failing and not real_failing else "no"
+    if random and real_failing and not random_failing:
+        verdict = "only-real"
     outcome = InputsOutcome(
-        verdict=_decide(real, random),
-        real_error=real.error,
-        random_error=random.error,
-        real_samples=real.n,
-        real_failing=real.failing,
-        random_samples=random.n,
-        random_failing=random.failing,
+        verdict=verdict,
+        real_error=real_error if real else None,
+        random_error=made.error if random else None,
+        real_samples=len(real),
+        real_failing=real_failing,
+        random_samples=len(random),
+        random_failing=random_failing,
         guesses=" ".join(findings.notes),
-        message=_say(real, random),
+        message=f"{_say('Real inputs', len(real), real_failing)} {_say('Random inputs', len(random), random_failing)}",
     )
     return Finish(outcome, findings)
 
 
-def _sum_up(rows: Sequence[SampleResult], rule: Criterion) -> _Side:
-    error = worst(rows, rule)[2] if rows else None
-    return _Side(error, len(rows), len(list_failing(rows, rule)), say_worst(rows, rule))
-
-
-def _decide(real: _Side, random: _Side) -> Literal["helps", "no", "only-real", "none-given"]:
-    if not real.n:
-        return "none-given"
-    if real.failing:
-        return "no" if random.failing or not random.n else "only-real"
-    return "helps" if random.failing else "no"
-
-
-def _say(real: _Side, random: _Side) -> str:
-    if not real.n:
-        return f"No real inputs were given; {random.say('random ones')}."
-    other = f", {random.say('random ones')}" if random.n else "; the model takes no random ones"
-    said = f"{real.say('real inputs')}{other}."
-    return said[0].upper() + said[1:]
+def _say(kind: str, n: int, failing: int) -> str:
+    return f"{kind}: {failing:,} of {n:,} fail." if n else f"{kind}: none."
 
 
 SPEC = StepSpec(

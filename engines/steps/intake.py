@@ -1,25 +1,17 @@
 """Why a model or inputs cannot be taken in, as the refusal that ends the session: for the user's
 files exit 2, where nothing can be proven 6, else 4.
-
-Given inputs of a size that the reference does not run, where it runs made-up ones: which axis
-that is. Where the engine runs them neither, they do not fit the model.
 """
 
 from collections.abc import Iterable, Mapping
 from pathlib import PurePath
-from typing import TypeAlias
 
-import msgspec
-
-from narrowdown.engines.asking import Note, Refused, StepContext, StepRefused, Sub, asked
-from narrowdown.engines.asking.whole_model import WholeModel
+from narrowdown.engines.asking import Refused, StepContext, StepRefused
 from narrowdown.engines.compare.criterion import Criterion
-from narrowdown.engines.compare.judge import REFUSALS, judge_check
+from narrowdown.engines.compare.judge import judge_check
 from narrowdown.engines.graph.quantized import LOOK_WRONG
 from narrowdown.engines.nearest import join_some, suggestion
 from narrowdown.engines.options import recorded
-from narrowdown.engines.probe import LoadInputs, Measurement, SampleInfo, is_given
-from narrowdown.engines.search.controls import Controls
+from narrowdown.engines.probe import Measurement, SampleInfo, is_given
 from narrowdown.engines.sources import POSTPROCESSING
 from narrowdown.engines.sources import scripts as scripts_of
 from narrowdown.engines.spec import parse, unquantized
@@ -39,16 +31,17 @@ def no_inputs(made: Measurement, sources: Iterable[str]) -> StepRefused:
     scripts = [PurePath(found[-1]).name for found in map(scripts_of, sources) if found]
     if made.status == "refused":
         return StepRefused(made.message, code=Refused.BAD_INPUT)
-    if not scripts or made.status not in ("timeout", "crash", "out-of-memory"):
-        return StepRefused(made.message, code=Refused.MISSING)
-    named = " or ".join(f"'{name}'" for name in scripts)
-    said = {
-        "timeout": f"The data loader {named} gave no inputs in time. {made.message} "
-        "Mend it, or give it longer with --timeout.",
-        "crash": f"The data loader {named} took its process down. {made.message} Its own words are in {made.log or 'logs'}.",
-        "out-of-memory": f"The data loader {named} filled the memory. {made.message} Let it yield one feed at a time.",
+    ended = {
+        "timeout": ("gave no inputs in time", "Mend it, or give it longer with --timeout."),
+        "crash": ("took its process down", f"Its own words are in {made.log or 'logs'}."),
+        "out-of-memory": ("filled the memory", "Let it yield one feed at a time."),
     }
-    return StepRefused(said[made.status], code=Refused.BAD_INPUT)
+    if not scripts or made.status not in ended:
+        return StepRefused(made.message, code=Refused.MISSING)
+    what, todo = ended[made.status]
+    named = " or ".join(f"'{name}'" for name in scripts)
+    told = f"The data loader {named} {what}. {made.message} {todo}"
+    return StepRefused(told, code=Refused.BAD_INPUT)
 
 
 def refuse_unmeasured(
@@ -58,19 +51,20 @@ def refuse_unmeasured(
     under test: the reference does not run it, it does not fit what is installed, or the checker
     cannot be started. ``notes``: what was guessed, and what looks wrong in the model."""
     if m.facts.get("started") is False or m.status == "refused":
-        raise StepRefused(
-            m.message, code=Refused.BAD_INPUT if m.facts.get("script") else Refused.MISSING
-        )
+        code = Refused.BAD_INPUT if m.facts.get("script") else Refused.MISSING
+        raise StepRefused(m.message, code=code)
     if m.status in ("crash", "timeout", "out-of-memory") and POSTPROCESSING in m.message:
-        raise StepRefused(
-            f"The postprocess script did not come to an end. {m.message} Mend it.",
-            code=Refused.BAD_INPUT,
-        )
+        told = f"The postprocess script did not come to an end. {m.message} Mend it."
+        raise StepRefused(told, code=Refused.BAD_INPUT)
     if m.status == "reference-failed":
-        blind = "while it ran" in m.message and not any(is_given(s.id) for s in samples)
-        asked = " The inputs were made up; if the model needs others, give them with --inputs, or sizes with --input-shapes."
         guessed = "".join(f" {note}" for note in notes if "--input-shapes" in note)
-        hint = f"{asked}{guessed}" if blind else ""
+        hint = (
+            " The inputs were made up; if the model needs others, give them with --inputs, or sizes with "
+            f"--input-shapes.{guessed}"
+        )
+        if any(is_given(s.id) for s in samples):
+            hint = " If it runs without --inputs, on made-up ones, the sizes of yours do not fit the model."
+        hint = hint if "while it ran" in m.message else ""
         alone = " Whether the engine agrees with itself is seen without any: --flow consistency."
         raise StepRefused(f"{m.message}{hint}{say_of_pairs(notes)}{alone}", code=Refused.MISSING)
 
@@ -89,14 +83,6 @@ def refuse_unresolved(m: Measurement, rule: Criterion, *, check: bool) -> None:
         why = m.message or (verdict.detail if verdict else "") or m.status
         raise StepRefused(
             f"Whether the model fails cannot be told: {why.rstrip('.')}.", code=Refused.UNPROVEN
-        )
-
-
-def refuse_helpless(controls: Controls) -> None:
-    """Raise StepRefused for a checker that fails and cannot pass anything."""
-    if not controls.passed:
-        raise StepRefused(
-            f"The check fails on the whole model. {controls.said}", code=Refused.UNPROVEN
         )
 
 
@@ -135,87 +121,3 @@ def say_large(large: Mapping[str, float], ctx: StepContext) -> tuple[str, ...]:
         "The emulation rounds what nodes make and no inputs, so that it passes does not speak for such an engine."
         for name, most in large.items()
     )
-
-
-_DOES_NOT_RUN = (*REFUSALS, "error", "reference-failed")
-
-_Sizes: TypeAlias = tuple[int, int]  # of an axis: as it was given, and as it is made up
-_Places: TypeAlias = list[tuple[str, int]]  # inputs, and an axis of each
-
-
-def refuse_wrong_sizes(model: WholeModel, m: Measurement, made_up: LoadInputs) -> Sub[None]:
-    """Raise StepRefused with the axes where the sizes of a given sample are why the whole model did
-    not run: exit code 2, or 4 where the engine runs it. ``m``: how it ended; ``made_up``: asks for
-    the session's inputs."""
-    if m.status not in _DOES_NOT_RUN:
-        return
-    alone = msgspec.structs.replace(made_up, sources=(), source_digests=(), shapes={}, random=True)
-    given = [s for s in model.findings.samples if is_given(s.id)]
-    one_a_size = {tuple(sorted(s.shapes.items())): s for s in reversed(given)}
-    for sample in reversed(one_a_size.values()):
-        yield Note("does the reference run it?")
-        feed, ours = (sample.id,), m
-        theirs = yield from model.compare(model.reference, model.reference, feed)
-        if theirs.measurement.status not in _DOES_NOT_RUN:
-            continue
-        if m.status == "reference-failed":  # the engine was not asked
-            ours = (yield from model.compare(reference=model.engine, samples=feed)).measurement
-        sizes = yield from _run_made_up(model, alone)
-        found = (yield from _find_axes(model, alone, sample, sizes)) if sizes else ""
-        if not found:
-            return
-        unfit = ours.status in _DOES_NOT_RUN
-        first = (
-            "The inputs do not fit the model: neither engine nor reference runs"
-            if unfit
-            else "The reference does not run"
-        )
-        raise StepRefused(
-            f"{first} '{sample.source}', and made-up ones run. {found} {theirs.why}",
-            code=Refused.BAD_INPUT if unfit else Refused.MISSING,
-        )
-
-
-def _run_made_up(model: WholeModel, load: LoadInputs) -> Sub[dict[str, tuple[int, ...]]]:
-    """The shapes of made-up inputs that the reference runs; none where it does not."""
-    made = yield from asked(load)
-    if made.status != "ok":
-        return {}
-    sample = msgspec.convert(made.facts["samples"][0], SampleInfo)
-    fed = msgspec.structs.replace(model.findings, inputs=made.facts["inputs"], samples=(sample,))
-    ran = yield from model.of(fed).compare(model.reference, model.reference)
-    return sample.shapes if ran.measurement.status == "ok" else {}
-
-
-def _find_axes(
-    model: WholeModel, load: LoadInputs, sample: SampleInfo, sizes: dict[str, tuple[int, ...]]
-) -> Sub[str]:
-    """Which axes make it run when they alone have the made-up size, as sentences; all that differ
-    where none does alone, "" where none differs. Axes of the same two sizes are changed together,
-    as inputs share them."""
-    differ: dict[_Sizes, _Places] = {}
-    for name, shape in sample.shapes.items():
-        for axis, pair in enumerate(zip(shape, sizes.get(name, shape), strict=False)):
-            if pair[0] != pair[1]:
-                differ.setdefault(pair, []).append((name, axis))
-    runs: dict[_Sizes, _Places] = {}
-    for pair, places in differ.items() if len(differ) > 1 else ():
-        yield Note("and with one size as it is made up?")
-        shapes = {
-            name: tuple(
-                pair[1] if (name, axis) in places else size for axis, size in enumerate(shape)
-            )
-            for name, shape in sample.shapes.items()
-        }
-        if (yield from _run_made_up(model, msgspec.structs.replace(load, shapes=shapes))):
-            runs[pair] = places
-    said = [
-        f"{' and '.join(map(_say_place, places))} is {given} and runs with {made}"
-        for (given, made), places in (runs or differ).items()
-    ]
-    joined = (", or " if runs else ", and ").join(said)
-    return f"{joined[0].upper()}{joined[1:]}." if joined else ""
-
-
-def _say_place(place: tuple[str, int]) -> str:
-    return f"axis {place[1]} of '{place[0]}'"

@@ -5,11 +5,9 @@ Probes are content-keyed, so asking again what an earlier step has asked costs n
 the same alone and in a flow.
 """
 
-import re
-
 import msgspec
 
-from narrowdown.engines.asking import Note, StepContext, StepRefused, Sub, asked
+from narrowdown.engines.asking import Note, Refused, StepContext, StepRefused, Sub, asked
 from narrowdown.engines.asking.whole_model import WholeModel
 from narrowdown.engines.compare.judge import judge_whole, sign_failure, worst
 from narrowdown.engines.compare.tolerance import criterion
@@ -26,8 +24,9 @@ from narrowdown.engines.probe import (
 from narrowdown.engines.search import golden_reference
 from narrowdown.engines.search.cheap_engine import note_expensive
 from narrowdown.engines.search.control_flow import open_bodies
-from narrowdown.engines.search.controls import can_pass
+from narrowdown.engines.search.controls import find_helpless
 from narrowdown.engines.search.determined import see_rows
+from narrowdown.engines.search.intermittent import Runs, run_again
 from narrowdown.engines.search.whole import (
     choose_feed,
     list_feeds,
@@ -38,12 +37,8 @@ from narrowdown.engines.search.whole import (
 from narrowdown.engines.sources import paths, postprocess_script
 from narrowdown.engines.spec import unquantized
 from narrowdown.engines.steps import intake
-from narrowdown.engines.steps.intake import refuse_wrong_sizes
 
-_MADE_UP = "made-up values for "
-# ``'x': an image.``, or ``'x', 'y' and 2 more: an image.``; not ``'x' was given the shape [1]:
-# batch 1.``
-_OF_VALUES = re.compile(r"'[^']*'(?:, '[^']*')*(?: and \d+ more)?: ")
+GUESSED = "made up: "
 
 
 def load_findings(ctx: StepContext) -> Sub[Findings]:
@@ -156,13 +151,24 @@ def prepare_findings(ctx: StepContext) -> Sub[Findings]:
         locked = note_expensive(ctx, locked, measurement)
         if locked.signature is None:
             intake.refuse_unresolved(measurement, findings.rule, check=bool(ctx.check))
-        elif ctx.check:
-            controls = yield from can_pass(WholeModel(ctx, locked))
-            intake.refuse_helpless(controls)
+        elif ctx.check and (helpless := (yield from find_helpless(WholeModel(ctx, locked)))):
+            told = f"The check fails on the whole model. {helpless}"
+            raise StepRefused(told, code=Refused.UNPROVEN)
     locked = yield from open_bodies(look_at_whole(ctx, locked))
     if locked.signature is not None and (locked.patches or locked.keep or locked.righted):
         locked = yield from _later_round(ctx, locked, chosen)
     return locked
+
+
+def prepare_failure(ctx: StepContext, most_runs: int) -> Sub[tuple[Findings, int]]:
+    """(findings, runs): as prepared; a model that passes is run again until it fails, at most so
+    often."""
+    findings: Findings = yield from prepare_findings(ctx)
+    runs = 0
+    if findings.signature is None and not ctx.check:
+        model = look_at_whole(ctx, findings)
+        findings, runs, _ = yield from run_again(model, Runs(most=most_runs))
+    return findings, runs
 
 
 def _later_round(ctx: StepContext, findings: Findings, chosen: str) -> Sub[Findings]:
@@ -193,12 +199,11 @@ def measure_whole(
 ) -> Sub[tuple[Findings, Measurement]]:
     """(findings, measurement) of the whole working model on every feed."""
     m = yield from asked(probe_whole(ctx, findings, runs=runs, exclusive=runs > 1))
-    _refuse_unused_bounds(ctx, m)
-    if any(is_given(s.id) for s in findings.samples):
-        if not (ctx.check or recorded(ctx.reference)):
-            yield from refuse_wrong_sizes(look_at_whole(ctx, findings), m, _inputs(ctx, findings))
-        return findings, m
-    if ctx.check or m.assumed or m.status != "reference-failed":
+    if postprocess_script(ctx.problem.postprocess):  # whose outputs are known only now
+        names = dict.fromkeys(s.name for r in m.results for s in r.outputs)
+        intake.refuse_unknown_outputs(ctx.problem, names)
+    given = any(is_given(s.id) for s in findings.samples)
+    if given or ctx.check or m.assumed or m.status != "reference-failed":
         return findings, m
     return (yield from _plain_inputs(ctx, findings, m, runs))
 
@@ -220,23 +225,13 @@ def _plain_inputs(
         f"The model does not run on the values that were guessed ({given.message.rstrip('.')}); plain ones were taken. Give real "
         "inputs (--inputs), or say what each may hold (--val-range NAME:[LOW,HIGH])."
     )
-    said = (*(n for n in findings.notes if not n.startswith(_MADE_UP)), *_say_guesses(made), note)
+    said = (*(n for n in findings.notes if not n.startswith(GUESSED)), *_say_guesses(made), note)
     return msgspec.structs.replace(plain, notes=said), m
 
 
 def _say_guesses(made: Measurement) -> tuple[str, ...]:
-    """What was guessed of the inputs, as notes: what values were taken for is about made-up ones
-    alone, other sentences stand."""
-    guesses: tuple[str, ...] = tuple(made.facts.get("guesses", ()))
-    return tuple(f"{_MADE_UP}{g}" if _OF_VALUES.match(g) else g for g in guesses)
-
-
-def _refuse_unused_bounds(ctx: StepContext, m: Measurement) -> None:
-    """Raise StepRefused for a bound on an output that a postprocess script does not give."""
-    if postprocess_script(ctx.problem.postprocess):
-        intake.refuse_unknown_outputs(
-            ctx.problem, dict.fromkeys(s.name for r in m.results for s in r.outputs)
-        )
+    """What was guessed of the inputs, as notes."""
+    return tuple(f"{GUESSED}{guess}" for guess in made.facts.get("guesses", ()))
 
 
 def _needs_no_inputs(ctx: StepContext) -> bool:

@@ -80,7 +80,7 @@ def test_it_takes_the_model_in_and_locks_the_worst_row(answers: Any, walk: Any) 
     )
     assert (outcome.verdict, outcome.samples, outcome.samples_failing) == ("fails", 3, 2)
     assert outcome.tolerance == 0.01
-    assert "made-up values for 'x': an image." in found.notes
+    assert "made up: 'x': an image." in found.notes
     assert done.finish.decisive["whole"]
 
 
@@ -102,7 +102,7 @@ def test_a_pass_says_on_how_many_samples_it_stands_and_what_that_leaves_open(
     outcome = walk(
         "compare", answers.context(), oracle(answers, whole, runs=lambda _: whole)
     ).finish.outcome
-    assert (outcome.verdict, outcome.given, round(outcome.may_fail, 4)) == ("passes", 8, 0.3123)
+    assert outcome.verdict == "passes"
     assert (
         "Tried on 8 samples of yours: up to 32 % of others like these may be wrong (95 % confidence)."
         in outcome.message
@@ -111,11 +111,11 @@ def test_a_pass_says_on_how_many_samples_it_stands_and_what_that_leaves_open(
     outcome = walk(
         "compare", answers.context(), oracle(answers, made_up, runs=lambda _: made_up)
     ).finish.outcome
-    assert (outcome.given, outcome.may_fail) == (0, None)
     assert "may be wrong" not in outcome.message
     fails = answers.measured(("real:0", 0.5), ("real:1", 0.001))
     outcome = walk("compare", answers.context(), oracle(answers, fails)).finish.outcome
-    assert (outcome.verdict, outcome.given, outcome.may_fail) == ("fails", 2, None)
+    assert outcome.verdict == "fails"
+    assert "may be wrong" not in outcome.message
 
 
 def test_nonfinite_rows_come_first(answers: Any, walk: Any) -> None:
@@ -239,35 +239,11 @@ def test_a_reference_that_cannot_be_judged(answers: Any, walk: Any) -> None:
         "",
         None,
     )
-    why = "reference:precision=fp64 is too small. openvino:precision=f32 is too small."
+    why = (
+        "Narrowdown's evaluator in float64: reference:precision=fp64 is too small. "
+        "OpenVINO: openvino:precision=f32 is too small."
+    )
     assert f"Nothing else checked the reference: {why}" in outcome.message
-
-
-@pytest.mark.parametrize("runs", [True, False])
-def test_of_an_engine_that_fails_while_it_runs_it_is_said_that_the_reference_runs(
-    answers: Any, walk: Any, runs: bool
-) -> None:
-    """A voice of no frames in FP16: what was said was ONNX Runtime's "Invalid input shape: {0}"
-    alone."""
-    base = oracle(answers, answers.measured(("real:0", 0.0)))
-
-    def answer(probe: Any) -> Measurement:
-        if not isinstance(probe, Measure) or (runs and probe.engine == probe.reference):
-            return base(probe)
-        return Measurement(status="error", message="Invalid input shape: {0}.")
-
-    coded = msgspec.structs.replace(
-        answers.READY, criterion=msgspec.structs.replace(answers.RULE, precision="int8")
-    )
-    outcome = walk("compare", answers.context(coded), answer).finish.outcome
-    assert ("may be another one in FP16." in outcome.message) == runs, (
-        "of a quantized model on FP16, too"
-    )
-    assert outcome.verdict == "unresolved"
-    assert outcome.message.startswith("Invalid input shape: {0}.")
-    assert (
-        "The reference runs the same samples. A size that is computed" in outcome.message
-    ) == runs
 
 
 def test_a_reference_that_moves(answers: Any, walk: Any) -> None:
@@ -279,7 +255,8 @@ def test_a_reference_that_moves(answers: Any, walk: Any) -> None:
         return base(probe)
 
     outcome = walk("compare", answers.context(), answer).finish.outcome
-    assert (outcome.verdict, outcome.reference_steady) == ("reference", False)
+    assert outcome.verdict == "reference"
+    assert outcome.message.startswith("The reference itself is not steady: its second run is 30 %")
 
 
 def test_it_looks_again_alone_and_says_what_it_may_have_missed(answers: Any, walk: Any) -> None:
@@ -299,7 +276,6 @@ def test_it_looks_again_alone_and_says_what_it_may_have_missed(answers: Any, wal
     )
     assert "would not have shown" not in outcome.message, "a detail"
     assert outcome.missed == "A fault in fewer than 1 of 100 runs would not have shown."
-    assert outcome.more_looks == 2695
     assert done.finish.findings.signature is None
 
 
@@ -657,12 +633,12 @@ def test_only_of_a_quantized_model_it_is_said_that_the_reference_computes_its_co
         (
             [3, 4, 5, 9],
             [3, 5, 5, 6],
-            "50 % of its values differ, by at most 3, and whole numbers must be equal (--metric max_abs --tolerance 3 ",
+            "50 % of its values differ by at most 3, and whole numbers must be equal (--metric max_abs --tolerance ",
         ),
         (
             [3, 4, 5, 60],
             [3, 5, 5, 6],
-            "50 % of its values differ, by at most 54, and whole numbers must be equal.",
+            "50 % of its values differ by at most 54, and whole numbers must be equal (--metric max_abs",
         ),
         ([True, False], [True, True], "50 % of its values differ, and truth values must be equal."),
         (
@@ -718,7 +694,8 @@ def test_what_holds_nothing_that_the_metric_judges_is_told() -> None:
 
 
 @pytest.mark.parametrize(
-    ("shape", "said"), [((4,), ""), ((1, 4), "probs gives another top-1 answer.")]
+    ("shape", "said"),
+    [((4,), ""), ((1, 4), "The predicted class of probs is another in 1 of 1 samples.")],
 )
 def test_of_a_vector_no_answer_is_said(shape: tuple[int, ...], said: str) -> None:
     """``speech_probs[37]`` of a detector of speech: one score a moment, no classes."""
@@ -727,7 +704,7 @@ def test_of_a_vector_no_answer_is_said(shape: tuple[int, ...], said: str) -> Non
     assert " ".join(say_answers((SampleResult("real:0", (one,)),), Criterion())) == said
 
 
-def test_notes_say_which_of_them_are_about_made_up_values(answers: Any, walk: Any) -> None:
+def test_notes_say_that_they_are_about_made_up_values(answers: Any, walk: Any) -> None:
     """\"'input': integers from 1 to 25\" was read as being about the user's own."""
     shape = "'x' was given the shape [1]: batch 1 (--input-shapes changes it)."
     several = "'a', 'b' and 2 more: normally distributed values."
@@ -739,4 +716,4 @@ def test_notes_say_which_of_them_are_about_made_up_values(answers: Any, walk: An
         answers.context(Findings()),
         lambda probe: guessed if isinstance(probe, LoadInputs) else ask(probe),
     )
-    assert done.finish.findings.notes[:2] == (f"made-up values for {several}", shape)
+    assert done.finish.findings.notes[:2] == (f"made up: {several}", f"made up: {shape}")

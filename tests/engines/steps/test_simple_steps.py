@@ -86,64 +86,50 @@ def sanitized(
 
 
 @pytest.mark.parametrize(
-    ("error", "verdict", "change", "model"),
+    ("error", "verdict", "model"),
     [
-        (0.5, "fails", "none", "clean"),
-        (0.2, "fails", "helps", "clean"),
-        (
-            0.9,
-            "fails",
-            "hurts",
-            "m",
-        ),  # what cleaning up adds was not asked about: on with the original
-        (0.0, "passes", "helps", "m"),
+        (0.5, "fails", "clean"),
+        (0.2, "fails", "clean"),
+        (0.9, "fails", "m"),  # what cleaning up adds was not asked about: on with the original
+        (0.0, "passes", "m"),
     ],
 )
-def test_sanitizing(
-    answers: Any, walk: Any, error: float, verdict: str, change: str, model: str
-) -> None:
+def test_sanitizing(answers: Any, walk: Any, error: float, verdict: str, model: str) -> None:
     clean = answers.measured(("real:0", error))
     done = walk(
         "sanitize", answers.context(locked(answers)), sanitized(answers, clean, still(answers))
     )
     outcome, found = done.finish.outcome, done.finish.findings
-    assert (outcome.verdict, outcome.change, outcome.nodes_before, outcome.nodes_after) == (
-        verdict,
-        change,
-        9,
-        7,
-    )
+    assert (outcome.verdict, outcome.nodes_before, outcome.nodes_after) == (verdict, 9, 7)
+    assert (outcome.error, outcome.error_before) == (error, 0.5)
     assert found.model == model
     assert found.signature.error == (error if model == "clean" else 0.5)
     assert outcome.goes_on == ("sanitized" if model == "clean" else "original")
 
 
-@pytest.mark.parametrize(("given", "model"), [(0.001, "m"), (0.009, "clean"), (0.4, "clean")])
+@pytest.mark.parametrize(("left", "model"), [(0.0, "m"), (0.4, "clean")])
 def test_a_sample_that_only_cleaning_makes_fail_is_not_searched(
-    answers: Any, walk: Any, given: float, model: str
+    answers: Any, walk: Any, left: float, model: str
 ) -> None:
-    """swift-f0 on OpenVINO in BF16: a sample fails as given, and once cleaned up one more."""
-    limit = answers.READY.criterion.tolerance
-    assert limit == 0.01
+    """swift-f0 on OpenVINO in BF16: a sample fails as given, and once cleaned up another one in its
+    place."""
     signature = Signature("accuracy", sample="real:1", outputs=("y",), errors={"y": 0.5})
-    clean = answers.measured(("real:0", 0.0105), ("real:1", 0.0))
-    original = answers.measured(("real:0", given), ("real:1", 0.5))
+    clean = answers.measured(("real:0", 0.45), ("real:1", left))
     before = locked(answers, signature=signature, sample="real:1")
-    done = walk("sanitize", answers.context(before), sanitized(answers, clean, original))
+    done = walk("sanitize", answers.context(before), sanitized(answers, clean))
     assert done.finish.findings.model == model
-    assert ("that brings a failure of its own: sample 0" in done.finish.outcome.message) == (
-        model == "m"
-    )
+    told = "but sample 1 passes with it, and sample 0 fails; going on with the original."
+    assert (told in done.finish.outcome.message) == (model == "m")
 
 
 @pytest.mark.parametrize(
     ("given", "near", "claimed", "words"),
     [
-        (1, (0.0, 0.001), True, "it passes now, on the only sample, and on 2 made near it, of which 2 fail as given"),
-        (3, (0.0, 0.0, 0.0), True, "on all 3 samples, and on 3 made near them, of which 3 fail as given"),
-        (3, (0.0, 0.5, 0.02), False, "it passes on all 3 samples, and fails on 2 of 3 made near them (the worst wrong by 50 %)"),
-        (3, None, False, "it passes on all 3 samples, and no others could be made to try it on"),
-        (8, None, True, "it passes now, on all 8 samples."),
+        (1, (0.0, 0.001), True, "it passes now: 1 of 1 tuning samples and 2 of 2 held-out samples pass"),
+        (3, (0.0, 0.0, 0.0), True, "it passes now: 3 of 3 tuning samples and 3 of 3 held-out samples pass"),
+        (3, (0.0, 0.5, 0.02), False, "7, but 3 of 3 tuning samples and 1 of 3 held-out samples pass"),
+        (3, None, False, "7, but 3 of 3 tuning samples pass; tried on no others; going on with the original."),
+        (8, None, True, "it passes now: 8 of 8 tuning samples pass; tried on no others."),
     ],
 )  # fmt: skip
 def test_a_cure_by_cleaning_is_held_to_samples_made_near_the_given(
@@ -258,7 +244,7 @@ def test_an_original_that_does_not_fail_again_was_not_cured(answers: Any, walk: 
     done = walk("sanitize", answers.context(locked(answers)), sanitized(answers, right, right))
     outcome = done.finish.outcome
     assert (outcome.verdict, done.finish.findings.model) == ("could-not", "m")
-    assert "at a second look the original did not fail either" in outcome.reason
+    assert "run again, the original did not fail either" in outcome.reason
     assert [p.attempt for p in done.probes if isinstance(p, Measure) and p.model == "m"] == [1]
 
 
@@ -395,7 +381,6 @@ def test_fresh_builds(
     outcome = done.finish.outcome
     assert (outcome.behaviour, outcome.builds, outcome.failures) == (behaviour, looks, failures)
     assert [p.attempt for p in done.probes] == list(range(len(builds) + 1))
-    assert (outcome.more_builds > 0) == (behaviour == "steady")
     assert outcome.interval_low < failures / looks <= outcome.interval_high
 
 
@@ -412,9 +397,7 @@ def test_what_a_faultless_engine_does_too_needs_no_fresh_build(
     assert done.finish.outcome.behaviour == "steady"
     assert any(p.attempt for p in done.probes) != settled
     assert ("no choice of kernels is to blame" in done.finish.outcome.message) == settled
-    assert ("FP16 alone makes values infinite or NaN: " in done.finish.outcome.message) == (
-        emulated == HUGE
-    )
+    assert ("FP16 alone makes the model fail" in done.finish.outcome.message) == settled
 
 
 def test_builds_that_do_not_answer_are_not_counted(answers: Any, walk: Any) -> None:
@@ -456,7 +439,6 @@ def test_alone_on_a_model_that_passes_it_looks_until_it_fails_or_gives_up(
     assert (outcome.behaviour, outcome.runs, outcome.failures) == ("steady", 300, 0)
     assert outcome.message == "300 runs of one build, no failure."
     assert outcome.missed == "A fault in fewer than 1 of 100 runs would not have shown."
-    assert outcome.more_looks == 2695
 
 
 def test_a_check_is_repeated(answers: Any, walk: Any) -> None:
@@ -650,7 +632,7 @@ def test_the_first_tensor_that_differs_is_named(answers: Any, walk: Any) -> None
         "n1",
         "ScatterND",
     )
-    assert (outcome.failures, outcome.runs, outcome.single_thread) == (2, 100, "cures")
+    assert (outcome.failures, outcome.runs) == (2, 100)
     assert [s.node for s in done.finish.findings.suspects] == [1]
     assert all(p.exclusive for p in done.probes if isinstance(p, Measure))
 
@@ -665,11 +647,7 @@ def test_nothing_differs(answers: Any, walk: Any) -> None:
         )
 
     outcome = walk("nondeterminism", answers.context(locked(answers)), answer).finish.outcome
-    assert (outcome.nondeterministic, outcome.first_tensor, outcome.single_thread) == (
-        False,
-        "",
-        "not-tried",
-    )
+    assert (outcome.nondeterministic, outcome.first_tensor) == (False, "")
 
 
 # -- tactics

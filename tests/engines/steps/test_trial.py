@@ -119,9 +119,8 @@ def test_a_tie_is_a_tie(answers: Any, walk: Any) -> None:
         in done.finish.outcome.message
     )
     assert "9.39 %" in done.finish.outcome.message
-    assert done.finish.outcome.message.startswith(
-        "y is wrong by 6.26 % on sample 0, and whose fault that is cannot be told."
-    )
+    assert done.finish.outcome.message.startswith("y is wrong by 6.26 % (up to 1 % is normal")
+    assert "Worst sample: 0. Whose fault that is cannot be told." in done.finish.outcome.message
 
 
 @pytest.mark.parametrize(("apart", "verdict"), [(0.0029, "reference"), (0.0031, "unresolved")])
@@ -245,7 +244,10 @@ def test_an_engine_is_not_its_own_judge(answers: Any, walk: Any) -> None:
     0', whatever it did wrong."""
     outcome = tried(answers, walk, {OV: 0.9, F64: "no such operator."}, engine=OV).finish.outcome
     assert (outcome.verdict, outcome.reference_judge) == ("fails", "")
-    assert "Nothing else checked the reference: no such operator." in outcome.message
+    unheard = (
+        "Nothing else checked the reference: Narrowdown's evaluator in float64: no such operator."
+    )
+    assert unheard in outcome.message
 
 
 def test_why_nobody_else_runs_the_model_is_told_in_a_line(answers: Any, walk: Any) -> None:
@@ -253,11 +255,11 @@ def test_why_nobody_else_runs_the_model_is_told_in_a_line(answers: Any, walk: An
     why = f"The reference {F64} could not run the model: ONNX's evaluator failed: odd {lists}(operator 'LabelEncoder')."
     said = tried(answers, walk, {OV: 0.9, F64: why}, engine=OV).finish.outcome.message
     told = said.partition(
-        "Nothing else checked the reference: Narrowdown's evaluator in float64 does not run the model ("
+        "Nothing else checked the reference: Narrowdown's evaluator in float64: "
     )[2]
-    assert told.startswith("ONNX's evaluator failed: odd [")
-    assert "(operator 'LabelEncoder'))." in told
-    assert len(told) < 200
+    assert "ONNX's evaluator failed: odd [" in told
+    assert told.endswith("…")
+    assert len(told) <= 160
 
 
 # -- both wrong alike ---------------------------------------------------------------------------------------------------------
@@ -302,7 +304,6 @@ def test_what_the_last_place_moves_as_much_is_no_failure(
     done = tried(answers, walk, {TRT: 0.5}, moved=moved)
     assert done.finish.outcome.verdict == verdict
     if verdict == "noise":
-        assert done.finish.outcome.moved_error == 0.2
         assert (
             "one unit in the last place of the inputs moves it by 20 %"
             in done.finish.outcome.message

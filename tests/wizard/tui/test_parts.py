@@ -151,12 +151,6 @@ def test_profile_text() -> None:
     assert figures.draw_bars([0, 7], 2, UNICODE.levels) == "▁█"
 
 
-def test_what_cleaning_did_to_the_error_is_no_name_inside() -> None:
-    """The word helps left open whether the error rose or fell."""
-    said = [show_fact("change", value, "rel_l2") for value in ("none", "helps", "hurts")]
-    assert said == ["nothing", "made it smaller", "made it larger"]
-
-
 def test_a_precision_is_written_as_the_sentences_have_it() -> None:
     assert [show_fact("precision", value, "rel_l2") for value in ("fp16", "int8", "")] == [
         "FP16",

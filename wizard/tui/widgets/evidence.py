@@ -39,7 +39,6 @@ _ONLY_IF = frozenset(
         "harmless",
         "grown",
         "needs_higher_inputs",
-        "more_builds",
         "unresolved",
         "keep",
         "alike",
@@ -48,7 +47,7 @@ _ONLY_IF = frozenset(
     }
 )
 # Where these were not measured, nobody waits for them.
-_IF_MEASURED = frozenset({"cured_error", "real_error"})
+_IF_MEASURED = frozenset({"real_error"})
 SHARE = "rel_l2"  # the usual metric: what is said in per cent needs no name
 LONGEST = 160  # characters of a value; the report has it whole
 LIST = 40  # characters from which on a value is too long to be read twice
