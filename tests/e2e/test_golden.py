@@ -154,7 +154,7 @@ def test_names_that_differ_are_asked_about_and_never_guessed(
     )
     said = " ".join(ran.err.split())
     assert ran.code == 2
-    assert "lack the model's output 'y' [2, 4]; they hold 'logits' [2, 4]" in said
+    assert "lack the model's output 'y'; they hold 'logits' [2, 4]" in said
     assert "names=RECORDED=OUTPUT" in said  # a name is never guessed
     named = golden.replace("golden:", "golden:files=") + ",names=logits=y"
     assert (
@@ -169,7 +169,7 @@ def test_names_that_differ_are_asked_about_and_never_guessed(
     ("change", "says"),
     [
         ("fewer", "golden outputs of 3 samples and inputs of 2"),
-        ("none", "give those with --inputs"),
+        ("none", "inputs of 0; give as many inputs (--inputs)"),
     ],
 )
 def test_other_inputs_than_the_recorded_ones_are_refused(
