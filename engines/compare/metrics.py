@@ -4,26 +4,19 @@ chunk at a time."""
 import dataclasses
 import decimal
 import functools
-import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import ml_dtypes
 import numpy as np
-from numpy.typing import NDArray
 
-from narrowdown.engines.compare.answers import CHUNK, DIGITS, Floats, is_integral, to_json
+from narrowdown.engines.compare.answers import CHUNK, DIGITS, Floats, is_integral, to_json, widen
 from narrowdown.engines.probe import HUGE, SILENT_DB, Score
 
 STEPS = 64  # of the front
-SAMPLE = 256  # points from which a first front is made
-_EXPONENT = np.float64(-np.inf).view(np.int64)  # the bits of a float64 but for its mantissa
 # Polygraphy's denominator for a reference of zero, so that elementwise questions get its answers.
 TINY = float(np.finfo(np.float64).eps)
 DEFAULT = 1e-5
 _UP = decimal.Context(prec=DIGITS, rounding=decimal.ROUND_CEILING)
-
-Array = NDArray[np.generic]
 
 
 def score(name: str, actual: np.ndarray | None, expected: np.ndarray) -> Score:
@@ -74,7 +67,6 @@ class _Totals:
     vanished_max: float = 0.0
     first: int = -1  # flat index of the first that is not finite where the reference is
     front: Floats = dataclasses.field(default_factory=lambda: np.zeros((0, 2)))
-    corner: tuple[float, float] = (-1.0, -1.0)  # of the front: exceeds most points in both
 
     def leave_out_nonfinite(self, offset: int, a: Floats, b: Floats) -> tuple[Floats, Floats]:
         """Count what is not finite on either side. Returns what is on both."""
@@ -93,92 +85,57 @@ class _Totals:
         both = finite_a & finite_b
         return a[both], b[both]
 
-    def add_finite(
-        self, x: Floats, y: Floats, own: float, square: float, coarse: np.dtype, room: Floats
-    ) -> None:
-        """Take in finite values and their reference, at least one of each. ``own``, ``square``: the
-        sums of their squares; ``coarse``: the type whose last place counts; ``room``: three rows
-        to compute in."""
-        size, apart, relative = room[:, : x.size]
-        np.abs(y, out=size)
+    def add(self, x: Floats, y: Floats, apart: Floats) -> Floats:
+        """Take in finite values, their reference and how far apart they are, at least one of each.
+        Returns how far apart they are relatively."""
+        size = np.abs(y)
         with np.errstate(over="ignore"):
-            np.subtract(x, y, out=apart)
-        np.abs(apart, out=apart)
-        farthest, smallest, largest_size = float(apart.max()), float(size.min()), float(size.max())
-        if farthest > HUGE:
-            np.minimum(apart, HUGE, out=apart)
-        self.absmax = max(self.absmax, largest_size)
-        self.signal += square
-        if farthest == 0:  # most of what a part gives that is right
-            self.actual_absmax = max(self.actual_absmax, largest_size)
-            self.power, self.dot = self.power + square, self.dot + square
-            return
-        with np.errstate(over="ignore"):
-            divisors = _denominators(size, relative) if smallest == 0 else size
-            np.divide(apart, divisors, out=relative)
-        if not (largest := float(relative.max())) <= HUGE:
-            np.minimum(relative, HUGE, out=relative)
-            largest = float(relative.max())
-        self.differing += int(np.count_nonzero(apart > 0))
-        self._count_vanished(x, size)
-        self.actual_absmax = max(self.actual_absmax, float(x.max()), -float(x.min()))
-        self.power += own
-        self.dot += float(np.dot(*_scaled(self.scale, x, y)))
-        self.difference += _square(*_scaled(self.scale, apart))
-        self.max_abs, self.max_rel = (
-            max(self.max_abs, min(farthest, HUGE)),
-            max(self.max_rel, largest),
-        )
-        self.mismatched += int(np.count_nonzero((apart > DEFAULT) & (relative > DEFAULT)))
-        self.add_to_front(apart, relative)
-        self._add_ulps(apart, size, relative, coarse, zeros=smallest == 0)
+            relative = np.minimum(apart / np.where(size == 0, TINY, size), HUGE)
+        self.absmax = max(self.absmax, float(size.max()))
+        self.actual_absmax = max(self.actual_absmax, float(np.abs(x).max()))
+        self.max_abs = max(self.max_abs, float(apart.max()))
+        self.max_rel = max(self.max_rel, float(relative.max()))
+        small, small_reference, small_apart = (v * self.scale for v in (x, y, apart))
+        self.power += float(np.dot(small, small))
+        self.signal += float(np.dot(small_reference, small_reference))
+        self.dot += float(np.dot(small, small_reference))
+        self.difference += float(np.dot(small_apart, small_apart))
+        if unequal := int(np.count_nonzero(apart)):
+            self.differing += unequal
+            self.add_to_front(apart, relative)
+        return relative
 
-    def _count_vanished(self, x: Floats, size: Floats) -> None:
-        if (zero := x == 0).any():
-            gone = size[zero & (size > 0)]
-            self.vanished += gone.size
-            self.vanished_max = max(self.vanished_max, float(gone.max(initial=0.0)))
+    def add_floats(self, x: Floats, y: Floats, coarse: np.dtype) -> None:
+        """Take in finite values and their reference; ``coarse``: the type whose last place
+        counts."""
+        with np.errstate(over="ignore"):
+            apart = np.minimum(np.abs(x - y), HUGE)
+        relative = self.add(x, y, apart)
+        if not apart.any():  # most of what a part gives that is right
+            return
+        self.mismatched += int(np.count_nonzero((apart > DEFAULT) & (relative > DEFAULT)))
+        size = np.abs(y)
+        gone = size[(x == 0) & (size > 0)]
+        self.vanished += gone.size
+        self.vanished_max = max(self.vanished_max, float(gone.max(initial=0.0)))
+        tiny, digits = _precision(coarse)
+        last_places = np.ldexp(1.0, np.frexp(np.maximum(size, tiny))[1] - 1 - digits)
+        with np.errstate(over="ignore"):
+            self.ulp = max(self.ulp, float(np.max(apart / last_places)))
 
     def add_to_front(self, apart: Floats, relative: Floats) -> None:
-        """Take in the points of a chunk. Only what the corner does not exceed is sorted; where that
-        is much, of a few points the step that exceeds most of them is the next corner, as long as
-        that leaves out half."""
-        before = math.inf
-        while True:
-            ahead = np.flatnonzero((apart > self.corner[0]) | (relative > self.corner[1]))
-            apart, relative = apart[ahead], relative[ahead]
-            if not 4 * SAMPLE < len(apart) < before / 2:
-                break
-            before = len(apart)
-            few = slice(None, None, len(apart) // SAMPLE)
-            points = np.stack([apart[few], relative[few]], axis=1)
-            self.front = _front(np.concatenate([self.front, points]))
-            exceeded = (points[:, :1] <= self.front[:, 0]) & (points[:, 1:] <= self.front[:, 1])
-            absolute, steepest = self.front[int(exceeded.sum(axis=0).argmax())]
-            self.corner = float(absolute), float(steepest)
-        if len(apart):
-            points = np.stack([apart, relative], axis=1)
-            self.front = _front(np.concatenate([self.front, points]))
-
-    def _add_ulps(
-        self, apart: Floats, size: Floats, relative: Floats, dtype: np.dtype, *, zeros: bool
-    ) -> None:
-        """The largest difference in units in the last place of ``dtype`` at the reference's
-        magnitude. A place is between half the magnitude and all of it, times a power of two: what
-        is relatively nearer than half of the largest so far is left out, but at a reference of
-        0, whose place is the smallest."""
-        tiny, digits = _precision(dtype)
-        ahead = relative > self.ulp / 2.0 ** (digits + 1)
-        if zeros:
-            ahead |= (size == 0) & (apart > 0)
-        at = np.flatnonzero(ahead)
-        if not at.size:
-            return
-        # Without its mantissa a number is the largest power of two in it, of which the last place
-        # is 2^-digits.
-        powers = (np.maximum(size[at], tiny).view(np.int64) & _EXPONENT).view(np.float64)
+        """Take in the points of a chunk. What a step so far, or one of three far ones, exceeds in
+        both is not sorted."""
         with np.errstate(over="ignore"):
-            self.ulp = max(self.ulp, float(np.max(apart[at] / powers)) * 2.0**digits)
+            far = [int(a.argmax()) for a in (apart, relative, apart * relative)]
+        self._join_front(apart[far], relative[far])
+        steps = self.front[::-1]  # the first that is as far is the highest of all that are
+        at = np.searchsorted(steps[:, 0], apart)
+        ahead = relative > np.append(steps[:, 1], -1.0)[at]
+        self._join_front(apart[ahead], relative[ahead])
+
+    def _join_front(self, apart: Floats, relative: Floats) -> None:
+        self.front = _front(np.concatenate([self.front, np.stack([apart, relative], axis=1)]))
 
     def to_score(
         self, name: str, expected: np.ndarray, shape: tuple[int, ...], *, exact: bool = False
@@ -213,74 +170,26 @@ class _Totals:
 def _floats(name: str, actual: np.ndarray, expected: np.ndarray, shape: tuple[int, ...]) -> Score:
     coarse = _coarser(actual.dtype, expected.dtype)
     totals = _Totals(scale=_scale(actual, expected))
-    room = np.empty((5, CHUNK if actual.size > CHUNK else 2 * actual.size))
-    for offset, x, y in _chunks(actual, expected, room[:2]):
-        # Passes over the chunk are what this costs, so none is made for what the numbers that are
-        # needed anyway rule out: sums of squares are finite only where all values are.
-        own, square = _squares(totals.scale, x, y)
-        if not (math.isfinite(own) and math.isfinite(square)) and not (
-            np.isfinite(x).all() and np.isfinite(y).all()
-        ):
-            x, y = totals.leave_out_nonfinite(offset, x, y)
-            if not x.size:
-                continue
-            own, square = _squares(totals.scale, x, y)
-        totals.add_finite(x, y, own, square, coarse, room[2:])
+    flat_a, flat_b = _parts(actual), _parts(expected)
+    for i in range(0, flat_a.size, CHUNK):
+        x, y = widen(flat_a[i : i + CHUNK]), widen(flat_b[i : i + CHUNK])
+        if not (np.isfinite(x).all() and np.isfinite(y).all()):
+            x, y = totals.leave_out_nonfinite(i, x, y)
+        if x.size:
+            totals.add_floats(x, y, coarse)
     return totals.to_score(name, expected, shape)
 
 
 def _integers(name: str, actual: np.ndarray, expected: np.ndarray, shape: tuple[int, ...]) -> Score:
-    """Exact: compared in 64 bits, and their distance is taken without a sign, so that 2^62 and
-    -2^62 are 2^63 apart."""
-    t = _Totals()
+    """Exact: their distance is taken in 64 bits of mantissa, so that 2^62 and -2^62 are 2^63
+    apart."""
+    totals = _Totals()
     flat_a, flat_b = np.ravel(actual), np.ravel(expected)
     for i in range(0, flat_a.size, CHUNK):
-        a, b = _wide_integers(flat_a[i : i + CHUNK]), _wide_integers(flat_b[i : i + CHUNK])
-        apart, x, y = _distance(a, b), a.astype(np.float64), b.astype(np.float64)
-        size = np.abs(y)
-        relative = apart / np.where(size == 0, TINY, size)
-        t.max_abs, t.max_rel = (
-            max(t.max_abs, float(apart.max())),
-            max(t.max_rel, float(relative.max())),
-        )
-        t.absmax, t.actual_absmax = (
-            max(t.absmax, float(size.max())),
-            max(t.actual_absmax, float(np.abs(x).max())),
-        )
-        t.difference += _square(apart)
-        t.signal += _square(y)
-        t.power += _square(x)
-        t.dot += float(np.dot(x, y))
-        if unequal := int(np.count_nonzero(apart)):
-            t.differing += unequal
-            t.add_to_front(apart, relative)
-    t.mismatched, t.ulp = t.differing, t.max_abs  # each whole number is a place
-    return t.to_score(name, expected, shape, exact=True)
-
-
-def _wide_integers(x: np.ndarray) -> np.ndarray:
-    """As int64, or uint64 where int64 cannot hold it."""
-    return x if x.dtype == np.uint64 else x.astype(np.int64)
-
-
-def _distance(a: np.ndarray, b: np.ndarray) -> Floats:
-    """|a - b| as float64, 0 only where the two are equal: signed differences wrap, unsigned larger
-    less smaller does not."""
-    if a.dtype != b.dtype:
-        # int64 against uint64: of different signs they lie apart by the sum of their magnitudes.
-        signed, unsigned = (a, b) if a.dtype == np.int64 else (b, a)
-        negative = signed < 0
-        magnitude = np.where(
-            negative, np.uint64(0) - signed.astype(np.uint64), signed.astype(np.uint64)
-        )
-        same_side = np.maximum(magnitude, unsigned) - np.minimum(magnitude, unsigned)
-        return np.where(
-            negative,
-            magnitude.astype(np.float64) + unsigned.astype(np.float64),
-            same_side.astype(np.float64),
-        )
-    high, low = np.maximum(a, b), np.minimum(a, b)
-    return np.asarray((high.astype(np.uint64) - low.astype(np.uint64)).astype(np.float64))
+        a, b = (flat[i : i + CHUNK].astype(np.longdouble) for flat in (flat_a, flat_b))
+        totals.add(widen(a), widen(b), widen(np.abs(a - b)))
+    totals.mismatched, totals.ulp = totals.differing, totals.max_abs  # each number is a place
+    return totals.to_score(name, expected, shape, exact=True)
 
 
 def _strings(name: str, actual: np.ndarray, expected: np.ndarray, shape: tuple[int, ...]) -> Score:
@@ -290,19 +199,6 @@ def _strings(name: str, actual: np.ndarray, expected: np.ndarray, shape: tuple[i
         name, "string", shape, amount, amount, amount, amount, 1.0 - amount, 0.0 if differ else SILENT_DB, amount,
         differ / max(1, expected.size), exact=True, equal=not differ, front=((1.0, 1.0),) if differ else (),
     )  # fmt: skip
-
-
-def _chunks(
-    actual: np.ndarray, expected: np.ndarray, room: Floats
-) -> Iterator[tuple[int, Floats, Floats]]:
-    """(flat offset, actual, expected) as float64, in the two rows of ``room``. Complex numbers are
-    compared by their parts, real and imaginary in turn."""
-    a, b = _parts(actual), _parts(expected)
-    for i in range(0, a.size, CHUNK):
-        x, y = room[:, : min(CHUNK, a.size - i)]
-        np.copyto(x, a[i : i + CHUNK], casting="unsafe")
-        np.copyto(y, b[i : i + CHUNK], casting="unsafe")
-        yield i, x, y
 
 
 def _scale(*arrays: np.ndarray) -> float:
@@ -320,6 +216,8 @@ def _scale(*arrays: np.ndarray) -> float:
 
 
 def _parts(x: np.ndarray) -> np.ndarray:
+    """All its values in a row. Complex numbers are compared by their parts, real and imaginary in
+    turn."""
     flat = np.ravel(x)
     return np.ascontiguousarray(flat).view(flat.real.dtype) if np.iscomplexobj(flat) else flat
 
@@ -346,28 +244,6 @@ def _steps(front: Floats) -> tuple[tuple[float, float], ...]:
 def _outwards(value: float) -> float:
     """As ``to_json``, and never smaller."""
     return to_json(value) if value.is_integer() else float(_UP.create_decimal_from_float(value))
-
-
-def _scaled(scale: float, *arrays: Floats) -> tuple[Floats, ...]:
-    return arrays if scale == 1 else tuple(x * scale for x in arrays)
-
-
-def _squares(scale: float, x: Floats, y: Floats) -> tuple[float, float]:
-    small_x, small_y = _scaled(scale, x, y)
-    return _square(small_x), _square(small_y)
-
-
-def _square(x: Floats) -> float:
-    """The sum of its squares."""
-    return float(np.dot(x, x))
-
-
-def _denominators(size: Floats, room: Floats) -> Floats:
-    """The magnitudes, with TINY in place of 0, in ``room``."""
-    np.maximum(size, TINY, out=room)
-    if np.count_nonzero(size < TINY) > np.count_nonzero(size == 0):
-        np.copyto(room, size, where=size > 0)
-    return room
 
 
 @functools.cache
