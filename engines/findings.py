@@ -147,9 +147,6 @@ class Workaround(msgspec.Struct, frozen=True, omit_defaults=True):
     in_model: tuple[
         str, ...
     ] = ()  # those nodes by the names of the model in the file, where there is one
-    holders: tuple[
-        str, ...
-    ] = ()  # where some lie in bodies of the user's model: the nodes of its graph that are or hold them
     written: str = ""  # the file that holds it, as it was seen to do: one sentence
     curve: tuple[Point, ...] = ()  # fewest nodes first; each has less error than those before
     condition: str = ""  # it is right while this holds: "'sr' is 16000"

@@ -8,26 +8,33 @@ converted. The twin of a model with no pairs has FP32 in place of every half, so
 converter do nothing; its tensors have the names of the model's own, wherever they stand.
 """
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
 from onnx import NodeProto, TensorProto, numpy_helper
+from onnx.reference import ReferenceEvaluator
 
 from narrowdown.engines.array import Array
 from narrowdown.engines.data import held
 from narrowdown.engines.graph import external, load
-from narrowdown.engines.graph.bypass import Originals, is_dequantize, leave_float, make_float_twin
+from narrowdown.engines.graph.bypass import (
+    Originals,
+    is_dequantize,
+    leave_float,
+    make_float_twin,
+)
 from narrowdown.engines.graph.cut import Cut
 from narrowdown.engines.graph.load import StoredModel
 from narrowdown.engines.graph.model_problem import ModelProblem
 from narrowdown.engines.graph.quantized import count_operators, is_quantized, nodes_on_codes
-from narrowdown.engines.graph.widen import widen_halves
+from narrowdown.engines.graph.typed import to_float32
 from narrowdown.engines.options import recorded
 from narrowdown.engines.spec import parse, unquantized
 from narrowdown.engines.store.content import Store
 
 HALF = 0.5005  # steps: how far rounding to the nearest may move a weight, the float's own rounding aside
+_FLOATS = (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.DOUBLE)
 
 
 def restore_floats(store: Store, model: StoredModel, part: Cut, engine: str) -> Cut:
@@ -46,7 +53,7 @@ def restore_floats(store: Store, model: StoredModel, part: Cut, engine: str) -> 
     if original is not None and entire:
         return Cut(original.proto, part.feeds, part.outputs)
     if original is not None and not has_quantization(model):
-        wide = widen_halves(part.model, same_weights(model, original))
+        wide = to_float32(part.model, same_weights(model, original))
         return Cut(wide, part.feeds, part.outputs, part.marks, part.node_ids)
     return make_float_twin(part, find_float_weights(store, model, engine))
 
@@ -61,27 +68,28 @@ def same_weights(model: StoredModel, original: StoredModel) -> Originals:
     the node that gives the same tensor, as long as it has the same shape."""
     memo = f"same weights of {original.digest}"
     if memo not in model._memo:
-        twins = {name: node for node in original.proto.graph.node for name in node.output if name}
-        places: dict[str, str] = {}
-        for node in model.proto.graph.node:
-            there = twins.get(node.output[0]) if node.output else None
-            if there is not None and there.op_type == node.op_type:
-                places.update(
-                    {
-                        here: named
-                        for here, named in zip(node.input, there.input, strict=False)
-                        if here
-                    }
-                )
+        there = _names_there(model, original)
         found: dict[str, TensorProto] = {}
         for tensor in model.proto.graph.initializer:
-            wished = (tensor.name, places.get(tensor.name, ""))
+            wished = (tensor.name, *there.get(tensor.name, ()))
             chosen = _first_fitting(original, wished, tensor)
             if chosen is not None and _can_stand_for(tensor, tensor):
                 found[tensor.name] = chosen
         model._memo[memo] = found
     result: Originals = model._memo[memo]
     return result
+
+
+def _names_there(model: StoredModel, original: StoredModel) -> dict[str, list[str]]:
+    """What nodes of the model read -> what is read at the same places of the original's nodes that
+    give the same tensors."""
+    twins = {name: node for node in original.proto.graph.node for name in node.output if name}
+    found: dict[str, list[str]] = {}
+    for node in model.proto.graph.node:
+        twin = twins.get("".join(node.output[:1]))
+        for here, there in zip(node.input, twin.input if twin else (), strict=False):
+            found.setdefault(here, []).append(there)
+    return found
 
 
 # They round what a faultless engine rounds, and have no kernels for codes that could be wrong.
@@ -192,61 +200,41 @@ def dequantize_codes(model: StoredModel, node: NodeProto) -> Array | None:
     """What the stored codes of a DequantizeLinear are worth, in the type of its scale; None where
     they, or their scale, are no weights. Raises ``ModelProblem`` where a weights file is
     damaged."""
+    values = _read_held(model, node)
+    return None if values is None else _evaluate(node, node.input, values)
+
+
+def _read_held(model: StoredModel, node: NodeProto) -> dict[str, Array] | None:
+    """The weights that the node reads, by name; None where it reads anything else."""
     held = [model.initializers.get(name) for name in node.input if name]
-    if len(held) < 2 or any(t is None for t in held):
+    if len(held) < 2 or None in held:
         return None
-    codes, scale, *rest = (external.read(t, model.weights_dir) for t in held if t is not None)
-    step, zero = (
-        _broadcast_steps(node, codes, scale),
-        _broadcast_steps(node, codes, rest[0]) if rest else np.zeros(()),
-    )
-    if step is None or zero is None:
-        return None
-    # The difference of two codes is an exact float; one product is rounded once.
-    counts = codes.astype(np.float64) - zero.astype(np.float64)
-    return (
-        np.asarray(counts.astype(np.float32) * step.astype(np.float32))
-        .astype(scale.dtype)
-        .reshape(codes.shape)
-    )
+    return {t.name: external.read(t, model.weights_dir) for t in held if t is not None}
 
 
-def _broadcast_steps(node: NodeProto, codes: Array, values: Array) -> Array | None:
-    """Scales or zero points in a shape that broadcasts over the codes: one for all, one a channel,
-    one a block. None where they do not fit."""
-    if values.size == 1:
-        return values.reshape(())
-    stated = {a.name: a.i for a in node.attribute}
-    axis = stated.get("axis", 1)
-    axis += codes.ndim if axis < 0 else 0
-    if axis >= codes.ndim:
+def _evaluate(node: NodeProto, inputs: Iterable[str], values: Mapping[str, Array]) -> Array | None:
+    """What a DequantizeLinear gives; None where its scales do not fit its codes."""
+    plain = NodeProto()
+    plain.CopyFrom(node)
+    plain.domain, plain.input[:] = "", inputs
+    try:
+        found: Array = ReferenceEvaluator(plain).run(None, dict(values))[0]
+    except (ValueError, TypeError, IndexError):
         return None
-    if values.ndim == 1 and values.size == codes.shape[axis]:
-        return values.reshape([-1 if i == axis else 1 for i in range(codes.ndim)])
-    if values.ndim == codes.ndim and stated.get("block_size"):
-        whole = np.repeat(values, stated["block_size"], axis)
-        fits = np.take(whole, range(min(whole.shape[axis], codes.shape[axis])), axis)
-        return fits if fits.shape == codes.shape else None
-    return None
+    return found
 
 
 def match_weights(model: StoredModel, original: StoredModel) -> Iterator[tuple[str, TensorProto]]:
     """(name of a DequantizeLinear's output, float weight) for each stored weight whose origin is
     found: at the same place of the node that gives the same tensor; else under its name; else the
     only one of the same shape whose values the codes are worth."""
-    readers: dict[str, list[tuple[NodeProto, int]]] = {}
-    for node in model.proto.graph.node:
-        for i, name in enumerate(node.input):
-            readers.setdefault(name, []).append((node, i))
-    twins = {name: node for node in original.proto.graph.node for name in node.output if name}
+    there = _names_there(model, original)
     for node in model.proto.graph.node:
         codes = model.initializers.get(node.input[0]) if is_dequantize(node) else None
         if codes is None:
             continue
         name = node.output[0]
-        there = ((twins.get("".join(r.output[:1])), i) for r, i in readers.get(name, ()))
-        places = [twin.input[i] for twin, i in there if twin is not None and i < len(twin.input)]
-        wished = (*places, name, codes.name.removesuffix("_quantized"))
+        wished = (*there.get(name, ()), name, codes.name.removesuffix("_quantized"))
         chosen = _first_fitting(original, wished, codes)
         if chosen is None:
             fitting = (t for t in original.initializers.values() if _can_stand_for(t, codes))
@@ -254,6 +242,25 @@ def match_weights(model: StoredModel, original: StoredModel) -> Iterator[tuple[s
             chosen = near[0] if len(near) == 1 else None
         if chosen is not None:
             yield name, chosen
+
+
+def _rounds_to_codes(
+    model: StoredModel, node: NodeProto, tensor: TensorProto, original: StoredModel
+) -> bool:
+    """Whether the stored codes are this weight's: every value that is not at the end of the range
+    lies within half a step."""
+    values = _read_held(model, node)
+    if values is None:
+        return False
+    codes = values[node.input[0]]
+    worth = _evaluate(node, node.input, values)
+    step = _evaluate(node, node.input[:2], values | {node.input[0]: np.ones_like(codes)})
+    if worth is None or step is None:
+        return False
+    true = external.read(tensor, original.weights_dir).astype(np.float64)
+    off = np.abs(true - worth.astype(np.float64)) / np.abs(step.astype(np.float64))
+    inner = (codes > codes.min()) & (codes < codes.max())
+    return bool(np.all(off[inner] <= HALF)) if inner.any() else bool(np.all(off <= 2 * HALF))
 
 
 def _import_original(store: Store, path: str) -> StoredModel:
@@ -281,30 +288,4 @@ def _first_fitting(
 
 
 def _can_stand_for(tensor: TensorProto, codes: TensorProto) -> bool:
-    floating = tensor.data_type in (
-        TensorProto.FLOAT,
-        TensorProto.FLOAT16,
-        TensorProto.BFLOAT16,
-        TensorProto.DOUBLE,
-    )
-    return floating and list(tensor.dims) == list(codes.dims)
-
-
-def _rounds_to_codes(
-    model: StoredModel, node: NodeProto, tensor: TensorProto, original: StoredModel
-) -> bool:
-    """Whether the stored codes are this weight's: every value that is not at the end of the range
-    lies within half a step."""
-    value = dequantize_codes(model, node)
-    if value is None:
-        return False
-    codes = external.read(model.initializers[node.input[0]], model.weights_dir)
-    step = _broadcast_steps(
-        node, codes, external.read(model.initializers[node.input[1]], model.weights_dir)
-    )
-    if step is None:
-        return False
-    true = external.read(tensor, original.weights_dir).astype(np.float64)
-    off = np.abs(true - value.astype(np.float64)) / np.abs(step.astype(np.float64))
-    inner = (codes > codes.min()) & (codes < codes.max())
-    return bool(np.all(off[inner] <= HALF)) if inner.any() else bool(np.all(off <= 2 * HALF))
+    return tensor.data_type in _FLOATS and list(tensor.dims) == list(codes.dims)

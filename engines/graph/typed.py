@@ -2,13 +2,13 @@
 of kept nodes.
 
 The rules are those of ``emulate``, written as types: tensors between two nodes of an island stay in
-their own type with no cast, casts stand at the island's borders only. An island may lie in a body
-of an If, Loop or Scan: what it gives out of the body keeps its own type, in all branches and from
-one iteration to the next. An operator whose schema does not allow the target type at some input or
-output keeps its own type there. The main graph's inputs and outputs keep their types.
+their own type with no cast, casts stand at the island's borders only. An If, Loop or Scan is kept
+with its bodies, or converted with all that is in them. An operator whose schema does not allow the
+target type at some input or output keeps its own type there. The main graph's inputs and outputs
+keep their types.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from copy import deepcopy
 from typing import Any, NamedTuple
 
@@ -20,11 +20,12 @@ from onnx import (
     NodeProto,
     TensorProto,
     TypeProto,
+    helper,
     numpy_helper,
 )
 
 from narrowdown.engines.graph import converted, external, names, schema
-from narrowdown.engines.graph.emulate import CONVERT, PRECISIONS, local_calls, write_notes
+from narrowdown.engines.graph.emulate import CONVERT, PRECISIONS
 from narrowdown.engines.graph.model_problem import ModelProblem
 
 _DOUBLE = int(TensorProto.DOUBLE)
@@ -34,32 +35,20 @@ _HALVES = (TensorProto.FLOAT16, TensorProto.BFLOAT16)
 class _Plan(NamedTuple):
     """What a conversion does: ``sources`` element types become ``target``. ``dtype`` is numpy's of
     ``target``. ``rounds``: the model's own casts to a narrower type still round. ``stores``: so
-    does each result, into the type that it had."""
+    does each result, into the type that it had. ``whole``: operators that ONNX does not know are
+    converted as well, and so are the model's inputs and outputs."""
 
     target: int
     dtype: np.dtype[Any]
     sources: frozenset[int]
-    rounds: bool
+    rounds: bool = False
     stores: bool = False
+    whole: bool = False
 
 
-class Kept(NamedTuple):
-    """Nodes of a graph that stay in their own type: ``nodes``, positions in ``graph.node``;
-    ``inside``: position of an If, Loop or Scan that is none of these -> name of a body -> those in
-    the body. A body that is not named there stays as it is."""
-
-    nodes: frozenset[int] = frozenset()
-    inside: Mapping[int, Mapping[str, "Kept"]] = {}
-
-
-def to_precision(
-    model: ModelProto,
-    precision: str,
-    keep: Collection[int],
-    inside: Mapping[int, Mapping[str, Kept]] | None = None,
-) -> ModelProto:
+def to_precision(model: ModelProto, precision: str, keep: Collection[int]) -> ModelProto:
     """A copy typed in ``fp16`` or ``bf16``. ``keep``: positions in ``graph.node`` of nodes that
-    stay in FP32; ``inside``: see ``Kept``.
+    stay in FP32.
 
     Float32 inputs and outputs of the graph stay float32, with a cast. Names of the graph's inputs
     and outputs stay; inner tensors keep their names in their new type. Raises ``ModelProblem`` for
@@ -68,13 +57,13 @@ def to_precision(
     if precision not in PRECISIONS:
         raise ModelProblem(f"The precision '{precision}' is not one of fp16, bf16.")
     target, dtype = PRECISIONS[precision]
-    plan = _Plan(target, dtype, frozenset({int(TensorProto.FLOAT)}), rounds=False)
+    plan = _Plan(target, dtype, frozenset({int(TensorProto.FLOAT)}))
     version = schema.opsets(model).get("", 13)
     if precision == "bf16" and version < 13:
         raise ModelProblem(
             f"Typed BF16 needs opset 13 or newer; this model has opset {version}. {CONVERT}"
         )
-    return _convert_model(model, plan, keep, inside)
+    return _convert_model(model, plan, keep)
 
 
 def to_float64(model: ModelProto) -> ModelProto:
@@ -102,26 +91,33 @@ def to_rounded(model: ModelProto) -> ModelProto:
     return _convert_model(model, plan, ())
 
 
-def _convert_model(
-    model: ModelProto,
-    plan: _Plan,
-    keep: Collection[int],
-    inside: Mapping[int, Mapping[str, Kept]] | None = None,
-) -> ModelProto:
+def to_float32(model: ModelProto, originals: Mapping[str, TensorProto]) -> ModelProto:
+    """A copy that was in half precision as it was before: FP16 and BF16 are float32 everywhere, so
+    that a cast that a converter put in does nothing any more. ``originals``: by the name of a
+    weight of the main graph what it was before. Raises ``ModelProblem`` where a weights file is
+    damaged."""
+    restored = deepcopy(model)
+    for tensor in restored.graph.initializer:
+        name = tensor.name
+        tensor.CopyFrom(originals.get(name, tensor))
+        tensor.name = name
+    plan = _Plan(
+        int(TensorProto.FLOAT), np.dtype(np.float32), frozenset(map(int, _HALVES)), whole=True
+    )
+    return _convert_model(restored, plan, ())
+
+
+def _convert_model(model: ModelProto, plan: _Plan, keep: Collection[int]) -> ModelProto:
     result = deepcopy(model)
     graph = result.graph
-    kept = Kept(frozenset(keep), inside or {})
     types = schema.element_types(result)
     taken = names.used(graph).union(
         node.name for scope in names.with_bodies(graph) for node in scope.node
     )
-    shared = _Shared(plan, schema.opsets(result), names.Fresh(taken), [])
-    shared.notes.extend(
-        f"'{name}' keeps its own precision inside." for name in local_calls(result, kept.nodes)
-    )
+    shared = _Shared(plan, schema.opsets(result), names.Fresh(taken))
     scope = _Scope(shared, graph, types, None)
-    scope.convert(kept, frozenset(i.name for i in (*graph.input, *graph.output)))
-    write_notes(result, shared.notes)
+    ends = () if plan.whole else (*graph.input, *graph.output)
+    scope.convert(frozenset(keep), frozenset(info.name for info in ends))
     if any(n.op_type == "Cast" and not n.domain for n in graph.node) and "" not in shared.versions:
         result.opset_import.add(domain="", version=13)  # a model of other domains only
     return result
@@ -131,7 +127,6 @@ class _Shared(NamedTuple):
     plan: _Plan
     versions: Mapping[str, int]
     fresh: names.Fresh
-    notes: list[str]
 
 
 class _Scope:
@@ -201,19 +196,14 @@ class _Scope:
         return self.made[name, wanted]
 
     def _cast(self, source: str, target: str, wanted: int) -> None:
-        node = NodeProto(op_type="Cast", name=self.shared.fresh(f"{target}__cast"))
-        node.input.append(source)
-        node.output.append(target)
-        node.attribute.add(name="to", i=wanted, type=AttributeProto.INT)
-        self.nodes.append(node)
+        name = self.shared.fresh(f"{target}__cast")
+        self.nodes.append(helper.make_node("Cast", [source], [target], name, to=wanted))
 
     # -- conversion
 
-    def convert(self, kept: Kept | None, own: frozenset[str]) -> None:
-        """Convert the graph in place. ``kept``: None for all of it. ``own``: those of its inputs
-        and outputs that keep their type; the others get the target's."""
-        if kept is None:
-            kept = Kept(frozenset(range(len(self.graph.node))))
+    def convert(self, keep: frozenset[int], own: frozenset[str]) -> None:
+        """Convert the graph in place but for the nodes ``keep``. ``own``: those of its inputs and
+        outputs that keep their type; the others get the target's."""
         self._new_weights: list[TensorProto] = []
         for info in self.graph.input:
             if info.name not in own and self.original_type(info.name) in self.plan.sources:
@@ -227,8 +217,7 @@ class _Scope:
             if self.original_type(name) in self.plan.sources
         }
         for i, original in enumerate(self.graph.node):
-            node = deepcopy(original)
-            self._convert_node(node, i in kept.nodes, kept.inside.get(i))
+            self._convert_node(deepcopy(original), i in keep)
         renames: dict[str, str] = {}
         for name in dict.fromkeys(outputs):
             if name not in wanted:
@@ -270,11 +259,11 @@ class _Scope:
         self.graph.node.extend(self.nodes)
         del self.graph.value_info[:]
 
-    def _convert_node(self, node: NodeProto, keep: bool, inside: Mapping[str, Kept] | None) -> None:
+    def _convert_node(self, node: NodeProto, keep: bool) -> None:
         """Append a node, reading and writing the types it should."""
         nested = list(names.bodies(node))
         if nested:
-            self._convert_control(node, keep, nested, inside)
+            self._convert_control(node, keep, nested)
             return
         if keep or self._loses_digits(node):
             low_in: Sequence[bool] = (False,) * len(node.input)
@@ -326,7 +315,7 @@ class _Scope:
         known = schema.signature(node, self.shared.versions)
         stuck: set[str] = set()
         if known is None:
-            return list(inputs), list(outputs)
+            return [self.plan.whole] * len(inputs), [self.plan.whole] * len(outputs)
         actuals = [
             *zip(known.inputs, node.input, inputs, strict=True),
             *zip(known.outputs, node.output, outputs, strict=True),
@@ -335,7 +324,7 @@ class _Scope:
             holds = self.original_type(name)
             if name and (
                 holds == schema.NOT_TENSOR
-                or holds == 0
+                or (holds == 0 and not self.plan.whole)
                 or (holds in self.plan.sources and not allowed)
             ):
                 stuck.add(slot.variable)
@@ -373,45 +362,28 @@ class _Scope:
                     numpy_helper.from_array(array)
                 )
 
-    def _convert_control(
-        self,
-        node: NodeProto,
-        keep: bool,
-        nested: Sequence[GraphProto],
-        inside: Mapping[str, Kept] | None,
-    ) -> None:
+    def _convert_control(self, node: NodeProto, keep: bool, nested: Sequence[GraphProto]) -> None:
         """If, Loop and Scan: their bodies are converted with them, or left whole and read from
         outside in the original types."""
         whole = keep or node.op_type not in ("If", "Loop", "Scan") or schema.domain_of(node) != ""
         if not whole and not all(map(self._is_fully_typed, nested)):
-            self.shared.notes.append(
-                f"The body of '{node.name}' holds sequences and stays in its own precision."
-            )
             whole = True
         if whole:
             self._leave_as_it_is(node)
             return
-        kept = _list_kept(node, inside)
-        own = {place for body, those in kept for place in _list_own(node, body, those)}
-        before = {"If": len(node.input), "Loop": 2, "Scan": 0}[
-            node.op_type
-        ]  # inputs that are not carried
         for i, name in enumerate(node.input):
-            held = i - before in own and i - before < _count_carried(node)
-            node.input[i] = self.read(name, self.original_type(name) if held else self.plan.target)
+            node.input[i] = self.read(name, self.plan.target)
         given = {o.name for body in nested for o in body.output}
         for name in given.intersection(
             names.captures(node)
         ):  # what a body only hands on is typed outside of it
             if self.owns_weight(name):
                 self.read(name, self.plan.target)
-        for body, those in kept:
-            scope = _Scope(
-                self.shared, body, schema.graph_types(body, self.shared.versions, self.types), self
-            )
-            scope.convert(those, _list_ends(node, body, own))
-        for place, name in enumerate(node.output):
-            if place not in own and self.original_type(name) in self.plan.sources:
+        for body in nested:
+            inner = schema.graph_types(body, self.shared.versions, self.types)
+            _Scope(self.shared, body, inner, self).convert(frozenset(), frozenset())
+        for name in node.output:
+            if self.original_type(name) in self.plan.sources:
                 self.actual[name] = self.plan.target
         self.nodes.append(node)
 
@@ -432,54 +404,6 @@ class _Scope:
     def _set_type(self, declared: TypeProto, kind: int) -> None:
         if declared.WhichOneof("value") == "tensor_type":
             declared.tensor_type.elem_type = kind
-
-
-def _list_kept(
-    node: NodeProto, inside: Mapping[str, Kept] | None
-) -> list[tuple[GraphProto, Kept | None]]:
-    """The bodies of an If, Loop or Scan, each with what stays in it, None for all; nothing stays
-    where ``inside`` is None."""
-    bodies = [(a.name, a.g) for a in node.attribute if a.type == AttributeProto.GRAPH]
-    return [(body, Kept() if inside is None else inside.get(name)) for name, body in bodies]
-
-
-def _count_carried(node: NodeProto) -> int:
-    """How many values a Loop or Scan hands from one iteration to the next; they are its first
-    outputs."""
-    if node.op_type == "Loop":
-        return max(0, len(node.input) - 2)
-    return (
-        len(node.input) - int(schema.attribute(node, "num_scan_inputs").i)
-        if node.op_type == "Scan"
-        else 0
-    )
-
-
-def _list_own(node: NodeProto, body: GraphProto, kept: Kept | None) -> Iterator[int]:
-    """Outputs of the node, by place, that keep their type as what makes them in the body does."""
-    makers = {name: i for i, inner in enumerate(body.node) for name in inner.output}
-    for place, info in enumerate(body.output[node.op_type == "Loop" :]):
-        i = makers.get(info.name, -1)
-        if kept is None or i in kept.nodes:
-            yield place
-        elif i in kept.inside:
-            inner = body.node[i]
-            places = {
-                p
-                for b, those in _list_kept(inner, kept.inside[i])
-                for p in _list_own(inner, b, those)
-            }
-            if list(inner.output).index(info.name) in places:
-                yield place
-
-
-def _list_ends(node: NodeProto, body: GraphProto, own: Collection[int]) -> frozenset[str]:
-    """Inputs and outputs of a body that keep their type; ``own``: outputs of the node, by place,
-    that do."""
-    loop = node.op_type == "Loop"
-    carried = _count_carried(node)
-    given = [body.input[place + 2 * loop].name for place in own if place < carried]
-    return frozenset((*given, *(body.output[place + loop].name for place in own)))
 
 
 def _retype_weight(tensor: TensorProto, plan: _Plan) -> None:

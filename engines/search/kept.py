@@ -84,7 +84,6 @@ def make_workaround(ask: Inquiry, kept: Kept) -> Sub[Workaround | None]:
         unseen=kept.unseen,
         curve=kept.curve,
         in_model=kept.written.names,
-        holders=kept.written.holders,
         condition=kept.written.condition,
         written=kept.written.said,
     )

@@ -45,13 +45,11 @@ class Right(msgspec.Struct, frozen=True):
 class WrittenOut(msgspec.Struct, frozen=True):
     """``said``: one sentence on the file, or on why there is none; "" where precision is nothing
     that a file says to this engine. ``names``: what is kept, by the names of the model in the file;
-    ``holders``: where some of it lies in bodies of the user's model, the nodes of its graph that
-    are or hold it. ``condition``: the file is right only while this is so."""
+    ``condition``: the file is right only while this is so."""
 
     files: dict[str, str] = {}
     said: str = ""
     names: tuple[str, ...] = ()
-    holders: tuple[str, ...] = ()
     condition: str = ""
 
 
@@ -104,12 +102,11 @@ def _tell_written(m: Measurement, right: Right, rests: str, own: bool, why: str)
     many = f"{len(names)} {'node' if len(names) == 1 else 'nodes'}"
     said = f"{FILE} ({what} with {many} in FP32), loaded and run: {right.say()}."
     rather = f" Not of your own model: {why.rstrip('.')}." if why else ""
-    bodies = _say_bodies(len(names), kept.get("inside", 0), kept.get("of", 0), kept.get("idle", 0))
+    bodies = _say_bodies(len(names), kept.get("inside", 0), kept.get("of", 0))
     return WrittenOut(
         dict(m.artifacts),
         f"{said}{bodies}{_say_lost(lost, own)}{rather}",
         names,
-        tuple(kept.get("holders", ())),
         "" if fixed == ALWAYS else fixed,
     )
 
@@ -159,23 +156,16 @@ def _probe(  # type: ignore[no-untyped-def]
     )
 
 
-def _say_bodies(nodes: int, inside: int, of: int, idle: int) -> str:
-    """What stays beside the nodes that are counted, in sentences with a space in front; "" where
-    that is nothing: all that a kept If, Loop or Scan holds (of a Loop that is all of the model "1
-    node in FP32" promises what it does not keep), and branches that did not run."""
+def _say_bodies(nodes: int, inside: int, of: int) -> str:
+    """What stays beside the nodes that are counted, in sentences with a space in front: all that a
+    kept If, Loop or Scan holds (of a Loop that is all of the model "1 node in FP32" promises what
+    it does not keep); "" where that is nothing."""
+    if not inside:
+        return ""
     many = nodes + inside
-    told = (
-        f" An If, Loop or Scan stays there with all that is inside of it, {many} of {of} nodes."
-        if inside
-        else ""
-    )
-    whole = say_nearly_all(many, of) if inside else ""
-    beside = (
-        f" A branch that no sample takes stays as it was, too ({idle} nodes): nothing is known of it."
-        if idle
-        else ""
-    )
-    return f"{told}{f' {whole}' if whole else ''}{beside}"
+    whole = say_nearly_all(many, of)
+    said = f" An If, Loop or Scan stays there with all that is inside of it, {many} of {of} nodes."
+    return f"{said} {whole}" if whole else said
 
 
 def _list_lost(lost: tuple[str, ...]) -> str:

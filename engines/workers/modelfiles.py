@@ -13,14 +13,12 @@ which file of whose folder a node was made.
 import contextlib
 import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import onnx
 
 from narrowdown.engines.data import polygraphy
 from narrowdown.engines.graph import converted, external
-from narrowdown.engines.graph.emulate import NOTE
 from narrowdown.engines.graph.spelling import iterate_messages
 from narrowdown.engines.graph.standing_alone import INSIDE, make_inner
 from narrowdown.engines.store.content import atomic, write_atomically
@@ -83,10 +81,8 @@ def strip_metadata(path: Path) -> bool:
         if getattr(part, "doc_string", ""):
             part.ClearField("doc_string")
             stripped = True
-        props: Any = getattr(part, "metadata_props", ())
-        if others := [entry for entry in props if entry.key != NOTE]:
-            for entry in others:
-                props.remove(entry)
+        if getattr(part, "metadata_props", ()):
+            part.ClearField("metadata_props")
             stripped = True
     if stripped:
         write_atomically(path, model.SerializeToString())

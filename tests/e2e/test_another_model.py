@@ -11,7 +11,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from narrowdown.engines.graph.widen import widen_halves
+from narrowdown.engines.graph.typed import to_float32
 from narrowdown.wizard.demo import MODELS
 
 from ..docs.shown import of
@@ -79,7 +79,7 @@ def test_a_widened_model_has_no_half_in_it() -> None:
     model.graph.node.append(node("If", ["c"], ["z"], name="if", then_branch=body, else_branch=body))
     model.graph.output.append(helper.make_tensor_value_info("z", HALF, [2]))
     before = numpy_helper.from_array(np.full((64, 64), 1 / 3, np.float32), "w1")
-    wide = widen_halves(model, {"w1": before})
+    wide = to_float32(model, {"w1": before})
     onnx.checker.check_model(wide, full_check=True)
     assert b"\x10\x0a" not in wide.graph.output[-1].SerializeToString()
     kinds = {t.data_type for t in wide.graph.initializer} | {

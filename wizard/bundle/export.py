@@ -296,7 +296,7 @@ def keep_script(workaround: Workaround | None, version: str) -> str:
         return ""
     return outside.keep_script(
         outside.found(parse(workaround.engine), version),
-        workaround.holders or workaround.keep_higher,
+        workaround.keep_higher,
     )
 
 
