@@ -235,20 +235,18 @@ def _say_unreadable(file: Path, kind: str, error: Exception) -> str:
 
 
 def _read_image(file: Path) -> Array:
-    """uint8 [height, width, channels]."""
+    """uint8 [height, width, 4]: red, green, blue, alpha."""
     try:
         from PIL import Image
     except ImportError as error:
         raise InputProblem(f"'{file.name}' is an image. {installed.lacking(error)}") from error
     try:
         with Image.open(file) as image:
-            plain = image if image.mode in ("L", "RGB", "RGBA") else image.convert("RGB")
-            pixels = np.asarray(plain, np.uint8)
+            return np.asarray(image.convert("RGBA"), np.uint8)
     except Exception as error:  # every format's reader has its own
         raise InputProblem(
             f"'{file.name}' cannot be read as an image: {scripting.say_error(error)}"
         ) from error
-    return pixels if pixels.ndim == 3 else pixels[:, :, None]
 
 
 def from_script(file: Path, function: str, folder: str) -> Iterator[Given]:

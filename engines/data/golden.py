@@ -2,8 +2,7 @@
 files of every common kind.
 
 ``.npz`` (one sample, arrays by tensor name), ``.npy`` (one tensor, named by its file), Polygraphy's
-JSON of saved outputs, trtexec's ``--exportOutput`` JSON and its raw files
-(``NAME.output.1.1000.Float.raw``), ``.pb`` (a TensorProto, as in ONNX's
+JSON of saved outputs, trtexec's ``--exportOutput`` JSON, ``.pb`` (a TensorProto, as in ONNX's
 ``test_data_set_0/output_0.pb``), and scripts whose ``load_outputs()`` gives such samples. Inner
 tensors may be among them.
 """
@@ -27,13 +26,6 @@ from narrowdown.engines.store import regular
 Sample: TypeAlias = dict[str, Array]
 
 _FUNCTION = "load_outputs"
-# trtexec names a raw file by what it holds: NAME.output.1.3.224.224.Float.raw (sampleInference.cpp
-# of TensorRT 8.6 to 10).
-_RAW = re.compile(r"(?P<name>.+)\.output\.(?P<dims>[\d.]*?)\.?(?P<dtype>[A-Za-z]\w*)\.raw")
-_RAW_TYPES = {
-    "float": "float32", "fp32": "float32", "half": "float16", "fp16": "float16", "int32": "int32", "int64": "int64",
-    "int8": "int8", "uint8": "uint8", "bool": "bool",
-}  # fmt: skip
 # ONNX's own tests name outputs by their place where the tensor in the file has no name.
 _PLACE = re.compile(r"output_(\d+)")
 
@@ -95,8 +87,6 @@ def _read_file(source: str, opened: Callable[[str], Path]) -> Iterable[Sample | 
                     value,
                 )
             ]
-        case ".raw":
-            return [_Piece(group, *_read_raw(opened(source)))]
         case ".py":
             return [
                 dict(given.arrays)
@@ -143,19 +133,3 @@ def _read_trtexec(path: Path) -> Sample | None:
             np.float32 if values.dtype.kind == "f" else values.dtype
         )
     return found
-
-
-def _read_raw(path: Path) -> tuple[str, int, Array]:
-    match = _RAW.fullmatch(path.name)
-    dtype = _RAW_TYPES.get(match["dtype"].lower()) if match else None
-    if match is None or dtype is None:
-        raise InputProblem(
-            f"'{path.name}' does not say what it holds; trtexec names such a file NAME.output.1.1000.Float.raw."
-        )
-    dims = tuple(int(d) for d in match["dims"].split(".") if d)
-    held = np.frombuffer(regular.read(path), np.dtype(dtype))
-    if held.size != math.prod(dims):
-        raise InputProblem(
-            f"'{path.name}' holds {held.size} values, and its name says {math.prod(dims)}."
-        )
-    return match["name"], -1, held.reshape(dims)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from narrowdown.engines.data.input_problem import InputProblem
 
-KINDS = (".npz", ".safetensors", ".npy", ".json", ".pb", ".raw", ".py")
+KINDS = (".npz", ".safetensors", ".npy", ".json", ".pb", ".py")
 
 
 def list_golden_files(path: Path) -> list[Path]:

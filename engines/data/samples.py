@@ -23,7 +23,7 @@ from narrowdown.engines.array import Array
 from narrowdown.engines.data import draws, files, near, roles
 from narrowdown.engines.data.arrays import write_npy
 from narrowdown.engines.data.input_problem import InputProblem
-from narrowdown.engines.graph import dimensions, load
+from narrowdown.engines.graph import load
 from narrowdown.engines.graph.codes import find_codes
 from narrowdown.engines.graph.index import Tensor
 from narrowdown.engines.graph.load import StoredModel, np_dtype
@@ -372,22 +372,20 @@ class _Loading:
             raise InputProblem(
                 f"{where} is {'text' if dims is not None else 'of no declared shape'}: give it as .npy."
             )
-        dtype = np_dtype(tensor.dtype)
-        open_ = [axis for axis, d in enumerate(dims) if isinstance(d, str)]
-        row = math.prod(int(d) for d in dims if not isinstance(d, str)) * dtype.itemsize
-        shape = [0 if isinstance(d, str) else int(d) for d in dims]
-        if len(open_) == 1 and row and data.size and data.size % row == 0:
-            shape[open_[0]] = data.size // row
-        elif open_:
-            raise InputProblem(
-                f"{where} is {tensor.dtype} {_show_dims(tuple(dims))}: say its shape with --input-shapes {name}:[...]."
+        try:
+            return data.view(np_dtype(tensor.dtype)).reshape(
+                [-1 if isinstance(d, str) else d for d in dims]
             )
-        elif row != data.size:
-            raise InputProblem(f"{where} wants {row:,}: {tensor.dtype} {_show_dims(tuple(dims))}.")
-        return data.view(dtype).reshape(shape)
+        except ValueError:
+            raise InputProblem(
+                f"{where} is {tensor.dtype} {_show_dims(tuple(dims))}: give as many bytes as that takes, or say its shape with "
+                f"--input-shapes {name}:[...]."
+            ) from None
 
     def _fit_image(self, name: str, pixels: Array, source: str) -> Array:
-        """uint8 [height, width, channels] in the input's layout, size and type."""
+        """uint8 [height, width, 4] in the input's layout, size and type."""
+        from PIL import Image  # the image was read with it
+
         dims, dtype = self.wanted[name].dims, np_dtype(self.wanted[name].tensor.dtype)
         layout = _image_layout(dims)
         if dims is None or not layout:
@@ -398,7 +396,9 @@ class _Loading:
         size = tuple(
             int(d) if isinstance(d, int) else pixels.shape[k] for k, d in enumerate((height, width))
         )
-        pixels = _resize_image(_convert_channels(pixels, int(channels)), (size[0], size[1]))
+        picture = Image.fromarray(pixels).convert(_MODES[int(channels)])
+        fitting = picture.resize((size[1], size[0]), Image.Resampling.BILINEAR)
+        pixels = np.asarray(fitting).reshape(*size, int(channels))
         if dtype.kind in "iu":
             array, scale = pixels.astype(dtype), "0 to 255"
         else:
@@ -437,21 +437,7 @@ class _Loading:
                     None
                 )
             fitted[name] = array
-        self._warn_unequal(fitted, source)
         return fitted
-
-    def _warn_unequal(self, fitted: Mapping[str, Array], source: str) -> None:
-        """Warn of sizes that the model's names promise to be equal: ONNX Runtime runs it. Told of
-        the first file: an exporter that gave unlike axes one name did so for each."""
-        shapes = [
-            (name, self.wanted[name].dims or (), array.shape) for name, array in fitted.items()
-        ]
-        for unequal in dimensions.find_unequal(shapes):
-            if not any(warning.startswith(unequal.names) for warning in self.warnings):
-                said = (
-                    f"{unequal} in '{source}': it is taken as it was given, here and in every file."
-                )
-                self.warnings[said] = None
 
     def _convert_dtype(self, array: Array, tensor: Tensor, source: str) -> Array:
         """The array in the model's type, where that loses nothing, or only digits of a float."""
@@ -737,38 +723,14 @@ def _check_unchanged(probe: LoadInputs) -> None:
             )
 
 
+_MODES = {1: "L", 3: "RGB", 4: "RGBA"}  # of Pillow, by the number of channels
+
+
 def _image_layout(dims: Dims | None) -> str:
     """``NCHW`` or ``NHWC`` where an input is shaped like images, else ""."""
     if dims is None or len(dims) != 4:
         return ""
     return "NCHW" if dims[1] in roles.CHANNELS else "NHWC" if dims[3] in roles.CHANNELS else ""
-
-
-def _convert_channels(pixels: Array, wanted: int) -> Array:
-    """The image with this many channels (1, 3 or 4): grey by the usual luma weights, missing alpha
-    opaque."""
-    have = pixels.shape[2]
-    if have == wanted:
-        return pixels
-    colour = pixels[:, :, :3] if have >= 3 else np.repeat(pixels[:, :, :1], 3, axis=2)
-    if wanted == 1:
-        grey: Array = np.rint(colour @ np.array([0.299, 0.587, 0.114])).astype(np.uint8)
-        return grey[:, :, None]
-    opaque = np.full((*pixels.shape[:2], 1), 255, np.uint8)
-    return colour if wanted == 3 else np.concatenate([colour, opaque], axis=2)
-
-
-def _resize_image(pixels: Array, size: tuple[int, int]) -> Array:
-    """The image in another height and width (bilinear)."""
-    if pixels.shape[:2] == size:
-        return pixels
-    from PIL import Image  # the image was read with it
-
-    planes = [
-        Image.fromarray(np.ascontiguousarray(pixels[:, :, c])) for c in range(pixels.shape[2])
-    ]
-    bilinear = Image.Resampling.BILINEAR
-    return np.stack([np.asarray(p.resize((size[1], size[0]), bilinear)) for p in planes], axis=2)
 
 
 def keep_feeds(

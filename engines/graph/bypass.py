@@ -17,7 +17,7 @@ from copy import deepcopy
 import numpy as np
 from onnx import AttributeProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
-from narrowdown.engines.graph import external, names, schema
+from narrowdown.engines.graph import external, names, schema, splice
 from narrowdown.engines.graph.cut import Cut
 from narrowdown.engines.graph.quantized import DEQUANTIZE, DYNAMIC, QUANTIZE
 
@@ -118,38 +118,28 @@ class _Graph:
         kept = tuple(part.node_ids[i] if i >= 0 else -1 for i in self._prune_unread())
         return Cut(self.model, part.feeds, part.outputs, part.marks, kept)
 
-    def _find_read(self) -> tuple[list[int], set[str]]:
-        """Positions of the nodes that are left where quantizers and dequantizers that nothing reads
-        go, and what these, and the outputs, read."""
-        read = {o.name for o in self.proto.output}
-        left = list[int]()
-        for i in range(len(self.proto.node) - 1, -1, -1):  # readers stand behind
-            node = self.proto.node[i]
-            if not (is_quantize(node) or is_dequantize(node)) or read.intersection(node.output):
-                left.append(i)
-                read.update(node.input, names.captures(node))
-                read.update(*(new.input for new in self._inserted.get(i, ())))
-        return left[::-1], read
-
     def _prune_unread(self) -> list[int]:
-        """Remove quantizers, dequantizers and weights that nothing reads; positions that are
-        left."""
-        left, read = self._find_read()
-        placed = [
-            (j, node)
-            for i in left
-            for j, node in (*((-1, n) for n in self._inserted.get(i, ())), (i, self.proto.node[i]))
-        ]
-        nodes = [deepcopy(node) for _, node in placed]
-        removed = set(self._makers) - {name for node in nodes for name in node.output}
-        weights = [deepcopy(t) for t in self.proto.initializer if t.name in read]
-        stated = [deepcopy(v) for v in self.proto.value_info if v.name not in removed]
-        for field, values in (
-            (self.proto.node, nodes), (self.proto.initializer, weights), (self.proto.value_info, stated),
-        ):  # fmt: skip
+        """Put our nodes in their places and remove quantizers, dequantizers and weights that
+        nothing reads; positions of what is left, -1 for our own."""
+        graph = self.proto
+        read = {o.name for o in graph.output}
+        left: list[tuple[int, NodeProto]] = []
+        for i in range(len(graph.node) - 1, -1, -1):  # readers stand behind
+            node = graph.node[i]
+            if (is_quantize(node) or is_dequantize(node)) and not read.intersection(node.output):
+                continue
+            for position, each in ((i, node), *((-1, n) for n in self._inserted.get(i, ())[::-1])):
+                left.append((position, each))
+                read.update(each.input, names.captures(each))
+        left.reverse()
+        splice.replace_nodes(graph, [node for _, node in left])
+        removed = set(self._makers) - {name for node in graph.node for name in node.output}
+        weights = [deepcopy(t) for t in graph.initializer if t.name in read]
+        stated = [deepcopy(v) for v in graph.value_info if v.name not in removed]
+        for field, values in ((graph.initializer, weights), (graph.value_info, stated)):
             del field[:]
             field.extend(values)
-        return [i for i, _ in placed]
+        return [i for i, _ in left]
 
     def _add_folded_activation(self, position: int, name: str, found: str) -> str:
         """``found``, which the pair of ``name`` was given, behind the activation that was folded

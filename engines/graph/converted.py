@@ -29,7 +29,6 @@ from narrowdown.engines.store.sound import Sealed
 # weight that crosses the border has a file of its own. With 8 MiB a half of what BERT's size holds
 # was converted twice: alone, and in the blocks of the small weights between.
 BLOCK = 1 << 20
-_AT_ONCE = 1 << 18  # elements: what lies between the types stays in the processor's cache
 _NAME = re.compile(r"(.+)\.([a-z0-9]+(?:-[a-z0-9]+)+)\.([0-9]+)-([0-9]+)\.bin")
 _DTYPES: dict[str, np.dtype[Any]] = {
     "float16": np.dtype(np.float16),
@@ -112,21 +111,9 @@ def read(tensor: TensorProto, folder: str | Path) -> Array:
     source, chain, start, size = _span_of(
         *external.external_span(tensor)[:2], external.byte_size(tensor.data_type, tensor.dims)
     )
-    values = np.empty(tuple(tensor.dims), chain[-1])
-    flat = values.reshape(-1)
-    try:
-        given = (
-            np.memmap(external.resolve(folder, source), chain[0], "r", start, (flat.size,))
-            if size
-            else flat
-        )
-    except (OSError, ValueError) as error:
-        raise ModelProblem(
-            f"The weights file '{source}' is missing or cut short ({error})."
-        ) from error
-    for at in range(0, flat.size, _AT_ONCE):
-        flat[at : at + _AT_ONCE] = cast_along(given[at : at + _AT_ONCE], chain[1:])
-    return values
+    given = TensorProto(data_type=external.elem_type_of(chain[0]), dims=tensor.dims)
+    external.make_external(given, source, start, size)
+    return np.asarray(cast_along(external.read(given, folder), chain[1:]))
 
 
 def made_of(location: str) -> Made | None:

@@ -23,7 +23,7 @@ from narrowdown.engines.graph.model_problem import ModelProblem
 from narrowdown.engines.graph.ranges import ALL, decode
 from narrowdown.engines.probe import Candidate, Edit
 from narrowdown.engines.store.content import atomic
-from narrowdown.engines.store.memory import PIECE, SMALL
+from narrowdown.engines.store.memory import SMALL
 
 Types = Mapping[int, tuple[np.dtype[Any], tuple[int, ...]]]
 
@@ -267,7 +267,6 @@ def empty_like(model: StoredModel) -> ModelProto:
             setattr(result, name, getattr(source, name))
     result.opset_import.MergeFrom(source.opset_import)
     result.metadata_props.MergeFrom(source.metadata_props)
-    result.functions.MergeFrom(source.functions)
     result.graph.name = source.graph.name or "graph"
     return result
 
@@ -375,16 +374,15 @@ def _fill_weight(model: StoredModel, name: str, value: float, rows: Sequence[Edi
     size = external.byte_size(kind, dims)
     if size <= SMALL or size != int(np.prod(dims)) * dtype.itemsize:
         return numpy_helper.from_array(np.full(dims, value, dtype), name)
-    one = np.full(PIECE // dtype.itemsize, value, dtype).tobytes()
-    location = f"{external.FOLDER}/fill-{dtype.name}-{one[: dtype.itemsize].hex()}-{size}.bin"
+    one = np.array(value, dtype)
+    location = f"{external.FOLDER}/fill-{dtype.name}-{one.tobytes().hex()}-{size}.bin"
     target = external.resolve(model.weights_dir, location)
     if not target.exists():
-        with atomic(target) as temporary, temporary.open("wb") as file:
-            if not any(one[: dtype.itemsize]):
-                file.truncate(size)  # zeros take no space
-            else:
-                for start in range(0, size, len(one)):
-                    file.write(one[: min(len(one), size - start)])
+        with atomic(target) as temporary:
+            values = np.memmap(temporary, dtype, "w+", shape=(size // dtype.itemsize,))
+            if any(one.tobytes()):  # zeros take no space
+                values[:] = one
+            values.flush()
     tensor = TensorProto(name=name, data_type=kind, dims=dims)
     external.make_external(tensor, location, 0, size)
     return tensor

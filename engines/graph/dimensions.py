@@ -2,8 +2,7 @@
 ``?`` for every unknown size."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Mapping
 
 from onnx import GraphProto, ModelProto, TypeProto
 
@@ -28,46 +27,21 @@ def open_unknown(model: ModelProto) -> list[str]:
     ]
 
 
-class Unequal(NamedTuple):
-    """A dimension that two inputs share by its name and not by its size. ``names``: the sentence up
-    to the sizes."""
-
-    names: str
-    sizes: str
-
-    def __str__(self) -> str:
-        return f"{self.names}, {self.sizes}"
-
-
-def find_unequal(
-    inputs: Iterable[tuple[str, Sequence[int | str], tuple[int, ...]]],
-) -> Iterator[Unequal]:
-    """The dimensions of that kind; ``inputs``: name, declared dimensions and shape of each. A model
-    may run with them all the same, as exporters give one name to sizes that differ: they explain,
-    no more."""
-    met: dict[str, tuple[int, str]] = {}
-    for name, declared, shape in inputs:
-        for dim, size in zip(declared, shape, strict=False):
-            if not isinstance(dim, str) or not dim:
-                continue
-            before, other = met.setdefault(dim, (size, name))
-            if size != before:
-                whose = f"'{name}' twice" if other == name else f"'{other}' and '{name}'"
-                yield Unequal(
-                    f"The model calls a dimension of {whose} '{dim}'",
-                    f"and it is {before} in '{other}' and {size} in '{name}'",
-                )
-
-
 def say_unequal(model: ModelProto, shapes: Mapping[str, tuple[int, ...]]) -> str:
-    """A sentence on the first of these for inputs of these shapes, by name; "" where there is
-    none."""
-    declared = (
-        (i.name, [d.dim_param for d in i.type.tensor_type.shape.dim], shapes.get(i.name, ()))
-        for i in model.graph.input
-    )
-    first = next(find_unequal(declared), None)
-    return f"The inputs do not fit each other. {first}." if first else ""
+    """A sentence on a dimension that two inputs of these shapes share by its name and not by its
+    size; "" where there is none. A model may run with it all the same, as exporters give one name
+    to sizes that differ."""
+    met: dict[str, tuple[int, str]] = {}
+    for info in model.graph.input:
+        declared = [d.dim_param for d in info.type.tensor_type.shape.dim]
+        for dim, size in zip(declared, shapes.get(info.name, ()), strict=False):
+            before, other = met.setdefault(dim, (size, info.name))
+            if dim and size != before:
+                return (
+                    f"The inputs do not fit each other. The model calls a dimension of '{other}' and '{info.name}' "
+                    f"'{dim}', and it is {before} in '{other}' and {size} in '{info.name}'."
+                )
+    return ""
 
 
 def _open_graph(graph: GraphProto, found: list[str]) -> None:

@@ -5,13 +5,13 @@ hides overflow. Here every float32 output passes through a pair of casts, so the
 elided. Weights are rounded once, beforehand.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from copy import deepcopy
 from typing import Any
 
 import ml_dtypes
 import numpy as np
-from onnx import GraphProto, ModelProto, NodeProto, TensorProto, numpy_helper
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
 from narrowdown.engines.graph import converted, external, names, schema
 from narrowdown.engines.graph.model_problem import ModelProblem
@@ -20,7 +20,6 @@ PRECISIONS: Mapping[str, tuple[int, np.dtype[Any]]] = {
     "fp16": (int(TensorProto.FLOAT16), np.dtype(np.float16)),
     "bf16": (int(TensorProto.BFLOAT16), np.dtype(ml_dtypes.bfloat16)),
 }
-NOTE = "narrowdown.note"  # metadata key of what a conversion left as it was
 _FLOAT = int(TensorProto.FLOAT)
 
 
@@ -55,33 +54,8 @@ def emulate_precision(model: ModelProto, precision: str, keep: Collection[int]) 
             f"BF16 needs opset 13 or newer; this model has opset {versions['']}. {CONVERT}"
         )
     rounding = _Rounding(precision, versions, names.Fresh(names.used(result.graph)))
-    called = local_calls(result, keep)
     rounding.graph(result.graph, schema.element_types(result), frozenset(keep), {})
-    write_notes(
-        result,
-        [f"'{name}' is computed in FP32 inside; only its results are rounded." for name in called],
-    )
     return result
-
-
-def local_calls(model: ModelProto, keep: Collection[int]) -> list[str]:
-    """Names of model-local functions that nodes not kept call: conversions round what they give,
-    not what they do inside."""
-    known = {(f.domain, f.name) for f in model.functions}
-    kept = set(keep)
-    called = (
-        x.op_type
-        for i, x in enumerate(model.graph.node)
-        if i not in kept and (x.domain, x.op_type) in known
-    )
-    return list(dict.fromkeys(called))
-
-
-def write_notes(model: ModelProto, sentences: Sequence[str]) -> None:
-    """Say in the model's metadata, under ``NOTE``, what a conversion left as it was."""
-    if sentences:
-        entry = model.metadata_props.add()
-        entry.key, entry.value = NOTE, " ".join(dict.fromkeys(sentences))
 
 
 class _Rounding:
@@ -158,11 +132,8 @@ class _Rounding:
         """Append the two casts that round ``source`` into ``target``."""
         half = self.fresh(f"{target}__half")
         for read, write, kind in ((source, half, self.narrow), (half, target, _FLOAT)):
-            cast = NodeProto(op_type="Cast", name=self.fresh(f"{write}__cast"))
-            cast.input.append(read)
-            cast.output.append(write)
-            cast.attribute.add(name="to", i=kind, type=2)
-            nodes.append(cast)
+            name = self.fresh(f"{write}__cast")
+            nodes.append(helper.make_node("Cast", [read], [write], name, to=kind))
         return target
 
     def _free_inputs(self, node: NodeProto) -> frozenset[int]:

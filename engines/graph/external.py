@@ -96,6 +96,13 @@ def make_external(tensor: TensorProto, location: str, offset: int, length: int) 
         entry.key, entry.value = key, value
 
 
+def make_inner(tensor: TensorProto, data: bytes) -> None:
+    """Put the raw bytes of an external tensor into it."""
+    tensor.ClearField("external_data")
+    tensor.data_location = TensorProto.DEFAULT
+    tensor.raw_data = data
+
+
 def locations(model: ModelProto) -> frozenset[str]:
     """Where the external weights of a model lie."""
     outside = filter(is_external, held_initializers(model))
@@ -199,24 +206,24 @@ def inner_values(tensor: TensorProto) -> np.ndarray[Any, Any]:
 def read_bytes(tensor: TensorProto, folder: str | Path) -> bytes:
     """The raw bytes of an external tensor. Raises ``ModelProblem``."""
     location, offset, _ = external_span(tensor)
-    try:
-        return b"".join(
-            read_chunks(resolve(folder, location), offset, byte_size(tensor.data_type, tensor.dims))
-        )
-    except (OSError, EOFError) as error:
-        raise ModelProblem(f"The weights file '{location}' is missing or cut short.") from error
+    size = byte_size(tensor.data_type, tensor.dims)
+    return b"".join(read_chunks(resolve(folder, location), offset, size))
 
 
 def read_chunks(path: Path, offset: int, length: int) -> Iterator[bytes]:
-    """A span of a file, piece by piece. Raises ``EOFError`` where the file ends before."""
-    with path.open("rb") as file:
-        file.seek(offset)
-        while length > 0:
-            piece = file.read(min(PIECE, length))
-            if not piece:
-                raise EOFError(path.name)
-            length -= len(piece)
-            yield piece
+    """A span of a file, piece by piece. Raises ``ModelProblem`` where the file is gone or ends
+    before."""
+    try:
+        with path.open("rb") as file:
+            file.seek(offset)
+            while length > 0:
+                piece = file.read(min(PIECE, length))
+                if not piece:
+                    raise ModelProblem(f"The weights file '{path.name}' is cut short.")
+                length -= len(piece)
+                yield piece
+    except OSError as error:
+        raise ModelProblem(f"The weights file '{path.name}' is missing.") from error
 
 
 def write_sparse(file: BinaryIO, piece: bytes | memoryview) -> None:

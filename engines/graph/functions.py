@@ -41,29 +41,17 @@ def count_expanded_nodes(model: ModelProto) -> int:
     return expand(model.graph.node, ())
 
 
-def inline(model: ModelProto) -> tuple[int, str]:
+def inline(model: ModelProto) -> int:
     """Replace every call of a model-local function, in bodies too, by what is in it: the call
     ``block`` of a function with a node ``mul`` becomes ``block/mul``. Returns how many calls there
-    were, and why some are left ("" where none is): a function of another opset, in which an
-    operator that it uses means something else. Call ``count_expanded_nodes`` first, which refuses
-    functions that call themselves."""
+    were. Call ``count_expanded_nodes`` first, which refuses functions that call themselves. Raises
+    ``ModelProblem`` for a function of another opset, in which an operator that it uses means
+    something else."""
     functions = {_function_key(f.domain, f.name, f): f for f in model.functions}
-    if not functions:
-        return 0, ""
-    stays = _foreign_functions(model, functions)
-    fresh = names.Fresh(names.used(model.graph))
-    calls = _inline_graph(
-        model.graph, {k: f for k, f in functions.items() if k not in stays}, fresh
-    )
-    left = set(_called_functions(model.graph.node, functions))
-    kept = [f for key, f in functions.items() if left and key in stays | left]
+    _join_opsets(model, functions)
+    calls = _inline_graph(model.graph, functions, names.Fresh(names.used(model.graph)))
     del model.functions[:]
-    model.functions.extend(kept)
-    why = ""
-    if left:
-        first = next(iter(left))
-        why = f"The model's own function '{first[1]}' is of another opset than the model and is not looked into."
-    return calls, why
+    return calls
 
 
 def _inline_graph(
@@ -72,7 +60,7 @@ def _inline_graph(
     calls = 0
     nodes: list[NodeProto] = []
     for i, node in enumerate(graph.node):
-        many, made = _expand_call(node, i, functions, fresh)
+        many, made = _inline_node(node, i, functions, fresh)
         calls += many
         nodes += made
     if calls:
@@ -80,13 +68,25 @@ def _inline_graph(
     return calls
 
 
-def _expand_call(
+def _inline_node(
     node: NodeProto, position: int, functions: dict[Key, FunctionProto], fresh: names.Fresh
 ) -> tuple[int, list[NodeProto]]:
     """(calls that were inlined, the nodes in the place of this one)."""
     function = functions.get(_function_key(node.domain, node.op_type, node))
     if function is None:
         return sum(_inline_graph(body, functions, fresh) for body in names.bodies(node)), [node]
+    calls, made = 1, []
+    for i, child in enumerate(expand_call(node, position, function, fresh)):
+        many, inner_nodes = _inline_node(child, i, functions, fresh)
+        calls += many
+        made += inner_nodes
+    return calls, made
+
+
+def expand_call(
+    node: NodeProto, position: int, function: FunctionProto, fresh: names.Fresh
+) -> list[NodeProto]:
+    """The nodes of the function, in the place of a node that calls it."""
     prefix = node.name or f"{node.op_type}_{position}"
     given = list(node.input) + [""] * (len(function.input) - len(node.input))
     mapping = dict(zip(function.input, given, strict=False))
@@ -100,40 +100,28 @@ def _expand_call(
             mapping[inner] = outer
     attributes = {a.name: a for a in (*function.attribute_proto, *node.attribute)}
     body = splice.copy_nodes(function.node, prefix, mapping, fresh, attributes)
-    body += [splice.identity_node(mapping[inner], outer, prefix) for inner, outer in handed]
-    calls, made = 1, []
-    for i, child in enumerate(body):
-        many, inner_nodes = _expand_call(child, i, functions, fresh)
-        calls += many
-        made += inner_nodes
-    return calls, made
+    return body + [splice.identity_node(mapping[inner], outer, prefix) for inner, outer in handed]
 
 
-def _foreign_functions(model: ModelProto, functions: dict[Key, FunctionProto]) -> set[Key]:
-    """The functions that cannot stand in the model's own opsets. The model imports what only
-    functions do."""
+def _join_opsets(model: ModelProto, functions: dict[Key, FunctionProto]) -> None:
+    """Let the model import what only its functions do. Raises ``ModelProblem`` for a function that
+    cannot stand in the model's own opsets."""
     known = schema.opsets(model)
-    foreign = set()
-    for key, function in functions.items():
-        versions = {
-            ("" if o.domain == "ai.onnx" else o.domain): o.version for o in function.opset_import
-        }
+    for function in functions.values():
+        versions = schema.opsets(function)
         for domain, version in versions.items():
             if domain not in known:
                 model.opset_import.add(domain=domain, version=version)
                 known[domain] = version
         for node in names.all_nodes(function.node):
-            domain = schema.domain_of(node)
-            ours, theirs = known.get(domain), versions.get(domain)
+            ours, theirs = (of.get(schema.domain_of(node), 0) for of in (known, versions))
             own = _function_key(node.domain, node.op_type, node) in functions
-            if (
-                not own
-                and ours != theirs
-                and theirs is not None
-                and not schema.same_operator(node, ours or 0, theirs)
-            ):
-                foreign.add(key)
-    return foreign
+            if theirs in (0, ours) or own or schema.same_operator(node, ours, theirs):
+                continue
+            raise ModelProblem(
+                f"The model's own function '{function.name}' is of opset {theirs} and the model of {ours}, in which "
+                f"{node.op_type} means something else; export the model with one opset."
+            )
 
 
 def _called_functions(

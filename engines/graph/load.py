@@ -8,7 +8,6 @@ sha256 of the stored file, which names its weights by their digests: equal conte
 import functools
 import hashlib
 import heapq
-import itertools
 import math
 import os
 from collections.abc import Callable, Iterator, Mapping
@@ -23,7 +22,7 @@ import msgspec
 import numpy as np
 import onnx
 from google.protobuf.message import DecodeError, EncodeError  # type: ignore[import-untyped]
-from onnx import GraphProto, ModelProto, NodeProto, TensorProto, numpy_helper, shape_inference
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto, numpy_helper
 
 from narrowdown.engines.graph import (
     constants,
@@ -140,17 +139,22 @@ def import_model(
 
     Constant nodes of the main graph become weights, calls of the model's own functions become what
     is in them, nodes are sorted where they were not, weights listed among the inputs (old IR
-    versions) stop being inputs, dimensions that say nothing are open; names (unless giant) and
-    metadata stay. Weights are copied as a stream.
+    versions) stop being inputs, dimensions that say nothing are open; names and metadata stay. Weights are copied as a stream.
 
     ``ceiling``: (IR version, opset) -> the newest that the usual engine takes; a model that is
     newer is restated in those where that means exactly the same. ``content``: the file's bytes,
-    where they were read already. ``sync``: as ``save``. Raises ``ModelProblem`` with one sentence,
+    where they were read already. Raises ``ModelProblem`` with one sentence,
     ``OSError`` where the session's disk is full.
     """
     proto = _parse(path, content)
     notes: list[str] = []
-    warnings = [*_accept(proto, path, ceiling, notes), *_flatten(proto, notes)]
+    spelling.refuse_odd_names(proto, path.name)
+    _check_header(proto, path)
+    _refuse_compiled(proto, path.name)
+    _refuse_endless(proto, path.name)
+    warnings = [*(_restate_if_newer(proto, ceiling) if ceiling else ())]
+    _check_external(proto, path)
+    warnings += _flatten(proto, notes)
     graph = proto.graph
     _check_names(graph)
     if _sort_nodes(graph):
@@ -174,39 +178,14 @@ def import_model(
     )
 
 
-def _accept(
-    proto: ModelProto, path: Path, ceiling: Ceiling | None, notes: list[str]
-) -> tuple[str, ...]:
-    """Refuse what cannot be taken in, and spell the names; warnings. Raises ``ModelProblem``."""
-    if respelt := spelling.respell(proto, path.name):
-        many = "1 name is" if respelt == 1 else f"{respelt:,} names are"
-        notes.append(
-            f"{many} no text in UTF-8: each byte that is none is written as \\x and its number."
-        )
-    _check_header(proto, path, notes)
-    _refuse_compiled(proto, path.name)
-    _refuse_endless(proto, path.name)
-    warnings = _restate_if_newer(proto, ceiling) if ceiling else ()
-    _check_external(proto, path)
-    if shortened := spelling.shorten(proto):
-        many = "1 name" if shortened == 1 else f"{shortened:,} names"
-        notes.append(
-            f"{many} of more than {spelling.LONGEST:,} characters got a shorter one: both ends, and a digest between."
-        )
-    return warnings
-
-
 def _flatten(proto: ModelProto, notes: list[str]) -> Iterator[str]:
     """Functions, Constant nodes and weights among the inputs become what a search knows;
     warnings."""
     graph = proto.graph
-    inlined, left = functions.inline(proto)
-    if inlined:
+    if inlined := functions.inline(proto):
         notes.append(
             f"{inlined} call{'s' if inlined > 1 else ''} of the model's own functions became what is in them."
         )
-    if left:
-        yield left
     yield from plain_outputs.flatten_outputs(proto)
     notes += dimensions.open_unknown(proto)
     if lifted := constants.lift_constants(graph):
@@ -227,8 +206,8 @@ def save(store: Store, proto: ModelProto, weights_from: str = "") -> str:
     """Store a model; returns its digest. ``proto`` is changed: its big tensors are moved out.
 
     ``weights_from``: the folder to which its external tensors' locations are relative; ``""``: they
-    are the store's own already and stay where they are. ``sync``: as ``external.Incoming.place``.
-    Raises ``ModelProblem``, also where a file of weights was changed meanwhile; ``OSError``.
+    are the store's own already and stay where they are. Raises ``ModelProblem``, also where a file
+    of weights was changed meanwhile; ``OSError``.
     """
     source = Path(weights_from) if weights_from else store.models
     read: dict[Path, tuple[int, ...]] = {}
@@ -240,19 +219,22 @@ def save(store: Store, proto: ModelProto, weights_from: str = "") -> str:
                 continue
             if external.is_external(tensor):
                 if size <= external.INLINE:
-                    _make_inline(tensor, external.read_bytes(tensor, source))
+                    external.make_inner(tensor, external.read_bytes(tensor, source))
                 else:
                     location, offset, _ = external.external_span(tensor)
                     path = external.resolve(source, location)
                     read.setdefault(path, _stamp(path))
-                    writer.add(tensor, _read_pieces(path, offset, size))
+                    writer.add(tensor, external.read_chunks(path, offset, size))
             elif size > external.INLINE:
                 writer.add(tensor, _raw_bytes(tensor, size))
         for tensor in external.attribute_tensors(proto):
             if external.is_external(tensor):
-                _make_inline(tensor, external.read_bytes(tensor, source))
+                external.make_inner(tensor, external.read_bytes(tensor, source))
         if changed := next((path for path, stamp in read.items() if _stamp(path) != stamp), None):
-            raise _Changed(changed)
+            raise ModelProblem(
+                f"'{changed.name}' was changed while it was copied into the session: the copy may be half of one model and half "
+                "of another. Start again once whatever writes it is done."
+            )
         writer.finish()
     try:
         data = proto.SerializeToString(deterministic=True)
@@ -263,25 +245,6 @@ def save(store: Store, proto: ModelProto, weights_from: str = "") -> str:
     digest = hashlib.sha256(data).hexdigest()
     keep(store.models / f"{digest}.onnx", data)
     return digest
-
-
-class _Changed(ModelProblem):
-    """A file of weights is not the one that was begun to be copied."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(
-            f"'{path.name}' was changed while it was copied into the session: the copy may be half of one model and half of "
-            "another. Start again once whatever writes it is done."
-        )
-
-
-def _read_pieces(path: Path, offset: int, size: int) -> Iterator[bytes]:
-    """As ``external.read_chunks``, of a file that was long enough a moment ago. Raises ModelProblem
-    where it is not now."""
-    try:
-        yield from external.read_chunks(path, offset, size)
-    except (EOFError, FileNotFoundError):
-        raise _Changed(path) from None
 
 
 def _stamp(path: Path) -> tuple[int, ...]:
@@ -323,15 +286,13 @@ def _load(root: Path, digest: str) -> StoredModel:
 def _refuse_compiled(proto: ModelProto, name: str) -> None:
     """Raise ``ModelProblem`` for a node that holds, or names, what an engine compiled elsewhere:
     loading it may run its code."""
-    graphs, functions = [proto.graph.node], [f.node for f in proto.functions]
-    for nodes in itertools.chain(functions, graphs):
-        for node in nodes:
+    for nodes in (proto.graph.node, *(f.node for f in proto.functions)):
+        for node in names.all_nodes(nodes):
             if node.op_type == "EPContext":
                 raise ModelProblem(
                     f"'{name}' holds an engine that was compiled elsewhere (the EPContext node '{node.name}'), which is never "
                     "loaded. Take the model from before it was compiled."
                 )
-            graphs += [body.node for body in names.bodies(node)]
 
 
 def _weights_reach(model: StoredModel) -> None:
@@ -513,7 +474,7 @@ def _refuse_endless(proto: ModelProto, name: str) -> None:
         )
 
 
-def _check_header(proto: ModelProto, path: Path, notes: list[str]) -> None:
+def _check_header(proto: ModelProto, path: Path) -> None:
     known = schema.opsets(proto)
     newest = versions.newest_opset()
     if not proto.opset_import:
@@ -538,11 +499,6 @@ def _check_header(proto: ModelProto, path: Path, notes: list[str]) -> None:
         raise ModelProblem(
             f"'{path.name}' has no outputs, or it was cut short; export or copy it again."
         )
-    custom = sorted({d for n in proto.graph.node if (d := schema.domain_of(n)) and d not in known})
-    if custom:
-        notes.append(
-            f"Nodes of the domain '{custom[0]}' are used, but the model does not import it."
-        )
 
 
 def _restate_if_newer(proto: ModelProto, ceiling: Ceiling) -> tuple[str, ...]:
@@ -550,13 +506,10 @@ def _restate_if_newer(proto: ModelProto, ceiling: Ceiling) -> tuple[str, ...]:
     ir, opset = int(proto.ir_version), schema.opsets(proto).get("", 0)
     to_ir, to_opset = ceiling(ir, opset)
     said = []
-    for what, has, takes, asked in (
-        ("IR version", ir, to_ir, (to_ir, opset)),
-        ("opset", opset, to_opset, (ir, to_opset)),
-    ):
+    for what, has, takes in (("IR version", ir, to_ir), ("opset", opset, to_opset)):
         if has == takes:
             continue
-        obstacle = versions.restate(proto, *asked)
+        obstacle = versions.restate(proto, to_ir, takes if what == "opset" else opset)
         done = (
             f"cannot be restated in {what} {takes}: {obstacle}"
             if obstacle
@@ -579,29 +532,24 @@ def _check_external(proto: ModelProto, path: Path) -> None:
             )
     sizes: dict[str, int] = {}
     for tensor in (*external.held_initializers(proto), *external.attribute_tensors(proto)):
+        outside = external.is_external(tensor)
         needed = external.byte_size(tensor.data_type, tensor.dims)
-        if any(d < 0 for d in tensor.dims):
+        location, offset, held = external.external_span(tensor) if outside else ("", 0, -1)
+        if tensor.HasField("raw_data") and not outside:
+            held = len(tensor.raw_data)
+        if (
+            any(d < 0 for d in tensor.dims)
+            or (needed < 0 and outside)
+            or (needed >= 0 and held not in (-1, needed))
+        ):
             raise ModelProblem(
-                f"The weight '{tensor.name}' of '{path.name}' has a negative size; export the model again."
+                f"The weight '{tensor.name}' of '{path.name}' does not hold what its type and shape say: {max(0, held)} bytes "
+                f"where {max(0, needed)} belong; export the model again."
             )
-        if not external.is_external(tensor):
-            if needed >= 0 and tensor.HasField("raw_data") and len(tensor.raw_data) != needed:
-                raise ModelProblem(
-                    f"The weight '{tensor.name}' of '{path.name}' holds {len(tensor.raw_data)} bytes "
-                    f"where {needed} belong; export it again."
-                )
+        if not outside:
             continue
-        location, offset, length = external.external_span(tensor)
-        if needed < 0:
-            raise ModelProblem(
-                f"The weight '{tensor.name}' of '{path.name}' has a type that cannot lie outside the model."
-            )
         if location not in sizes:
             sizes[location] = _weights_file(path, location).stat().st_size
-        if length not in (-1, needed):
-            raise ModelProblem(
-                f"The weight '{tensor.name}' needs {needed} bytes but its entry names {length}; export the model again."
-            )
         if offset + needed > sizes[location]:
             raise ModelProblem(
                 f"The weights file '{location}' of '{path.name}' is cut short: '{tensor.name}' ends at byte {offset + needed}, "
@@ -624,13 +572,10 @@ def _weights_file(path: Path, location: str) -> Path:
             f"The weights file '{location}' of '{path.name}' is a link that leads out of '{path.parent}'; "
             "copy the file itself there."
         )
-    if not file.exists():
-        raise ModelProblem(
-            f"The weights file '{location}' of '{path.name}' is a link to a file that is gone; copy the file."
-        )
     if not file.is_file():
         raise ModelProblem(
-            f"The weights file '{location}' of '{path.name}' is no regular file; copy the right one to '{file}'."
+            f"The weights file '{location}' of '{path.name}' is no regular file, or a link to one that is gone; copy the right "
+            f"one to '{file}'."
         )
     return file
 
@@ -726,12 +671,6 @@ def _packed_values(tensor: TensorProto) -> bytes:
         ) from error
 
 
-def _make_inline(tensor: TensorProto, data: bytes) -> None:
-    tensor.ClearField("external_data")
-    tensor.data_location = TensorProto.DEFAULT
-    tensor.raw_data = data
-
-
 def _make_dense(sparse: onnx.SparseTensorProto) -> np.ndarray[Any, Any]:
     values, positions = external.inner_values(sparse.values), external.inner_values(sparse.indices)
     try:
@@ -752,10 +691,7 @@ def _make_dense(sparse: onnx.SparseTensorProto) -> np.ndarray[Any, Any]:
 
 def _infer_types(proto: ModelProto) -> tuple[dict[str, int], dict[str, tuple[int, ...]]]:
     """(element types, shapes) of the main graph's tensors by name."""
-    try:
-        full = shape_inference.infer_shapes(proto, data_prop=True)
-    except Exception:
-        full = proto
+    full = schema.infer_shapes(proto)
     shapes: dict[str, tuple[int, ...]] = {}
     for info in (*full.graph.value_info, *full.graph.output, *full.graph.input):
         if info.type.HasField("tensor_type") and info.type.tensor_type.HasField("shape"):

@@ -6,14 +6,12 @@ in place, and gives the names of the nodes that it changed; none where its preco
 nowhere. ``engines.search.rewrites`` says what each is good for.
 """
 
-import itertools
 from collections.abc import Callable, Collection, Iterator, Mapping
 from copy import deepcopy
 from typing import Any, NamedTuple
 
 import numpy as np
 from onnx import (
-    AttributeProto,
     FunctionProto,
     ModelProto,
     NodeProto,
@@ -25,7 +23,7 @@ from onnx import (
     version_converter,
 )  # fmt: skip
 
-from narrowdown.engines.graph import external, names, schema, splice
+from narrowdown.engines.graph import external, functions, names, schema, splice
 from narrowdown.engines.probe import BARRIER, WRAPS
 
 # Beyond this magnitude a constant of a mask becomes infinite in FP16 (65,504), and stays in it
@@ -353,77 +351,6 @@ def _become(node: NodeProto, op: str, inputs: list[str], **attributes: object) -
     node.CopyFrom(other)
 
 
-def _explicit_pad(graph: _Graph, _accused: frozenset[int]) -> Iterator[str]:
-    """Padding that auto_pad leaves to the engine, as numbers; padding of AveragePool that counts,
-    as a Pad with zeros in front of it."""
-    for node in graph.nodes:
-        if (stated := _state_padding(graph, node)) is not None:
-            kept = {
-                a.name: helper.get_attribute_value(a)
-                for a in node.attribute
-                if a.name != "auto_pad"
-            }
-            _become(node, node.op_type, list(node.input), **{**kept, "pads": stated})
-            yield node.name
-            continue
-        pads = list(_attribute(node, "pads", ()) or ())
-        counted = node.op_type == "AveragePool" and _attribute(node, "count_include_pad", 0)
-        if graph.opset < 11 or not counted or not any(pads) or _attribute(node, "ceil_mode", 0):
-            continue
-        half = len(pads) // 2
-        whole = [0, 0, *pads[:half], 0, 0, *pads[half:]]
-        padded = graph.insert(
-            node,
-            "Pad",
-            [node.input[0], graph.constant(f"{node.output[0]}__pads", np.asarray(whole, np.int64))],
-            node.output[0],
-        )
-        kept = {
-            a.name: helper.get_attribute_value(a)
-            for a in node.attribute
-            if a.name not in ("pads", "auto_pad")
-        }
-        _become(node, "AveragePool", [padded], **kept)
-        yield node.name
-
-
-def _state_padding(graph: _Graph, node: NodeProto) -> list[int] | None:
-    """What ``auto_pad`` stands for, where no size of the input has a say: of a ConvTranspose, and
-    of a stride of 1."""
-    mode = _attribute(node, "auto_pad", b"NOTSET").decode()
-    if node.op_type not in (
-        "Conv",
-        "ConvTranspose",
-        "AveragePool",
-        "MaxPool",
-        "LpPool",
-    ) or not mode.startswith("SAME_"):
-        return None
-    weight = graph.weights.get(node.input[1]) if len(node.input) > 1 else None
-    kernel = list(
-        _attribute(node, "kernel_shape", ()) or (weight.dims[2:] if weight is not None else ())
-    )
-    ones = [1] * len(kernel)
-    strides, dilations = _attribute(node, "strides", ones), _attribute(node, "dilations", ones)
-    transposed = node.op_type == "ConvTranspose"
-    if (
-        not kernel
-        or not (transposed or all(s == 1 for s in strides))
-        or _attribute(node, "output_shape")
-    ):
-        return None
-    more = (
-        _attribute(node, "output_padding", [0] * len(kernel)) if transposed else [0] * len(kernel)
-    )
-    total = [
-        (k - 1) * d + 1 - s + m for k, d, s, m in zip(kernel, dilations, strides, more, strict=True)
-    ]
-    if min(total) < 0:
-        return None
-    less, rest = [n // 2 for n in total], [n - n // 2 for n in total]
-    return [*less, *rest] if mode == "SAME_UPPER" else [*rest, *less]
-
-
 def _clamp_powers(graph: _Graph, _accused: frozenset[int]) -> Iterator[str]:
     """What goes into Exp, or into Pow with a constant above 1, is held below where FP16 overflows
     behind it."""
@@ -450,35 +377,19 @@ def _clamp_powers(graph: _Graph, _accused: frozenset[int]) -> Iterator[str]:
 def _unfuse_functions(graph: _Graph, accused: frozenset[int]) -> Iterator[str]:
     """Accused operators that ONNX itself defines by others (Attention, Gelu, RMSNormalization,
     ...), written as these."""
-    for node in (graph.nodes[n] for n in sorted(accused)):
-        body = _definition(graph, node)
-        if body is None or any(a.type in _GRAPHS for inner in body.node for a in inner.attribute):
+    for n in sorted(accused):
+        node = graph.nodes[n]
+        definition = _definition(graph, node)
+        if definition is None or any(list(names.bodies(inner)) for inner in definition.node):
             continue
-        given = itertools.chain(node.input, itertools.repeat(""))
-        renamed = dict(zip(body.input, given, strict=False)) | {"": ""}
-        renamed |= {
-            formal: actual
-            for formal, actual in zip(body.output, node.output, strict=False)
-            if actual
-        }
         usual = defs.get_schema(node.op_type, graph.opset, "").attributes
-        stated = {name: a.default_value for name, a in usual.items() if a.default_value.type}
-        stated |= {a.name: a for a in node.attribute}
-        for inner in body.node:
-            made = deepcopy(inner)
-            made.name = graph.fresh(f"{node.name or node.output[0]}__{inner.op_type.lower()}")
-            for outer in made.output:
-                if outer not in renamed:
-                    renamed[outer] = graph.fresh(f"{node.output[0]}__{outer}")
-            names.rename_reads(made, renamed)
-            made.output[:] = [renamed[outer] for outer in made.output]
-            splice.fill_references(made, stated)
-            graph.before.setdefault(id(node), []).append(made)
+        stated = (a.default_value for a in usual.values() if a.default_value.type)
+        definition.attribute_proto.extend(stated)
+        graph.before.setdefault(id(node), []).extend(
+            functions.expand_call(node, n, definition, graph.fresh)
+        )
         graph.gone.add(id(node))
         yield node.name
-
-
-_GRAPHS = (AttributeProto.GRAPH, AttributeProto.GRAPHS)
 
 
 def _definition(graph: _Graph, node: NodeProto) -> FunctionProto | None:
@@ -612,7 +523,7 @@ def convert_opset(model: ModelProto) -> ModelProto | None:
     opset = schema.opsets(model).get("", 0)
     outside = any(n.domain not in ("", "ai.onnx") for n in model.graph.node)
     beside = any(t.data_location == TensorProto.EXTERNAL for t in model.graph.initializer)
-    if outside or beside or model.functions or opset < OLDEST:
+    if outside or beside or opset < OLDEST:
         return None
     try:
         return version_converter.convert_version(model, HIGHER if opset < HIGHER else LOWER)
@@ -625,7 +536,6 @@ REWRITES: dict[str, Apply] = {
     "unfuse-reductions": _unfuse_reductions,
     "scale-norm": _scale_norm,
     "fit-mask": _fit_mask,
-    "explicit-pad": _explicit_pad,
     "clamp-powers": _clamp_powers,
     "unfuse-functions": _unfuse_functions,
     "widen-attention": _widen_attention,

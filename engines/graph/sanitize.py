@@ -9,7 +9,7 @@ from typing import Any
 
 import onnx
 from google.protobuf.message import Message  # type: ignore[import-untyped]
-from onnx import ModelProto, TensorProto, shape_inference
+from onnx import ModelProto, TensorProto
 
 from narrowdown.engines.graph import external, load, names, schema
 from narrowdown.engines.graph.load import Imported, StoredModel
@@ -78,10 +78,7 @@ def _with_foldable_inside(model: StoredModel) -> tuple[ModelProto, dict[str, Ten
         if room < 0:
             break
         inlined[tensor.name] = model.initializers[tensor.name]
-        data = external.read_bytes(tensor, model.weights_dir)
-        tensor.ClearField("external_data")
-        tensor.data_location = TensorProto.DEFAULT
-        tensor.raw_data = data
+        external.make_inner(tensor, external.read_bytes(tensor, model.weights_dir))
     return proto, inlined
 
 
@@ -91,7 +88,7 @@ def _fold_constants(proto: ModelProto) -> ModelProto:
     original = deepcopy(proto)
     count = len(proto.graph.node)
     while True:  # a fold may enable another
-        graph = gs.import_onnx(_infer_shapes(proto))
+        graph = gs.import_onnx(schema.infer_shapes(proto))
         graph.toposort()
         graph.fold_constants(
             fold_shapes=True,
@@ -103,7 +100,7 @@ def _fold_constants(proto: ModelProto) -> ModelProto:
         graph.cleanup(remove_unused_graph_inputs=False).toposort()
         proto = _merge_into_original(original, gs.export_onnx(graph, do_type_check=False))
         if len(proto.graph.node) >= count:
-            return _infer_shapes(proto)
+            return schema.infer_shapes(proto)
         count = len(proto.graph.node)
 
 
@@ -117,14 +114,6 @@ def _must_stay(node: Any) -> bool:
         if isinstance(values, TensorProto) and external.is_external(values):
             return True
     return False
-
-
-def _infer_shapes(proto: ModelProto) -> ModelProto:
-    try:
-        inferred: ModelProto = shape_inference.infer_shapes(proto, data_prop=True)
-    except Exception:
-        return proto
-    return inferred
 
 
 def _merge_into_original(original: ModelProto, surgeon: ModelProto) -> ModelProto:

@@ -5,7 +5,6 @@ to rely on."""
 import math
 from collections.abc import Mapping
 from functools import cache
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import onnx
@@ -19,6 +18,7 @@ from onnx import (
     TypeProto,
     helper,
     numpy_helper,
+    shape_inference,
 )
 
 from narrowdown.engines.graph.index import Stated
@@ -66,9 +66,10 @@ class Signature(NamedTuple):
     outputs: tuple[Slot, ...]
 
 
-def opsets(model: ModelProto) -> dict[str, int]:
-    """Domain -> version; ``ai.onnx`` is the default domain ``""``."""
-    return {("" if o.domain == "ai.onnx" else o.domain): o.version for o in model.opset_import}
+def opsets(holder: ModelProto | FunctionProto) -> dict[str, int]:
+    """Domain -> version that a model or a function imports; ``ai.onnx`` is the default domain
+    ``""``."""
+    return {("" if o.domain == "ai.onnx" else o.domain): o.version for o in holder.opset_import}
 
 
 def domain_of(node: NodeProto) -> str:
@@ -262,19 +263,24 @@ def declared_types(graph: GraphProto) -> dict[str, int]:
     return types
 
 
+def infer_shapes(model: ModelProto) -> ModelProto:
+    """A copy that states the types and shapes that ONNX infers; the model itself where it infers
+    none."""
+    try:
+        inferred: ModelProto = shape_inference.infer_shapes(model, data_prop=True)
+    except Exception:  # of whatever is wrong with the model, which its engines tell
+        return model
+    return inferred
+
+
 def element_types(model: ModelProto) -> dict[str, int]:
     """Element types of the main graph's tensors: what it states, then what its operators imply. 0
     is left out."""
-    return graph_types(
-        model.graph, opsets(model), {}, {(f.domain, f.name): f for f in model.functions}
-    )
+    return graph_types(model.graph, opsets(model), {})
 
 
 def graph_types(
-    graph: GraphProto,
-    versions: Mapping[str, int],
-    outer: Mapping[str, int],
-    functions: Mapping[tuple[str, str], FunctionProto] = MappingProxyType({}),
+    graph: GraphProto, versions: Mapping[str, int], outer: Mapping[str, int]
 ) -> dict[str, int]:
     """Like ``element_types`` for any graph; ``outer`` are the types of the names it may read from
     around it."""
@@ -282,7 +288,7 @@ def graph_types(
     for node in graph.node:
         missing = [i for i, name in enumerate(node.output) if name and name not in types]
         if missing:
-            implied = _implied_types(node, versions, types, functions)
+            implied = _implied_types(node, versions, types)
             for i in missing:
                 if i < len(implied) and implied[i]:
                     types[node.output[i]] = implied[i]
@@ -290,15 +296,12 @@ def graph_types(
 
 
 def _implied_types(
-    node: NodeProto, versions: Mapping[str, int], types: Mapping[str, int], functions: Mapping[tuple[str, str], FunctionProto]
-) -> list[int]:  # fmt: skip
-    function = functions.get((node.domain, node.op_type))
-    if function is not None:
-        return _function_types(function, node, types, functions)
+    node: NodeProto, versions: Mapping[str, int], types: Mapping[str, int]
+) -> list[int]:
     known = signature(node, versions)
     nested = list(bodies(node))
     if nested:  # If: the branch's outputs; Loop: the condition is not handed out; Scan: all
-        inner = graph_types(nested[0], versions, types, functions)
+        inner = graph_types(nested[0], versions, types)
         skip = 1 if node.op_type == "Loop" else 0
         return [inner.get(o.name, 0) for o in nested[0].output[skip:]]
     if known is None:
@@ -332,25 +335,6 @@ def _implied_type(node: NodeProto, slot: Slot, types: Mapping[str, int]) -> int:
         return int(TensorProto.FLOAT)
     tensors = any(text.startswith("tensor(") or "tensor(" not in text for text in slot.allowed)
     return 0 if tensors else NOT_TENSOR
-
-
-def _function_types(
-    function: FunctionProto, node: NodeProto, types: Mapping[str, int], functions: Mapping[tuple[str, str], FunctionProto]
-) -> list[int]:  # fmt: skip
-    versions = {
-        ("" if o.domain == "ai.onnx" else o.domain): o.version for o in function.opset_import
-    }
-    inner = {
-        name: types.get(actual, 0) for name, actual in zip(function.input, node.input, strict=False)
-    }
-    inner = {name: kind for name, kind in inner.items() if kind}
-    for child in function.node:
-        for name, kind in zip(
-            child.output, _implied_types(child, versions, inner, functions), strict=False
-        ):
-            if kind:
-                inner[name] = kind
-    return [inner.get(name, 0) for name in function.output]
 
 
 def _constant_type(node: NodeProto) -> int:

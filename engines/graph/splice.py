@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 
 import numpy as np
-from onnx import AttributeProto, GraphProto, NodeProto, TensorProto, numpy_helper
+from onnx import AttributeProto, GraphProto, NodeProto, TensorProto, helper, numpy_helper
 
 from narrowdown.engines.graph import constants, names, schema
 
@@ -91,10 +91,7 @@ def weight_of(node: NodeProto) -> TensorProto | None:
 
 def identity_node(source: str, target: str, prefix: str) -> NodeProto:
     """The node that hands ``source`` on under the name ``target``."""
-    node = NodeProto(op_type="Identity", name=f"{prefix}/{target}")
-    node.input.append(source)
-    node.output.append(target)
-    return node
+    return helper.make_node("Identity", [source], [target], f"{prefix}/{target}")
 
 
 def add_weight(

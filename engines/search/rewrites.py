@@ -65,12 +65,6 @@ REWRITES = (
         low=True,
     ),
     Rewrite(
-        "explicit-pad",
-        "padding that auto_pad leaves to the engine is stated, and what AveragePool counts is a Pad in front of it",
-        ("AveragePool", "Conv", "ConvTranspose", "MaxPool", "LpPool"),
-        "exact by the definitions of auto_pad and count_include_pad",
-    ),
-    Rewrite(
         "clamp-powers",
         "what goes into Exp or Pow is held below where FP16 overflows behind it",
         ("Exp", "Pow"),

@@ -355,25 +355,19 @@ def _name_cause(findings: Findings) -> str:
 
 
 def _write_otherwise(cure: Cure) -> Sub[Cure | None]:
-    """Padding in numbers, else the sizes that are fed in place of open ones, where one of them
-    cures: an engine that is wrong in FP32 may be so by what it cannot know before."""
-    ask = cure.ask
-    accused = {
-        ask.index.nodes[n].op for c in ask.findings.culprits for n in ranges.decode(c.case.node_ids)
-    }
+    """The sizes that are fed in place of open ones, where that cures: an engine that is wrong in
+    FP32 may be so by what it cannot know before."""
+    ask, sizes = cure.ask, find_rewrite(FIXED_SIZES)
     oracle = make_oracle(ask)
     plain: Measurement = yield from oracle.feed(oracle.feeds)
-    for one in map(find_rewrite, ("explicit-pad", FIXED_SIZES)):
-        if one.ops and not accused.intersection(one.ops):
-            continue
-        tried: TriedRewrite = yield from try_rewrite(ask, one, plain)
-        if tried.cure is not None:
-            probe = rewrite_probe(ask, one.name, tried.at, list_feeds(ask.findings))
-            said = say_cure(tried.row, tried.cure, None, ask.criterion)
-            return msgspec.structs.replace(
-                cure, workaround=tried.cure, message=said, files=tried.files, probe=probe
-            )
-    return None
+    tried: TriedRewrite = yield from try_rewrite(ask, sizes, plain)
+    if tried.cure is None:
+        return None
+    probe = rewrite_probe(ask, sizes.name, tried.at, list_feeds(ask.findings))
+    said = say_cure(tried.row, tried.cure, None, ask.criterion)
+    return msgspec.structs.replace(
+        cure, workaround=tried.cure, message=said, files=tried.files, probe=probe
+    )
 
 
 def _keep_apart(ask: Inquiry) -> Sub[tuple[Workaround | None, str, dict[str, str]]]:

@@ -85,7 +85,7 @@ def test_raw_values_as_trtexec_takes_them(tmp_path: Path, monkeypatch: pytest.Mo
         assert fed["x"].tolist() == [[0, 1, 2], [3, 4, 5]]
     with pytest.raises(
         InputProblem,
-        match=r"'in.bin' holds 24 bytes, and the input 'x' wants 32: float32 \[2, 4\]\.",
+        match=r"'in.bin' holds 24 bytes, and the input 'x' is float32 \[2, 4\]: give as many bytes",
     ):
         made(tmp_path, [2, 4], source)
     with pytest.raises(InputProblem, match=r"say its shape with --input-shapes x:"):

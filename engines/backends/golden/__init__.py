@@ -22,7 +22,7 @@ DECLARATION = Declaration(
     options=(
         Option(
             "files", "library", (),
-            "npz, npy, Polygraphy's or trtexec's JSON, .pb, trtexec's .raw, SCRIPT.py with load_outputs(), or folders of them.",
+            "npz, npy, Polygraphy's or trtexec's JSON, .pb, SCRIPT.py with load_outputs(), or folders of them.",
             what="golden outputs",
         ),
         Option(

@@ -79,19 +79,6 @@ def test_what_trtexec_exports(tmp_path: Path) -> None:
         golden.read([str(tmp_path / "bad.json")])
 
 
-def test_trtexecs_raw_files(tmp_path: Path) -> None:
-    (tmp_path / "y.output.2.3.Float.raw").write_bytes(X.tobytes())
-    (tmp_path / "a.b.output.6.Half.raw").write_bytes(X.astype(np.float16).tobytes())
-    (sample,) = golden.read([str(p) for p in golden_files.list_golden_files(tmp_path)])
-    assert (sample["y"].tolist(), sample["a.b"].dtype) == (X.tolist(), np.float16)
-    (tmp_path / "z.output.9.Float.raw").write_bytes(X.tobytes())
-    with pytest.raises(InputProblem, match="holds 6 values, and its name says 9"):
-        golden.read([str(tmp_path / "z.output.9.Float.raw")])
-    (tmp_path / "y.raw").write_bytes(X.tobytes())
-    with pytest.raises(InputProblem, match="does not say what it holds"):
-        golden.read([str(tmp_path / "y.raw")])
-
-
 def test_onnxs_test_data_are_in_order_and_named_by_place(tmp_path: Path) -> None:
     for n in (0, 2, 10):
         pb(tmp_path / f"test_data_set_{n}" / "output_0.pb", X + n)

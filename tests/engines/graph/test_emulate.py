@@ -13,7 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from narrowdown.engines.graph import converted, external
-from narrowdown.engines.graph.emulate import NOTE, emulate_precision, round_values
+from narrowdown.engines.graph.emulate import emulate_precision, round_values
 from narrowdown.engines.graph.model_problem import ModelProblem
 from narrowdown.engines.graph.typed import to_float64, to_precision
 from narrowdown.engines.store.content import Store
@@ -379,23 +379,6 @@ def test_custom_and_model_local_operators_are_rounded_around(tmp_path: Path) -> 
     third = rounded(x * rounded(np.float32(1 / 3)))
     np.testing.assert_array_equal(emulated(case, "fp16", [])["y"], rounded(third + x))
     np.testing.assert_array_equal(typed(case, "fp16", [])["y"], rounded(third + x))
-
-
-def test_a_function_of_another_opset_is_rounded_around(tmp_path: Path) -> None:
-    """Softmax has another default axis there, so that the function cannot stand in the model's
-    opset."""
-    function = helper.make_function("local", "Third", ["a"], ["b"], [n("Softmax", ["a"], ["b"])],
-                                    [helper.make_opsetid("", 11)])  # fmt: skip
-    nodes = [n("Third", ["x"], ["t"], domain="local"), n("Add", ["t", "x"], ["y"])]
-    model = graph(nodes, {"x": (FLOAT, [1, 3, 1])}, [], {})
-    model.graph.output.append(helper.make_tensor_value_info("y", FLOAT, [1, 3, 1]))
-    model.opset_import.append(helper.make_opsetid("local", 1))
-    model.functions.append(function)
-    case = made(model, tmp_path, {"x": np.ones((1, 3, 1), np.float32)})
-    for convert in (emulate_precision, to_precision):
-        notes = {p.key: p.value for p in convert(case.cut().model, "fp16", []).metadata_props}
-        assert "'Third'" in notes[NOTE]
-        assert not convert(case.cut().model, "fp16", [0]).metadata_props
 
 
 def test_what_cannot_be_emulated_is_one_sentence() -> None:
