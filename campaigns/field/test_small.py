@@ -7,11 +7,6 @@ from pathlib import Path
 import pytest
 
 from campaigns.field import campaign, models
-from narrowdown.engines.findings import Findings
-from narrowdown.engines.graph.load import import_model, load
-from narrowdown.engines.known.table import read_table
-from narrowdown.engines.search.lookalike import list_lookalikes
-from narrowdown.engines.store.content import Store
 
 KEPT = Path(__file__).parents[2] / "build" / "field" / "models"  # where `make field` has them
 CASES = (
@@ -58,30 +53,3 @@ def test_a_small_case_of_the_field_is_right(name: str, engine: str, tmp_path: Pa
         pytest.skip(f"pip cannot have {models.BY_NAME[name].wheel} here")
     line = campaign.run(tmp_path, KEPT, models.BY_NAME[name], engine, 240)
     assert line["grade"] == "right", (line["grade"], line["why"])
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-def test_no_model_of_the_field_looks_like_a_known_bug(tmp_path: Path) -> None:
-    """As a whole, with no culprit found, in any release: none of them has one. All that are there,
-    and the small ones."""
-    KEPT.mkdir(parents=True, exist_ok=True)
-    for name in sorted({name for name, _ in CASES}):
-        try:
-            models.fetch(KEPT, [name])
-        except subprocess.CalledProcessError:
-            continue
-    kept = [KEPT / model.file for model in models.MODELS if (KEPT / model.file).exists()]
-    if not kept:
-        pytest.skip("pip can have none of the wheels here")
-    false = []
-    for path in kept:
-        store = Store(tmp_path / path.stem)
-        index = load(store, import_model(path, store).digest).index  # some files are not sorted
-        for precision in ("fp32", "fp16", "int8"):
-            found = list_lookalikes(
-                Findings(), index, read_table(), version="", precision=precision
-            )
-            false += [(path.stem, bug.id, nodes) for bug, nodes in found]
-    print(f"{len(kept)} models, {len(false)} false matches")
-    assert not false

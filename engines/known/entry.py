@@ -13,11 +13,13 @@ Stated: TypeAlias = Scalar | list[Scalar]
 Asked: TypeAlias = Stated | dict[Literal["in", "not", "is"], Stated]
 
 
-class Pattern(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A node of the pattern. ``op``: one of these operators. ``reads``: places in the pattern of
-    nodes whose outputs it reads. ``attributes``: name to what it must be. ``dtype``: of its first
-    input, numpy's name; ``rank``: of that input. ``weight``: places of inputs that must be weights;
-    ``input``: of some that must not be."""
+class Pattern(msgspec.Struct, frozen=True):
+    """A node of the pattern. Fields that earlier versions had are read over: journals hold them.
+    ``op``: one of these operators. ``reads``: places in the pattern of nodes whose outputs it
+    reads. ``attributes``: name to what it must be. ``dtype``: of its first input, numpy's name;
+    ``rank``: of that input. ``weight``: places of inputs that must be weights; ``input``: of some
+    that must not be; ``given``: of some that must be there. ``opset``: of the model, the first and
+    the last; 0: whichever. ``axes``: it must state its axes, as an attribute or an input."""
 
     op: tuple[str, ...]
     domain: str = ""
@@ -27,26 +29,9 @@ class Pattern(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     rank: int = -1
     weight: tuple[int, ...] = ()
     input: tuple[int, ...] = ()
-    square: int = -1  # the place of an input whose last two dimensions are equal
-    flat: int = -1  # the place of an input that has one dimension
-    wider: int = -1  # the place of an input that has more dimensions than each other, all of one
-    ones: bool = False  # whether a dimension of its first input is one
-    uneven: bool = False  # whether the last dimensions of its inputs must be known, and differ
-    opset: tuple[int, int] = (0, 0)  # of the model, the first and the last; 0: whichever
-    many: bool = False  # whether none of the last two dimensions of its first input is one
-    given: tuple[int, ...] = ()  # places of inputs that must be there
-    axes: bool = False  # whether it must state its axes, as an attribute or an input
-    partial: bool = False  # and these leave a dimension larger than one
-    zero: int = -1  # the place of an input that is left out, or a weight of zeros
-    nonzero: int = -1  # the place of a weight that holds another number than zero
-    same: bool = False  # of a Cast: whether it is to the type that its input has
-    # Of a pool, by its own pads or by those of the Pad that it reads: ``cut``: the end of one axis
-    # is padded by more than the beginning of the next (what ONNX Runtime 1.22 takes for it);
-    # ``wide``: a Pad is as wide as the window; ``beyond``: the last window reaches beyond the
-    # padding, where the shape is known.
-    cut: bool = False
-    wide: bool = False
-    beyond: bool = False
+    given: tuple[int, ...] = ()
+    opset: tuple[int, int] = (0, 0)
+    axes: bool = False
 
 
 class MadeTensor(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

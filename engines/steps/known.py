@@ -10,25 +10,15 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from narrowdown.engines.asking import Count, Described, StepContext, Sub, asked
-from narrowdown.engines.asking.budget import Tries
+from narrowdown.engines.asking import Count, Described, Note, StepContext, Sub, asked
 from narrowdown.engines.asking.whole_model import WholeModel, probe_whole
 from narrowdown.engines.compare.criterion import TOLERANCE_BY_PRECISION, Criterion
 from narrowdown.engines.compare.judge import exceed, worst
 from narrowdown.engines.compare.say import say_first
 from narrowdown.engines.findings import Findings, Lookalike
-from narrowdown.engines.known.entry import Bug, Construction
+from narrowdown.engines.known.entry import Bug
 from narrowdown.engines.known.variant import Variant, say_variant, vary_declared
-from narrowdown.engines.probe import (
-    HUGE,
-    MADE_UP,
-    Construct,
-    Describe,
-    LoadInputs,
-    Measure,
-    Measurement,
-    Recall,
-)
+from narrowdown.engines.probe import HUGE, Construct, Describe, Measure, Measurement, Recall
 from narrowdown.engines.search.lookalike import list_lookalikes, say_lookalike
 from narrowdown.engines.search.switches import list_switches
 from narrowdown.engines.spec import parse
@@ -46,9 +36,9 @@ from narrowdown.engines.steps.prepare import prepare_findings
 # Who says what a construction should give: ONNX's own evaluator, which shares no code with any
 # engine of the table.
 JUDGE = "reference"
-# Lookalikes that are asked about: each costs a build and a run of a few nodes, and one that looks
+# Lookalikes that are asked about: each costs some ten builds of a few nodes, and one that looks
 # like more looks like none.
-ASKED = 6
+ASKED = 3
 # Statuses of a model that an engine does not run: which of them it is depends on where it notices.
 _REFUSED = ("build-failed", "unsupported", "invalid-model", "refused", "error", "crash")
 
@@ -67,13 +57,12 @@ class KnownOutcome(msgspec.Struct, frozen=True, kw_only=True):
     nodes: str = ""  # of the model that look like it
     alike: int = 0  # bugs that it looks like
     confirmed: int = 0  # of these those that show here
-    left: int = 0  # of these those that were not tried to their end
     trigger: str = ""  # how often it failed where the table says so, and beside it
     message: str = ""
 
 
 class KnownParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    budget: Count = 0  # small models that are built; 0: all
+    budget: Count = 0  # no longer used
 
 
 class KnownRow(msgspec.Struct, frozen=True):
@@ -98,13 +87,12 @@ class KnownRow(msgspec.Struct, frozen=True):
     passes: int = 0
     beside_n: int = 0
     against: str = ""
-    left: int = 0  # constructions that were not built, as the step was ended
 
     @property
     def holds(self) -> bool:
         """Whether the trigger held: something of either side was answered, and nothing spoke
         against it."""
-        return self.fires == self.fires_n > 0 and self.passes == self.beside_n > 0 and not self.left
+        return self.fires == self.fires_n > 0 and self.passes == self.beside_n > 0
 
     @property
     def held(self) -> str:
@@ -116,7 +104,6 @@ class KnownRow(msgspec.Struct, frozen=True):
 
 
 def known(ctx: StepContext) -> Steps[KnownOutcome]:
-    tries = Tries(msgspec.convert(dict(ctx.params), KnownParams, strict=False).budget)
     findings = yield from prepare_findings(ctx)
     if findings.signature is None:
         return Finish(
@@ -153,7 +140,7 @@ def known(ctx: StepContext) -> Steps[KnownOutcome]:
     rows: list[KnownRow] = []
     for bug, nodes in alike[:ASKED]:
         names = tuple(index.shown_names[n] for n in nodes)
-        rows.append((yield from _try_bug(ctx, findings, bug, names, tries)))
+        rows.append((yield from _try_bug(ctx, findings, bug, names)))
     rows.sort(key=lambda row: (row.verdict != "known", row.shown == "passes"))
     found = tuple(map(_as_lookalike, rows))
     return Finish(
@@ -165,7 +152,7 @@ def known(ctx: StepContext) -> Steps[KnownOutcome]:
 
 
 def _try_bug(
-    ctx: StepContext, findings: Findings, bug: Bug, nodes: tuple[str, ...], tries: Tries
+    ctx: StepContext, findings: Findings, bug: Bug, nodes: tuple[str, ...]
 ) -> Sub[KnownRow]:
     """Whether the bug shows here, as its trigger says, and whether its switch cures the model."""
     row = KnownRow(
@@ -176,18 +163,16 @@ def _try_bug(
         cure=bug.cure,
         says=bug.says,
     )
-    if tries.over and bug.make is not None:
-        return msgspec.structs.replace(row, left=1 + len(bug.fires) + len(bug.beside))
-    shown, error = yield from show_bug(ctx, bug, tries)
+    shown, error = yield from show_bug(ctx, bug)
     finite = error if error is not None and error < HUGE else None
     row = msgspec.structs.replace(row, shown=shown, error=finite)
     if shown != "fails":
         return row
-    row = yield from hold_trigger(ctx, bug, tries, row)
+    row = yield from hold_trigger(ctx, bug, row)
     can = list_switches(ctx.engine, ctx.engine_info)
     off = set(bug.switch_off) & set(can.optimizers)
-    if off and not row.left:
-        yield tries.note(f"does the model pass without {', '.join(sorted(off))}?")
+    if off:
+        yield Note(f"does the model pass without {', '.join(sorted(off))}?")
         whole = WholeModel(ctx, findings)
         distance = yield from whole.compare(can.without(off), samples=(findings.sample,))
         row = msgspec.structs.replace(row, cured=distance.told and not distance.exceeds)
@@ -195,7 +180,7 @@ def _try_bug(
     return msgspec.structs.replace(row, verdict="known") if is_known else row
 
 
-def hold_trigger(ctx: StepContext, bug: Bug, tries: Tries, row: KnownRow) -> Sub[KnownRow]:
+def hold_trigger(ctx: StepContext, bug: Bug, row: KnownRow) -> Sub[KnownRow]:
     """The row with whether the construction fails where the bug's trigger says so, and not beside
     it. What the engine does not run is no answer: releases refuse this type or that opset for
     reasons of their own."""
@@ -205,15 +190,11 @@ def hold_trigger(ctx: StepContext, bug: Bug, tries: Tries, row: KnownRow) -> Sub
         *((v, "fails") for v in bug.fires),
         *((v, "passes") for v in bug.beside),
     ]
-    left = len(variants)
     for variant, wanted in variants:
-        if tries.over or bug.make is None:
-            break
-        left -= 1
-        shown, _ = yield from show_bug(ctx, bug, tries, variant)
+        shown, _ = yield from show_bug(ctx, bug, variant)
         if shown != "not run":
             seen[wanted].append(shown)
-        if shown not in (wanted, "not run"):
+        if shown not in (wanted, "not run") and bug.make is not None:
             does = "passes" if shown == "passes" else "fails, too"
             against.append(f"with {say_variant(bug.make, variant)} it {does}")
     return msgspec.structs.replace(
@@ -223,42 +204,28 @@ def hold_trigger(ctx: StepContext, bug: Bug, tries: Tries, row: KnownRow) -> Sub
         passes=seen["passes"].count("passes"),
         beside_n=len(seen["passes"]),
         against="".join(against[:1]),
-        left=left,
     )
 
 
 def show_bug(
-    ctx: StepContext, bug: Bug, tries: Tries, variant: Variant | None = None
+    ctx: StepContext, bug: Bug, variant: Variant | None = None
 ) -> Sub[tuple[Shown, float | None]]:
     """What the bug's construction, or a variant of it, does on this engine, and its error, against
     ONNX's evaluator."""
     if bug.make is None:
         return "not run", None
     where = f"with {say_variant(bug.make, variant)}" if variant else "here"
-    yield tries.note(f"does {bug.name} show {where}?")
-    answer = yield from _run_construction(ctx, bug, vary_declared(bug.make, variant or {}))
-    tries.done += 1
-    return answer
-
-
-def _run_construction(
-    ctx: StepContext, bug: Bug, declared: Construction
-) -> Sub[tuple[Shown, float | None]]:
-    made = yield from asked(Construct(declared=msgspec.json.encode(declared).decode()))
+    yield Note(f"does {bug.name} show {where}?")
+    declared = msgspec.json.encode(vary_declared(bug.make, variant or {})).decode()
+    made = yield from asked(Construct(declared=declared, feed=True, seed=ctx.seed))
     if made.status != "ok":
         return "not run", None
-    model = str(made.facts["model"])
-    drawn = {name: t.range for name, t in declared.inputs.items()}
-    fed = yield from asked(LoadInputs(model=model, seed=ctx.seed, ranges=drawn, batch=False))
-    if fed.status != "ok":
-        return "not run", None
-    engine = with_settings(ctx.engine, bug.settings)
     m = yield from asked(
         Measure(
-            model=model,
-            inputs=fed.facts["inputs"],
-            samples=(MADE_UP,),
-            engine=engine,
+            model=made.facts["model"],
+            inputs=made.facts["inputs"],
+            samples=tuple(made.facts["samples"]),
+            engine=with_settings(ctx.engine, bug.settings),
             reference=JUDGE,
         )
     )
@@ -305,9 +272,6 @@ def _tell(rows: list[KnownRow], family: str) -> KnownOutcome:
         return KnownOutcome(verdict="none", message=said)
     first = rows[0]
     message = say_lookalike(_as_lookalike(first)) + _say_doubt(first)
-    left = sum(r.left > 0 for r in rows)
-    if others := left - (first.left > 0):
-        message += f" {others} more that it looks like {'was' if others == 1 else 'were'} not tried to the end."
     return KnownOutcome(
         verdict=first.verdict,
         bug=first.bug,
@@ -318,7 +282,6 @@ def _tell(rows: list[KnownRow], family: str) -> KnownOutcome:
         nodes=", ".join(first.nodes),
         alike=len(rows),
         confirmed=sum(r.verdict == "known" for r in rows),
-        left=left,
         trigger=first.held,
         message=message,
     )
@@ -326,13 +289,8 @@ def _tell(rows: list[KnownRow], family: str) -> KnownOutcome:
 
 def _say_doubt(row: KnownRow) -> str:
     """Why it only looks like the bug, with a space in front; "" of a known one."""
-    seen = f" Its small model {row.held}." if row.held else ""
     return say_first(
         (row.verdict == "known", ""),
-        (
-            row.left,
-            f"{seen} {row.left} more small models were not built, as the step was ended.",
-        ),
         (
             row.shown == "passes",
             " The small model that it shows in passes here, so it may be fixed, or be another one.",
@@ -355,7 +313,7 @@ def _say_doubt(row: KnownRow) -> str:
 
 SPEC = StepSpec(
     name="known",
-    version=2,
+    version=3,
     summary="Hold the failure against a table of known bugs, and see whether the bug shows on this engine.",
     run=known,
     outcome=KnownOutcome,
@@ -372,7 +330,6 @@ SPEC = StepSpec(
         "says": "what is known of it",
         "alike": "bugs that it looks like",
         "confirmed": "of these show here",
-        "left": "of these not tried to the end",
         "trigger": "when it fires",
     },
 )

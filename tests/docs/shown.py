@@ -94,7 +94,6 @@ RULES = (
     ("docs/engines.md", "narrowdown step compare net.xml", "an IR"),
     ("docs/engines.md", "narrowdown run net.xml", "an IR"),
     ("docs/trigger.md", "narrowdown", "trigger"),
-    ("docs/known.md", "python campaigns/field/", "parsed: the network, for other people's wheels"),
     ("docs/how-it-was-tested.md", "python campaigns/", "parsed: hours, a GPU or the network"),
     ("docs/write-a-step.md", "", "a step"),
     ("docs/write-an-engine.md", "", "an engine"),

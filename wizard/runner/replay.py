@@ -192,8 +192,10 @@ def _dry_step(rec: Recording, visit: Visit, steps: Mapping[str, StepSpec[Any]]) 
         return _differs(row, f"asks what the journal does not hold: {_described(unknown)}")
     now = _plain(finish.outcome)
     recorded = visit.outcome or {}
-    # Of what an earlier version did not say yet nothing can be said: outcomes grow.
-    names = {**recorded, **now} if spec.version == visit.step_version else recorded
+    # Of what one of two versions does not say nothing can be said: outcomes grow and shrink.
+    names = {**recorded, **now}.keys()
+    if spec.version != visit.step_version:
+        names = recorded.keys() & now.keys()
     different = [name for name in names if name != _SAID and recorded.get(name) != now.get(name)]
     if different:
         name = sorted(different)[0]

@@ -15,7 +15,6 @@ from narrowdown.engines.known.variant import vary_declared
 from narrowdown.engines.probe import (
     Construct,
     Describe,
-    LoadInputs,
     Measure,
     Measurement,
     Recall,
@@ -41,7 +40,7 @@ def last(end: StopIteration) -> KnownOutcome:
 
 def walk(
     *, shown: float, cured: float, fires: float = 1.0, beside: float = 0.0, version: str = "1.31.1", like: bool = True,
-    bug: Bug = BUG, dying: int = 0, budget: int = 0, built: list[str] | None = None,
+    bug: Bug = BUG, dying: int = 0,
 ) -> KnownOutcome:  # fmt: skip
     """What the step ends with where the construction is off by ``shown``, with what fires by
     ``fires``, ``beside`` it so, and the model without the switch by ``cured``. ``dying``: so many
@@ -75,11 +74,8 @@ def walk(
         capabilities={"optimizers": Capability(True)},
         optimizers=("Pad_Fusion", "ConstantFolding"),
     )
-    params = {"budget": budget} if budget else {}
     step = SPEC.run(
-        StepContext(
-            "onnxruntime", "onnxruntime:optimization=off", findings, params=params, engine_info=view
-        )
+        StepContext("onnxruntime", "onnxruntime:optimization=off", findings, engine_info=view)
     )
     answer: Measurement | Described | None = None
     while True:
@@ -98,12 +94,9 @@ def walk(
                 answer = Measurement(facts={"bugs": msgspec.to_builtins(fit)})
             case Construct():
                 declared = msgspec.json.decode(asked.declared, type=Construction)
-                answer = Measurement(
-                    facts={"model": next(name for made, name in of if made == declared)}
-                )
-            case LoadInputs():
-                assert asked.model in errors
-                answer = Measurement(facts={"inputs": "drawn"})
+                name = next(name for made, name in of if made == declared)
+                drawn = {"inputs": "drawn", "samples": ["real:0"]}
+                answer = Measurement(facts={"model": name, **drawn})
             case Measure():
                 assert (asked.model in errors) == (asked.reference == "reference")
                 assert (
@@ -111,8 +104,6 @@ def walk(
                     or asked.engine == "onnxruntime:disabled_optimizers=Pad_Fusion"
                 )
                 error = errors.get(asked.model, cured)
-                if built is not None:
-                    built.append(asked.model)
                 if error < 0:
                     answer = Measurement(status="crash")
                     continue
@@ -183,21 +174,6 @@ def test_what_looks_like_nothing_is_told_so_and_nothing_is_run() -> None:
     outcome = walk(shown=1.0, cured=0.0, like=False)
     assert outcome.verdict == "none"
     assert "none of the bugs of onnxruntime" in outcome.message
-
-
-def test_a_budget_ends_it_and_what_was_not_tried_is_said() -> None:
-    """Each construction counts; one that is ended before its trigger was held to is not called
-    known."""
-    every = 1 + len(BUG.fires) + len(BUG.beside)
-    for budget in range(1, every + 2):
-        built: list[str] = []
-        outcome = walk(shown=1.0, cured=0.0, budget=budget, built=built)
-        through = budget >= every
-        assert len([name for name in built if name != "m"]) == min(budget, every)
-        assert outcome.verdict == ("known" if through else "looks-like")
-        assert outcome.left == (not through)
-        assert ("were not built, as the step was ended" in outcome.message) == (not through)
-        assert (f"{every - budget} more small models" in outcome.message) == (not through)
 
 
 def test_a_bug_without_a_thread_is_named_by_its_id() -> None:

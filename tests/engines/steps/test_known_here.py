@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from narrowdown.engines.asking import Note
-from narrowdown.engines.asking.budget import Tries
 from narrowdown.engines.known.entry import Bug
 from narrowdown.engines.known.table import read_table
 from narrowdown.engines.steps.known import KnownRow, hold_trigger, show_bug
@@ -45,7 +44,7 @@ def test_a_construction_does_what_the_table_says_of_this_release(
     beside it."""
     pytest.importorskip(bug.engine)
     here = session("shapes_cnn", ENGINES[bug.engine])
-    shown, error = drive(here, show_bug(here.context(), bug, Tries()))
+    shown, error = drive(here, show_bug(here.context(), bug))
     said = bug.ran.get(version(bug.engine))
     if said is None:
         pytest.skip(
@@ -53,7 +52,7 @@ def test_a_construction_does_what_the_table_says_of_this_release(
         )
     assert shown == WRONG[said], error
     if shown == "fails":
-        held = drive(here, hold_trigger(here.context(), bug, Tries(), KnownRow(bug.id, "")))
+        held = drive(here, hold_trigger(here.context(), bug, KnownRow(bug.id, "")))
         assert held.against == ""
         assert held.fires == held.fires_n > 0
         assert held.passes == held.beside_n > 0
