@@ -28,7 +28,7 @@ from narrowdown.engines.search.intermittent import (
 from narrowdown.engines.search.keep_fewest import MARGIN, Best, Hunt, keep_fewest
 from narrowdown.engines.search.kept import Kept, Knee, list_keepable
 from narrowdown.engines.search.kept_sets import KeptSets, NodeSet
-from narrowdown.engines.search.ranking import Ranked, list_ranked, rank_layers
+from narrowdown.engines.search.ranking import LayerRow, list_ranked, rank_layers
 from narrowdown.engines.search.remedy import list_cured
 from narrowdown.engines.search.unseen import (
     Basis,
@@ -161,7 +161,7 @@ class _Keeping:
         if order:
             return order
         if len(everything) < len(ask.index.nodes) and unquantized(ask.ctx.reference):
-            rows: tuple[Ranked, ...] = yield from rank_layers(ask, find_layers(ask.index))
+            rows: tuple[LayerRow, ...] = yield from rank_layers(self.oracle, find_layers(ask.index))
             return list_ranked(rows)
         emulation = find_emulation(ask.ctx, ask.findings)
         if self.oracle.times and not emulation:

@@ -7,18 +7,16 @@ from typing import TypeAlias
 import msgspec
 
 from narrowdown.engines.asking import Note, Sub
-from narrowdown.engines.asking.inquiry import Inquiry
-from narrowdown.engines.asking.oracle import make_oracle
+from narrowdown.engines.asking.answer import Answer
+from narrowdown.engines.asking.oracle import Oracle
 from narrowdown.engines.asking.question import Question
 from narrowdown.engines.compare.judge import badness
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.graph.index import GraphIndex
-from narrowdown.engines.graph.quantized import Layer, is_stored_weight
+from narrowdown.engines.graph.quantized import Layer, can_stay_float, is_stored_weight
 from narrowdown.engines.probe import SILENT_DB, Candidate, Score
-from narrowdown.engines.search.watchable import pack_batches
+from narrowdown.engines.search.watchable import BATCH_BYTES, pack_batches
 
-# Of layer outputs in one build, half of layerwise's: each layer is built with its pairs beside it.
-BATCH_BYTES = 256 << 20
 # Layers whose effect is measured, the lowest SQNR first: as many as suspects of layerwise, and for
 # the same reason.
 MOST_EFFECTS = 48
@@ -26,66 +24,61 @@ MOST_EFFECTS = 48
 Scores: TypeAlias = dict[str, Score]  # by the tensor's name
 
 
-class Ranked(msgspec.Struct, frozen=True):
-    """One layer and what was measured of it. ``db``, ``cumulative_db``: SQNR of its output in dB,
-    alone and in the quantized model; ``weights_db``, ``inputs_db``: of what its own pairs make of
-    its weights and of what it is fed, the worst of each. ``effect``: badness on the model's outputs
-    with this layer alone quantized, ``effect_db`` the same as SQNR. None where not measured."""
+class LayerRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A row of the table ``layers``: what was measured of one quantized layer. SQNR in dB, of
+    several the worst; None where it was not measured."""
 
-    layer: Layer
-    db: float | None = None
-    cumulative_db: float | None = None
-    weights_db: float | None = None
-    inputs_db: float | None = None
-    effect: float | None = None
-    effect_db: float | None = None
+    node: int = -1  # number of the node in the model; -1 in earlier versions
+    layer: str
+    op: str
+    output: str
+    sqnr_db: float | None  # of its output with this layer alone quantized
+    cumulative_db: float | None  # in the quantized model
+    weights_db: float | None  # of what its pairs make of its weights
+    inputs_db: float | None  # of what its pairs make of what it is fed
+    effect: float | None = None  # error on the model's outputs with this layer alone quantized
+    codes: str  # element type of its codes
+    scales: str  # of its weights: `per-tensor`, `per-channel`, `blocks` or empty
+    left_in_float: bool = False
+    movable: bool  # whether it can be left in float
 
 
 def rank_layers(
-    ask: Inquiry,
+    oracle: Oracle,
     found: Sequence[Layer],
     batch_bytes: int = BATCH_BYTES,
     most_effects: int = MOST_EFFECTS,
-) -> Sub[tuple[Ranked, ...]]:
+) -> Sub[tuple[LayerRow, ...]]:
     """The layers in the model as it is, whatever was cured of it, the lowest SQNR alone first;
     those that could not be measured last."""
-    uncured = msgspec.structs.replace(ask.findings, patches="", keep="", righted="")
-    oracle = make_oracle(msgspec.structs.replace(ask, findings=uncured, live=()))
     index = oracle.index
     alone: Scores = {}
     pairs: Scores = {}
     cumulative: Scores = {}
 
-    def look(question: Question, text: str) -> Sub[Scores]:
-        answer = yield from oracle.ask(msgspec.structs.replace(question, build=0, note=Note(text)))
-        return dict(answer.scores)
+    def look(question: Question, text: str) -> Sub[Answer]:
+        asked = msgspec.structs.replace(question, uncured=True, build=0, note=Note(text))
+        return (yield from oracle.ask(asked))
 
     for batch in _pack_layers(index, found, batch_bytes):
         part = Question(frozenset(), part=_cut_each_alone(index, batch), alone=True)
-        alone |= yield from look(
-            part, f"{len(batch)} layers, each alone, fed the float model's values"
-        )
+        text = f"{len(batch)} layers, each alone, fed the float model's values"
+        alone |= (yield from look(part, text)).scores
         part = Question(frozenset(), part=_cut_pairs(index, batch), alone=True)
-        pairs |= yield from look(part, "what the pairs make of weights and inputs")
+        pairs |= (yield from look(part, "what the pairs make of weights and inputs")).scores
         made = {t for layer in batch for t in index.nodes[layer.node].outputs}
-        inner = tuple(sorted(made - set(index.outputs)))
-        cumulative |= yield from look(
-            Question(watch=inner), "the layers in the quantized model as it is"
-        )
-    rows = [_make_ranked(index, layer, alone, cumulative, pairs) for layer in found]
+        whole = Question(watch=tuple(sorted(made - set(index.outputs))))
+        cumulative |= (yield from look(whole, "the layers in the quantized model as it is")).scores
+    rows = [_make_row(index, layer, alone, cumulative, pairs) for layer in found]
     rows.sort(key=_order_by_db)
+    around = {layer.node: frozenset(layer.around) for layer in found}
     for i, row in enumerate(rows[:most_effects]):
-        node = row.layer.node
-        note = Note(f"does the loss in {oracle.names([node])[0]} reach the outputs?")
-        around, outputs = frozenset(row.layer.around), index.nodes[node].outputs
-        answer = yield from oracle.ask(Question(around, outputs=outputs, build=0, note=note))
+        part = Question(around[row.node], outputs=index.nodes[row.node].outputs)
+        answer = yield from look(part, f"does the loss in {row.layer} reach the outputs?")
         m = answer.measured
-        scores = [s for r in m.results for s in r.effect]
+        scores = [badness(s, oracle.criterion) for r in m.results for s in r.effect]
         if m.status == "ok" and scores:
-            effect = max(badness(s, oracle.criterion) for s in scores)
-            rows[i] = msgspec.structs.replace(
-                row, effect=effect, effect_db=min(s.sqnr_db for s in scores)
-            )
+            rows[i] = msgspec.structs.replace(row, effect=max(scores))
     return tuple(rows)
 
 
@@ -118,27 +111,30 @@ def _pack_layers(index: GraphIndex, found: Sequence[Layer], limit: int) -> list[
     ]
 
 
-def _make_ranked(
-    index: GraphIndex,
-    layer: Layer,
-    alone: Scores,
-    cumulative: Scores,
-    pairs: Scores,
-) -> Ranked:
+def _make_row(
+    index: GraphIndex, layer: Layer, alone: Scores, cumulative: Scores, pairs: Scores
+) -> LayerRow:
     def name(tensors: Iterable[int]) -> list[str]:
         return [index.tensors[t].name for t in tensors]
 
-    outputs = name(index.nodes[layer.node].outputs)
-    weights, inputs = list[str](), list[str]()
+    node = index.nodes[layer.node]
+    outputs, weights, inputs = name(node.outputs), list[str](), list[str]()
     for d in layer.dequantizers:
         read = weights if _reads_weights(index, d) else inputs
         read += name(index.nodes[d].outputs)
-    return Ranked(
-        layer,
-        db=_lowest_sqnr(alone, outputs),
+    codes = {index.tensors[index.nodes[d].inputs[0]].dtype or "?" for d in layer.dequantizers}
+    return LayerRow(
+        node=node.id,
+        layer=index.shown_names[node.id],
+        op=node.op,
+        output=outputs[0],
+        sqnr_db=_lowest_sqnr(alone, outputs),
         cumulative_db=_lowest_sqnr(cumulative, outputs),
         weights_db=_lowest_sqnr(pairs, weights),
         inputs_db=_lowest_sqnr(pairs, inputs),
+        codes="+".join(sorted(codes)),
+        scales=_name_scales(index, layer),
+        movable=can_stay_float(index, layer),
     )
 
 
@@ -160,22 +156,18 @@ def _lowest_sqnr(scores: Scores, tensors: Iterable[str]) -> float | None:
     return min(found, default=None)
 
 
-def _order_by_db(row: Ranked) -> tuple[bool, float, int]:
-    return (row.db is None, row.db or 0.0, row.layer.node)
+def _order_by_db(row: LayerRow) -> tuple[bool, float, int]:
+    return (row.sqnr_db is None, row.sqnr_db or 0.0, row.node)
 
 
-def list_ranked(rows: Sequence[Ranked]) -> tuple[int, ...]:
+def list_ranked(rows: Sequence[LayerRow]) -> tuple[int, ...]:
     """The layers' nodes, those with the largest effect first; the lowest SQNR where it was not
     measured."""
-    return tuple(
-        r.layer.node
-        for r in sorted(
-            rows, key=lambda r: (r.effect is None, -(r.effect or 0.0), *_order_by_db(r))
-        )
-    )
+    by_effect = sorted(rows, key=lambda r: (r.effect is None, -(r.effect or 0.0), *_order_by_db(r)))
+    return tuple(r.node for r in by_effect)
 
 
-def name_scales(index: GraphIndex, layer: Layer) -> str:
+def _name_scales(index: GraphIndex, layer: Layer) -> str:
     """How the layer's weights are scaled: ``per-tensor``, ``per-channel``, ``blocks``, ``""`` for a
     layer without weights."""
     found = set()

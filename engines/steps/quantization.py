@@ -7,13 +7,14 @@ model as it is. *Effect*: what arrives at the model's outputs when nothing but t
 quantized. SQNR ranks the layers for people; the effect says where the search for the set begins.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
 
 from narrowdown.engines.asking import Amount, Count, Described, StepContext, StepRefused, Sub, asked
 from narrowdown.engines.asking.inquiry import Inquiry, make_inquiry
+from narrowdown.engines.asking.oracle import make_oracle
 from narrowdown.engines.compare.criterion import Signature
 from narrowdown.engines.compare.judge import worst
 from narrowdown.engines.compare.say import say_amount, say_first, say_most
@@ -31,17 +32,11 @@ from narrowdown.engines.graph.quantized import (
 from narrowdown.engines.probe import HUGE, Describe, is_given
 from narrowdown.engines.search.keeping import PrecisionParams, keep_higher
 from narrowdown.engines.search.kept import Kept, make_workaround
-from narrowdown.engines.search.ranking import (
-    BATCH_BYTES,
-    MOST_EFFECTS,
-    Ranked,
-    list_ranked,
-    name_scales,
-    rank_layers,
-)
+from narrowdown.engines.search.ranking import MOST_EFFECTS, LayerRow, list_ranked, rank_layers
 from narrowdown.engines.search.settle import Saved
 from narrowdown.engines.search.statistics import say_most_wrong
 from narrowdown.engines.search.unseen import say_tried
+from narrowdown.engines.search.watchable import BATCH_BYTES
 from narrowdown.engines.search.whole import choose_feed, list_feeds, probe_whole
 from narrowdown.engines.search.workaround_facts import UNCALIBRATED
 from narrowdown.engines.spec import parse, unquantized
@@ -120,8 +115,8 @@ def quantization(ctx: StepContext) -> Steps[QuantizationOutcome]:
     ask = make_inquiry(
         ctx, findings, index, findings.signature or Signature(kind="accuracy", sample=sample)
     )
-    rows: tuple[Ranked, ...] = yield from rank_layers(
-        ask, found, params.batch_bytes, params.most_effects
+    rows: tuple[LayerRow, ...] = yield from rank_layers(
+        make_oracle(ask), found, params.batch_bytes, params.most_effects
     )
     # Where nothing fails this costs nothing more: the whole model was measured already.
     search = PrecisionParams(budget=params.budget, margin=params.margin)
@@ -132,8 +127,8 @@ def quantization(ctx: StepContext) -> Steps[QuantizationOutcome]:
         outcome=kept.outcome,  # type: ignore[arg-type]
         layers=len(found),
         whole=len(opaque) + sum(not can_stay_float(index, layer) for layer in found),
-        worst=ask.names([lowest.layer.node])[0],
-        worst_db=lowest.db,
+        worst=lowest.layer,
+        worst_db=lowest.sqnr_db,
         keep=len(kept.keep),
         names=", ".join(ask.names(kept.keep)),
         minimal=kept.minimal,
@@ -159,7 +154,7 @@ def quantization(ctx: StepContext) -> Steps[QuantizationOutcome]:
             notes=tuple(dict.fromkeys(notes)),
         ),
         tables={
-            "layers": [_make_row(ask, r, kept.keep) for r in rows],
+            "layers": [msgspec.structs.replace(r, left_in_float=r.node in kept.keep) for r in rows],
             "keep": [KeptNode(n) for n in ask.names(kept.keep)],
             "bundle": [Saved("workaround", kept.files)] if kept.files else [],
         },
@@ -199,49 +194,6 @@ def _hardest_sample(ctx: StepContext, findings: Findings) -> Sub[str]:
     return choose_feed(findings, worst(m.results, findings.rule)[0] or list_feeds(findings)[0])
 
 
-class LayerRow(msgspec.Struct, frozen=True):
-    """A row of the table ``layers``: what was measured of one quantized layer
-    (``engines.search.ranking.Ranked``). SQNR in dB; ``codes``: dtypes of its codes, ``scales``: how
-    its weights are scaled."""
-
-    layer: str
-    op: str
-    output: str
-    sqnr_db: float | None
-    cumulative_db: float | None
-    weights_db: float | None
-    inputs_db: float | None
-    effect: float | None
-    effect_db: float | None
-    codes: str
-    scales: str
-    left_in_float: bool
-    movable: bool
-
-
-def _make_row(ask: Inquiry, row: Ranked, keep: Iterable[int]) -> LayerRow:
-    index, layer = ask.index, row.layer
-    node = index.nodes[layer.node]
-    codes = sorted(
-        {index.tensors[index.nodes[d].inputs[0]].dtype or "?" for d in layer.dequantizers}
-    )
-    return LayerRow(
-        layer=ask.names([node.id])[0],
-        op=node.op,
-        output=index.tensors[node.outputs[0]].name,
-        sqnr_db=row.db,
-        cumulative_db=row.cumulative_db,
-        weights_db=row.weights_db,
-        inputs_db=row.inputs_db,
-        effect=row.effect,
-        effect_db=row.effect_db,
-        codes="+".join(codes),
-        scales=name_scales(index, layer),
-        left_in_float=node.id in set(keep),
-        movable=can_stay_float(index, layer),
-    )
-
-
 def _say_none(index: GraphIndex, opaque: Sequence[int]) -> str:
     return say_first(
         (
@@ -273,9 +225,9 @@ def _count_operators(index: GraphIndex, nodes: Sequence[int]) -> str:
 
 
 def _message(
-    ask: Inquiry, kept: Kept, rows: Sequence[Ranked], opaque: Sequence[int], total: int
+    ask: Inquiry, kept: Kept, rows: Sequence[LayerRow], opaque: Sequence[int], total: int
 ) -> str:
-    name, db = ask.names([rows[0].layer.node])[0], rows[0].db
+    name, db = rows[0].layer, rows[0].sqnr_db
     lowest = f"The lowest SQNR alone has {name}: {db:.1f} dB." if db is not None else ""
     error = say_amount(kept.error, ask.criterion.metric)
     rest = say_first(

@@ -16,12 +16,12 @@ from narrowdown.engines.graph.index import GraphIndex
 
 def cure_earlier(inner: Ask, findings: Findings, index: GraphIndex, live: Collection[int]) -> Ask:
     """``live``: nodes that reach the model's outputs with the patches in place."""
-    patches = frozenset(ranges.decode(findings.patches))
 
     def ask(question: Question) -> Sub[Answer]:
         if question.reference:
             return inner(question)
         before = Findings() if question.uncured else findings
+        patches = frozenset(ranges.decode(before.patches))
         how = msgspec.structs.replace(
             question.how,
             keep=ranges.encode(question.keep.union(ranges.decode(before.keep))),
@@ -32,8 +32,7 @@ def cure_earlier(inner: Ask, findings: Findings, index: GraphIndex, live: Collec
             how = msgspec.structs.replace(how, severed=severed)
             question = msgspec.structs.replace(question, outputs=question.outputs or outputs)
         if question.nodes is None:
-            cured = question.right if question.uncured else patches | question.right
-            how = msgspec.structs.replace(how, severed=cured)
+            how = msgspec.structs.replace(how, severed=patches | question.right)
         return inner(msgspec.structs.replace(question, how=how))
 
     return ask
