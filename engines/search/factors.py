@@ -1,48 +1,39 @@
 """What of a case can be changed, and to what: the factors of ``trigger`` with the levels that are
-tried first."""
+tried first. A *factor* is what can be changed, a *level* what it is changed to: the words of the
+design of experiments."""
 
+import json
 import math
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from functools import partial
+from typing import TypeAlias
 
 import msgspec
 
 from narrowdown.engines.known.entry import Construction, MadeTensor, Stated
 from narrowdown.engines.known.varied import (
     ABSENT,
-    DRAWN,
-    FEW,
-    FIXED,
-    GIVEN,
-    OPEN,
-    Factor,
-    Level,
     Place,
-    encode,
+    exchange_role,
     is_list,
-    largest,
     list_places,
-    name_values,
-    vary,
+    resize,
+    retype,
+    with_attribute,
+    with_tensor,
 )
-from narrowdown.engines.spec import parse
-from narrowdown.engines.views import EngineView
+
+Level: TypeAlias = int | float | str
+GIVEN = "as in the case"
+DRAWN = "drawn"
+FEW = "few different numbers"
+ZEROS = "zeros"
 
 # Opsets in which operators that cases are made of changed: reductions took axes as an input in 13
 # and 18, pools and casts 19, 21. What is left of them where another one is the case is tried between two that differ.
 _OPSETS = (11, 13, 17, 18, 19, 20, 21, 23, 22)
 _FLOATS = ("float32", "float64", "float16", "bfloat16")
 _WHOLE = ("int32", "int64", "uint8", "int8")
-_PRECISION = "precision"  # as the engines that have it call the option
-_THREADS = "threads"
-# Precision -> those that hold each of its numbers, by bits of exponent and mantissa: fp16 5+10,
-# bf16 8+7, tf32 8+10. A case is moved to these alone: in a narrower one its numbers overflow or are
-# rounded by more than the tolerance allows, which is another failure, and one that only some
-# processors show (OpenVINO computes in FP32 on those without instructions for the hint).
-_WIDER: Mapping[str, tuple[str, ...]] = {
-    "int8": ("fp16", "bf16", "tf32", "fp32", "fp64"), "fp8": ("fp16", "bf16", "tf32", "fp32", "fp64"),
-    "fp16": ("tf32", "fp32", "fp64"), "bf16": ("tf32", "fp32", "fp64"), "tf32": ("fp32", "fp64"), "fp32": ("fp64",),
-}  # fmt: skip
-_OPENVINO = {"f32": "fp32", "f16": "fp16"}  # its own words for them
 # What strings of these attributes may be, by ONNX's operators.
 _STRINGS: Mapping[str, tuple[str, ...]] = {
     "mode": ("constant", "edge", "reflect", "nearest", "linear", "cubic"),
@@ -58,9 +49,27 @@ _MOST_ELEMENTS = 1 << 20
 _MOST_LEVELS = 8  # of one number that are tried before its bounds are looked for
 
 
-def list_factors(
-    made: Construction, sizes: Sequence[Sequence[Place]], engine: str, view: EngineView
-) -> tuple[Factor, ...]:
+def say_level(level: Level) -> str:
+    """A level as a person would write it."""
+    return f"{level:.6g}" if isinstance(level, float) else str(level)
+
+
+class Factor(msgspec.Struct, frozen=True):
+    """``name``: for people. ``base``: the level that it has in the case; ``levels``: others to try;
+    ``at``: the case at one of them. ``ordered``: numbers of which every one between can be tried,
+    too. ``joined``: by what the name and a level are joined in a sentence; ``say``: a level in
+    words."""
+
+    name: str
+    base: Level
+    levels: tuple[Level, ...]
+    at: Callable[[Level], Construction]
+    ordered: bool = False
+    joined: str = " = "
+    say: Callable[[Level], str] = say_level
+
+
+def list_factors(made: Construction, sizes: Sequence[Sequence[Place]]) -> tuple[Factor, ...]:
     """All factors of a case, those first that matter most often. Levels that change nothing are
     left out."""
     sized = {p for places in sizes for p in places if p.kind == "attribute"}
@@ -68,11 +77,10 @@ def list_factors(
         *_of_sizes(made, sizes),
         *_of_attributes(made, {(p.of, p.key) for p in sized if p.at < 0}),
         *_of_types(made),
-        *_of_engine(engine, view),
-        *_of_open(made),
+        _of_open(made),
         *_of_weights(made),
         *_of_inputs(made),
-        *_of_opset(made),
+        _of_opset(made),
     )
     return tuple(msgspec.structs.replace(f, levels=tuple(_choose_levels(made, f))) for f in every)
 
@@ -81,7 +89,7 @@ def _choose_levels(made: Construction, factor: Factor) -> Iterable[Level]:
     """The first that are not the case's own, and change something."""
     others = [n for n in dict.fromkeys(factor.levels) if n != factor.base]
     for level in others[:_MOST_LEVELS]:
-        if factor.kind == "option" or vary(made, factor, level) != made:
+        if factor.at(level) != made:
             yield level
 
 
@@ -106,14 +114,14 @@ def _of_sizes(made: Construction, sizes: Sequence[Sequence[Place]]) -> Iterable[
         most = max(base, min(_MOST_SIZE, _MOST_ELEMENTS * base // max(1, heaviest)))
         levels = (base + 1, 1, 2 * base, base - 1, base // 2, 4 * base, 2, 3, 16 * base)
         fit = (n for n in levels if 1 <= n <= most and all(w * n % base == 0 for w in whole))
-        yield Factor(
-            name=_call_size(made, first),
-            kind="size",
-            base=base,
-            levels=tuple(fit),
-            ordered=True,
-            places=tuple(places),
-        )
+        at = partial(_at_size, made, tuple(places), base)
+        yield Factor(_call_size(made, first), base, tuple(fit), at, ordered=True)
+
+
+def _at_size(
+    made: Construction, places: tuple[Place, ...], base: int, level: Level
+) -> Construction:
+    return resize(made, places, base, int(level))
 
 
 def _call_size(made: Construction, place: Place) -> str:
@@ -135,16 +143,31 @@ def _of_attributes(made: Construction, sized: Container[tuple[str, str]]) -> Ite
                 continue
             ordered = isinstance(stated, int) and stated not in (0, 1)
             levels = tuple(_other_values(key, stated))
-            yield Factor(
-                f"{called} {key}", "attribute", encode(stated), levels, ordered, of=str(at), key=key
-            )
+            changed = partial(_at_attribute, made, at, key)
+            yield Factor(f"{called} {key}", _encode(stated), levels, changed, ordered)
+
+
+def _at_attribute(made: Construction, at: int, key: str, level: Level) -> Construction:
+    return with_attribute(made, at, key, _decode(level))
+
+
+def _encode(stated: Stated) -> Level:
+    """An attribute's value as a level: lists are written as JSON."""
+    return json.dumps(stated) if isinstance(stated, list) else stated
+
+
+def _decode(level: Level) -> Stated:
+    if isinstance(level, str) and level.startswith("["):
+        stated: Stated = json.loads(level)
+        return stated
+    return level
 
 
 def _other_values(key: str, stated: Stated) -> list[Level]:
     if isinstance(stated, str):
         return [*(_STRINGS.get(key, ())), ABSENT]
     if isinstance(stated, list):
-        return [*map(encode, _other_lists(key, stated)), ABSENT]
+        return [*map(_encode, _other_lists(key, stated)), ABSENT]
     if isinstance(stated, int) and key == "to":  # a type: the numbers beside it are any others
         return []
     if isinstance(stated, int):
@@ -183,18 +206,11 @@ def _of_types(made: Construction) -> Iterable[Factor]:
         others = _FLOATS if dtype in _FLOATS else (*_WHOLE, "float32")
         if dtype in (*_FLOATS, *_WHOLE):
             which = "the type" if len(used) == 1 else f"the type of {dtype} tensors"
-            yield Factor(which, "type", dtype, others)
+            yield Factor(which, dtype, others, partial(_at_type, made, dtype))
 
 
-def _of_engine(engine: str, view: EngineView) -> Iterable[Factor]:
-    wider = _WIDER.get(view.precision, ())
-    for option in view.options:
-        base = parse(engine).get(option.name) or option.usual
-        levels = tuple(c for c in option.choices if _OPENVINO.get(c, c) in wider)
-        if option.name == _PRECISION and base and levels:
-            yield Factor("the engine's precision", "option", base, levels, key=option.name)
-        if option.name == _THREADS and base:
-            yield Factor("threads", "option", base, ("1", "2"), key=option.name)
+def _at_type(made: Construction, dtype: str, level: Level) -> Construction:
+    return retype(made, dtype, str(level))
 
 
 def _of_weights(made: Construction) -> Iterable[Factor]:
@@ -204,23 +220,48 @@ def _of_weights(made: Construction) -> Iterable[Factor]:
             base, half = [int(v) for v in values], len(values) // 2
             front, back = base[:half], base[half:]
             lists = ([0] * len(base), [0] * half + back, front + [0] * len(back), back + front)
-            levels = tuple(encode(list(one)) for one in lists)
-            yield Factor(name, "entries", encode(list(base)), levels, of=name)
+            levels = tuple(_encode(list(one)) for one in lists)
+            yield Factor(name, _encode(list(base)), levels, _fill(made, name, _with_entries))
         elif values is not None and len(values) == 1:
             yield _number(made, name, weight, values[0])
         else:
-            yield _values(name, weight, ("zeros", DRAWN))
-        yield Factor(f"{name} is", "role", "a weight", ("an input",), of=name)
+            yield _values(made, name, weight, (ZEROS, DRAWN))
+        yield _role(made, name, "a weight", "an input")
+
+
+def _fill(
+    made: Construction, name: str, change: Callable[[MadeTensor, Level], MadeTensor]
+) -> Callable[[Level], Construction]:
+    """The case by what this input or weight holds."""
+    return lambda level: with_tensor(made, name, lambda tensor: change(tensor, level))
+
+
+def _role(made: Construction, name: str, base: str, other: str) -> Factor:
+    return Factor(f"{name} is", base, (other,), lambda _: exchange_role(made, name), joined=" ")
+
+
+def _with_entries(tensor: MadeTensor, level: Level) -> MadeTensor:
+    entries = _decode(level)
+    assert isinstance(entries, list)
+    return msgspec.structs.replace(tensor, values=[v for v in entries if not isinstance(v, str)])
 
 
 def _number(made: Construction, name: str, weight: MadeTensor, value: float) -> Factor:
     """A single number: the other sign and its neighbours first; of whole ones also the sizes of
     what is fed."""
-    if weight.dtype in _WHOLE:
+    whole = weight.dtype in _WHOLE
+    if whole:
         levels: Iterable[float] = (*_other_integers(int(value)), *_list_sizes(made), 0, 1)
     else:
         levels = (-value, 2 * value, -2 * value, value / 2, 1.0, -1.0, 0.0)
-    return Factor(name, "number", value, tuple(levels), weight.dtype in _WHOLE, name)
+    return Factor(name, value, tuple(levels), _fill(made, name, _with_number), whole)
+
+
+def _with_number(tensor: MadeTensor, level: Level) -> MadeTensor:
+    number = level if isinstance(level, int) else float(level)
+    if tensor.values is not None and len(tensor.values) == 1:
+        return msgspec.structs.replace(tensor, values=[number])
+    return msgspec.structs.replace(tensor, values=None, range=(float(number), float(number)))
 
 
 def _list_sizes(made: Construction) -> list[int]:
@@ -230,38 +271,95 @@ def _list_sizes(made: Construction) -> list[int]:
 
 def _of_inputs(made: Construction) -> Iterable[Factor]:
     for name, tensor in made.inputs.items():
-        yield _values(name, tensor, [DRAWN, FEW, "positive", "negative", "both signs", "zeros"])
+        yield _values(made, name, tensor, (DRAWN, FEW, "positive", "negative", "both signs", ZEROS))
         if tensor.dtype in _WHOLE and tensor.shape:
             sizes = [n for size in _list_sizes(made) for n in (size, size - 1)]
-            yield Factor(f"every number of {name}", "number", GIVEN, (*sizes, 0, 1), of=name)
+            filled = _fill(made, name, _with_number)
+            yield Factor(f"every number of {name}", GIVEN, (*sizes, 0, 1), filled)
         if tensor.dtype in _FLOATS:
-            yield Factor(
-                f"{name} has", "special", "finite values only", ("a NaN", "an infinity"), of=name
-            )
-        most = largest(tensor)
-        if most and tensor.dtype in (*_FLOATS, *_WHOLE):
-            base = math.frexp(most)[1]
-            # Of what is small already less is only harder to see.
-            lower = (base - 30,) if base > 24 else ()
-            ends = (
-                (-40, 60) if tensor.dtype in _FLOATS else (1, 62 if tensor.dtype == "int64" else 30)
-            )
-            levels = (base + 4, base - 4, base + 12, base - 12, base + 30, *lower)
-            fit = tuple(n for n in levels if ends[0] <= n <= ends[1])
-            yield Factor(f"the largest |{name}|", "scale", base, fit, True, name, unit=most)
+            base, special = "finite values only", _fill(made, name, _with_special)
+            yield Factor(f"{name} has", base, ("a NaN", "an infinity"), special, joined=" ")
+        if tensor.dtype in (*_FLOATS, *_WHOLE) and (most := _find_largest(tensor)):
+            yield _scale(made, name, tensor, most)
         if len(made.inputs) > 1:
-            yield Factor(f"{name} is", "role", "an input", ("a weight",), of=name)
+            yield _role(made, name, "an input", "a weight")
 
 
-def _values(name: str, tensor: MadeTensor, levels: Iterable[Level]) -> Factor:
-    return Factor(f"{name} holds", "values", name_values(tensor), tuple(levels), of=name)
+def _with_special(tensor: MadeTensor, level: Level) -> MadeTensor:
+    return msgspec.structs.replace(tensor, special="nan" if level == "a NaN" else "inf")
 
 
-def _of_open(made: Construction) -> Iterable[Factor]:
+def _find_largest(tensor: MadeTensor) -> float:
+    """The largest magnitude that its values may have."""
+    held = tensor.range if tensor.values is None else tensor.values
+    return float(max(map(abs, held), default=0.0))
+
+
+def _scale(made: Construction, name: str, tensor: MadeTensor, most: float) -> Factor:
+    """All values by a power of two. A level is the power that the largest magnitude is below."""
+    base = math.frexp(most)[1]
+
+    def scaled(tensor: MadeTensor, level: Level) -> MadeTensor:
+        by = 2.0 ** (int(level) - base)
+        low, high = tensor.range
+        values = tensor.values
+        if values is not None:
+            whole = tensor.dtype.startswith(("int", "uint"))
+            values = [round(v * by) if whole else v * by for v in values]
+        return msgspec.structs.replace(tensor, range=(low * by, high * by), values=values)
+
+    def say(level: Level) -> str:  # 3,650 and 2,150,000,000, no powers of ten
+        return f"{float(f'{most * 2.0 ** (int(level) - base):.3g}'):,.12g}"
+
+    # Of what is small already less is only harder to see.
+    lower = (base - 30,) if base > 24 else ()
+    ends = (-40, 60) if tensor.dtype in _FLOATS else (1, 62 if tensor.dtype == "int64" else 30)
+    levels = (base + 4, base - 4, base + 12, base - 12, base + 30, *lower)
+    fit = tuple(n for n in levels if ends[0] <= n <= ends[1])
+    at = _fill(made, name, scaled)
+    return Factor(f"the largest |{name}|", base, fit, at, ordered=True, say=say)
+
+
+def _values(made: Construction, name: str, tensor: MadeTensor, levels: tuple[str, ...]) -> Factor:
+    low, high = tensor.range
+    held = DRAWN if low != high else f"{low:.6g} everywhere"
+    base = GIVEN if tensor.values is not None else held
+    return Factor(f"{name} holds", base, levels, _fill(made, name, _with_values), joined=" ")
+
+
+def _with_values(tensor: MadeTensor, level: Level) -> MadeTensor:
+    """The tensor with values that are drawn, from what the level says."""
+    low, high = tensor.range
+    if tensor.values is not None:
+        ends = [float(v) for v in tensor.values] or [0.0]
+        low, high = min(ends), max(ends)
+    most = max(abs(low), abs(high)) or 1.0
+    span = {
+        DRAWN: (low, high),
+        FEW: (low, high) if high - low >= most / 2 else (-most, most),  # more than one number
+        ZEROS: (0.0, 0.0),
+        "positive": (most / 2, most),
+        "negative": (-most, -most / 2),
+        "both signs": (-most, most),
+    }[str(level)]
+    step = (max(map(abs, span)) or 1.0) / 2 if level == FEW else tensor.step
+    return msgspec.structs.replace(tensor, values=None, range=span, step=step)
+
+
+def _of_open(made: Construction) -> Factor:
+    """The sizes of inputs fixed, or the first of each open."""
     is_open = any(t.open for t in made.inputs.values())
-    base, other = (OPEN, FIXED) if is_open else (FIXED, OPEN)
-    yield Factor("the sizes of inputs", "open", base, (other,))
+    base, other = ("open", "fixed") if is_open else ("fixed", "open")
+    inputs = {
+        n: msgspec.structs.replace(t, open=() if is_open or not t.shape else (0,))
+        for n, t in made.inputs.items()
+    }
+    changed = msgspec.structs.replace(made, inputs=inputs)
+    return Factor("the sizes of inputs", base, (other,), lambda _: changed)
 
 
-def _of_opset(made: Construction) -> Iterable[Factor]:
-    yield Factor("opset", "opset", made.opset, _OPSETS, ordered=True)
+def _of_opset(made: Construction) -> Factor:
+    def at(level: Level) -> Construction:
+        return msgspec.structs.replace(made, opset=int(level))
+
+    return Factor("opset", made.opset, _OPSETS, at, ordered=True)

@@ -18,7 +18,7 @@ import msgspec
 
 from narrowdown.engines.asking import Sub
 from narrowdown.engines.asking.budget import Spent, Tries
-from narrowdown.engines.known.varied import Factor, Level
+from narrowdown.engines.search.factors import Factor, Level
 
 # hidden: right within the tolerance, which says nothing: zeros in place of values, or an error that
 # is small and no rounding. invalid: no model.
@@ -27,15 +27,13 @@ DECIDED = ("fires", "passes", "refused")
 
 
 class Row(msgspec.Struct, frozen=True):
-    """A case that was tried: with one factor at another level; None: the case as it is. ``first``:
-    whether the first of its feeds says so alone."""
+    """A case that was tried: with one factor at another level; None: the case as it is."""
 
     factor: Factor | None
     level: Level
     outcome: Outcome
     error: float | None = None
     why: str = ""
-    first: bool = True
 
 
 Ask: TypeAlias = Callable[[Factor | None, Level], Sub[Row]]

@@ -16,8 +16,8 @@ from narrowdown.engines.compare.say import wrong_by
 from narrowdown.engines.findings import Findings
 from narrowdown.engines.known.entry import Construction, MadeTensor
 from narrowdown.engines.known.generator import NAME as GENERATOR
-from narrowdown.engines.known.generator import SHOWN, Program, write_generator
-from narrowdown.engines.known.varied import GIVEN, Factor, Level, Place, is_list, vary
+from narrowdown.engines.known.generator import Program, write_generator
+from narrowdown.engines.known.varied import Place, is_list
 from narrowdown.engines.probe import (
     HUGE,
     Candidate,
@@ -27,11 +27,8 @@ from narrowdown.engines.probe import (
     SampleResult,
     State,
 )
-from narrowdown.engines.search.evidence import ROUNDINGS
-from narrowdown.engines.search.factors import list_factors
-from narrowdown.engines.search.storage import unit_roundoff
+from narrowdown.engines.search.factors import ZEROS, Factor, Level, list_factors
 from narrowdown.engines.search.trigger import DECIDED, Found, Outcome, Row, find_trigger
-from narrowdown.engines.spec import parse
 from narrowdown.engines.steps.base import (
     BUILDS_MODELS,
     PASSES,
@@ -50,15 +47,9 @@ BUDGET = 150
 # code with any engine. The reference computes the case with each float of what is fed moved by one
 # unit in the last place, so one answer tells both.
 JUDGE = "reference"
-# An error within the tolerance that is so many times what rounding makes is the fault, too, and
-# only small: such a case is neither right nor wrong. 64 sums of one rounding each are no more than
-# 64; and what the case itself makes of one rounding of its inputs counts as of any node.
-FAINT = 64
-_HELD = {"fp16": "float16", "bf16": "bfloat16"}  # precisions and the types of their values
 # Beside a build that is refused: a model that breaks off when it is run, where the reference runs
 # it.
 _REFUSED = ("refused", "error", "crash")
-AGAIN = 4  # cases that are built once more at the end: the case itself, and of the first factors that matter one that passes
 
 
 class TriggerOutcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,6 +68,27 @@ class TriggerOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
 class TriggerParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     budget: Count = BUDGET  # cases that are built at most
+
+
+class FactorRow(msgspec.Struct, frozen=True):
+    """A row of the table ``factors``: one property of the case, changed alone."""
+
+    factor: str  # the property, in words
+    base: str  # as it is in the case
+    fires: str = ""  # the values at which it fails
+    passes: str = ""  # the values at which it passes
+    refused: str = ""  # the values at which the engine does not build or run it
+    no_answer: str = ""  # the values at which the right answer is not known
+    matters: bool = False  # some of its values take the failure away
+
+    def __str__(self) -> str:
+        """``k: fails with 12, 13, 20, 36; passes with 8, 11.``"""
+        sides = (
+            ("fails with", self.fires),
+            ("passes with", self.passes),
+            ("is refused with", self.refused),
+        )
+        return f"{self.factor}: {'; '.join(f'{said} {some}' for said, some in sides if some)}."
 
 
 class Script(msgspec.Struct, frozen=True):
@@ -109,17 +121,19 @@ def trigger(ctx: StepContext) -> Steps[TriggerOutcome]:
     if not (yield from trial.prefer_drawn()):
         said = "The case as it can be stated, from its values alone, does not fail, so nothing can be varied."
         return Finish(TriggerOutcome(verdict="gone", message=said), findings)
-    factors = list_factors(trial.made, sizes, ctx.engine, ctx.engine_info)
+    factors = list_factors(trial.made, sizes)
     found: Found = yield from find_trigger(factors, trial.ask, max(1, params.budget))
     differs = yield from _ask_again(trial, factors, found)
-    outcome = tell(factors, found, differs, stated.facts.get("names", {}))
-    program = _program(trial, factors, found, outcome)
+    rows = sorted((make_factor_row(f, found) for f in factors), key=lambda row: not row.matters)
+    outcome = tell(rows, found, differs, stated.facts.get("names", {}))
+    title = f"The case on {ctx.engine} {ctx.engine_info.version}".rstrip()
+    program = Program(trial.made, f"{title}.", outcome.message)
     return Finish(
         outcome,
         findings,
         tables={
-            "cases": list_rows(found),
-            "factors": list_factor_rows(factors, found),
+            "cases": list_cases(found),
+            "factors": rows,
             "generator": [Script(GENERATOR, write_generator(program), program)],
         },
     )
@@ -145,8 +159,8 @@ def read_declared(stated: Measurement) -> Construction:
     return msgspec.json.decode(text, type=Construction)
 
 
-def _made(outcome: Outcome, error: float | None = None, why: str = "", first: bool = True) -> Row:
-    return Row(None, "", outcome, error, why, first)
+def _made(outcome: Outcome, error: float | None = None, why: str = "") -> Row:
+    return Row(None, "", outcome, error, why)
 
 
 class _Trial:
@@ -176,17 +190,13 @@ class _Trial:
         return row.outcome == "fires"
 
     def ask(self, factor: Factor | None, level: Level, attempt: int = 0) -> Sub[Row]:
-        declared = vary(self.made, factor, level) if factor else self.made
-        spec = parse(self.ctx.engine)
-        if factor is not None and factor.kind == "option":
-            spec = spec.with_option(factor.key, str(level))
-        row = yield from self._build(declared, str(spec), attempt)
-        zeros = factor is not None and (factor.kind, level) == ("values", "zeros")
-        if zeros and row.outcome == "passes" and not self.refusing:
+        declared = factor.at(level) if factor else self.made
+        row = yield from self._build(declared, attempt)
+        if level == ZEROS and row.outcome == "passes" and not self.refusing:
             row = msgspec.structs.replace(row, outcome="hidden", why="zeros would hide it")
         return msgspec.structs.replace(row, factor=factor, level=level)
 
-    def _build(self, declared: Construction, engine: str, attempt: int) -> Sub[Row]:
+    def _build(self, declared: Construction, attempt: int) -> Sub[Row]:
         ctx, text = self.ctx, msgspec.json.encode(declared).decode()
         made = yield from asked(Construct(declared=text, feed=True, seed=ctx.seed))
         if made.status != "ok":
@@ -195,7 +205,7 @@ class _Trial:
             model=str(made.facts.get("model", "")),
             inputs=str(made.facts.get("inputs", "")),
             samples=tuple(map(str, made.facts.get("samples", ()))),
-            engine=engine,
+            engine=ctx.engine,
             reference=ctx.reference,
             runs=self.runs,
             attempt=attempt,
@@ -211,9 +221,8 @@ class _Trial:
         if judged.status != "ok" or not any(r.outputs for r in judged.results):
             why = judged.message or "nobody else can compute the reference"
             return _made("cannot tell", why=why)
-        noise = worst(judged.results, self.rule)[2]
         if exceed(judged.results, self.rule):
-            by = wrong_by(noise, self.rule.metric)
+            by = wrong_by(worst(judged.results, self.rule)[2], self.rule.metric)
             why = f"the reference is not determined: {by} from rounding, or beside a more exact computation"
             return _made("cannot tell", why=why)
         if m.status in (*REFUSALS, *_REFUSED):
@@ -221,23 +230,19 @@ class _Trial:
         results = [r for run in m.each_run for r in run] if m.status == "ok" else []
         if not any(r.outputs for r in results):
             return _made("cannot tell", why=m.message or "nothing was compared")
-        return self._judge(results, noise)
+        return self._judge(results)
 
-    def _judge(self, results: Sequence[SampleResult], noise: float) -> Row:
-        rule = self.rule
-        error = worst(results, rule)[2]
+    def _judge(self, results: Sequence[SampleResult]) -> Row:
+        error = worst(results, self.rule)[2]
         told = error if error < HUGE else None
-        if exceed(results, rule):
-            first = exceed([r for r in results if r.sample == results[0].sample], rule)
+        if exceed(results, self.rule):
             # What has no number is said: an empty cell tells nothing of a case that fires.
-            why = wrong_by(error, rule.metric) if told is None else ""
-            return _made("cannot tell" if self.refusing else "fires", told, why, first=first)
-        why, unit = "", unit_roundoff(_HELD.get(rule.precision, rule.precision))
-        if all(s.absmax == 0.0 for r in results for s in r.outputs):
+            why = wrong_by(error, self.rule.metric) if told is None else ""
+            return _made("cannot tell" if self.refusing else "fires", told, why)
+        if not self.refusing and all(s.absmax == 0.0 for r in results for s in r.outputs):
             why = "the right answer is zero everywhere, or no number, in which no fault shows"
-        elif error > max(FAINT * unit, ROUNDINGS * noise):
-            why = "it is wrong by more than rounding makes, and within the tolerance"
-        return _made("hidden" if why and not self.refusing else "passes", told, why)
+            return _made("hidden", told, why)
+        return _made("passes", told)
 
 
 def draw(tensor: MadeTensor) -> MadeTensor:
@@ -253,8 +258,8 @@ def draw(tensor: MadeTensor) -> MadeTensor:
 
 
 def _ask_again(trial: _Trial, factors: Sequence[Factor], found: Found) -> Sub[int]:
-    """How many come out otherwise in another build: of the case, and of one that passes for each of
-    the first factors that matter."""
+    """How many come out otherwise in another build: of the case, and of one that does not fail for
+    each factor that matters."""
     if found.rows[0].outcome != "fires":
         return 0
     near = [
@@ -263,7 +268,7 @@ def _ask_again(trial: _Trial, factors: Sequence[Factor], found: Found) -> Sub[in
         for r in [r for r in found.of(f) if r.outcome in ("passes", "refused")][:1]
     ]
     differs = 0
-    for row in (found.rows[0], *near[: AGAIN - 1]):
+    for row in (found.rows[0], *near):
         yield Note(f"once more: {say_change(row.factor, row.level) or 'the case as it is'}")
         again = yield from trial.ask(row.factor, row.level, attempt=1)
         differs += again.outcome != row.outcome
@@ -274,28 +279,36 @@ def say_change(factor: Factor | None, level: Level) -> str:
     """What was changed, in words; "" for nothing."""
     if factor is None:
         return ""
-    join = " " if factor.kind in ("values", "special", "role") else " = "
-    return f"{factor.name}{join}{say_level(factor, level)}"
+    return f"{factor.name}{factor.joined}{factor.say(level)}"
 
 
-def say_level(factor: Factor, level: Level) -> str:
-    """A level as a person would write it."""
-    if factor.kind == "scale":  # 3,650 and 2,150,000,000, no powers of ten
-        return f"{float(f'{factor.unit * 2.0 ** (int(level) - int(factor.base)):.3g}'):,.12g}"
-    return f"{level:.6g}" if isinstance(level, float) else str(level)
+def make_factor_row(factor: Factor, found: Found) -> FactorRow:
+    """What was tried of a factor, numbers by size behind what is none, and what it is in the
+    case."""
+    levels: dict[str, list[Level]] = {"fires": [factor.base]}
+    for row in found.of(factor):
+        came_of_it = row.outcome if row.outcome in DECIDED else "no_answer"
+        levels.setdefault(came_of_it, []).append(row.level)
+
+    def by_size(level: Level) -> tuple[bool, float]:
+        return (False, 0.0) if isinstance(level, str) else (True, level)
+
+    texts = {
+        outcome: ", ".join(factor.say(n) for n in sorted(some, key=by_size))
+        for outcome, some in levels.items()
+    }
+    base = factor.say(factor.base)
+    return FactorRow(factor.name, base, matters=found.matters(factor), **texts)
 
 
 def tell(
-    factors: Sequence[Factor],
-    found: Found,
-    differs: int = 0,
-    names: Mapping[str, str] | None = None,
+    rows: Sequence[FactorRow], found: Found, differs: int, names: Mapping[str, str]
 ) -> TriggerOutcome:
     """The outcome: what was tried, and nothing of what was not. ``names``: what short names stand
     for."""
     count: Counter[str] = Counter(r.outcome for r in found.rows)
     tried = sum(count[o] for o in DECIDED)
-    condition = " ".join(say_factor(f, found) for f in factors if found.matters(f))
+    condition = " ".join(str(row) for row in rows if row.matters)
     after = " The budget ended it there." if found.spent else ""
     how = ", ".join(
         f"{count[o]} {o.replace('fires', 'fail').replace('passes', 'pass')}"
@@ -303,7 +316,7 @@ def tell(
         if count[o]
     )
     verdict: Literal["found", "always", "unsteady", "unresolved"] = "found"
-    said = f"Each thing was changed alone, in {tried} builds: {how}. {condition}{_say_names(condition, names or {})}"
+    said = f"Each thing was changed alone, in {tried} builds: {how}. {condition}{_say_names(condition, names)}"
     if found.rows[0].outcome != "fires":
         verdict, after = "unresolved", ""
         said = "The case did not fail when it was made anew, so nothing can be said of its trigger."
@@ -326,32 +339,6 @@ def tell(
     )
 
 
-_SAID = {"fires": "fails with", "passes": "passes with", "refused": "is refused with"}
-
-
-def say_factor(factor: Factor, found: Found) -> str:
-    """What was tried of a factor, on both sides: ``k: fails with 12, 13, 20, 36; passes with 8,
-    11.``"""
-    texts = _texts_of(factor, found)
-    return f"{factor.name}: {'; '.join(f'{said} {texts[o]}' for o, said in _SAID.items() if o in texts)}."
-
-
-def _texts_of(factor: Factor, found: Found, *, base: bool = True) -> dict[str, str]:
-    """The levels by what came of them (``none``: no answer), in words, numbers by size behind what
-    is none; ``base``: with that of the case."""
-    levels: dict[str, list[Level]] = {"fires": [factor.base]} if base else {}
-    for row in found.of(factor):
-        levels.setdefault(row.outcome if row.outcome in DECIDED else "none", []).append(row.level)
-
-    def by_size(level: Level) -> tuple[bool, float]:
-        return (False, 0.0) if isinstance(level, str) else (True, level)
-
-    return {
-        kind: ", ".join(say_level(factor, n) for n in sorted(some, key=by_size))
-        for kind, some in levels.items()
-    }
-
-
 def _say_names(condition: str, names: Mapping[str, str]) -> str:
     """What the short names that are said stand for."""
     words = set(re.findall(r"\w+", condition))
@@ -359,7 +346,7 @@ def _say_names(condition: str, names: Mapping[str, str]) -> str:
     return f" Here {', '.join(said)}." if said else ""
 
 
-def list_rows(found: Found) -> list[dict[str, object]]:
+def list_cases(found: Found) -> list[dict[str, object]]:
     """The table ``cases``: all that was tried, the case first, as it was asked: what was changed,
     and what came of it."""
     return [
@@ -373,55 +360,9 @@ def list_rows(found: Found) -> list[dict[str, object]]:
     ]
 
 
-def list_factor_rows(factors: Sequence[Factor], found: Found) -> list[dict[str, object]]:
-    """The table ``factors``: the levels of each, all others as in the case, by what came of them;
-    those that matter first."""
-    none = dict.fromkeys(("fires", "passes", "refused", "none"), "")
-    told = [({**none, **_texts_of(f, found, base=False)}, f) for f in factors]
-    return [
-        {
-            "factor": f.name,
-            "base": say_level(f, f.base),
-            "fires": texts["fires"],
-            "passes": texts["passes"],
-            "refused": texts["refused"],
-            "no_answer": texts["none"],
-            "matters": found.matters(f),
-        }
-        for texts, f in sorted(told, key=lambda each: not found.matters(each[1]))
-    ]
-
-
-def _program(
-    trial: _Trial, factors: Sequence[Factor], found: Found, outcome: TriggerOutcome
-) -> Program:
-    """The program, with a parameter for each size and for what matters."""
-    shown = [
-        f
-        for f in factors
-        if f.kind in SHOWN and (f.kind == "size" or found.matters(f)) and f.base != GIVEN
-    ]
-
-    def settings(outcome: Outcome) -> tuple[tuple[str, Level], ...]:
-        # The program makes the first of the feeds.
-        rows = (r for r in found.rows if r.outcome == outcome and r.first)
-        return tuple((r.factor.name, r.level) for r in rows if r.factor and r.factor in shown)
-
-    view = trial.ctx.engine_info
-    return Program(
-        trial.made,
-        tuple(shown),
-        settings("fires")[:12],
-        settings("passes")[:12],
-        settings("refused")[:4],
-        title=f"The case on {trial.ctx.engine} {view.version}".rstrip() + ".",
-        line=outcome.message,
-    )
-
-
 SPEC = StepSpec(
     name="trigger",
-    version=4,
+    version=5,
     summary="Change all that can be changed of the case, one thing at a time, and say what triggers the failure.",
     run=trigger,
     outcome=TriggerOutcome,

@@ -265,7 +265,7 @@ REPORT = {
     "rewritten": document.Rewritten,
     "weighed": document.Weighed,
     "trigger": document.Trigger,
-    "varied": document.Varied,
+    "varied": document.FactorRow,
     "tried": document.Tried,
     "brought": document.Brought,
 }

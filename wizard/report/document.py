@@ -7,9 +7,10 @@ import msgspec
 from narrowdown.engines.compare.values import Values
 from narrowdown.engines.declaration import Recipe
 from narrowdown.engines.findings import Lookalike
-from narrowdown.engines.steps.quantization import LayerRow
+from narrowdown.engines.search.ranking import LayerRow
 from narrowdown.engines.steps.rewrite import RewriteRow
 from narrowdown.engines.steps.score import ScoreRow
+from narrowdown.engines.steps.trigger import FactorRow
 from narrowdown.wizard.report.prefix import Shared, leave_out
 from narrowdown.wizard.report.probe_words import Outcome
 from narrowdown.wizard.report.vicinity import Vicinity
@@ -174,18 +175,6 @@ class Weighed(ScoreRow, frozen=True):
     """The reference, the model as it is, or a workaround that was tried."""
 
 
-class Varied(msgspec.Struct, frozen=True):
-    """One property of the case, changed alone."""
-
-    factor: str  # the property, in words
-    base: str  # as it is in the case
-    fires: str  # the values at which it fails
-    passes: str  # the values at which it passes
-    refused: str  # the values at which the engine does not build or run it
-    no_answer: str  # the values at which the right answer is not known
-    matters: bool  # some of its values take the failure away
-
-
 class Tried(msgspec.Struct, frozen=True):
     """A variant of the case that was built."""
 
@@ -201,7 +190,7 @@ class Trigger(msgspec.Struct, frozen=True):
     verdict: str  # `found`, `always`, `unsteady`, `gone`, `passes` or `unresolved`
     condition: str  # a sentence for each property that matters; empty where none was found to
     said: str  # the same, with how often it was so
-    factors: tuple[Varied, ...]  # those that matter come first
+    factors: tuple[FactorRow, ...]  # those that matter come first
     cases: tuple[Tried, ...]  # the case first, then as they were tried
 
 

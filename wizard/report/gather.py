@@ -25,6 +25,7 @@ from narrowdown.engines.steps.confirm import ConfirmOutcome
 from narrowdown.engines.steps.quantization import QuantizationOutcome
 from narrowdown.engines.steps.registry import STEPS, step_makes
 from narrowdown.engines.steps.surroundings import TABLE as ITERATIONS
+from narrowdown.engines.steps.trigger import FactorRow
 from narrowdown.wizard.flow.model import Flow
 from narrowdown.wizard.manual_commands import commands
 from narrowdown.wizard.problem import Problem
@@ -44,7 +45,6 @@ from narrowdown.wizard.report.document import (
     Stop,
     Tried,
     Trigger,
-    Varied,
     Verdict,
     Weighed,
     Workaround,
@@ -558,7 +558,7 @@ def _trigger(state: State, table: Callable[[str], Table]) -> Trigger | None:
     )
     if visit is None or visit.outcome is None:
         return None
-    factors = tuple(msgspec.convert(row, Varied) for row in table(visit.tables["factors"]))
+    factors = tuple(msgspec.convert(row, FactorRow) for row in table(visit.tables["factors"]))
     cases = tuple(msgspec.convert(row, Tried) for row in table(visit.tables["cases"]))
     verdict, condition, said = (str(visit.outcome[n]) for n in ("verdict", "condition", "message"))
     return Trigger(verdict, condition, said, factors, cases)

@@ -2,7 +2,6 @@
 
 from narrowdown.engines.known.entry import Construction, MadeNode, MadeTensor
 from narrowdown.engines.search.factors import list_factors
-from narrowdown.engines.views import view_engine
 
 
 def test_the_sign_of_a_number_is_tried_before_other_values() -> None:
@@ -12,6 +11,6 @@ def test_the_sign_of_a_number_is_tried_before_other_values() -> None:
         nodes=(MadeNode("Selu", ("x",), ("y",), {"gamma": -0.03, "alpha": 2.0}),),
         outputs={"y": "float32"},
     )
-    levels = {f.key: f.levels for f in list_factors(made, (), "onnxruntime", view_engine({}))}
-    assert levels["gamma"][0] == 0.03
-    assert levels["alpha"][0] == -2.0
+    levels = {f.name: f.levels for f in list_factors(made, ())}
+    assert levels["Selu gamma"][0] == 0.03
+    assert levels["Selu alpha"][0] == -2.0

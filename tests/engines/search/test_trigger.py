@@ -9,13 +9,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from narrowdown.engines.asking import Note, Sub
-from narrowdown.engines.known.varied import Factor, Level
+from narrowdown.engines.known.entry import Construction
+from narrowdown.engines.search.factors import Factor, Level
 from narrowdown.engines.search.trigger import Found, Outcome, Row, find_trigger
 
-HEADS = Factor("heads", "size", 4, (5, 1, 8, 3, 16, 2), ordered=True)
-K = Factor("k", "number", 12, (13, 11, 24, 6), ordered=True)
-TYPE = Factor("the type", "type", "float16", ("float32", "float64", "bfloat16"))
-MODE = Factor("axis", "attribute", 8, (9, 4, "left out"), ordered=True)
+
+def never_made(_: Level) -> Construction:
+    raise AssertionError("a search makes no case")
+
+
+HEADS = Factor("heads", 4, (5, 1, 8, 3, 16, 2), never_made, ordered=True)
+K = Factor("k", 12, (13, 11, 24, 6), never_made, ordered=True)
+TYPE = Factor("the type", "float16", ("float32", "float64", "bfloat16"), never_made)
+MODE = Factor("axis", 8, (9, 4, "left out"), never_made, ordered=True)
 ALL = (HEADS, K, TYPE, MODE)
 Truth = Callable[[Factor | None, Level], Outcome]
 
@@ -81,7 +87,7 @@ def test_the_budget_is_kept_and_what_is_no_model_takes_nothing_from_it() -> None
     found, asked = search(when("k", lambda _: True), budget=7)
     assert found.spent
     assert len(asked) == 7
-    odd = Factor("mode", "attribute", "a", tuple(f"no {n}" for n in range(400)))
+    odd = Factor("mode", "a", tuple(f"no {n}" for n in range(400)), never_made)
     _, asked = search(lambda factor, _: "invalid" if factor else "fires", (odd,), budget=20)
     assert 20 < len(asked) <= 60
 

@@ -23,7 +23,6 @@ from narrowdown.engines.declaration import TRACKER
 from narrowdown.engines.findings import Case, Culprit, Findings, Lookalike, Workaround
 from narrowdown.engines.known.entry import Construction, MadeNode, MadeTensor
 from narrowdown.engines.known.generator import Program
-from narrowdown.engines.known.varied import Factor
 from narrowdown.engines.probe import Candidate, Inspect, Measurement
 from narrowdown.engines.store.content import Store
 from narrowdown.wizard.bundle.case import write_case
@@ -812,12 +811,7 @@ def forged_program(text: str) -> Program:
         outputs={text: "float32"},
         weights={f"w{text}": MadeTensor(text, (1,), values=[1])},
     )
-    kinds = ("attribute", "size", "opset", "type", "entries", "number", "values", "scale", "open")
-    factors = tuple(
-        Factor(f"{text}{k}", k, text if k == "attribute" else 1, of="0", key=text) for k in kinds
-    )
-    levels = tuple((f.name, text if f.kind == "attribute" else 1) for f in factors)
-    return Program(made, factors, levels, levels, levels, text, text)
+    return Program(made, text, text)
 
 
 @pytest.mark.parametrize(
