@@ -26,9 +26,9 @@ class Answer(msgspec.Struct, frozen=True):
     ``errors``: of each output that is over its limit, by
     name; ``signature``: what this part's own failure looks like. ``scores``: of what was
     watched, and of nodes side by side.
-    ``files``: digests of what was kept. ``choices``: kernels that the build chose, by layer;
-    ``refused``: layers in which it did not take what it was told to. ``measured``: all of it, for
-    whoever tells samples apart; not ok where nothing was. ``probes``: how many it took.
+    ``files``: digests of what was kept. ``choices``: kernels that the build chose, by layer.
+    ``measured``: all of it, for whoever tells samples apart; not ok where nothing was. ``probes``:
+    how many it took.
     """
 
     kind: Literal["fails", "passes", "unknown"]
@@ -45,7 +45,6 @@ class Answer(msgspec.Struct, frozen=True):
     scores: Mapping[str, Score] = {}
     files: Mapping[str, str] = {}
     choices: Mapping[str, str] = {}
-    refused: tuple[str, ...] = ()
     measured: Measurement = NOTHING
     probes: int = 0
 

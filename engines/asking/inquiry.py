@@ -9,7 +9,7 @@ import msgspec
 from narrowdown.engines.asking import Described, StepContext, StepRefused, Sub, asked
 from narrowdown.engines.asking.layers.patched_culprits import cut_patches
 from narrowdown.engines.compare.criterion import Criterion, Signature, Verdict
-from narrowdown.engines.compare.judge import judge, judge_check, unpatched, worst, worst_run
+from narrowdown.engines.compare.judge import judge, judge_check, worst, worst_run
 from narrowdown.engines.findings import Findings
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.graph.index import GraphIndex
@@ -206,14 +206,6 @@ class Inquiry(msgspec.Struct, frozen=True):
     def plain(self, samples: tuple[str, ...], *, engine: str = "", **rest: object) -> Measure:
         """The whole model as it is, nothing cured."""
         return self.kept(samples, (), engine=engine, **rest)
-
-    def unpatched(
-        self, measurement: Measurement, patches: Iterable[int] | None = None
-    ) -> Measurement:
-        """The measurement of a whole model without the outputs that are patched: by earlier
-        culprits unless told."""
-        ids = ranges.decode(self.findings.patches) if patches is None else patches
-        return unpatched(measurement, {self.index.tensors[t].name for t in ids})
 
     def verdict(self, measurement: Measurement) -> Verdict:
         if self.ctx.check:

@@ -17,14 +17,11 @@ from narrowdown.engines.asking.inquiry import Inquiry, open_inquiry
 from narrowdown.engines.asking.layers import Ask
 from narrowdown.engines.asking.layers.build_only import only_build
 from narrowdown.engines.asking.layers.checker import ask_checker
-from narrowdown.engines.asking.layers.chosen_kernels import choose_kernels
 from narrowdown.engines.asking.layers.engine import ask_engine
-from narrowdown.engines.asking.layers.fresh_builds import build_afresh
-from narrowdown.engines.asking.layers.guilty_tactics import force_tactics
+from narrowdown.engines.asking.layers.intermittent import build_afresh, run_repeatedly
+from narrowdown.engines.asking.layers.kernels import choose_kernels, force_tactics
 from narrowdown.engines.asking.layers.not_compared import compare_nothing
 from narrowdown.engines.asking.layers.patched_culprits import cure_earlier
-from narrowdown.engines.asking.layers.repeated_runs import run_repeatedly
-from narrowdown.engines.asking.layers.switched_off import switch_off
 from narrowdown.engines.asking.near import Near, make_near, make_none
 from narrowdown.engines.asking.question import Fed, Question
 from narrowdown.engines.compare.criterion import Criterion, Signature
@@ -125,35 +122,32 @@ def open_oracle(ctx: StepContext, findings: Findings) -> Sub[tuple[Oracle, Inqui
     return make_oracle(inquiry), inquiry
 
 
-def ask_kernels(ctx: StepContext, findings: Findings) -> Ask:
-    """The whole model, in builds that tell and take kernels. It needs no graph."""
-    return choose_kernels(ask_engine(_ask_without_graph(ctx, findings)))
+def watch_kernels(ctx: StepContext, findings: Findings) -> Oracle:
+    """Of the whole model, in builds that tell and take kernels. It needs no graph."""
+    inquiry = _ask_without_graph(ctx, findings)
+    return Oracle(inquiry.index, choose_kernels(ask_engine(inquiry)), ())
 
 
-def ask_switches(
+def switch_engine(
     ctx: StepContext, findings: Findings, spell: Callable[[frozenset[str]], str]
-) -> Ask:
-    """The whole model, with some of the engine switched off. ``spell``: the engine's spec so."""
+) -> Oracle:
+    """Of the whole model, on the engine with some of it switched off. ``spell``: its spec without
+    these."""
+    inquiry = _ask_without_graph(ctx, findings)
 
-    def put(inquiry: Inquiry) -> Ask:
-        ask = ask_engine(inquiry)
+    def put(question: Question) -> Sub[Answer]:
+        ask = ask_engine(inquiry.of(spell(question.off)))
         if not ctx.can("run", untold=True):
             ask = only_build(ask)
-        return build_afresh(run_repeatedly(ask, findings.looks), findings.builds)
+        return build_afresh(run_repeatedly(ask, findings.looks), findings.builds)(question)
 
-    return switch_off(_ask_without_graph(ctx, findings), spell, put)
+    return Oracle(inquiry.index, put, ())
 
 
 def _ask_without_graph(ctx: StepContext, findings: Findings) -> Inquiry:
     none = GraphIndex(findings.model, (), (), (), ())
     findings = msgspec.structs.replace(findings, patches="")
-    rule = findings.rule
-    return Inquiry(ctx, findings, none, findings.signature or FAILURE, rule, ())
-
-
-def find_probe(ask: Ask, question: Question) -> AnyProbe:
-    """The first probe that this question is put as."""
-    return next(probe for probe in ask(question) if not isinstance(probe, Note))
+    return Inquiry(ctx, findings, none, findings.signature or FAILURE, findings.rule, ())
 
 
 def make_oracle(inquiry: Inquiry) -> Oracle:

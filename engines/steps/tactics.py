@@ -14,7 +14,7 @@ import msgspec
 from narrowdown.engines.asking import Count, Note, StepContext, Sub, Tables
 from narrowdown.engines.asking.answer import Answer, unknown
 from narrowdown.engines.asking.budget import Tries
-from narrowdown.engines.asking.oracle import ask_kernels, ask_switches, find_probe
+from narrowdown.engines.asking.oracle import switch_engine, watch_kernels
 from narrowdown.engines.asking.question import Question
 from narrowdown.engines.compare.say import say_first
 from narrowdown.engines.data.tactic_replay import describe_algorithm
@@ -83,8 +83,8 @@ def compare_builds(
     ctx: StepContext, findings: Findings, builds: int, budget: int = 0
 ) -> Steps[TacticsOutcome]:
     """Compare the kernels of good and bad builds, and force the suspects."""
-    ask = ask_kernels(ctx, findings)
-    found: Compared = yield from compare_kernels(ask, builds, budget)
+    oracle = watch_kernels(ctx, findings)
+    found: Compared = yield from compare_kernels(oracle, builds, budget)
     tables: Tables = {
         "builds": [
             {
@@ -115,8 +115,8 @@ def compare_builds(
         outcome, found=True, kind="tactic", suspects=names, necessary=True, sufficient=True
     )
     decisive = {
-        "whole": (find_probe(ask, found.whole),),
-        "suspect-off": (find_probe(ask, found.off),),
+        "whole": oracle.list_probes(found.whole),
+        "suspect-off": oracle.list_probes(found.off),
     }
     after = msgspec.structs.replace(findings, tactics=dict(found.guilty))
     return Finish(outcome, after, tables=tables, decisive=decisive)
@@ -181,13 +181,9 @@ class _Switching:
 
     def __init__(self, ctx: StepContext, findings: Findings, can: Switches, budget: int) -> None:
         self.can, self.tries = can, Tries(budget)
-        self.kinds = [
-            k for k, there in (("optimizers", can.optimizers), ("options", can.options)) if there
-        ]
-        self.things = " and ".join(self.kinds)
         self.asked: dict[frozenset[str], Answer] = {}
         self.stopped = False
-        self._ask = ask_switches(ctx, findings, can.without)
+        self._oracle = switch_engine(ctx, findings, can.without)
 
     def look(self, on: Iterable[str]) -> Sub[Answer]:
         """What it does with only these on."""
@@ -196,9 +192,9 @@ class _Switching:
             # With all on and none on the search begins: from then on it may be ended.
             begun = {self.can.names, frozenset()} <= self.asked.keys()
             tried = self.tries.done if begun else -1
-            text = f"{len(chosen)} of {len(self.can.names)} {self.things} on"
+            text = f"{len(chosen)} of {len(self.can.names)} switches on"
             yield Note(text, best=0, tried=tried)
-            self.asked[chosen] = yield from self._ask(Question(off=self.can.names - chosen))
+            self.asked[chosen] = yield from self._oracle.ask(Question(off=self.can.names - chosen))
             self.tries.done += 1
         return self.asked[chosen]
 
@@ -232,20 +228,16 @@ def _search_switches(
 ) -> Steps[TacticsOutcome]:
     """Prove that it is a switch at all, find those at fault, and switch them off."""
     tried = _Switching(ctx, findings, can, budget)
-    thing = tried.kinds[0][:-1] if len(tried.kinds) == 1 else "optimizer or option"
     whole_model: Answer = yield from tried.look(can.names)
     if not whole_model.fails:
         why = whole_model.detail or "it does not fail now, so it comes and goes too seldom"
-        return Finish(
-            tried.conclude(f"The {tried.things} cannot be searched: {why.rstrip('.')}."), findings
-        )
+        said = f"The switches cannot be searched: {why.rstrip('.')}."
+        return Finish(tried.conclude(said), findings)
     without: Answer = yield from tried.look(())
     if not without.passes:
-        why = (
-            without.detail
-            or f"it fails with {'each of them' if len(tried.kinds) > 1 else f'every {thing}'} off too"
-        )
-        return Finish(tried.conclude(f"No {thing} is to blame: {why.rstrip('.')}."), findings)
+        why = without.detail or "it fails with all of them off, too"
+        said = f"No optimizer or option is to blame: {why.rstrip('.')}."
+        return Finish(tried.conclude(said), findings)
     guilty: _Guilty = yield from _find_guilty(tried)
     necessary = guilty.without.passes
     optimizers = tuple(n for n in guilty.names if n not in can.options)

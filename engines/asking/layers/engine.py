@@ -18,6 +18,7 @@ from narrowdown.engines.compare.judge import (
     judge_whole,
     over,
     sign_failure,
+    unpatched,
 )
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.graph.index import GraphIndex
@@ -98,24 +99,20 @@ def sever_nodes(index: GraphIndex, nodes: Iterable[int], outputs: Iterable[int])
 def read(inquiry: Inquiry, question: Question, m: Measurement) -> Answer:
     """What the measurement says of the question. Pure: a new tolerance is a new reading."""
     rule, whole = inquiry.criterion, question.nodes is None
-    if question.fed is not None:
-        m = inquiry.unpatched(m, question.how.severed)
-        return _read_samples(judge_whole(m, rule), m)
     if whole:
-        m = inquiry.unpatched(m)
-    if question.like is not None and question.part is not None:
+        m = unpatched(m, {inquiry.index.tensors[t].name for t in question.how.severed})
+    if question.alone or question.fed is not None:
+        verdict = judge_whole(m, rule)
+    elif question.like is not None and question.part is not None:
         verdict = judge_shrunk(m, rule, question.like)
     elif question.like is not None:
         verdict = _judge_simpler(inquiry, question.like, m)
-    elif question.alone:
-        verdict = judge_whole(m, rule)
     elif whole:
         verdict = judge_cured(m, rule, inquiry.signature)
     else:
         verdict = inquiry.lowered(question.e0).verdict(m)
     told = m.status == "ok" and bool(m.results)
     alone = find_worst_scores(inquiry, m) if question.alone else {}
-    build = m.facts.get("build", {})
     return Answer(
         kind=KINDS[verdict.kind],  # type: ignore[arg-type]
         why=verdict.reason or ("" if verdict.kind != "unresolved" else "error"),
@@ -130,20 +127,7 @@ def read(inquiry: Inquiry, question: Question, m: Measurement) -> Answer:
         reach=0.0 if whole or not told else _find_reach(inquiry, m),
         lost=any(r.unrepresentable for r in m.results),
         files=dict(m.artifacts),
-        choices=build.get("choices", {}),
-        refused=tuple(build.get("refused", ())),
-        measured=m,
-        probes=1,
-    )
-
-
-def _read_samples(verdict: Verdict, m: Measurement) -> Answer:
-    return Answer(
-        kind=KINDS[verdict.kind],  # type: ignore[arg-type]
-        why=verdict.reason,
-        detail=verdict.detail,
-        own=verdict.own,
-        files=dict(m.artifacts),
+        choices=m.facts.get("build", {}).get("choices", {}),
         measured=m,
         probes=1,
     )

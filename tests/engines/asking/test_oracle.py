@@ -8,13 +8,12 @@ import pytest
 from narrowdown.engines.asking import Note, StepContext, Sub
 from narrowdown.engines.asking.answer import PASSES, Answer, unknown
 from narrowdown.engines.asking.inquiry import make_inquiry
-from narrowdown.engines.asking.layers.fresh_builds import build_afresh
+from narrowdown.engines.asking.layers.intermittent import build_afresh
 from narrowdown.engines.asking.oracle import (
     Oracle,
-    ask_kernels,
-    ask_switches,
-    find_probe,
     make_oracle,
+    switch_engine,
+    watch_kernels,
 )
 from narrowdown.engines.asking.question import Fed, Question
 from narrowdown.engines.compare.criterion import Criterion, Signature
@@ -138,13 +137,13 @@ WHOLE = Findings(
 
 
 def test_a_build_tells_its_kernels_and_takes_those_that_it_is_told_to() -> None:
-    ask = ask_kernels(StepContext(engine="e", reference="r", findings=WHOLE), WHOLE)
+    watched = watch_kernels(StepContext(engine="e", reference="r", findings=WHOLE), WHOLE)
     question = Question(build=1000, choose={"a": "1"}, avoid={"b": ("2",)})
-    chose = {"choices": {"a": "1", "b": "3"}, "refused": ["c"]}
+    chose = {"choices": {"a": "1", "b": "3"}}
     told = msgspec.structs.replace(scored(0.5), facts={"build": chose})
-    answer, (probe,) = put(ask(question), lambda _: told)
-    assert (answer.kind, answer.choices, answer.refused) == ("fails", chose["choices"], ("c",))
-    assert probe == find_probe(ask, question)
+    answer, (probe,) = put(watched.ask(question), lambda _: told)
+    assert (answer.kind, answer.choices) == ("fails", chose["choices"])
+    assert watched.list_probes(question) == (probe,)
     assert (probe.force, probe.forbid, probe.attempt) == ({"a": "1"}, {"b": ("2",)}, 1000)
     assert (probe.record, probe.exclusive, probe.runs) == (True, True, 1)
 
@@ -158,13 +157,13 @@ def test_with_some_of_an_engine_switched_off_the_model_is_asked_as_often_as_need
         WHOLE, looks=3, builds=2, patches="1", signature=Signature(kind=kind, sample="real:0")
     )
     ctx = StepContext(engine="e", reference="r", findings=found)
-    ask = ask_switches(ctx, found, lambda off: f"e:off={'+'.join(sorted(off))}")
+    switched = switch_engine(ctx, found, lambda off: f"e:off={'+'.join(sorted(off))}")
     question = Question(off=frozenset({"b", "a"}))
-    answer, asked = put(ask(question), lambda _: Measurement(status="crash"))
+    answer, asked = put(switched.ask(question), lambda _: Measurement(status="crash"))
     assert answer.kind == ("fails" if kind == "crash" else "unknown")
     assert {(p.engine, p.runs, p.exclusive) for p in asked} == {("e:off=a+b", 3, True)}
     assert [p.attempt for p in asked] == ([0] if kind == "crash" else [0, 1])
-    assert put(ask(question), lambda _: scored(0.0))[0].passes
+    assert put(switched.ask(question), lambda _: scored(0.0))[0].passes
 
 
 def test_what_comes_and_goes_in_runs_is_run_again_alone() -> None:

@@ -10,11 +10,14 @@ from onnx import TensorProto, helper
 
 from narrowdown.engines.asking import Sub
 from narrowdown.engines.asking.answer import Answer
+from narrowdown.engines.asking.oracle import Oracle
 from narrowdown.engines.asking.question import Question
 from narrowdown.engines.data.tactic_replay import canonical_algorithm
+from narrowdown.engines.graph.index import GraphIndex
 from narrowdown.engines.search.kernels import compare_kernels
 
 BAD = canonical_algorithm({"implementation": 0, "tactic": 1, "inputs": [], "outputs": []})
+NONE = GraphIndex("m", (), (), (), ())
 
 
 def _chain(path: Path, length: int = 6) -> Path:
@@ -123,7 +126,7 @@ def test_what_breaks_two_good_builds_is_tried_in_the_third_too() -> None:
     found = []
 
     def compare() -> Iterator[object]:
-        found.append((yield from compare_kernels(ask, 4)))
+        found.append((yield from compare_kernels(Oracle(NONE, ask, ()), 4)))
 
     assert not list(compare())
     assert found[0].guilty == {"a": "bad", "b": "bad"}

@@ -1,0 +1,46 @@
+"""A fault that comes and goes: between the runs of one build, or between builds."""
+
+import msgspec
+
+from narrowdown.engines.asking import Sub
+from narrowdown.engines.asking.answer import Answer
+from narrowdown.engines.asking.layers import Ask
+from narrowdown.engines.asking.question import Question
+
+
+def run_repeatedly(inner: Ask, runs: int) -> Ask:
+    """Each build is run so many times, alone on the machine, and the worst run decides. ``runs``:
+    as many as show the fault by the rate that was seen. The reference is steady."""
+
+    def ask(question: Question) -> Sub[Answer]:
+        each = question.fed.runs if question.fed is not None else 0
+        if question.reference and not each:
+            return inner(question)
+        each = each or runs
+        alone = each > 1 and not question.reference
+        how = msgspec.structs.replace(question.how, runs=each, exclusive=alone)
+        return inner(msgspec.structs.replace(question, how=how))
+
+    return ask
+
+
+def build_afresh(inner: Ask, builds: int) -> Ask:
+    """A question is put to several fresh builds. The first that fails decides; else the first that
+    was no answer, as a failure may hide there; else the last."""
+
+    def ask(question: Question) -> Sub[Answer]:
+        if question.build is not None or question.reference:
+            return (yield from inner(question))
+        chosen: Answer | None = None
+        probes = 0
+        for build in range(builds):
+            answer = yield from inner(msgspec.structs.replace(question, build=build))
+            probes += answer.probes
+            if answer.fails or chosen is None or chosen.passes:
+                chosen = answer
+            if answer.fails:
+                break
+        assert chosen is not None
+        return msgspec.structs.replace(chosen, probes=probes)
+
+    return ask

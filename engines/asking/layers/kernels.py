@@ -1,0 +1,40 @@
+"""An engine that chooses kernels by timing: a build is told which ones to take."""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from narrowdown.engines.asking import Sub
+from narrowdown.engines.asking.answer import Answer
+from narrowdown.engines.asking.layers import Ask
+from narrowdown.engines.asking.question import Question
+
+
+def choose_kernels(inner: Ask) -> Ask:
+    """Each build tells what it chose, takes what it is told to as far as it can, and is alone on
+    the machine, as others would disturb its timing."""
+
+    def ask(question: Question) -> Sub[Answer]:
+        how = msgspec.structs.replace(
+            question.how,
+            force=tuple(question.choose.items()),
+            forbid=tuple(question.avoid.items()),
+            record=True,
+            exclusive=True,
+        )
+        return inner(msgspec.structs.replace(question, how=how))
+
+    return ask
+
+
+def force_tactics(inner: Ask, tactics: Mapping[str, str]) -> Ask:
+    """A guilty tactic is forced wherever its layer is: what came and went with the builds fails
+    steadily so. ``tactics``: the choice that a build must make, by layer."""
+
+    def ask(question: Question) -> Sub[Answer]:
+        if question.reference or question.fed is not None:  # that is the model as it is built
+            return inner(question)
+        how = msgspec.structs.replace(question.how, force=tuple(tactics.items()))
+        return inner(msgspec.structs.replace(question, how=how))
+
+    return ask
