@@ -24,11 +24,10 @@ MOST_EFFECTS = 48
 Scores: TypeAlias = dict[str, Score]  # by the tensor's name
 
 
-class LayerRow(msgspec.Struct, frozen=True, kw_only=True):
+class LayerRow(msgspec.Struct, frozen=True):
     """A row of the table ``layers``: what was measured of one quantized layer. SQNR in dB, of
     several the worst; None where it was not measured."""
 
-    node: int = -1  # number of the node in the model; -1 in earlier versions
     layer: str
     op: str
     output: str
@@ -36,11 +35,12 @@ class LayerRow(msgspec.Struct, frozen=True, kw_only=True):
     cumulative_db: float | None  # in the quantized model
     weights_db: float | None  # of what its pairs make of its weights
     inputs_db: float | None  # of what its pairs make of what it is fed
-    effect: float | None = None  # error on the model's outputs with this layer alone quantized
+    effect: float | None  # error on the model's outputs with this layer alone quantized
     codes: str  # element type of its codes
     scales: str  # of its weights: `per-tensor`, `per-channel`, `blocks` or empty
-    left_in_float: bool = False
+    left_in_float: bool
     movable: bool  # whether it can be left in float
+    node: int = -1  # number of the node in the model; -1 in earlier versions
 
 
 def rank_layers(
@@ -124,7 +124,6 @@ def _make_row(
         read += name(index.nodes[d].outputs)
     codes = {index.tensors[index.nodes[d].inputs[0]].dtype or "?" for d in layer.dequantizers}
     return LayerRow(
-        node=node.id,
         layer=index.shown_names[node.id],
         op=node.op,
         output=outputs[0],
@@ -132,9 +131,12 @@ def _make_row(
         cumulative_db=_lowest_sqnr(cumulative, outputs),
         weights_db=_lowest_sqnr(pairs, weights),
         inputs_db=_lowest_sqnr(pairs, inputs),
+        effect=None,
         codes="+".join(sorted(codes)),
         scales=_name_scales(index, layer),
+        left_in_float=False,
         movable=can_stay_float(index, layer),
+        node=node.id,
     )
 
 

@@ -20,6 +20,7 @@ from narrowdown.engines.compare.values import Values
 from narrowdown.engines.declaration import Recipe
 from narrowdown.engines.findings import Lookalike
 from narrowdown.engines.probe import HUGE
+from narrowdown.engines.steps.trigger import FactorRow
 from narrowdown.wizard.report import picture
 from narrowdown.wizard.report.document import (
     Culprit,
@@ -33,7 +34,6 @@ from narrowdown.wizard.report.document import (
     Stop,
     Tried,
     Trigger,
-    Varied,
     Workaround,
     to_json,
 )
@@ -170,14 +170,14 @@ def report(name: str = "/block/Sum_1") -> Report:
         seconds=62.0,
         probes=80,
         layers=(
-            QuantizedLayer(name, name, "t", 1.93, -0.04, 4.4, None, 0.41, 7.7, "int8", "per-tensor", True, True),
-            QuantizedLayer("Sigmoid", "Sigmoid", "u", 39.2, None, None, 999.0, None, None, "uint8", "", False, True),
+            QuantizedLayer(name, name, "t", 1.93, -0.04, 4.4, None, 0.41, "int8", "per-tensor", True, True),
+            QuantizedLayer("Sigmoid", "Sigmoid", "u", 39.2, None, None, 999.0, None, "uint8", "", False, True),
         ),
         trigger=Trigger(
             "found",
             f"{name}: fails with 2, 4, 8; passes with 1.",
             f"Each thing was changed alone. {name}: fails with 2, 4, 8; passes with 1.",
-            (Varied(name, "4", "2, 8", "1", name, "", True), Varied("opset", "17", "17, 18", "", "", "", False)),
+            (FactorRow(name, "4", "2, 8", "1", name, "", True), FactorRow("opset", "17", "17, 18", "", "", "", False)),
             (Tried("", "fires", 0.5, ""), Tried(f"{name} = 1", "passes", 1e-3, ""),
              Tried("opset = 7", "invalid", None, name)),
         ),
