@@ -26,7 +26,6 @@ _ASIDE = (
     "--display",
     "--jobs",
     "--output",
-    "--metrics",
     "--pass-env",
 )
 _VALUES = {

@@ -43,14 +43,6 @@ def test_a_cluster_needs_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     assert refused.value.code == Exit.MISSING
 
 
-def test_figures_need_their_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    shown = object()
-    assert run.metered(shown, None, "k7f3") is shown
-    monkeypatch.setattr(run, "find_spec", lambda name: None)
-    with pytest.raises(Refusal, match="-m pip install prometheus-client"):
-        run.metered(shown, "file.prom", "k7f3")
-
-
 CLUSTER = "tcp://host:8786"
 MODEL = MODELS / "shapes_cnn.onnx"
 

@@ -240,7 +240,7 @@ def test_nobody_at_work_is_no_fault_of_the_one_who_looks() -> None:
     fault."""
     found, _, said = walked(Session([OPENED], code=None, snapshot=None), controls=False)
     assert found == Exit.STOPPED
-    assert "nothing works on this session now" in said[-1]
+    assert "nothing on this machine works on this session" in said[-1]
 
 
 def test_a_runner_that_is_gone_with_its_program(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,6 @@ from narrowdown.wizard.flow.model import Flow
 from narrowdown.wizard.plain import Display, Refused, json_line
 from narrowdown.wizard.runner import requests
 from narrowdown.wizard.runner.client import Client
-from narrowdown.wizard.runner.onlooker import Onlooker
 from narrowdown.wizard.session.events import (
     AnyEvent,
     QuestionAnswered,
@@ -129,7 +128,7 @@ class Follower:
 
     def __init__(
         self,
-        client: Client | Onlooker,
+        client: Client,
         display: Display,
         *,
         prompt: "Prompt | JsonPrompt | None" = None,
@@ -331,7 +330,7 @@ class Follower:
             self.watched
         ):  # whose program it was, and what ended it, is no fault of the one who looks
             lost, ours = (
-                f"nothing works on this session now; 'narrowdown resume {self._name}' takes over.",
+                f"nothing on this machine works on this session now; 'narrowdown resume {self._name}' takes over.",
                 Exit.STOPPED,
             )
         elif changed:

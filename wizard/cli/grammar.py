@@ -113,7 +113,6 @@ def _fill_trigger(made: Parser) -> None:
 def _fill_watch(made: Parser) -> None:
     add_session(made)
     add_display(made)
-    add_one(made, "--metrics", "FILE.prom", "also keep figures for Prometheus in this file")
 
 
 def _fill_replay(made: Parser) -> None:

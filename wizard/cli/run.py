@@ -5,7 +5,6 @@ import contextlib
 import functools
 import sys
 from collections.abc import Collection
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from narrowdown.wizard import passed_variables, terminal, trust
 from narrowdown.wizard.cli.answers import Script, read_answers
 from narrowdown.wizard.cli.flow import faults
 from narrowdown.wizard.cli.follow import Follower, JsonPrompt, Prompt
-from narrowdown.wizard.exits import FAILURE_SEEN, UNTOLD, BadUsage, Exit, Missing
+from narrowdown.wizard.exits import FAILURE_SEEN, UNTOLD, BadUsage, Exit
 from narrowdown.wizard.flow import terms
 from narrowdown.wizard.flow.load import FlowProblem, Loaded, shipped
 from narrowdown.wizard.flow.load import load as load_flow
@@ -28,7 +27,6 @@ from narrowdown.wizard.problem_options import changed_since, problem_from, say_u
 from narrowdown.wizard.report.prefix import Shared
 from narrowdown.wizard.runner import requests
 from narrowdown.wizard.runner.client import START, Client
-from narrowdown.wizard.runner.onlooker import Onlooker, machine_at_work
 from narrowdown.wizard.runner.options import Options, Policy
 from narrowdown.wizard.schedulers import LOCAL, require_cluster
 from narrowdown.wizard.session import folder as folders
@@ -222,35 +220,18 @@ def guided(state: State, name: str) -> bool:
 def watch(arguments: argparse.Namespace) -> int:
     """``narrowdown watch SESSION``: look, and change nothing. Ends with the runner."""
     place = folders.find(arguments.session)
-    about = folders.describe(place)  # first: a link may stand where its flow should
+    folders.describe(place)  # first: a link may stand where its flow should
     name = display_name(arguments, person=False)
     if name == "tui":
         return screens(place, arguments, watching=True)
     flow = flow_of(place)
-    shown = metered(display(name, flow, place), arguments.metrics, about.id)
-    host = machine_at_work(place)
-    client: Client | Onlooker = (
-        Onlooker(place, host) if host else Client.attach(place, "watch", name="narrowdown watch")
-    )
+    shown = display(name, flow, place)
+    client = Client.attach(place, "watch", name="narrowdown watch")
     try:
         code = Follower(client, shown, name=folders.name_for_command(place)).run(controls=False)
     finally:
         client.close()
     return code
-
-
-def metered(shown: Display, file: str | None, session: str) -> Display:
-    """The display, with figures written to a file where one was named. Raises Refusal (exit 4)."""
-    if not file:
-        return shown
-    if find_spec("prometheus_client") is None:
-        raise Missing(
-            "--metrics needs the Prometheus client: "
-            + installed.command("pip install prometheus-client")
-        )
-    from narrowdown.wizard.monitoring import Metered
-
-    return Metered(shown, Path(file).expanduser().absolute(), session)
 
 
 def start(

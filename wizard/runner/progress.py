@@ -24,10 +24,6 @@ class Snapshot(msgspec.Struct, frozen=True):
     expected to take, ``each`` one probe of it; ``log`` the running probe's log below the session
     folder; ``workers`` the pool's slots; ``holder`` the controlling client's name, ``control`` its
     number at this runner (0: nobody controls); ``seq`` the journal's last event.
-
-    ``planned_most``, ``eta_least``, ``eta_most``, ``builds``, ``runs``, ``disk``, ``least``,
-    ``most``, ``least_probes``, ``most_probes`` and ``unit`` are -1: other programs may read the
-    names, and nobody knows the numbers.
     """
 
     phase: str = "starting"
@@ -39,23 +35,12 @@ class Snapshot(msgspec.Struct, frozen=True):
     done: int = 0
     expected: int = -1
     planned: int = -1
-    planned_most: int = -1
     best: int = -1
     tried: int = 0
     nodes: int = -1
     elapsed: float = 0.0
     eta: float = -1.0
-    eta_least: float = -1.0
-    eta_most: float = -1.0
     seconds: float = -1.0
-    builds: int = -1
-    runs: int = -1
-    disk: int = -1
-    least: float = -1.0
-    most: float = -1.0
-    least_probes: int = -1
-    most_probes: int = -1
-    unit: float = -1.0
     each: float = -1.0
     unresolved: int = 0
     paused: bool = False
