@@ -21,11 +21,8 @@ from onnx import TensorProto, helper
 
 from narrowdown.engines.backends.tensorrt import kept_timings
 from narrowdown.engines.backends.tensorrt.cuda import Device
-from narrowdown.engines.store.scratch import scratch
 from narrowdown.wizard import trust
-from narrowdown.wizard.cli import ladder
-from narrowdown.wizard.exits import Refusal
-from narrowdown.wizard.ladder import checks, environments
+from narrowdown.wizard.ladder import environments
 from narrowdown.wizard.problem import Problem
 from narrowdown.wizard.session import folder as folders
 from narrowdown.wizard.session import journal
@@ -627,14 +624,13 @@ KEPT = {
     "wizard/config.py": "the user's own settings, which no command writes",
     "wizard/trust/gate.py": "what was agreed to",
     "wizard/session/folder.py": "the sessions",
-    "wizard/ladder/environments.py": "releases, and their answers",
+    "wizard/ladder/environments.py": "releases",
     "engines/backends/tensorrt/kept_timings.py": "timings",
 }
 
 
 def in_the_caches(at: Bench, kind: str) -> None:
-    """Only in what is kept on this machine: the releases of a ladder, what they answered, timings
-    of engines."""
+    """Only in what is kept on this machine: the releases of a ladder, timings of engines."""
     for variable in ("XDG_CACHE_HOME", "XDG_STATE_HOME"):
         os.environ[variable] = str(at.session.parent / variable.lower())
     os.environ["NARROWDOWN_HOME"] = str(at.session.parent)
@@ -647,18 +643,6 @@ def in_the_caches(at: Bench, kind: str) -> None:
     timings.parent.mkdir()
     PAYLOADS[kind].write(timings, at.canary)
     timings.chmod(0o600)
-    _plant_answers(at)
-
-
-def _plant_answers(at: Bench) -> None:
-    """What a release has told of the session's cases, in the words of a stranger."""
-    place = environments.releases("onnxruntime==0")[0]
-    with contextlib.suppress(Refusal), scratch("forged-") as folder:
-        for case in ladder.prepared(str(at.session), ladder.admit(str(at.session), ()), folder):
-            kept = checks._record(case, place, environments.root() / "answers")
-            kept.parent.mkdir(exist_ok=True)
-            said = f"\x1b]0;evil\x07 $(touch {at.canary})"
-            kept.write_text(json.dumps({"outcome": "fails", "engine": said, "said": said}))
 
 
 def modules_beside_the_journal(at: Bench, kind: str) -> None:

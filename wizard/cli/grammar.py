@@ -169,26 +169,7 @@ def _fill_ladder(made: Parser) -> None:
     )
     add_flag(made, "--every", "try every release, and infer none")
     add_one(
-        made,
-        "--most",
-        "N",
-        "try at most so many releases of each case; default: any",
-        type=read_count,
-        default=0,
-    )
-    add_one(
         made, "--timeout", "DURATION", "of one check; default: 10m", type=read_span, default=600.0
-    )
-    add_one(
-        made,
-        "--budget",
-        "DURATION",
-        "after that long no other release is asked",
-        type=read_span,
-        default=0.0,
-    )
-    made.add_argument(
-        "-o", "--output", metavar="FILE.html|FILE.md", help="also write the table as a page"
     )
     add_flag(made, "--json", "the table as JSON on stdout")
     add_consent(made)

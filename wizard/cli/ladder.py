@@ -2,11 +2,7 @@
 where is it fixed?"""
 
 import argparse
-import math
-import shutil
-import statistics
 import sys
-import time
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -18,24 +14,20 @@ from narrowdown.engines.data import held
 from narrowdown.engines.store.scratch import scratch
 from narrowdown.wizard import passed_variables, terminal, trust
 from narrowdown.wizard.bundle.withheld import Trial, held_check
-from narrowdown.wizard.cli.flow import writable, write
 from narrowdown.wizard.cli.sessions import read
 from narrowdown.wizard.exits import BadUsage, Exit, Missing
 from narrowdown.wizard.ladder import table
-from narrowdown.wizard.ladder.checks import Answer, Case, ask, case_key, recall
-from narrowdown.wizard.ladder.environments import Place, interpreter, releases, root, site, size
+from narrowdown.wizard.ladder.checks import Answer, Case, ask
+from narrowdown.wizard.ladder.environments import Place, interpreter, releases, root, site
 from narrowdown.wizard.ladder.rungs import expect_rungs, next_rung
 from narrowdown.wizard.machine_room import MachineProblem
 from narrowdown.wizard.session import folder as folders
 from narrowdown.wizard.session.problems import SessionProblem
 from narrowdown.wizard.trust.command_files import command_files
 from narrowdown.wizard.trust.reading import digests, head, texts
-from narrowdown.wizard.words import count, visible, write_json
-from narrowdown.wizard.words import size as bytes_
+from narrowdown.wizard.words import count, size, visible, write_json
 
 CHECK = "check.py"
-UNKNOWN = 500 << 20  # bytes of a release of a package that is no engine's
-_SPARE = 1 << 30  # bytes of disk that an installation leaves to others
 
 
 def ladder(arguments: argparse.Namespace) -> int:
@@ -44,26 +36,18 @@ def ladder(arguments: argparse.Namespace) -> int:
     # Before anything of any case is made, run or installed.
     agreed = [admit(name, arguments.yes_run_scripts) for name in arguments.cases]
     places = asked_places(arguments)
-    if arguments.output and Path(arguments.output).suffix.lower() not in (".html", ".md"):
-        raise BadUsage(
-            f"'{arguments.output}' does not say which form; name it FILE.html or FILE.md."
-        )
-    output = writable(arguments.output) if arguments.output else ""
     with ExitStack() as stack:
         cases: list[Case] = []
         for name, admitted in zip(arguments.cases, agreed, strict=True):
             cases += prepared(name, admitted, stack.enter_context(scratch("narrowdown-ladder-")))
         for case in cases:
             stack.callback(case.trial.clear)
-        announce(places, cases, arguments)
-        until = time.monotonic() + arguments.budget if arguments.budget else math.inf
-        climbs = [climb(case, places, arguments, until) for case in cases]
+        announce(places, cases, every=arguments.every)
+        climbs = [climb(case, places, arguments) for case in cases]
     if arguments.json:
         sys.stdout.write(write_json({"cases": climbs}))
     else:
         sys.stdout.write(table.text(climbs))
-    if output:
-        write((table.page if output.lower().endswith(".html") else table.markdown)(climbs), output)
     told = all(
         any(rung.tried and rung.outcome != "cannot tell" for rung in case.rungs) for case in climbs
     )
@@ -124,8 +108,7 @@ def _of_bundle(bundle: Path, files: Mapping[str, str], folder: Path) -> Case:
         target.parent.mkdir(parents=True, exist_ok=True)
         held.write_copy(path, target, digest)
     elsewhere = {path: digest for path, digest in files.items() if path not in own}
-    key = "" if elsewhere else case_key(digests(folder))
-    return Case(visible(bundle.name), folder, Trial(laid=Laid("", in_place=elsewhere)), key)
+    return Case(visible(bundle.name), folder, Trial(laid=Laid("", in_place=elsewhere)))
 
 
 def _of_session(name: str, consent: Consent, scratched: Path) -> list[Case]:
@@ -139,16 +122,7 @@ def _of_session(name: str, consent: Consent, scratched: Path) -> list[Case]:
         written = write_cases(read(name), scratched / FIRST)
     except MachineProblem as trouble:
         raise Missing(str(trouble)) from None
-    # As they are written, before a private copy's name stands in any.
-    keys = [
-        case_key(
-            digests(case.folder),
-            consent.files,
-            {"engine": case.culprit.case.engine or problem.engine},
-        )
-        for case in written
-    ]
-    for number, (case, key) in enumerate(zip(written, keys, strict=True), 1):
+    for number, case in enumerate(written, 1):
         (private := scratched / f"private-{number}").mkdir()
         try:
             trial = held_check(case.culprit, case.asked, problem, consent)(private)
@@ -156,51 +130,31 @@ def _of_session(name: str, consent: Consent, scratched: Path) -> list[Case]:
             raise SessionProblem(str(fault)) from None
         (case.folder / CHECK).write_text(trial.text, encoding="utf-8")
         called = place.name if number == 1 else f"{place.name} {case.folder.name}"
-        made.append(Case(visible(called), case.folder, trial, "" if trial.folder else key))
+        made.append(Case(visible(called), case.folder, trial))
     return made
 
 
-def announce(places: list[Place], cases: list[Case], arguments: argparse.Namespace) -> None:
-    """What it will cost, before it does. Raises Refusal where the disk has no room."""
-    n = len(places)
-    least = n if arguments.every else expect_rungs(n)
-    most = min(n, arguments.most or n)
-    expected = f"about {min(least, most)} of them for each case, at most {most}"
-    known = [
-        answer
-        for case in cases
-        for place in places
-        if (answer := recall(case, place, root() / "answers"))
-    ]
-    timed = [answer.seconds for answer in known if answer.seconds]
-    each = f"about {statistics.median(timed):.2g} s, as before" if timed else "seconds"
-    before = f"; {count(len(known), 'answer is', 'answers are')} known from before" if known else ""
+def announce(places: list[Place], cases: list[Case], *, every: bool) -> None:
+    """What it will cost, before it does."""
+    tries = len(places) if every else expect_rungs(len(places))
     terminal.say(
-        f"{count(n, 'release')}, {count(len(cases), 'case')}: {expected}; a check takes {each}{before}."
+        f"{count(len(places), 'release')}, {count(len(cases), 'case')}: about {tries} releases are tried for each case."
     )
     new = [place for place in places if place.folder is not None and not place.folder.is_dir()]
     if new:
         declared = (d for d in discovery.engines().values() if d.package == new[0].package)
-        bytes_each = next((d.weighs for d in declared), UNKNOWN)
-        free = shutil.disk_usage(next(p for p in (root(), *root().parents) if p.is_dir())).free
+        each = next((f", some {size(d.weighs)} each" for d in declared), "")
         terminal.say(
-            f"{count(len(new), 'release')} would be installed when needed, some {bytes_(bytes_each)} each, into {root()}; "
+            f"{count(len(new), 'release')} would be installed when needed{each}, into {root()}; "
             "they stay there for the next time, until you remove that folder."
         )
-        if free < bytes_each * min(least, len(new)) + _SPARE:
-            raise Missing(
-                f"Only {bytes_(free)} are free in {root()}: name fewer releases, or make room."
-            )
 
 
-def climb(
-    case: Case, places: list[Place], arguments: argparse.Namespace, until: float = math.inf
-) -> table.Climbed:
-    """Ask release after release, as each answer says; once ``until``, by the monotonic clock, is
-    over no other than those whose answers are known."""
+def climb(case: Case, places: list[Place], arguments: argparse.Namespace) -> table.Climbed:
+    """Ask release after release, as each answer says."""
     names = [place.name for place in places]
     answers: dict[int, Answer] = {}
-    while not arguments.most or len(answers) < arguments.most:
+    while True:
         told = {rung: answer.outcome for rung, answer in answers.items()}
         if arguments.every:
             rung = next((r for r in range(len(places)) if r not in answers), None)
@@ -208,19 +162,8 @@ def climb(
             rung = next_rung(told, len(places), found_at(places, answers))
         if rung is None:
             break
-        place = places[rung]
-        if time.monotonic() >= until and recall(case, place, root() / "answers") is None:
-            terminal.say(f"{case.name}: the budget is over; the same command goes on from here.")
-            break
-        new = place.folder is not None and not place.folder.is_dir()
-        answers[rung] = ask(case, place, arguments.timeout, root() / "answers")
-        said = f"{case.name}: {answers[rung].outcome} in {names[rung]}: {answers[rung].said}"
-        on_disk = (
-            f" ({bytes_(size(place.folder))} installed)"
-            if new and place.folder and place.folder.is_dir()
-            else ""
-        )
-        terminal.say(said + on_disk)
+        answer = answers[rung] = ask(case, places[rung], arguments.timeout)
+        terminal.say(f"{case.name}: {answer.outcome} in {names[rung]}: {answer.said}")
     return table.climbed(case.name, names, answers)
 
 

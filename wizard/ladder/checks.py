@@ -1,17 +1,12 @@
 """One case in one release: its check.py, run as any checker is (``engines.checker``), and ended
 with all that it started."""
 
-import contextlib
-import hashlib
 import re
-from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
 
 from narrowdown.engines.data.held import NotAgreed
-from narrowdown.engines.store import decoding
-from narrowdown.engines.store.content import write_atomically
 from narrowdown.engines.store.scratch import scratch
 from narrowdown.wizard.bundle.withheld import Trial
 from narrowdown.wizard.ladder.environments import Place, install
@@ -33,53 +28,18 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class Case(msgspec.Struct, frozen=True):
-    """``folder``: where check.py lies, a private copy. ``trial``: what it is run with. ``key``:
-    sha256 of everything that it reads; "" where that cannot be told."""
+    """``folder``: where check.py lies, a private copy. ``trial``: what it is run with."""
 
     name: str
     folder: Path
     trial: Trial = Trial()
-    key: str = ""
 
 
-def case_key(*read: Mapping[str, str]) -> str:
-    """What an answer depends on: names and content of what the check reads."""
-    return hashlib.sha256(msgspec.json.encode([sorted(each.items()) for each in read])).hexdigest()
-
-
-def ask(case: Case, place: Place, timeout: float, kept: Path) -> Answer:
-    """Install the release where that was asked for, and run the check. An answer of an installed
-    release is kept in the folder ``kept`` and not asked for again: neither of the two changes."""
-    if (known := recall(case, place, kept)) is not None:
-        return known
+def ask(case: Case, place: Place, timeout: float) -> Answer:
+    """Install the release where that was asked for, and run the check. Its temporary files go with
+    it, whatever ends it: some releases leave a log of their own there."""
     if problem := install(place):
         return Answer("cannot tell", said=problem)
-    answer = _run(case, place, timeout)
-    if case.key and place.folder is not None and answer.outcome != "cannot tell":
-        kept.mkdir(parents=True, exist_ok=True)
-        write_atomically(_record(case, place, kept), msgspec.json.encode(answer))
-    return answer
-
-
-def recall(case: Case, place: Place, kept: Path) -> Answer | None:
-    """What this release was seen to answer; None where it was not asked, or is not one that was
-    installed for ladders."""
-    if case.key and place.folder is not None:
-        with contextlib.suppress(OSError, ValueError):
-            return decoding.decode(_record(case, place, kept).read_bytes(), Answer)
-    return None
-
-
-def _record(case: Case, place: Place, kept: Path) -> Path:
-    return (
-        kept
-        / f"{hashlib.sha256(f'{case.key} {place.words} {place.name}'.encode()).hexdigest()}.json"
-    )
-
-
-def _run(case: Case, place: Place, timeout: float) -> Answer:
-    """Its temporary files go with it, whatever ends it: some releases leave a log of their own
-    there."""
     with scratch("narrowdown-check-") as temporary:
         return _run_in(case, place, timeout, str(temporary))
 

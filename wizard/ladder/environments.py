@@ -169,11 +169,6 @@ def _is_as_installed(folder: Path) -> bool:
     return not linked and as_installed(folder).key in trust.trusted()
 
 
-def size(folder: Path) -> int:
-    """Bytes on disk."""
-    return sum(path.lstat().st_size for path in folder.rglob("*") if path.is_file())
-
-
 def _pip(*words: str, temporary: str = "") -> "subprocess.CompletedProcess[str]":
     """``temporary``: a folder for what pip unpacks, which goes also where pip is killed; "" for the
     usual one."""

@@ -6,11 +6,6 @@ from narrowdown.wizard.ladder.environments import order
 from narrowdown.wizard.problem import Problem
 from narrowdown.wizard.session.state import State
 
-# Releases back from the one that the case was found with: a year of ONNX Runtime, which has four or
-# five; OpenVINO and others number by years.
-_MINORS = 5
-_YEARS = 2000
-
 
 def offer_ladder(state: State, problem: Problem, name: str) -> str:
     """``narrowdown ladder NAME --install ...`` where what follows a case was asked and its engine
@@ -27,6 +22,6 @@ def offer_ladder(state: State, problem: Problem, name: str) -> str:
 
 
 def first_release(version: str) -> str:
-    """From where a ladder begins: a year before this version."""
-    major, minor, *_ = (*order(version.partition("+")[0]), 0, 0)
-    return f"{major - 1}.0" if major > _YEARS else f"{major}.{max(0, minor - _MINORS)}"
+    """From where a ladder begins: the first release that has this version's first number. Halving
+    makes few tries of many releases."""
+    return f"{order(version)[0]}.0"

@@ -1,13 +1,11 @@
-"""The ladder's table, release by case: for the terminal, as JSON, as a page."""
+"""The ladder's table, release by case: for the terminal and as JSON."""
 
-import html
 from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from narrowdown.wizard.ladder.checks import Answer
 from narrowdown.wizard.ladder.rungs import Outcome, sentence, tell_story
-from narrowdown.wizard.report.markdown import literal, table
 from narrowdown.wizard.words import visible
 
 
@@ -95,54 +93,3 @@ def text(cases: Sequence[Climbed]) -> str:
         )
         + "\n"
     )
-
-
-def markdown(cases: Sequence[Climbed]) -> str:
-    """As a page, for an issue."""
-    rows = [
-        (literal(rung.release), *(cell(case.rungs[place]) for case in cases))
-        for place, rung in enumerate(cases[0].rungs)
-    ]
-    head = ("release", *(literal(case.case) for case in cases))
-    said = [f"- {literal(case.case)}: {literal(case.message)}" for case in cases]
-    return "\n".join([f"# {TITLE}", "", *said, "", table(head, rows), "", PARENTHESES, ""])
-
-
-def page(cases: Sequence[Climbed]) -> str:
-    """As a page of HTML: no network, no script, every name escaped."""
-
-    def row(tag: str, cells: Sequence[tuple[str, str]]) -> str:
-        return (
-            "<tr>"
-            + "".join(
-                f'<{tag} class="{kind}">{html.escape(visible(c))}</{tag}>' for c, kind in cells
-            )
-            + "</tr>"
-        )
-
-    body = [row("th", [("release", ""), *((case.case, "") for case in cases)])]
-    for place, rung in enumerate(cases[0].rungs):
-        cells = [
-            (cell(case.rungs[place]), (case.rungs[place].outcome or "").partition(" ")[0])
-            for case in cases
-        ]
-        body.append(row("td", [(rung.release, ""), *cells]))
-    said = "".join(
-        f"<li><b>{html.escape(visible(c.case))}</b>: {html.escape(visible(c.message))}</li>"
-        for c in cases
-    )
-    return _PAGE.format(title=TITLE, said=said, body="\n".join(body), note=PARENTHESES)
-
-
-TITLE = "Releases and cases"
-PARENTHESES = "What stands in parentheses was not tried: the releases around it that were agree."
-_PAGE = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>{title}</title><style>
-:root {{ color-scheme: light dark }}
-body {{ font: 16px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 60rem; padding: 0 1rem }}
-table {{ border-collapse: collapse }} td, th {{ border: 1px solid #8886; padding: .25rem .75rem; text-align: left }}
-.fails {{ background: #d4444433; font-weight: 600 }} .passes {{ background: #44a06a33 }}
-</style></head><body><h1>{title}</h1><ul>{said}</ul><table>
-{body}
-</table><p>{note}</p></body></html>
-"""

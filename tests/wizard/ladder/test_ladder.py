@@ -1,15 +1,12 @@
 """``narrowdown ladder``: real check scripts in real processes, of releases that answer as they are
 told to."""
 
-import itertools
 import json
 import os
 import shlex
 import subprocess
 import sys
-import time
 from pathlib import Path
-from types import SimpleNamespace
 
 import msgspec
 import numpy as np
@@ -31,9 +28,6 @@ from narrowdown.wizard.ladder import checks, environments
 from narrowdown.wizard.ladder.offer import first_release, offer_ladder
 from narrowdown.wizard.problem import Problem
 from narrowdown.wizard.session.state import State
-from narrowdown.wizard.trust.reading import digests
-
-from ...patience import allow
 
 CHECK = """HERE = ""
 import os, sys, time
@@ -94,8 +88,7 @@ def test_a_case_over_releases_is_told_and_drawn(
     bundle: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ["ladder", str(bundle), *sites(tmp_path, "1.1", "1.2", "1.3", "1.4", "1.5", "1.6")]
-    page = tmp_path / "page.html"
-    assert main([*words, "--yes-run-scripts", "all", "--json", "-o", str(page)]) == 0
+    assert main([*words, "--yes-run-scripts", "all", "--json"]) == 0
     (case,) = json.loads(capsys.readouterr().out)["cases"]
     assert case["mended_in"].endswith("/1.5")
     assert case["last_bad"].endswith("/1.4")
@@ -109,7 +102,8 @@ def test_a_case_over_releases_is_told_and_drawn(
     assert outcomes[1] == ("fails", False)
     assert outcomes[5] == ("passes", True)
     assert len((bundle.parent / "asked").read_text().split()) == case["tried"] < 6
-    assert '<td class="fails">(fails)</td>' in page.read_text()
+    assert main([*words, "--yes-run-scripts", "all"]) == 0
+    assert "(fails)" in capsys.readouterr().out
     assert main([*words, "--yes-run-scripts", "all", "--every"]) == 0
     said = capsys.readouterr()
     assert "It died of signal 11." in said.err
@@ -136,8 +130,6 @@ def test_a_release_that_hangs_or_is_another_one_cannot_tell(
     ]
     assert "fails in fast 1.1: FAILS   rel_l2 1" in told.err
     assert "Another release ran than was asked for: fast 1.61." in told.err
-    assert main(words) == 0  # what was told is kept; what could not tell is asked again
-    assert (bundle.parent / "asked").read_text().split() == ["1.61", "1.1", "1.61"]
     write(bundle, "import time; time.sleep(600)")
     assert main([*words, "--timeout", "1s"]) == 6
     assert "It was ended after 1 s." in capsys.readouterr().err
@@ -151,7 +143,6 @@ def test_a_release_that_hangs_or_is_another_one_cannot_tell(
         (["--install", "fast==1;rm"], "is no version"),
         (["--install=-r==1"], "names no releases"),
         (["--site", "/none/at/all"], "is no folder"),
-        (["--site", "/", "-o", "table.pdf"], "does not say which form"),
     ],
 )
 def test_what_cannot_be_climbed_is_refused(
@@ -183,7 +174,6 @@ def test_a_check_that_is_ended_leaves_no_temporary_file(
         checks.Case("case", bundle),
         environments.Place("here", (sys.executable,), {"RELEASE": "1.6"}),
         20.0,
-        tmp_path / "kept",
     )
     assert answer.outcome == "passes"
     assert list(mine.iterdir()) == []
@@ -198,22 +188,6 @@ def test_pip_is_that_of_the_interpreter_wherever_one_stands(
     monkeypatch.chdir(tmp_path)
     environments._pip("--version")
     assert not (tmp_path / "ran").exists()
-
-
-@pytest.mark.parametrize("name", ["check.py", "engine.onnx", "engine.weights.bin", "inputs.json"])
-def test_an_answer_is_not_that_of_a_case_with_another_file(tmp_path: Path, name: str) -> None:
-    """Large weights lie beside a model, and an external checker reads the JSON files; a link is
-    what it names."""
-    keys = [checks.case_key(digests(tmp_path))]
-    for content in (b"one", b"two"):
-        (tmp_path / name).write_bytes(content)
-        keys.append(checks.case_key(digests(tmp_path)))
-    (elsewhere := tmp_path / "elsewhere").write_bytes(b"three")
-    (tmp_path / name).unlink()
-    (tmp_path / name).symlink_to(elsewhere)
-    keys.append(checks.case_key(digests(tmp_path)))
-    elsewhere.write_bytes(b"four")
-    assert len({*keys, checks.case_key(digests(tmp_path))}) == 5
 
 
 @pytest.mark.slow
@@ -305,114 +279,10 @@ def test_a_release_runs_as_it_was_installed_or_is_installed_anew(
 
 
 @pytest.mark.parametrize(
-    "planted",
-    [
-        b"[" * 200_000,
-        b'{"outcome":"mended"}',
-        msgspec.json.encode(checks.Answer("fails", *["\x1b]0;x\x07<img src=x>![a](b)|"] * 3)),
-    ],
-    ids=["deep", "unknown", "hostile"],
-)
-def test_a_kept_answer_is_words_and_nothing_else(
-    bundle: Path, capsys: pytest.CaptureFixture[str], planted: bytes
-) -> None:
-    installed("1.6")
-    words = ["ladder", str(bundle), "--install", "fast==1.6", "--yes-run-scripts", "all"]
-    assert main(words) == 0
-    (kept,) = (environments.root() / "answers").iterdir()
-    kept.write_bytes(planted)
-    for name in ("out.html", "out.md"):
-        assert main([*words, "--output", str(bundle.parent / name)]) == 0
-        page = (bundle.parent / name).read_text()
-        assert "\x1b" not in "".join(capsys.readouterr()) + page
-        assert "<img" not in page.replace("\\<img", "")
-
-
-def test_a_budget_ends_it_and_the_same_command_goes_on(
-    bundle: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    installed("1.1", "1.2", "1.4", "1.5", "1.6")
-    clock = itertools.count()  # a second passes each time that somebody looks
-    monkeypatch.setattr(
-        "narrowdown.wizard.cli.ladder.time", SimpleNamespace(monotonic=lambda: float(next(clock)))
-    )
-    words = [
-        "ladder",
-        str(bundle),
-        "--install",
-        "fast==1.1,1.2,1.4,1.5,1.6",
-        "--yes-run-scripts",
-        "all",
-    ]
-    assert main([*words, "--budget", "3s"]) == 0
-    told = capsys.readouterr()
-    assert "the budget is over; the same command goes on from here" in told.err
-    assert "a check takes seconds." in told.err
-    first = (bundle.parent / "asked").read_text().split()
-    assert first == ["1.6", "1.1"]
-    assert main([*words, "--budget", "4s"]) == 0
-    assert "s, as before; 2 answers are known from before." in capsys.readouterr().err
-    assert (bundle.parent / "asked").read_text().split() == ["1.6", "1.1", "1.2"]
-    assert main([*words, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["cases"][0]["mended_in"] == "fast 1.5"
-    asked = (bundle.parent / "asked").read_text().split()
-    assert len(asked) == len(set(asked))
-
-
-@pytest.mark.slow
-def test_a_ladder_that_is_killed_goes_on_where_it_was(
-    bundle: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    installed("1.1", "1.2", "1.4", "1.5", "1.6")
-    write(bundle, CHECK.replace("import os, sys, time", "import os, sys, time" + HOLD))
-    words = [
-        "ladder",
-        str(bundle),
-        "--install",
-        "fast==1.1,1.2,1.4,1.5,1.6",
-        "--yes-run-scripts",
-        "all",
-    ]
-    (bundle.parent / "hold").write_text("")
-    process = subprocess.Popen(
-        [Path(sys.executable).with_name("narrowdown"), *words],
-        stdin=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-    )
-    end = time.monotonic() + allow(120)
-    while (
-        not (held := (bundle.parent / "held").exists())
-        and process.poll() is None
-        and time.monotonic() < end
-    ):
-        time.sleep(0.02)
-    process.kill()  # SIGKILL, while a check runs
-    process.wait()
-    assert held
-    (bundle.parent / "hold").unlink()  # the check that it left behind ends by itself
-    before = (bundle.parent / "asked").read_text().split()
-    assert before == ["1.6", "1.1"]
-    assert main([*words, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["cases"][0]["mended_in"] == "fast 1.5"
-    asked = (bundle.parent / "asked").read_text().split()
-    assert asked[:2] == before
-    assert {"1.6", "1.1"}.isdisjoint(asked[2:])
-
-
-HOLD = """
-if os.path.exists(HERE + "hold") and os.environ["PYTHONPATH"].find("-1.6-") < 0 and os.environ["PYTHONPATH"].find("-1.1-") < 0:
-    open(HERE + "held", "w").close()
-    while os.path.exists(HERE + "hold"):
-        time.sleep(0.02)
-    sys.exit(0)
-"""
-
-
-@pytest.mark.parametrize(
     ("version", "first"),
-    [("1.31.1", "1.26"), ("1.2", "1.0"), ("2026.4.1-1234", "2025.0"), ("11.3.0.14", "11.0")],
+    [("1.31.1", "1.0"), ("1.2", "1.0"), ("2026.4.1-1234", "2026.0"), ("11.3.0.14", "11.0")],
 )
-def test_a_ladder_begins_a_year_before(version: str, first: str) -> None:
+def test_a_ladder_begins_where_the_first_number_does(version: str, first: str) -> None:
     assert first_release(version) == first
 
 
@@ -427,7 +297,7 @@ def test_what_is_offered_is_a_command_of_the_case_and_its_engine() -> None:
     )
     problem = Problem(model="/m.onnx", engine="onnxruntime")
     line = offer_ladder(taken, problem, "bug")
-    assert line == "narrowdown ladder bug --install onnxruntime:1.26.."
+    assert line == "narrowdown ladder bug --install onnxruntime:1.0.."
     parser().parse_args(shlex.split(line)[1:])
     assert (
         offer_ladder(msgspec.structs.replace(taken, taken=None), problem, "bug") == ""
@@ -469,13 +339,11 @@ def test_a_bundle_is_agreed_to_whole_and_runs_as_it_was_agreed_to(
     agreeing = ["--yes-run-scripts", said.partition("sha256 ")[2].split()[0]]
     assert main([*words, *agreeing]) == 0
     assert main(words) == 0
-    assert (bundle.parent / "asked").read_text().split() == ["agreed"], "the answer is kept"
+    assert (bundle.parent / "asked").read_text().split() == ["agreed", "agreed"]
     (bundle / "helper.py").write_text("print('other')\n")
     assert main(words) == 3
     assert main([*words, "--yes-run-scripts", "all"]) == 0
-    assert (bundle.parent / "asked").read_text().split() == ["agreed", "other"], (
-        "and is not that of another checker"
-    )
+    assert (bundle.parent / "asked").read_text().split() == ["agreed", "agreed", "other"]
 
     def swapped(*given: object) -> list[environments.Place]:
         (bundle / "helper.py").write_text("print('swapped')\n")
