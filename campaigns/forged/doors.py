@@ -42,7 +42,6 @@ _VALUES = {
     "--most": "1",
     "--timeout": "1m",
     "--junit": "{answers}.xml",
-    "--summary": "{answers}.md",
 }
 RELEASES = (
     ["--python"],
@@ -67,7 +66,6 @@ _NAMED = {
     "sessions": [],
     "engines": None,  # takes nothing of anybody's
     "help": None,  # likewise
-    "completion": None,
     "flow": ["check", "{session}/flow.yaml"],
     "diff-tactics": ["--dir", "{session}"],
 }

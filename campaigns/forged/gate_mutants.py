@@ -68,8 +68,8 @@ MUTANTS = (
     Mutant(
         "trigger",
         "wizard/cli/trigger.py",
-        "            problem, arguments.yes_run_scripts\n",
-        f"            problem, {_ALL}\n",
+        "trust.admit(base, arguments.yes_run_scripts)",
+        f"trust.admit(base, {_ALL})",
     ),
     Mutant(
         "ladder of a session",

@@ -222,17 +222,6 @@ def test_no_bundle_runs_what_its_reader_did_not_see(victim: Path) -> None:
     assert swapped == set(bundles.SWAPPED), "each of these was agreed to before"
 
 
-def test_nothing_that_a_bundle_names_is_taken_for_typed(victim: Path) -> None:
-    """``trigger`` puts the engines of a bundle's report on a command line of its own, where what is
-    typed is remembered."""
-    with cheap_libraries():
-        bundle = bundles.made(victim / "a", forge.released(victim / "base"))
-        bundles.in_the_report(bundle, "library of custom operators")
-        line = ["trigger", str(bundle.session), "--display", "none", "--yes-run-scripts", "all"]
-        assert entry.main(line) not in REFUSED
-    assert trust.trusted() == {}
-
-
 def test_the_reference_of_a_flow_is_not_taken_for_typed(victim: Path) -> None:
     """``run MODEL --flow THEIRS`` ran it, and remembered it as the user's own; what the user typed
     beside it is remembered."""

@@ -26,7 +26,7 @@ PROGRAMS = (
 )  # fmt: skip
 VERBS = (
     "open", "run", "resume", "edit", "after", "watch", "replay", "report", "export", "sessions", "show", "diff", "engines",
-    "diff-tactics", "flow", "step", "demo", "help", "completion", "ladder", "trigger",
+    "diff-tactics", "flow", "step", "demo", "help", "ladder", "trigger",
 )  # fmt: skip
 
 # Scene -> the test that runs every command of it.
@@ -144,7 +144,6 @@ RULES = (
     ("*", "narrowdown engines", "surveys"),
     ("*", "narrowdown flow", "at once"),
     ("*", "narrowdown sessions", "at once"),
-    ("*", "narrowdown completion", "at once"),
     ("*", "narrowdown COMMAND --help", "at once"),
     ("*", "narrowdown resume", "resume"),
     ("*", "narrowdown edit", "edit"),

@@ -60,8 +60,6 @@ def test_inputs_that_lack_a_name(narrowdown, shapes, tmp_path, words: list[str])
         "lacks the input 'image' (it has 'imag'). The model wants float32 [n, 1, 64, 64] there."
         in ran.err
     )
-    assert "no session is kept" in ran.err
-    assert not (tmp_path / "s").exists()
 
 
 def test_arrays_that_the_model_lacks_are_a_warning(narrowdown, shapes, tmp_path) -> None:

@@ -113,7 +113,7 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
-def test_a_session_and_its_bundle_say_the_same(
+def test_a_session_is_told_what_triggers_its_case(
     session: Path,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
@@ -123,7 +123,7 @@ def test_a_session_and_its_bundle_say_the_same(
     shown = [s.words for s in of("trigger") if "step" not in s.words]
     assert [words[:3] for words in shown] == [
         ["narrowdown", "trigger", "bug"],
-        ["narrowdown", "trigger", "bug/case"],
+        ["narrowdown", "trigger", "bug"],
     ]
     for words in shown:
         capsys.readouterr()
@@ -189,8 +189,4 @@ def test_what_is_no_case_is_refused(
     session: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["trigger", str(MODELS / "shapes_cnn.onnx"), "--display", "none"]) == 2
-    assert "narrowdown step trigger MODEL" in capsys.readouterr().err
-    (tmp_path / "bundle").mkdir()
-    (tmp_path / "bundle" / "check.py").write_text("", encoding="utf-8")
-    assert main(["trigger", str(tmp_path / "bundle"), "--display", "none"]) == 2
-    assert "does not say in report.json" in capsys.readouterr().err
+    assert "is not a session" in capsys.readouterr().err

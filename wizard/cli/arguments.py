@@ -34,7 +34,7 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
         chosen: Parser = getattr(arguments, "parser", tops)
         chosen.error(f"unrecognized arguments: {' '.join(unknown)}")
     for name, value in vars(arguments).items():
-        if value == "" or (isinstance(value, list) and "" in value and name != "typed"):
+        if value == "" or (isinstance(value, list) and "" in value):
             option = (
                 f"--{name.replace('_', '-')}"
                 if name not in ("model", "session", "file")

@@ -99,7 +99,7 @@ def _fill_after(made: Parser) -> None:
 
 
 def _fill_trigger(made: Parser) -> None:
-    add_one(made, "session", "CASE", f"{SESSION}; or the folder of a bundle")
+    add_session(made)
     add_one(
         made, "--most", "N", "build at most so many cases; default: 150", type=read_count, default=0
     )
@@ -132,7 +132,6 @@ def _fill_replay(made: Parser) -> None:
         "replay with the engines of this environment, such as one with another version (repeatable)",
     )
     add_one(made, "--junit", "FILE", "also write a matrix as JUnit's XML")
-    add_one(made, "--summary", "md|FILE.md", "also write it as a Markdown table; md: on stdout")
     made.add_argument(
         "--expect",
         choices=("same", "fixed", "fails"),
@@ -289,11 +288,6 @@ def _fill_step(made: Parser) -> None:
     add_running(made)
     add_expect(made)
     add_flag(made, "--json", "the result as one JSON object on stdout")
-    add_flag(
-        made,
-        "--anew",
-        "take over nothing that another step has measured of this model on this engine",
-    )
     made.add_argument(
         "-o", "--output", metavar="OUT.onnx", help="also write the model that the step made"
     )
@@ -328,17 +322,6 @@ def _fill_demo(made: Parser) -> None:
 
 def _fill_help(made: Parser) -> None:
     add_one(made, "words", "COMMAND", "a command; none: all of them", nargs="*")
-
-
-def _fill_completion(made: Parser) -> None:
-    add_one(made, "shell", "bash|zsh|fish", "for which shell", choices=("bash", "zsh", "fish"))
-    add_one(
-        made,
-        "typed",
-        "-- WORD",
-        "say what the last of these words may become",
-        nargs=argparse.REMAINDER,
-    )
 
 
 # In the order of --help.
@@ -428,11 +411,5 @@ COMMANDS: tuple[Entry, ...] = (
         Command("help", "help_"),
         "what a command takes and does, as --help says it",
         _fill_help,
-    ),
-    Entry(
-        "completion",
-        Command("completion", "completion"),
-        "a script that lets the shell complete these words",
-        _fill_completion,
     ),
 )

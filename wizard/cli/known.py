@@ -32,7 +32,6 @@ def known(arguments: argparse.Namespace) -> int:
             "model": target,
             "params": [],
             "until": None,
-            "anew": False,
             "artifacts": [],
             "output": None,
         }

@@ -19,17 +19,13 @@ from narrowdown.engines import installed
 from narrowdown.engines.processes import run_module
 from narrowdown.engines.store.content import write_atomically
 from narrowdown.wizard import trust
-from narrowdown.wizard.cli.flow import write
 from narrowdown.wizard.exits import Exit
 from narrowdown.wizard.ladder.environments import interpreter
 from narrowdown.wizard.problem_options import engine_under_test
-from narrowdown.wizard.report.markdown import literal
+from narrowdown.wizard.runner.table import OUTCOMES, UNTOLD
 from narrowdown.wizard.schedulers import LOCAL
 from narrowdown.wizard.session import folder as folders
 from narrowdown.wizard.words import visible
-
-OUTCOMES: dict[int, str] = {Exit.FOUND: "as expected", Exit.DIFFERS: "NOT as expected"}
-UNTOLD = "cannot tell"
 
 
 class Cell(NamedTuple):
@@ -67,8 +63,6 @@ def matrix(arguments: argparse.Namespace) -> int:
             Path(arguments.junit).expanduser().absolute(),
             ElementTree.tostring(junit(cells), encoding="utf-8", xml_declaration=True),
         )
-    if arguments.summary:
-        write(summary(cells), arguments.summary if arguments.summary != "md" else None)
     codes = {cell.code for cell in cells}
     if (
         Exit.NEEDS_PERSON in codes
@@ -97,17 +91,9 @@ def replayed(
 ) -> Cell:
     """One cell. The interpreter runs this very Narrowdown, from the folder ``ours``, with the
     engines and packages of its own environment."""
-    words = [
-        "replay",
-        str(place),
-        "--json",
-        "--expect",
-        arguments.expect,
-    ]
-    words += [
-        *(["--engine", engine] if engine else []),
-        *(["--keep-going"] if arguments.keep_going else []),
-    ]
+    words = ["replay", str(place), "--json", "--expect", arguments.expect]
+    words += ["--engine", engine] if engine else []
+    words += ["--keep-going"] if arguments.keep_going else []
     words += [
         word for digest in arguments.yes_run_scripts for word in ("--yes-run-scripts", digest)
     ]
@@ -138,6 +124,7 @@ def replayed(
 
 
 def outcome(cell: Cell) -> str:
+    """What the cell's exit code says."""
     return OUTCOMES.get(cell.code, UNTOLD)
 
 
@@ -164,18 +151,3 @@ def junit(cells: Sequence[Cell]) -> ElementTree.Element:
                 kind = "failure" if cell.code == Exit.DIFFERS else "error"
                 ElementTree.SubElement(case, kind, message=visible(cell.said)).text = outcome(cell)
     return root
-
-
-def summary(cells: Sequence[Cell]) -> str:
-    """A Markdown table: sessions down, engines and versions across."""
-    columns = list(dict.fromkeys(cell.column for cell in cells))
-    by_place = {(cell.session, cell.column): cell for cell in cells}
-
-    def rows() -> Iterator[str]:
-        yield f"| session | {' | '.join(map(literal, columns))} |"
-        yield f"| --- |{' --- |' * len(columns)}"
-        for session in dict.fromkeys(cell.session for cell in cells):
-            told = [by_place[session, column] for column in columns]
-            yield f"| {literal(session)} | {' | '.join(literal(f'{outcome(c)}: {c.said}') for c in told)} |"
-
-    return "\n".join(rows()) + "\n"

@@ -18,7 +18,7 @@ from narrowdown.wizard.words import elide, visible, write_json
 def replay(arguments: argparse.Namespace) -> int:
     """Exit 0 as expected, 5 not, 6 cannot tell."""
     several = len(arguments.sessions) > 1 or len(arguments.engine) > 1
-    if several or arguments.python or arguments.junit or arguments.summary:
+    if several or arguments.python or arguments.junit:
         if arguments.dry or arguments.search or arguments.json:
             raise BadUsage(
                 "Several replays go with none of --dry, --search and --json: replay one session."

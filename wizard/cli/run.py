@@ -1,7 +1,6 @@
 """``open``, ``run``, ``resume`` and ``watch``: a session, its runner, and one display."""
 
 import argparse
-import contextlib
 import functools
 import sys
 from collections.abc import Collection
@@ -10,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from narrowdown.engines import discovery, installed
+from narrowdown.engines import installed
 from narrowdown.engines.consent import Consent
 from narrowdown.wizard import passed_variables, terminal, trust
 from narrowdown.wizard.cli.answers import Script, read_answers
@@ -26,7 +25,7 @@ from narrowdown.wizard.problem import Problem
 from narrowdown.wizard.problem_options import changed_since, problem_from, say_usual
 from narrowdown.wizard.report.prefix import Shared
 from narrowdown.wizard.runner import requests
-from narrowdown.wizard.runner.client import START, Client
+from narrowdown.wizard.runner.client import Client
 from narrowdown.wizard.runner.options import Options, Policy
 from narrowdown.wizard.schedulers import LOCAL, require_cluster
 from narrowdown.wizard.session import folder as folders
@@ -36,12 +35,9 @@ from narrowdown.wizard.words import count, duration, listing, visible
 
 
 def open_(arguments: argparse.Namespace) -> int:
-    """``narrowdown open MODEL``: a person answers, which engine first where none is named."""
-    display_name(arguments, person=True)  # refuses before anything is asked
-    if said := say_usual(arguments):
-        checked_flow(problem_from(arguments).flow)  # likewise
-        arguments.engine = choose_engine(said)
-    return start(problem_from(arguments), arguments, person=True)[0]
+    """``narrowdown open MODEL``: a person answers."""
+    problem = problem_from(arguments)
+    return start(problem, arguments, person=True, usual=say_usual(arguments))[0]
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -116,38 +112,6 @@ def expected(wanted: str | None, code: int) -> int:
     if not wanted or seen is None:
         return code
     return (Exit.FOUND if seen == wanted else Exit.DIFFERS) if seen else Exit.UNRESOLVED
-
-
-def choose_engine(said: str) -> str | None:
-    """The engine that a person at a terminal chooses, among those that are installed; None for the
-    usual one, which ``said`` names. Nobody is asked where nobody is there, or only one engine
-    is."""
-    here = [
-        e
-        for e in discovery.engines().values()
-        if not (e.hidden or e.refusal or e.recorded)
-        and e.module
-        and (not e.package or installed.importable(e.package))
-    ]
-    if not terminal.person_present() or len(here) < 2:
-        terminal.say(said)
-        return None
-    print(said)
-    for number, declared in enumerate(here, 1):
-        print(f"  {number}  {declared.name:14} {declared.summary}")
-    while True:
-        try:
-            typed = input(
-                "Which engine gives the wrong results? (a number, NAME:key=value, Enter: as above): "
-            ).strip()
-        except EOFError:
-            return None
-        if not typed:
-            return None
-        if not typed.isdigit():
-            return typed
-        if 1 <= int(typed) <= len(here):
-            return here[int(typed) - 1].name
 
 
 def resume(arguments: argparse.Namespace) -> int:
@@ -254,37 +218,10 @@ def start(
     if problem is not typed:  # the flow may be somebody else's
         consent = trust.admit(problem, getattr(arguments, "yes_run_scripts", ()))
     place = session_folder(problem, loaded.text, arguments.session)
-    fresh = not folders.load(place).seq
     if usual:
         terminal.say(usual)
     terms.pin(loaded.flow, loaded.folder, place)
-    code = walk(place, arguments, script, consent, person=person)
-    if fresh and code == Exit.BAD_USAGE:
-        drop_refused(place)
-    return code, place
-
-
-def drop_refused(place: Path) -> None:
-    """Remove a new session in which nothing was measured, as the files that were given do not fit:
-    only the mistake would be resumed. One that waits for a file, or for what a script needs, stays:
-    it goes on once that is there."""
-    from narrowdown.engines.probe import LoadInputs, Measure
-    from narrowdown.wizard.session import removal
-    from narrowdown.wizard.session.problems import SessionProblem
-
-    state = folders.load(place)
-    if any(asked.asks(Measure) for asked in state.asked.values()):
-        return
-    probes = [asked.probe for asked in state.asked.values()]
-    loads = [probe for probe in probes if isinstance(probe, LoadInputs)]
-    scripts = any(source.endswith(".py") for probe in loads for source in probe.sources)
-    if state.closed is None or not loads or scripts:
-        return
-    with contextlib.suppress(
-        SessionProblem, OSError
-    ):  # whatever keeps it: it is in the list, and says what was refused
-        removal.remove(place, patience=START)
-        terminal.say("nothing was measured, so no session is kept.")
+    return walk(place, arguments, script, consent, person=person), place
 
 
 def agreed(problem: Problem, yes: Collection[str] = (), edited: Problem | None = None) -> Consent:

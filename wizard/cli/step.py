@@ -3,7 +3,6 @@
 import argparse
 import re
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -30,11 +29,9 @@ from narrowdown.wizard.problem_options import problem_from, say_usual
 from narrowdown.wizard.report.read import Reading, read
 from narrowdown.wizard.runner.client import Client
 from narrowdown.wizard.session import folder as folders
-from narrowdown.wizard.session import journal
-from narrowdown.wizard.session.earlier import take_earlier
 from narrowdown.wizard.session.single import PREFIX, single_flow
 from narrowdown.wizard.session.state import Visit
-from narrowdown.wizard.words import count, write_json
+from narrowdown.wizard.words import write_json
 
 
 def step(arguments: argparse.Namespace) -> int:
@@ -45,50 +42,20 @@ def step(arguments: argparse.Namespace) -> int:
     if arguments.expect and not STEPS[arguments.name].judges:
         steps = " and ".join(sorted(name for name, spec in STEPS.items() if spec.judges))
         raise BadUsage(f"--expect is for the steps {steps}, which say whether the model fails.")
-    return run.expected(arguments.expect, one(arguments, params))
-
-
-def one(
-    arguments: argparse.Namespace,
-    params: dict[str, str],
-    agree: Callable[[Problem], Consent] = run.agreed,
-) -> int:
-    """Run the step with these parameters and say what it found; the exit code. ``agree``: what may
-    be run of what the arguments say, which the user has typed unless told otherwise."""
     problem = msgspec.structs.replace(problem_from(arguments), flow=PREFIX + arguments.name)
     if arguments.output:
         not_onto_itself(writable(arguments.output), problem)
     passed_variables.refuse(problem, arguments.pass_env, arguments.executor)
-    consent = agree(problem)
+    consent = run.agreed(problem)
     text = single_flow(arguments.name, params)
     place = run.session_folder(problem, text, arguments.session)
-    fresh = not folders.load(place).seq
-    # Who expects something of a step, or asks for builds one after the other, wants it measured
-    # now.
-    if not (
-        arguments.anew or arguments.expect or arguments.until or (place / journal.NAME).exists()
-    ):
-        source, known = take_earlier(place, problem)
-        if known:
-            whose = f"session {folders.name_for_command(source)}"
-            terminal.say(
-                f"{count(known, 'measurement')} of {whose} taken over; --anew measures again."
-            )
     if said := say_usual(arguments):
         terminal.say(said)
-    return follow(arguments, place, problem, consent, fresh=fresh)
+    return run.expected(arguments.expect, follow(arguments, place, consent))
 
 
-def follow(
-    arguments: argparse.Namespace,
-    place: Path,
-    problem: Problem,
-    consent: Consent,
-    *,
-    fresh: bool = False,
-) -> int:
-    """Run the step that the session in ``place`` is about, and say what it found; the exit code.
-    ``fresh``: the session has just been made, and goes again where what was given does not fit."""
+def follow(arguments: argparse.Namespace, place: Path, consent: Consent) -> int:
+    """Run the step that the session in ``place`` is about, and say what it found; the exit code."""
     flow = run.flow_of(place)
     since = folders.load(place).seq
     passed = passed_variables.chosen(place, arguments.pass_env, run.executor(arguments))
@@ -128,9 +95,7 @@ def follow(
             # Also where it was refused before it began: the whole model did not fail.
             told |= nothing_failed(STEPS[visit.step], told)
         sys.stdout.write(write_json(told))
-    if fresh and code == Exit.BAD_USAGE:
-        run.drop_refused(place)
-    elif not arguments.json and arguments.display in ("auto", "plain"):
+    elif arguments.display in ("auto", "plain"):
         outputs = reading.table(visit.tables.get("outputs", ""))
         terminal.show(found(visit.step, visit.outcome, outputs, reading.state.findings.criterion))
         if model:

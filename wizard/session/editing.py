@@ -6,7 +6,7 @@ The session that it comes from stays as it is.
 
 import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -53,50 +53,23 @@ def edit(
     about = folders.describe(source)
     events = read_events(source) if alike else ()
     kept = list(taken_over(events, about.problem, problem, Store(source)))
+    known = sum(isinstance(event, ProbeFinished) for event in kept)
+    said = f"The set-up of session {about.id}{f', changed: {changed}' if changed else ''}."
+    said = f"It goes on from session {about.id}." if taken else said
+    took = f"{count(known, 'measurement')} taken over."
+    took = took if known else "Nothing that was measured there serves here."
+    note = NoteAdded(text=f"{said} {took}")
     target = folders.create(problem, flow_text)
     try:
-        said = f"The set-up of session {about.id}{f', changed: {changed}' if changed else ''}."
-        said = f"It goes on from session {about.id}." if taken else said
-        known = fill(target, source, kept, said, taken=taken)
+        for name in _PARTS if known else ():
+            if (source / name).is_dir():
+                shutil.rmtree(target / name)
+                copying.tree(source / name, target / name)
+        _write(target, [*kept, *([taken] if taken else []), note])
     except BaseException:
         shutil.rmtree(target, ignore_errors=True)
         raise
     return target, known
-
-
-def fill(
-    target: Path,
-    source: Path,
-    kept: Sequence[ProbeStarted | ProbeFinished],
-    said: str,
-    *,
-    taken: FindingsTaken | None = None,
-) -> int:
-    """Give a new session in ``target`` these measurements of ``source``, with the files that they
-    name, what that one has established (``taken``), and a note that begins with ``said``; how many
-    measurements they are. Where that cannot be done the session is as new as it was. Raises
-    ``OSError``."""
-    known = sum(isinstance(event, ProbeFinished) for event in kept)
-    held = [name for name in _PARTS if known and (source / name).is_dir()]
-    try:
-        for name in held:
-            shutil.rmtree(target / name)
-            copying.tree(source / name, target / name)
-        took = (
-            f"{count(known, 'measurement')} taken over."
-            if known
-            else "Nothing that was measured there serves here."
-        )
-        note = NoteAdded(text=f"{said} {took}")
-        _write(target, [*kept, *([taken] if taken else []), note])
-    except BaseException:
-        (target / journal.NAME).unlink(missing_ok=True)
-        for name in held:
-            shutil.rmtree(target / name, ignore_errors=True)
-            (target / name).mkdir()
-        Store(target).weights.mkdir(parents=True, exist_ok=True)
-        raise
-    return known
 
 
 def read_events(source: Path) -> Sequence[AnyEvent]:
@@ -106,14 +79,10 @@ def read_events(source: Path) -> Sequence[AnyEvent]:
 
 
 def taken_over(
-    events: Iterable[AnyEvent],
-    before: Problem,
-    after: Problem,
-    store: Store,
-    wanted: Callable[[AnyProbe], bool] = lambda _: True,
+    events: Iterable[AnyEvent], before: Problem, after: Problem, store: Store
 ) -> Iterator[ProbeStarted | ProbeFinished]:
-    """The events of the probes that hold under ``after``, too, are ``wanted`` and had an answer;
-    they belong to no step of the new session."""
+    """The events of the probes that hold under ``after``, too, and had an answer; they belong to no
+    step of the new session."""
     sound: set[str] = set()
     asked: set[str] = set()
     for event in events:
@@ -122,7 +91,7 @@ def taken_over(
             if isinstance(event, ProbeStarted)
             else None
         )
-        if probe is not None and wanted(probe) and holds(probe, before, after):
+        if probe is not None and holds(probe, before, after):
             asked.add(event.key)  # type: ignore[union-attr]
         if isinstance(event, ProbeFinished) and event.key in asked:
             # One that lies in an artifact is a whole answer: only those are so large.

@@ -233,12 +233,6 @@ def describe(folder: Path) -> Description:
     return about
 
 
-def read_problem(folder: Path) -> Problem:
-    """What a session asks, by its description alone: nothing else of the folder is looked at.
-    Raises NoSuchSession, NewerSession, SessionProblem."""
-    return _described(folder).problem
-
-
 def _described(folder: Path) -> Description:
     path = folder / DESCRIPTION
     try:
