@@ -14,16 +14,16 @@ from narrowdown.engines.spec import EngineSpec, parse
 from narrowdown.wizard.runner.decisive import (
     Decisive,
     Shape,
-    counted,
     judged_as,
-    recorded_count,
+    recorded_tally,
     shape,
+    tally,
 )
 from narrowdown.wizard.runner.drive import Asking
-from narrowdown.wizard.runner.rates import Count, Rule, Tally, rule
+from narrowdown.wizard.runner.rates import Rule, Tally, rule
 from narrowdown.wizard.runner.table import Outcome, Row, Stand
 from narrowdown.wizard.session.problems import SessionProblem
-from narrowdown.wizard.words import duration, show_error
+from narrowdown.wizard.words import show_error
 
 _UNANSWERED = 3  # looks that were no answer (a crash, a refusal), after which no more are taken
 
@@ -44,45 +44,18 @@ class Again:
         self._asking = asking
         self._known: dict[str, Measurement] = {}
 
-    async def rules(self, items: Sequence[Decisive]) -> tuple[list[Rule | None], str]:
-        """How each item is judged, fixed before any look is taken (None: by one look), and what
-        that may cost, in a sentence; "" where one look is all."""
-        counts: list[tuple[str, Count, bool, float] | None] = []
+    async def rules(self, items: Sequence[Decisive]) -> list[Rule | None]:
+        """How each item is judged, fixed before any look is taken; None: by one look."""
+        asked: list[tuple[str, Tally, bool] | None] = []
         for item in items:
-            counts.append(None)
             probe = with_engine(item.probe, self._base, self._other)
-            if probe is None or not item.looks:
-                continue
-            if (then := recorded_count(item)).looks.looks == 0:
-                continue  # nothing of it was an answer
-            name = await self._asking.key(probe, 0)
-            seconds = sum(m.build_seconds + m.run_seconds for m in item.looks) / len(item.looks)
-            counts[-1] = (
-                name,
-                then,
-                self._unchanged(item.probe, probe),
-                seconds,
-            )
-        questions = len({told[0] for told in counts if told is not None})
-        rules = [t and rule(t[1], questions, unchanged=t[2]) for t in counts]
-        if not questions:
-            return rules, ""
-        each = {
-            t[0]: (r, t[3])
-            for t, r in zip(counts, rules, strict=True)
-            if t is not None and r is not None
-        }
-        least = sum(
-            1 if r.unchanged and r.then.runs.failures else r.ladder[0] for r, _ in each.values()
-        )
-        most, seconds = (
-            sum(r.ladder[-1] for r, _ in each.values()),
-            sum(r.ladder[-1] * s for r, s in each.values()),
-        )
-        return rules, (
-            f"The fault comes and goes, so its rates are compared: {least} to {most} tries, {duration(seconds)} at most by what "
-            "each took when it was recorded."
-        )
+            then = recorded_tally(item) if item.looks else Tally()
+            asked.append(None)
+            if probe is not None and then.looks:
+                name = await self._asking.key(probe, 0)
+                asked[-1] = (name, then, self._unchanged(item.probe, probe))
+        questions = len({each[0] for each in asked if each})
+        return [each and rule(each[1], questions, unchanged=each[2]) for each in asked]
 
     def _unchanged(self, then: AnyProbe, now: AnyProbe) -> bool:
         """Whether the engine of this question is the one that recorded: the same spec, version and
@@ -154,57 +127,50 @@ class Again:
         recorded counts as none of those."""
         recorded = shape(item, item.looks)
         known = recorded if recorded.outputs else None
-        now, fails, seen, unanswered = Count(), 0, list[Measurement](), 0
-        judged, attempt = "look on", 0
+        now, fails, unanswered, judged = Tally(), 0, 0, "look on"
+        seen: list[Measurement] = []
         while judged == "look on" and unanswered < _UNANSWERED:
-            measurement = await self._look(item, msgspec.structs.replace(probe, attempt=attempt))
-            attempt += 1
-            told = counted(item, measurement, known)
-            if not told.looks.looks:
-                unanswered += 1
-                seen.append(measurement)
-                continue
-            seen.append(measurement)
-            fails += counted(item, measurement).looks.failures
-            now += told
-            judged = how.judge(now)
-        then, counts = (
-            (how.then.looks, now.looks) if how.by == "looks" else (how.then.runs, now.runs)
-        )
+            again = msgspec.structs.replace(probe, attempt=len(seen))
+            seen.append(measurement := await self._look(item, again))
+            told = tally(item, measurement, known)
+            unanswered += not told.looks
+            if told.looks:
+                fails += tally(item, measurement).failures
+                now += told
+                judged = how.judge(now)
         outcome, detail = _judged_by_rates(how, judged, now, fails, recorded, shape(item, seen))
-        if unanswered and judged == "look on":
-            last = judged_as(item, seen[-1])
+        last = judged_as(item, seen[-1])
+        if judged == "look on":
             outcome, detail = "cannot tell", last.detail or last.reason or seen[-1].message
         return msgspec.structs.replace(
             row,
-            recorded=_rate(then, how.by, _worst(item, item.looks), item.metric),
-            now=_rate(counts, how.by, _worst(item, seen), item.metric)
-            if counts.looks
-            else _say_verdict(judged_as(item, seen[-1]), item.metric),
+            recorded=_rate(how.then, _worst(item, item.looks), item.metric),
+            now=_rate(now, _worst(item, seen), item.metric)
+            if now.looks
+            else _say_verdict(last, item.metric),
             outcome=outcome,
             detail=detail,
-            recorded_failures=then.failures,
-            recorded_looks=then.looks,
-            failures=counts.failures,
-            looks=counts.looks,
-            counted=how.by,
+            recorded_failures=how.then.failures,
+            recorded_looks=how.then.looks,
+            failures=now.failures,
+            looks=now.looks,
         )
 
 
 def _judged_by_rates(
-    how: Rule, judged: str, now: Count, fails: int, recorded: Shape, shown: Shape
+    how: Rule, judged: str, now: Tally, fails: int, recorded: Shape, shown: Shape
 ) -> tuple[Outcome, str]:
     """``fails``: looks that fail in any manner."""
-    then, looks, otherwise = how.then.runs.failures, now.looks.looks, fails - now.looks.failures
+    then, otherwise = how.then.failures, fails - now.failures
     other = f"{recorded} recorded, {shown} now" if otherwise else ""
     if judged == "same":
         return ("still fails" if then else "still passes"), other
     if judged == "differs" and not then:
         return "fails now", other
-    if judged == "differs" and (now.looks.failures or otherwise):
+    if judged == "differs" and fails:
         return "fails differently", other or "another rate"
     if judged == "differs":
-        return "fixed", f"{looks:,} tries, no failure"
+        return "fixed", f"{now.looks:,} tries, no failure"
     if how.unchanged and then and otherwise:
         return "still fails", other
     if how.unchanged and then:
@@ -214,12 +180,12 @@ def _judged_by_rates(
         )
     if then and not fails:
         return "cannot tell", "too few tries were recorded to call it fixed"
-    return "cannot tell", f"{looks} tries do not tell these rates apart"
+    return "cannot tell", f"{now.looks} tries do not tell these rates apart"
 
 
-def _rate(tally: Tally, by: str, worst: Verdict | None, metric: str) -> str:
+def _rate(told: Tally, worst: Verdict | None, metric: str) -> str:
     """``7 of 8 tries fail (30 %)``."""
-    return f"{tally.failures} of {tally.looks} {'tries' if by == 'looks' else by} fail{_size(worst, metric)}"
+    return f"{told.failures} of {told.looks} tries fail{_size(worst, metric)}"
 
 
 def _worst(item: Decisive, looks: Iterable[Measurement]) -> Verdict | None:

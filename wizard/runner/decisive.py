@@ -22,7 +22,7 @@ from narrowdown.engines.probe import AnyProbe, Check, Measure, Measurement, is_g
 from narrowdown.engines.store import decoding
 from narrowdown.engines.store.content import Store
 from narrowdown.wizard.runner.ledger import asked_probe, known_measurement
-from narrowdown.wizard.runner.rates import Count, Tally
+from narrowdown.wizard.runner.rates import Tally
 from narrowdown.wizard.session.state import State, Visit
 
 
@@ -125,36 +125,27 @@ def _looked_at(state: State, store: Store, visit: Visit, role: str, probe: AnyPr
     return Decisive(visit, role, asked, next(iter(hardest or looks), None), looks)
 
 
-def recorded_count(item: Decisive) -> Count:
-    """How often it failed then. Looks are those that are as long as a look now; runs are all."""
-    count = Count()
+def recorded_tally(item: Decisive) -> Tally:
+    """How often it failed then, of the looks that are as long as a look now."""
     full = item.probe.runs if isinstance(item.probe, Measure) else 1
-    for measurement in item.looks:
-        told = counted(item, measurement)
-        count += told if told.runs.looks and _runs(measurement) >= full else Count(runs=told.runs)
+    looks = (tally(item, m) for m in item.looks if _runs(m) >= full)
+    seen = sum(looks, start=Tally())
     case = item.visit.findings.case if item.visit.findings else None
     verified = _verified(case.verified) if item.role == "case" and case is not None else Tally()
-    if verified.looks > count.looks.looks:  # what the journal has lost of them
-        return Count(
-            looks=verified, runs=count.runs if count.runs.looks > verified.looks else verified
-        )
-    return count
+    return verified if verified.looks > seen.looks else seen  # the journal may have lost some
 
 
-def counted(item: Decisive, measurement: Measurement, known: "Shape | None" = None) -> Count:
-    """One look, by its runs; nothing where it was no answer. A failure that is not like the
-    ``known`` ones counts as none."""
+def tally(item: Decisive, measurement: Measurement, known: "Shape | None" = None) -> Tally:
+    """One look; nothing where it was no answer. A failure that is not like the ``known`` ones
+    counts as none."""
     judged = [
         judged_as(item, msgspec.structs.replace(measurement, results=run, runs=()))
         for run in measurement.each_run
     ]
-    equal = _runs(measurement) - len(measurement.runs)  # to the first run
-    often = [equal, *(1 for _ in measurement.runs)]
-    failing = sum(n for n, verdict in zip(often, judged, strict=True) if verdict.failed)
-    answered = failing + sum(n for n, verdict in zip(often, judged, strict=True) if verdict.passed)
-    if failing and known is not None and not shape(item, [measurement]).within(known):
-        failing = 0
-    return Count(Tally(int(failing > 0), int(answered > 0)), Tally(failing, answered))
+    fails = any(verdict.failed for verdict in judged)
+    answered = fails or any(verdict.passed for verdict in judged)
+    alike = fails and (known is None or shape(item, [measurement]).within(known))
+    return Tally(int(alike), int(answered))
 
 
 def _runs(measurement: Measurement) -> int:

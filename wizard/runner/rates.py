@@ -8,23 +8,20 @@ often than ``level`` allows: ``FALSE_ALARM`` for a whole replay, shared out even
 questions and, for each, among those numbers (Bonferroni). That holds whatever the rate is, however
 many questions there are, and although it is looked at more than once.
 
-A look is one build, with as many runs of it as the session's own verdicts took. Where the session
-looked a few times only, its runs are counted instead. Runs of one build may fail in bursts (a race
-follows the load), which the test does not know: so the looks must differ too, at ordinary
-confidence.
+A look is one build, with as many runs of it as the session's own verdicts took. Runs of one build
+may fail in bursts (a race follows the load), so they are not counted.
 """
 
 from typing import Literal, TypeAlias
 
 import msgspec
 
-from narrowdown.engines.search.statistics import CONFIDENCE, fisher_exact
+from narrowdown.engines.search.statistics import fisher_exact
 
 FALSE_ALARM = 0.002  # of replays that say 'differs' although every rate is what it was
 MOST_LOOKS = 64  # at one question; a fault that failed in every one of 8 recorded looks is found fixed after 8
 _FIRST = 20  # looks before the counts are first compared, however many were recorded
 _ENOUGH = 16  # looks on another engine that fails too, before its rate is called the same
-_FEW = 5  # fewer recorded looks than this can never differ from any others enough
 
 Judged: TypeAlias = Literal["same", "differs", "look on", "cannot tell"]
 
@@ -39,69 +36,35 @@ class Tally(msgspec.Struct, frozen=True):
         return Tally(self.failures + other.failures, self.looks + other.looks)
 
 
-class Count(msgspec.Struct, frozen=True):
-    """The same answers counted twice: by looks, and by the runs that they were."""
-
-    looks: Tally = Tally()
-    runs: Tally = Tally()
-
-    def __add__(self, other: "Count") -> "Count":
-        return Count(self.looks + other.looks, self.runs + other.runs)
-
-
 class Rule(msgspec.Struct, frozen=True):
-    """How one question is judged.
+    """How one question is judged. ``then``: what was recorded. ``ladder``: after how many looks the
+    counts are compared, rising. ``level`` of each comparison: the share of false alarms.
+    ``unchanged``: the engine is the one that recorded. Nothing can have been mended then, so a fault
+    that was seen and does not show any more says that its rate follows something else, such as the
+    load of the machine."""
 
-    ``then``    what was recorded. ``ladder``: after how many looks the counts are compared, rising.
-    ``level``   of each comparison: the share of false alarms. ``unchanged``  the engine is the one
-    that recorded. Nothing can have been mended then, so a fault that was seen and does not
-                show any more says that its rate follows something else, such as the load of the
-                machine.
-    """
-
-    then: Count
+    then: Tally
     ladder: tuple[int, ...]
     level: float
     unchanged: bool = False
 
-    @property
-    def by(self) -> Literal["looks", "runs"]:
-        return (
-            "looks"
-            if self.then.looks.looks >= _FEW or self.then.looks == self.then.runs
-            else "runs"
-        )
-
-    def judge(self, now: Count) -> Judged:
+    def judge(self, now: Tally) -> Judged:
         """What the looks so far come to."""
-        then, fails = self.then.runs.failures, now.runs.failures
+        then, fails = self.then.failures, now.failures
         if self.unchanged and then and fails:
             return "same"
-        if now.looks.looks not in self.ladder:
+        if now.looks not in self.ladder:
             return "look on"
-        if self._differ(now):
+        if fisher_exact(then, self.then.looks, fails, now.looks) <= self.level:
             return "cannot tell" if self.unchanged and then else "differs"
-        if bool(then) == bool(fails) and (
-            not fails or now.looks.looks >= min(_ENOUGH, self.ladder[-1])
-        ):
+        if bool(then) == bool(fails) and (not fails or now.looks >= min(_ENOUGH, self.ladder[-1])):
             return "same"
-        return "cannot tell" if now.looks.looks == self.ladder[-1] else "look on"
-
-    def _differ(self, now: Count) -> bool:
-        if _chance(self.then.looks, now.looks) > (
-            self.level if self.by == "looks" else 1 - CONFIDENCE
-        ):
-            return False
-        return self.by == "looks" or _chance(self.then.runs, now.runs) <= self.level
+        return "cannot tell" if now.looks == self.ladder[-1] else "look on"
 
 
-def _chance(then: Tally, now: Tally) -> float:
-    return fisher_exact(then.failures, then.looks, now.failures, now.looks)
-
-
-def rule(then: Count, questions: int, *, most: int = MOST_LOOKS, unchanged: bool = False) -> Rule:
+def rule(then: Tally, questions: int, *, most: int = MOST_LOOKS, unchanged: bool = False) -> Rule:
     """The rule for one of so many questions."""
-    ladder = [min(max(then.looks.looks, 1), _FIRST, most)]
+    ladder = [min(max(then.looks, 1), _FIRST, most)]
     while ladder[-1] < most:
         ladder.append(min(2 * ladder[-1], most))
     return Rule(then, tuple(ladder), FALSE_ALARM / max(questions, 1) / len(ladder), unchanged)

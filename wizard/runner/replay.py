@@ -32,6 +32,7 @@ from narrowdown.wizard.runner.drive import Asking, Guarded, replayed
 from narrowdown.wizard.runner.ledger import Ledger
 from narrowdown.wizard.runner.limits import Usual, probe_limit
 from narrowdown.wizard.runner.options import Options
+from narrowdown.wizard.runner.rates import MOST_LOOKS
 from narrowdown.wizard.runner.restore import make_again_for
 from narrowdown.wizard.runner.table import (
     FINE,
@@ -384,9 +385,11 @@ async def _real(
         for said in gone:
             teller.note(said)
         again = Again(base, other, rec.state.engines, asking)
-        rules, price = await again.rules(chosen)
-        if price:
-            teller.note(price)
+        rules = await again.rules(chosen)
+        if any(rules):
+            teller.note(
+                f"The fault comes and goes: each question is tried {MOST_LOOKS} times at most."
+            )
         for item, how in zip(chosen, rules, strict=True):
             row = await again.row(item, how)
             rows.append(row)

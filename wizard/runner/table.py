@@ -40,7 +40,6 @@ class Row(msgspec.Struct, frozen=True):
     recorded_looks: int = 0
     failures: int = 0
     looks: int = 0
-    counted: Literal["looks", "runs"] = "looks"
 
 
 class Stand(msgspec.Struct, frozen=True):

@@ -9,12 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from narrowdown.engines.search.statistics import fisher_exact
-from narrowdown.wizard.runner.rates import FALSE_ALARM, Count, Rule, Tally, rule
-
-
-def count(failures: int, looks: int) -> Count:
-    """Looks of one run each."""
-    return Count(Tally(failures, looks), Tally(failures, looks))
+from narrowdown.wizard.runner.rates import FALSE_ALARM, Rule, Tally, rule
 
 
 def binomial(k: int, n: int, p: float) -> float:
@@ -30,7 +25,7 @@ def says_differs(how: Rule, p: float) -> float:
         after: dict[int, float] = {}
         for failures, likely in alive.items():
             for failed, share in ((1, p), (0, 1 - p)):
-                judged = how.judge(count(failures + failed, looks))
+                judged = how.judge(Tally(failures + failed, looks))
                 if judged == "differs":
                     found += likely * share
                 elif judged == "look on":
@@ -53,66 +48,49 @@ def test_the_same_rate_is_hardly_ever_called_another_one(recorded: int) -> None:
     promised."""
     for p in (0.01, 0.05, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 0.97, 0.995):
         wrong = sum(
-            binomial(k, recorded, p) * says_differs(rule(count(k, recorded), 1), p)
+            binomial(k, recorded, p) * says_differs(rule(Tally(k, recorded), 1), p)
             for k in range(recorded + 1)
         )
         assert wrong <= FALSE_ALARM, p
 
 
 def test_more_questions_and_more_comparisons_leave_each_less_room() -> None:
-    how = rule(count(3, 8), 1)
+    how = rule(Tally(3, 8), 1)
     assert how.ladder == (8, 16, 32, 64)
     assert how.level == pytest.approx(FALSE_ALARM / 4)
-    assert rule(count(3, 8), 4).level == pytest.approx(rule(count(3, 8), 1).level / 4)
+    assert rule(Tally(3, 8), 4).level == pytest.approx(rule(Tally(3, 8), 1).level / 4)
 
 
 @pytest.mark.parametrize(
     ("failures", "looks", "within"), [(6, 6, 12), (8, 8, 16), (7, 10, 40), (10, 20, 40), (4, 8, 64)]
 )
 def test_a_mended_fault_is_found_mended(failures: int, looks: int, within: int) -> None:
-    how = rule(count(failures, looks), 3)
-    judged = [how.judge(count(0, n)) for n in range(1, how.ladder[-1] + 1)]
+    how = rule(Tally(failures, looks), 3)
+    judged = [how.judge(Tally(0, n)) for n in range(1, how.ladder[-1] + 1)]
     assert judged.index("differs") < within
     assert "same" not in judged
 
 
 def test_too_little_was_recorded_to_call_anything_mended() -> None:
     """One look that failed: 64 that pass come from one rate often enough."""
-    how = rule(count(1, 1), 1)
-    assert [how.judge(count(0, n)) for n in range(1, 65)][-1] == "cannot tell"
-    assert {how.judge(count(0, n)) for n in range(1, 64)} == {"look on"}
+    how = rule(Tally(1, 1), 1)
+    assert [how.judge(Tally(0, n)) for n in range(1, 65)][-1] == "cannot tell"
+    assert {how.judge(Tally(0, n)) for n in range(1, 64)} == {"look on"}
 
 
 @pytest.mark.parametrize(
     ("then", "p"), [((8, 8), 0.1), ((0, 20), 0.6), ((1, 20), 0.9), ((18, 20), 0.2)]
 )
 def test_another_rate_is_found(then: tuple[int, int], p: float) -> None:
-    assert says_differs(rule(count(*then), 1), p) > 0.9
+    assert says_differs(rule(Tally(*then), 1), p) > 0.9
 
 
 def test_on_the_very_engine_that_recorded_nothing_is_called_mended() -> None:
-    how = rule(count(8, 8), 1, unchanged=True)
-    assert [how.judge(count(0, n)) for n in range(1, 9)] == ["look on"] * 7 + ["cannot tell"]
-    assert how.judge(count(1, 1)) == "same"
-    assert says_differs(rule(count(0, 20), 1, unchanged=True), 0.9) > 0.9, (
+    how = rule(Tally(8, 8), 1, unchanged=True)
+    assert [how.judge(Tally(0, n)) for n in range(1, 9)] == ["look on"] * 7 + ["cannot tell"]
+    assert how.judge(Tally(1, 1)) == "same"
+    assert says_differs(rule(Tally(0, 20), 1, unchanged=True), 0.9) > 0.9, (
         "but what passed and fails is told"
-    )
-
-
-def test_a_burst_of_failing_runs_in_one_look_is_no_other_rate() -> None:
-    """1 look of 300 runs passed; now 150 of 174 runs fail, all in one look of several."""
-    how = rule(Count(Tally(0, 1), Tally(0, 300)), 1)
-    assert how.by == "runs"
-    assert how.judge(Count(Tally(1, 4), Tally(150, 1200))) == "look on"
-    steady = [how.judge(Count(Tally(n, n), Tally(100 * n, 300 * n))) for n in how.ladder]
-    assert "differs" in steady
-
-
-def test_runs_are_counted_where_there_were_few_looks() -> None:
-    how = rule(Count(Tally(1, 1), Tally(5, 139)), 3)
-    judged = [how.judge(Count(Tally(0, n), Tally(0, 118 * n))) for n in range(1, 65)]
-    assert judged.index("differs") == 31, (
-        "the ordinary confidence of the looks themselves takes 20, the ladder 32"
     )
 
 
@@ -133,10 +111,10 @@ def test_drawn_looks_agree_with_the_exact_figure() -> None:
     for _ in range(1000):
         p = draw.random()
         n = draw.randint(1, 20)
-        how, now = rule(count(sum(draw.random() < p for _ in range(n)), n), 1), Count()
+        how, now = rule(Tally(sum(draw.random() < p for _ in range(n)), n), 1), Tally()
         judged = "look on"
         while judged == "look on":
-            now += count(int(draw.random() < p), 1)
+            now += Tally(int(draw.random() < p), 1)
             judged = how.judge(now)
         wrong += judged == "differs"
     assert wrong <= 6, "2 of 1,000 are promised"
