@@ -1,5 +1,5 @@
-"""Room on the disk: what a session keeps and could do without, the order in which that goes
-(docs/session-format.md), and when.
+"""Room on the disk: what a session keeps and could do without (docs/session-format.md), and when
+that goes.
 
 Nothing goes that the journal, the route, the report, the bundle or a replay rests on. A probe whose
 files went is run again when a step asks for them (``wizard.runner.drive``).
@@ -9,14 +9,13 @@ import asyncio
 import contextlib
 import re
 import shutil
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import NamedTuple
 
 import msgspec
 
-from narrowdown.engines.probe import Describe, Measurement
+from narrowdown.engines.probe import Describe
 from narrowdown.engines.store import regular
 from narrowdown.engines.store.content import Store
 from narrowdown.wizard.runner.estimate import count_model_bytes
@@ -33,57 +32,30 @@ from narrowdown.wizard.session.events import (
 )
 from narrowdown.wizard.session.problems import SessionProblem
 from narrowdown.wizard.session.state import State, Visit
-from narrowdown.wizard.words import count, listing, size
+from narrowdown.wizard.words import count, size
 
-Kind: TypeAlias = Literal["orphan", "log", "output", "index", "saved"]
-ORDER: tuple[Kind, ...] = ("orphan", "log", "output", "index", "saved")  # in which they go
-_NAMES: dict[Kind, tuple[str, str]] = {
-    "orphan": ("file that nothing names", "files that nothing names"),
-    "log": ("log of a probe that worked", "logs of probes that worked"),
-    "output": ("output of a checker", "outputs of checkers"),
-    "index": ("graph index", "graph indices"),
-    "saved": (
-        "saved file that the route does not need",
-        "saved files that the route does not need",
-    ),
-}
-_BY_NAME: dict[str, Kind] = {
-    "output": "output",
-    "index": "index",
-}  # artifacts of a measurement; all others are saved
 _DIGEST = re.compile("[0-9a-f]{64}")
 
 
-class Spare(msgspec.Struct, frozen=True):
-    """A file that the session can do without. ``at``: when it was last written, seconds since the
-    epoch."""
+class File(NamedTuple):
+    """A plain file. ``at``: when it was last written, seconds since the epoch."""
 
-    kind: Kind
-    path: Path
-    size: int
     at: float
+    size: int
+    path: Path
 
 
-class Evicted(msgspec.Struct, frozen=True):
-    """What went: bytes in all, and how many files of each kind."""
+class Evicted(NamedTuple):
+    """How many files went, and their bytes in all."""
 
+    files: int = 0
     size: int = 0
-    files: dict[Kind, int] = {}
-
-    def __add__(self, other: "Evicted") -> "Evicted":
-        return Evicted(self.size + other.size, Counter(self.files) + Counter(other.files))
-
-    def __str__(self) -> str:
-        return f"{listing([count(n, *_NAMES[kind]) for kind, n in self.files.items()])}, {size(self.size)}"
 
 
 def held(store: Store) -> int:
     """Bytes of all artifacts and logs, which is what the budget is for."""
-    return sum(
-        bytes_
-        for where in (_files(store.artifacts, "*/*"), _files(store.logs, "*"))
-        for bytes_, _, _ in where
-    )
+    files = (*_files(store.artifacts, "*/*"), *_files(store.logs, "*"))
+    return sum(file.size for file in files)
 
 
 def within(store: Store, state: State, budget: int) -> Evicted:
@@ -110,9 +82,9 @@ def drop_made(store: Store) -> None:
     """Remove what is made again from models and inputs: captured values, and weights converted for
     an engine. Most of what a session weighs, and of use only while it is at work. No probe may be
     at work."""
-    for _, _, path in (*_files(store.captures, "*/*/*"), *_files(store.weights, "*.*.bin")):
+    for file in (*_files(store.captures, "*/*/*"), *_files(store.weights, "*.*.bin")):
         with contextlib.suppress(OSError):
-            path.unlink()
+            file.path.unlink()
     for folder in (*store.captures.glob("*/*"), *store.captures.glob("*")):
         with contextlib.suppress(OSError):
             folder.rmdir()
@@ -181,65 +153,40 @@ def _kept(state: State, key: str, store: Store) -> set[str]:
     return set(answer.artifacts.values()) if answer else set()
 
 
-def _unneeded(store: Store, state: State, events: Sequence[AnyEvent]) -> list[Spare]:
+def _unneeded(store: Store, state: State, events: Sequence[AnyEvent]) -> list[File]:
     """The artifacts that can go."""
-    kept, kinds = needed(state, events, store), _kinds(events, store)
-    return [
-        Spare(kinds.get(path.name, "orphan"), path, bytes_, at)
-        for bytes_, at, path in _files(store.artifacts, "*/*")
-        if _DIGEST.fullmatch(path.name) and path.name not in kept
-    ]
+    kept = needed(state, events, store)
+    found = _files(store.artifacts, "*/*")
+    return [f for f in found if _DIGEST.fullmatch(f.path.name) and f.path.name not in kept]
 
 
-def _kinds(events: Iterable[AnyEvent], store: Store) -> dict[str, Kind]:
-    """What each artifact is that a measurement or a step of this journal ever named; of several
-    things the last to go."""
-    found: dict[str, Kind] = {}
-
-    def named(kind: Kind, digest: str) -> None:
-        found[digest] = max(kind, found.get(digest, kind), key=ORDER.index)
-
-    for event in events:
-        if isinstance(event, StepFinished):
-            for digest in event.tables.values():
-                named("saved", digest)
-        elif isinstance(event, ProbeFinished):
-            answer = event.measurement or store.load(event.blob, Measurement) or Measurement()
-            for name, digest in answer.artifacts.items():
-                named(_BY_NAME.get(name, "saved"), digest)
-    return found
-
-
-def _logs(store: Store, state: State) -> list[Spare]:
+def _logs(store: Store, state: State) -> list[File]:
     """Logs of the probes that worked: what an engine said where it failed stays."""
     answers = (known.measurement for known in state.known.values())
     names = {answer.log for answer in answers if answer is not None and answer.status == "ok"}
-    found = _files(store.logs, "*.log")
-    return [
-        Spare("log", path, bytes_, at) for bytes_, at, path in found if f"logs/{path.name}" in names
-    ]
+    return [file for file in _files(store.logs, "*.log") if f"logs/{file.path.name}" in names]
 
 
-def _evict(spares: Iterable[Spare], wanted: int) -> Evicted:
-    """Remove so many bytes: kind by kind, the oldest first."""
+def _evict(spares: Iterable[File], wanted: int) -> Evicted:
+    """Remove so many bytes, the oldest files first."""
     gone = Evicted()
-    for spare in sorted(spares, key=lambda s: (ORDER.index(s.kind), s.at, s.path.name)):
+    for spare in sorted(spares):
         if gone.size >= wanted:
             break
         with contextlib.suppress(OSError):
             spare.path.unlink()
-            gone += Evicted(spare.size, {spare.kind: 1})
+            gone = Evicted(gone.files + 1, gone.size + spare.size)
     return gone
 
 
-def _files(folder: Path, pattern: str) -> list[tuple[int, float, Path]]:
-    """(bytes, last written, path) of the plain files that match."""
+def _files(folder: Path, pattern: str) -> list[File]:
+    """The plain files that match."""
     found = []
     for path in folder.glob(pattern):
         with contextlib.suppress(OSError):
             if path.is_file():
                 status = path.lstat()
-                found.append((status.st_size, status.st_mtime, path))
+                found.append(File(status.st_mtime, status.st_size, path))
     return found
 
 
@@ -299,5 +246,6 @@ class Housekeeping:
 
     def _say_gone(self, gone: Evicted, why: str, node: str) -> None:
         if gone.files:
-            said = f"{why}, so these are gone: {gone}. What a step asks for again is made again."
+            what = f"{count(gone.files, 'file')} that nothing rests on, {size(gone.size)}"
+            said = f"{why}, so these are gone: {what}. What a step asks for again is made again."
             self._ledger.emit(NoteAdded(text=said, node=node))
