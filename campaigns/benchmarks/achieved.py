@@ -374,7 +374,7 @@ def journal(command: str) -> Callable[[Path], Cells]:
         place = folder / "long"
         journals.lengthen(walked(folder), place, 30_000)
         size = (place / NAME).stat().st_size / 2**20
-        scan = f"from pathlib import Path; from narrowdown.wizard.session.journal import verify; verify(Path({str(place / NAME)!r}))"  # noqa: E501
+        scan = f"from pathlib import Path; from narrowdown.wizard.session.journal import read; read(Path({str(place / NAME)!r}))"
         lowest = run([sys.executable, "-c", scan], folder, XDG_CACHE_HOME=str(folder / "none"))
         words = [*command.split(), place, *(("--display", "none") if command == "resume" else ())]
         where = {"XDG_CACHE_HOME": str(folder / "cache")}

@@ -287,9 +287,7 @@ def walk(
     ):
         terminal.say(excuse)
     since = (before or folders.load(place)).seq
-    client = Client.open(
-        place, options, name=f"narrowdown {arguments.parser.prog.split()[-1]}", brief=since
-    )
+    client = Client.open(place, options, name=f"narrowdown {arguments.parser.prog.split()[-1]}")
     try:
         if arguments.detach:
             said = f"{place.name} runs on its own: 'narrowdown watch {place}' looks at it."

@@ -60,7 +60,7 @@ def follow(arguments: argparse.Namespace, place: Path, consent: Consent) -> int:
     since = folders.load(place).seq
     passed = passed_variables.chosen(place, arguments.pass_env, run.executor(arguments))
     options = run.runner_options(arguments, handed=passed, consent=consent)
-    client = Client.open(place, options, name=f"narrowdown step {arguments.name}", brief=since)
+    client = Client.open(place, options, name=f"narrowdown step {arguments.name}")
     try:
         code = Follower(
             client, _display(arguments, flow), since=since, name=folders.name_for_command(place)

@@ -27,7 +27,7 @@ from narrowdown.wizard.runner.options import Options
 from narrowdown.wizard.session import lock
 from narrowdown.wizard.session.events import AnyEvent, SessionClosed, SessionOpened
 from narrowdown.wizard.session.folder import FLOW, describe
-from narrowdown.wizard.session.journal import NAME, Tail, verify
+from narrowdown.wizard.session.journal import NAME, Tail
 from narrowdown.wizard.session.notes import write_note
 from narrowdown.wizard.session.problems import SessionProblem, of_system
 from narrowdown.wizard.words import ELSEWHERE
@@ -67,10 +67,9 @@ class Client:
 
     ``role``: ``controller`` for the one client whose requests change something. ``holder``: the
     controller's name, when it is, or was, another. ``taken``: it has taken over from this one.
-    ``brief``: the number of an event; probes up to that are not given.
     """
 
-    def __init__(self, folder: Path, *, name: str = "", brief: int = 0) -> None:
+    def __init__(self, folder: Path, *, name: str = "") -> None:
         self.folder = folder.absolute()
         self.name = name or f"process {os.getpid()}"
         self.role: Role = "watch"
@@ -78,7 +77,7 @@ class Client:
         self.taken = False
         self._number = self._runner = 0  # of this client at the runner, and the runner's process
         self._wanted: Role = "controller"
-        self._tail = Tail(self.folder / NAME, brief=brief)
+        self._tail = Tail(self.folder / NAME)
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._socket: socket.socket | None = None
@@ -91,19 +90,12 @@ class Client:
         self.earlier = 0
 
     @classmethod
-    def start(
-        cls, folder: Path, options: Options | None = None, *, name: str = "", brief: int = 0
-    ) -> "Client":
-        """Start a runner for the session and control it. Returns at once; the runner takes a moment
-        to listen.
-
-        Raises DamagedJournal, NewerSession and other SessionProblem before anything is started,
-        Held where a runner is at work already.
-        """
-        client = cls(folder, name=name, brief=brief)
+    def start(cls, folder: Path, options: Options | None = None, *, name: str = "") -> "Client":
+        """Start a runner for the session, whose journal the caller has read, and control it. Returns
+        at once; the runner takes a moment to listen. Raises SessionProblem, of which Held where a
+        runner is at work already."""
+        client = cls(folder, name=name)
         describe(client.folder)
-        if not brief and (client.folder / NAME).exists():  # who names an event has read the journal
-            verify(client.folder / NAME)
         if (held := lock.holder(client.folder)) is not None:
             from narrowdown.wizard.session.problems import OPEN_ELSEWHERE, Held
 
@@ -112,12 +104,10 @@ class Client:
         return client
 
     @classmethod
-    def attach(
-        cls, folder: Path, role: Role = "controller", *, name: str = "", brief: int = 0
-    ) -> "Client":
+    def attach(cls, folder: Path, role: Role = "controller", *, name: str = "") -> "Client":
         """Look at a session, and control it where a runner is at work that nobody else controls;
         with ``watch`` never."""
-        client = cls(folder, name=name, brief=brief)
+        client = cls(folder, name=name)
         client._wanted = role
         describe(client.folder)
         if client.alive():
@@ -127,9 +117,7 @@ class Client:
         return client
 
     @classmethod
-    def open(
-        cls, folder: Path, options: Options | None = None, *, name: str = "", brief: int = 0
-    ) -> "Client":
+    def open(cls, folder: Path, options: Options | None = None, *, name: str = "") -> "Client":
         """Attach to the session's runner where there is one and send it the options' first
         requests, else start one.
 
@@ -138,7 +126,7 @@ class Client:
         the folder, is looked at. Raises SessionProblem where a first request is refused.
         """
         if lock.holder(folder) is not None:
-            client = cls.attach(folder, name=name, brief=brief)
+            client = cls.attach(folder, name=name)
             if client._elsewhere():
                 return client
             status = (
@@ -159,7 +147,7 @@ class Client:
             end = time.monotonic() + START
             while lock.holder(folder) is not None and time.monotonic() < end:
                 time.sleep(0.02)
-        return cls.start(folder, options, name=name, brief=brief)
+        return cls.start(folder, options, name=name)
 
     @cached_property
     def flow(self) -> Flow:

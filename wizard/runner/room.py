@@ -72,9 +72,8 @@ def free(store: Store, state: State, wanted: int) -> Evicted:
     """Make room for so many bytes, as far as files can be spared. No probe may be at work. Raises
     as ``within``."""
     path = store.root / journal.NAME
-    events = journal.scan(
-        journal.whole(path), path
-    )  # as they are written: what names an artifact is still in them
+    with journal.scanned(path) as scan:
+        events = tuple(scan)  # as they are written: what names an artifact is still in them
     return _evict((*_unneeded(store, state, events), *_logs(store, state)), wanted)
 
 

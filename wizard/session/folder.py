@@ -480,7 +480,7 @@ def repair(folder: Path) -> tuple[Path, tuple[str, ...]]:
     while (target := folder.with_name(f"{folder.name}-repaired-{number}")).exists():
         number += 1
     path = folder / journal.NAME
-    kept, lost = journal.repair(journal.whole(path) if path.exists() else b"", path)
+    kept, lost = journal.repair(regular.read(path, links=False) if path.exists() else b"", path)
     faults = sound.faults(Store(folder))
     left = {folder / name for name in (*faults.kept, *faults.made)}
 

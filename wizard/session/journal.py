@@ -12,8 +12,6 @@ import contextlib
 import errno
 import io
 import os
-import re
-import sys
 import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator
@@ -46,7 +44,6 @@ from narrowdown.wizard.session.problems import (
 from narrowdown.wizard.session.state import State, fold, walk
 
 LINE_LIMIT = 64 << 10  # bytes of one line, its newline included
-LARGEST = 1 << 30  # bytes of a journal that is read: some hundred thousand probes
 NAME = "journal.jsonl"
 
 _ENDING = (
@@ -54,14 +51,10 @@ _ENDING = (
 )  # bytes from its end in which the last step is looked for: of most sessions it has a third
 _HEAD = 120  # bytes of a line in which its kind stands
 _OURS = b'{"v":%d,"seq":' % VERSION
-_PROBE = re.compile(
-    rb'\{"v":%d,"seq":([0-9]{1,18}),"ts":[0-9.]+,"kind":"probe\.(?:started|finished)",' % VERSION
-)
 _KEPT = 4 << 10  # a field of this size or more moves to an artifact when its line is too large
 # msgspec leaves a default out where it is that very object, so this float and no other.
 _UNSTAMPED = NoteAdded(text="").ts
 _CRC = len(',"crc":"00000000"}')
-_BLOCK = 1 << 20  # bytes read at once
 _encoder = msgspec.json.Encoder(order="deterministic")
 
 
@@ -98,47 +91,38 @@ class Scan:
     """The events of a journal, one by one as its lines come in. ``seq``: the number of the last one
     that was read; ``good``: bytes of whole lines so far. What follows them is a torn tail.
 
-    ``file``  open for reading, where the first line begins; what it has now is read. ``seq``   of
-    the event before the first line. ``brief`` probes and their measurements up to this event are
-    counted and left out: most of a long journal, and of no use to
-              who has seen them.
+    ``file``: open for reading, where the first line begins; what it has now is read. ``seq``: of
+    the event before the first line.
 
     Going through it raises DamagedJournal for a bad line that a good one follows, and for a line
     that is missing; NewerSession.
     """
 
-    def __init__(
-        self, file: BinaryIO, path: Path = Path(NAME), *, seq: int = 0, brief: int = 0
-    ) -> None:
-        self._file, self._path, self._brief = file, path, brief
+    def __init__(self, file: BinaryIO, path: Path = Path(NAME), *, seq: int = 0) -> None:
+        self._file, self._path = file, path
         self.seq, self.good = seq, 0
 
     def __iter__(self) -> Iterator[AnyEvent]:
         start, bad = self.good, 0
-        for line in (line for block in read_blocks(self._file) for line in io.BytesIO(block)):
+        for line in read_lines(self._file):
             start, number = start + len(line), self.seq + 1
             if not line.endswith(b"\n") or not is_whole(line[:-1]):
                 bad = bad or number
                 continue
             if bad:
                 raise DamagedJournal(self._path, bad, "its checksum does not match")
-            left_out = _PROBE.match(line) if number <= self._brief else None
-            event = None if left_out else decode(line[:-1], number, self._path)
-            if (event.seq if event is not None else int(left_out[1])) != number:  # type: ignore[index]
+            event = decode(line[:-1], number, self._path)
+            if event.seq != number:
                 raise DamagedJournal(self._path, number, f"event {number} is missing before it")
             self.seq, self.good = number, start
-            if event is not None:
-                yield event
-
-
-EVERY = sys.maxsize  # as ``brief``: all probes are left out
+            yield event
 
 
 @contextlib.contextmanager
 def scanned(path: Path) -> Iterator[Scan]:
     """A journal's events from its file, which is read as they are wanted. Raises OSError, of which
     ``regular.Unfit`` for what is no regular file or too large."""
-    with regular.opened(path, LARGEST, links=False) as file:
+    with _opened(path) as file:
         yield Scan(file, path)
 
 
@@ -150,10 +134,9 @@ def scan(data: bytes, path: Path = Path(NAME)) -> tuple[AnyEvent, ...]:
 def rewritten(path: Path, change: Callable[[Any], Any]) -> Iterator[bytes]:
     """The lines of a journal with ``change`` made to the fields of each, those that it changes
     under checksums of their own. A torn end is left out. Raises OSError, DamagedJournal."""
-    with regular.opened(path, LARGEST, links=False) as file:
+    with _opened(path) as file:
         bad = 0
-        lines = (line for block in read_blocks(file) for line in io.BytesIO(block))
-        for number, line in enumerate(lines, 1):
+        for number, line in enumerate(read_lines(file), 1):
             if not line.endswith(b"\n") or not is_whole(line[:-1]):
                 bad = bad or number
             elif bad:
@@ -172,12 +155,6 @@ def _changed(line: bytes, number: int, path: Path, change: Callable[[Any], Any])
         return line
     body = msgspec.json.encode(changed)
     return b'%s,"crc":"%08x"}\n' % (body[:-1], zlib.crc32(body))
-
-
-def whole(path: Path) -> bytes:
-    """The bytes of a journal. Raises OSError, of which ``regular.Unfit`` for what is no regular
-    file or too large."""
-    return regular.read(path, LARGEST, links=False)
 
 
 def events(path: Path) -> Iterator[AnyEvent]:
@@ -211,21 +188,11 @@ def state(path: Path) -> State:
         return fold(resolved(scan, path))
 
 
-def verify(path: Path) -> int:
-    """The number of the last event, once no line is damaged or missing. Probes are not decoded.
-    Raises as ``events``."""
-    with regular.opened(path, LARGEST, links=False) as file:
-        scan = Scan(file, path, brief=EVERY)
-        for _ in scan:
-            pass
-        return scan.seq
-
-
 def outline(path: Path) -> Iterator[AnyEvent]:
     """The events that are no probes, for lists of sessions: much less to decode. Damaged lines are
     passed over."""
-    with regular.opened(path, LARGEST, links=False) as file:
-        for line in (line for block in read_blocks(file) for line in io.BytesIO(block)):
+    with _opened(path) as file:
+        for line in read_lines(file):
             if _is_outline(line.removesuffix(b"\n")):
                 yield decode(line.removesuffix(b"\n"), 0, path)
 
@@ -234,7 +201,7 @@ def ending(path: Path) -> Iterable[AnyEvent]:
     """The outline from the last step on, which says where a session is and what it came to. All of
     it where the end of the file does not hold that step, or where what follows goes back to what
     was before."""
-    with regular.opened(path, LARGEST, links=False) as file:
+    with _opened(path) as file:
         begin = max(0, file.seek(0, os.SEEK_END) - _ENDING)
         file.seek(begin)
         block = file.read(_ENDING)
@@ -316,7 +283,7 @@ class Journal:
         self.torn: Path | None = None
         self.state, good = State(), 0
         if os.path.lexists(path):
-            with regular.opened(path, LARGEST, links=False) as file:
+            with _opened(path) as file:
                 scan = Scan(file, path)
                 try:
                     self.state = fold(resolved(scan, path))
@@ -406,9 +373,8 @@ def _set_aside(path: Path, tail: bytes) -> Path:
 class Tail:
     """Follows a journal that another process writes. Each whole line is given once, in order."""
 
-    def __init__(self, path: Path, *, brief: int = 0) -> None:
-        """``brief``: as a ``Scan``'s."""
-        self._path, self._store, self._brief = path, Store(path.parent), brief
+    def __init__(self, path: Path) -> None:
+        self._path, self._store = path, Store(path.parent)
         self._offset = self._seq = 0
 
     def poll(self) -> tuple[AnyEvent, ...]:
@@ -418,9 +384,9 @@ class Tail:
         Raises DamagedJournal, NewerSession.
         """
         try:
-            with regular.opened(self._path, LARGEST, links=False) as file:
+            with _opened(self._path) as file:
                 file.seek(self._offset)
-                scan = Scan(file, self._path, seq=self._seq, brief=self._brief)
+                scan = Scan(file, self._path, seq=self._seq)
                 found = tuple(resolve(event, self._store) for event in scan)
         except FileNotFoundError:
             return ()
@@ -473,18 +439,18 @@ def is_whole(line: bytes) -> bool:
     return len(line) > _CRC and line[-_CRC:] == b',"crc":"%08x"}' % crc
 
 
-def read_blocks(file: BinaryIO) -> Iterator[bytes]:
-    """What the file has now from where it stands, in blocks of whole lines; a torn line comes last,
-    by itself: whoever writes to the file may be at work."""
+def read_lines(file: BinaryIO) -> Iterator[bytes]:
+    """The lines that the file has now from where it stands; a torn one comes last: whoever writes to
+    the file may be at work."""
     at = file.tell()
     left = file.seek(0, os.SEEK_END) - at
     file.seek(at)
-    begun: list[bytes] = []  # of a line that goes on
-    while left > 0 and (piece := file.read(min(left, _BLOCK))):
-        left -= len(piece)
-        if cut := piece.rfind(b"\n") + 1:
-            yield b"".join((*begun, piece[:cut]))
-            begun = []
-        begun.append(piece[cut:])
-    if rest := b"".join(begun):
-        yield rest
+    while left > 0 and (line := file.readline()):
+        left -= len(line)
+        yield line
+
+
+def _opened(path: Path) -> BinaryIO:
+    """The file of a journal. Raises OSError, of which ``regular.Unfit`` for what is no regular file
+    or larger than any journal."""
+    return regular.opened(path, regular.TEXT, links=False)

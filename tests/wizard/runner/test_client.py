@@ -36,7 +36,7 @@ from narrowdown.wizard.session import events as e
 from narrowdown.wizard.session import folder as folders
 from narrowdown.wizard.session.journal import NAME, Journal, read
 from narrowdown.wizard.session.lock import Lock
-from narrowdown.wizard.session.problems import DamagedJournal, Held, SessionProblem
+from narrowdown.wizard.session.problems import Held, SessionProblem
 from narrowdown.wizard.session.single import single_flow
 
 from ...patience import allow
@@ -429,19 +429,13 @@ def test_what_cannot_be_written_to_says_why_and_that_a_copy_can_be_resumed(
         Client.start(place)
 
 
-def test_nothing_starts_on_a_damaged_or_held_session(place):
-    (place / NAME).write_bytes(b'{"v":1}\n' * 2)
+def test_nothing_starts_on_a_held_session(place):
     held = Lock.acquire(place)
     try:
         with pytest.raises(Held):
             Client.start(place)
     finally:
         held.release()
-    from narrowdown.wizard.session.journal import encode
-
-    (place / NAME).write_bytes(b"x\n" + encode(e.SessionOpened(id="s", seq=2, ts=1.0)))
-    with pytest.raises(DamagedJournal):
-        Client.start(place)
 
 
 def test_where_a_runner_could_write_nothing_the_disk_is_named_and_not_what_one_before_said(

@@ -26,7 +26,6 @@ from narrowdown.wizard.session.journal import (
     repair,
     rewritten,
     scan,
-    verify,
 )
 from narrowdown.wizard.session.problems import DamagedJournal, NewerSession, SessionProblem
 from narrowdown.wizard.session.state import State, fold
@@ -363,48 +362,6 @@ def test_of_a_long_session_only_the_end_is_read(tmp_path):
     journal.close()
     assert [event.seq for event in ending(path)] == [*range(85, 106)]
     assert len(list(outline(path))) == 105
-
-
-@given(st.integers(0, len(EVENTS) + 1), st.integers(0, len(lines())))
-def test_what_is_left_out_of_a_brief_scan_is_probes_alone(brief, cut):
-    data = lines()[:cut]
-    whole, short = Scan(io.BytesIO(data)), Scan(io.BytesIO(data), brief=brief)
-    probes = e.ProbeStarted | e.ProbeFinished
-    assert tuple(short) == tuple(ev for ev in whole if ev.seq > brief or not isinstance(ev, probes))
-    assert (short.seq, short.good) == (whole.seq, whole.good)
-
-
-@given(st.integers(0, len(lines()) - 1), st.integers(1, 255))
-def test_a_brief_scan_finds_the_same_damage(at, flip):
-    data = bytearray(lines())
-    data[at] ^= flip
-
-    def found(**how):
-        try:
-            return len(tuple(Scan(io.BytesIO(bytes(data)), **how))) * 0
-        except DamagedJournal as damage:
-            return damage.line
-
-    assert found(brief=99) == found()
-
-
-def test_a_missing_probe_is_found_without_decoding_any(tmp_path):
-    path = tmp_path / "journal.jsonl"
-    written(path)
-    assert verify(path) == 7
-    path.write_bytes(
-        b"".join(line for n, line in enumerate(lines().splitlines(keepends=True)) if n != 2)
-    )
-    with pytest.raises(DamagedJournal, match="event 3 is missing"):
-        verify(path)
-
-
-def test_a_tail_may_begin_behind_what_is_known(tmp_path):
-    path = tmp_path / "journal.jsonl"
-    written(path)
-    tail = Tail(path, brief=3)
-    assert [event.seq for event in tail.poll()] == [1, 2, 4, 5, 6, 7]
-    assert tail.poll() == ()
 
 
 def test_repair_keeps_what_was_before_and_what_was_measured_after(tmp_path):
