@@ -125,7 +125,7 @@ LINTS = [
     ("{{ message }}", "{{ '\\\\ud800' }}", "this template holds half of a character, which no text can hold."),
     ("  again:\n", "  ¦astray:\n", "no route from 'first' reaches node 'astray'."),
     ("goto: again, when: {verdict: fails}", "goto: passes, when: {verdict: fails}", "no route from 'first' reaches node 'again'"),
-    ("    limit: done\n", "", "'again' can be entered again (again -> again) and names no limit."),
+    ("    limit: done\n", "", "'again' can be entered again and names no limit."),
 ]  # fmt: skip
 
 

@@ -144,7 +144,7 @@ def _number(value: Any) -> bool:
 class _Checker:
     def __init__(self, loaded: Loaded, steps: Mapping[str, StepSpec[Any]]) -> None:
         self.flow, self.lines, self.steps = loaded.flow, loaded.lines, steps
-        self.text, self.folder = loaded.text, loaded.folder
+        self.folder = loaded.folder
         self.places = (*self.flow.nodes, *self.flow.ends)
 
     def problems(self) -> Iterator[Problem]:
@@ -234,11 +234,7 @@ class _Checker:
             term = word.lower().replace(" ", "-")
             if term not in node.terms:
                 message = f"‹{word}› is not among the terms of this node."
-                yield Problem(
-                    *self._inside(node.explain, word, *at, "explain"),
-                    message,
-                    f"Add {term} to terms.",
-                )
+                yield self._value(message, f"Add {term} to terms.", *at, "explain")
         for position, field in enumerate(node.evidence):
             if field not in outcome:
                 yield self._field(field, node, outcome, self.lines.value(*at, "evidence", position))
@@ -439,20 +435,7 @@ class _Checker:
             from narrowdown.wizard.flow.expressions import FILTERS
 
             hint = suggestion(problem.name, (*known, *FILTERS)) if problem.name else ""
-            yield Problem(*self._inside(text, problem.name, *path), _sentence(str(problem)), hint)
-
-    def _inside(self, text: str, word: str, *path: str | int) -> Where:
-        """The place of a word of a text, where the file has it as written; else where the text
-        begins."""
-        line, column = self.lines.value(*path)
-        if not word:
-            return line, column
-        rows, whole = self.text.splitlines(), re.compile(rf"(?<!\w){re.escape(word)}(?!\w)")
-        for offset, row in enumerate(rows[line - 1 : line + text.count("\n") + 20]):
-            start = column - 1 if offset == 0 else 0
-            if found := whole.search(row, start):
-                return line + offset, found.start() + 1
-        return line, column
+            yield self._value(_sentence(str(problem)), hint, *path)
 
     # -- the graph ------------------------------------------------------------------------------------------------------
 
@@ -480,10 +463,8 @@ class _Checker:
             if node.answers and flow.ends and not reached & set(flow.ends):
                 yield self._key(f"no route from '{name}' reaches an end.", "", "nodes", name)
             if name in _reach(name, edges, start_too=False) and not node.limit:
-                circle = " -> ".join(_circle(name, edges))
-                message = f"'{name}' can be entered again ({circle}) and names no limit."
                 yield self._key(
-                    message,
+                    f"'{name}' can be entered again and names no limit.",
                     "Say max_visits, and with limit the end that is reached after them.",
                     "nodes",
                     name,
@@ -562,17 +543,3 @@ def _reach(start: str, edges: Mapping[str, Iterable[str]], *, start_too: bool = 
                 found.add(target)
                 todo.append(target)
     return found
-
-
-def _circle(name: str, edges: Mapping[str, Iterable[str]]) -> list[str]:
-    """A shortest way from a node back to itself, both ends named."""
-    ways = [[name]]
-    met = {name}
-    for way in ways:
-        for target in edges.get(way[-1], ()):
-            if target == name:
-                return [*way, name]
-            if target not in met:
-                met.add(target)
-                ways.append([*way, target])
-    return [name]

@@ -123,9 +123,7 @@ def names(text: str, known: Collection[str] | None = None) -> tuple[str, ...]:
     found = tuple(dict.fromkeys(n.name for n in tree.find_all(nodes.Name)))
     for node in tree.find_all(nodes.Name):
         if known is not None and node.name not in known:
-            raise TemplateProblem(
-                f"There is no field '{node.name}' here.", node.lineno - 1, node.name
-            )
+            raise TemplateProblem(f"There is no field '{node.name}' here.", node.name)
     return found
 
 
@@ -159,15 +157,15 @@ def _tree(text: str) -> nodes.Template:
         )
     environment = _environment(show_value)
     try:
-        for line, kind, _ in environment.lex(text):
+        for _, kind, _ in environment.lex(text):
             if kind in ("block_begin", "comment_begin", "raw_begin"):
                 raise TemplateProblem(
-                    "Only {{ field }} is allowed; statements and comments are not.", line - 1
+                    "Only {{ field }} is allowed; statements and comments are not."
                 )
         tree = environment.parse(text)
     except TemplateSyntaxError as problem:
         raise TemplateProblem(
-            f"This is not a template: {(problem.message or '').rstrip('.')}.", problem.lineno - 1
+            f"This is not a template: {(problem.message or '').rstrip('.')}."
         ) from None
     except RecursionError:
         raise TemplateProblem("This template is nested too deeply.") from None
@@ -176,7 +174,7 @@ def _tree(text: str) -> nodes.Template:
     for node in _walk(tree):
         fault, name = _find_fault(node)
         if fault:
-            raise TemplateProblem(fault, (getattr(node, "lineno", 1) or 1) - 1, name)
+            raise TemplateProblem(fault, name)
     return tree
 
 

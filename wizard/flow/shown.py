@@ -14,15 +14,11 @@ RESERVED: Final = frozenset(
 
 class TemplateProblem(Exception):
     """A template that cannot be read, or cannot be filled with these values; the message is a
-    sentence.
+    sentence. ``name``: the unknown field or filter, where that is what is wrong."""
 
-    ``offset``: lines into the text; ``name``: the unknown field or filter, where that is what is
-    wrong.
-    """
-
-    def __init__(self, message: str, offset: int = 0, name: str = "") -> None:
+    def __init__(self, message: str, name: str = "") -> None:
         super().__init__(message)
-        self.offset, self.name = offset, name
+        self.name = name
 
 
 class Words(tuple[str, ...]):

@@ -1,23 +1,17 @@
 """Texts with measured values in them: ``{{ field }}``, ``{{ field|percent }}``, and nothing else.
 
 A value that was not measured (None) shows as ``?``. What stands between braces is for
-``wizard.flow.expressions``, unless it is all of the text and the name of a field: a step alone has
-no other, and jinja2 takes longer to load than all of its flow.
+``wizard.flow.expressions``, which is loaded with jinja2 once there is any.
 """
 
-import keyword
-import re
 from collections.abc import Collection, Mapping
 from importlib.util import find_spec
 from typing import Any
 
-from narrowdown.wizard.flow.shown import LARGEST, LONGEST_TEMPLATE, RESERVED, show_value
+from narrowdown.wizard.flow.shown import LONGEST_TEMPLATE
 
 if find_spec("jinja2") is None:  # told as a session begins, and not where its first text has braces
     raise ModuleNotFoundError("No module named 'jinja2'", name="jinja2")
-
-_FIELD = re.compile(r"\{\{ ([a-z][a-z0-9_]*) \}\}")
-_NO_FIELDS = RESERVED | {*keyword.kwlist, "true", "false", "none"}
 
 
 def render(text: str, values: Mapping[str, Any]) -> str:
@@ -25,14 +19,6 @@ def render(text: str, values: Mapping[str, Any]) -> str:
     value, more than 64 KiB."""
     if _is_plain(text):
         return text
-    if (
-        (found := _FIELD.fullmatch(text))
-        and (name := found[1]) in values
-        and name not in _NO_FIELDS
-    ):
-        shown = show_value(values[name])
-        if len(shown) <= LARGEST:
-            return shown
     from narrowdown.wizard.flow.expressions import fill
 
     return fill(text, values)

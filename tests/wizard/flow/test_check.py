@@ -118,7 +118,7 @@ def test_each_lint_points_at_its_place(
                 Problem(
                     32,
                     3,
-                    "'think' can be entered again (think -> think) and names no limit.",
+                    "'think' can be entered again and names no limit.",
                     "Say max_visits, and with limit the end that is reached after them.",
                 ),
                 Problem(32, 3, "no route from 'think' reaches an end."),
@@ -131,7 +131,7 @@ def test_each_lint_points_at_its_place(
                 Problem(
                     7,
                     3,
-                    "'look' can be entered again (look -> look) and names no limit.",
+                    "'look' can be entered again and names no limit.",
                     "Say max_visits, and with limit the end that is reached after them.",
                 )
             ],
@@ -143,7 +143,7 @@ def test_each_lint_points_at_its_place(
                 Problem(
                     32,
                     3,
-                    "'think' can be entered again (think -> look -> think) and names no limit.",
+                    "'think' can be entered again and names no limit.",
                     "Say max_visits, and with limit the end that is reached after them.",
                 )
             ],
