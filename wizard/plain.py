@@ -156,11 +156,6 @@ class PlainDisplay(Display):
         self._ended = ""  # the end that was said last, "" once anything came after it
         self._unfit = ""  # why the inputs that were loaded last cannot be used
         self._failed = ""  # why the last step ended that did not get through
-        self._refused: tuple[str, int, str] = (
-            "",
-            0,
-            "",
-        )  # how the last probe that gave nothing ended: status, signal, words
         self._begun: set[tuple[str, int]] = set()  # visits whose step was started
         self._between = ""  # engine and reference as they were said last
         self._opened: list[
@@ -308,7 +303,7 @@ class PlainDisplay(Display):
             return []
         what = tried(probe) if probe else event.key[:8]
         where = f" on {elide(probe.engine, 60)}" if isinstance(probe, Measure) else ""
-        found = self._said_once(measurement) if measurement else "measured"
+        found = say_measurement(measurement) if measurement else "measured"
         if (
             isinstance(probe, LoadInputs)
             and measurement is not None
@@ -319,15 +314,6 @@ class PlainDisplay(Display):
             )  # no engine was asked: what was given does not fit
             self._unfit = measurement.message
         return [f"    {what}{where}: {found}, {duration(event.seconds)}"]
-
-    def _said_once(self, measurement: Measurement) -> str:
-        """What it found, or how it ended, in full where the one before did not end so: a search
-        meets one refusal everywhere."""
-        told = (measurement.status, measurement.signal, measurement.message)
-        if measurement.status == "ok" or told != self._refused:
-            self._refused = self._refused if measurement.status == "ok" else told
-            return say_measurement(measurement)
-        return f"{WHY.get(measurement.status, measurement.status)}, in the same words"
 
     def _finished(self, event: StepFinished) -> list[str]:
         if event.status != "done":

@@ -506,8 +506,6 @@ def _startable(command: str, option: str, who: str) -> str:
     found = shutil.which(words[0])
     if found is None:
         raise Missing(f"The {who} '{words[0]}' {_not_startable(Path(words[0]))}")
-    if fault := _not_a_program(Path(found), who):
-        raise Missing(f"The {who} '{words[0]}' {fault}")
     script = words[1] if len(words) > 1 and Path(found).name.startswith(_INTERPRETERS) else ""
     if script.endswith((".py", ".sh")) and not Path(script).exists():
         near = _near(Path(script), f"*{Path(script).suffix}")
@@ -527,29 +525,6 @@ def _not_startable(path: Path) -> str:
     if path.exists():
         return f"is not executable; make it so (chmod +x {shlex.quote(str(path))}), or name its interpreter first."
     return "was not found; give a command that can be started, with its full path if need be."
-
-
-def _not_a_program(path: Path, who: str) -> str:
-    """Why the system would refuse to start an executable file, as the end of a sentence; "" where
-    it would not, as far as its first line tells."""
-    try:
-        with regular.opened(path) as file:
-            first = file.readline(1024)
-    except regular.Unfit as error:
-        return f"cannot be started: {error.strerror}."
-    except OSError:
-        return ""  # may be executed though not read
-    if not first.startswith(b"#!"):
-        if first.strip() and all(32 <= byte < 127 or byte in b"\t\r\n" for byte in first):
-            return f"is a text file without a first line '#!...'; name its interpreter first, such as: sh {who.upper()}."
-        return ""
-    words = first[2:].decode(errors="replace").split(maxsplit=1)
-    interpreter = words[0] if words else ""
-    if first.endswith(b"\r\n"):
-        return "has line ends of Windows, so the system does not find its interpreter; save it with plain line ends."
-    if not Path(interpreter).exists():
-        return f"names the interpreter '{interpreter}' in its first line, which was not found."
-    return ""
 
 
 def artifact(name: str) -> str:

@@ -9,7 +9,7 @@ import pytest
 from narrowdown.engines.probe import Measurement
 from narrowdown.wizard import passed_variables
 from narrowdown.wizard.problem import Problem
-from narrowdown.wizard.runner import remarks
+from narrowdown.wizard.runner.drive import say_missed
 from narrowdown.wizard.session import folder as folders
 from narrowdown.wizard.session.problems import SessionProblem
 
@@ -98,15 +98,6 @@ def test_what_cannot_be_remembered_is_said(tmp_path: Path) -> None:
 
 
 def test_what_a_checker_missed_is_said_with_what_to_do() -> None:
-    said = remarks.say_missed(Measurement(facts={"missed": ["HF_TOKEN", "KUBECONFIG"]}))
+    said = say_missed(Measurement(facts={"missed": ["HF_TOKEN", "KUBECONFIG"]}))
     assert said.endswith("begin a new session with --pass-env HF_TOKEN --pass-env KUBECONFIG.")
-    assert (
-        remarks.say_missed(Measurement(facts={"missed": []}))
-        == remarks.say_missed(Measurement())
-        == ""
-    )
-
-
-def test_a_checker_that_passes_nothing_is_doubted() -> None:
-    assert "--pass-env NAME" in remarks.never_passed(["fail", "unresolved", "fail", "fail", "fail"])
-    assert remarks.never_passed(["fail"] * 4) == remarks.never_passed(["fail"] * 8 + ["pass"]) == ""
+    assert say_missed(Measurement(facts={"missed": []})) == say_missed(Measurement()) == ""

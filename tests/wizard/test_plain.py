@@ -141,21 +141,6 @@ def test_a_log_says_everything() -> None:
     assert "\r" not in said
 
 
-def test_a_refusal_that_every_part_meets_is_said_in_full_once() -> None:
-    refused = [
-        Measurement(status="unsupported", message=text)
-        for text in ("a: no.", "a: no.", "b: no.", "a: no.")
-    ]
-    refused.insert(1, Measurement())
-    said = text(
-        [ProbeFinished(key=f"{i}" * 64, run=1, measurement=m) for i, m in enumerate(refused)]
-    ).splitlines()
-    told = [
-        line.partition("support it")[2].partition(", 0")[0] for line in said if "support it" in line
-    ]
-    assert told == [": a: no.", ", in the same words", ": b: no.", ": a: no."]
-
-
 def test_inputs_that_do_not_fit_are_refused_by_no_engine() -> None:
     refused = Measurement(status="refused", message="The model has no input 'imag'.")
     events = [

@@ -3,7 +3,7 @@ environment beside the first."""
 
 import shlex
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -75,6 +75,7 @@ def export(
     consent: Consent = NOTHING,
     *,
     worked_around: str = "",
+    tell: Callable[[str], None] = lambda _: None,
 ) -> Path:
     """Write the bundle to a folder, or to one file where ``target`` ends in ``.zip``. Whole or not
     at all.
@@ -82,15 +83,22 @@ def export(
     ``weights``: as they are, random ones of the same statistics in their place, or none. What
     became of the failure stands in the bundle's ``weights.txt``. To tell that, ``random`` runs the
     reference and the case's own check, held to ``consent``. ``worked_around``: as ``hand_on``.
+    ``tell``: is told what became of the weights, and what still says whose the bundle is.
 
     Raises NothingToExport, SessionProblem, OSError, MachineProblem.
     """
     try:
-        return _exported(reading, target.absolute(), weights, consent, worked_around)
+        target = target.absolute()
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with scratch(f".{target.name}.narrowdown-", target.parent) as folder:
+            made = folder / FIRST
+            _write(reading, made, weights, consent, worked_around, tell)
+            (_archive if target.suffix == ".zip" else _move_into_place)(made, target)
     except OSError as error:
         if error.errno in faults.OURS:  # whatever file it was, the disk is the target's
             raise OSError(error.errno, error.strerror, str(target)) from None
         raise
+    return target
 
 
 def hand_on(reading: Reading, report: Report, worked_around: str = "") -> str:
@@ -107,24 +115,15 @@ def hand_on(reading: Reading, report: Report, worked_around: str = "") -> str:
     return str(case)
 
 
-def _exported(
-    reading: Reading, target: Path, weights: Weights, consent: Consent, worked_around: str
-) -> Path:
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with scratch(f".{target.name}.narrowdown-", target.parent) as folder:
-        made = folder / FIRST
-        _write(reading, made, weights, consent, worked_around)
-        if target.suffix == ".zip":
-            with (
-                atomic(target) as temporary,
-                zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive,
-            ):
-                for path in sorted(made.rglob("*")):
-                    if path.is_file():
-                        archive.write(path, path.relative_to(made.parent))
-            return target
-        _move_into_place(made, target)
-    return target
+def _archive(made: Path, target: Path) -> None:
+    """Write a finished bundle into one file."""
+    with (
+        atomic(target) as temporary,
+        zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive,
+    ):
+        for path in sorted(made.rglob("*")):
+            if path.is_file():
+                archive.write(path, path.relative_to(made.parent))
 
 
 def _move_into_place(made: Path, target: Path) -> None:
@@ -154,7 +153,12 @@ class Place(NamedTuple):
 
 
 def _write(
-    reading: Reading, folder: Path, weights: Weights, consent: Consent, worked_around: str
+    reading: Reading,
+    folder: Path,
+    weights: Weights,
+    consent: Consent,
+    worked_around: str,
+    tell: Callable[[str], None],
 ) -> None:
     report, found = reading.report(), traces(reading)
     problem = reading.description.problem
@@ -185,6 +189,7 @@ def _write(
                 said = found.clean(withheld(place.folder, weights, trial))
             (place.folder / WITHHELD).write_text(said + "\n", encoding="utf-8")
             told = msgspec.structs.replace(told, notes=(said, *told.notes))
+            tell(said if len(places) == 1 else f"{place.folder.relative_to(folder.parent)}: {said}")
         _write_report(place.folder, told)
         _write_issue(place.folder, told, place.asked)
     _share(folder, [place.folder for place in places if place.folder != folder])
@@ -196,6 +201,7 @@ def _write(
     _write_cures(report, folder, reading.state.version(problem.engine))
     if said := say_traces_left(found, folder):
         (folder / TRACES).write_text(said + "\n", encoding="utf-8")
+        tell(said)
 
 
 def write_cases(reading: Reading, folder: Path) -> list[Place]:

@@ -1,9 +1,7 @@
 """Entry point: parse, hand over to the command's module, turn every problem into one sentence and
 an exit code."""
 
-import argparse
 import contextlib
-import errno
 import os
 import signal
 import sys
@@ -12,9 +10,8 @@ from pathlib import Path
 from types import TracebackType
 
 from narrowdown.wizard.cli import streams
-from narrowdown.wizard.exits import BadUsage, Exit, Missing, Refusal
+from narrowdown.wizard.exits import BadUsage, Exit, Refusal
 
-CLOSED = "Standard output is closed, and this command writes to it. Send it to /dev/null if nobody is to read it."
 NOT_UTF8 = "{} is not UTF-8 text, and a session writes no other. Rename that file or folder, or name a link to it."
 
 
@@ -34,7 +31,6 @@ def run(words: list[str]) -> int:
         from narrowdown.wizard.cli.arguments import parse
 
         arguments = parse(words)
-        refuse_unseen(arguments)
         code = int(arguments.command(arguments))
         sys.stdout.flush()  # a full disk behind it is told now, not by the interpreter
     except Refusal as refusal:
@@ -92,14 +88,6 @@ def run(words: list[str]) -> int:
     return code
 
 
-def refuse_unseen(arguments: argparse.Namespace) -> None:
-    """Raise Refusal for a session that would be shown where standard output is closed, before it
-    begins."""
-    shown = getattr(arguments, "display", "none") != "none" or getattr(arguments, "json", False)
-    if isinstance(sys.stdout, streams.Closed) and shown:
-        raise Missing(CLOSED)
-
-
 def say_change(place: object = None) -> int:
     """Where our own files were changed while this process ran, say so; the exit code, 0 where they
     were not. ``place``: the file that could not be had, where it was one: only one of ours is a
@@ -119,11 +107,7 @@ def say_refused_write(problem: OSError) -> int:
     """Say what the system refused; the exit code."""
     from narrowdown.wizard.session.problems import of_system
 
-    say(
-        CLOSED
-        if isinstance(sys.stdout, streams.Closed) and problem.errno == errno.EBADF
-        else of_system(problem)
-    )
+    say(of_system(problem))
     with contextlib.suppress(OSError, ValueError):
         try:
             sys.stdout.flush()

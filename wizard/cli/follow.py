@@ -139,8 +139,6 @@ class Follower:
         self._client, self._display, self._prompt, self._since = client, display, prompt, since
         self._name, self._say = name, say
         self.watched = False
-        self._free = 0.0  # since when nobody holds the session that this one watches
-        self._told = False
         self._open: QuestionAsked | None = None
         self._asked: dict[int, QuestionAsked] = {}
         self._shown = 0  # the number of the question that was shown last
@@ -200,21 +198,8 @@ class Follower:
                 isinstance(event, SessionClosed) and self._since < event.seq <= self._client.earlier
             ):
                 self._take(event)
-        snapshot = self._client.progress()
-        self._display.progress(snapshot)
-        self._widowed(bool(snapshot and snapshot.get("free")))
+        self._display.progress(self._client.progress())
         return bool(events)
-
-    def _widowed(self, free: bool) -> None:
-        """Say once that whoever held the session has gone, unless its runner ends with it."""
-        self._free = (self._free or time.monotonic()) if free and self.watched else 0.0
-        waited = self._free and self._closed is None and time.monotonic() - self._free > PATIENCE
-        if waited and not self._told and self._client.alive():
-            self._told = True
-            self._say(
-                "narrowdown: the program that held the session has gone, and the work goes on; "
-                f"'narrowdown resume {self._name}' takes it over."
-            )
 
     def _watch_only(self) -> None:
         self.watched = True

@@ -2,9 +2,7 @@
 bundle."""
 
 import argparse
-import contextlib
 import sys
-import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -147,56 +145,23 @@ def export(arguments: argparse.Namespace) -> int:
     if not arguments.output:
         raise BadUsage("What is to be written? -o DIR or -o FILE.zip writes the bundle.")
     reading, consent = read(arguments.session), NOTHING
+    said: list[str] = []
     if arguments.weights == "random":
         consent = trust.admit_session(reading.folder, arguments.yes_run_scripts)
     try:
         made = write_bundle(
-            reading, Path(arguments.output).expanduser(), arguments.weights, consent
+            reading,
+            Path(arguments.output).expanduser(),
+            arguments.weights,
+            consent,
+            tell=said.append,
         )
     except MachineProblem as problem:
         raise Missing(str(problem)) from None
     print(made)
-    for sentence in (*said_of_weights(made), *said_of_traces(made)):
+    for sentence in said:
         print(f"  {sentence}")
     return Exit.FOUND
-
-
-def said_of_traces(made: Path) -> list[str]:
-    """What a bundle says of files in it that still tell whose it is."""
-    from narrowdown.wizard.bundle.export import FIRST, TRACES
-
-    with contextlib.suppress(KeyError, FileNotFoundError):
-        if made.is_dir():
-            return [(made / TRACES).read_text(encoding="utf-8").strip()]
-        with zipfile.ZipFile(made) as archive:
-            return [archive.read(f"{FIRST}/{TRACES}").decode().strip()]
-    return []
-
-
-def said_of_weights(made: Path) -> list[str]:
-    """What a bundle says of weights that were withheld; one line a case, with its folder where
-    there are several."""
-    from narrowdown.wizard.bundle.export import FIRST
-    from narrowdown.wizard.bundle.withheld import WITHHELD
-
-    if not made.is_dir():
-        with zipfile.ZipFile(made) as archive:
-            said = {
-                name: archive.read(name).decode().strip()
-                for name in archive.namelist()
-                if name.endswith(f"/{WITHHELD}")
-            }
-    else:
-        found = {
-            path.relative_to(made): path.read_text(encoding="utf-8").strip()
-            for path in made.rglob(WITHHELD)
-        }
-        said = {f"{FIRST}/{name.as_posix()}": text for name, text in found.items()}
-    lines = [
-        (name.removesuffix(f"/{WITHHELD}"), said[name])
-        for name in sorted(said, key=lambda n: (n.count("/"), len(n), n))
-    ]
-    return [f"{case}: {text}" if len(lines) > 1 else text for case, text in lines]
 
 
 def read(name: str) -> "Reading":

@@ -2,24 +2,11 @@
 cannot hold what is to be said."""
 
 import codecs
-import errno
 import io
 import os
 import sys
 
 ESCAPED = "narrowdown-escaped"  # the name of the error handler
-
-
-class Closed(io.TextIOBase):
-    """In place of a standard output that was closed (``>&-``): whoever writes to it is told so."""
-
-    def write(self, text: str) -> int:
-        if text:
-            raise OSError(errno.EBADF, "standard output is closed")
-        return 0
-
-    def writable(self) -> bool:
-        return True
 
 
 def prepare() -> None:
@@ -34,7 +21,7 @@ def prepare() -> None:
     if sys.stdin is None:
         sys.stdin = open(os.devnull, encoding="utf-8")  # noqa: SIM115, PTH123
     if sys.stdout is None:
-        sys.stdout = Closed()
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115, PTH123
     if sys.stderr is None:  # otherwise print takes it for stdout
         sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115, PTH123
     for stream in (sys.stdout, sys.stderr):

@@ -245,10 +245,6 @@ class _Checker:
                 yield self._value(
                     f"there is no card terms/{term}.md.", hint, *at, "terms", position
                 )
-            elif why := terms.fault(term, self.folder):
-                yield self._value(
-                    f"the card terms/{term}.md cannot be shown: {why}.", "", *at, "terms", position
-                )
         for key, text in node.commands.items():
             try:
                 commands.Tool.parse(key)

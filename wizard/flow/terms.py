@@ -47,22 +47,6 @@ def pin(flow: Flow, source: str, target: Path) -> None:
             (target / "terms" / own.name).write_bytes(regular.read(own, LARGEST, links=False))
 
 
-def fault(term: str, folder: str) -> str:
-    """Why the card of a term in ``folder``/terms cannot be shown, as the end of a sentence; ""
-    where it can, or is not there."""
-    if (own := _own(term, folder)) is None:
-        return ""
-    try:
-        regular.read(own, LARGEST, links=False).decode("utf-8")
-    except UnicodeDecodeError as error:
-        return f"it is not UTF-8 text (byte {error.start})"
-    except FileNotFoundError:
-        return ""
-    except OSError as error:
-        return str(error.strerror or error)
-    return ""
-
-
 def _own(term: str, folder: str) -> Path | None:
     return Path(folder) / "terms" / f"{term}.md" if folder and _is_term(term) else None
 

@@ -12,14 +12,12 @@ from typing import Any
 import msgspec
 
 from narrowdown.engines.asking import Described, Note, StepContext
-from narrowdown.engines.compare.criterion import Criterion
 from narrowdown.engines.compare.judge import judge, judge_check
 from narrowdown.engines.consent import Consent
 from narrowdown.engines.findings import Findings
 from narrowdown.engines.graph.index import GraphIndex
 from narrowdown.engines.probe import (
     AnyProbe,
-    Candidate,
     Check,
     Describe,
     Inspect,
@@ -33,12 +31,12 @@ from narrowdown.engines.store import decoding
 from narrowdown.engines.store.content import Store
 from narrowdown.engines.workers.executor import ExecutorLost, Prober
 from narrowdown.wizard.durations import TEN_MINUTES
-from narrowdown.wizard.runner import remarks
 from narrowdown.wizard.runner.ledger import Ledger, known_measurement
 from narrowdown.wizard.runner.speculation import Foresight, speculable
 from narrowdown.wizard.session.events import ProbeFinished, ProbeStarted
 from narrowdown.wizard.session.problems import AGREEING, MENDING, Faulted, SessionProblem
 from narrowdown.wizard.session.state import fingerprint
+from narrowdown.wizard.words import listing
 
 LOOK = TEN_MINUTES  # seconds to look at an engine: to load its libraries, to find its device
 _BREATH = 0.02  # seconds of answering from the journal before other tasks get their turn
@@ -135,11 +133,23 @@ class Asking:
         written = self.ledger.emit(
             ProbeFinished(key=name, run=run, measurement=measurement, seconds=seconds)
         )
-        if said := remarks.say_missed(measurement):
+        if said := say_missed(measurement):
             self.ledger.note_once(said)
         # As JSON has it, so that the step sees now what it would see after a resume.
         plain = written.measurement if isinstance(written, ProbeFinished) else None
         return plain or self.ledger.measurement(name) or measurement
+
+
+def say_missed(answer: Measurement) -> str:
+    """That a checker speaks of variables that it was not given; "" where it speaks of none."""
+    names = [str(name) for name in answer.facts.get("missed", ())]
+    if not names:
+        return ""
+    return (
+        f"The checker speaks of {listing(names)}: set here, but not given to it, as a checker gets a short list of variables. "
+        "If it needs that, its answers say nothing about the model: stop, and begin a new session with "
+        f"{' '.join(f'--pass-env {name}' for name in names)}."
+    )
 
 
 def specs(probe: AnyProbe) -> tuple[str, ...]:
@@ -268,17 +278,6 @@ class Drive:
         """Probes of this run so far that ended in no measurement."""
         known = self._ledger.state.known
         return sum(name in known and not known[name].resolved for name in self.asked)
-
-    def checked(self, findings: Findings) -> list[str]:
-        """The checker's verdicts on the different models that this run asked about, one for
-        each."""
-        kinds: dict[tuple[Candidate, str], str] = {}
-        for name, probe in self.asked.items():
-            measurement = self._ledger.measurement(name) if isinstance(probe, Check) else None
-            if measurement is not None and isinstance(probe, Check):
-                kind = judge_check(measurement, findings.criterion or Criterion()).kind
-                kinds.setdefault((probe.candidate, probe.control), kind)
-        return list(kinds.values())
 
     def causes(self, findings: Findings) -> dict[str, int]:
         """The candidates that this run asked about and that are neither pass nor fail, counted by

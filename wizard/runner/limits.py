@@ -1,15 +1,14 @@
 """How long a probe may take, and what is said of one that takes long."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
-
-import msgspec
 
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.probe import AnyProbe, Check, LoadInputs, Measure
 from narrowdown.engines.sources import scripts
 from narrowdown.engines.spec import name_of_engine
 from narrowdown.wizard.durations import HOUR, MINUTE, TEN_MINUTES
+from narrowdown.wizard.session.state import State
 from narrowdown.wizard.words import duration
 
 # A usual build takes far less than ten times the longest so far, of which the first also loads
@@ -32,18 +31,9 @@ def build_limit(chosen: float, longest: float) -> float:
     return round(max(TIMEOUT_FLOOR, TIMEOUT_FACTOR * longest), 3) if longest else FIRST_TIMEOUT
 
 
-class Usual(msgspec.Struct, frozen=True):
-    """What a session has learnt of its engines, by their names, as in ``State``: ``longest``,
-    ``slowest`` and ``largest``. ``nodes``: of the model last taken in."""
-
-    longest: Mapping[str, float] = {}
-    slowest: Mapping[str, float] = {}
-    largest: Mapping[str, int] = {}
-    nodes: int = 0
-
-
-def probe_limit(probe: AnyProbe, chosen: float, usual: Usual) -> float:
-    """Seconds for this probe; ``chosen`` as for ``build_limit``."""
+def probe_limit(probe: AnyProbe, chosen: float, usual: State) -> float:
+    """Seconds for this probe; ``chosen`` as for ``build_limit``. ``usual``: what the session has
+    learnt of its engines."""
     if isinstance(probe, LoadInputs) and any(map(scripts, probe.sources)):
         return chosen or LOADER_SECONDS
     if not isinstance(probe, Measure | Check):

@@ -30,7 +30,7 @@ from narrowdown.wizard.runner.context import step_context
 from narrowdown.wizard.runner.decisive import Decisive, decisive
 from narrowdown.wizard.runner.drive import Asking, Guarded, replayed
 from narrowdown.wizard.runner.ledger import Ledger
-from narrowdown.wizard.runner.limits import Usual, probe_limit
+from narrowdown.wizard.runner.limits import probe_limit
 from narrowdown.wizard.runner.options import Options
 from narrowdown.wizard.runner.rates import MOST_LOOKS
 from narrowdown.wizard.runner.restore import make_again_for
@@ -306,11 +306,10 @@ def real(
         (place / "logs").mkdir()
         made = make_pool(place) if make_pool else _executor(rec, place, options, teller)
         journal = Journal(place / NAME)
-        usual = Usual(rec.state.longest, rec.state.slowest, rec.state.largest, rec.state.nodes)
         asking = Asking(
             Ledger(journal, Store(place)),
             Guarded(made, options.consent),
-            lambda probe: probe_limit(probe, rec.problem.timeout, usual),
+            lambda probe: probe_limit(probe, rec.problem.timeout, rec.state),
         )
         try:
             return asyncio.run(_real(rec, chosen, made, asking, wanted, teller))

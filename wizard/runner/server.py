@@ -9,7 +9,6 @@ import asyncio
 import contextlib
 import os
 import socket
-import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -17,27 +16,11 @@ from typing import Any
 import msgspec
 
 from narrowdown.engines.store import decoding
-from narrowdown.wizard.durations import MINUTE
 from narrowdown.wizard.runner import requests
 from narrowdown.wizard.runner.address import shortened_path
 
 Request = dict[str, Any]
 Reply = dict[str, Any]
-
-
-def sweep(folder: Path) -> None:
-    """Remove the sockets that killed runners have left: nobody listens there. One younger than a
-    minute may be about to."""
-    for path in folder.glob("*.sock"):
-        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as knock:
-            if time.time() - path.stat().st_mtime < MINUTE:
-                continue
-            knock.settimeout(0.2)
-            try:
-                with shortened_path(path) as name:
-                    knock.connect(name)
-            except ConnectionRefusedError:
-                path.unlink()
 
 
 class Client:
@@ -75,7 +58,6 @@ class Server:
     async def start(self) -> None:
         """Listen. The caller holds the session's lock, so a socket that is there already is a dead
         runner's."""
-        sweep(self.path.parent)
         self.path.unlink(missing_ok=True)
         ear = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         before = os.umask(0o177)

@@ -14,14 +14,13 @@ from narrowdown.engines.probe import AnyProbe, Check, Measure
 from narrowdown.engines.spec import name_of_engine
 from narrowdown.engines.steps.base import Finish, StepSpec
 from narrowdown.wizard.exits import Exit
-from narrowdown.wizard.runner import remarks
 from narrowdown.wizard.runner.context import specs_of, step_context
 from narrowdown.wizard.runner.control import Closing, Control, start_step
 from narrowdown.wizard.runner.devices import Devices
 from narrowdown.wizard.runner.drive import Asking, Drive, Pace, Stopped
 from narrowdown.wizard.runner.estimate import foresee
 from narrowdown.wizard.runner.ledger import Session
-from narrowdown.wizard.runner.limits import Usual, build_limit, probe_limit
+from narrowdown.wizard.runner.limits import build_limit, probe_limit
 from narrowdown.wizard.runner.room import Housekeeping
 from narrowdown.wizard.runner.snapshot import Work
 from narrowdown.wizard.session.decide import RunStep
@@ -95,9 +94,7 @@ class Stepping:
 
     def limit(self, probe: AnyProbe) -> float:
         """Seconds that a probe may take."""
-        state = self._ledger.state
-        usual = Usual(state.longest, state.slowest, state.largest, state.nodes)
-        return probe_limit(probe, self._problem.timeout, usual)
+        return probe_limit(probe, self._problem.timeout, self._ledger.state)
 
     # -- before it runs
 
@@ -249,8 +246,6 @@ class Stepping:
                 name = await self._asking.key(probe, started.run)
                 decisive.setdefault(role, []).append(name)
                 rows.append({"role": role, "key": name, "probe": msgspec.to_builtins(probe)})
-        if said := remarks.never_passed(drive.checked(finish.findings)):
-            self._ledger.note_once(said, started.node)
         tables = {**finish.tables, **({"decisive": rows} if rows else {})}
         self._note_end(
             drive,

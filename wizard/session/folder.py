@@ -3,7 +3,6 @@
 import contextlib
 import errno
 import hashlib
-import itertools
 import os
 import platform
 import re
@@ -42,7 +41,6 @@ from narrowdown.wizard.session.problems import (
 )
 from narrowdown.wizard.session.single import single_flow
 from narrowdown.wizard.session.state import State, fold
-from narrowdown.wizard.words import count
 
 FORMAT = 1
 DESCRIPTION = "session.json"
@@ -52,16 +50,6 @@ _ALPHABET = "abcdefghjkmnpqrstuvwxyz23456789"  # nothing that looks like somethi
 _ID = re.compile(
     r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}"
 )  # names a folder on a cluster's hosts, and is printed: no path, no escape
-_ARCHIVES = (
-    ".zip",
-    ".gz",
-    ".tgz",
-    ".tar",
-    ".xz",
-    ".zst",
-    ".bz2",
-    ".7z",
-)  # in which a session may have been sent
 # Why no folder can be made where the sessions live, whatever they are asked for: the end of a
 # sentence.
 _CLOSED = {
@@ -70,7 +58,6 @@ _CLOSED = {
     errno.ENOENT: "no folder can be made there",
     errno.EROFS: "the disk is read-only",
 }
-_LOOKED_AT = 1_000  # entries of a folder that was named in place of a session in it
 _PACKAGES = ("narrowdown", "onnx", "numpy", "polygraphy")  # beside those of the engines
 
 
@@ -333,16 +320,11 @@ def _own_flow(folder: Path, about: Description) -> bool:
 def _known_flow(folder: Path, about: Description) -> bytes:
     """The session's flow as it was, where it can be had again: it comes with this program, or is
     made from a step's name and parameters; b"" for any other."""
-    texts: Iterator[bytes] = (
-        file.read_bytes()
-        for file in files("narrowdown.flows").iterdir()
-        if file.name.endswith(".yaml")
-    )
+    flows = files("narrowdown.flows").iterdir()
+    texts = [file.read_bytes() for file in flows if file.name.endswith(".yaml")]
     with contextlib.suppress(OSError, SessionProblem):
-        started = (e for e in journal.outline(folder / journal.NAME) if isinstance(e, StepStarted))
-        texts = itertools.chain(
-            texts, (single_flow(e.step, e.params).encode() for e in itertools.islice(started, 1))
-        )
+        begun = (e for e in journal.outline(folder / journal.NAME) if isinstance(e, StepStarted))
+        texts += [single_flow(event.step, event.params).encode() for event in begun]
     return next((text for text in texts if hashlib.sha256(text).hexdigest() == about.flow), b"")
 
 
@@ -374,33 +356,13 @@ def find(name: str, root: Path | None = None) -> Path:
         return found[0]
     if path.exists():
         raise NoSuchSession(
-            f"'{name}' is there but is not a session: {_say_what_it_is(path, name)}"
+            f"'{name}' is there but is not a session: it is no folder with a {DESCRIPTION}. "
+            "'narrowdown sessions' lists yours."
         )
     raise NoSuchSession(
         home_fault(place)
         or f"There is no session '{name}' in {place}; 'narrowdown sessions' lists them."
     )
-
-
-def _say_what_it_is(path: Path, name: str) -> str:
-    """What somebody has named in place of a session, and what to do: the end of a sentence."""
-    if path.is_file():
-        if path.suffix in _ARCHIVES:
-            return "it is an archive. Unpack it, and name the folder in it that has a session.json."
-        if own := next((parent for parent in path.absolute().parents if _is_session(parent)), None):
-            return f"it is a file of one. Name '{own}'."
-        return f"it is a file. A session is a folder with a {DESCRIPTION}; 'narrowdown sessions' lists yours."
-    with contextlib.suppress(OSError):
-        if (path / "check.py").is_file() and (path / "environment.json").is_file():
-            check = shlex.quote(str(Path(name) / "check.py"))
-            return f"it is a case bundle, which shows the fault without narrowdown. Run python {check}, and read its report.html."
-        if inside := sorted(
-            entry.name
-            for entry in itertools.islice(path.iterdir(), _LOOKED_AT)
-            if _is_session(entry)
-        ):
-            return f"it holds {count(len(inside), 'session')}. Name one, '{Path(name) / inside[0]}' for example."
-    return f"it has no {DESCRIPTION}. 'narrowdown sessions' lists yours."
 
 
 def home_fault(root: Path | None = None) -> str:
@@ -445,7 +407,7 @@ def summary(folder: Path) -> Summary:
     }
     path = folder / journal.NAME
     try:
-        state = fold(journal.ending(path)) if path.exists() else State(last=about.created)
+        state = fold(journal.outline(path)) if path.exists() else State(last=about.created)
     except OSError as problem:
         return Summary(**basics, age=_age(path), problem=of_system(problem, path))
     except (SessionProblem, ValueError) as problem:

@@ -46,9 +46,6 @@ from narrowdown.wizard.session.state import State, fold, walk
 LINE_LIMIT = 64 << 10  # bytes of one line, its newline included
 NAME = "journal.jsonl"
 
-_ENDING = (
-    128 << 10
-)  # bytes from its end in which the last step is looked for: of most sessions it has a third
 _HEAD = 120  # bytes of a line in which its kind stands
 _OURS = b'{"v":%d,"seq":' % VERSION
 _KEPT = 4 << 10  # a field of this size or more moves to an artifact when its line is too large
@@ -195,28 +192,6 @@ def outline(path: Path) -> Iterator[AnyEvent]:
         for line in read_lines(file):
             if _is_outline(line.removesuffix(b"\n")):
                 yield decode(line.removesuffix(b"\n"), 0, path)
-
-
-def ending(path: Path) -> Iterable[AnyEvent]:
-    """The outline from the last step on, which says where a session is and what it came to. All of
-    it where the end of the file does not hold that step, or where what follows goes back to what
-    was before."""
-    with _opened(path) as file:
-        begin = max(0, file.seek(0, os.SEEK_END) - _ENDING)
-        file.seek(begin)
-        block = file.read(_ENDING)
-    found: list[AnyEvent] = []
-    end = len(block)
-    while end > 0:
-        begin = block.rfind(b"\n", 0, end) + 1
-        line, end = block[begin:end], begin - 1
-        if b'"kind":"rewound"' in line[:_HEAD]:
-            break
-        if _is_outline(line):
-            found.append(decode(line, 0, path))
-            if isinstance(found[-1], StepStarted):
-                return reversed(found)
-    return outline(path)
 
 
 def _is_outline(line: bytes) -> bool:

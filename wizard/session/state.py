@@ -288,16 +288,13 @@ def walk(
     result = state or State()
     row = _Row(result)
     for event in events:
-        match event:
-            case ProbeStarted():
-                row.start(event)
-            case ProbeFinished():
-                row.finish(event)
-            case _:
-                before = row.close()
-                result = advance(before, event)
-                row = _Row(result)
-                yield before, event, result
+        if isinstance(event, ProbeStarted | ProbeFinished):
+            row.take(event)
+            continue
+        before = row.close()
+        result = advance(before, event)
+        row = _Row(result)
+        yield before, event, result
     if row.last is not None or result is not state:
         yield result, None, row.close()
 
@@ -314,24 +311,23 @@ class _Row:
         ] = {}  # just asked: not read again for what is learnt of them
         self.last: ProbeStarted | ProbeFinished | None = None
 
-    def start(self, event: ProbeStarted) -> None:
-        name = event.key
+    def take(self, event: ProbeStarted | ProbeFinished) -> None:
+        """Take in one of them."""
+        name, self.last = event.key, event
         before = self._asked.get(name) or self._begun.asked.get(name)
-        self._asked[name] = _asked(event, before)
-        self._waiting[name] = event.probe
-        self.last = event
-
-    def finish(self, event: ProbeFinished) -> None:
-        name = event.key
-        self._known[name] = _known(event)
-        if name in self._waiting:
-            probe = self._waiting.pop(name)
-        else:
-            before = self._asked.get(name) or self._begun.asked.get(name)
-            probe = before.probe if before else None
+        if isinstance(event, ProbeStarted):
+            speculative = event.speculative and (before is None or before.speculative)
+            self._asked[name] = Asked.of(
+                event.probe, event.blob, event.run, event.seq, speculative=speculative
+            )
+            self._waiting[name] = event.probe
+            return
+        self._known[name] = Known.of(
+            event.measurement, event.blob, event.run, event.seq, event.seconds
+        )
+        probe = self._waiting.pop(name, None) or (before.probe if before else None)
         if learned := _learn_from(self._state, event, probe):
             self._state = msgspec.structs.replace(self._state, **learned)
-        self.last = event
 
     def close(self) -> State:
         """The state after them."""
@@ -363,8 +359,8 @@ def advance(state: State, event: AnyEvent) -> State:
                 "taken": _read_findings(event),
                 "taken_from": event.session,
                 "taken_cases": event.cases,
+                "taken_workaround": event.workaround,
             }
-            changes["taken_workaround"] = event.workaround
         case StepStarted():
             changes = _step_started(state, event)
         case StepFinished():
@@ -373,13 +369,10 @@ def advance(state: State, event: AnyEvent) -> State:
             changes["route"] = _change(
                 state.route, event.run, status="cancelled", error=event.reason
             )
-        case ProbeStarted():
-            asking = _asked(event, state.asked.get(event.key))
-            changes["asked"] = {**state.asked, event.key: asking}
-        case ProbeFinished():
-            asked = state.asked.get(event.key)
-            learned = _learn_from(state, event, asked.probe if asked else None)
-            changes = {"known": {**state.known, event.key: _known(event)}, **learned}
+        case ProbeStarted() | ProbeFinished():
+            row = _Row(state)
+            row.take(event)
+            return row.close()
         case WorkerDied():
             changes["deaths"] = (*state.deaths, event)
         case QuestionAsked():
@@ -393,15 +386,6 @@ def advance(state: State, event: AnyEvent) -> State:
         case SessionClosed():
             changes["closed"] = event
     return msgspec.structs.replace(state, seq=event.seq, last=event.ts, **changes)
-
-
-def _asked(event: ProbeStarted, before: Asked | None) -> Asked:
-    speculative = event.speculative and (before is None or before.speculative)
-    return Asked.of(event.probe, event.blob, event.run, event.seq, speculative=speculative)
-
-
-def _known(event: ProbeFinished) -> Known:
-    return Known.of(event.measurement, event.blob, event.run, event.seq, event.seconds)
 
 
 def _opened(state: State, event: SessionOpened) -> dict[str, Any]:

@@ -92,7 +92,6 @@ def test_a_card_of_ones_own_that_cannot_be_read_stops_nobody(kind: str, tmp_path
     else:
         with own.open("wb") as file:
             file.truncate(terms.LARGEST + 1)
-    assert terms.fault("tolerance", str(tmp_path / "flow"))
     made = card("tolerance", str(tmp_path / "flow"))
     assert made is not None
     assert made.title == (

@@ -1,33 +1,16 @@
 """What killed programs leave outside of a session, and who clears it away."""
 
-import os
-import socket
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from narrowdown.engines.store import scratch
-from narrowdown.wizard.runner import server
 from narrowdown.wizard.runner.replay import SCRATCH
 
 from ...patience import allow
 
 HERE = Path(scratch.__file__).parents[2]
-
-
-def test_sockets_of_the_dead_are_removed_and_those_of_the_living_stay(tmp_path: Path) -> None:
-    made = {name: socket.socket(socket.AF_UNIX) for name in ("dead", "living", "young")}
-    for name, listener in made.items():
-        listener.bind(str(tmp_path / f"{name}.sock"))
-        listener.listen()
-        if name != "young":
-            os.utime(tmp_path / f"{name}.sock", (1e9, 1e9))
-    made["dead"].close()
-    made["young"].close()
-    server.sweep(tmp_path)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["living.sock", "young.sock"]
-    made["living"].close()
 
 
 def test_makers_and_sweepers_do_not_meet(tmp_path: Path) -> None:

@@ -795,7 +795,7 @@ def test_many_samples_may_take_as_long_as_they_are_many():
         key="few", run=1, measurement=Measurement(build_seconds=0.1, run_seconds=8.0), seconds=8.1
     )
     learned = _learn_from(State(), answer, few)
-    usual = limits.Usual(**learned)
+    usual = State(**learned)
     told = [limits.probe_limit(p, 0.0, usual) for p in (few, many)]
     assert told == [pytest.approx(81), pytest.approx(640)]
     assert limits.probe_limit(many, 5.0, usual) == 5.0
@@ -805,11 +805,9 @@ def test_what_is_run_again_is_not_built_again():
     """Seen on TensorRT: 200 runs of 4 samples, 25 s of building and 12 s of running, were to be
     stopped after 2 days 15 h."""
     looks = msgspec.structs.replace(measure((1,)), samples=("a", "b", "c", "d"), runs=200)
-    usual = limits.Usual(longest={"fake": 25.0}, slowest={"fake": 0.015})
+    usual = State(longest={"fake": 25.0}, slowest={"fake": 0.015})
     assert limits.probe_limit(looks, 0.0, usual) == pytest.approx(250 + 199 * 0.6)
-    assert limits.probe_limit(looks, 0.0, limits.Usual(longest={"fake": 25.0})) == pytest.approx(
-        200 * 250
-    )
+    assert limits.probe_limit(looks, 0.0, State(longest={"fake": 25.0})) == pytest.approx(200 * 250)
 
 
 def test_a_node_alone_does_not_shorten_what_more_of_them_may_take():
@@ -822,7 +820,7 @@ def test_a_node_alone_does_not_shorten_what_more_of_them_may_take():
         key="k", run=1, measurement=Measurement(build_seconds=0.1, nodes=1), seconds=0.1
     )
     learned = _learn_from(State(), answer, alone)
-    usual = limits.Usual(**learned, nodes=78)
+    usual = State(**learned, nodes=78)
     floor = limits.TIMEOUT_FLOOR
     assert [limits.probe_limit(p, 0.0, usual) for p in (alone, half, whole)] == [
         floor,
@@ -830,14 +828,11 @@ def test_a_node_alone_does_not_shorten_what_more_of_them_may_take():
         78 * floor,
     ]
     assert limits.probe_limit(whole, 7.0, usual) == 7.0
-    assert (
-        limits.probe_limit(whole, 0.0, limits.Usual(**learned, nodes=50_000))
-        == limits.FIRST_TIMEOUT
-    )
+    assert limits.probe_limit(whole, 0.0, State(**learned, nodes=50_000)) == limits.FIRST_TIMEOUT
     built = e.ProbeFinished(
         key="w", run=1, measurement=Measurement(build_seconds=0.2, nodes=78), seconds=0.2
     )
-    known = limits.Usual(**{**learned, **_learn_from(State(**learned), built, whole)}, nodes=78)
+    known = State(**{**learned, **_learn_from(State(**learned), built, whole)}, nodes=78)
     assert [limits.probe_limit(p, 0.0, known) for p in (alone, half, whole)] == [floor] * 3
     slow = msgspec.structs.replace(known, longest={"fake": 500.0})
     assert limits.probe_limit(whole, 0.0, slow) == 5000.0

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from narrowdown.engines.probe import Inspect, Measure, Measurement
@@ -20,7 +20,6 @@ from narrowdown.wizard.session.journal import (
     Scan,
     Tail,
     encode,
-    ending,
     outline,
     read,
     repair,
@@ -28,7 +27,7 @@ from narrowdown.wizard.session.journal import (
     scan,
 )
 from narrowdown.wizard.session.problems import DamagedJournal, NewerSession, SessionProblem
-from narrowdown.wizard.session.state import State, fold
+from narrowdown.wizard.session.state import fold
 
 EVENTS: list[e.AnyEvent] = [
     e.SessionOpened(id="k7f3", pid=7),
@@ -277,91 +276,6 @@ def test_a_tail_gives_each_event_once_however_the_bytes_arrive(sizes):
 def test_the_outline_leaves_probes_out(tmp_path):
     written(tmp_path / "journal.jsonl")
     assert [event.seq for event in outline(tmp_path / "journal.jsonl")] == [1, 2, 5, 6, 7]
-
-
-def place_of(state: State) -> tuple[object, ...]:
-    """What a list says of a session."""
-    here = state.here
-    return (
-        here and (here.node, here.visit, here.outcome, here.status),
-        state.end,
-        state.closed,
-        state.last,
-    )
-
-
-def _begun(run: int) -> e.StepStarted:
-    return e.StepStarted(run=run, node="abc"[run - 1], visit=1, step="compare", step_version=1)
-
-
-_RUNS = st.integers(1, 3)
-_NODES = st.sampled_from("abc")
-_ANY_EVENT = st.one_of(
-    st.builds(
-        e.StepStarted,
-        run=_RUNS,
-        node=_NODES,
-        visit=_RUNS,
-        step=st.just("compare"),
-        step_version=st.just(1),
-    ),
-    st.builds(
-        e.StepFinished,
-        run=_RUNS,
-        node=_NODES,
-        outcome=st.sampled_from([None, {"message": "wrong"}]),
-        status=st.sampled_from(["done", "refused"]),
-    ),
-    st.builds(e.StepCancelled, run=_RUNS, node=_NODES, reason=st.just("stopped")),
-    st.builds(e.QuestionAsked, node=_NODES, visit=_RUNS, ask=st.just("?"), answers=st.just(())),
-    st.builds(
-        e.QuestionAnswered, node=_NODES, visit=_RUNS, answer=st.just("yes"), by=st.just("person")
-    ),
-    st.builds(e.Rewound, to=st.integers(1, 12), node=_NODES),
-    st.builds(e.SessionOpened, id=st.just("k7f3"), resumed=st.booleans()),
-    st.builds(e.SessionClosed, end=st.sampled_from(["", "works"]), exit_code=st.integers(0, 3)),
-    st.builds(e.NoteAdded, text=st.text("n", min_size=0, max_size=300)),
-    st.just(e.ProbeStarted(key="k1", run=1, probe=Inspect(engine="x"))),
-)
-
-
-@given(
-    st.lists(_ANY_EVENT, max_size=24),
-    st.integers(1, 3000),
-    st.integers(0, 40),
-    st.integers(0, 5000),
-)
-@example([*(_begun(n) for n in (1, 2)), e.Rewound(to=1)], 3000, 0, 5000)
-@example([_begun(1), e.SessionClosed(end="works"), e.NoteAdded(text="n" * 300)], 500, 0, 5000)
-@settings(max_examples=300)
-def test_the_end_of_a_journal_says_where_the_session_is(events, kept, cut, spoiled):
-    """As all of it does: however much of its end is looked at, torn or with a damaged byte."""
-    import tempfile
-    from unittest.mock import patch
-
-    data = b"".join(
-        encode(msgspec.structs.replace(event, seq=n + 1, ts=1000.0 + n))
-        for n, event in enumerate(events)
-    )
-    data = bytearray(data[: len(data) - cut])
-    if spoiled < len(data):
-        data[spoiled] ^= 1
-    with tempfile.TemporaryDirectory() as folder, patch.object(module, "_ENDING", kept):
-        path = Path(folder) / "journal.jsonl"
-        path.write_bytes(data)
-        assert place_of(fold(ending(path))) == place_of(fold(outline(path)))
-
-
-def test_of_a_long_session_only_the_end_is_read(tmp_path):
-    path = tmp_path / "journal.jsonl"
-    journal = Journal(path)
-    for run in range(1, 6):
-        journal.append(e.StepStarted(run=run, node="a", visit=run, step="compare", step_version=1))
-        for _ in range(20):
-            journal.append(e.NoteAdded(text="n" * 3000))
-    journal.close()
-    assert [event.seq for event in ending(path)] == [*range(85, 106)]
-    assert len(list(outline(path))) == 105
 
 
 def test_repair_keeps_what_was_before_and_what_was_measured_after(tmp_path):
