@@ -653,9 +653,6 @@ class Campaign:
             tally.skipped = said
             return
         session = disk / "s"
-        scene = dataclasses.replace(
-            scene, words=(*scene.words, "--no-disk-check"), again=(*scene.again, "--no-disk-check")
-        )
         (disk / "tmp").mkdir()
         # Every other session has its temporary files on that disk, too.
         place = {"TMPDIR": str(disk / "tmp")} if size % 2 else {}

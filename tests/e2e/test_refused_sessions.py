@@ -297,7 +297,7 @@ def test_a_full_disk_that_becomes_free_again(
     disk.mkdir()
     (tmp_path / "walk.sh").write_text(
         f'dd if=/dev/zero of="{disk}/ballast" bs=1k count=$((600 - {left})) 2>/dev/null\n'
-        f'"{SCRIPT}" run "{model}" --session "{disk}/s" --display none --no-disk-check 2>"{said}"; echo $?\n'
+        f'"{SCRIPT}" run "{model}" --session "{disk}/s" --display none 2>"{said}"; echo $?\n'
         f'ls "{disk}"; rm "{disk}/ballast"\n'
         f'test -d "{disk}/s" || exit 0\n'
         f'"{SCRIPT}" resume "{disk}/s" --display none; echo $?\n'

@@ -368,7 +368,6 @@ def runner_options(arguments: argparse.Namespace, **more: Any) -> Options:
         jobs=getattr(arguments, "jobs", 0),
         budget=getattr(arguments, "budget", 0.0),
         executor=executor(arguments),
-        any_room=getattr(arguments, "no_disk_check", False),
         retry_unresolved=getattr(arguments, "retry_unresolved", False),
         **more,
     )

@@ -117,7 +117,6 @@ def add_running(made: Parser, *, folder: bool = True) -> None:
         default=0.0,
     )
     add_flag(group, "--detach", "leave the runner at work when this program ends")
-    add_flag(group, "--no-disk-check", "start a step also where the disk may be too small for it")
     add_consent(group)
 
 

@@ -4,13 +4,10 @@ either is not known nothing is made up."""
 
 import statistics
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 from narrowdown.engines.asking import StepContext
-from narrowdown.engines.graph.weight_files import list_weight_files
 from narrowdown.engines.steps.base import StepSpec
-from narrowdown.engines.store import regular
 from narrowdown.wizard.session.events import Cost
 from narrowdown.wizard.session.state import Known, State, count_nodes
 
@@ -42,14 +39,3 @@ def find_seconds_left(probes: int, each: float, waiting: float) -> float:
     if probes < 0 or each < 0:
         return -1.0
     return round(max(0.1, probes * each - min(waiting, each)), 1)
-
-
-def count_model_bytes(path: Path) -> int:
-    """Bytes of a model's file and of the weights files that it names, none of them read; 0 where it
-    cannot be looked at."""
-    try:
-        return regular.size(path) + sum(
-            f.stat().st_size for f in list_weight_files(path) if f.is_file()
-        )
-    except (OSError, ValueError):
-        return 0

@@ -20,8 +20,7 @@ class Options(msgspec.Struct, frozen=True, omit_defaults=True):
     stops; a search ends before, with its smallest part so far; 0: no end ``handed``           names
     of variables that a checker gets beside the usual ones ``executor``         ``local``, or the
     address of a cluster's scheduler ``retry_unresolved`` ask again what ended unresolved
-    ``any_room``         start a step also where the disk may be too small for it ``detach``
-    go on when the controlling client is gone ``consent``          what of the user's may be run or
+    ``detach`` go on when the controlling client is gone ``consent``          what of the user's may be run or
     loaded, as ``wizard.trust`` gives it; without one, nothing ``first``            requests to
     carry out before anything else (a rewind of a session that has ended)
     """
@@ -35,7 +34,6 @@ class Options(msgspec.Struct, frozen=True, omit_defaults=True):
     budget: float = 0.0
     handed: tuple[str, ...] = ()
     retry_unresolved: bool = False
-    any_room: bool = False
     detach: bool = False
     consent: Consent = NOTHING
     first: tuple[dict[str, Any], ...] = ()

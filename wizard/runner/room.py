@@ -8,7 +8,6 @@ files went is run again when a step asks for them (``wizard.runner.drive``).
 import asyncio
 import contextlib
 import re
-import shutil
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -18,10 +17,8 @@ import msgspec
 from narrowdown.engines.probe import Describe
 from narrowdown.engines.store import regular
 from narrowdown.engines.store.content import Store
-from narrowdown.wizard.runner.estimate import count_model_bytes
 from narrowdown.wizard.runner.ledger import Session, known_measurement
 from narrowdown.wizard.session import journal
-from narrowdown.wizard.session.decide import RunStep
 from narrowdown.wizard.session.events import (
     AnyEvent,
     FindingsTaken,
@@ -30,7 +27,6 @@ from narrowdown.wizard.session.events import (
     ProbeStarted,
     StepFinished,
 )
-from narrowdown.wizard.session.problems import SessionProblem
 from narrowdown.wizard.session.state import State, Visit
 from narrowdown.wizard.words import count, size
 
@@ -58,19 +54,9 @@ def held(store: Store) -> int:
     return sum(file.size for file in files)
 
 
-def within(store: Store, state: State, budget: int) -> Evicted:
-    """Bring artifacts and logs back into the budget, as far as they can be spared. No probe may be
-    at work.
-
-    Raises OSError; SessionProblem for a journal that cannot be read.
-    """
-    over = held(store) - budget
-    return free(store, state, over) if over > 0 else Evicted()
-
-
 def free(store: Store, state: State, wanted: int) -> Evicted:
-    """Make room for so many bytes, as far as files can be spared. No probe may be at work. Raises
-    as ``within``."""
+    """Remove so many bytes of artifacts and logs, as far as they can be spared. No probe may be at
+    work. Raises OSError; SessionProblem for a journal that cannot be read."""
     path = store.root / journal.NAME
     with journal.scanned(path) as scan:
         events = tuple(scan)  # as they are written: what names an artifact is still in them
@@ -189,62 +175,16 @@ def _files(folder: Path, pattern: str) -> list[File]:
     return found
 
 
-class NoRoom(SessionProblem):
-    """The disk may be too small for a step. The message says what to do."""
-
-
-class Housekeeping:
-    """When a session makes room on the disk, and what it says of it."""
-
-    def __init__(self, session: Session) -> None:
-        self._folder, self._ledger = session.folder, session.ledger
-        self._budget, self._any_room = session.problem.artifact_bytes, session.options.any_room
-        # A session keeps a copy of the user's model.
-        self._needed = count_model_bytes(Path(session.problem.model))
-
-    async def tidy(self, node: str = "") -> None:
-        """Bring artifacts and logs back into their budget; no probe is at work. Raises OSError,
-        SessionProblem."""
-        store, state = self._ledger.store, self._ledger.state
-        gone = await asyncio.to_thread(within, store, state, self._budget)
-        why = f"The session's artifacts and logs were over {size(self._budget)} (--artifact-bytes)"
-        self._say_gone(gone, why, node)
-
-    async def close(self) -> None:
-        """Leave no more on the disk than an ended session needs; no probe is at work. Raises as
-        ``tidy``."""
-        await self.tidy()
-        await self.drop_made()
-
-    async def drop_made(self) -> None:
-        """Leave nothing that is made again; no probe is at work. Raises nothing."""
-        await asyncio.to_thread(drop_made, self._ledger.store)
-
-    async def make_room(self, step: RunStep) -> None:
-        """See that the disk has room for a copy of the model, which a step may write; what can be
-        spared goes first. Raises NoRoom where the session's own copy is still to be made."""
-        state, left = self._ledger.state, self._free()
-        if left >= self._needed:
-            return
-        gone = await asyncio.to_thread(free, self._ledger.store, state, self._needed - left)
-        self._say_gone(gone, f"The disk of {self._folder} had {size(left)} free", step.node)
-        left = self._free()
-        if left >= self._needed or state.findings.model:
-            return
-        short = (
-            f"A session keeps a copy of the model, {size(self._needed)}, and the disk of "
-            f"{self._folder} has {size(left)} free."
+async def tidy(session: Session, node: str = "") -> None:
+    """Bring artifacts and logs back into their budget, as far as they can be spared, and say so; no
+    probe is at work. Raises as ``free``."""
+    store, budget = session.ledger.store, session.problem.artifact_bytes
+    if (over := held(store) - budget) <= 0:
+        return
+    gone = await asyncio.to_thread(free, store, session.ledger.state, over)
+    if gone.files:
+        said = (
+            f"The session's artifacts and logs were over {size(budget)} (--artifact-bytes), so these are gone: "
+            f"{count(gone.files, 'file')} that nothing rests on, {size(gone.size)}. What a step asks for again is made again."
         )
-        if not self._any_room:
-            raise NoRoom(f"{short} Make room there and resume; or resume with --no-disk-check.")
-        said = f"{short} It begins all the same, as --no-disk-check says."
-        self._ledger.emit(NoteAdded(text=said, node=step.node))
-
-    def _free(self) -> int:
-        return shutil.disk_usage(self._folder).free
-
-    def _say_gone(self, gone: Evicted, why: str, node: str) -> None:
-        if gone.files:
-            what = f"{count(gone.files, 'file')} that nothing rests on, {size(gone.size)}"
-            said = f"{why}, so these are gone: {what}. What a step asks for again is made again."
-            self._ledger.emit(NoteAdded(text=said, node=node))
+        session.ledger.emit(NoteAdded(text=said, node=node))

@@ -14,6 +14,7 @@ from narrowdown.engines.probe import AnyProbe, Check, Measure
 from narrowdown.engines.spec import name_of_engine
 from narrowdown.engines.steps.base import Finish, StepSpec
 from narrowdown.wizard.exits import Exit
+from narrowdown.wizard.runner import room
 from narrowdown.wizard.runner.context import specs_of, step_context
 from narrowdown.wizard.runner.control import Closing, Control, start_step
 from narrowdown.wizard.runner.devices import Devices
@@ -21,7 +22,6 @@ from narrowdown.wizard.runner.drive import Asking, Drive, Pace, Stopped
 from narrowdown.wizard.runner.estimate import foresee
 from narrowdown.wizard.runner.ledger import Session
 from narrowdown.wizard.runner.limits import build_limit, probe_limit
-from narrowdown.wizard.runner.room import Housekeeping
 from narrowdown.wizard.runner.snapshot import Work
 from narrowdown.wizard.session.decide import RunStep
 from narrowdown.wizard.session.events import NoteAdded, StepCancelled, StepFinished, StepStarted
@@ -46,11 +46,10 @@ class Stepping:
         steps: Mapping[str, StepSpec[Any]],
         control: Control,
         work: Work,
-        house: Housekeeping,
     ) -> None:
+        self._session = session
         self._flow, self._problem, self._ledger = session.flow, session.problem, session.ledger
         self._steps, self._devices, self._control, self._work = steps, devices, control, work
-        self._house = house
         self._asking = Asking(session.ledger, devices.pool, self.limit)
 
     async def run(self, decision: RunStep) -> None:
@@ -71,12 +70,11 @@ class Stepping:
         if missing is None:
             return
         if not missing:
-            await self._house.tidy(decision.node)
+            await room.tidy(self._session, decision.node)
             work.cost = foresee(spec, self._context(decision, spec), self._ledger.state)
             offers = control.offers and control.policy == "person" and not settled
             if offers and not await self._offer():
                 return
-        await self._house.make_room(decision)
         started = self._start(decision, spec)
         if missing:
             self._finish_without_outcome(started, "refused", missing)

@@ -21,11 +21,11 @@ from narrowdown.engines.asking import StepRefused
 from narrowdown.engines.steps.base import StepSpec
 from narrowdown.wizard.durations import MINUTE
 from narrowdown.wizard.exits import Exit
+from narrowdown.wizard.runner import room
 from narrowdown.wizard.runner.control import Closing, Control, answer_question, ask_question
 from narrowdown.wizard.runner.devices import Devices
 from narrowdown.wizard.runner.drive import Guarded, Stopped
 from narrowdown.wizard.runner.ledger import Session
-from narrowdown.wizard.runner.room import Housekeeping
 from narrowdown.wizard.runner.settings import fault
 from narrowdown.wizard.runner.snapshot import Artist, Work
 from narrowdown.wizard.runner.stepping import BUDGET, Stepping
@@ -64,12 +64,10 @@ class Walk:
         self._id = session.id or session.folder.name
         self._pool = Guarded(devices.pool, session.options.consent)
         self._devices = msgspec.structs.replace(devices, pool=self._pool, jobs=session.options.jobs)
-        self._house = Housekeeping(session)
+        self._session = session
         self.control = Control(session)
         self.work = Work()
-        self._stepping = Stepping(
-            session, self._devices, steps, self.control, self.work, self._house
-        )
+        self._stepping = Stepping(session, self._devices, steps, self.control, self.work)
         self._artist = Artist(session, self._devices, self.control, self.work, self._stepping.limit)
         self.control.redraw = self._draw
 
@@ -107,10 +105,10 @@ class Walk:
             ticking.cancel()
             await self._pool.stop(hard=control.stopping == "hard")
         # Most of what a session weighs; who takes it up again makes it again. At an end it went
-        # already (``close``), but for what a probe that nobody waited for wrote until the pool
+        # already, but for what a probe that nobody waited for wrote until the pool
         # ended it.
         if control.stopping or end:
-            await self._house.drop_made()
+            await self._drop_made()
         control.phase = "ended" if end else "stopped"
         control.reason = reason
         self._draw()
@@ -179,7 +177,8 @@ class Walk:
             raise SessionProblem(f"The session does not fit its flow: {error}") from None
         match decision:
             case Ended():
-                await self._house.close()
+                await room.tidy(self._session)
+                await self._drop_made()
                 code, reason = decision.exit_code, self._say_missing(decision)
                 broken = next((v for v in self._ledger.state.route if v.status == "failed"), None)
                 if (
@@ -301,6 +300,10 @@ class Walk:
                 )  # a question that waits already does not wait for ever for one who never came
             if (control.abandoned or late) and control.stopping != "hard":
                 control.stop(hard=True, reason="the program that controlled the session ended")
+
+    async def _drop_made(self) -> None:
+        """Leave nothing on the disk that is made again."""
+        await asyncio.to_thread(room.drop_made, self._ledger.store)
 
     def _draw(self) -> None:
         self._artist.draw()

@@ -108,14 +108,6 @@ def handed_on(text: str) -> tuple[str, ...]:
     return names
 
 
-def agreed(text: str) -> bool:
-    """Yes or no; empty: no. Raises Refusal."""
-    typed = text.strip().lower()
-    if typed not in ("", "y", "yes", "n", "no"):
-        raise BadUsage(f"'{text.strip()}' is neither yes nor no.")
-    return typed.startswith("y")
-
-
 def _several(text: str) -> list[str]:
     """Values with blanks between, quoted as for a shell where they hold blanks. Raises Refusal."""
     try:
@@ -148,7 +140,6 @@ OF_THE_RUN: Mapping[str, str] = {
     "jobs": "jobs",
     "executor": "executor",
     "pass_env": "handed",
-    "no_disk_check": "any_room",
 }
 # What each field's text comes to, as the command line would have parsed it; an empty one takes the
 # default. All raise Refusal.
@@ -178,7 +169,6 @@ FIELDS: Mapping[str, Callable[[str], object]] = {
     "jobs": _typed(readers.read_count, 0),
     "executor": executor,
     "pass_env": handed_on,
-    "no_disk_check": agreed,
 }
 
 
@@ -239,8 +229,6 @@ def show_running(options: Options, name: str) -> str:
             return type_duration(value)
         case "pass_env":
             return " ".join(value)
-        case "no_disk_check":
-            return "yes"
     return str(value)
 
 

@@ -1,28 +1,23 @@
 """What is said before a step runs and while it does: what is known, and nothing made up."""
 
-import shutil
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import msgspec
 import pytest
-from house import PROBLEM, STEPS, Oracle, walk
-from onnx import TensorProto, external_data_helper, helper
+from house import STEPS, Oracle, walk
 
 from narrowdown.engines.asking import Note
-from narrowdown.engines.probe import Import
 from narrowdown.engines.steps import registry
 from narrowdown.wizard.runner.devices import Devices
 from narrowdown.wizard.runner.estimate import (
-    count_model_bytes,
     find_median,
     find_seconds_left,
     foresee,
 )
-from narrowdown.wizard.runner.options import Options
 from narrowdown.wizard.runner.snapshot import Artist, left_of
-from narrowdown.wizard.session.events import Cost, NoteAdded, SessionClosed, StepStarted
+from narrowdown.wizard.session.events import Cost, StepStarted
 from narrowdown.wizard.session.journal import NAME, read
 from narrowdown.wizard.session.state import Known, State, Visit
 from narrowdown.wizard.words import price, say_time_left
@@ -146,54 +141,3 @@ def test_what_is_known_is_told_in_words() -> None:
         "under 1 s left",
         "how long is not known yet",
     ]
-
-
-def test_a_session_whose_copy_of_the_model_has_no_room_does_not_begin(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    model = tmp_path / "m.onnx"
-    model.write_bytes(bytes(5 << 20))
-    problem = msgspec.structs.replace(PROBLEM, model=str(model))
-    folder = tmp_path / "s"
-
-    def on_a_disk(free: int) -> None:
-        monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=free))
-
-    on_a_disk(1 << 20)
-    assert walk(folder, Oracle(), problem=problem) == 4
-    assert not started(folder)
-    reason = next(e.reason for e in reversed(read(folder / NAME)) if isinstance(e, SessionClosed))
-    assert reason.startswith(
-        f"A session keeps a copy of the model, 5.0 MiB, and the disk of {folder} has 1.0 MiB free."
-    )
-    assert "--no-disk-check" in reason
-    forced = Options(detach=True, any_room=True)
-    assert walk(tmp_path / "t", Oracle(), forced, problem=problem) == 0
-    said = [e.text for e in read(tmp_path / "t" / NAME) if isinstance(e, NoteAdded)]
-    assert any("It begins all the same, as --no-disk-check says." in text for text in said)
-    on_a_disk(1 << 30)
-    oracle = Oracle()
-    assert walk(folder, oracle, problem=problem) == 0, "it goes on where it stopped"
-    assert sum(isinstance(probe, Import) for probe in oracle.ran) <= 1
-
-
-@pytest.mark.parametrize("long", [1, 60, 200])
-def test_a_model_is_as_large_as_it_and_the_weights_files_that_it_names(
-    tmp_path: Path, long: int
-) -> None:
-    """Each file counts once, however many weights lie in it; one that is gone counts nothing."""
-    graph = helper.make_graph([], "g", [], [])
-    for number, name in enumerate(("w" * long, "w" * long, "v", "gone")):
-        tensor = TensorProto(
-            name=f"t{number}", data_type=TensorProto.FLOAT, dims=[4], raw_data=bytes(16)
-        )
-        external_data_helper.set_external_data(tensor, name, offset=16 * number, length=16)
-        tensor.ClearField("raw_data")
-        graph.initializer.append(tensor)
-    (tmp_path / ("w" * long)).write_bytes(bytes(1_000))
-    (tmp_path / "v").write_bytes(bytes(70))
-    data = helper.make_model(graph).SerializeToString()
-    (tmp_path / "m.onnx").write_bytes(data)
-    assert count_model_bytes(tmp_path / "m.onnx") == len(data) + 1_070
-    assert count_model_bytes(tmp_path / "v") == 70
-    assert count_model_bytes(tmp_path / "none.onnx") == count_model_bytes(tmp_path) == 0

@@ -16,7 +16,7 @@ from narrowdown.wizard.session import folder as folders
 from narrowdown.wizard.session import journal
 from narrowdown.wizard.tui.library import Sessions
 
-LIKE_THIS = {"jobs": 3, "budget": 60.0, "any_room": True, "executor": "tcp://head:8786"}
+LIKE_THIS = {"jobs": 3, "budget": 60.0, "executor": "tcp://head:8786"}
 
 
 @pytest.fixture

@@ -168,7 +168,6 @@ TYPED = {
     "executor": ("tcp://head:8786/", {"executor": "tcp://head:8786"}),
     "budget": ("90s", {"budget": 90.0}),
     "pass_env": ("HF_TOKEN, HF_HOME", {"handed": ("HF_TOKEN", "HF_HOME")}),
-    "no_disk_check": ("yes", {"any_room": True}),
     "capture_bytes": ("512MiB", {"capture_bytes": 512 << 20}),
     "artifact_bytes": ("1.5 G", {"artifact_bytes": 3 << 29}),
 }
@@ -207,7 +206,6 @@ async def test_how_a_session_runs_is_typed_behind_the_fold(
         ("executor", "tcp://head:8786", "needs Dask distributed"),
         ("pass_env", "NOBODY_SET_IT", "The variable 'NOBODY_SET_IT' is not set here"),
         ("pass_env", "A=1", "'A=1' is no name of a variable"),
-        ("no_disk_check", "perhaps", "'perhaps' is neither yes nor no."),
         ("capture_bytes", "4 apples", "'4 apples' is not a size; write 512MiB"),
         ("artifact_bytes", "0", "'0' is not a size"),
     ],
@@ -227,7 +225,7 @@ async def test_how_a_session_runs_stands_in_the_form_that_changes_it(
     app = make_app()
     base = Problem(model=str(model), capture_bytes=512 << 20, artifact_bytes=1000)
     app.library.problem = lambda _folder: base
-    runs = Options(jobs=2, budget=5400.0, handed=("HF_TOKEN",), any_room=True)
+    runs = Options(jobs=2, budget=5400.0, handed=("HF_TOKEN",))
     app.library.runs[session.folder] = runs
     s.asking(session)
     async with app.run_test(size=(80, 24)) as pilot:
@@ -241,7 +239,6 @@ async def test_how_a_session_runs_stands_in_the_form_that_changes_it(
             "jobs": "2",
             "executor": "",
             "pass_env": "HF_TOKEN",
-            "no_disk_check": "yes",
             "capture_bytes": "512MiB",
             "artifact_bytes": "1000",
         }

@@ -91,7 +91,6 @@ ADVANCED = (
     Row("jobs", "Runs at a time", "A whole number. With 1, times are not disturbed.", "what this machine allows"),
     Row("executor", "Where it runs", "The scheduler of a Dask cluster, such as tcp://host:8786.", "this machine"),
     Row("pass_env", "Variables for the checker", "Names from your environment that it gets, too; blanks between.", "none"),
-    Row("no_disk_check", "Run with little disk", "Type yes to start a step also where the disk may be too small.", "no"),
 )  # fmt: skip
 KINDS = {"model": (".onnx",), "inputs": INPUT_KINDS, "flow": (".yaml", ".yml")}
 
