@@ -1,2 +1,2 @@
-"""Flows: read with line numbers (``load``), checked, and which answer is recommended and where it
-leads (``check``), drawn (``render``)."""
+"""Flows: read with line numbers (``load``), checked (``check``), which answer is recommended and
+where it leads (``rules``), drawn (``render``)."""

@@ -1,13 +1,8 @@
-"""What a flow means: which answer a rule recommends, where it leads, and whether the whole holds
-together.
-
-``holds``, ``recommend`` and ``destination`` are pure, and total on a flow that ``check`` passes: a
-step that failed has no outcome, and then no comparison holds.
-"""
+"""Whether a flow holds together: everything that is wrong with it, each with its place in the file."""
 
 import re
 import typing
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
@@ -17,12 +12,14 @@ from narrowdown.engines import options
 from narrowdown.engines.asking import Count
 from narrowdown.engines.nearest import suggestion
 from narrowdown.engines.steps.base import StepSpec
+from narrowdown.engines.steps.registry import BROKEN, STEPS
 from narrowdown.wizard.exits import BY_VERDICT
 from narrowdown.wizard.flow import commands, terms
 from narrowdown.wizard.flow.load import Loaded
-from narrowdown.wizard.flow.model import Answer, FlowNode, When, detours, targets
+from narrowdown.wizard.flow.model import Answer, FlowNode, detours, targets
+from narrowdown.wizard.flow.rules import ORDER
 from narrowdown.wizard.flow.shown import TemplateProblem
-from narrowdown.wizard.flow.template import fields, render
+from narrowdown.wizard.flow.template import fields
 
 # What an answer may set beside parameters of steps: fields of the PROBLEM, the sample to search on,
 # the model to go on with.
@@ -30,13 +27,9 @@ SETTINGS: Final = (
     "tolerance", "atol", "rtol", "metric", "fail_regex", "fail_code", "ignore_fail_code", "seed", "sample",
     "working_model",
 )  # fmt: skip
-_ORDER: Final[dict[str, Callable[[float, float], bool]]] = {
-    "ge": lambda a, b: a >= b, "gt": lambda a, b: a > b, "le": lambda a, b: a <= b, "lt": lambda a, b: a < b,
-}  # fmt: skip
-_OPERATORS: Final = (*_ORDER, "ne", "in")
+_OPERATORS: Final = (*ORDER, "ne", "in")
 _GROUPS: Final = ("all", "any", "not")
 
-Outcome: TypeAlias = Mapping[str, Any]
 Where: TypeAlias = tuple[int, int]
 
 
@@ -49,96 +42,9 @@ class Problem(msgspec.Struct, frozen=True, order=True):
     suggestion: str = ""
 
 
-class Recommendation(msgspec.Struct, frozen=True):
-    """The answer that the measurement speaks for, and why in one sentence (empty where the step
-    said nothing)."""
-
-    answer: str
-    because: str = ""
-
-
-def holds(when: When | None, outcome: Outcome | None) -> bool:
-    """Whether a rule holds on a step's outcome. No rule always holds; what was not measured (None,
-    or no such field) equals only null, and is neither greater, nor less, nor different from
-    anything else."""
-    if when is None:
-        return True
-    return all(_holds(key, value, outcome or {}) for key, value in when.items())
-
-
-def recommend(node: FlowNode, outcome: Outcome | None) -> Recommendation:
-    """The first answer whose rule holds; the last one where none does. ``outcome`` None: the step
-    failed or there is none."""
-    name = next(
-        (n for n, a in node.answers.items() if holds(a.when, outcome)),
-        next(reversed(node.answers), ""),
-    )
-    answer = node.answers.get(name)
-    if answer is None or outcome is None or not answer.because:
-        return Recommendation(name)
-    try:
-        return Recommendation(name, render(answer.because, outcome).strip())
-    except TemplateProblem:
-        return Recommendation(
-            name
-        )  # the recommendation stands; the words for it are what is broken
-
-
-def destination(answer: Answer, outcome: Outcome | None) -> str:
-    """The node or end that an answer leads to: the first detour whose rule holds, else its
-    ``goto``."""
-    return next((d.goto for d in detours(answer) if holds(d.when, outcome)), answer.goto)
-
-
-def check(loaded: Loaded, steps: Mapping[str, StepSpec[Any]] | None = None) -> list[Problem]:
-    """Everything that is wrong with the flow, in file order; empty when it holds together.
-    ``steps``: default the registry."""
-    return sorted(set(_Checker(loaded, _registry() if steps is None else steps).problems()))
-
-
-def _registry() -> Mapping[str, StepSpec[Any]]:
-    from narrowdown.engines.steps.registry import STEPS
-
-    return STEPS
-
-
-def _broken() -> Mapping[str, str]:
-    from narrowdown.engines.steps.registry import BROKEN
-
-    return BROKEN
-
-
-def _holds(key: str, value: Any, outcome: Outcome) -> bool:
-    match key:
-        case "all":
-            return all(holds(part, outcome) for part in value)
-        case "any":
-            return any(holds(part, outcome) for part in value)
-        case "not":
-            return not holds(value, outcome)
-    actual = outcome.get(key)
-    if not isinstance(value, Mapping):
-        return _same(actual, value)
-    return all(_compares(operator, actual, operand) for operator, operand in value.items())
-
-
-def _compares(operator: str, actual: Any, operand: Any) -> bool:
-    if operator == "in":
-        return any(_same(actual, item) for item in operand)
-    if operator == "ne":
-        return (actual is not None or operand is None) and not _same(actual, operand)
-    if operator not in _ORDER or not _number(actual) or not _number(operand):
-        return False
-    return _ORDER[operator](actual, operand)
-
-
-def _same(actual: Any, value: Any) -> bool:
-    # True == 1 in Python, and a flow that says 1 does not mean true.
-    return isinstance(actual, bool) == isinstance(value, bool) and bool(actual == value)
-
-
-def _number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+def check(loaded: Loaded, steps: Mapping[str, StepSpec[Any]] = STEPS) -> list[Problem]:
+    """Everything that is wrong with the flow, in file order; empty when it holds together."""
+    return sorted(set(_Checker(loaded, steps).problems()))
 
 
 class _Checker:
@@ -218,7 +124,7 @@ class _Checker:
                     suggestion(node.step.use, self.steps)
                     or f"Known: {', '.join(sorted(self.steps))}."
                 )
-                hint = _broken().get(node.step.use) or near
+                hint = BROKEN.get(node.step.use) or near
                 yield self._value(f"there is no step '{node.step.use}'.", hint, *at, "step", "use")
                 return
             outcome = outcome_fields(facts.outcome)
@@ -417,11 +323,11 @@ class _Checker:
             for position, item in enumerate(operand):
                 if fault := _misfit(item, kind):
                     yield self._value(f"'{field}' {fault[0]}.", fault[1], *here, position)
-        elif operator in _ORDER and not _numeric(kind):
+        elif operator in ORDER and not _numeric(kind):
             yield self._key(
                 f"'{field}' is not a number, so '{operator}' can never hold.", "", *here
             )
-        elif fault := _misfit(operand, float if operator in _ORDER else kind):
+        elif fault := _misfit(operand, float if operator in ORDER else kind):
             yield self._value(f"'{field}' {fault[0]}.", fault[1], *here)
 
     def _template(self, text: str, known: Sequence[str], *path: str | int) -> Iterator[Problem]:

@@ -43,7 +43,7 @@ class Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One answer. Answers are tried in file order and the first whose ``when`` holds is
     recommended; the last has no ``when``.
 
-    Where it leads is said by ``wizard.flow.check.destination(answer, outcome)``, never by ``goto``
+    Where it leads is said by ``wizard.flow.rules.destination(answer, outcome)``, never by ``goto``
     alone, as there may be a ``detour``. ``settings`` are asked for with the answer; ``sets`` go
     with it unasked; both are named like the fields of the PROBLEM and the params of the steps
     (``tolerance``, ``metric``, ``fail_regex``, ``sample``, ``seed``, ``search``) and hold for the

@@ -6,8 +6,8 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from narrowdown.wizard.exits import BY_VERDICT, Exit
-from narrowdown.wizard.flow.check import destination, recommend
 from narrowdown.wizard.flow.model import Flow, FlowNode
+from narrowdown.wizard.flow.rules import destination, recommend
 from narrowdown.wizard.flow.shown import TemplateProblem
 from narrowdown.wizard.flow.template import render
 from narrowdown.wizard.session.events import Offered
@@ -78,7 +78,7 @@ def question(node: FlowNode, here: Visit, metric: str = "") -> Ask:
     if here.status == "failed":
         chosen, because = next(reversed(node.answers)), here.error
     else:
-        chosen, because = msgspec.structs.astuple(recommend(node, told))
+        chosen, because = recommend(node, told)
         because = here.error or because or str((here.outcome or {}).get("message", ""))
     offered = tuple(
         Offered(

@@ -15,8 +15,8 @@ from narrowdown.engines.graph import ranges
 from narrowdown.engines.probe import Candidate
 from narrowdown.engines.search.workaround_facts import holds_accused, list_facts
 from narrowdown.engines.steps.registry import STEPS
-from narrowdown.wizard.flow.check import destination, recommend
 from narrowdown.wizard.flow.load import load
+from narrowdown.wizard.flow.rules import destination, recommend
 
 from .conftest import walk
 from .simulated import RULE, Simulated, graph

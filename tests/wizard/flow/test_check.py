@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from narrowdown.wizard.flow.check import Problem, check, destination, holds, recommend
+from narrowdown.wizard.flow.check import Problem, check
 from narrowdown.wizard.flow.load import FlowProblem, parse
 from narrowdown.wizard.flow.model import Answer, Detour, FlowNode
+from narrowdown.wizard.flow.rules import destination, holds, recommend
 
 Lint = Callable[[str], list[Problem]]
 Change = Callable[[str, str], str]

@@ -9,11 +9,12 @@ import pytest
 
 from narrowdown.engines.steps.registry import STEPS
 from narrowdown.wizard.exits import BY_VERDICT
-from narrowdown.wizard.flow.check import SETTINGS, check, recommend
+from narrowdown.wizard.flow.check import SETTINGS, check
 from narrowdown.wizard.flow.commands import FIELDS
 from narrowdown.wizard.flow.expressions import FILTERS
 from narrowdown.wizard.flow.load import parse
 from narrowdown.wizard.flow.model import Answer, End, Flow, FlowNode, StepUse
+from narrowdown.wizard.flow.rules import recommend
 
 PAGE = Path(__file__).parents[3] / "docs" / "flows.md"
 

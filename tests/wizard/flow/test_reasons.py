@@ -9,9 +9,10 @@ import msgspec
 import pytest
 
 from narrowdown.engines.steps.registry import STEPS
-from narrowdown.wizard.flow.check import check, outcome_fields, recommend
+from narrowdown.wizard.flow.check import check, outcome_fields
 from narrowdown.wizard.flow.load import load, shipped
 from narrowdown.wizard.flow.model import WIDTH
+from narrowdown.wizard.flow.rules import recommend
 from narrowdown.wizard.flow.template import fields, render
 
 BRANCHES = [

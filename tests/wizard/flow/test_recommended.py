@@ -7,8 +7,8 @@ import msgspec
 import pytest
 
 from narrowdown.engines.steps.registry import STEPS
-from narrowdown.wizard.flow.check import destination, recommend
 from narrowdown.wizard.flow.load import load, shipped
+from narrowdown.wizard.flow.rules import destination, recommend
 
 
 def recommended(flow: str, node: str, **outcome: Any) -> str:

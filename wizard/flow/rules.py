@@ -1,0 +1,91 @@
+"""What a flow's rules mean on an outcome: which answer is recommended, and where an answer leads.
+
+All of it is pure, and total on a flow that ``wizard.flow.check`` passes: a step that failed has no
+outcome, and then no comparison holds.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from narrowdown.wizard.flow.model import Answer, FlowNode, When, detours
+from narrowdown.wizard.flow.shown import TemplateProblem
+from narrowdown.wizard.flow.template import render
+
+Outcome: TypeAlias = Mapping[str, Any]
+ORDER: Final[dict[str, Callable[[float, float], bool]]] = {
+    "ge": lambda a, b: a >= b, "gt": lambda a, b: a > b, "le": lambda a, b: a <= b, "lt": lambda a, b: a < b,
+}  # fmt: skip
+
+
+class Recommendation(NamedTuple):
+    """The answer that the measurement speaks for, and why in one sentence (empty where the step
+    said nothing)."""
+
+    answer: str
+    because: str = ""
+
+
+def holds(when: When | None, outcome: Outcome | None) -> bool:
+    """Whether a rule holds on a step's outcome. No rule always holds; what was not measured (None,
+    or no such field) equals only null, and is neither greater, nor less, nor different from
+    anything else."""
+    if when is None:
+        return True
+    return all(_holds(key, value, outcome or {}) for key, value in when.items())
+
+
+def recommend(node: FlowNode, outcome: Outcome | None) -> Recommendation:
+    """The first answer whose rule holds; the last one where none does. ``outcome`` None: the step
+    failed or there is none."""
+    name = next(
+        (n for n, a in node.answers.items() if holds(a.when, outcome)),
+        next(reversed(node.answers), ""),
+    )
+    answer = node.answers.get(name)
+    if answer is None or outcome is None or not answer.because:
+        return Recommendation(name)
+    try:
+        return Recommendation(name, render(answer.because, outcome).strip())
+    except TemplateProblem:
+        return Recommendation(
+            name
+        )  # the recommendation stands; the words for it are what is broken
+
+
+def destination(answer: Answer, outcome: Outcome | None) -> str:
+    """The node or end that an answer leads to: the first detour whose rule holds, else its
+    ``goto``."""
+    return next((d.goto for d in detours(answer) if holds(d.when, outcome)), answer.goto)
+
+
+def _holds(key: str, value: Any, outcome: Outcome) -> bool:
+    match key:
+        case "all":
+            return all(holds(part, outcome) for part in value)
+        case "any":
+            return any(holds(part, outcome) for part in value)
+        case "not":
+            return not holds(value, outcome)
+    actual = outcome.get(key)
+    if not isinstance(value, Mapping):
+        return _same(actual, value)
+    return all(_compares(operator, actual, operand) for operator, operand in value.items())
+
+
+def _compares(operator: str, actual: Any, operand: Any) -> bool:
+    if operator == "in":
+        return any(_same(actual, item) for item in operand)
+    if operator == "ne":
+        return (actual is not None or operand is None) and not _same(actual, operand)
+    if operator not in ORDER or not _number(actual) or not _number(operand):
+        return False
+    return ORDER[operator](actual, operand)
+
+
+def _same(actual: Any, value: Any) -> bool:
+    # True == 1 in Python, and a flow that says 1 does not mean true.
+    return isinstance(actual, bool) == isinstance(value, bool) and bool(actual == value)
+
+
+def _number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
