@@ -61,5 +61,5 @@ def test_the_page_does_what_it_says(
     assert "known bugs, " in told[0]
     assert "It is a known bug, microsoft/onnxruntime#18136" in told[-1]
     right = ["--engine", "onnxruntime:optimization=disabled", "--json", "--display", "none"]
-    assert main(["known", str(padded), *right]) == 10
+    assert main(["step", "known", str(padded), *right]) == 10
     assert json.loads(capsys.readouterr().out)["verdict"] == "passes"

@@ -239,16 +239,9 @@ def _fill_engines(made: Parser) -> None:
 
 
 def _fill_known(made: Parser) -> None:
-    add_one(
-        made,
-        "target",
-        "SESSION|MODEL",
-        "a session, or a model to be run; default: list the table",
-        nargs="?",
-    )
+    add_one(made, "session", "SESSION", f"{SESSION}; default: list the table", nargs="?")
+    add_one(made, "--engine", "ENGINE", "list the bugs of this engine alone")
     add_flag(made, "--json", "the same as JSON")
-    add_problem(made)
-    add_running(made)
 
 
 def _fill_diff_tactics(made: Parser) -> None:

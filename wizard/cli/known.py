@@ -1,10 +1,9 @@
-"""``narrowdown known [SESSION|MODEL]``: the table of known bugs, and which of them a failure looks
+"""``narrowdown known [SESSION]``: the table of known bugs, and which of them a failure looks
 like."""
 
 import argparse
 import sys
 from collections.abc import Iterable
-from pathlib import Path
 
 import msgspec
 
@@ -13,34 +12,17 @@ from narrowdown.engines.known.table import TableProblem, read_table
 from narrowdown.engines.search.lookalike import say_lookalike
 from narrowdown.engines.spec import name_of_engine
 from narrowdown.wizard import terminal
+from narrowdown.wizard.cli.sessions import read
 from narrowdown.wizard.exits import Exit, Missing
 from narrowdown.wizard.words import visible, write_json
 
 
 def known(arguments: argparse.Namespace) -> int:
-    """List the table; say what a session's failure looks like (0; 6 where it looks like nothing,
-    nothing is run); or run the step ``known`` on a model, which also tries whether the bug shows
-    here."""
-    target = arguments.target
-    if target is None:
+    """List the table, or say what a session's failure looks like (0; 6 where it looks like
+    nothing). Nothing is run: the step ``known`` tries whether the bug shows here."""
+    if arguments.session is None:
         return list_bugs(table(), name_of_engine(arguments.engine or ""), as_json=arguments.json)
-    if Path(target).expanduser().is_file():
-        from narrowdown.wizard.cli.step import step
-
-        ours = {
-            "name": "known",
-            "model": target,
-            "params": [],
-            "until": None,
-            "artifacts": [],
-            "output": None,
-        }
-        return step(
-            argparse.Namespace(**{**vars(arguments), **ours, "art_dir": ".", "expect": None})
-        )
-    from narrowdown.wizard.cli.sessions import read
-
-    found = read(target).report().lookalikes
+    found = read(arguments.session).report().lookalikes
     if arguments.json:
         sys.stdout.write(write_json({"lookalikes": found}))
         return Exit.FOUND if found else Exit.UNRESOLVED
@@ -51,7 +33,7 @@ def known(arguments: argparse.Namespace) -> int:
         terminal.show(map(visible, (say_lookalike(like), f"  nodes: {', '.join(like.nodes)}")))
     if not any(like.confirmed for like in found):
         print(
-            "To see whether it shows on this engine: narrowdown known MODEL, with the options of the session."
+            "To see whether it shows on this engine: narrowdown step known MODEL, with the options of the session."
         )
     return Exit.FOUND
 
