@@ -12,6 +12,7 @@ import msgspec
 from narrowdown.engines.graph.index import GraphIndex
 from narrowdown.engines.options import recorded
 from narrowdown.engines.probe import AnyProbe, Describe, Inspect, LoadInputs, Measure, Measurement
+from narrowdown.wizard.durations import MINUTE
 from narrowdown.wizard.flow.model import Flow
 from narrowdown.wizard.report.figures import curve
 from narrowdown.wizard.report.prefix import Shared, leave_out, shared_by_nodes
@@ -49,10 +50,6 @@ from narrowdown.wizard.words import (
     visible,
 )
 
-# While one probe is at work the same is said again after three times as long as before, so that a
-# build of an hour takes a page of a log and not twenty; after five minutes at the latest, as CI
-# services end jobs that are silent for ten.
-LESS_OFTEN, MOST_SILENT = 3, 300.0
 BEYOND = 9.0  # the end of layerwise's profile, log10: what is larger or not finite stands there
 
 
@@ -124,7 +121,7 @@ class PlainDisplay(Display):
 
     On a terminal the probes show as one live line that is rewritten; elsewhere each finished probe
     is a line, and a progress line appears after ``every`` seconds in which nothing was said, then
-    less and less often. What most nodes' names begin with is left out, and told once: ``graph``
+    once a minute. What most nodes' names begin with is left out, and told once: ``graph``
     gives the index of a described model by its digest, ``names`` what is known of it from before.
     """
 
@@ -158,9 +155,6 @@ class PlainDisplay(Display):
         self._failed = ""  # why the last step ended that did not get through
         self._begun: set[tuple[str, int]] = set()  # visits whose step was started
         self._between = ""  # engine and reference as they were said last
-        self._opened: list[
-            str
-        ] = []  # the session's line, which waits for the one that names the engines
         self._alone = flow.id.startswith(
             PREFIX
         )  # one step, whose question answers itself: its end says the answer
@@ -189,13 +183,10 @@ class PlainDisplay(Display):
         elif self._clock() - self._said >= self._wait:
             self._say(text)
             self._last = text
-            self._wait = min(LESS_OFTEN * self._wait, MOST_SILENT)
+            self._wait = MINUTE  # a build of an hour takes a page of a log
 
     def close(self) -> None:
         self._clear()
-        for line in self._opened:
-            self._say(line)
-        self._opened = []
 
     def _clear(self) -> None:
         if self._drawn:
@@ -222,22 +213,10 @@ class PlainDisplay(Display):
         self._out.flush()
         self._said = self._clock()
 
-    def _show(self, line: str) -> str:
-        """The line with nothing in it that a terminal obeys: a journal may be a stranger's."""
-        return visible(line)
-
     def lines(self, event: Event) -> list[str]:
-        """What the display says about one event; no line where it has nothing to add. What engine
-        runs against what comes first of all, so a new session's own line waits for it."""
-        said = [self._show(line) for line in self._lines(event)]
-        if isinstance(event, SessionOpened) and not event.resumed:
-            self._opened = said
-            return []
-        if not said or not self._opened:
-            return said
-        opened, self._opened = self._opened, []
-        first = 1 if isinstance(event, StepStarted) and said[0] else 0
-        return [*said[:first], *opened, *said[first:]]
+        """What the display says about one event, with nothing in it that a terminal obeys: a
+        journal may be a stranger's. No line where it has nothing to add."""
+        return [visible(line) for line in self._lines(event)]
 
     def _lines(self, event: Event) -> list[str]:
         match event:

@@ -10,8 +10,6 @@ import msgspec
 # machine, is right where its optimizers are off, and is what most exporters check against. The one
 # place in the application that names an engine.
 USUAL_ENGINE: Final = "onnxruntime"
-CAPTURE_BYTES = 4 << 30  # on disk, unless told otherwise
-ARTIFACT_BYTES = 8 << 30
 
 
 class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -43,8 +41,8 @@ class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
     timeout: float = 0.0
     folder: str = ""
     artifacts: tuple[str, ...] = ()
-    capture_bytes: int = CAPTURE_BYTES
-    artifact_bytes: int = ARTIFACT_BYTES  # disk for artifacts and logs
+    capture_bytes: int = 4 << 30  # disk for captured values
+    artifact_bytes: int = 8 << 30  # disk for artifacts and logs
     flow: str = "accuracy"  # name of a shipped flow, or an absolute path
     digests: dict[
         str, str

@@ -18,7 +18,6 @@ from narrowdown.engines.compare.tolerance import read_bound
 from narrowdown.engines.data import golden_files
 from narrowdown.engines.data.input_problem import InputProblem
 from narrowdown.engines.graph import filekind
-from narrowdown.engines.graph.weight_files import list_weight_files
 from narrowdown.engines.nearest import nearest, suggestion
 from narrowdown.engines.sources import paths, postprocess_script, split_function, top_k
 from narrowdown.engines.spec import EngineSpec, parse
@@ -275,10 +274,9 @@ def digest_score(scored: str) -> dict[str, str]:
 
 
 def changed_since(problem: Problem, began: float) -> tuple[str, ...]:
-    """The model, the inputs and the model's files of weights, by path, that are not what they were
-    when the session began, at a time of ``time.time()``. What was written before then is not read,
-    and what is gone or cannot be read does not count: the session has copies. Files of weights have
-    no digest, as they may be huge: of these counts what was written since."""
+    """The model and the inputs, by path, that are not what they were when the session began, at a
+    time of ``time.time()``. What was written before then is not read, and what is gone or cannot be
+    read does not count: the session has copies."""
     changed = []
     for path in (
         problem.model,
@@ -289,11 +287,6 @@ def changed_since(problem: Problem, began: float) -> tuple[str, ...]:
             newer = Path(path).stat().st_mtime > began
             if recorded and newer and digest_file(Path(path)) != recorded:
                 changed.append(path)
-    with contextlib.suppress(OSError, ValueError):
-        for weights in list_weight_files(Path(problem.model)):
-            with contextlib.suppress(OSError, ValueError):
-                if weights.stat().st_mtime > began:
-                    changed.append(str(weights))
     return tuple(changed)
 
 

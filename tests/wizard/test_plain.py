@@ -166,16 +166,15 @@ def test_an_extra_check_that_was_left_out_is_said_as_that() -> None:
     assert f"    {said}\n" in written
 
 
-def test_the_first_line_says_what_runs_against_what() -> None:
+def test_the_first_lines_say_what_runs_against_what() -> None:
     begun = StepStarted(
         run=1, node="reproduce", visit=1, step="compare", step_version=1, engine="tensorrt", reference="onnxruntime",
         engine_info={"version": "10.6", "device": "NVIDIA H200"}, reference_info={"version": "1.23.2", "device": "CPU"},
     )  # fmt: skip
     assert text([EVENTS[0], begun]).splitlines()[:4] == [
-        "tensorrt 10.6 on NVIDIA H200 against onnxruntime 1.23.2 on CPU", "session k7f3", "",
+        "session k7f3", "tensorrt 10.6 on NVIDIA H200 against onnxruntime 1.23.2 on CPU", "",
         "[1] Does the failure show here?  (step compare)",
     ]  # fmt: skip
-    assert text([EVENTS[0]]) == "session k7f3\n", "said at the latest when the display closes"
     assert text([EVENTS[0], EVENTS[1]]).startswith("session k7f3\n\n[1]"), (
         "where no engine was looked at"
     )
@@ -231,12 +230,9 @@ def test_progress_in_a_log_is_rare() -> None:
             display.progress({"phase": "running", "text": f"second {second}"})
         return out.getvalue().split()[1::2]
 
-    assert wait(1, 200) == ["5", "20", "65"], "less and less often"
-    assert wait(200, 1800) == ["200", *map(str, range(500, 1800, 300))], (
-        "and never silent for longer than that"
-    )
+    assert wait(1, 200) == ["5", "65", "125", "185"], "soon, then once a minute"
     display.event(NoteAdded(text="something else"))
-    assert wait(1800, 1811) == ["1804"], "what comes after another line is new"
+    assert wait(200, 211) == ["204"], "what comes after another line is new"
 
 
 def test_a_terminal_gets_lines_that_break_at_spaces(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -44,7 +44,6 @@ from narrowdown.wizard.session.state import State, fold
 
 FORMAT = 1
 DESCRIPTION = "session.json"
-_LARGEST = 16 << 20  # bytes of it
 FLOW = "flow.yaml"
 _ALPHABET = "abcdefghjkmnpqrstuvwxyz23456789"  # nothing that looks like something else
 _ID = re.compile(
@@ -223,7 +222,7 @@ def describe(folder: Path) -> Description:
 def _described(folder: Path) -> Description:
     path = folder / DESCRIPTION
     try:
-        data = regular.read(path, _LARGEST, links=False)
+        data = regular.read(path, links=False)
     except (FileNotFoundError, NotADirectoryError):
         raise NoSuchSession(f"'{folder}' is not a session: it has no {DESCRIPTION}.") from None
     except regular.Unfit as error:

@@ -14,7 +14,6 @@ from narrowdown.engines.store import decoding, regular
 from narrowdown.wizard.session.problems import OPEN_ELSEWHERE, Held, SessionProblem
 
 NAME = "lock"
-_NOTE = 64 << 10  # bytes of the note, at most
 
 
 class Holder(msgspec.Struct, frozen=True):
@@ -80,7 +79,7 @@ class Lock:
 def holder(folder: Path) -> Holder | None:
     """Who holds the session now; None when nobody does, whatever a dead holder has left behind."""
     try:
-        with regular.opened(folder / NAME, _NOTE, links=False) as file:
+        with regular.opened(folder / NAME, links=False) as file:
             free = _try(file.fileno(), folder, fcntl.LOCK_SH)
     except OSError:
         return None
@@ -103,5 +102,5 @@ def _try(fd: int, folder: Path, kind: int = fcntl.LOCK_EX) -> bool:
 
 def _read(folder: Path) -> Holder | None:
     with contextlib.suppress(OSError, ValueError):
-        return decoding.decode(regular.read(folder / NAME, _NOTE, links=False), Holder)
+        return decoding.decode(regular.read(folder / NAME, links=False), Holder)
     return None

@@ -14,7 +14,7 @@ from narrowdown.wizard.cli.arguments import parser
 from narrowdown.wizard.demo import MODELS
 from narrowdown.wizard.durations import read_duration, type_duration
 from narrowdown.wizard.flow.load import shipped
-from narrowdown.wizard.problem import CAPTURE_BYTES, Problem
+from narrowdown.wizard.problem import Problem
 from narrowdown.wizard.runner.options import Options
 from narrowdown.wizard.sizes import read_size, type_size
 from narrowdown.wizard.tui import checks, choices
@@ -248,7 +248,7 @@ async def test_how_a_session_runs_stands_in_the_form_that_changes_it(
         await settle(pilot, lambda: bool(app.library.edited))
     ((_folder, problem),) = app.library.edited
     assert app.library.runs[session.folder] == msgspec.structs.replace(runs, jobs=0)
-    assert (problem.capture_bytes, problem.artifact_bytes) == (CAPTURE_BYTES, 1000)
+    assert (problem.capture_bytes, problem.artifact_bytes) == (4 << 30, 1000)
 
 
 async def test_the_flow_is_picked_from_a_list_or_as_a_file(
