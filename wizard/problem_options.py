@@ -499,6 +499,8 @@ def _startable(command: str, option: str, who: str) -> str:
     found = shutil.which(words[0])
     if found is None:
         raise Missing(f"The {who} '{words[0]}' {_not_startable(Path(words[0]))}")
+    if fault := regular.fault(found):
+        raise Missing(f"The {who} '{words[0]}' cannot be started: it {fault}.")
     script = words[1] if len(words) > 1 and Path(found).name.startswith(_INTERPRETERS) else ""
     if script.endswith((".py", ".sh")) and not Path(script).exists():
         near = _near(Path(script), f"*{Path(script).suffix}")

@@ -157,7 +157,7 @@ PLACES: dict[
 ] = {  # how each is read, and texts that there are at least
     "code": (read_code, 4000),
     "flows": (read_flows, 300),
-    "help": (read_help, 25),
+    "help": (read_help, 24),
     "terms": (lambda: read_pages("flows/terms/*.md", below=INSTALLED), 300),
     "docs": (lambda: read_pages("docs/*.md", "README.md", "SECURITY.md"), 4000),
     # Its sentences stand in wizard/report/sections.py, which is code.

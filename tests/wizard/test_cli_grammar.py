@@ -252,7 +252,7 @@ def test_our_own_fault_is_one_sentence_and_a_trace_file(
     def broken(_: object) -> None:
         raise ZeroDivisionError("deep inside")
 
-    monkeypatch.setattr(entry, "refuse_unseen", broken)
+    monkeypatch.setattr(entry, "plain_words", broken)
     assert main(["sessions"]) == 70
     said = capsys.readouterr().err
     assert "our fault" in said

@@ -17,7 +17,7 @@ def recommended(flow: str, node: str, **outcome: Any) -> str:
     assert found.step is not None
     whole = {**defaults(found.step.use), **outcome}
     answer = recommend(found, whole)
-    return destination(found.answers[msgspec.structs.astuple(answer)[0]], whole)
+    return destination(found.answers[answer.answer], whole)
 
 
 def defaults(step: str) -> dict[str, Any]:
@@ -99,9 +99,7 @@ def test_no_layer_is_ranked_where_the_engine_computes_right_codes_wrong() -> Non
 def test_what_never_ran_is_not_called_good_enough(flow: str, verdict: str) -> None:
     """An engine that only builds here, or that needs a GPU to read the model."""
     found = load(flow).flow
-    (answer, *_) = msgspec.structs.astuple(
-        recommend(found.nodes["reproduce"], {**defaults("compare"), "verdict": verdict})
-    )
+    answer, _ = recommend(found.nodes["reproduce"], {**defaults("compare"), "verdict": verdict})
     assert found.nodes["reproduce"].answers[answer].text == "That could not be measured here"
     assert recommended(flow, "reproduce", verdict=verdict) == "unresolved"
     assert recommended(flow, "reproduce", verdict="passes") == "not-reproduced"
