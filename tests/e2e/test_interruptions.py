@@ -335,7 +335,7 @@ def test_who_resumes_at_once_after_killing_the_display_gets_the_session(
     while not any(e["kind"] == "session.closed" for e in events(session)):
         assert time.monotonic() < ends
         time.sleep(0.05)
-    client, shown = Client.open(session, Options(policy="recommended"), brief=since), io.StringIO()
+    client, shown = Client.open(session, Options(policy="recommended")), io.StringIO()
     try:
         assert Follower(client, JsonDisplay(shown), since=since).run() == 0
     finally:
