@@ -43,8 +43,7 @@ class Culprit(msgspec.Struct, frozen=True, omit_defaults=True):
     case: Case
     cause: str  # a name of ``engines.causes``
     evidence: str = ""  # one sentence with the numbers that show it
-    patches: str = ""  # tensor ids that cut this culprit off when fed with reference values
-    keep: str = ""  # node ids from the case to those patches: where a precision workaround starts
+    keep: str = ""  # node ids from the case to where right values can be fed: where a precision workaround starts
     dir: str = ""
     # Nodes whose true values are as far beyond the storage type, and which have no case of their
     # own: ``keep`` has them too.
@@ -233,7 +232,6 @@ class Findings(
     righted: str = ""
     keep: str = ""
     workaround: Workaround | None = None
-    sought: int = 0  # culprits that were known when what cures lay beyond them and the search went on; 0: it did not
     notes: tuple[str, ...] = ()  # sentences for the report
     replaced: Replaced | None = (
         None  # the reference, where two independent engines agree against the given one

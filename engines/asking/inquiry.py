@@ -2,7 +2,6 @@
 graph as node sets."""
 
 from collections.abc import Iterable
-from typing import Literal
 
 import msgspec
 
@@ -15,7 +14,6 @@ from narrowdown.engines.graph import ranges
 from narrowdown.engines.graph.index import GraphIndex
 from narrowdown.engines.probe import (
     Candidate,
-    Check,
     Describe,
     Edit,
     Measure,
@@ -33,10 +31,6 @@ class Inquiry(msgspec.Struct, frozen=True):
     signature: Signature
     criterion: Criterion
     watched: tuple[int, ...]  # tensor ids of the signature's outputs
-    feed: Literal["stored", "exact"] = (
-        "stored"  # how cut tensors are fed unless a probe says otherwise
-    )
-
     # Tensors that are baked in as constants where they are cut, beside those that decide a shape.
     frozen: frozenset[int] = frozenset()
     live: tuple[
@@ -102,58 +96,6 @@ class Inquiry(msgspec.Struct, frozen=True):
         feeds = self.index.boundary(nodes)[0]
         baked = self._baked(feeds)
         return tuple(t for t in feeds if t not in baked)
-
-    def ask(
-        self,
-        candidate: Candidate,
-        *,
-        feed: Literal["stored", "exact"] | None = None,
-        attempt: int = 0,
-        exclusive: bool = False,
-        save: str = "",
-        marks: Iterable[int] = (),
-        effect: bool = True,
-    ) -> Measure | Check:
-        """The probe that judges one candidate on the search's sample."""
-        if self.ctx.check:
-            return Check(
-                model=self.findings.model,
-                command=self.ctx.check,
-                candidate=candidate,
-                inputs=self.findings.inputs,
-                sample=self.findings.sample,
-                reference=self.ctx.reference if self.findings.inputs else "",
-                attempt=attempt,
-                exclusive=exclusive,
-                artifacts=("model.onnx", "weights.bin", "inputs.json", "expected.json")
-                if save
-                else (),
-            )
-        return Measure(
-            model=self.findings.model,
-            inputs=self.findings.inputs,
-            samples=(self.findings.sample,),
-            engine=self.ctx.engine,
-            reference=self.ctx.reference,
-            candidate=candidate,
-            keep=self.findings.keep,
-            righted=self.findings.righted,
-            marks=ranges.encode(marks),
-            effect=effect and not candidate.edits,
-            effect_on=ranges.encode(self.watched),
-            # What does not build is asked to be built, nothing more: so it is reduced also where
-            # nothing can run it.
-            runs=0
-            if self.signature.kind == "build" and self.ctx.can("build", untold=True)
-            else self.findings.looks,
-            feed=feed or self.feed,
-            attempt=attempt,
-            exclusive=exclusive or self.findings.looks > 1,
-            # A guilty tactic is forced wherever its layer is: what came and went with the builds
-            # fails steadily so.
-            force=self.findings.tactics,
-            save=save,
-        )
 
     def of(self, engine: str) -> "Inquiry":
         """The same questions to another engine; as they are where none is named."""
@@ -222,17 +164,6 @@ class Inquiry(msgspec.Struct, frozen=True):
             return named or results[0]
         sample = worst(results, self.criterion)[0]
         return next((r for r in results if r.sample == sample), results[0])
-
-    def lowered(self, effect: float | None) -> "Inquiry":
-        """The same with an e0 of at most ``effect``: for a culprit whose own effect is a part of
-        the failure, the rest being what the engine makes of it further down (an overflow that only
-        the wrong values reach)."""
-        if effect is None or effect >= self.signature.error:
-            return self
-        errors = {name: min(error, effect) for name, error in self.signature.errors.items()}
-        return msgspec.structs.replace(
-            self, signature=msgspec.structs.replace(self.signature, errors=errors)
-        )
 
     def names(self, nodes: Iterable[int]) -> tuple[str, ...]:
         """Names for people: see ``GraphIndex.shown_names``."""

@@ -83,13 +83,6 @@ class Oracle(msgspec.Struct, frozen=True):
         """Whether a checker judges, which is handed parts and tells nothing of samples."""
         return self.failure.kind == "check"
 
-    def feed_for(self, sample: str) -> str:
-        """What to feed for a scored sample: its row alone where the search feeds rows alone, else
-        the feed that holds it."""
-        feed, _, row = sample.partition("/")
-        alone = any(s.id == feed and s.rows for s in self.samples)
-        return sample if row and alone and "/" in self.sample else feed
-
     def names(self, nodes: Iterable[int]) -> tuple[str, ...]:
         """Names for people: see ``GraphIndex.shown_names``."""
         return tuple(self.index.shown_names[n] for n in nodes)

@@ -58,8 +58,7 @@ class Question(msgspec.Struct, frozen=True):
     done to the whole model, and where (``engines.graph.rewrites``). ``off``: what is
     switched off in the engine; ``choose``: kernels that the build takes, by layer; ``avoid``: those
     that it does not. ``feed``: values as the
-    engine would have stored them, or exactly. ``e0``: an effect of a tenth
-    of this counts as the failure, where it is less than the model's own. ``watch``: tensors whose
+    engine would have stored them, or exactly. ``watch``: tensors whose
     scores are wanted, too. ``build``: this fresh build alone; None: as many as a verdict needs.
     ``save``: keep what was built under this name. ``reference``: of the reference, not the engine.
     ``note``: what people are told where it has to be asked.
@@ -81,7 +80,6 @@ class Question(msgspec.Struct, frozen=True):
     edits: tuple[Edit, ...] = ()
     like: Signature | None = None
     feed: Feed = "stored"
-    e0: float | None = None
     watch: tuple[int, ...] = ()
     build: int | None = None
     save: str = ""

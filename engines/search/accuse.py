@@ -4,13 +4,13 @@ for the failure, as it is spread.
 Ways to ask, the next where nobody was found yet: each node alone; one that amplifies the rounding
 of its inputs, together with what made those (a cancellation is wrong by all the rounding that leads
 to it); those that lead to the first bad tensor and are right to a tenth of what is allowed (an
-epsilon that a converter changed); those that make the model right once they are."""
+epsilon that a converter changed)."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from narrowdown.engines.asking import Note, Sub
+from narrowdown.engines.asking import Count, Note, Sub
 from narrowdown.engines.asking.answer import Answer
 from narrowdown.engines.asking.oracle import Oracle
 from narrowdown.engines.asking.question import Question
@@ -22,7 +22,6 @@ from narrowdown.engines.probe import Score
 from narrowdown.engines.search.alone import MOST
 from narrowdown.engines.search.evidence import FAULTLESS
 
-LEAST = 1e-12  # errors below it are as good as none: no float32 output shows them
 # Effects that differ by less than this factor are alike: what a culprit breaks may be wrong to a
 # somewhat larger degree. An overflow and all that it poisons have the same effect (1.0 times), an
 # index and what it picks are 1.2 to 1.5 times apart.
@@ -34,14 +33,14 @@ PARTS = 8
 SOME = 1 / (4 * PARTS)  # a quarter of an equal part: below it a part is as good as right
 
 
+# 48 suspects bound the builds: by added error alone real models tie five infinities of which three
+# are harmless, and a strict tolerance makes every node a suspect. Three levels of producers, as a
+# variance is a square, a mean and a difference; eight quiet nodes: a bound, chosen and not measured.
 class Bounds(msgspec.Struct, frozen=True, kw_only=True):
-    """As in LayerwiseParams, where they are explained."""
-
-    most_suspects: int
-    levels: int
-    injected: int
-    quiet: int
-    budget: int
+    most_suspects: Count = 48  # whose effect is measured
+    levels: Count = 3  # of producers that an amplifying node is tried with
+    quiet: Count = 8  # nodes before the first bad tensor whose small error may grow
+    budget: Count = 0  # suspects whose effect is measured; 0: all
 
 
 class Accused(msgspec.Struct, frozen=True):
@@ -71,8 +70,6 @@ def accuse(
         yield from _ask_with_producers(asker, nodes, bounds.levels)
     if not asker.suspects:
         yield from _ask_alone(asker, quiet)
-    if not asker.suspects:
-        yield from _ask_those_that_cure(asker, nodes[: bounds.injected], bounds.levels)
     return Accused(order_accused(asker.suspects), asker.verdicts, asker.left)
 
 
@@ -87,7 +84,6 @@ class _Asker:
         self.verdicts: dict[int, str] = {}
         self.left = 0
         self._asked_for = 0  # suspects, with those that are asked for again in a larger group
-        self._ahead = 0  # questions from the suspect at hand on, at most
         by_amount = sorted(added, key=lambda t: (self._amount_at(t), -t))
         self.worst = {
             oracle.index.tensors[t].producer: t for t in by_amount
@@ -95,9 +91,6 @@ class _Asker:
 
     def _amount_at(self, tensor: int) -> float:
         return badness(self.added[tensor][0], self.oracle.criterion)
-
-    def name(self, node: int) -> str:
-        return self.oracle.index.shown_names[node]
 
     def amount(self, node: int) -> float:
         """The largest error that it adds."""
@@ -107,46 +100,34 @@ class _Asker:
         """A tenth of what is allowed, at a node, is the least that could matter; below it lies the
         rounding of a right engine. (An error of less that grows on its way is looked for among the
         quiet ones.)"""
-        names = {
-            t: self.oracle.index.tensors[t].name
-            for t in self.oracle.index.nodes[node].outputs
-            if t in self.added
-        }
-        return any(
-            self._amount_at(t) > limit(self.oracle.criterion, name) / 10
-            for t, name in names.items()
-        )
+        name = self.oracle.index.tensors[self.worst[node]].name
+        return self.amount(node) > limit(self.oracle.criterion, name) / 10
 
     def amplifies(self, node: int) -> bool:
         """Whether it adds far more when it is fed as stored than when it is fed exactly. Of all who
         are accused in tests/engines, amplifiers reach 217 times and more, all others 1."""
         exact = self.added[self.worst[node]][1]
-        return exact is not None and self.amount(node) > FAULTLESS * max(
-            badness(exact, self.oracle.criterion), LEAST
+        return exact is not None and self.amount(node) > FAULTLESS * badness(
+            exact, self.oracle.criterion
         )
 
-    def while_asked(
-        self, of: Sequence[int], most: Callable[[int], int] = lambda _: 1
-    ) -> Iterable[int]:
-        """Those for which the budget is not spent yet. ``most``: how often one is asked about."""
+    def while_asked(self, of: Sequence[int]) -> Iterable[int]:
+        """Those for which the budget is not spent yet."""
         for at, n in enumerate(of):
-            self._ahead = sum(map(most, of[at:]))
             if 0 < self.budget <= self._asked_for:
                 self.left = max(self.left, len(of) - at)
                 return
             yield n
 
-    def expect(self) -> int:
-        """Questions from here on, at most."""
-        return self._ahead + _count_shares(self.oracle, self.suspects)
-
-    def measure(self, n: int, group: tuple[int, ...], at_least: float = SHARE) -> Sub[bool]:
-        """Whether the error of its group is this part of the failure: then it is a suspect."""
-        index, criterion, name = self.oracle.index, self.oracle.criterion, self.name(n)
+    def measure(self, n: int, group: tuple[int, ...]) -> Sub[bool]:
+        """Whether the error of its group is a tenth of the failure: then it is a suspect."""
+        index, criterion, name = (
+            self.oracle.index,
+            self.oracle.criterion,
+            self.oracle.index.shown_names[n],
+        )
         text = f"does the error of {name} reach the outputs?"
-        # Where nobody was found to carry it yet, others are asked for afterwards.
-        expected = self.expect() if self.suspects else -1
-        note = Note(text, expected=expected, best=0, tried=self._asked_for)
+        note = Note(text, best=0, tried=self._asked_for)
         self._asked_for += 1
         outputs = tuple(t for t in index.nodes[n].outputs if t in self.added)
         answer: Answer = yield from self.oracle.ask(
@@ -157,7 +138,7 @@ class _Asker:
         # What was fed was already infinite, and fed exactly the node is right: the culprit is
         # whoever made that value.
         fed_broken = answer.lost and exact is not None and not over(exact, criterion)
-        carries = answer.reach > 0 and answer.reach >= at_least * self.oracle.error
+        carries = answer.reach > 0 and answer.reach >= SHARE * self.oracle.error
         if answer.effect is None or fed_broken or not carries:
             return False
         inherited = self.inherited.get(self.worst[n])
@@ -198,39 +179,22 @@ def _ask_alone(asker: _Asker, nodes: Sequence[int]) -> Sub[None]:
 
 def _ask_with_producers(asker: _Asker, nodes: Sequence[int], levels: int) -> Sub[None]:
     """Nodes that amplify, with what made their inputs, up to so many steps back."""
-    for n in asker.while_asked(nodes, lambda n: levels if asker.amplifies(n) else 0):
+    for n in asker.while_asked([n for n in nodes if asker.amplifies(n)]):
         group: tuple[int, ...] = (n,)
-        for _ in range(levels if asker.amplifies(n) else 0):
+        for _ in range(levels):
             group = _with_producers(asker.oracle.index, group)
             if (yield from asker.measure(n, group)):
                 break
-
-
-def _ask_those_that_cure(asker: _Asker, nodes: Sequence[int], levels: int) -> Sub[None]:
-    """Nothing carries a tenth of the failure through a right engine: which node, given its true
-    values, makes this one right?"""
-    oracle = asker.oracle
-    small = max(limit(oracle.criterion, ""), SHARE * oracle.error)
-    for n in asker.while_asked(nodes):
-        note = Note(f"is the model right once {asker.name(n)} is?", expected=asker.expect())
-        outputs = frozenset(t for t in oracle.index.nodes[n].outputs if t >= 0)
-        cured: Answer = yield from oracle.ask(Question(right=outputs, build=0, note=note))
-        if cured.own is None or cured.own > small:
-            continue
-        group: tuple[int, ...] = (n,)
-        for _ in range(levels):
-            if (yield from asker.measure(n, group, at_least=0.0)):
-                break
-            group = _with_producers(oracle.index, group)
 
 
 def measure_shares(oracle: Oracle, suspects: Sequence[Suspect]) -> Sub[tuple[float, ...]]:
     """The part of the failure that each of PARTS stretches of the model, fed right values, brings
     to the outputs by itself; empty where one node stands for most of it, or where that cannot be
     told."""
-    if not _count_shares(oracle, suspects):
+    nodes, first = oracle.live, order_accused(suspects)[:1]
+    told = oracle.failure.nonfinite or any(s.effect > MOST * oracle.error for s in first)
+    if told or len(nodes) < 2 * PARTS:
         return ()
-    nodes = oracle.live
     shares = []
     for i in range(PARTS):
         part = nodes[i * len(nodes) // PARTS : (i + 1) * len(nodes) // PARTS]
@@ -242,15 +206,6 @@ def measure_shares(oracle: Oracle, suspects: Sequence[Suspect]) -> Sub[tuple[flo
             return ()
         shares.append(answer.effect / oracle.error)
     return tuple(shares)
-
-
-def _count_shares(oracle: Oracle, suspects: Sequence[Suspect]) -> int:
-    """Stretches of the model whose part in the failure is to be measured, as long as no more
-    suspects than these are found."""
-    told = oracle.failure.nonfinite or any(
-        s.effect > MOST * oracle.error for s in order_accused(suspects)[:1]
-    )
-    return 0 if told or len(oracle.live) < 2 * PARTS else PARTS
 
 
 def is_spread(shares: Sequence[float]) -> bool:

@@ -1,5 +1,6 @@
 """The other nodes at which the reference foretells the fault that was confirmed at one, each looked
-at alone.
+at alone: a transformer with one layer norm that overflows mostly has more of them, and they need no
+round each.
 
 Does an engine refuse every part of a model in the words in which it refuses the whole? Then no
 node is at fault.
@@ -14,115 +15,68 @@ from collections.abc import Sequence
 import msgspec
 
 from narrowdown.engines.asking import Note, Sub
-from narrowdown.engines.asking.answer import Answer
+from narrowdown.engines.asking.answer import PASSES, Answer
 from narrowdown.engines.asking.inquiry import Inquiry
 from narrowdown.engines.asking.oracle import Oracle, make_oracle
 from narrowdown.engines.asking.question import Question
 from narrowdown.engines.findings import Culprit
 from narrowdown.engines.graph import ranges
-from narrowdown.engines.graph.index import GraphIndex
 from narrowdown.engines.search.foretold import Place, foretell_places
 from narrowdown.engines.search.fresh import Seen, confirm_in_fresh_builds
 from narrowdown.engines.search.search import Trials
 from narrowdown.engines.search.settle import Settled, make_case, settle
 
 
-class Another(msgspec.Struct, frozen=True):
-    """A node that fails alone too, as a case of its own; ``keep``: node ids of it and of all that
-    its values reach."""
-
-    seen: Seen
-    keep: tuple[int, ...]
-
-
 class Alike(msgspec.Struct, frozen=True):
-    """``found``: fail there too, alone; ``along``: have no case of their own, as alone the node is
-    right (the engine may compute it otherwise among others), or as there are culprits enough;
-    ``own``: node ids around the first culprit that its ``keep`` lacks."""
+    """``found``: fail there too, alone, each with a culprit of its own; ``along``: names of those that
+    have none, as alone the node is right (the engine may compute it otherwise among others), or as
+    there are culprits enough; ``keep``: node ids around all of these, and around the first
+    culprit."""
 
-    found: tuple[Another, ...] = ()
-    along: tuple[Place, ...] = ()
-    own: tuple[int, ...] = ()
-
-    @property
-    def keep(self) -> tuple[int, ...]:
-        """Node ids around all of them."""
-        around = (*(each.keep for each in self.found), *(place.keep for place in self.along))
-        return tuple(sorted(set(self.own).union(*around)))
+    found: tuple[Seen, ...] = ()
+    along: tuple[str, ...] = ()
+    keep: tuple[int, ...] = ()
 
 
-def find_alike(
-    ask: Inquiry,
-    first: Culprit,
-    *,
-    room: int,
-    shrink_probes: int,
-    repeats: int,
-) -> Sub[Alike]:
+def find_alike(ask: Inquiry, first: Culprit, *, room: int, repeats: int) -> Sub[Alike]:
     """Every place (``Alike``) of the same op as the node that the first culprit is about, looked
-    at alone. ``room``: how many more culprits there may be;
-    ``shrink_probes``: that go into making a case simpler; ``repeats``: fresh builds of it."""
-    inside = ranges.decode(first.case.node_ids)
-    node = next((n for n in inside if ask.names([n])[0] == first.at), None)
-    if node is None:
-        return Alike()
-    oracle = make_oracle(ask)
-    places: tuple[Place, ...] = yield from foretell_places(oracle, ask.index.nodes[node].op)
-    cured = {*inside, *ranges.decode(ask.findings.keep)}
-    own = {n for p in places if p.node in inside for n in p.keep} - set(ranges.decode(first.keep))
-    effects = {s.node: s.effect for s in ask.findings.suspects}
-    found: list[Another] = []
-    along: list[Place] = []
-    for place in (p for p in places if p.node not in cured):
-        if len(found) >= room:
-            along.append(place)
-            continue
-        form = Question(e0=effects.get(place.node))
-        trials, only = Trials(oracle, form, known={}), frozenset({place.node})
-        answer: Answer = yield from trials.test(only)
+    at alone. ``room``: how many more culprits there may be; ``repeats``: fresh builds of each."""
+    oracle, inside = make_oracle(ask), ranges.decode(first.case.node_ids)
+    op = next((ask.index.nodes[n].op for n in inside if ask.names([n])[0] == first.at), "")
+    places: tuple[Place, ...] = (yield from foretell_places(oracle, op)) if op else ()
+    cured = frozenset(ranges.decode(ask.findings.keep))
+    found, along = list[Seen](), list[str]()
+    keep = {n for p in places if p.node in inside for n in p.keep}
+    for place in (p for p in places if p.node not in cured.union(inside)):
+        trials, only = Trials(oracle, known={}), frozenset({place.node})
+        answer: Answer = PASSES if len(found) >= room else (yield from trials.test(only))
         if answer.passes:
-            along.append(place)
+            along += ask.names(only)
+            keep.update(place.keep)
         if not answer.fails:
             continue
-        settled: Settled = yield from settle(oracle, trials, only, verify=0, shrinks=shrink_probes)
+        settled: Settled = yield from settle(trials, only, verify=0, shrinks=0)
         case = make_case(ask, settled, minimal=True, found_by="confirm")
-        seen: Seen = yield from confirm_in_fresh_builds(ask.lowered(form.e0), case, repeats)
+        seen: Seen = yield from confirm_in_fresh_builds(ask, case, repeats)
         if seen.failures:
-            found.append(Another(seen, place.keep))
-    return Alike(tuple(found), tuple(along), tuple(sorted(own)))
+            culprit = msgspec.structs.replace(seen.culprit, keep=ranges.encode(place.keep))
+            found.append(msgspec.structs.replace(seen, culprit=culprit))
+    return Alike(tuple(found), tuple(along), tuple(sorted(keep)))
 
 
-def widen_culprit(index: GraphIndex, first: Culprit, others: Alike) -> Culprit:
+def widen_culprit(first: Culprit, others: Alike) -> Culprit:
     """The first culprit, which takes along what has no case of its own."""
-    if not others.along and not others.own:
-        return first
-    around = {*ranges.decode(first.keep), *others.own, *(n for p in others.along for n in p.keep)}
-    also = tuple(index.shown_names[p.node] for p in others.along)
+    keep = ranges.encode({*ranges.decode(first.keep), *others.keep})
     said = f"{first.evidence}{say_kept_along(others)}"
-    return msgspec.structs.replace(first, keep=ranges.encode(around), also=also, evidence=said)
-
-
-def make_culprits(others: Alike) -> tuple[Culprit, ...]:
-    """One for each node that fails alone; they have no folder yet."""
-    return tuple(
-        Culprit(
-            case=each.seen.case,
-            cause=each.seen.cause.name,
-            evidence=each.seen.cause.evidence,
-            keep=ranges.encode(each.keep),
-        )
-        for each in others.found
-    )
+    return msgspec.structs.replace(first, keep=keep, also=others.along, evidence=said)
 
 
 def say_alike(others: Alike) -> str:
     """Where the same was found or is to be expected, sentences with a space in front; empty where
     nowhere."""
-    names = ", ".join(each.seen.case.nodes[0] for each in others.found)
-    more = f"{len(others.found)} more nodes, each of which has"
-    if len(others.found) == 1:
-        more = "1 more node, which has"
-    told = f" The same is wrong at {more} a case of its own: {names}." if names else ""
+    names = ", ".join(each.culprit.case.nodes[0] for each in others.found)
+    many = "1 more node" if len(others.found) == 1 else f"{len(others.found)} more nodes"
+    told = f" The same is wrong at {many}, with a case each: {names}." if names else ""
     return told + say_kept_along(others)
 
 
@@ -130,13 +84,11 @@ def say_kept_along(others: Alike) -> str:
     """What the first culprit takes along."""
     if not others.along:
         return ""
-    many = len(others.along)
-    nodes, they = (
-        ("1 more node of that kind goes", "it has no case of its own, and is")
-        if many == 1
-        else (f"{many} more nodes of that kind go", "they have no cases of their own, and are")
+    many = "1 more node" if len(others.along) == 1 else f"{len(others.along)} more nodes"
+    return (
+        f" The reference goes as far at {many} of that kind, kept in FP32 together with this one, "
+        "with no case of their own."
     )
-    return f" {nodes} as far in the reference; {they} tried in FP32 together with this one."
 
 
 # Nodes that are tried alone, each of an operator of its own, spread over the model. Chosen, not

@@ -11,7 +11,7 @@ from narrowdown.engines.compare.criterion import Verdict
 from narrowdown.engines.compare.judge import by_sample, judge_whole
 from narrowdown.engines.findings import Findings
 from narrowdown.engines.graph import ranges
-from narrowdown.engines.probe import APART, BARRIER, Measurement
+from narrowdown.engines.probe import BARRIER, Measurement
 from narrowdown.engines.search.ddmin import ddmin
 from narrowdown.engines.search.unseen import restrict, set_apart
 from narrowdown.engines.search.watchable import BATCH_BYTES, pack_batches, split_markable
@@ -36,23 +36,17 @@ def hides_when_watched(findings: Findings) -> bool:
 
 
 def list_rings(ask: Inquiry) -> tuple[tuple[int, ...], ...]:
-    """Ids of tensors to try together, the likeliest first, none empty: those that were found
-    before; those between the accused nodes; those around them, too; and, where nobody is accused or
-    watching is known to cure, all, in batches that can be held at once."""
-    index, known = ask.index, ask.findings.workaround
-    before = known.switched_off if known is not None and known.kind in APART else ()
+    """Ids of tensors to try together, the likeliest first, none empty: those around the accused
+    nodes; and, where nobody is accused or watching is known to cure, all, in batches that can be
+    held at once."""
+    index = ask.index
     can = frozenset(split_markable(index)[0])
     accused = {n for c in ask.findings.culprits for n in ranges.decode(c.case.node_ids)}
-    made = {t for n in accused for t in index.nodes[n].outputs}
-    read = {t for n in accused for t in index.nodes[n].reads}
-    rings = [
-        {index.by_name[name] for name in before if name in index.by_name},
-        made & read & can,
-        (made | read) & can,
-    ]
+    around = {t for n in accused for t in (*index.nodes[n].outputs, *index.nodes[n].reads)}
+    rings = [tuple(sorted(around & can))]
     if not accused or hides_when_watched(ask.findings):
-        rings += [set(batch) for batch in pack_batches(index, sorted(can), BATCH_BYTES)]
-    return tuple(dict.fromkeys(tuple(sorted(ring)) for ring in rings if ring))
+        rings += pack_batches(index, sorted(can), BATCH_BYTES)
+    return tuple(filter(None, rings))
 
 
 def find_barriers(

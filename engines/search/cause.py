@@ -255,7 +255,7 @@ _ROOTED = _GIVES_0 + ": it reads values up to {read:.2g}, {e.flushed}"
 _JUMP = Rule(
     "rounding",
     rounding.find_jump,
-    "{i.called} makes {other} of values that are wrong by {small}: it jumps.{steps}",
+    "{i.called} makes {other} of values that are wrong by {small}: it jumps.",
 )
 _NONFINITE = (
     Rule(
@@ -444,19 +444,6 @@ RULES: tuple[Group, ...] = (
                 "{i.called} adds up terms{of} that nearly cancel: it leaves at most {i.score.absmax:.3g}, wrong by {by}. "
                 "{e.storage} rounds each factor by {percent:.2g} % at most, which makes as much of a sum only where its terms "
                 "are at least {times:,.0f} times larger than it.",
-            ),
-        ),
-    ),
-    Group(
-        on_each,
-        (
-            Rule(
-                "cancellation",
-                rounding.find_divided_remainder,
-                "{source.node} (Sub) is wrong by up to {source.score.max_abs:.2g}, which is what {e.storage} rounds values up "
-                "to {largest:.3g} by, and {i.called} makes {i.score.max_abs:.3g} of that, where its largest value is "
-                "{i.score.absmax:.3g}: where the difference is nearly 0, rounding is all that is left of it, and is made "
-                "{grown:,.0f} times larger.",
             ),
         ),
     ),

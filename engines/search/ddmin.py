@@ -2,10 +2,10 @@
 
 After Zeller and Hildebrandt, "Simplifying and isolating failure-inducing input" (2002): complements
 at a growing granularity, swept from the first chunk to the last without starting over after a
-success, which makes large results cost about twice their size instead of its square; more chunks at
-once where one after another can be spared. Subsets on their own are not tried: callers cut by the
-graph's order first. The result was measured to fail, and every removal of a single item was asked
-about and did not; answers other than fail never count as fail.
+success, which makes large results cost about twice their size instead of its square. Subsets on
+their own are not tried: callers cut by the graph's order first. The result was measured to fail, and
+every removal of a single item was asked about and did not; answers other than fail never count as
+fail.
 """
 
 from collections.abc import Callable, Hashable, Sequence
@@ -15,10 +15,6 @@ from typing import TypeVar
 from narrowdown.engines.asking import Sub
 
 Item = TypeVar("Item", bound=Hashable)
-# Chunks spared in a row before two are tried at once, then four. Of an oracle that is monotone at
-# most two are: of two halves of a chunk that was needed one is. Three say that what was needed
-# before is so no more (17 in a row were seen on TensorRT).
-_IN_A_ROW = 3
 
 
 def ddmin(
@@ -37,20 +33,11 @@ def ddmin(
         single = parts >= len(failing)
         chunks = _split(failing, parts)
         before, survivors = len(failing), len(chunks)
-        at = row = 0
-        wide = 1
-        while at < len(chunks):
-            gone = frozenset(x for chunk in chunks[at : at + wide] for x in chunk)
-            rest = tuple(x for x in failing if x not in gone)
+        for chunk in map(frozenset, chunks):
+            rest = tuple(x for x in failing if x not in chunk)
             fails: bool = (yield from test(rest)) if rest else False
-            if not fails:
-                if wide == 1:
-                    at += 1
-                row, wide = 0, 1
-                continue
-            failing, survivors = rest, survivors - len(chunks[at : at + wide])
-            at, row = at + wide, row + 1
-            wide = 2 * wide if row >= _IN_A_ROW else 1
+            if fails:
+                failing, survivors = rest, survivors - 1
         if not single:
             parts = min(
                 len(failing), 2 * survivors

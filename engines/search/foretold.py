@@ -24,9 +24,6 @@ from narrowdown.engines.search.watchable import BATCH_BYTES, pack_batches
 # beyond it. Chosen, not measured: twice would do for inputs that are twice as large, and who
 # squares them goes four times as far.
 NEAR = 4.0
-# Times the largest value from which on one is infinite in the storage type, however it is rounded:
-# FP16 rounds up to 65,519 down.
-SURELY = 1.001
 # Times less than the largest value from which on a node is told. Of magika's 294 files that no search
 # had seen 4 were wrong by 100 %: a square reaches 6,644 on the 32 files that the set was made on,
 # ten times below the end of FP16, and 248,763 on others.
@@ -58,23 +55,32 @@ def foretell_places(oracle: Oracle, op: str = "") -> Sub[tuple[Place, ...]]:
         near = yield from _list_near(oracle, oracle.live, largest)
     # With who reads them: mostly some are beyond it in turn, and a run of all samples costs more
     # than these tensors.
-    watched = {*near, *(r for t in list_made(index, near) for r in index.readers[t])}
-    reached: dict[int, float] = yield from measure_reached(
-        oracle, list_made(index, sorted(watched)), oracle.feeds
-    )
-    seen = rim = set(near)
-    while rim:
-        rim = _readers_beyond(index, rim, reached, largest) - seen
-        seen = seen | rim
-        fresh = [t for t in list_made(index, sorted(rim)) if t not in reached]
-        reached |= yield from measure_reached(oracle, fresh, oracle.feeds)
+    behind = {*near, *(r for t in list_made(index, near) for r in index.readers[t])}
+    reached: dict[int, float] = {}
+    while fresh := [t for t in list_made(index, sorted(behind)) if t not in reached]:
+        told: dict[int, float] = yield from measure_reached(oracle, fresh, oracle.feeds)
+        reached |= dict.fromkeys(fresh, 0.0) | told
+        behind = _follow(index, near, reached, largest)
     beyond = {t for t, top in reached.items() if top > largest}
     return tuple(
-        Place(n, find_top(index, n, reached), _nodes_behind(index, n, reached, largest))
+        Place(n, find_top(index, n, reached), tuple(sorted(_follow(index, (n,), reached, largest))))
         for n in near
         if beyond.intersection(list_made(index, (n,)))
         and not beyond.intersection(index.nodes[n].reads)
     )
+
+
+def _follow(
+    index: GraphIndex, nodes: Iterable[int], reached: Mapping[int, float], largest: float
+) -> set[int]:
+    """The nodes and who reads what they make beyond ``largest``, which makes values that may be
+    beyond it in turn."""
+    seen = rim = set(nodes)
+    while rim:
+        over = (t for t in list_made(index, rim) if reached.get(t, 0.0) > largest)
+        rim = {r for t in over for r in index.readers[t]} - seen
+        seen = seen | rim
+    return seen
 
 
 def list_close(oracle: Oracle, keep: Collection[int], accused: NodeIds) -> Sub[tuple[Close, ...]]:
@@ -99,44 +105,12 @@ def list_close(oracle: Oracle, keep: Collection[int], accused: NodeIds) -> Sub[t
     return tuple(Close(oracle.names([n])[0], tops[n]) for n in close)
 
 
-def list_unfeedable(oracle: Oracle) -> Sub[NodeIds]:
-    """The tensors that nodes make which the engine's storage makes infinite, by the reference."""
-    made = list_made(oracle.index, oracle.live)
-    reached: dict[int, float] = yield from measure_reached(oracle, made, (oracle.sample,))
-    limit = SURELY * largest_finite(oracle.storage)
-    return frozenset(t for t, top in reached.items() if top > limit)
-
-
 def _list_near(oracle: Oracle, nodes: Collection[int], largest: float) -> Sub[list[int]]:
     """Those of the nodes that may go beyond ``largest`` on some sample, by the one that the search
     works on."""
     made = list_made(oracle.index, oracle.live)
     told: dict[int, float] = yield from measure_reached(oracle, made, (oracle.sample,))
     return [n for n in nodes if find_top(oracle.index, n, told) > largest / NEAR]
-
-
-def _nodes_behind(
-    index: GraphIndex, node: int, reached: Mapping[int, float], largest: float
-) -> tuple[int, ...]:
-    """The node and who reads what is beyond the type, which makes values that may be beyond it in
-    turn."""
-    keep = rim = {node}
-    while rim:
-        rim = _readers_beyond(index, rim, reached, largest) - keep
-        keep = keep | rim
-    return tuple(sorted(keep))
-
-
-def _readers_beyond(
-    index: GraphIndex, nodes: Iterable[int], reached: Mapping[int, float], largest: float
-) -> set[int]:
-    """Who reads what these nodes make beyond ``largest``."""
-    return {
-        r
-        for t in list_made(index, nodes)
-        if reached.get(t, 0.0) > largest
-        for r in index.readers[t]
-    }
 
 
 def list_made(index: GraphIndex, nodes: Iterable[int]) -> list[int]:

@@ -25,14 +25,6 @@ from narrowdown.engines.search.search import Trials, grow_cut, minimise
 from narrowdown.engines.search.smallest import ask_as_given
 
 
-class Around(msgspec.Struct, frozen=True):
-    """Somebody to try, and how often the cut is grown, to at most so many nodes."""
-
-    suspect: Suspect
-    growth: int
-    most: int
-
-
 class Isolated(msgspec.Struct, frozen=True):
     """``why``: a phrase that says why no part fails; "" where one does."""
 
@@ -42,43 +34,43 @@ class Isolated(msgspec.Struct, frozen=True):
     why: str = ""
 
 
-def isolate_first(oracle: Oracle, tries: Sequence[Around], *, surely: bool = True) -> Sub[Isolated]:
+def isolate_first(
+    oracle: Oracle, suspects: Sequence[Suspect], growth: int, most: int
+) -> Sub[Isolated]:
     """The first that fails alone on the engine as it was given, else why the last did not.
-    ``surely``: where its cheap form shows none, the engine as it was given is asked too."""
+    ``growth``: how often a cut is grown, to at most so many nodes."""
     if oracle.cheap is not None:
-        found: Isolated = yield from isolate_first(oracle.cheap, tries)
+        found: Isolated = yield from isolate_first(oracle.cheap, suspects, growth, most)
         if found.trials is not None:
             there: Trials | None = yield from ask_as_given(oracle, found.trials, found.nodes)
             if there is not None:
                 return msgspec.structs.replace(found, trials=there)
-        elif not surely:
-            return found
         # There none fails alone, or one that is right on the engine as it was given.
         oracle = msgspec.structs.replace(oracle, cheap=None)
     last = Isolated()
-    first = (msgspec.structs.replace(t, growth=0) for t in tries if is_most(oracle, t.suspect))
-    for around in (*first, *tries):
-        last = yield from _isolate(oracle, around)
+    surely = ((suspect, 0) for suspect in suspects if _is_most(oracle, suspect))
+    for suspect, times in (*surely, *((suspect, growth) for suspect in suspects)):
+        last = yield from _isolate(oracle, suspect, times, most)
         if last.trials is not None:
             break
     return last
 
 
-def is_most(oracle: Oracle, suspect: Suspect) -> bool:
+def _is_most(oracle: Oracle, suspect: Suspect) -> bool:
     """Whether the node was seen to bring most of the model's error to its outputs by itself."""
     alone = ranges.decode(suspect.nodes) == (suspect.node,)
     return suspect.tensor >= 0 and alone and suspect.effect > MOST * oracle.error
 
 
-def _isolate(oracle: Oracle, around: Around) -> Sub[Isolated]:
-    index, suspect = oracle.index, around.suspect
+def _isolate(oracle: Oracle, suspect: Suspect, growth: int, most: int) -> Sub[Isolated]:
+    index = oracle.index
     name = index.shown_names[suspect.node]
     amplifier = ranges.decode(suspect.nodes) != (suspect.node,)
     feeds: tuple[Feed, ...] = ("exact", "stored") if amplifier else ("stored",)
     for feed in feeds:
-        trials = Trials(oracle, Question(feed=feed, e0=suspect.effect), known={})
+        trials = Trials(oracle, Question(feed=feed), known={})
         nodes: NodeIds = frozenset(ranges.decode(suspect.nodes))
-        for grown in range(around.growth + 1):
+        for grown in range(growth + 1):
             yield Note(f"cutting out {len(nodes)} nodes around {name}")
             answer: Answer = yield from trials.test(nodes)
             if answer.fails:
@@ -89,10 +81,10 @@ def _isolate(oracle: Oracle, around: Around) -> Sub[Isolated]:
             # error. Where no path does, harmless it is.
             harmless = answer.why == "harmless"
             larger = index.with_paths(nodes) if harmless else grow_cut(index, nodes, answer)
-            if larger == nodes or len(larger) > around.most:
+            if larger == nodes or len(larger) > most:
                 break
             nodes = larger
-    if not around.growth:
+    if not growth:
         return Isolated(why=f"{name} does not fail alone")
     why = answer.why or answer.detail or "however far it is grown"
     return Isolated(why=f"the cut around {name} does not fail ({why})")

@@ -89,15 +89,8 @@ def find_divisor_gone(e: Evidence, i: Inner) -> Facts | None:
     gone = next((s for s in e.list_read(i) if s.vanished), None)
     if gone is None:
         return {"became": "what it divides by became 0."}
-    said = f"{gone.name}, up to {gone.vanished_max:.2g}"
-    if _is_lacking(e, gone):
-        return {"became": f"{said}, {e.flushed}"}
-    maker = next((m for m in e.made if m.score.name == gone.name), None)
-    small = next((s for s in e.list_read(maker) if _is_lacking(e, s)), None) if maker else None
-    if small is None:
-        return {"became": f"{said}, became 0."}
-    of = f"{small.name}, up to {small.vanished_max:.2g}, {e.flushed}"
-    return {"became": f"{said}, became 0, as it is made of {of}"}
+    why = f", {e.flushed}" if _is_lacking(e, gone) else ", became 0."
+    return {"became": f"{gone.name}, up to {gone.vanished_max:.2g}{why}"}
 
 
 def _is_lacking(e: Evidence, score: Score) -> bool:

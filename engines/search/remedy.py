@@ -16,15 +16,9 @@ from narrowdown.engines.compare.judge import by_sample, judge_whole, margin, wor
 from narrowdown.engines.compare.say import wrong_by
 from narrowdown.engines.findings import Findings, Workaround
 from narrowdown.engines.graph import ranges
-from narrowdown.engines.graph.index import GraphIndex
 from narrowdown.engines.probe import HUGE, Measurement
 from narrowdown.engines.search.foretold import Place, foretell_places
 from narrowdown.engines.search.storage import largest_finite
-
-# Rings of neighbours around what is foretold that are kept along, a build each. An engine that
-# fuses a layer norm may compute the square in FP32 as asked and store it in FP16 in its next
-# kernel; two nodes on either side reach its mean, root and quotient.
-RINGS = (0, 2)
 
 
 class Remedy(msgspec.Struct, frozen=True):
@@ -57,12 +51,15 @@ def can_remedy(ctx: StepContext, findings: Findings) -> bool:
 
 
 def try_remedy(ask: Inquiry) -> Sub[Remedy]:
-    """Ask the reference, then build the whole model once for each of ``RINGS`` until every sample
-    passes."""
+    """Ask the reference, then build the whole model with what goes beyond in FP32, and where that is
+    not enough with what is near. An engine that fuses a layer norm may compute the square in FP32 as
+    asked and store it in FP16 in its next kernel; two nodes on either side reach its mean, root and
+    quotient."""
     places: tuple[Place, ...] = yield from foretell_places(make_oracle(ask))
-    found = Remedy(places)
-    for rings in RINGS if places else ():
-        keep = _grow_rings(ask.index, {n for p in places for n in p.keep}, rings)
+    found, beyond = Remedy(places), {n for p in places for n in p.keep}
+    near = ask.index.ring(ask.index.ring(beyond))
+    for nodes in (beyond, near) if places else ():
+        keep = tuple(sorted(nodes))
         if keep == found.keep or len(keep) == len(ask.index.nodes):
             break
         said = f"{len(places)} nodes go beyond {ask.ctx.storage} in the reference: with {len(keep)} in FP32"
@@ -112,13 +109,7 @@ def list_cured(findings: Findings) -> tuple[int, ...]:
     """The nodes that were seen to cure the whole model in FP32, while no culprit is cured
     otherwise; none where nothing did."""
     known = findings.workaround
-    if (
-        known is None
-        or known.kind != "precision"
-        or findings.patches
-        or findings.keep
-        or findings.righted
-    ):
+    if known is None or findings.patches or findings.keep or findings.righted:
         return ()
     return ranges.decode(known.keep)
 
@@ -126,24 +117,13 @@ def list_cured(findings: Findings) -> tuple[int, ...]:
 def say_remedy(ask: Inquiry, remedy: Remedy) -> str:
     """What was foretold and what came of it, in sentences."""
     most = max(remedy.places, key=lambda p: p.reached)
-    called, others = (
-        f"{ask.names([most.node])[0]} ({ask.index.nodes[most.node].op})",
-        len(remedy.places) - 1,
-    )
-    reaches = (
-        f"and {others} more node{'s' if others > 1 else ''} reach up to" if others else "reaches"
-    )
-    named = f"{called} {reaches} {most.reached:,.0f} in the reference"
-    limit = f"{ask.ctx.storage} ends at {largest_finite(ask.ctx.storage):,.0f}"
+    others = f" and {len(remedy.places) - 1} more" if len(remedy.places) > 1 else ""
     kept = f"{len(remedy.keep)} of {len(ask.index.nodes)} nodes in FP32"
-    wrong = wrong_by(remedy.error, ask.criterion.metric)
-    if remedy.cured:
-        return f"{named}; {limit}. With {kept} {remedy.samples} of {remedy.samples} samples pass ({wrong} at most)."
-    return f"{named}; {limit}. But with {kept} it is still {wrong}, so that is not all of it."
-
-
-def _grow_rings(index: GraphIndex, nodes: set[int], rings: int) -> tuple[int, ...]:
-    """The nodes with their neighbours, so many steps along the graph."""
-    for _ in range(rings):
-        nodes = index.ring(nodes)
-    return tuple(sorted(nodes))
+    wrong, n = wrong_by(remedy.error, ask.criterion.metric), remedy.samples
+    came = f"With {kept} {n} of {n} samples pass ({wrong} at most)."
+    if not remedy.cured:
+        came = f"But with {kept} it is still {wrong}, so that is not all of it."
+    return (
+        f"{ask.names([most.node])[0]} ({ask.index.nodes[most.node].op}){others} reach up to {most.reached:,.0f} in the "
+        f"reference; {ask.ctx.storage} ends at {largest_finite(ask.ctx.storage):,.0f}. {came}"
+    )

@@ -2,9 +2,8 @@
 up to one. Pure, over scores; ``engines.search.cause`` makes sentences of them."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
-from narrowdown.engines.probe import Score
 from narrowdown.engines.search.evidence import (
     FAULTLESS,
     ROUNDINGS,
@@ -69,17 +68,7 @@ def find_jump(e: Evidence, i: Inner) -> Facts | None:
         else f"{100 * s.mismatched:.3g} % other results" if s.exact
         else f"results wrong by {say_error(s.rel_l2)}"
     )  # fmt: skip
-    return {"other": other, "small": say_error(small), "steps": _say_steps(e, read)}
-
-
-def _say_steps(e: Evidence, read: Sequence[Score]) -> str:
-    """That the storage type has not got every whole number where these values lie, a sentence with
-    a space in front; else ""."""
-    largest = max((s.absmax for s in read if math.isfinite(s.absmax)), default=0.0)
-    step = 2 * e.unit * 2.0 ** math.floor(math.log2(max(largest, 1.0)))
-    if not 1 < step < largest:
-        return ""
-    return f" Near {largest:,.0f}, the largest of them, {e.storage} has steps of {step:,.0f}."
+    return {"other": other, "small": say_error(small)}
 
 
 def find_cancelled(e: Evidence, i: Inner) -> Facts | None:
@@ -120,27 +109,6 @@ def find_cancelled_terms(e: Evidence, i: Inner) -> Facts | None:
     largest = max((s.absmax for s in read), default=0.0)
     of = f", of values up to {largest:.3g}," if largest else ""
     return {"of": of, "by": say_error(i.score.rel_l2), "percent": 100 * e.unit, "times": times}
-
-
-def find_divided_remainder(e: Evidence, i: Inner) -> Facts | None:
-    """A difference that is off by no more than rounding, and a node behind it that makes far more
-    of that than of its values: where it does, the difference is nearly 0 and the node divides by as
-    little. A policy's input whose variance is 0 is such."""
-    differences = {m.score.name: m for m in e.made if m.op == "Sub"}
-    source = next((differences[name] for name in i.reads if name in differences), None)
-    if i.op not in ("Div", "Mul") or source is None:
-        return None
-    left, operands = source.score, e.list_read(source)
-    if min(left.max_abs, left.absmax) <= 0:
-        return None
-    weights = (e.weights.get(name, 0.0) for name in source.reads)
-    largest = max((*(s.absmax for s in operands), *weights), default=0.0)
-    off = max((s.max_abs for s in operands), default=0.0)
-    grown, values = i.score.max_abs / left.max_abs, i.score.absmax / left.absmax
-    explained = left.max_abs <= ROUNDINGS * (e.unit * largest + off)
-    if not explained or grown <= FAULTLESS * values:
-        return None
-    return {"source": source, "largest": largest, "grown": grown}
 
 
 def list_amplifying(e: Evidence) -> Iterable[Inner]:

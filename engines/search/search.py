@@ -3,13 +3,12 @@
 Nothing is trusted: endpoints are measured, monotonicity is only a guide (the result is always a set
 that *was measured to fail*), answers other than pass and fail never count as either, and every node
 set is asked about once. Cuts of the node order come first (two times log2 n probes, like a
-bisection), then few nodes that need each other at a distance (log2 n probes each), then delta
-debugging over arbitrary subsets, where a removed producer's tensor is fed with its captured
-reference value.
+bisection), then delta debugging over arbitrary subsets, where a removed producer's tensor is fed
+with its captured reference value.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 
 import msgspec
 
@@ -20,10 +19,6 @@ from narrowdown.engines.asking.question import NodeIds, Question
 from narrowdown.engines.graph.index import GraphIndex
 from narrowdown.engines.search.ddmin import ddmin
 
-# Nodes beyond the two ends of a cut that are looked for one by one, and the smallest cut that is
-# worth it: each costs a bisection (log2 n), and a group that hangs together is cheaper by delta
-# debugging. Two, chosen: faults of up to four nodes at a distance.
-_APART = 2
 # Lengths tried beside one that the engine cannot run, doubling: what does not build mostly ends in
 # the middle of something, and that is over a few nodes on.
 _BESIDE = (1, 2, 4, 8)
@@ -32,9 +27,7 @@ _BESIDE = (1, 2, 4, 8)
 class Trials(msgspec.Struct):
     """Every node set asked about so far, with its answer. ``form``: how all of them are asked about.
     ``count`` is the number of sets asked about; ``most`` how many there may be, 0 for as many as it
-    takes: from then on nothing new is asked, and cannot be told. ``beyond``: tensors whose captured
-    values are infinite once stored. A part that is fed one of them cannot be seen to fail, and is
-    not asked about."""
+    takes: from then on nothing new is asked, and cannot be told."""
 
     oracle: Oracle
     form: Question = msgspec.field(default_factory=Question)
@@ -42,7 +35,6 @@ class Trials(msgspec.Struct):
     count: int = 0
     best: int = -1
     most: int = 0
-    beyond: NodeIds = frozenset()
 
     @property
     def ended(self) -> bool:
@@ -61,10 +53,7 @@ class Trials(msgspec.Struct):
         if nodes not in self.known:
             if self.ended:
                 return unknown("error", "the search was ended")
-            index = self.oracle.index
-            if self.beyond and not self.beyond.isdisjoint(index.boundary(nodes)[0]):
-                return unknown("unrepresentable-input")
-            text = f"trying {len(nodes):,} of {len(index.nodes):,} nodes"
+            text = f"trying {len(nodes):,} of {len(self.oracle.index.nodes):,} nodes"
             note = Note(text, best=self.best, tried=self.count)
             answer: Answer = yield from self.oracle.ask(
                 msgspec.structs.replace(self.form, nodes=nodes, note=note)
@@ -93,25 +82,24 @@ class Trials(msgspec.Struct):
 
 
 def find_shortest(
-    trials: Trials, order: tuple[int, ...], *, from_end: bool, beside: NodeIds = frozenset()
+    trials: Trials, order: tuple[int, ...], *, from_end: bool
 ) -> Sub[tuple[int, ...]]:
-    """The shortest prefix (or suffix) of ``order`` that fails together with ``beside``; as a whole
-    it does.
+    """The shortest prefix (or suffix) of ``order`` that fails; as a whole it does.
 
     Bisection between the longest known passing and the shortest known failing length. A candidate
     that the engine cannot run says nothing: lengths near it are tried instead, and when none
     answers the search stops where it is.
     """
 
-    def part(length: int) -> NodeIds:
-        return beside.union(order[len(order) - length :] if from_end else order[:length])
+    def part(length: int) -> tuple[int, ...]:
+        return order[len(order) - length :] if from_end else order[:length]
 
     low, high = 0, len(order)
     while high - low > 1:
         middle = (low + high) // 2
         near = [middle, *(m for d in _BESIDE for m in (middle + d, middle - d) if low < m < high)]
         for length in near:
-            answer: Answer = yield from trials.test(part(length))
+            answer: Answer = yield from trials.test(frozenset(part(length)))
             if answer.fails:
                 high = length
                 break
@@ -120,42 +108,16 @@ def find_shortest(
                 break
         else:
             break
-    return tuple(sorted(part(high)))
+    return part(high)
 
 
-def find_apart(trials: Trials, failing: tuple[int, ...]) -> Sub[tuple[int, ...]]:
-    """What is left of a failing cut, whose two ends are needed, once few nodes at a distance have
-    been looked for.
-
-    Do those known to be needed fail by themselves? If not, the shortest prefix of the rest that
-    makes them fail ends in one more that is needed.
-    """
-    needed: NodeIds = frozenset((failing[0], failing[-1]))
-    for found in range(_APART + 1):
-        if len(failing) < 2 ** (_APART + 1):
-            break
-        answer: Answer = yield from trials.test(needed)
-        if answer.fails:
-            return tuple(sorted(needed))
-        if found == _APART or not answer.clean:
-            break
-        rest = tuple(n for n in failing if n not in needed)
-        failing = yield from find_shortest(trials, rest, from_end=False, beside=needed)
-        needed |= {max(n for n in failing if n not in needed)}
-    return failing
-
-
-def minimise(
-    trials: Trials, nodes: Iterable[int], *, cuts: bool = True, likely: Collection[int] = ()
-) -> Sub[NodeIds]:
+def minimise(trials: Trials, nodes: Iterable[int], *, cuts: bool = True) -> Sub[NodeIds]:
     """From a failing node set to a small one that was measured to fail; with ``cuts`` by the node
-    order first. 1-minimal unless removals were unresolved for the engine's own reasons. ``likely``:
-    nodes that are dropped last."""
-    failing = tuple(sorted(nodes, key=lambda n: (n in likely, n)))
+    order first. 1-minimal unless removals were unresolved for the engine's own reasons."""
+    failing = tuple(sorted(nodes))
     if cuts:
         failing = yield from find_shortest(trials, failing, from_end=False)
         failing = yield from find_shortest(trials, failing, from_end=True)
-        failing = yield from find_apart(trials, failing)
     if len(failing) == 1:
         return frozenset(failing)
     return frozenset((yield from ddmin(failing, trials.fails)))
@@ -173,21 +135,6 @@ def grow_cut(index: GraphIndex, nodes: Iterable[int], answer: Answer) -> NodeIds
     if answer.why == "amplified-downstream":
         return frozenset(inside | down)
     return frozenset(inside | up | down)
-
-
-def find_around(trials: Trials, nodes: NodeIds) -> Sub[NodeIds | None]:
-    """``nodes`` with as many of their neighbours as it takes to fail; None where half of the model
-    does not."""
-    index = trials.oracle.index
-    while nodes and len(nodes) <= len(index.nodes) // 2:
-        answer: Answer = yield from trials.test(nodes)
-        if answer.fails:
-            return nodes
-        larger = grow_cut(index, nodes, answer)
-        if larger == nodes:
-            break
-        nodes = larger
-    return None
 
 
 def prove_one_minimal(trials: Trials, nodes: NodeIds) -> Sub[bool]:

@@ -57,18 +57,18 @@ class Settled(msgspec.Struct, frozen=True):
 
 
 def settle(
-    oracle: Oracle, trials: Trials, nodes: NodeIds, *, verify: int, shrinks: int = SHRINK_PROBES
+    trials: Trials, nodes: NodeIds, *, verify: int, shrinks: int = SHRINK_PROBES
 ) -> Sub[Settled]:
     """A failing node set: exact feed beside stored, made simpler, in fresh builds, with a passing
     neighbour. ``verify``: fresh builds; ``shrinks``: how many edits are tried."""
-    part = msgspec.structs.replace(trials.form, nodes=nodes, build=0)
+    oracle, part = trials.oracle, msgspec.structs.replace(trials.form, nodes=nodes, build=0)
     first, spent, higher = trials.known[nodes], 0, False
     if part.feed == "stored":
         note = Note("what is left, fed values that were not rounded", best=len(nodes))
         exact = yield from oracle.ask(msgspec.structs.replace(part, feed="exact", note=note))
         spent, higher = exact.probes, exact.passes
     if shrinks and first.signature is not None:
-        part, shrunk = yield from _shrink_cheaply(oracle, part, first, trials.oracle.row, shrinks)
+        part, shrunk = yield from shrink(oracle, part, first, shrinks)
         spent += shrunk
     # Where builds differ, more of them, and none that the search has seen.
     builds = max(verify, oracle.builds) if verify else 0
@@ -102,28 +102,12 @@ def settle(
     return Settled(part, first, higher, good, failures, builds, files, spent + builds)
 
 
-def _shrink_cheaply(
-    oracle: Oracle, part: Question, first: Answer, row: int, budget: int
-) -> Sub[tuple[Question, int]]:
-    """``shrink`` on the cheap engine, where there is one: what holds there is kept if the engine as
-    it was given fails so, too, which one build tells. On a CNN's part each edit took 9 s as given,
-    and half a second on the cheap one (an H100)."""
-    shrunk, spent = yield from shrink(oracle.cheap or oracle, part, first, row, budget)
-    if oracle.cheap is None or shrunk == part:
-        return shrunk, spent
-    note = Note("the simpler one, on the engine as it was given", best=len(part.nodes or ()))
-    answer = yield from oracle.ask(msgspec.structs.replace(shrunk, note=note))
-    return (shrunk if answer.fails else part), spent + answer.probes
-
-
-def shrink(
-    oracle: Oracle, part: Question, first: Answer, row: int, budget: int
-) -> Sub[tuple[Question, int]]:
+def shrink(oracle: Oracle, part: Question, first: Answer, budget: int) -> Sub[tuple[Question, int]]:
     """Simplify what is left, one edit at a time, as long as it keeps failing like itself (``first``).
     Returns (part, probes)."""
     spent, nodes = 0, part.nodes or frozenset()
     note = Note("can what is left be made simpler?", best=len(nodes))
-    for edit_set in _list_edits(oracle.index, nodes, row):
+    for edit_set in _list_edits(oracle.index, nodes, oracle.row):
         if spent >= budget:
             break
         done = {(e.kind, e.tensor, e.axis, e.node, e.attribute) for e in part.edits}
@@ -229,3 +213,15 @@ def make_case(ask: Inquiry, settled: Settled, *, minimal: bool, found_by: str) -
         minimal=minimal,
         found_by=found_by,
     )
+
+
+def ask_about(case: Case, **how: object) -> Question:
+    """The question about a case that was found before. ``how``: fields of it."""
+    question = Question(
+        frozenset(),
+        part=case.candidate,
+        like=case.signature if case.candidate.edits else None,
+        feed="exact" if case.feed == "exact" else "stored",
+        build=0,
+    )
+    return msgspec.structs.replace(question, **how)

@@ -22,7 +22,7 @@ class Watched(msgspec.Struct):
     """What the marked runs saw, filled batch by batch. ``inherited``: tensor -> its score;
     ``skipped``: tensors that could not be watched; ``failing`` runs of those that ``ran``;
     ``watched``: tensors in runs that worked; ``way``: in which the failure showed last;
-    ``hidden``: watched in another way, some of it did not show; ``deaths`` of those who listen."""
+    ``hidden``: watched in another way, some of it did not show."""
 
     inherited: dict[int, Score] = {}
     skipped: list[int] = []
@@ -32,7 +32,6 @@ class Watched(msgspec.Struct):
     reason: str = ""
     way: str = OUTPUTS
     hidden: bool = False
-    deaths: int = 0
 
 
 class Packing(msgspec.Struct, frozen=True):
@@ -50,8 +49,7 @@ class Packing(msgspec.Struct, frozen=True):
 def watch_tensors(ways: Mapping[str, Oracle], packing: Packing) -> Sub[Watched]:
     """Marked runs, batch by batch; a batch that cannot run is halved to find what cannot be marked.
     ``ways`` of watching: the one that was asked for, then others that are tried where it does not
-    run or hides the failure."""
-    left = dict(ways)
+    run or hides the failure, on whole batches alone: a listener may take the process down."""
     wanted, oracle = next(iter(ways.items()))
     index, live = oracle.index, set(oracle.live)
     can, cannot = split_markable(index)
@@ -63,12 +61,13 @@ def watch_tensors(ways: Mapping[str, Oracle], packing: Packing) -> Sub[Watched]:
     todo = [(b, packing.splits) for b in pack_batches(index, can, packing.bytes) or [()]]
     while todo:
         batch, splits = todo.pop(0)
-        failed, ran, blind = yield from _watch_batch(left, batch, seen, packing.splits)
+        tried = ways if splits == packing.splits else {wanted: oracle}
+        failed, ran, blind = yield from _watch_batch(tried, batch, seen)
         seen.failing += failed
         seen.ran += ran
         seen.watched += len(batch) if ran else 0
         seen.hidden |= not failed or seen.way != wanted
-        halves = packing.halve(batch, splits) if left and not (ran or blind) else []
+        halves = [] if ran or blind else packing.halve(batch, splits)
         todo[:0] = halves
         if not ran and not halves:
             seen.skipped.extend(batch)
@@ -76,21 +75,16 @@ def watch_tensors(ways: Mapping[str, Oracle], packing: Packing) -> Sub[Watched]:
 
 
 def _watch_batch(
-    ways: dict[str, Oracle], batch: Batch, seen: Watched, most_deaths: int
+    ways: Mapping[str, Oracle], batch: Batch, seen: Watched
 ) -> Sub[tuple[bool, bool, bool]]:
-    """(whether the failure showed, whether a way ran, whether the last that did gave out no tensor).
-    A listener that nobody asked for is given up once it dies, one that was asked for where it dies
-    at each halving."""
+    """(whether the failure showed, whether a way ran, whether the last that did gave out no
+    tensor)."""
     ran = blind = False
-    for way, oracle in tuple(ways.items()):
+    for way, oracle in ways.items():
         note = Note(f"watching {len(batch)} tensors in one run")
         answer: Answer = yield from oracle.ask(Question(watch=batch, note=note))
         if answer.kind == "unknown":
             seen.reason = seen.reason or answer.detail
-            if answer.why == "crash" and way != OUTPUTS:
-                seen.deaths += 1
-                if len(ways) > 1 or seen.deaths >= most_deaths:
-                    del ways[way]
             continue
         index = oracle.index
         blind = bool(batch) and all(index.tensors[t].name not in answer.scores for t in batch)

@@ -150,11 +150,6 @@ def _tell_place(findings: Findings, cure: Workaround) -> tuple[Fact, ...]:
             False,
         ),
         (findings.spread, f"{where}.", False),
-        (
-            findings.sought,
-            f"{where}: it was looked for, and nobody can be named.{tried}{dot}",
-            False,
-        ),
         (True, f"{where}: something else is wrong there, too.{tried}{dot}", False),
     )
 

@@ -1,5 +1,6 @@
 """double-check: what was unresolved in the last reduction, and which setting would change that."""
 
+from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
@@ -55,6 +56,7 @@ class DoubleCheckOutcome(msgspec.Struct, frozen=True, kw_only=True):
     suggestion: Literal["tolerance", "metric", "regex", "sample", "linear", "seed", "stop"] = "stop"
     culprits: int | None = None  # found in earlier rounds
     hidden: bool = False  # right while its inner tensors are watched
+    cured: bool = False  # a workaround is known already
     message: str = ""
 
 
@@ -67,45 +69,35 @@ def double_check(ctx: StepContext) -> Steps[DoubleCheckOutcome]:
     params = msgspec.convert(dict(ctx.params), DoubleCheckParams)
     findings: Findings = yield from prepare_findings(ctx)
     reasons = msgspec.convert(ctx.settings.get("unresolved", {}), dict[str, int])
-    counts = {reason: n for reason, n in reasons.items() if n}
+    counts = sorted(((n, reason) for reason, n in reasons.items() if n), reverse=True)
     left = max(0, params.visits - ctx.visit)
     passes = findings.signature is None
-    most = max(counts, key=lambda reason: (counts[reason], reason), default="")
     tried = left == 0 or ctx.settings.get("search") == "linear"
+    helps = "regex" if ctx.check else HELPS.get(counts[0][1] if counts else "", "tolerance")
+    more = f"Tries left: {left}." if left else "This was the last try."
     return Finish(
         DoubleCheckOutcome(
             visits_left=left,
             culprits=len(findings.culprits),
             hidden=findings.hidden,
-            unresolved=sum(counts.values()),
-            causes=", ".join(f"{reason} {n}" for reason, n in _rank_reasons(counts)),
+            cured=findings.workaround is not None,
+            unresolved=sum(n for n, _ in counts),
+            causes=", ".join(f"{reason} {n}" for n, reason in counts),
             suggestion="stop" if tried or passes else "linear",
-            message=f"{_say_unresolved(counts, 'regex' if ctx.check else HELPS.get(most, 'tolerance'), passes)} "
-            f"{_say_left(left)}",
+            message=f"{_say_unresolved(counts, helps, passes)} {more}",
         ),
         # What was reduced to did not fail like the whole, so it is no case.
         msgspec.structs.replace(findings, case=None),
     )
 
 
-def _say_left(tries: int) -> str:
-    more = "One more try is" if tries == 1 else f"{tries} more tries are"
-    return f"{more} left." if tries else "This was the last try."
-
-
-def _rank_reasons(counts: dict[str, int]) -> list[tuple[str, int]]:
-    return sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-
-
-def _say_unresolved(counts: dict[str, int], helps: str, passes: bool) -> str:
+def _say_unresolved(counts: Sequence[tuple[int, str]], helps: str, passes: bool) -> str:
     if passes:
         return "With these settings the whole model passes, so nothing is left to reduce: a stricter setting is needed."
-    total = sum(counts.values())
+    total = sum(n for n, _ in counts)
     if not total:
         return f"No part that was tried stayed undecided. Changing the {helps} would help most."
-    why = ", ".join(
-        f"{n} {WORDS.get(reason, f'({reason})')}" for reason, n in _rank_reasons(counts)
-    )
+    why = ", ".join(f"{n} {WORDS.get(reason, f'({reason})')}" for n, reason in counts)
     parts = "1 part" if total == 1 else f"{total} parts"
     return f"{parts} of the model neither passed nor failed: {why}. Changing the {helps} would help most."
 

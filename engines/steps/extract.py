@@ -6,32 +6,34 @@ import msgspec
 from narrowdown.engines.asking import Count, StepContext, Sub
 from narrowdown.engines.asking.inquiry import Inquiry
 from narrowdown.engines.asking.oracle import Oracle, make_oracle, open_oracle
-from narrowdown.engines.compare.say import say_error
 from narrowdown.engines.findings import Case, Findings, Suspect
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.probe import HUGE
 from narrowdown.engines.search.cheap_engine import find_cheap_engine, shrinks_for
 from narrowdown.engines.search.foretold import Place, foretell_places
-from narrowdown.engines.search.isolate import Around, Isolated, is_most, isolate_first
+from narrowdown.engines.search.isolate import Isolated, isolate_first
 from narrowdown.engines.search.ordered import order_precision, say_ordered
 from narrowdown.engines.search.remedy import list_cured
 from narrowdown.engines.search.search import prove_one_minimal
-from narrowdown.engines.search.settle import Settled, make_case, settle
-from narrowdown.engines.steps.base import BUILDS_MODELS, End, Finish, Steps, StepSpec, with_case
+from narrowdown.engines.search.settle import Settled, ask_about, make_case, settle
+from narrowdown.engines.steps.base import (
+    BUILDS_MODELS,
+    CaseOutcome,
+    End,
+    Finish,
+    Steps,
+    StepSpec,
+    tell_case,
+    with_case,
+)
 from narrowdown.engines.steps.layerwise import layerwise
 from narrowdown.engines.steps.prepare import prepare_findings
 from narrowdown.engines.steps.reduce import say_left_whole
 
 
-class ExtractOutcome(msgspec.Struct, frozen=True, kw_only=True):
+class ExtractOutcome(CaseOutcome, frozen=True, kw_only=True):
     reproduced: bool = False  # the part alone fails in the same way
     nodes: int = 0
-    ops: str = ""
-    names: str = ""
-    own: float | None = None
-    effect: float | None = None
-    own_places: tuple[int, int] = (0, 0)  # of whole numbers, those that are wrong and all
-    effect_places: tuple[int, int] = (0, 0)  # the same of the model's outputs
     grown: int = 0  # how often the cut was grown
     # passes when fed exactly, fails when fed as the engine would store it
     needs_higher_inputs: bool = False
@@ -40,15 +42,12 @@ class ExtractOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 # Four suspects, as each costs a growth of its own. A cut that is grown eight times or holds 64
-# nodes is no part any more, and reduce does better. Places are grown less, as what goes beyond the
-# storage type does so at the node itself. Three builds: chance is told by confirm. Chosen, not
-# measured.
+# nodes is no part any more, and reduce does better. Three builds: chance is told by confirm. Chosen,
+# not measured.
 class ExtractParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    most_suspects: Count = 4  # that are tried, worst first
+    most_suspects: Count = 4  # that are tried, worst first; then nodes beyond the storage type
     most_growth: Count = 8  # how often a cut that passes is grown
     most_nodes: Count = 64  # of a cut that is grown
-    most_places: Count = 6  # nodes beyond the storage type, tried where no suspect fails alone
-    place_growth: Count = 3  # how often the cut around such a node is grown
     verify: Count = 3  # fresh builds of the result
 
 
@@ -71,18 +70,9 @@ def extract(ctx: StepContext) -> Steps[ExtractOutcome]:
     trials, nodes = found.trials, found.nodes
     minimal = yield from prove_one_minimal(trials, nodes)
     settled: Settled = yield from settle(
-        trials.oracle, trials, nodes, verify=params.verify, shrinks=shrinks_for(findings)
+        trials, nodes, verify=params.verify, shrinks=shrinks_for(findings)
     )
-    case = make_case(ask, settled, minimal=minimal, found_by="extract")
-    said = found.why
-    accused = findings.suspects[: params.most_suspects]
-    most = [s for s in accused if is_most(oracle, s) and s.node in nodes]
-    if most and len(nodes) > 1:
-        culprit = max(most, key=lambda s: s.effect)
-        said += (
-            f" {culprit.name} makes most of it: by itself it makes the model's outputs "
-            f"{say_error(culprit.effect, ask.criterion)}. The other nodes carry its error on."
-        )
+    case, said = make_case(ask, settled, minimal=minimal, found_by="extract"), found.why
     if trials.oracle is there:
         ask, case = ask.of(ordered), msgspec.structs.replace(case, engine=ordered)
         said += say_ordered(ctx, case)
@@ -90,7 +80,7 @@ def extract(ctx: StepContext) -> Steps[ExtractOutcome]:
         _outcome(case, found.grown, ask, said),
         msgspec.structs.replace(findings, case=case),
         tables={"bundle": settled.files},
-        decisive={"case": (ask.ask(case.candidate, feed=settled.question.feed),)},
+        decisive={"case": trials.oracle.list_probes(ask_about(case))},
     )
 
 
@@ -117,14 +107,9 @@ def _find_part(
     findings = ask.findings
     # What cures the whole model was foretold, and layerwise was not asked.
     told = not findings.suspects and findings.workaround is not None
-    # The whole model is another one there, whose first build takes as long: a part is at most half
-    # of it.
-    few = min(params.most_nodes, len(ask.index.nodes) // 2)
-
     accused = findings.suspects[: params.most_suspects]
-    most = few if there else params.most_nodes
-    tries = [Around(s, params.most_growth, most) for s in accused]
-    found: Isolated = yield from isolate_first(there or oracle, tries)
+    most = _limit_size(ask, params) if there else params.most_nodes
+    found: Isolated = yield from isolate_first(there or oracle, accused, params.most_growth, most)
     if not accused:
         spread = findings.spread
         none = "the error is spread over many layers" if spread else "layerwise named no node"
@@ -140,28 +125,33 @@ def _try_places(
 ) -> Sub[Isolated]:
     """Where engines compute a node otherwise alone than among others, the accused may be the wrong
     one: what is beyond the storage type by the reference is tried next, the furthest first, with few
-    nodes around it."""
+    nodes around it. Where nobody is accused, the furthest alone as given, then where the precision is
+    an order."""
     accused = ask.findings.suspects[: params.most_suspects]
     places: tuple[Place, ...] = yield from foretell_places(oracle)
     done = {s.node for s in accused} | set(ranges.decode(ask.findings.keep))
     left = sorted((p for p in places if p.node not in done), key=lambda p: (-p.reached, p.node))
-    others = [_suspect_place(ask, p) for p in left[: params.most_places]]
-    # A foretold one that is right alone is not grown: reduce does so around all of them.
-    growth = params.place_growth if accused else 0
-    first = others if accused else others[:1]
-    tries = [Around(s, growth, params.most_nodes) for s in first]
-    other: Isolated = yield from isolate_first(oracle, tries, surely=bool(accused))
+    others = [_suspect_place(ask, p) for p in left[: params.most_suspects]]
+    growth, most = params.most_growth, params.most_nodes
+    other: Isolated = yield from (
+        isolate_first(oracle, others, growth, most)
+        if accused
+        else isolate_first(oracle, others[:1], 0, most)
+    )
     if other.trials is None and there is not None:
-        few = min(params.most_nodes, len(ask.index.nodes) // 2)
-        other = yield from isolate_first(
-            there, [Around(s, params.place_growth, few) for s in others]
-        )
+        other = yield from isolate_first(there, others, growth, _limit_size(ask, params))
     if other.trials is None:
         why = other.why or "layerwise named no node"
         return Isolated(why=f"{why}; so it takes company that a search of the whole model finds")
-    alone = "; what layerwise accused is right alone" if accused else ""
-    said = f" It is beyond the storage type in the reference{alone}."
+    right = "; what layerwise accused is right alone" if accused else ""
+    said = f" It is beyond the storage type in the reference{right}."
     return msgspec.structs.replace(other, why=said)
+
+
+def _limit_size(ask: Inquiry, params: ExtractParams) -> int:
+    """Nodes of a part where the precision is an order: the whole model is another one there, whose
+    first build takes as long."""
+    return min(params.most_nodes, len(ask.index.nodes) // 2)
 
 
 def _suspect_place(ask: Inquiry, place: Place) -> Suspect:
@@ -183,21 +173,16 @@ def _outcome(case: Case, grown: int, ask: Inquiry, instead: str) -> ExtractOutco
         if case.needs_higher_inputs
         else ""
     )
-    return ExtractOutcome(
+    outcome = ExtractOutcome(
         reproduced=True,
         nodes=len(case.nodes),
-        ops=" + ".join(case.ops),
-        names=", ".join(case.nodes),
-        own=case.own,
-        effect=case.effect,
-        own_places=case.own_places,
-        effect_places=case.effect_places,
         grown=grown,
         needs_higher_inputs=case.needs_higher_inputs,
         message=f"{len(case.nodes):,} of {len(ask.index.nodes):,} nodes, alone, "
         f"{'fails' if len(case.nodes) == 1 else 'fail'} in the same way "
         f"({case.verified} builds).{higher}{instead}{say_left_whole(ask.index, ranges.decode(case.node_ids))}",
     )
+    return msgspec.structs.replace(outcome, **tell_case(case))
 
 
 SPEC = StepSpec(

@@ -9,31 +9,28 @@ three are harmless.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
 
-from narrowdown.engines.asking import Count, Note, StepContext, Sub, asked
+from narrowdown.engines.asking import Count, StepContext, Sub
 from narrowdown.engines.asking.inquiry import Inquiry, open_inquiry
 from narrowdown.engines.asking.oracle import make_oracle
 from narrowdown.engines.compare.judge import badness, limit
 from narrowdown.engines.compare.say import say_amount, say_part, wrong_by
-from narrowdown.engines.findings import Suspect, Workaround
-from narrowdown.engines.graph import ranges
-from narrowdown.engines.graph.index import GraphIndex
+from narrowdown.engines.findings import Suspect
 from narrowdown.engines.probe import Score
-from narrowdown.engines.search import remedy
 from narrowdown.engines.search.accuse import (
     PARTS,
     Accused,
+    Added,
     Bounds,
     accuse,
     is_spread,
-    list_producers,
     measure_shares,
 )
-from narrowdown.engines.search.cheap_engine import ask_cheaply, find_cheap_engine, find_emulation
+from narrowdown.engines.search.cheap_engine import ask_cheaply, find_cheap_engine
 from narrowdown.engines.search.watch import OUTPUTS, Packing, Watched, measure_added, watch_tensors
 from narrowdown.engines.search.watchable import BATCH_BYTES
 from narrowdown.engines.spec import parse
@@ -69,37 +66,24 @@ class LayerwiseOutcome(msgspec.Struct, frozen=True, kw_only=True):
     added: float | None = None  # its error when its inputs are exact
     effect: float | None = None
     spread: bool = False  # no node makes most of the error
-    # of a spread error: the largest share of an eighth of the model
-    largest_part: float | None = None
     harmless: int = 0  # bad tensors whose error reaches no output
     left: int = 0  # suspects that were not asked about in every way
-    emulated: str = ""  # the emulation that was asked in place of the engine
-    groups: int = 0  # layers of the built engine that hold several nodes
-    group: str = ""  # what it computes together with the culprit
     profile: str = ""  # error by depth, log10, as a sparkline-ready comma list
     reason: str = ""
     message: str = ""
 
 
-# 512 MiB fit beside a model on any machine that runs it. 48 suspects bound the builds: by added
-# error alone real models tie five infinities of which three are harmless, and a strict tolerance
-# makes every node a suspect. Three levels of producers, as a variance is a square, a mean and a
-# difference; eight nodes injected or quiet, and a batch halved five times (to a thirty-second):
-# bounds, chosen and not measured.
-class LayerwiseParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+# 512 MiB fit beside a model on any machine that runs it; a batch is halved five times, to a
+# thirty-second: a bound, chosen and not measured.
+class LayerwiseParams(Bounds, frozen=True, forbid_unknown_fields=True):
     batch_bytes: Count = BATCH_BYTES  # of marked tensors in one build
-    most_suspects: Count = 48  # whose effect is measured
-    levels: Count = 3  # of producers that an amplifying node is tried with
-    injected: Count = 8  # nodes that get their true values where none carries the failure
-    quiet: Count = 8  # nodes before the first bad tensor whose small error may grow
     splits: Count = 5  # how often a batch that cannot run is halved
-    budget: Count = 0  # suspects whose effect is measured; 0: all
 
 
 class TensorRow(msgspec.Struct, frozen=True):
     """A row of the table ``tensors``, None where not measured. ``error``, ``inherited``: badness in
     the watched model; ``added``, ``added_exact``: of its node alone, fed as stored and exactly;
-    ``effect``: what arrives; ``group``: the engine's layer."""
+    ``effect``: what arrives."""
 
     name: str
     node: str
@@ -112,31 +96,18 @@ class TensorRow(msgspec.Struct, frozen=True):
     added_exact: float | None = None
     effect: float | None = None
     nonfinite: bool = False
-    first_nonfinite: bool = False
     harmless: bool = False
     reference_absmax: float | None = None
-    group: str = ""
-
-
-class Group(msgspec.Struct, frozen=True):
-    """A row of the table ``groups``: a layer of the built engine that stands for several nodes, by
-    their names."""
-
-    layer: str
-    tactic: str = ""
-    nodes: tuple[str, ...] = ()
 
 
 class _Look(msgspec.Struct):
-    """What a look at every layer found. ``ask``: of the engine that was looked into; ``shares``:
-    see ``measure_shares``."""
+    """What a look at every layer found. ``ask``: of the engine that was looked into; ``added``: by
+    each node alone; ``shares``: see ``measure_shares``."""
 
     ask: Inquiry
     seen: Watched
-    rows: dict[int, TensorRow] = {}
-    suspects: tuple[Suspect, ...] = ()
-    harmless: int = 0
-    left: int = 0
+    added: Added = {}
+    found: Accused = Accused((), {}, 0)
     shares: tuple[float, ...] = ()
 
     @property
@@ -150,48 +121,39 @@ class _Look(msgspec.Struct):
     @property
     def accused(self) -> tuple[Suspect, ...]:
         """The suspects; none where each of them is one of many alike."""
-        return () if self.spread else self.suspects
+        return () if self.spread else self.found.suspects
+
+    @property
+    def harmless(self) -> frozenset[int]:
+        """The nodes whose error reaches no output."""
+        return frozenset(n for n, why in self.found.verdicts.items() if why == "harmless")
 
 
 def layerwise(ctx: StepContext) -> Steps[LayerwiseOutcome]:
     params = msgspec.convert(dict(ctx.params), LayerwiseParams)
     findings = yield from prepare_findings(ctx)
     given: Inquiry = yield from open_inquiry(ctx, findings)
-    look, cure = yield from _look_at_emulation(given, params)
-    if look is None:
-        findings = yield from find_cheap_engine(ctx, findings)
-        given = given.knowing(findings)
-        look = yield from _look(ask_cheaply(given), params)
-        if findings.cheap and not look.seen.failing:
-            # The cheap engine's kernels are others: watching may cure these and not the engine's own.
-            look = yield from _look(given, params)
-    groups = (yield from _read_groups(given)) if look.accused and cure is None else ()
-    layer_of = {name: group for group in groups for name in group.nodes}
-    table = [
-        msgspec.structs.replace(row, group=layer_of[row.node].layer if row.node in layer_of else "")
-        for _, row in sorted(look.rows.items())
-    ]
+    findings = yield from find_cheap_engine(ctx, findings)
+    given = given.knowing(findings)
+    look: _Look = yield from _look(ask_cheaply(given), params)
+    if findings.cheap and not look.seen.failing:
+        # The cheap engine's kernels are others: watching may cure these and not the engine's own.
+        look = yield from _look(given, params)
+    table = _tabulate(look)
     return Finish(
-        _sum_up(look, cure, table, layer_of, len(groups)),
+        _sum_up(look, table),
         msgspec.structs.replace(
             findings,
             suspects=look.accused,
             spread=look.spread,
             hidden=look.observer == "improves",
             case=None,
-            workaround=cure.workaround if cure else findings.workaround,
         ),
-        tables={"tensors": table, "groups": groups} if groups else {"tensors": table},
+        tables={"tensors": table},
     )
 
 
-def _sum_up(
-    look: _Look,
-    cure: "_Cure | None",
-    table: Sequence[TensorRow],
-    layer_of: Mapping[str, Group],
-    groups: int,
-) -> LayerwiseOutcome:
+def _sum_up(look: _Look, table: Sequence[TensorRow]) -> LayerwiseOutcome:
     ask, seen = look.ask, look.seen
     bad = [r.name for r in table if r.error is not None and r.error > limit(ask.criterion, r.name)]
     outcome = LayerwiseOutcome(
@@ -200,27 +162,22 @@ def _sum_up(
         bad=len(bad),
         skipped=len(seen.skipped),
         first_bad=next(iter(bad), ""),
-        first_nonfinite=next((r.name for r in table if r.first_nonfinite), ""),
+        first_nonfinite=next((ask.index.tensors[t].name for t in _list_nonfinite(look)), ""),
         spread=look.spread,
-        largest_part=max(look.shares) if look.spread else None,
-        harmless=look.harmless,
-        left=look.left,
-        emulated=ask.ctx.engine if cure else "",
+        harmless=len(look.harmless),
+        left=look.found.left,
         profile=profile_by_depth([r.error for r in table if r.error is not None]),
-        groups=groups,
         reason=seen.reason,
-        message=_message(look, len(bad), table) + _say_beside(look, cure),
+        message=_message(look, len(bad), table) + _say_beside(look),
     )
     for top in look.accused[:1]:
-        node = ask.index.nodes[top.node]
         outcome = msgspec.structs.replace(
             outcome,
             culprit=ask.names([top.node])[0],
-            culprit_op=node.op,
+            culprit_op=ask.index.nodes[top.node].op,
             inherited=top.inherited,
             added=top.added,
             effect=top.effect,
-            group=_say_joined(ask, layer_of[node.name]) if node.name in layer_of else "",
         )
     return outcome
 
@@ -231,88 +188,14 @@ def _look(ask: Inquiry, params: LayerwiseParams) -> Sub[_Look]:
     packing = Packing(params.batch_bytes, params.splits)
     ways = {way: make_oracle(ask.of(engine)) for way, engine in _list_ways(ask.ctx).items()}
     seen: Watched = yield from watch_tensors(ways, packing)
-    rows = {t: _make_row(ask, t, s) for t, s in seen.inherited.items()}
-    look = _Look(ask, seen, rows)
+    look = _Look(ask, seen)
     if look.observer == "reproduces":
         oracle = make_oracle(ask)
-        added = yield from measure_added(oracle, packing, seen.inherited)
-        for t, (stored, exact) in added.items():
-            row = rows.get(t) or _make_row(ask, t, None)
-            own, exactly = badness(stored, ask.criterion), _badness_or_none(exact, ask)
-            rows[t] = msgspec.structs.replace(row, added=own, added_exact=exactly)
-        bounds = Bounds(
-            most_suspects=params.most_suspects,
-            levels=params.levels,
-            injected=params.injected,
-            quiet=params.quiet,
-            budget=params.budget,
-        )
-        accused: Accused = yield from accuse(oracle, bounds, seen.inherited, added)
-        look.suspects, look.left = accused.suspects, accused.left
-        harmless = {node for node, why in accused.verdicts.items() if why == "harmless"}
-        look.harmless = len(harmless)
-        for t in (t for node in harmless for t in ask.index.nodes[node].outputs if t in rows):
-            rows[t] = msgspec.structs.replace(rows[t], harmless=True)
-        for s in look.suspects:
-            rows[s.tensor] = msgspec.structs.replace(rows[s.tensor], effect=s.effect)
-        look.shares = () if look.left else (yield from measure_shares(oracle, look.suspects))
-    for t in _first_nonfinite(ask.index, seen.inherited):
-        rows[t] = msgspec.structs.replace(rows[t], first_nonfinite=True)
+        look.added = yield from measure_added(oracle, packing, seen.inherited)
+        look.found = yield from accuse(oracle, params, seen.inherited, look.added)
+        if not look.found.left:
+            look.shares = yield from measure_shares(oracle, look.found.suspects)
     return look
-
-
-class _Cure(msgspec.Struct, frozen=True):
-    """That what the emulation accuses is at fault on the engine itself. ``said``: in a sentence,
-    with a space in front."""
-
-    said: str
-    workaround: Workaround
-
-
-def _look_at_emulation(
-    given: Inquiry, params: LayerwiseParams
-) -> Sub[tuple[_Look | None, _Cure | None]]:
-    """A look at the emulation of the precision in place of an engine whose builds are expensive, where
-    the engine bears it out: it is right on every sample with the nodes in FP32 that are accused
-    there. Else None: the engine is looked into.
-
-    Watched, TensorRT builds anew, which took 220 s for basic_pitch (B 72 s) and 354 s for
-    PaddleOCR's recognition (B 439 s), whose failure then was gone; the emulation takes seconds, and
-    the engine's word is a build or two."""
-    spec = find_emulation(given.ctx, given.findings)
-    if not spec or not given.findings.expensive:
-        return None, None
-    there = given.of(spec)
-    plain = yield from asked(there.plain((given.findings.sample,)))
-    # Each suspect is asked about with its producers, at most as expensive as a run of the whole model.
-    questions = params.most_suspects * params.levels
-    seconds = (plain.build_seconds + plain.run_seconds) * questions
-    if plain.status != "ok" or seconds > given.findings.expensive:
-        return None, None
-    look: _Look = yield from _look(there, params)
-    if not (look.suspects or look.spread):
-        return None, None
-    accused = ranges.decode(look.accused[0].nodes) if look.accused else ()
-    close = tuple(sorted({*accused, *list_producers(given.index, accused)}))
-    cure: _Cure | None = yield from _try_on_engine(given, close)
-    return (look, cure) if cure else (None, None)
-
-
-def _try_on_engine(given: Inquiry, keep: tuple[int, ...]) -> Sub[_Cure | None]:
-    """What to say where the engine is right on every sample with these nodes in FP32; None where it
-    is not, or there are none."""
-    if not keep:
-        return None
-    yield Note(f"is the engine right with {len(keep)} of {len(given.index.nodes)} nodes in FP32?")
-    tried: remedy.Remedy | None = yield from remedy.try_keeping(given, keep)
-    if tried is None or not tried.cured:
-        return None
-    samples = tried.samples
-    said = (
-        f" That was seen in an emulation of {given.criterion.precision.upper()}, as a look into the engine takes a build. With "
-        f"{len(keep)} nodes in FP32 the engine itself is right on {samples} of {samples} samples."
-    )
-    return _Cure(said, remedy.keep_as_workaround(given, keep, samples, tried.error))
 
 
 def profile_by_depth(errors: Sequence[float]) -> str:
@@ -341,40 +224,40 @@ def _list_ways(ctx: StepContext) -> dict[str, str]:
     return ways
 
 
-def _read_groups(ask: Inquiry) -> Sub[tuple[Group, ...]]:
-    """The layers of the built engine, nothing watched, that stand for several nodes; none where it
-    does not tell."""
-    if not ask.ctx.can("layers"):
-        return ()
-    yield Note("which nodes does the engine join?")
-    m = yield from asked(ask.whole((ask.findings.sample,), record=True))
-    return msgspec.convert(m.facts.get("build", {}).get("groups", ()), tuple[Group, ...])
-
-
-def _first_nonfinite(index: GraphIndex, inherited: dict[int, Score]) -> list[int]:
+def _list_nonfinite(look: _Look) -> tuple[int, ...]:
     """Tensors that hold new non-finite values although all that their node reads is still finite,
     in topological order."""
-    return list(index.first_of([t for t, score in inherited.items() if score.new_nonfinite]))
+    broken = [t for t, score in look.seen.inherited.items() if score.new_nonfinite]
+    return tuple(look.ask.index.first_of(broken))
 
 
-def _badness_or_none(score: Score | None, ask: Inquiry) -> float | None:
-    return None if score is None else badness(score, ask.criterion)
+def _tabulate(look: _Look) -> list[TensorRow]:
+    index, rule = look.ask.index, look.ask.criterion
 
+    def measure(score: Score | None) -> float | None:
+        return None if score is None else badness(score, rule)
 
-def _make_row(ask: Inquiry, tensor: int, score: Score | None) -> TensorRow:
-    t = ask.index.tensors[tensor]
-    node = ask.index.made_by(tensor)
-    return TensorRow(
-        name=t.name,
-        node=ask.names([node.id])[0] if node else "",
-        op=node.op if node else "",
-        shape=t.shape or (),
-        dtype=t.dtype,
-        error=_badness_or_none(score, ask),
-        inherited=_badness_or_none(score, ask),
-        nonfinite=bool(score and score.new_nonfinite),
-        reference_absmax=score.absmax if score else None,
-    )
+    effects = {s.tensor: s.effect for s in look.found.suspects}
+    rows = []
+    for t in sorted({*look.seen.inherited, *look.added}):
+        tensor, node, score = index.tensors[t], index.made_by(t), look.seen.inherited.get(t)
+        stored, exact = look.added.get(t, (None, None))
+        rows.append(TensorRow(
+            name=tensor.name,
+            node=index.shown_names[node.id] if node else "",
+            op=node.op if node else "",
+            shape=tensor.shape or (),
+            dtype=tensor.dtype,
+            error=measure(score),
+            inherited=measure(score),
+            added=measure(stored),
+            added_exact=measure(exact),
+            effect=effects.get(t),
+            nonfinite=bool(score and score.new_nonfinite),
+            harmless=tensor.producer in look.harmless,
+            reference_absmax=score.absmax if score else None,
+        ))  # fmt: skip
+    return rows
 
 
 def _message(look: _Look, bad: int, table: Sequence[TensorRow]) -> str:
@@ -417,25 +300,17 @@ def _say_spread(look: _Look, errors: Sequence[float]) -> str:
     )
 
 
-def _say_joined(ask: Inquiry, group: Group) -> str:
-    """What the engine computes together, as ``12 nodes: Pow, ReduceMean, ...``."""
-    ops = {n.name: n.op for n in ask.index.nodes}
-    kinds = dict.fromkeys(ops[n] for n in group.nodes if n in ops)
-    return f"{len(group.nodes)} nodes: {', '.join(kinds)}"
-
-
-def _say_beside(look: _Look, cure: "_Cure | None") -> str:
+def _say_beside(look: _Look) -> str:
     """How the tensors were watched where it matters, and what was not looked into: sentences, each
     with a space in front."""
-    seen, left = look.seen, look.left
-    bodies = [n for n in look.ask.index.nodes if n.holds_graphs]
+    ask, seen, left = look.ask, look.seen, look.found.left
+    bodies = [n for n in ask.index.nodes if n.holds_graphs]
     kinds = ", ".join(sorted({n.op for n in bodies}))
     told = (
         (
             seen.failing and seen.hidden and seen.way in LISTENING,
             f" They were watched {LISTENING.get(seen.way)}: made outputs, they hid the failure or could not be built.",
         ),
-        (cure, cure.said if cure else ""),
         (
             left,
             f" The step was ended here: {f'{left} more suspects were' if left > 1 else 'one more suspect was'} not asked about, "
@@ -468,7 +343,7 @@ def _json(told: Told) -> dict[str, object]:
 
 SPEC = StepSpec(
     name="layerwise",
-    version=5,
+    version=6,
     summary="Run the model with every tensor readable, and find the node whose own error reaches the outputs.",
     run=layerwise,
     outcome=LayerwiseOutcome,
@@ -480,7 +355,7 @@ SPEC = StepSpec(
             "An external check judges whole candidates and cannot watch single tensors; go on to reduce."
         ),
     ),
-    sets=("suspects", "spread", "hidden", "case", "workaround"),
+    sets=("suspects", "spread", "hidden", "case"),
     labels={
         "observer": "when we look at every layer",
         "tensors": "tensors compared",
@@ -490,9 +365,6 @@ SPEC = StepSpec(
         "culprit_op": "operator",
         "first_bad": "first tensor over tolerance",
         "first_nonfinite": "first NaN or infinity",
-        "emulated": "looked into in its place",
-        "groups": "layers of several nodes",
-        "group": "computed together with it",
         "spread": "spread over many layers",
         "harmless": "wrong but harmless",
         "left": "suspects not asked about",

@@ -13,31 +13,26 @@ from narrowdown.engines.findings import Case
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.graph.index import GraphIndex
 from narrowdown.engines.search.cheap_engine import find_cheap_engine, shrinks_for
-from narrowdown.engines.search.remedy import list_cured
-from narrowdown.engines.search.settle import SHRINK_PROBES, make_case
+from narrowdown.engines.search.settle import SHRINK_PROBES, ask_about, make_case
 from narrowdown.engines.search.smallest import Smallest, Wanted, find_smallest
 from narrowdown.engines.steps.base import (
     BUILDS_MODELS,
+    CaseOutcome,
     End,
     Finish,
     Steps,
     StepSpec,
     Told,
     case_names,
+    tell_case,
 )
 from narrowdown.engines.steps.prepare import prepare_findings
 
 
-class ReduceOutcome(msgspec.Struct, frozen=True, kw_only=True):
+class ReduceOutcome(CaseOutcome, frozen=True, kw_only=True):
     verdict: Literal["reduced", "not-reproduced", "unresolved"] = "unresolved"
     nodes_before: int = 0
     nodes_after: int = 0
-    ops: str = ""
-    names: str = ""
-    own: float | None = None
-    effect: float | None = None
-    own_places: tuple[int, int] = (0, 0)  # of whole numbers, those that are wrong and all
-    effect_places: tuple[int, int] = (0, 0)  # the same of the model's outputs
     probes: int = 0  # of the search
     verifications: int = 0  # probes that check the result
     unresolved: int = 0  # probes that neither passed nor failed
@@ -60,11 +55,10 @@ class Reduced(msgspec.Struct, frozen=True):
     """A search's result in the words of the session. ``case`` None where the full model did not
     fail; ``verdict`` "unresolved" beside a case: it failed in no fresh build."""
 
-    case: Case | None
-    verdict: Literal["reduced", "not-reproduced", "unresolved"]
     found: Smallest
+    verdict: Literal["reduced", "not-reproduced", "unresolved"]
     reason: str = ""
-    twin: str = ""  # the engine that the search asked, where it was a cheap form of this one
+    case: Case | None = None
 
 
 def reduce(ctx: StepContext) -> Steps[ReduceOutcome]:
@@ -86,21 +80,20 @@ def reduce(ctx: StepContext) -> Steps[ReduceOutcome]:
     outcome = ReduceOutcome(
         verdict=reduced.verdict,
         nodes_before=len(ask.index.nodes),
-        nodes_after=len(case.nodes) if case else 0,
-        ops=" + ".join(case.ops) if case else "",
-        names=", ".join(case.nodes) if case else "",
-        own=case.own if case else None,
-        effect=case.effect if case else None,
-        own_places=case.own_places if case else (0, 0),
-        effect_places=case.effect_places if case else (0, 0),
         probes=found.probes,
         verifications=found.checks,
         unresolved=sum(found.unresolved.values()),
-        verified=case.verified if case else "",
-        minimal=case.minimal if case else False,
         reason=reduced.reason or ", ".join(f"{k} {v}" for k, v in sorted(found.unresolved.items())),
         message=_message(reduced, ask),
     )
+    if case is not None:
+        outcome = msgspec.structs.replace(
+            outcome,
+            nodes_after=len(case.nodes),
+            verified=case.verified,
+            minimal=case.minimal,
+            **tell_case(case),
+        )
     return Finish(
         outcome,
         msgspec.structs.replace(findings, case=case if reduced.verdict == "reduced" else None),
@@ -108,7 +101,7 @@ def reduce(ctx: StepContext) -> Steps[ReduceOutcome]:
             "bundle": found.settled.files if found.settled else (),
             "unresolved": [found.unresolved] if found.unresolved else [],
         },
-        decisive={"case": (ask.ask(case.candidate),)} if case else {},
+        decisive={"case": oracle.list_probes(ask_about(case))} if case else {},
     )
 
 
@@ -120,57 +113,46 @@ def reduce_model(oracle: Oracle, ask: Inquiry, params: ReduceParams) -> Sub[Redu
     wanted = Wanted(
         halve=params.search != "linear",
         alone=params.search != "linear" and not builds_long,
-        cured=frozenset(list_cured(findings)),
         most=params.budget,
         verify=params.verify,
         shrinks=min(params.shrink_probes, shrinks_for(findings)) if params.shrink else 0,
     )
     found: Smallest = yield from find_smallest(oracle, wanted)
     if found.untrue:
-        return Reduced(None, "unresolved", found, "the reference does not agree with itself")
+        return Reduced(found, "unresolved", "the reference does not agree with itself")
     if found.settled is None and found.answer.passes and ask.signature.kind == "crash":
         # It is no longer known whether its results are right: they never came.
         died = (
             "the engine took its process down on the whole model once, and not when looked at again"
         )
-        return Reduced(None, "unresolved", found, died)
+        return Reduced(found, "unresolved", died)
     if found.settled is None and found.answer.passes:
-        return Reduced(None, "not-reproduced", found, "the whole model passes, looked at again")
+        return Reduced(found, "not-reproduced", "the whole model passes, looked at again")
     if found.settled is None:
-        return Reduced(None, "unresolved", found, found.answer.detail or found.answer.why)
+        return Reduced(found, "unresolved", found.answer.detail or found.answer.why)
     settled = found.settled
     case = make_case(ask, settled, minimal=found.minimal, found_by="reduce")
-    twin = findings.cheap if found.cheaply else ""
     if settled.failures or not params.verify:
-        return Reduced(case, "reduced", found, "", twin)
+        return Reduced(found, "reduced", case=case)
     never = f"what was left failed once, and in none of {settled.builds} fresh builds"
-    return Reduced(case, "unresolved", found, never, twin)
+    return Reduced(found, "unresolved", never, case)
 
 
 def _message(reduced: Reduced, ask: Inquiry) -> str:
-    if reduced.case is None:
+    case, found = reduced.case, reduced.found
+    if case is None:
         return f"Nothing to reduce: {reduced.reason}."
-    case = reduced.case
     if reduced.verdict != "reduced":
         return f"No smaller part is certain: {reduced.reason}."
-    more = (
-        " It needs its inputs in higher precision: fed exactly it passes."
-        if case.needs_higher_inputs
-        else ""
-    )
     fail = "fails" if len(case.nodes) == 1 else "fail"
-    size = f"{len(case.nodes):,} of {len(ask.index.nodes):,} nodes {fail}"
-    whole = say_left_whole(ask.index, ranges.decode(case.node_ids))
-    early = (
-        " The search was stopped here: that no smaller part fails was not shown."
-        if reduced.found.stopped
-        else ""
-    )
-    if reduced.twin and case.minimal and len(case.nodes) > 1:
-        early = (
-            f" That none of them can be left out was seen on {reduced.twin}, which builds faster."
-        )
-    return f"{size} in the same way ({case.verified} fresh builds).{early}{more}{whole}"
+    told = f"{len(case.nodes):,} of {len(ask.index.nodes):,} nodes {fail} in the same way ({case.verified} fresh builds)."
+    if found.stopped:
+        told += " The search was stopped here: that no smaller part fails was not shown."
+    if found.cheaply and case.minimal and len(case.nodes) > 1:
+        told += f" That none of them can be left out was seen on {ask.findings.cheap}, which builds faster."
+    if case.needs_higher_inputs:
+        told += " It needs its inputs in higher precision: fed exactly it passes."
+    return told + say_left_whole(ask.index, ranges.decode(case.node_ids))
 
 
 def say_left_whole(index: GraphIndex, nodes: Iterable[int]) -> str:

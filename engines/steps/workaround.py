@@ -24,8 +24,8 @@ from narrowdown.engines.graph import ranges
 from narrowdown.engines.graph.quantized import find_leavable_layers
 from narrowdown.engines.probe import APART, BARRIER, FIXED_SIZES, HUGE, WRAPS, Measure, Measurement
 from narrowdown.engines.search.barriers import BUDGET, hides_when_watched
-from narrowdown.engines.search.beyond import Left, look_beyond
 from narrowdown.engines.search.control_flow import Fixed, fix_control_flow
+from narrowdown.engines.search.cured import count_right_without
 from narrowdown.engines.search.ddmin import ddmin
 from narrowdown.engines.search.foretold import list_close
 from narrowdown.engines.search.intermittent import count_runs_needed, has_threads
@@ -97,9 +97,8 @@ class WorkaroundOutcome(msgspec.Struct, frozen=True, kw_only=True):
     slight: int = 0  # samples that are not counted: off on nearly nothing only
     known: bool = False  # it holds, the cause is known, and real held-out samples show it
     outside: str = ""  # nodes that cure and lie beyond what is accused
-    goes_on: bool = False  # samples fail with the accused nodes in FP32: look for another culprit
-    accused_ok: int | None = None  # samples that are right then
-    accused_error: float | None = None  # what the worst is wrong by then
+    # samples that are right with the accused nodes in FP32 and nothing else
+    accused_ok: int | None = None
     error: float | None = None
     tolerance: float = 0.0
     margin: float | None = None
@@ -120,7 +119,6 @@ class WorkaroundParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     most_runs: Count = 300  # for faults that come and go
     budget: Count = 400  # builds of the search for nodes to keep
     headroom: Amount = 0.0  # no longer used
-    most_culprits: Count = 8  # of the session, as in confirm
     returns: bool = False  # no longer used
 
 
@@ -150,15 +148,14 @@ def workaround(ctx: StepContext) -> Steps[WorkaroundOutcome]:
         findings = finish.findings
     ask: Inquiry = yield from open_inquiry(ctx, findings)
     found: Cure = yield from _find_cure(ask, params)
-    cure, left = yield from _look_beyond_cure(_prefer_known(found), params.most_culprits)
-    if not left.goes_on:
-        cure = yield from _look_at_headroom(cure)
+    cure: Cure = yield from _look_at_accused(_prefer_known(found))
+    cure = yield from _look_at_headroom(cure)
     chosen = cure.workaround
     if chosen is not None and cure.tried:
         chosen = msgspec.structs.replace(chosen, tried=cure.tried)
     return Finish(
-        _sum_up(cure, left),
-        msgspec.structs.replace(left.findings, workaround=chosen),
+        _sum_up(cure),
+        msgspec.structs.replace(findings, workaround=chosen),
         tables={
             "keep": [KeptNode(n) for n in chosen.keep_names] if chosen else [],
             "bundle": [Saved("workaround", cure.files)] if cure.files else [],
@@ -266,20 +263,19 @@ def _prefer_known(cure: Cure) -> Cure:
     )
 
 
-def _look_beyond_cure(cure: Cure, most_culprits: int) -> Sub[tuple[Cure, Left]]:
-    """The cure with what it keeps beyond what is accused, and what is left to look for where it
-    does."""
+def _look_at_accused(cure: Cure) -> Sub[Cure]:
+    """The cure with what it keeps beyond what is accused; where it does, what the accused nodes cure
+    alone."""
     ask, chosen = cure.ask, cure.workaround
     if chosen is None or chosen.kind != "precision":
-        return cure, Left(ask.findings)
-    beyond = list_outside(ask.index, ask.findings, ranges.decode(chosen.keep))
-    chosen = msgspec.structs.replace(chosen, outside=ask.names(beyond), accused_ok=-1, accused_n=0)
-    if not beyond:
-        return msgspec.structs.replace(cure, workaround=chosen), Left(ask.findings)
-    left: Left = yield from look_beyond(ask, most_culprits)
-    chosen = msgspec.structs.replace(chosen, accused_ok=left.ok, accused_n=left.n)
-    message = f"{cure.message}{left.message}"
-    return msgspec.structs.replace(cure, workaround=chosen, message=message), left
+        return cure
+    outside = list_outside(ask.index, ask.findings, ranges.decode(chosen.keep))
+    ok, n, said = -1, 0, ""
+    if outside:
+        ok, n = yield from count_right_without(make_oracle(ask), ask.findings.culprits)
+        said = f" With what is accused in FP32 alone it is right on {ok} of {n}." if ok < n else ""
+    chosen = msgspec.structs.replace(chosen, outside=ask.names(outside), accused_ok=ok, accused_n=n)
+    return msgspec.structs.replace(cure, workaround=chosen, message=f"{cure.message}{said}")
 
 
 def _look_at_headroom(cure: Cure) -> Sub[Cure]:
@@ -295,13 +291,10 @@ def _look_at_headroom(cure: Cure) -> Sub[Cure]:
     return msgspec.structs.replace(cure, workaround=msgspec.structs.replace(chosen, close=close))
 
 
-def _sum_up(cure: Cure, left: Left) -> WorkaroundOutcome:
+def _sum_up(cure: Cure) -> WorkaroundOutcome:
     """What the step answers of what helps, or of nothing that does."""
     ask, findings, chosen = cure.ask, cure.ask.findings, cure.workaround
     outcome = WorkaroundOutcome(
-        goes_on=left.goes_on,
-        accused_ok=left.ok if left.ok >= 0 else None,
-        accused_error=left.error,
         tolerance=ask.criterion.tolerance,
         cause=_name_cause(findings),
         culprits=len(findings.culprits),
@@ -332,6 +325,7 @@ def _sum_up(cure: Cure, left: Left) -> WorkaroundOutcome:
         slight=chosen.slight + unseen.slight,
         known=is_known(findings, chosen),
         outside=", ".join(chosen.outside),
+        accused_ok=chosen.accused_ok if chosen.accused_ok >= 0 else None,
         error=chosen.error if chosen.error < HUGE else None,
         margin=chosen.margin,
         minimal=chosen.minimal,
@@ -595,27 +589,14 @@ def _probe_applied(ask: Inquiry, chosen: Workaround) -> Measure:
 
 SPEC = StepSpec(
     name="workaround",
-    version=18,
+    version=19,
     summary="Apply the workaround that the cause suggests, and verify it on every sample.",
     run=workaround,
     outcome=WorkaroundOutcome,
     params=WorkaroundParams,
     needs=(BUILDS_MODELS,),
-    # The others where the search goes on, and what tactics finds where it runs alone.
-    sets=(
-        "workaround",
-        "looks",
-        "sought",
-        "case",
-        "suspects",
-        "spread",
-        "patches",
-        "keep",
-        "optimizers",
-        "options",
-        "enablers",
-        "tactics",
-    ),
+    # The others are what tactics finds where it runs alone.
+    sets=("workaround", "looks", "optimizers", "options", "enablers", "tactics"),
     makes=("workaround",),
     ends=(End("holds", False, "unresolved"),),
     labels={
@@ -624,9 +605,7 @@ SPEC = StepSpec(
         "kind": "kind of change",
         "what": "workaround",
         "culprits": "culprits so far",
-        "goes_on": "the search goes on",
         "accused_ok": "right with what is accused in FP32 alone",
-        "accused_error": "error with what is accused in FP32 alone",
     },
     json=kept_json,
 )

@@ -183,7 +183,10 @@ def remarks(struct: type) -> dict[str, str]:
     }
     (made,) = ast.parse(source).body
     assert isinstance(made, ast.ClassDef)
-    said: dict[str, str] = {}
+    bases = [
+        b for b in struct.__bases__ if b is not msgspec.Struct and issubclass(b, msgspec.Struct)
+    ]
+    said = {name: words for base in bases for name, words in remarks(base).items()}
     end = made.lineno
     for node in made.body:
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):

@@ -119,7 +119,7 @@ def test_three_visits_and_then_the_end(walk: Walk, models: Path) -> None:
     walked = walk(*words(models), answers=script)
     assert walked.ran.code == 6
     assert [v.visit for v in walked.visits("double-check")] == [1, 2, 3]
-    left = ["2 more tries are left.", "One more try is left.", "This was the last try."]
+    left = ["Tries left: 2.", "Tries left: 1.", "This was the last try."]
     for visit, said in zip(walked.visits("double-check"), left, strict=True):
         assert visit.outcome["message"].endswith(said)
     assert walked.answers()[-1] == ("reduce", "no"), "what is left is turned down a fourth time"

@@ -352,7 +352,7 @@ def test_no_more_than_eight_culprits_have_a_case(narrowdown: Callable, tmp_path:
         "two more are foretold, and have no case of their own"
     )
     assert (
-        "2 more nodes of that kind go as far in the reference; they have no cases of their own"
+        "The reference goes as far at 2 more nodes of that kind, kept in FP32 together with this one, with no case of their own"
         in ran.out
     )
     assert report["verdict"] == "worked-around", (

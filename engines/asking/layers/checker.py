@@ -7,6 +7,14 @@ from narrowdown.engines.asking.inquiry import Inquiry
 from narrowdown.engines.asking.layers import Ask
 from narrowdown.engines.asking.layers.engine import read
 from narrowdown.engines.asking.question import Question
+from narrowdown.engines.probe import Check
+
+KEPT = (
+    "model.onnx",
+    "weights.bin",
+    "inputs.json",
+    "expected.json",
+)  # of a case, beside what it says
 
 
 def ask_checker(inquiry: Inquiry) -> Ask:
@@ -18,7 +26,18 @@ def ask_checker(inquiry: Inquiry) -> Ask:
         part = question.part or inquiry.cut(
             question.nodes or frozenset(), question.outputs, question.how.severed
         )
-        m = yield from asked(inquiry.ask(part, attempt=question.build or 0, save=question.save))
+        findings, ctx = inquiry.findings, inquiry.ctx
+        check = Check(
+            model=findings.model,
+            command=ctx.check,
+            candidate=part,
+            inputs=findings.inputs,
+            sample=findings.sample,
+            reference=ctx.reference if findings.inputs else "",
+            attempt=question.build or 0,
+            artifacts=KEPT if question.save else (),
+        )
+        m = yield from asked(check)
         return read(inquiry, question, m)
 
     return ask

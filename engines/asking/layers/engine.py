@@ -110,7 +110,7 @@ def read(inquiry: Inquiry, question: Question, m: Measurement) -> Answer:
     elif whole:
         verdict = judge_cured(m, rule, inquiry.signature)
     else:
-        verdict = inquiry.lowered(question.e0).verdict(m)
+        verdict = inquiry.verdict(m)
     told = m.status == "ok" and bool(m.results)
     alone = find_worst_scores(inquiry, m) if question.alone else {}
     return Answer(

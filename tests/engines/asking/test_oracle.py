@@ -100,11 +100,6 @@ def test_a_part_is_cut_out_and_judged_by_own_error_and_effect(
     )  # fmt: skip
 
 
-def test_a_smaller_effect_counts_where_the_failure_is_said_to_be_smaller() -> None:
-    small = msgspec.structs.replace(MIDDLE, e0=0.1)
-    assert put(oracle().ask(small), lambda _: scored(0.5, 0.02))[0].fails
-
-
 def test_a_simplified_part_fails_like_itself() -> None:
     first, _ = put(oracle().ask(MIDDLE), wrong)
     edited = msgspec.structs.replace(

@@ -2,7 +2,6 @@
 engines."""
 
 import importlib.util
-import math
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -230,7 +229,7 @@ def test_what_an_engine_flushes_is_told_from_what_no_type_holds() -> None:
     )
     broken = Inner("Div", "/y", Score("y", new_nonfinite=1, absmax=3.0), ("x", "s"))
     said = cause_of(Findings(), CASE, [fed, root, broken], "float16", None)
-    assert (said.name, "made of v, up to 1e-08, and float16 makes 0 of" in said.evidence) == (
+    assert (said.name, said.evidence.endswith("s, up to 0.0001, became 0.")) == (
         "epsilon-underflow",
         True,
     )
@@ -283,28 +282,6 @@ def test_a_weight_beyond_the_storage_type(
     inner = [Inner(op, "/y", Score("y", rel_l2=1.0, absmax=1.0, max_abs=1.0), ("x", "w"))]
     found = cause_of(Findings(), CASE, inner, storage, None, weights={"w": reached})
     assert (found.name == "weight-overflow") is named
-
-
-@pytest.mark.parametrize(
-    ("largest", "storage", "said"),
-    [
-        (19_998.0, "float16", " Near 19,998, the largest of them, float16 has steps of 16."),
-        (2_047.0, "float16", ""),
-        (895.0, "bfloat16", " Near 895, the largest of them, bfloat16 has steps of 4."),
-        (19_998.0, "float32", ""),
-        (math.inf, "float16", ""),
-    ],
-)
-def test_of_a_row_that_is_another_one_it_is_said_which_rows_the_type_has(
-    largest: float, storage: str, said: str
-) -> None:
-    """A recommender's tables are read at Floor(hash * rows): "0.03 % wrong, it jumps" alone did not
-    say why."""
-    read = Score("t", rel_l2=3e-4, max_abs=6.0, absmax=largest)
-    rows = Score("y", dtype="int64", exact=True, mismatched=0.8, rel_l2=3e-4, max_abs=6.0)
-    inner = [Inner("Floor", "/f", read, ("x",)), Inner("Cast", "/c", rows, ("t",))]
-    found = cause_of(Findings(), CASE, inner, storage, None)
-    assert (found.name, found.evidence.partition("it jumps.")[2]) == ("rounding", said)
 
 
 @pytest.mark.parametrize(
@@ -457,29 +434,3 @@ def test_against_the_same_pairs_nothing_is_lost_to_quantization() -> None:
         for b in (True, False)
     ]
     assert names == ["quantization", "unknown"]
-
-
-@pytest.mark.parametrize(
-    ("off", "made", "name"),
-    [
-        (
-            6.8e-4,
-            6.8,
-            "cancellation",
-        ),  # a policy's input that is its mean, over the root of 0 + 1e-8
-        (6.8e-4, 6.8e-3, "unknown"),  # as much larger as the values are
-        (6.8e-2, 680.0, "unknown"),  # rounding does not move values of 3 so far
-    ],
-)
-def test_what_rounding_left_of_a_difference_is_divided_by_nearly_nothing(
-    off: float, made: float, name: str
-) -> None:
-    """The rest of the tensor is no difference of equal values, so that its own numbers do not show
-    it."""
-    inner = [
-        Inner("", "", Score("x", equal=True, absmax=2.2)),
-        Inner("Sub", "/s", Score("d", max_abs=off, absmax=1.8, rel_l2=off / 1.8), ("x", "mean")),
-        Inner("Div", "/y", Score("y", max_abs=made, absmax=2.9, rel_l2=1.02), ("d", "root")),
-    ]
-    found = cause_of(Findings(), CASE, inner, "float16", None, weights={"mean": 3.0, "root": 1.7})
-    assert found.name == name, found.evidence

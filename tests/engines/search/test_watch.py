@@ -3,8 +3,6 @@ given up, and what cures the failure tells nothing."""
 
 from collections.abc import Callable
 
-import pytest
-
 from narrowdown.engines.asking import Sub
 from narrowdown.engines.asking.answer import PASSES, Answer, unknown
 from narrowdown.engines.asking.oracle import Oracle
@@ -57,13 +55,12 @@ def test_a_tensor_that_cannot_be_marked_is_found_by_halving() -> None:
     assert (seen.skipped, seen.reason) == ([1], "no")
 
 
-@pytest.mark.parametrize(("ways", "deaths"), [(("outputs", "debug"), 1), (("debug",), 2)])
-def test_who_dies_is_given_up(ways: tuple[str, ...], deaths: int) -> None:
+def test_a_listener_that_may_die_is_asked_about_whole_batches_alone() -> None:
     def told(_question: Question) -> Answer:
         return unknown("crash")
 
-    seen, asked = watch(**dict.fromkeys(ways, told))
-    assert asked.count("debug") == seen.deaths == deaths
+    seen, asked = watch(outputs=told, debug=told)
+    assert asked.count("debug") == 1
     assert (seen.ran, seen.inherited) == (0, {})
 
 

@@ -199,34 +199,6 @@ def test_tensors_are_watched_in_batches_by_bytes_and_each_batch_is_checked(
     assert done.finish.outcome.observer == ("reproduces" if len(watched) > 1 else "improves")
 
 
-@settings(max_examples=60, deadline=None)
-@given(st.integers(2, 32), seeds)
-def test_where_no_error_carries_the_failure_true_values_are_injected(n: int, seed: int) -> None:
-    """What the culprit does to a right engine is a hundredth of the failure: the rest is made by
-    nodes that only wrong values break."""
-    rng = random.Random(seed)
-    index = random_graph(n, rng)
-    culprit = rng.randrange(n - 1)
-    behind = [m for m in index.descendants(index.nodes[culprit].outputs) if m != culprit]
-    assume(behind)
-    engine = Simulated.single(index, {culprit: 0.05}, fragile=frozenset({rng.choice(behind)}))
-    assert engine.findings().signature.error == 10
-    found = walk("layerwise", engine.context(), engine)
-    assert [s.node for s in found.finish.findings.suspects] == [culprit]
-    assert found.finish.findings.suspects[0].effect == 0.05
-    assert any(
-        p.candidate.severed
-        for p in found.probes
-        if isinstance(p, Measure) and p.candidate.nodes == ranges.ALL
-    )
-    first = next(
-        i for i, note in enumerate(found.notes) if note.text.startswith("is the model right once")
-    )
-    assert all(n.more for n in found.notes[:first] if n.expected >= 0), (
-        "until then nobody knows that no more would follow"
-    )
-
-
 def test_what_amplifies_is_asked_about_with_what_made_its_inputs() -> None:
     """A cancellation is wrong by all the rounding that leads to it: that of its inputs alone makes
     a fiftieth of it."""
@@ -250,19 +222,6 @@ def test_a_node_that_is_most_of_the_failure_is_cut_out_before_another_is_grown()
         told = msgspec.structs.replace(findings, signature=signature)
         extracted = walk("extract", engine.context(findings=told), engine).finish
         assert extracted.outcome.names == names
-        assert "makes most of it" not in extracted.outcome.message
-
-
-def test_of_a_part_that_was_grown_the_node_that_makes_most_of_it_is_named() -> None:
-    chain = graph([(), *((i,) for i in range(7))])
-    engine = Simulated.single(chain, {0: 0.008}, gain={2: 3.5})
-    findings = walk("layerwise", engine.context(), engine).finish.findings
-    extracted = walk("extract", engine.context(findings=findings), engine).finish
-    assert extracted.outcome.names == "n0, n1, n2"
-    assert (
-        "n0 makes most of it: by itself it makes the model's outputs wrong by 2.8 %."
-        in extracted.outcome.message
-    )
 
 
 @pytest.mark.parametrize("step", ["layerwise", "reduce"])

@@ -139,53 +139,6 @@ def test_whatever_the_emulation_says_what_is_kept_is_right_on_the_engine(n: int,
 # -- a look at every layer
 
 
-def single(engine_adds: Mapping[int, float], emulation_adds: Mapping[int, float]) -> Timed:
-    return Timed(
-        index=graph(CHAIN),
-        added={"real:0": engine_adds},
-        emulated={"real:0": emulation_adds},
-        made={},
-        asked={},
-        hiding={},
-    )
-
-
-def looks_into_the_engine(done: Walk) -> int:
-    return sum(isinstance(p, Measure) and p.engine == "e" and bool(p.marks) for p in done.probes)
-
-
-def test_the_emulation_is_looked_into_where_the_engine_bears_it_out() -> None:
-    engine = single({17: 0.5}, {17: 0.4})
-    done = walk("layerwise", engine.context(), engine)
-    outcome = done.finish.outcome
-    assert (outcome.culprit, outcome.observer, outcome.emulated) == (
-        "n17",
-        "reproduces",
-        "emulate:precision=fp16",
-    )
-    assert looks_into_the_engine(done) == 0
-    assert len(sets_built(done)) == 1, "with what is accused in FP32, once"
-    assert "in an emulation of FP16" in outcome.message
-    assert "right on 1 of 1 samples" in outcome.message
-    assert {16, 17} == set(ranges.decode(done.finish.findings.workaround.keep))
-
-
-def test_what_only_the_emulation_gets_wrong_is_not_accused() -> None:
-    engine = single({17: 0.5}, {8: 0.4})
-    done = walk("layerwise", engine.context(), engine)
-    assert (done.finish.outcome.culprit, done.finish.outcome.emulated) == ("n17", "")
-    assert looks_into_the_engine(done) > 0
-    assert done.finish.findings.workaround is None
-
-
 def kept_or_none(done: Walk) -> set[int]:
     cure = done.finish.findings.workaround
     return set(ranges.decode(cure.keep)) if cure else set()
-
-
-def test_an_engine_that_builds_quickly_is_looked_into_itself() -> None:
-    engine = single({17: 0.5}, {17: 0.4})
-    cheap = msgspec.structs.replace(engine.findings(), expensive=0.0)
-    done = walk("layerwise", engine.context(findings=cheap), engine)
-    assert (done.finish.outcome.culprit, done.finish.outcome.emulated) == ("n17", "")
-    assert looks_into_the_engine(done) > 0

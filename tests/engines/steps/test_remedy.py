@@ -1,8 +1,6 @@
 """What the reference foretells is tried first on engines whose fresh builds are dear: cause and
 workaround, then a case."""
 
-import math
-import random
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -10,8 +8,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import assume, given, settings
-from hypothesis import strategies as st
 
 from narrowdown.engines.compare.criterion import Signature
 from narrowdown.engines.findings import Case, Culprit, Findings, Workaround
@@ -22,7 +18,7 @@ from tests.gpu import models
 
 from .answers import PRESENT, context
 from .conftest import Session, walk
-from .simulated import Simulated, graph, random_graph
+from .simulated import Simulated, graph
 
 FP16 = "emulate:precision=fp16"
 
@@ -139,29 +135,6 @@ def _elsewhere(ask: Any, op: str = "") -> Any:
 
     return (Place(21, 1e6, (21,)),)
     yield
-
-
-@settings(max_examples=40, deadline=None)
-@given(st.integers(4, 40), st.integers(0, 2**16))
-def test_where_what_is_foretold_hides_alone_the_search_leaves_out_any_nodes(
-    n: int, seed: int
-) -> None:
-    """The smallest part is the same, though no beginning or end of the model is looked for."""
-    rng = random.Random(seed)
-    index, guilty = random_graph(n, rng), rng.randrange(n)
-    engine = Simulated.single(index, {guilty: 0.5}, seed=seed)
-    assume(engine.findings().signature is not None)
-    cure = Workaround(
-        kind="precision", engine="e", keep=encode((guilty,)), samples_ok=1, samples_n=1
-    )
-    told = msgspec.structs.replace(engine.findings(), workaround=cure)
-    done = walk("reduce", engine.context(findings=told), engine)
-    assert done.finish.findings.case.node_ids == encode((guilty,))
-    assert done.finish.outcome.minimal
-    tried = [p for p in done.probes if isinstance(p, Measure) and p.engine == "e"]
-    assert len(tried) <= 4 * math.log2(n) + 30, (
-        "halving, two a level and as many where it starts over, and what settles a case"
-    )
 
 
 def test_a_place_that_is_right_alone_is_left_to_a_search_of_the_whole_model(

@@ -69,41 +69,6 @@ def test_dims_inputs_weights_and_attributes_are_simplified(
 GIVEN, TWIN = "emulate:precision=fp16", "emulate:precision=fp16,level=1"
 
 
-@pytest.mark.parametrize("alike", [True, False])
-def test_on_a_cheap_twin_a_case_is_made_simpler_for_one_build_of_the_engine_as_given(
-    open_model: Open, tiny: Any, tmp_path: Path, alike: bool
-) -> None:
-    """What holds on the twin alone is no case of the engine's."""
-    s = open_model(*loud(tmp_path, tiny)[:1], GIVEN, (loud(tmp_path, tiny)[1],))
-    s.step("compare")
-    answered, asked = s.ask, list[Measure]()
-
-    def both(probe: Any) -> Any:
-        if not isinstance(probe, Measure):
-            return answered(probe)
-        asked.append(probe)
-        m = answered(
-            msgspec.structs.replace(probe, engine=GIVEN) if probe.engine == TWIN else probe
-        )
-        return (
-            m
-            if alike or probe.engine == TWIN or not probe.candidate.edits
-            else Measurement(status="error")
-        )
-
-    findings = msgspec.structs.replace(s.context().findings, cheap=TWIN)
-    case = walk(
-        "reduce", msgspec.structs.replace(s.context(), findings=findings), both
-    ).finish.findings.case
-    assert (case.ops, case.verified) == (("Gemm",), "3/3")
-    assert bool(case.candidate.edits) == alike
-    simpler = [p for p in asked if p.candidate.edits and not p.attempt]
-    assert [p.engine for p in simpler].count(GIVEN) == 1
-    assert [p.engine for p in simpler].count(TWIN) > 3
-    passing = [p for p in asked if p.engine == GIVEN and p.candidate == case.good]
-    assert len(passing) == 1, "the part that passes is built as given once, for its files"
-
-
 def test_where_the_twin_was_no_help_few_edits_are_tried_on_the_engine_as_given(
     open_model: Open, tiny: Any, tmp_path: Path
 ) -> None:

@@ -778,7 +778,7 @@ def test_what_stood_in_the_way_is_said_in_words_and_no_case_is_left(
     done = walk("double-check", answers.context(found, visit=2, settings=settings), None)
     why = "2 with an error far below the whole model's, 1 that crashed the engine"
     said = f"3 parts of the model neither passed nor failed: {why}. Changing the tolerance would help most."
-    assert done.finish.outcome.message == f"{said} One more try is left."
+    assert done.finish.outcome.message == f"{said} Tries left: 1."
     assert done.finish.findings.case is None
 
 
