@@ -51,7 +51,6 @@ class EngineInfo(msgspec.Struct, frozen=True):
     slots: int = 1  # how many builds fit this device at once, memory aside
     gpus: int = 0  # that a build takes
     spans: bool = False  # one build serves all shapes from ``least_shapes`` to ``feed_shapes``
-    copies: float = 2.0  # of a model's weights that a build holds in memory at the worst, beside the mapped file
     notes: tuple[str, ...] = ()
     recorded: Recorded | None = None  # of one that computes nothing
     typed: str = ""

@@ -2,9 +2,9 @@
 probe.
 
 Placing, queueing and noticing a dead worker are the cluster's. What is kept here is what it cannot
-know: that hosts whose engine is another one must not answer (their fingerprints differ), that some
-probes want to be alone, and that a host which was lost, slow or short of memory says nothing about
-a model.
+know: that hosts whose engine is another one must not answer (their fingerprints differ), and that a
+host which was lost, slow or short of memory says nothing about a model. What wants to be alone is
+alone among the probes of its host, whose pool sees to that.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ import logging
 import re
 import secrets
 import time
-from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -25,7 +25,6 @@ from distributed import Client, KilledWorker
 
 from narrowdown.engines.cluster import host as hosts
 from narrowdown.engines.cluster.parcels import Packer, Parcel, at_home, pin_files
-from narrowdown.engines.cluster.seats import Kind, Turns
 from narrowdown.engines.probe import FORMAT, AnyProbe, Inspect, Measurement, engine_specs
 from narrowdown.engines.store.content import Store, atomic
 from narrowdown.engines.store.memory import PIECE
@@ -47,7 +46,6 @@ _SILENT = 10.0  # after which a scheduler counts as gone for whoever looks on
 _CALL = 30.0  # that a scheduler or a host may take to answer a word
 
 _HOST_DEPENDENT = ("timeout", "out-of-memory")  # another host may be faster, or larger
-_LOAD_SENSITIVE = ("crash", *_HOST_DEPENDENT)
 
 _log = logging.getLogger(__name__)
 _decode_greeting = msgspec.msgpack.Decoder(hosts.Greeting).decode
@@ -59,8 +57,8 @@ class _Member:
     """One worker process of the cluster that has been greeted. ``told``: what each engine spec is
     there."""
 
-    def __init__(self, address: str, greeting: hosts.Greeting, resources: dict[str, float]) -> None:
-        self.address, self.greeting, self.resources = address, greeting, resources
+    def __init__(self, address: str, greeting: hosts.Greeting) -> None:
+        self.address, self.greeting = address, greeting
         self.told: dict[str, Measurement] = {}
         self.slots: list[Slot] = []
 
@@ -68,23 +66,18 @@ class _Member:
         return spec in self.told and _fingerprint_of(self.told[spec]) == fingerprint
 
 
-class _Job:
-    """A probe on its way. ``crowded``: another one ran during this one. ``seat``: what it has to
-    itself, "" where it shares."""
-
-    def __init__(self, ask: str, probe: AnyProbe, timeout: float, log: str) -> None:
-        self.ask, self.probe, self.timeout, self.log = ask, probe, timeout, log
-        self.crowded = False
-        self.where = ""
-        self.seat = ""
-
-
 class _Packed(NamedTuple):
-    """A question, the files that it needs by name, and bytes of weights among them."""
+    """A question, and the files that it needs by name."""
 
     question: bytes
     needs: Mapping[str, Sequence[Parcel]]
-    weights: int
+
+
+class _Answered(NamedTuple):
+    """A measurement, and the ``place`` of the host that gave it; "" where none did."""
+
+    measurement: Measurement
+    place: str = ""
 
 
 class Cluster:
@@ -121,7 +114,6 @@ class Cluster:
             tuple[str, str], asyncio.Lock
         ] = {}  # (place, file): one at a time sends it
         self._changed = asyncio.Condition()
-        self._turns: Turns[_Job] = Turns()
         self._numbers = itertools.count(1)
         self._asked: set[asyncio.Task[Measurement]] = set()
         self._behind: set[asyncio.Task[None]] = set()
@@ -141,14 +133,13 @@ class Cluster:
 
     @property
     def gpus(self) -> int:
-        """GPUs of the hosts of today; where they show none, machines."""
-        return max(1, len({m.greeting.gpu or m.greeting.machine for m in self._members.values()}))
+        """One for each worker process of the cluster."""
+        return max(1, len(self._members))
 
     def beside(self, probe: AnyProbe) -> int:
-        """How many exclusive probes like this one can be answered at a time: one on each GPU where
-        its engine takes one, else one on each machine."""
-        specs = engine_specs(probe)
-        return max(1, len({_seat_of(member, specs) for member in self._fit_members(specs)}))
+        """How many exclusive probes like this one can be answered at a time: one in each worker
+        process of the cluster whose engines are the session's."""
+        return max(1, len(self._fit_members(engine_specs(probe))))
 
     async def start(self) -> None:
         """Find the scheduler and greet its workers. Raises ``ExecutorLost``."""
@@ -164,7 +155,7 @@ class Cluster:
         await self._home.start()
         self._seen = time.monotonic()
         self._beat = asyncio.create_task(self._look_after())
-        self._in_background(self._watch_scheduler())
+
         async with self._changed:
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(self._changed.wait_for(self._anyone_greeted), _FIRST_HOST)
@@ -221,8 +212,8 @@ class Cluster:
         nothing is missing."""
         if not self._seen:
             return f"the scheduler at {self._url}, {_CALL:.0f} s at most"
-        silent = time.monotonic() - self._seen
-        if not self._wait_for_connection() or silent > _SILENT:
+        if self._lost:
+            silent = time.monotonic() - self._seen
             return (
                 f"the scheduler at {self._url}, silent for {silent:.0f} s, {_PATIENCE / 60:.0f} minutes at most "
                 "(Dask's workers end with their scheduler: start both again)"
@@ -262,11 +253,14 @@ class Cluster:
             try:
                 if self._client.status == "closed":  # it has given up
                     self._client = await self._connect()
-                found = await asyncio.wait_for(self._client.scheduler.identity(), _CALL)
+                found = await asyncio.wait_for(self._client.scheduler.identity(), _SILENT)
             except Exception as error:  # whatever it is, the next look may work
                 _log.warning("the scheduler does not answer: %s", _say_in_one_line(error))
+                self._say_lost()
             else:
-                self._seen = time.monotonic()
+                if self._lost:
+                    self._tell(f"The scheduler at {self._url} answers again.")
+                self._seen, self._lost = time.monotonic(), False
                 self._warn_of_open_wires(found["workers"])
                 await self._meet_workers(found["workers"])
                 beats = (self._pulse(member) for member in list(self._members.values()))
@@ -275,20 +269,15 @@ class Cluster:
                 self._changed.notify_all()
             await asyncio.sleep(_PULSE)
 
-    async def _watch_scheduler(self) -> None:
-        """Say so where the scheduler is gone, and where it is back."""
-        while True:
-            lost = not self._wait_for_connection() or time.monotonic() - self._seen > _SILENT
-            if lost and not self._lost:
-                self._tell(
-                    f"The scheduler at {self._url} does not answer. It is waited for, {_PATIENCE / 60:.0f} minutes at most; "
-                    "what was measured is kept. Dask's workers end with their scheduler, so start both again, or stop here and "
-                    "resume without --executor."
-                )
-            elif self._lost and not lost:
-                self._tell(f"The scheduler at {self._url} answers again.")
-            self._lost = lost
-            await asyncio.sleep(_PULSE)
+    def _say_lost(self) -> None:
+        """Say once that the scheduler is gone."""
+        if not self._lost:
+            self._lost = True
+            self._tell(
+                f"The scheduler at {self._url} does not answer. It is waited for, {_PATIENCE / 60:.0f} minutes at most; "
+                "what was measured is kept. Dask's workers end with their scheduler, so start both again, or stop here and "
+                "resume without --executor."
+            )
 
     def _warn_of_open_wires(self, workers: Collection[str]) -> None:
         """Say once that others can read and send along, where anything of the cluster is on another
@@ -304,17 +293,15 @@ class Cluster:
         for address in [a for a in (*self._members, *self._refused) if a not in workers]:
             self._members.pop(address, None)
             self._refused.pop(address, None)
-        for address, facts in workers.items():
+        for address in workers:
             if (
                 address not in self._members
                 and address not in self._refused
                 and address not in self._joining
             ):
-                self._joining[address] = asyncio.create_task(
-                    self._join_worker(address, dict(facts.get("resources") or {}))
-                )
+                self._joining[address] = asyncio.create_task(self._join_worker(address))
 
-    async def _join_worker(self, address: str, resources: dict[str, float]) -> None:
+    async def _join_worker(self, address: str) -> None:
         try:
             greeting = _decode_greeting(
                 await self._call_host(
@@ -331,7 +318,7 @@ class Cluster:
                     address, f"{greeting.name} has narrowdown {there}, this machine {here}"
                 )
                 return
-            member = _Member(address, greeting, resources)
+            member = _Member(address, greeting)
             for spec, fingerprint in list(self._chosen.items()):
                 await self._inspect_member(member, spec, _FIRST_HOST)
                 if not member.is_a(spec, fingerprint):
@@ -467,38 +454,25 @@ class Cluster:
 
     async def _measure(self, probe: AnyProbe, timeout: float, log: str) -> Measurement:
         number = next(self._numbers)
-        job = _Job(
-            f"{secrets.token_hex(4)}-{number}", probe, timeout, log or log_name(probe, number)
-        )
+        ask, log = f"{secrets.token_hex(4)}-{number}", log or log_name(probe, number)
+        question = hosts.Question(ask, probe, timeout, log)
         try:
-            measurement = await self._in_turn(job, "seated" if probe.exclusive else "shared")
+            answered = await self._answer_somewhere(question)
             places = {member.greeting.place for member in self._members.values()}
-            elsewhere = measurement.status in _HOST_DEPENDENT and places > {job.where}
-            sensitive = (
-                _HOST_DEPENDENT if probe.exclusive else _LOAD_SENSITIVE
-            )  # its own crash is to be counted
-            if measurement.status in sensitive and (job.crowded or elsewhere):
-                # Neither load nor one slow or small host decides.
-                measurement = await self._in_turn(job, "alone", avoid={job.where})
+            if answered.measurement.status in _HOST_DEPENDENT and places > {answered.place}:
+                # One slow or small host decides nothing.
+                answered = await self._answer_somewhere(question, avoid={answered.place})
         except asyncio.CancelledError:
-            self._in_background(self._withdraw_question(job.ask))
+            self._in_background(self._withdraw_question(ask))
             raise
-        return measurement
-
-    async def _in_turn(self, job: _Job, kind: Kind, *, avoid: Collection[str] = ()) -> Measurement:
-        async with self._turns.turn(job, kind, lambda: self.beside(job.probe)):
-            job.crowded, job.seat = False, ""
-            if len(self._turns.at_work) > 1:
-                for other in self._turns.at_work:
-                    other.crowded = True
-            return await self._answer_somewhere(job, avoid, seated=kind == "seated")
+        return answered.measurement
 
     async def _answer_somewhere(
-        self, job: _Job, avoid: Collection[str], *, seated: bool
-    ) -> Measurement:
+        self, asked: hosts.Question, avoid: Set[str] = frozenset()
+    ) -> _Answered:
         """The measurement, however many hosts are lost on the way to it."""
-        specs = engine_specs(job.probe)
-        packed = await self._pack_question(job)
+        specs = engine_specs(asked.probe)
+        packed = await self._pack_question(asked)
         lost, only, unfit = 0, "", dict[str, str]()
         while lost < TRIALS:
             fit = [m for m in await self._wait_for_a_host(specs, avoid) if m.address not in unfit]
@@ -506,19 +480,16 @@ class Cluster:
                 raise ExecutorLost(
                     f"{next(iter(unfit.values()))}, or leave --executor out to work on this machine."
                 )
-            if seated and not (fit := self._seat_members(job, specs, fit)):
-                await self._wait_for_news()
-                continue
             try:
                 chosen = [m for m in fit if m.address == only] or fit
-                answer = await self._submit_packed(job.probe, packed, chosen)
+                answer = await self._submit_packed(packed, chosen)
             except KilledWorker:
                 break
             only = ""
             member = self._members.get(answer.address) if answer else None
             if answer is None or member is None:
                 lost += (
-                    self._wait_for_connection()
+                    self._is_connected()
                 )  # a cluster that forgets its tasks says nothing about the probe
                 await self._wait_for_news()
             elif answer.kind == "missing":
@@ -532,60 +503,42 @@ class Cluster:
             elif answer.measurement.status != "cancelled" and await self._brought_home(
                 member, answer
             ):
-                return self._accept_answer(job, member, answer)
+                return self._accept_answer(asked.log, member, answer)
             else:  # its workers were ended, by nobody here, or it went while it handed over what it had made
                 lost += 1
-        return Measurement(
-            status="crash",
-            message=f"The hosts that worked on the probe were lost {TRIALS} times, one after the other.",
-        )
+        said = f"The hosts that worked on the probe were lost {TRIALS} times, one after the other."
+        return _Answered(Measurement(status="crash", message=said))
 
-    async def _pack_question(self, job: _Job) -> _Packed:
+    async def _pack_question(self, asked: hosts.Question) -> _Packed:
         """Raises ``ExecutorLost`` where a file of the session cannot be read."""
         try:
-            needs = self._packer.needed(job.probe)
-            pins = await asyncio.to_thread(pin_files, job.probe)
+            needs = self._packer.needed(asked.probe)
+            pins = await asyncio.to_thread(pin_files, asked.probe)
         except OSError as error:
             raise ExecutorLost(
                 f"A file of the session cannot be read: {_say_in_one_line(error)}."
             ) from error
-        question = hosts.encode(
-            hosts.Question(job.ask, job.probe, job.timeout, job.log, tuple(needs), pins)
-        )
-        parcels = [parcel for each in needs.values() for parcel in each]
-        weights = sum(parcel.size for parcel in parcels if "/weights/" in parcel.name)
-        return _Packed(question, needs, weights)
+        full = msgspec.structs.replace(asked, needs=tuple(needs), pins=pins)
+        return _Packed(hosts.encode(full), needs)
 
     async def _submit_packed(
-        self, probe: AnyProbe, packed: _Packed, members: Sequence[_Member]
+        self, packed: _Packed, members: Sequence[_Member]
     ) -> hosts.Answer | None:
         """As ``_submit_question``; None as well where the wire to the scheduler broke."""
-        resources = self._needed_resources(probe, packed.weights, members)
         try:
-            return await self._submit_question(packed.question, resources, members)
+            return await self._submit_question(packed.question, members)
         except (KilledWorker, ExecutorLost):
             raise
         except Exception as error:  # it breaks in one of many ways
             _log.warning("the probe was not answered: %s", _say_in_one_line(error))
             return None
 
-    def _seat_members(
-        self, job: _Job, specs: Collection[str], fit: Sequence[_Member]
-    ) -> list[_Member]:
-        """Those of the members that are at the job's own seat, or at a free one that it takes; none
-        where all are taken."""
-        seats = {_seat_of(member, specs) for member in fit}
-        if job.seat not in seats:
-            free = seats - {other.seat for other in self._turns.at_work}
-            job.seat = min(free, default="")
-        return [member for member in fit if _seat_of(member, specs) == job.seat]
-
     async def _wait_for_a_host(
         self, specs: Collection[str], avoid: Collection[str]
     ) -> list[_Member]:
         """The hosts that fit. Raises ``ExecutorLost`` where there is none for long."""
         end = time.monotonic() + _PATIENCE
-        while not (fit := self._fit_members(specs, avoid)) or not self._wait_for_connection():
+        while not (fit := self._fit_members(specs, avoid)) or not self._is_connected():
             self._check_cluster()
             if time.monotonic() > end:
                 raise ExecutorLost(
@@ -600,7 +553,7 @@ class Cluster:
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(self._changed.wait(), _PULSE)
 
-    def _wait_for_connection(self) -> bool:
+    def _is_connected(self) -> bool:
         return self._client is not None and self._client.status == "running"
 
     def _check_cluster(self) -> None:
@@ -612,14 +565,14 @@ class Cluster:
             )
 
     async def _submit_question(
-        self, question: bytes, resources: Mapping[str, float], members: Sequence[_Member]
+        self, question: bytes, members: Sequence[_Member]
     ) -> hosts.Answer | None:
         """The answer of whichever host the cluster has chosen; None where that host, or the
         cluster, was lost. Raises ``KilledWorker``."""
         addresses = [m.address for m in members]
         future = self._client.submit(
             hosts.answer, self._session, question, key=f"narrowdown-{secrets.token_hex(8)}", workers=addresses,
-            allow_other_workers=False, pure=False, resources=resources or None,
+            allow_other_workers=False, pure=False,
         )  # fmt: skip
         waiting = asyncio.ensure_future(_task_result(future))
         try:
@@ -635,25 +588,6 @@ class Cluster:
                 await future.cancel(force=True)
         return hosts.decode_answer(said) if said is not None else None
 
-    def _needed_resources(
-        self, probe: AnyProbe, weights: int, members: Sequence[_Member]
-    ) -> dict[str, float]:
-        """What the probe's engines need for a model of so many bytes, as far as all of these
-        workers declare such a resource."""
-        facts = [
-            told.facts
-            for spec in engine_specs(probe)
-            if (told := members[0].told.get(spec)) is not None
-        ]
-        copies = sum(float(f.get("copies", 0.0)) for f in facts)
-        needs = {
-            "GPU": max((float(f.get("gpus", 0)) for f in facts), default=0.0),
-            "MEMORY": copies * weights,
-        }
-        return {
-            name: n for name, n in needs.items() if n and all(name in m.resources for m in members)
-        }
-
     # -- files --------------------------------------------------------------------------------------------------------
 
     async def _supply_member(self, member: _Member, parcels: Sequence[Parcel]) -> bool:
@@ -664,31 +598,25 @@ class Cluster:
                 async with self._ways.setdefault(
                     (member.greeting.place, parcel.name), asyncio.Lock()
                 ):
-                    if await self._call_host(member.address, hosts.lacks, [parcel.name]):
-                        await self._send_parcel(member, parcel)
+                    await self._send_parcel(member, parcel)
         except Exception as error:  # a host that is lost is lost, however it shows
             _log.warning("a file could not be sent: %s", _say_in_one_line(error))
             return False
         return True
 
     async def _send_parcel(self, member: _Member, parcel: Parcel) -> None:
-        label, offset = hosts.encode(parcel), 0
+        label, offset, piece = hosts.encode(parcel), 0, b""  # it may be there already
         with (self._root / parcel.name).open("rb") as file:
-            while True:
-                piece = file.read(PIECE)
-                if await self._call_host(
-                    member.address, hosts.receive, label, offset, piece, limit=10 * _CALL
-                ):
-                    return
+            while not await self._call_host(
+                member.address, hosts.receive, label, offset, piece, limit=10 * _CALL
+            ):
                 offset += len(piece)
+                piece = file.read(PIECE)
 
     async def _brought_home(self, member: _Member, answer: hosts.Answer) -> bool:
         """Put what the probe has made into the session; False where it did not arrive whole."""
         try:
-            for digest, data in answer.files.items():
-                if self._store.put(data) != digest:
-                    return False
-            for digest, size in answer.large.items():
+            for digest, size in answer.made.items():
                 await self._fetch_artifact(member, digest, size)
         except (OSError, ValueError, KeyError):
             return False
@@ -711,17 +639,17 @@ class Cluster:
 
     # -- ends ---------------------------------------------------------------------------------------------------------
 
-    def _accept_answer(self, job: _Job, member: _Member, answer: hosts.Answer) -> Measurement:
-        job.where = member.greeting.place
+    def _accept_answer(self, log: str, member: _Member, answer: hosts.Answer) -> _Answered:
         if answer.log:
-            path = self._root / job.log
+            path = self._root / log
             path.parent.mkdir(parents=True, exist_ok=True)
             with path.open("ab") as file:
                 file.write(answer.log)
         for death in answer.deaths:
             detail = f"{death.detail} (on {member.greeting.name})"
             self._telling.on_death(msgspec.structs.replace(death, detail=detail))
-        return msgspec.structs.replace(answer.measurement, log=job.log if answer.log else "")
+        kept = msgspec.structs.replace(answer.measurement, log=log if answer.log else "")
+        return _Answered(kept, member.greeting.place)
 
     async def _withdraw_question(self, ask: str) -> None:
         calls = (self._call_host(address, hosts.withdraw, ask) for address in self._members)
@@ -743,15 +671,6 @@ async def _task_result(future: Any) -> bytes | None:
         if future.cancelled():
             return None
         raise
-
-
-def _seat_of(member: _Member, specs: Collection[str]) -> str:
-    """What a probe of these engines has to itself when it is alone at this member: a GPU, or a
-    machine."""
-    takes = any(
-        told.facts.get("gpus") for spec in specs if (told := member.told.get(spec)) is not None
-    )
-    return (member.greeting.gpu if takes else "") or member.greeting.machine
 
 
 def _say_unfit(member: _Member, answer: hosts.Answer) -> str:

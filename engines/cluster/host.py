@@ -28,7 +28,6 @@ from narrowdown.engines.consent import Consent
 from narrowdown.engines.probe import FORMAT, AnyProbe, Inspect, Measurement
 from narrowdown.engines.store.content import Store, boot, digest_file
 from narrowdown.engines.store.memory import SMALL
-from narrowdown.engines.workers import gpus
 from narrowdown.engines.workers.pool import Death, Pool, Slot, Telling, Terms
 
 LEASE = 90.0  # seconds without a word from the session's end after which its workers are ended
@@ -39,16 +38,13 @@ T = TypeVar("T")
 
 class Greeting(msgspec.Struct, frozen=True):
     """A worker process of the cluster. ``token``: another process, another token, also at the same
-    address. ``place``: equal for processes that share the session's folder; ``machine``: for those
-    that share a processor. ``gpu``: the id of the one that it uses, "" for none. ``speaks``: the
-    format of probes; ``narrowdown``: its version."""
+    address. ``place``: equal for processes that share the session's folder. ``speaks``: the format
+    of probes; ``narrowdown``: its version."""
 
     token: str
     place: str
     name: str
     slots: int
-    machine: str = ""
-    gpu: str = ""
     speaks: int = FORMAT
     narrowdown: str = ""
 
@@ -71,13 +67,12 @@ class Answer(msgspec.Struct, frozen=True):
     (this process was never greeted: the one that was is gone); ``unfit`` (``reason``: a file of the
     user's that this host does not have).
 
-    ``files``: artifacts by digest; ``large``: those that must be asked for, with their sizes."""
+    ``made``: digests of artifacts, which are then asked for, with their sizes."""
 
     kind: str
     address: str
     measurement: Measurement = Measurement()
-    files: dict[str, bytes] = {}
-    large: dict[str, int] = {}
+    made: dict[str, int] = {}
     log: bytes = b""
     deaths: tuple[Death, ...] = ()
     missing: tuple[str, ...] = ()
@@ -102,8 +97,7 @@ class _Host:
         self.token = secrets.token_hex(8)
         self.root = root
         self.heard = time.monotonic()
-        # The first that this process may use, which all its workers do; None: not looked yet.
-        self.gpu: str | None = None
+
         self._deaths: list[Death] = []
         self._asks: dict[str, asyncio.Task[Measurement]] = {}
         self._withdrawn: dict[
@@ -202,14 +196,7 @@ async def greet(session: str, capture_bytes: int, consent: bytes, dask_worker: A
     host.heard = time.monotonic()
     status = host.root.stat()
     where = f"{socket.gethostname()}/{boot()}/{status.st_dev}/{status.st_ino}"
-    if host.gpu is None:
-        found = await asyncio.to_thread(gpus.list_gpus)
-        host.gpu = found[0].id if found else ""
-    return encode(
-        Greeting(
-            host.token, where, platform.node(), host.slots, boot(), host.gpu, narrowdown=version()
-        )
-    )
+    return encode(Greeting(host.token, where, platform.node(), host.slots, narrowdown=version()))
 
 
 def version() -> str:
@@ -249,24 +236,10 @@ def answer(session: str, question: bytes) -> bytes:
         for name in (str(damaged), *asked.needs):
             (host.root / name).unlink(missing_ok=True)
         return encode(Answer("missing", address, missing=asked.needs))
-    files, large = _made_artifacts(host.root, measurement)
-    return encode(
-        Answer(
-            "answered",
-            address,
-            measurement,
-            files,
-            large,
-            _take_log_end(host.root / asked.log),
-            deaths,
-        )
-    )
-
-
-async def lacks(session: str, names: list[str]) -> list[str]:
-    """Which of these files are not here. Raises ``ValueError`` for a wrong name."""
-    host = _hosts[session]
-    return [name for name in names if not parcel_place(host.root, name).is_file()]
+    paths = {digest: Store(host.root).path(digest) for digest in measurement.artifacts.values()}
+    made = {digest: path.stat().st_size for digest, path in paths.items()}
+    log = _take_log_end(host.root / asked.log)
+    return encode(Answer("answered", address, measurement, made, log, deaths))
 
 
 async def receive(session: str, parcel: bytes, offset: int, piece: bytes) -> bool:
@@ -353,22 +326,6 @@ def _say_unfit(asked: Question) -> str:
     if folder and not Path(folder).is_dir():
         return f"The host {name} has no folder '{folder}', in which the check runs; share it with every host"
     return ""
-
-
-def _made_artifacts(
-    root: Path, measurement: Measurement
-) -> tuple[dict[str, bytes], dict[str, int]]:
-    """The artifacts that a measurement names: what is small with its bytes, what is large with its
-    size."""
-    store, files, large = Store(root), dict[str, bytes](), dict[str, int]()
-    for digest in measurement.artifacts.values():
-        path = store.path(digest)
-        size = path.stat().st_size
-        if size <= SMALL:
-            files[digest] = path.read_bytes()
-        else:
-            large[digest] = size
-    return files, large
 
 
 def _take_log_end(log: Path) -> bytes:

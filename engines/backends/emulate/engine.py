@@ -112,7 +112,6 @@ def make(spec: EngineSpec) -> Engine:
         ),
         options=DECLARATION.options,
         slots=machine.count_slots(1),
-        copies=1.25,
         typed=_AS_TYPED,
         kept_whole="" if precision == TYPED else LITERAL,
     )

@@ -229,7 +229,6 @@ def make(spec: EngineSpec) -> Engine:
             settings.provider in ("cuda", "tensorrt", "rocm", "migraphx", "directml")
             or (plug_in is not None and plug_in.device.type.name == "GPU")
         ),
-        copies=1.0 if settings.prepacking else 0.0,
         typed=str(spec),
     )
     return Engine(info, settings)

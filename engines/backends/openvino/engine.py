@@ -252,7 +252,6 @@ def make(spec: EngineSpec) -> Engine:
         slots=machine.count_slots(chosen["threads"]),
         spans=True,
         gpus=int(any(d.startswith("GPU") for d in runs_on)),
-        copies=1.0,
         notes=notes,
     )
     return Engine(info, core, device, config)
