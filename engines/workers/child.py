@@ -3,13 +3,11 @@ that it has started."""
 
 import asyncio
 import contextlib
-import math
 import os
 import signal
 import subprocess
 import time
 from collections import deque
-from pathlib import Path
 
 import msgspec
 
@@ -21,8 +19,7 @@ from narrowdown.engines.workers.protocol import FromWorker, Work
 
 TERM_GRACE = 0.3  # seconds between TERM and KILL
 _KEEPERS = 2.0  # seconds that these may take to clear up
-_LOADED = 2  # models that a worker is taken to hold
-_BUILT = 4  # and builds
+_HELD = 4  # models, builds and engines that a worker is taken to hold
 
 _encoder = msgspec.json.Encoder()
 _decoder: msgspec.json.Decoder[FromWorker] = msgspec.json.Decoder(FromWorker)
@@ -41,9 +38,9 @@ class Child:
         self.transports: list[asyncio.BaseTransport] = []
         self.writer: asyncio.WriteTransport | None = None
         self.ready = False
-        self.models: deque[str] = deque(maxlen=_LOADED)
-        self.builds: deque[bytes] = deque(maxlen=_BUILT)
-        self.engines: deque[str] = deque(maxlen=_BUILT)
+        self.models: deque[str] = deque(maxlen=_HELD)
+        self.builds: deque[bytes] = deque(maxlen=_HELD)
+        self.engines: deque[str] = deque(maxlen=_HELD)
 
     async def connect(self) -> None:
         """Take hold of its pipes."""
@@ -58,20 +55,6 @@ class Child:
     @property
     def pid(self) -> int:
         return self.process.pid
-
-    def count_processor(self) -> float:
-        """Seconds of processor that it and what it has waited for have taken; without bound where
-        the system does not say."""
-        try:
-            told = (
-                Path(f"/proc/{self.pid}/stat")
-                .read_text(encoding="utf-8")
-                .rpartition(")")[2]
-                .split()
-            )
-            return sum(map(int, told[11:15])) / os.sysconf("SC_CLK_TCK")
-        except (OSError, ValueError):
-            return math.inf
 
     def send(self, work: Work) -> None:
         self.worked = True

@@ -57,9 +57,7 @@ _WATCH_EVERY = 0.1
 _LOG_LIMIT = 64 << 20  # bytes of one probe's log; an engine that says more has its log started anew
 _SCRATCH = "narrowdown-work-"  # begins the names of folders for workers' temporary files
 _MEMORY_SHARE = 0.85  # of the machine, for all workers together
-# Times its limit that an extra check may take by the clock, on a busy machine: what waits takes no
-# processor. Chosen.
-_BUSY = 10.0
+
 _CHECK_SLACK = 120.0  # a check stops its own command; this is for the rest
 
 _LOAD_SENSITIVE = ("crash", "timeout", "out-of-memory")
@@ -553,7 +551,7 @@ class Pool:
         process.send(Work(number, job.probe, job.log, self._terms.consent.of(job.probe)))
         slot.started, heard, withdrawn = time.monotonic(), False, False
         deadline = slot.started + job.timeout if job.timeout > 0 else None
-        before = process.count_processor()
+
         reading = asyncio.ensure_future(process.next())
         try:
             while True:
@@ -587,18 +585,7 @@ class Pool:
                 elif withdrawn:
                     return "cancelled"
                 else:
-                    # What is extra is left out for what it takes, not for what others do: seconds
-                    # of processor count.
-                    owed = job.timeout - (process.count_processor() - before)
-                    if (
-                        not (job.extra and owed > 0)
-                        or time.monotonic() - slot.started >= _BUSY * job.timeout
-                    ):
-                        return "timeout"
-                    deadline = min(
-                        time.monotonic() + max(owed, _WATCH_EVERY),
-                        slot.started + _BUSY * job.timeout,
-                    )
+                    return "timeout"
         finally:
             if not reading.done():
                 reading.cancel()

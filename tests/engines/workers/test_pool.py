@@ -154,11 +154,8 @@ def test_silence_is_a_timeout_even_if_term_is_ignored(tmp_path: Path) -> None:
     assert after.status == "ok"
 
 
-def test_an_extra_check_that_takes_too_long_is_left_out_and_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_extra_check_that_takes_too_long_is_left_out_and_says_so(tmp_path: Path) -> None:
     """Its step gave it a time of its own, other than the one that every probe has."""
-    monkeypatch.setattr("narrowdown.engines.workers.pool._BUSY", 1.0)
     deaths: list[Death] = []
 
     async def work(pool: Pool) -> tuple[Measurement, Measurement]:
@@ -179,18 +176,6 @@ def test_an_extra_check_that_takes_too_long_is_left_out_and_says_so(
         (True, extra.message),
         (False, usual.message),
     ]
-
-
-def test_an_extra_check_is_not_left_out_for_what_others_take(tmp_path: Path) -> None:
-    """One that waits for the processor has not taken its time yet."""
-
-    async def work(pool: Pool) -> Measurement:
-        waits = Measure(
-            model="m", inputs="i", samples=("s",), engine="sleep=1.5", reference="r", timeout=1.0
-        )
-        return await pool.run(waits, timeout=60.0)
-
-    assert use(tmp_path, 1, work).status == "ok"
 
 
 def test_a_worker_that_was_stopped_is_a_timeout(tmp_path: Path) -> None:
