@@ -31,7 +31,7 @@ from narrowdown.engines.backends.base import (
     list_capabilities,
 )
 from narrowdown.engines.backends.builds import outside_bytes
-from narrowdown.engines.backends.command import DECLARATION, doors, exchange
+from narrowdown.engines.backends.command import DECLARATION, exchange
 from narrowdown.engines.backends.marks import with_outputs
 from narrowdown.engines.checker import command
 from narrowdown.engines.checker import private_copies as checkfiles
@@ -63,14 +63,11 @@ _NO_MEMORY = re.compile(
 class Built:
     """A model that the program is given with each run, and what its build command made of it."""
 
-    def __init__(
-        self, program: "Program", model: onnx.ModelProto, was: Mapping[str, np.dtype[Any]]
-    ) -> None:
-        """``model``: what the program is given, weights outside; ``was``: name -> the type that its
-        values have in the model that was asked for."""
+    def __init__(self, program: "Program", model: onnx.ModelProto) -> None:
+        """``model``: what the program is given, weights outside."""
         self.model = model
         self.facts: Mapping[str, Any] = {}
-        self._program, self._was = program, was
+        self._program = program
         self._types = schema.element_types(model)
         self._folder: Path | None = Path(tempfile.mkdtemp(prefix="narrowdown-"))
         # Who drops it without closing it, for an error on the way say, leaves nothing.
@@ -89,8 +86,7 @@ class Built:
         asked = check_names(
             feeds, (i.name for i in graph.input), outputs, (o.name for o in graph.output)
         )
-        fed = {i.name: self._carried(i.name, feeds[i.name]) for i in graph.input}
-        got = self._program.run(folder, fed)
+        got = self._program.run(folder, {i.name: feeds[i.name] for i in graph.input})
         arrays = [
             o.name for o in graph.output if o.type.WhichOneof("value") in (None, "tensor_type")
         ]
@@ -103,37 +99,18 @@ class Built:
             )
         return {name: self._read(name, got[name]) for name in wanted if name in got}
 
-    def _carried(self, name: str, value: Array) -> Array:
-        """The value in the type that the program takes."""
-        if name not in self._was:
-            return value
-        carrier = external.dtype_of(self._types[name])
-        made = value.astype(carrier)
-        if value.dtype.kind in "iu" and not np.array_equal(made.astype(value.dtype), value):
-            raise EngineFault(
-                "unsupported",
-                f"The input '{name}' holds numbers that {carrier.name} does not hold (dtypes=).",
-            )
-        return made
-
     def _read(self, name: str, value: Array) -> Array:
-        """What the program gave, in the type that the model declares where numpy, or a door, had
-        another one for it."""
+        """What the program gave, in the type that the model declares where numpy had another one
+        for it."""
         if value.dtype.kind in "SUT":
             return value.astype(object)
         if not self._types.get(name):
             return value
         declared = external.dtype_of(self._types[name])
-        if name in self._was:
-            declared = self._was[name]
         if value.dtype.kind == "V" and value.dtype.itemsize == declared.itemsize:
             return value.view(declared)
         lacks = declared.isbuiltin == 2 or declared == np.bool_
-        return (
-            value.astype(declared)
-            if (lacks or name in self._was) and value.dtype != declared
-            else value
-        )
+        return value.astype(declared) if lacks and value.dtype != declared else value
 
     def close(self) -> None:
         self._folder = None
@@ -234,7 +211,7 @@ class Engine:
 
     def __init__(self, info: EngineInfo, program: Program, chosen: Mapping[str, Any]) -> None:
         self.info = info
-        self._program, self._typed, self._dtypes = program, chosen["typed"], chosen["dtypes"]
+        self._program, self._typed = program, chosen["typed"]
 
     def build(self, request: BuildRequest) -> Built:
         """Write the model, and run the build command on it. Raises ``EngineFault``."""
@@ -242,13 +219,11 @@ class Engine:
         try:
             if self._typed or (request.keep and self.info.precision in ("fp16", "bf16")):
                 given = to_precision(given, self.info.precision, request.keep)
-            given = _stated(given)
-            shown, was = doors.carried(given, schema.element_types(given), self._dtypes)
-            built = Built(self._program, shown, was)
         except ModelProblem as error:
             raise EngineFault("unsupported", str(error)) from error
+        built = Built(self._program, _stated(given))
         try:
-            _write(built.folder, shown, request.weights_dir)
+            _write(built.folder, built.model, request.weights_dir)
             self._program.build(built.folder)
         except ModelProblem as error:
             built.close()
@@ -324,21 +299,16 @@ def _stated(model: onnx.ModelProto) -> onnx.ModelProto:
     ):
         return model
     copy = deepcopy(model)
+    with contextlib.suppress(
+        onnx.shape_inference.InferenceError, RuntimeError, ValueError, EncodeError
+    ):
+        inferred = onnx.shape_inference.infer_shapes(model).graph.output
+        del copy.graph.output[:]
+        copy.graph.output.extend(inferred)
     types = schema.element_types(model)
-    try:
-        graph = onnx.shape_inference.infer_shapes(model).graph
-        inferred = {v.name: v for v in (*graph.value_info, *graph.output)}
-    except (onnx.shape_inference.InferenceError, RuntimeError, ValueError, EncodeError):
-        inferred = {}
     for output in copy.graph.output:
-        seen = inferred.get(output.name)
-        if not output.type.WhichOneof("value") and seen is not None:
-            output.type.CopyFrom(seen.type)
         if not output.type.WhichOneof("value") and types.get(output.name):
             output.type.tensor_type.elem_type = types[output.name]
-        bare = output.type.HasField("tensor_type") and not output.type.tensor_type.HasField("shape")
-        if bare and seen is not None and seen.type.tensor_type.HasField("shape"):
-            output.type.tensor_type.shape.CopyFrom(seen.type.tensor_type.shape)
     return copy
 
 

@@ -5,7 +5,6 @@ import gc
 import shlex
 from pathlib import Path
 
-import ml_dtypes
 import numpy as np
 import onnx
 import pytest
@@ -13,7 +12,7 @@ from onnx import TensorProto, helper
 
 from narrowdown.engines.backends import make
 from narrowdown.engines.backends.base import BuildRequest, EngineFault, EngineMissing
-from narrowdown.engines.contract.suite import FLOAT, INT64, small_model
+from narrowdown.engines.contract.suite import FLOAT, small_model
 from narrowdown.engines.data.arrays import write_npz
 
 node = helper.make_node
@@ -100,30 +99,6 @@ def test_values_travel_in_each_form(tmp_path: Path) -> None:
         "a/b2"
     ].tolist() == [1, 2]
     assert '"a/b2"' in seen.read_text()
-
-
-def test_types_that_the_program_does_not_take_are_carried(answer: Path, tmp_path: Path) -> None:
-    """Inputs and outputs change their types in the file, and come back in the model's own."""
-    kinds = {"x": (TensorProto.BFLOAT16, [2]), "i": (INT64, [2])}
-    nodes = [node("Identity", ["x"], ["y"]), node("Less", ["i", "i"], ["b"])]
-    model = small_model(nodes, kinds, ["y", "b"])
-    write_npz(answer, {"y": np.array([7, 8], np.float32), "b": np.array([0, 1], np.int32)})
-    seen = tmp_path / "seen.npz"
-    made = built(shell(f"cp $1 {seen}; cp {answer} $2"), model, dtypes="int32+float32")
-    feeds = {"x": np.array([1, 2], ml_dtypes.bfloat16), "i": np.array([3, 4])}
-    got = made.run(feeds)
-    assert (got["y"].dtype, got["b"].tolist()) == (ml_dtypes.bfloat16, [False, True])
-    with np.load(seen) as fed:
-        assert {name: str(fed[name].dtype) for name in fed.files} == {"x": "float32", "i": "int32"}
-    given = onnx.load(made.folder / "model.onnx")
-    onnx.checker.check_model(given, full_check=True)
-    assert {v.name: v.type.tensor_type.elem_type for v in (*given.graph.input, *given.graph.output)} == {
-        "x": FLOAT, "i": TensorProto.INT32, "y": FLOAT, "b": TensorProto.INT32,
-    }  # fmt: skip
-    with pytest.raises(EngineFault, match="numbers that int32 does not hold"):
-        made.run({**feeds, "i": np.array([3, 1 << 40])})
-    with pytest.raises(EngineFault, match="none of which can carry it"):
-        built("true {model} {inputs} {outputs}", model, dtypes="bool")
 
 
 def test_who_it_is(tmp_path: Path) -> None:

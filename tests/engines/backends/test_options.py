@@ -150,7 +150,6 @@ def test_any_text_is_a_spec_or_a_sentence(text: str) -> None:
         ("onnxruntime:disabled_optimizers=Pad_Fusion+divmulfusion", "Did you mean 'DivMulFusion'?"),
         ("onnxruntime:session_config=x", "session_config: 'x' is not KEY=VALUE"),
         ("golden:names=logits", "'logits' is not RECORDED=TENSOR"),
-        ("command:dtypes=float8", "dtypes: 'float8' is not one of float16, bfloat16"),
         ("command:run=a, b", "is not key=value; a comma inside a value is written \\,."),
         ("command:run=a\\", "ends in a backslash"),
         ("onnxruntime:threads", "'threads' in 'onnxruntime:threads' is not key=value."),
