@@ -107,7 +107,7 @@ class Recipe(msgspec.Struct, frozen=True):
     """How one tool is told of a workaround: text to paste."""
 
     tool: str  # and what it takes
-    language: Literal["sh", "python", "cpp"]
+    language: Literal["sh", "python"]
     text: str
     line: str = ""  # the line that makes the difference; "" for the last one
 
