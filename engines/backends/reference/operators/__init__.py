@@ -12,7 +12,6 @@ from narrowdown.engines.backends.reference.operators.activation import (
     LogSoftmax,
     Softmax,
 )
-from narrowdown.engines.backends.reference.operators.attention import ATTENTION
 from narrowdown.engines.backends.reference.operators.control import Loop
 from narrowdown.engines.backends.reference.operators.convolution import Conv, ConvTranspose
 from narrowdown.engines.backends.reference.operators.dequantize import DequantizeLinear
@@ -32,7 +31,7 @@ from narrowdown.engines.backends.reference.operators.sampling import GridSample
 
 OWN = (
     AveragePool, BatchNormalization, Conv, ConvTranspose, DequantizeLinear, Erf, GatherElements, GlobalMaxPool, GridSample,
-    Hardmax, LogSoftmax, Loop, LpPool, MaxPool, Resize, RoiAlign, Scatter, Softmax, Upsample, *ATTENTION, *FUSED, *ON_CODES,
+    Hardmax, LogSoftmax, Loop, LpPool, MaxPool, Resize, RoiAlign, Scatter, Softmax, Upsample, *FUSED, *ON_CODES,
 )  # fmt: skip
 # Attributes that the evaluator leaves out without a word: where they are given it is no judge of
 # the model.

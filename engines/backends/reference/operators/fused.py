@@ -227,36 +227,7 @@ class FusedGemm(_Activated):
         return (self.activate(np.asarray(made), params).astype(a.dtype),)
 
 
-class EmbedLayerNormalization(Contrib):
-    """Three embeddings (of words, places and segments) added up and normalized; also how many
-    tokens count."""
-
-    inputs = (
-        "ids", "segments", "words", "places", "kinds", "gamma", "beta", "mask", "positions",
-    )  # fmt: skip
-
-    def compute_fed(self, fed: Fed) -> tuple[Array, ...]:
-        ids, words, mask = fed.need("ids"), fed.need("words"), fed.get("mask")
-        segments, kinds, positions = (fed.get(n) for n in ("segments", "kinds", "positions"))
-        at = np.arange(ids.shape[1])[None] if positions is None else positions
-        total = wide(words)[ids] + wide(fed.need("places"))[np.broadcast_to(at, ids.shape)]
-        if segments is not None and kinds is not None:
-            total = total + wide(kinds)[segments]
-        mean = total.mean(axis=-1, keepdims=True)
-        spread = ((total - mean) ** 2).mean(axis=-1, keepdims=True)
-        unit = (total - mean) / np.sqrt(spread + self.number("epsilon", 1e-12))
-        made = unit * wide(fed.need("gamma")) + wide(fed.need("beta"))
-        count = (
-            np.zeros(len(ids), np.int32)
-            if mask is None
-            else (mask == 1).sum(axis=1).astype(np.int32)
-        )
-        return (made.astype(words.dtype), count, total.astype(words.dtype))[
-            : len(self.onnx_node.output)
-        ]
-
-
 FUSED = (
-    BiasGelu, EmbedLayerNormalization, FastGelu, FusedConv, FusedGemm, FusedMatMul, Gelu, QuickGelu, SkipLayerNormalization,
+    BiasGelu, FastGelu, FusedConv, FusedGemm, FusedMatMul, Gelu, QuickGelu, SkipLayerNormalization,
     SkipSimplifiedLayerNormalization, TransposeMatMul,
 )  # fmt: skip
