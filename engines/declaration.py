@@ -32,9 +32,9 @@ class Option(msgspec.Struct, frozen=True):
     as FP32, and no less."""
 
     name: str
-    type: Literal["str", "int", "float", "bool", "list", "file", "library", "command"]
-    default: Any
-    help: str
+    type: Literal["str", "int", "float", "bool", "list", "file", "library", "command"] = "str"
+    default: Any = None
+    help: str = ""
     choices: tuple[str, ...] = ()
     least: int | float | None = None
     most: int | float | None = None
@@ -45,6 +45,11 @@ class Option(msgspec.Struct, frozen=True):
     what: str = ""
     holes: tuple[str, ...] = ()
     harmless: str = ""
+
+    @property
+    def usual(self) -> str:
+        """The default as a spec writes it; "" where it follows from other options."""
+        return "" if self.default is None else str(self.default).lower()
 
 
 class Found(msgspec.Struct, frozen=True):

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 
 import msgspec
 
+from narrowdown.engines.declaration import Option
+
 
 class Capability(msgspec.Struct, frozen=True):
     """Present, or absent with a sentence that says why and what would change it."""
@@ -25,52 +27,49 @@ class Recorded(msgspec.Struct, frozen=True):
     shapes: dict[str, tuple[int, ...]]
 
 
-class OptionView(msgspec.Struct, frozen=True):
-    """An option of an engine (``engines.declaration.Option``): its value where none is given, the
-    plainest one, the twin's, the one that makes the precision an order, the one with which FP32 is
-    FP32, the values that it takes (none: free)."""
+class EngineInfo(msgspec.Struct, frozen=True):
+    """What an engine is, here and with these options.
 
-    name: str
-    default: object = None
-    plain: str = ""
-    twin: str = ""
-    ordered: str = ""
-    exact: str = ""
-    choices: tuple[str, ...] = ()
+    ``precision`` is what it computes in (decides the default tolerance); ``storage`` the dtype that
+    inner float tensors have in it (``float32``, ``float16``, ``bfloat16``: cut tensors are fed
+    rounded to it). ``fingerprint`` changes whenever results may: engine, version, options, device,
+    driver, CPU features, threads. ``capabilities``: build, run, mark, keep (precision per node),
+    optimizers (can be switched), tactics, rebuild (a new build may differ), threads. ``notes``:
+    sentences on what the engine really does here where its name or its options promise something
+    else. ``typed``: the spec with which it computes a file in the types that the file states, so
+    that a workaround can be written into one; "": it retypes as it likes. ``rebuilt``: of one that
+    was built elsewhere and runs as it is, the spec that builds the like, as far as it tells; "": it
+    builds. ``kept_whole``: the spec of the engine whose bits it gives where every node is kept; "":
+    nobody's.
+    """
 
-    @property
-    def usual(self) -> str:
-        """The default as a spec writes it; "" where it follows from other options."""
-        return "" if self.default is None else str(self.default).lower()
-
-
-class EngineView(msgspec.Struct, frozen=True):
-    """An engine, here and with these options (``engines.backends.base.EngineInfo``).
-    ``capabilities`` None: it tells nothing of what it can."""
-
+    name: str = ""
+    spec: str = ""  # canonical
+    version: str = ""
+    device: str = ""
     precision: str = "fp32"
     storage: str = "float32"
-    capabilities: Mapping[str, Capability] | None = None
-    options: tuple[OptionView, ...] = ()
-    optimizers: tuple[str, ...] = ()
+    fingerprint: str = ""
+    capabilities: Mapping[str, Capability] = {}
+    options: tuple[Option, ...] = ()
+    optimizers: tuple[str, ...] = ()  # names that may be switched off, where that is possible
+    slots: int = 1  # how many builds fit this device at once, memory aside
+    gpus: int = 0  # that a build takes
+    spans: bool = False  # one build serves all shapes from ``least_shapes`` to ``feed_shapes``
     notes: tuple[str, ...] = ()
-    slots: int = 1
-    gpus: int = 0
-    recorded: Recorded | None = None
-    version: str = ""
-    typed: str = ""  # the spec that runs a file as it is typed; "": there is none
-    rebuilt: str = (
-        ""  # of an engine that was built elsewhere, the spec that builds the like; "": it builds
-    )
+    recorded: Recorded | None = None  # of one that computes nothing
+    typed: str = ""
+    rebuilt: str = ""
+    kept_whole: str = ""
 
     def can(self, what: str, *, untold: bool = False) -> bool:
         """Whether it has a capability; ``untold``: what an engine that says nothing of it is taken
         for."""
-        return (self.capabilities or {}).get(what, Capability(untold)).present
+        return self.capabilities.get(what, Capability(untold)).present
 
     def reason(self, what: str) -> str:
         """Why it has not; "" where it does not say."""
-        return (self.capabilities or {}).get(what, Capability(False)).reason
+        return self.capabilities.get(what, Capability(False)).reason
 
     def usual(self, option: str, absent: str) -> str:
         """The value of an option that is not given; ``absent`` where it has no such option."""
@@ -108,12 +107,12 @@ class ProblemView(msgspec.Struct, frozen=True):
         return {"tolerance": self.tolerance, "atol": self.atol, "rtol": self.rtol}
 
 
-def view_engine(plain: Mapping[str, object]) -> EngineView:
-    """An EngineInfo as plain data, read; one that cannot be read tells nothing."""
+def view_engine(plain: Mapping[str, object]) -> EngineInfo:
+    """An engine as plain data, read; one that cannot be read tells nothing."""
     try:
-        return msgspec.convert(plain, EngineView)
+        return msgspec.convert(plain, EngineInfo)
     except msgspec.ValidationError:
-        return EngineView()
+        return EngineInfo()
 
 
 def view_problem(plain: Mapping[str, object]) -> ProblemView:

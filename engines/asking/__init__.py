@@ -28,7 +28,7 @@ from narrowdown.engines.probe import (
     State,
     Unroll,
 )
-from narrowdown.engines.views import EngineView, ProblemView
+from narrowdown.engines.views import EngineInfo, ProblemView
 
 T = TypeVar("T")
 
@@ -61,8 +61,8 @@ class StepContext(msgspec.Struct, frozen=True, dict=True):
     reference: str
     findings: Findings
     params: Mapping[str, object] = {}
-    engine_info: EngineView = EngineView()
-    reference_info: EngineView = EngineView()
+    engine_info: EngineInfo = EngineInfo()
+    reference_info: EngineInfo = EngineInfo()
     check: str = ""  # the external check command, "" when outputs are compared
     seed: int = 1
     visit: int = 1  # how many times this node was entered

@@ -14,48 +14,12 @@ import numpy as np
 import onnx
 
 from narrowdown.engines.declaration import Option
-from narrowdown.engines.views import Capability, Recorded
+from narrowdown.engines.views import Capability, EngineInfo, Recorded
 
 __all__ = [
     "BuildRequest", "Built", "Capability", "Engine", "EngineFault", "EngineInfo", "EngineMissing", "Option", "Recorded",
     "check_names", "list_capabilities",
 ]  # fmt: skip
-
-
-class EngineInfo(msgspec.Struct, frozen=True):
-    """What an engine is, here and with these options.
-
-    ``precision`` is what it computes in (decides the default tolerance); ``storage`` the dtype that
-    inner float tensors have in it (``float32``, ``float16``, ``bfloat16``: cut tensors are fed
-    rounded to it). ``fingerprint`` changes whenever results may: engine, version, options, device,
-    driver, CPU features, threads. ``capabilities``: build, run, mark, keep (precision per node),
-    optimizers (can be switched), tactics, rebuild (a new build may differ), threads. ``notes``:
-    sentences on what the engine really does here where its name or its options promise something
-    else. ``typed``: the spec with which it computes a file in the types that the file states, so
-    that a workaround can be written into one; "": it retypes as it likes. ``rebuilt``: of one that
-    was built elsewhere and runs as it is, the spec that builds the like, as far as it tells; "": it
-    builds. ``kept_whole``: the spec of the engine whose bits it gives where every node is kept; "":
-    nobody's.
-    """
-
-    name: str
-    spec: str  # canonical
-    version: str
-    device: str
-    precision: str
-    storage: str
-    fingerprint: str
-    capabilities: dict[str, Capability]
-    options: tuple[Option, ...] = ()
-    optimizers: tuple[str, ...] = ()  # names that may be switched off, where that is possible
-    slots: int = 1  # how many builds fit this device at once, memory aside
-    gpus: int = 0  # that a build takes
-    spans: bool = False  # one build serves all shapes from ``least_shapes`` to ``feed_shapes``
-    notes: tuple[str, ...] = ()
-    recorded: Recorded | None = None  # of one that computes nothing
-    typed: str = ""
-    rebuilt: str = ""
-    kept_whole: str = ""
 
 
 def list_capabilities(**lacks: str) -> dict[str, Capability]:

@@ -23,7 +23,7 @@ from narrowdown.engines.probe import Measurement
 from narrowdown.engines.search.settle import SHRINK_PROBES
 from narrowdown.engines.search.whole import list_failing, probe_whole
 from narrowdown.engines.spec import parse
-from narrowdown.engines.views import EngineView
+from narrowdown.engines.views import EngineInfo
 
 # Seconds of an engine's first build from which a search looks for a cheap engine.
 EXPENSIVE = 20.0
@@ -40,7 +40,7 @@ ALIKE = 2.0
 SHRINK_EXPENSIVE = 8
 
 
-def list_cheap_engines(engine: str, info: EngineView) -> tuple[str, ...]:
+def list_cheap_engines(engine: str, info: EngineInfo) -> tuple[str, ...]:
     """The engine's specs with one option at its ``twin`` value, where it has another one now."""
     spec = parse(engine)
     options = [o for o in info.options if o.twin]

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
+from narrowdown.engines.declaration import Option
 from narrowdown.engines.spec import parse
-from narrowdown.engines.views import EngineView, OptionView
+from narrowdown.engines.views import EngineInfo
 
 _OFF = "disabled_optimizers"
 
@@ -39,7 +40,7 @@ class Switches(msgspec.Struct, frozen=True):
         return str(spec.with_option(_OFF, "+".join(sorted(disabled))) if disabled else spec)
 
 
-def list_switches(engine: str, info: EngineView) -> Switches:
+def list_switches(engine: str, info: EngineInfo) -> Switches:
     """The switches of an engine."""
     spec = parse(engine)
     optimizers = (
@@ -56,14 +57,14 @@ def list_switches(engine: str, info: EngineView) -> Switches:
     return Switches(engine, tuple(sorted(optimizers)), options)
 
 
-def find_exact(engine: str, info: EngineView) -> str:
+def find_exact(engine: str, info: EngineInfo) -> str:
     """The engine's spec with FP32 computed as FP32; "" where it is, or where no option says so. On
     an H100 basic_pitch with everything in FP32 is wrong by 0.02 % or 1.23 %, as TensorRT's timing
     decides about TF32."""
     return set_option(engine, info, lambda option: option.exact)
 
 
-def set_option(engine: str, info: EngineView, wanted: Callable[[OptionView], str]) -> str:
+def set_option(engine: str, info: EngineInfo, wanted: Callable[[Option], str]) -> str:
     """The engine's spec with the first option that has not the value that is wanted of it at that
     value; "" where there is none. ``wanted``: "" of an option of which nothing is."""
     spec = parse(engine)

@@ -66,8 +66,7 @@ def execute_probe(probe: AnyProbe, store: Store, progress: Say) -> Measurement:
     have changed; nor is a file of the session that is gone or damaged: ``facts["damaged"]`` is its
     path; nor one of the user's that is no longer what was agreed to: ``facts["changed"]``.
     """
-    answer = _judged_by_the_weights(_answer_probe(probe, store, progress), probe, store)
-    answer = _judged_by_the_program(_judged_by_the_disk(answer, store))
+    answer = _excuse_candidate(_answer_probe(probe, store, progress), probe, store)
     return msgspec.structs.replace(answer, message=_shorten_words(answer.message))
 
 
@@ -83,41 +82,26 @@ def _shorten_words(message: str) -> str:
     return " ".join(words)[:_LONGEST]
 
 
-def _judged_by_the_weights(answer: Measurement, probe: AnyProbe, store: Store) -> Measurement:
-    """The answer; where it failed and weights that the session keeps are not what was written,
-    none: an engine reads these by itself, and says of a file that is gone that the model cannot be
-    built."""
-    model = str(getattr(probe, "model", ""))
-    if (
-        answer.status in ("ok", "fault", "cancelled")
-        or "damaged" in answer.facts
-        or not is_digest(model)
-    ):
-        return answer
-    lost = sound.find_lost_weights(store, store.model_path(model))
-    return answer if lost is None else _measure_failure(lost, answer.run_seconds)
+def _excuse_candidate(answer: Measurement, probe: AnyProbe, store: Store) -> Measurement:
+    """The answer; where it failed for what is not the candidate's doing, none.
 
-
-def _judged_by_the_disk(answer: Measurement, store: Store) -> Measurement:
-    """The answer; where it failed and the disk is full, or an engine says that something of the
-    kind was refused to it, none."""
+    An engine reads weights by itself, and says of a file that is gone that the model cannot be
+    built. A disk may be full, or an engine say that something of the kind was refused to it. Our
+    own files may have changed: what failed may be a module of ours that is gone, or does not fit
+    the others, and the journal would say that an engine is not there.
+    """
     if answer.status in ("ok", "fault", "cancelled") or "damaged" in answer.facts:
         return answer
-    fault = faults.find_fault_in_text(answer.message) or faults.find_full_disk(
+    model = str(getattr(probe, "model", ""))
+    if is_digest(model) and (lost := sound.find_lost_weights(store, store.model_path(model))):
+        return _measure_failure(lost, answer.run_seconds)
+    if fault := faults.find_fault_in_text(answer.message) or faults.find_full_disk(
         faults.list_written_places(store.root)
-    )
-    return answer if fault is None else faults.make_unanswered(fault, store.root)
-
-
-def _judged_by_the_program(answer: Measurement) -> Measurement:
-    """The answer; where it failed and our own files are no longer those that this process began
-    with, none: what failed may be a module of ours that is gone, or does not fit the others, and
-    the journal would say that an engine is not there."""
-    if answer.status in ("ok", "fault", "cancelled") or not (
-        changed := installed.say_change(installed.OF_WORKERS)
     ):
-        return answer
-    return Measurement(status="fault", message=changed)
+        return faults.make_unanswered(fault, store.root)
+    if changed := installed.say_change(installed.OF_WORKERS):
+        return Measurement(status="fault", message=changed)
+    return answer
 
 
 def _answer_probe(probe: AnyProbe, store: Store, progress: Say) -> Measurement:

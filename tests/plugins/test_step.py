@@ -20,7 +20,7 @@ from narrowdown.engines.steps.base import Finish, Steps, StepSpec
 from narrowdown.engines.steps.registry import GROUP, STEPS, load_brought
 from narrowdown.engines.steps.surroundings import surround_step
 from narrowdown.engines.store.content import digest_file
-from narrowdown.engines.views import EngineView
+from narrowdown.engines.views import EngineInfo
 from narrowdown.wizard.demo import MODELS
 from narrowdown.wizard.problem import Problem
 from narrowdown.wizard.report.document import to_json
@@ -279,7 +279,7 @@ def test_it_decides_by_numbers_alone() -> None:
         sys.path.remove(str(TOY))
     findings = Findings(model="m", inputs="i", samples=(SampleInfo("real:0", "real"),))
     ctx = StepContext(
-        "emulate:precision=fp16", "onnxruntime", findings, engine_info=EngineView(storage="float16")
+        "emulate:precision=fp16", "onnxruntime", findings, engine_info=EngineInfo(storage="float16")
     )
     generator = SPEC.run(ctx)
     assert next(generator).text == "how large do the outputs become in the reference?"

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import msgspec
 
 from narrowdown.engines.probe import AnyProbe
-from narrowdown.engines.views import EngineView
+from narrowdown.engines.views import EngineInfo
 from narrowdown.engines.workers.executor import Prober
 
 
@@ -22,13 +22,13 @@ class Devices(msgspec.Struct):
     beside: Callable[[AnyProbe], int] = lambda _: 1
     waited_for: Callable[[], str] = lambda: ""
 
-    def count_jobs(self, engine: EngineView) -> int:
+    def count_jobs(self, engine: EngineInfo) -> int:
         """Probes at a time: by --jobs, else what the engine says of a device, on each that there
         is; at most ``slots``."""
         devices = self.gpus() if engine.gpus else 1
         return max(1, min(self.jobs or devices * (engine.slots or 1), self.slots))
 
-    def say_sharing(self, engine: EngineView) -> str:
+    def say_sharing(self, engine: EngineInfo) -> str:
         """What is to be said of builds that share a GPU; "" where none do."""
         jobs, gpus = self.count_jobs(engine), self.gpus()
         if not engine.gpus or jobs <= gpus:

@@ -23,7 +23,7 @@ from narrowdown.engines.probe import (
     Score,
 )
 from narrowdown.engines.steps.known import SPEC, KnownOutcome
-from narrowdown.engines.views import Capability, EngineView
+from narrowdown.engines.views import Capability, EngineInfo
 
 BUG = next(bug for bug in read_table() if bug.id == "ort-pad-maxpool-fusion")
 
@@ -69,7 +69,7 @@ def walk(
         criterion=Criterion(),
         signature=Signature("accuracy", "real:0", ("y",), {"y": 1.0}),
     )
-    view = EngineView(
+    view = EngineInfo(
         version=version,
         capabilities={"optimizers": Capability(True)},
         optimizers=("Pad_Fusion", "ConstantFolding"),

@@ -31,7 +31,7 @@ from narrowdown.engines.steps.rewrite import (
     TriedRewrite,
     name_first,
 )
-from narrowdown.engines.views import Capability, EngineView
+from narrowdown.engines.views import Capability, EngineInfo
 
 TOLERANCE = 0.01
 RIGHT, NEAR, WRONG = 1e-4, 2e-4, 0.5  # ``NEAR``: where it is right on a made sample
@@ -94,7 +94,7 @@ def walk(
         workaround=before,
     )
     can = {"optimizers": Capability(world.optimizers), "latency": Capability(False)}
-    view = EngineView(
+    view = EngineInfo(
         storage="float16", capabilities=can, optimizers=OPTIMIZERS if world.optimizers else ()
     )
     ctx = StepContext("engine", "judge", findings, {"budget": budget}, engine_info=view)

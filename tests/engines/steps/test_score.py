@@ -13,7 +13,7 @@ from narrowdown.engines.graph.load import build_index
 from narrowdown.engines.probe import Describe, Measure, Measurement, SampleInfo, SampleResult, Score
 from narrowdown.engines.steps.base import Finish
 from narrowdown.engines.steps.score import SPEC, ScoreOutcome, ScoreRow
-from narrowdown.engines.views import Capability, EngineView, ProblemView
+from narrowdown.engines.views import Capability, EngineInfo, ProblemView
 
 VALUE = helper.make_tensor_value_info
 NODES = [
@@ -53,7 +53,7 @@ def walk(
         signature=Signature("accuracy", "real:0", ("y",), {"y": 0.5}),
     )  # fmt: skip
     ctx = StepContext(
-        "engine", "judge", findings, {"budget": budget}, EngineView(capabilities={"latency": Capability(True)}),
+        "engine", "judge", findings, {"budget": budget}, EngineInfo(capabilities={"latency": Capability(True)}),
         problem=ProblemView(score=score, digests={"/s.py": "d"}),
     )  # fmt: skip
     step, asked = SPEC.run(ctx), []

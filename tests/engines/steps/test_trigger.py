@@ -27,7 +27,7 @@ from narrowdown.engines.search.factors import Factor, Level
 from narrowdown.engines.search.trigger import Found, Outcome, Row
 from narrowdown.engines.steps.base import Finish
 from narrowdown.engines.steps.trigger import SPEC, TriggerOutcome, make_factor_row, read_declared
-from narrowdown.engines.views import EngineView
+from narrowdown.engines.views import EngineInfo
 
 BUG = next(bug for bug in read_table() if bug.id == "ort-gemm-identity-transpose")
 assert BUG.make is not None
@@ -65,7 +65,7 @@ def walk(
         signature=Signature(kind, "real:0", ("y",), {"y": 1.0}),  # type: ignore[arg-type]
         case=case,
     )
-    view = EngineView(version="1.23.2")
+    view = EngineInfo(version="1.23.2")
     step = SPEC.run(
         StepContext("onnxruntime", REFERENCE, findings, engine_info=view, params=params)
     )

@@ -13,7 +13,7 @@ from narrowdown.engines.findings import Findings
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.probe import Measure, SampleInfo
 from narrowdown.engines.steps.base import Finish
-from narrowdown.engines.views import EngineView, ProblemView
+from narrowdown.engines.views import EngineInfo, ProblemView
 from narrowdown.wizard.runner.context import step_context
 from narrowdown.wizard.runner.settings import applied, fault, settings_on, with_settings
 from narrowdown.wizard.runner.speculation import Foresight, speculable
@@ -126,11 +126,11 @@ def test_a_metric_of_another_kind_drops_the_tolerances_of_the_old_one_and_not_th
 
 def test_the_original_model_again():
     clean = msgspec.structs.replace(FOUND, model="clean", original="m")
-    again = applied(clean, {"working_model": "original"}, ProblemView(), EngineView())
+    again = applied(clean, {"working_model": "original"}, ProblemView(), EngineInfo())
     assert (again.model, again.signature) == ("m", None)
     unchanged = msgspec.structs.replace(clean, model="m")
     assert (
-        applied(unchanged, {"working_model": "original"}, ProblemView(), EngineView()) == unchanged
+        applied(unchanged, {"working_model": "original"}, ProblemView(), EngineInfo()) == unchanged
     )
 
 
