@@ -23,7 +23,10 @@ _SOURCE = Path(__file__).with_name("check.py.txt")
 
 def check_part(found: Found) -> CheckPart:
     """The device and its configuration, as the session had them."""
-    settings = {"device": _name_device(found), "config": _unite(_tell(found.chosen).values())}
+    settings = {
+        "device": name_device(found.chosen["device"]),
+        "config": _unite(_tell(found.chosen).values()),
+    }
     return CheckPart(_SOURCE.read_text(encoding="utf-8"), settings)
 
 
@@ -37,7 +40,8 @@ def apply(found: Found, cure: Cure) -> list[Recipe]:
     text = ["import openvino", ""]
     text += [f"# measured with this, which is not the cure: {beside!a}"] if beside else []
     said = ", ".join(
-        f"{each!a}" for each in (cure.file or "model.onnx", _name_device(found), config)
+        f"{each!a}"
+        for each in (cure.file or "model.onnx", name_device(found.chosen["device"]), config)
     )
     text += [f"compiled = openvino.Core().compile_model({said})"]
     return [Recipe("OpenVINO in Python", "python", "\n".join(text))]
@@ -56,8 +60,10 @@ def _unite(parts: Iterable[Mapping[str, str]]) -> dict[str, str]:
     return {key: value for part in parts for key, value in part.items()}
 
 
-def _name_device(found: Found) -> str:
-    return str(found.chosen["device"]).upper().replace("+", ",")
+def name_device(asked: str) -> str:
+    """The device as OpenVINO takes it: ``HETERO:GPU,CPU`` of ``hetero:gpu+cpu``, as a comma ends an
+    option."""
+    return asked.upper().replace("+", ",")
 
 
 DECLARATION = Declaration(

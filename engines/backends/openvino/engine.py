@@ -7,7 +7,7 @@ import re
 import secrets
 import tempfile
 import textwrap
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,12 +29,14 @@ from narrowdown.engines.backends.base import (
 from narrowdown.engines.backends.builds import write_weights
 from narrowdown.engines.backends.elements import pack_elements, unpack_elements
 from narrowdown.engines.backends.marks import with_outputs
-from narrowdown.engines.backends.openvino import DECLARATION, devices, ir
+from narrowdown.engines.backends.openvino import DECLARATION, ir, name_device
 from narrowdown.engines.graph import external
 from narrowdown.engines.graph.model_problem import ModelProblem
 from narrowdown.engines.graph.typed import to_precision
 from narrowdown.engines.spec import EngineSpec
 
+# They choose among devices, share work out or gather it; the devices follow a colon.
+_VIRTUAL = ("AUTO", "MULTI", "HETERO", "BATCH")
 _PRECISION = {"f32": ("fp32", "float32"), "f16": ("fp16", "float16"), "bf16": ("bf16", "bfloat16")}
 # Element types that OpenVINO's numpy gives as their codes: 64 for a 2.0 in FP8, or two of four bits
 # in one byte.
@@ -188,8 +190,8 @@ def make(spec: EngineSpec) -> Engine:
     for a wrong spec."""
     chosen = options.values(spec)
     core = ov.Core()
-    device = devices.name_device(chosen["device"], core.available_devices)
-    virtual = device.partition(":")[0] in devices.VIRTUAL
+    device = name_device(chosen["device"])
+    virtual = device.partition(":")[0] in _VIRTUAL
     config: dict[str, Any] = {}
     if chosen["precision"] != "default":
         config["INFERENCE_PRECISION_HINT"] = chosen["precision"]
@@ -199,28 +201,19 @@ def make(spec: EngineSpec) -> Engine:
         # What it really computes in is known only once something is compiled: a hint that the
         # device lacks is dropped silently.
         compiled = core.compile_model(core.read_model(_make_smallest_model()), device, config)
-        hint = devices.read_hint(compiled, virtual=virtual)
+        hint = _read_hint(compiled, virtual=virtual)
         # What one that stands for others has chosen is written with or without brackets.
         runs_on = (
             [str(d).strip("()") for d in compiled.get_property("EXECUTION_DEVICES")]
             if virtual
             else [device]
         )
-        native = {
-            str(c).lower()
-            for d in runs_on
-            for c in core.get_property(d, "OPTIMIZATION_CAPABILITIES")
-        }
         full = ", ".join(str(core.get_property(d, "FULL_DEVICE_NAME")) for d in runs_on)
         full = f"{full} ({device.partition(':')[0]})" if virtual else full
-        notes = (
-            _note_limits(chosen["precision"], hint, native, _emulates_bf16(core, native))
-            if device == "CPU"
-            else ()
-        )
     except RuntimeError as error:
         raise EngineMissing(
-            f"OpenVINO's device '{device}' does not work here: {_clean_message(error)}"
+            f"OpenVINO's device '{device}' does not work here: {_clean_message(error)} It has "
+            f"{', '.join(core.available_devices) or 'none'}."
         ) from error
     precision, storage = _PRECISION.get(hint, ("fp32", "float32"))
     low = precision != "fp32"
@@ -231,9 +224,7 @@ def make(spec: EngineSpec) -> Engine:
         spec=str(spec),
         typed=str(spec),
         version=short,
-        device=full
-        if not low or hint in native
-        else f"{full} ({hint} without instructions for it)",
+        device=full,
         precision=precision,
         storage=storage,
         fingerprint=machine.fingerprint(spec.name, version, chosen, full, hint=hint),
@@ -252,50 +243,40 @@ def make(spec: EngineSpec) -> Engine:
         slots=machine.count_slots(chosen["threads"]),
         spans=True,
         gpus=int(any(d.startswith("GPU") for d in runs_on)),
-        notes=notes,
+        notes=_note_limits(chosen["precision"], hint) if device == "CPU" else (),
     )
     return Engine(info, core, device, config)
 
 
-def _emulates_bf16(core: Any, native: Collection[str]) -> bool:
-    """Whether the CPU device computes in BF16 although the processor has no instructions for it."""
-    if "bf16" in native:
-        return False
-    compiled = core.compile_model(
-        core.read_model(_make_smallest_model()), "CPU", {"INFERENCE_PRECISION_HINT": "bf16"}
+def _read_hint(compiled: Any, *, virtual: bool) -> str:
+    """The type that a compiled model computes in, by OpenVINO's name; of several devices the
+    shortest."""
+    if not virtual:
+        return str(compiled.get_property("INFERENCE_PRECISION_HINT").get_type_name())
+    told = compiled.get_property("DEVICE_PROPERTIES").values()
+    hints = [
+        str(each["INFERENCE_PRECISION_HINT"].get_type_name())
+        for each in told
+        if "INFERENCE_PRECISION_HINT" in each
+    ]
+    return min(hints, key=lambda hint: (hint == "f32", hint), default="f32")
+
+
+def _note_limits(asked: str, ran: str) -> tuple[str, ...]:
+    """What people expect of the CPU device and do not get on this processor. ``asked``: the option
+    ``precision``; ``ran``: the type that it computes in."""
+    wanted = "bf16" if asked == "default" and ran == "f32" else _PRECISION.get(asked, [""])[0]
+    if asked == ran or not wanted:
+        return ()
+    why = (
+        "this CPU has no BF16 instructions, with which its default would be BF16"
+        if asked == "default"
+        else f"this CPU has no instructions for {wanted.upper()}, which was asked for"
     )
-    return str(compiled.get_property("INFERENCE_PRECISION_HINT").get_type_name()) == "bf16"
-
-
-def _note_limits(asked: str, ran: str, native: Collection[str], without: bool) -> tuple[str, ...]:
-    """What people expect of this engine and do not get on this processor. ``asked``: the option
-    ``precision``; ``ran``: the type that the CPU device computes in; ``native``: the types that the
-    processor has instructions for; ``without``: BF16 works all the same."""
-    lacks = "this CPU has no BF16 instructions (AVX512_BF16 or AMX)"
-    if asked == "default" and ran == "f32" and "bf16" not in native:
-        other = (
-            "precision=bf16 computes in BF16 without them, slowly"
-            if without
-            else "try emulate:precision=bf16"
-        )
-        return (
-            f"OpenVINO computed in FP32: {lacks}, with which its default would be BF16, so a failure of that default cannot be "
-            f"shown here; {other}.",
-        )
-    if asked == ran == "bf16" and "bf16" not in native:
-        return (f"OpenVINO computed in BF16 without instructions for it, slowly: {lacks}.",)
-    if asked in ("bf16", "f16") and ran != asked:
-        why = (
-            lacks
-            if asked == "bf16"
-            else "this CPU has no FP16 instructions (AVX512_FP16 or AMX_FP16)"
-        )
-        emulation = {"bf16": "bf16", "f16": "fp16"}[asked]
-        return (
-            f"OpenVINO computed in {_PRECISION[ran][0].upper()}, not in the {emulation.upper()} that was asked for: {why}, so a "
-            f"failure of that precision cannot be shown here; try emulate:precision={emulation}.",
-        )
-    return ()
+    return (
+        f"OpenVINO computed in {_PRECISION[ran][0].upper()}: {why}. A failure of that precision cannot be shown here; try "
+        f"emulate:precision={wanted}.",
+    )
 
 
 @contextlib.contextmanager
