@@ -26,7 +26,7 @@ from narrowdown.engines.backends.base import (
 )
 from narrowdown.engines.backends.marks import with_outputs
 from narrowdown.engines.backends.reference import DECLARATION
-from narrowdown.engines.backends.reference.operators import IGNORED, OWN
+from narrowdown.engines.backends.reference.operators import IGNORED, OWN, WRONG
 from narrowdown.engines.graph import converted, external, names
 from narrowdown.engines.graph.model_problem import ModelProblem
 from narrowdown.engines.graph.standing_alone import standing_alone
@@ -62,7 +62,7 @@ class Evaluation:
         self._inputs = {i.name: int(i.type.tensor_type.elem_type) for i in model.graph.input}
         self._outputs = [o.name for o in model.graph.output]
         _check_names(model.graph)
-        _refuse_ignored(model.graph)
+        _refuse_untrusted(model.graph)
         self._evaluator: Any
         try:
             with _quiet():
@@ -184,12 +184,18 @@ def _check_names(graph: onnx.GraphProto) -> None:
             raise EngineFault("invalid-model", f"Nothing makes the output '{output.name}'.")
 
 
-def _refuse_ignored(graph: onnx.GraphProto) -> None:
-    """Raises ``EngineFault`` for a node that would be computed otherwise than it is written."""
+def _refuse_untrusted(graph: onnx.GraphProto) -> None:
+    """Raises ``EngineFault`` for a node that might be computed otherwise than it is written."""
     for node in graph.node:
         for body in names.bodies(node):
-            _refuse_ignored(body)
-        attribute = IGNORED.get(node.op_type, "") if node.domain in ("", "ai.onnx") else ""
+            _refuse_untrusted(body)
+        standard = node.domain in ("", "ai.onnx")
+        if standard and node.op_type in WRONG:
+            raise EngineFault(
+                "unsupported",
+                f"ONNX's evaluator is not trusted with the {node.op_type} '{node.name}'.",
+            )
+        attribute = IGNORED.get(node.op_type, "") if standard else ""
         if any(a.name == attribute and a.f for a in node.attribute):
             said = (
                 f"ONNX's evaluator leaves out the {attribute} of the {node.op_type} '{node.name}'"

@@ -39,17 +39,6 @@ class LogSoftmax(Operator):
         )
 
 
-class Hardmax(Operator):
-    def _run(self, x: Array, axis: int) -> tuple[Array]:
-        if not x.size:
-            return (x,)
-        rows, along = _flatten_rows(self, x, axis)
-        first = np.expand_dims(rows.argmax(axis=along), along)
-        made = np.zeros_like(rows)
-        np.put_along_axis(made, first, 1, axis=along)
-        return (made.reshape(x.shape),)
-
-
 class Erf(Operator):
     def _run(self, x: Array) -> tuple[Array]:
         return (erf(wide(x)).astype(x.dtype),)

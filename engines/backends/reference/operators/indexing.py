@@ -1,5 +1,4 @@
-"""GatherElements: the evaluator refuses indices that are shorter than the data beside the axis.
-Scatter, the older name of ScatterElements, it does not have."""
+"""GatherElements: the evaluator refuses indices that are shorter than the data beside the axis."""
 
 import numpy as np
 
@@ -14,12 +13,3 @@ class GatherElements(Operator):
         ]
         places = np.where(indices < 0, indices + data.shape[axis], indices)
         return (np.take_along_axis(read, places, axis),)
-
-
-class Scatter(Operator):
-    def _run(self, data: Array, indices: Array, updates: Array, axis: int = 0) -> tuple[Array]:
-        places: list[Array] = list(np.indices(indices.shape))
-        places[axis] = np.where(indices < 0, indices + data.shape[axis], indices)
-        made = data.copy()
-        made[tuple(places)] = updates
-        return (made,)

@@ -137,17 +137,6 @@ class AveragePool(Operator):
         return ((total / counted).astype(x.dtype),)
 
 
-class LpPool(Operator):
-    def _run(self, x: Array, **given: Any) -> tuple[Array]:
-        p = int(given.get("p") or 2)
-        w = _lay_windows(x.shape[2:], given)
-        total = np.zeros((*x.shape[:2], *w.many), x.dtype)
-        for _, reads, inside in _iterate_taps(w, x.shape[2:]):
-            value, _ = _read_windows(x, reads, inside, x.dtype.type(0))
-            total = total + np.abs(value) ** p
-        return ((total ** (1 / p)).astype(x.dtype),)
-
-
 class GlobalMaxPool(Operator):
     def _run(self, x: Array) -> tuple[Array]:
         return (np.max(x, axis=tuple(range(2, x.ndim)), keepdims=True),)
