@@ -309,12 +309,12 @@ class _Told:
 
 
 class _Bounded:
-    """The start and the end of a stream of any length."""
+    """The start and the end of a stream of any length. ``left_out``: bytes between them."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self.file = file
         os.set_blocking(file.fileno(), False)
-        self._head, self._tail, self._dropped = bytearray(), bytearray(), 0
+        self._kept, self.left_out = bytearray(), 0
         self.open = True
 
     def read(self) -> bool:
@@ -323,15 +323,11 @@ class _Bounded:
             piece = os.read(self.file.fileno(), 1 << 16)
         except BlockingIOError:
             return False
-        if not piece:
-            self.open = False
-            return False
-        room = SMALL - len(self._head)
-        self._head += piece[:room]
-        self._tail += piece[room:]
-        if len(self._tail) > 2 * SMALL:
-            self._trim()
-        return True
+        self.open = bool(piece)
+        self._kept += piece
+        if len(self._kept) > 3 * SMALL:
+            self._cut_middle()
+        return self.open
 
     def drain(self) -> None:
         """Take what has been written so far, and close."""
@@ -339,21 +335,16 @@ class _Bounded:
             while self.open and self.read():
                 pass
             self.file.close()
+        self._cut_middle()
 
-    def _trim(self) -> None:
-        over = len(self._tail) - SMALL
-        if over > 0:
-            del self._tail[:over]
-            self._dropped += over
-
-    @property
-    def left_out(self) -> int:
-        self._trim()
-        return self._dropped
+    def _cut_middle(self) -> None:
+        over = max(0, len(self._kept) - 2 * SMALL)
+        del self._kept[SMALL : SMALL + over]
+        self.left_out += over
 
     def text(self) -> str:
         gap = f"\n[... {self.left_out} bytes left out ...]\n".encode() if self.left_out else b""
-        return bytes(self._head + gap + self._tail).decode(errors="replace")
+        return bytes(self._kept[:SMALL] + gap + self._kept[SMALL:]).decode(errors="replace")
 
 
 def _follow(told: _Told, streams: tuple[_Bounded, _Bounded], deadline: float | None) -> bool:

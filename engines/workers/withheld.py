@@ -10,10 +10,9 @@ have them.
 import hashlib
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
-import ml_dtypes
 import msgspec
 import numpy as np
 import onnx
@@ -33,8 +32,6 @@ from narrowdown.engines.workers.artifact_files import put_arrays
 KEPT = 16  # elements; an epsilon, an axis or a shape is no weight
 MODELS = ("model.onnx", "engine.onnx", "good.onnx")  # the first one says what a weight was
 GONE = "weights-left-out.bin"
-
-Rounding = Callable[[Array], Array]
 
 
 def withhold_weights(folder: Path, manner: str, reference: str) -> int:
@@ -56,10 +53,7 @@ def withhold_weights(folder: Path, manner: str, reference: str) -> int:
             drawn = draw_alike(
                 own if own.shape == values.shape else values, tensor.name or f"{name} {number}"
             )
-            made = numpy_helper.from_array(
-                _find_rounding(own, values)(drawn).astype(values.dtype), tensor.name
-            )
-            tensor.CopyFrom(made)
+            tensor.CopyFrom(numpy_helper.from_array(drawn.astype(values.dtype), tensor.name))
     for beside in folder.glob(
         "*weights.bin"
     ):  # the true weights; what is saved would be appended to them
@@ -109,19 +103,6 @@ def _list_weights(model: ModelProto) -> Iterator[tuple[TensorProto, Array]]:
         values = external.inner_values(tensor)
         if values.size > KEPT:
             yield tensor, values
-
-
-def _find_rounding(true: Array, engine: Array) -> Rounding:
-    """How the engine's values were made from the true ones: FP32 may hold what was rounded to
-    FP16."""
-    if true.shape == engine.shape and true.dtype == engine.dtype == np.float32:
-        for narrow in (np.float16, ml_dtypes.bfloat16):
-            with np.errstate(all="ignore"):
-                if not np.array_equal(true, engine) and np.array_equal(
-                    true.astype(narrow).astype(np.float32), engine
-                ):
-                    return lambda drawn, narrow=narrow: drawn.astype(np.float32).astype(narrow)  # type: ignore[misc]
-    return lambda drawn: drawn
 
 
 def _expect_anew(folder: Path, model: ModelProto, reference: str) -> None:

@@ -16,7 +16,6 @@ from narrowdown.engines.store import places, regular
 from narrowdown.engines.store.content import turn, write_own
 
 MOST = 64 << 20  # bytes of one cache: as much as is carried from build to build
-ALL = 512 << 20  # of all of them; the oldest go first
 
 
 def cache_file(name: str, version: str, gpu: Device) -> Path:
@@ -46,16 +45,3 @@ def keep_timings(path: Path, timings: bytes) -> None:
         if len(read_timings(path)) >= len(timings):
             return
         write_own(path, timings)
-        _drop_oldest(path)
-
-
-def _drop_oldest(newest: Path) -> None:
-    """Keep all caches together within ``ALL`` bytes."""
-    others = sorted(
-        (p for p in newest.parent.glob("*.cache") if p != newest), key=lambda p: -p.stat().st_mtime
-    )
-    held = newest.stat().st_size
-    for path in others:
-        held += path.stat().st_size
-        if held > ALL:
-            path.unlink()

@@ -125,10 +125,22 @@ def test_a_loop_runs_as_often_as_it_says(opset: int, condition: bool) -> None:
     n = helper.make_node
     value = helper.make_tensor_value_info
     body = helper.make_graph(
-        [n("Add", ["a", "x"], ["b"]), n("Identity", ["go"], ["on"]), n("Mul", ["b", "b"], ["each"])],
+        [
+            n("Add", ["a", "x"], ["b"]),
+            n("Identity", ["go"], ["on"]),
+            n("Mul", ["b", "b"], ["each"]),
+        ],
         "body",
-        [value("i", TensorProto.INT64, []), value("go", TensorProto.BOOL, []), value("a", TensorProto.FLOAT, [2, 3])],
-        [value("on", TensorProto.BOOL, []), value("b", TensorProto.FLOAT, [2, 3]), value("each", TensorProto.FLOAT, [2, 3])],
+        [
+            value("i", TensorProto.INT64, []),
+            value("go", TensorProto.BOOL, []),
+            value("a", TensorProto.FLOAT, [2, 3]),
+        ],
+        [
+            value("on", TensorProto.BOOL, []),
+            value("b", TensorProto.FLOAT, [2, 3]),
+            value("each", TensorProto.FLOAT, [2, 3]),
+        ],
     )
     x = f(2, 3)
     feeds = {"n": np.array(4), "go": np.array(True) if condition else None, "x": x}
