@@ -100,9 +100,7 @@ class _Host:
 
         self._deaths: list[Death] = []
         self._asks: dict[str, asyncio.Task[Measurement]] = {}
-        self._withdrawn: dict[
-            str, float
-        ] = {}  # those that may still be on their way here, and since when
+
         self._loop = asyncio.new_event_loop()
         store = Store(root)
         for part in (
@@ -132,8 +130,6 @@ class _Host:
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
 
     async def probe(self, question: Question) -> tuple[Measurement, tuple[Death, ...]]:
-        if self._withdrawn.pop(question.ask, None) is not None:
-            return Measurement(status="cancelled"), ()
         probe = question.probe
         if not getattr(
             probe, "timeout", 1.0
@@ -154,12 +150,6 @@ class _Host:
     async def withdraw(self, ask: str) -> None:
         if (task := self._asks.get(ask)) is not None:
             task.cancel()
-            return
-        # Every host is told, and all but one will never see that question.
-        now = time.monotonic()
-        self._withdrawn = {a: at for a, at in self._withdrawn.items() if now - at < LEASE} | {
-            ask: now
-        }
 
     async def snapshot(self) -> list[Slot]:
         return self._pool.snapshot()

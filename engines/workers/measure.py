@@ -7,6 +7,7 @@ import statistics
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
 import msgspec
@@ -82,9 +83,8 @@ def _weigh_ready(ready: _Ready) -> int:
 
 
 _builds: Kept[_Ready] = Kept(_close_ready, _weigh_ready)
-_slices: Kept[_Ready] = Kept(_close_ready, _weigh_ready)
 # Apart from what is run with them: that may not be closed meanwhile.
-_stages: Kept[_Ready] = Kept(_close_ready, _weigh_ready)
+_parts: Kept[_Ready] = Kept(_close_ready, _weigh_ready)
 # What engines said to builds for many shapes (``_build_key``), as a status and a sentence: these
 # are not tried again.
 _refused: dict[bytes, tuple[str, str]] = {}
@@ -368,33 +368,35 @@ class _Measuring:
         part = Part(self.store, self.model, candidate, probe.inputs, probe.reference, self.progress)
         needed = {t: fed[t] for t in part.needed}
         constants = {t: needed.pop(t) for t in sorted(part.constants(needed))}
-        under_test = spec == probe.engine
-        choices: dict[str, Any] = (
-            {"attempt": probe.attempt, "force": probe.force, "forbid": probe.forbid}
-            if under_test
-            else {}
-        )
-        question = (
-            captures.make_engine(spec).info.fingerprint,
-            spec,
-            probe.model,
-            candidate,
-            choices,
-        )
-
-        def make() -> _Ready:
-            piece = part.cut(needed, constants)
-            return _Ready(piece, part.build(spec, piece, needed, **choices), 0.0)
-
+        if spec == probe.engine:
+            choices = {"attempt": probe.attempt, "force": probe.force, "forbid": probe.forbid}
+            return self._run_part(spec, part, needed, constants, choices)
         try:
-            ready = _stages.get(_build_key(question, needed, constants), make)
-            return arrays_by_id(ready.part, ready.built.run(feeds_by_name(ready.part, needed)))
+            return self._run_part(spec, part, needed, constants)
         except EngineFault as error:
-            if under_test:
-                raise
             raise captures.ReferenceFailed(
                 f"The reference cannot run a part of the model: {error}"
             ) from error
+
+    def _run_part(
+        self,
+        spec: str,
+        part: Part,
+        arrays: Mapping[int, Array],
+        constants: Mapping[int, Array],
+        choices: Mapping[str, Any] = MappingProxyType({}),
+    ) -> dict[int, Array]:
+        """What a part gives on an engine, fed ``arrays`` with ``constants`` baked in. Raises
+        ``EngineFault``."""
+        engine = captures.make_engine(spec).info
+        question = (engine.fingerprint, engine.spec, self.probe.model, part.candidate, {**choices})
+
+        def make() -> _Ready:
+            piece = part.cut(arrays, constants)
+            return _Ready(piece, part.build(spec, piece, arrays, **choices), 0.0)
+
+        ready = _parts.get(_build_key(question, arrays, constants), make)
+        return arrays_by_id(ready.part, ready.built.run(feeds_by_name(ready.part, arrays)))
 
     def _list_spans(self, sample: str) -> list[Span]:
         """What one build may serve, the most first: every sample of the inputs, as an engine takes
@@ -740,16 +742,7 @@ class _Measuring:
         rest = part.values([t for t in part.needed if t not in own], sample)
         # An engine's value is never baked in: one build of the slice serves them all.
         constants = {t: rest.pop(t) for t in sorted(part.constants(rest))}
-        arrays |= rest
-        engine = captures.make_engine(probe.reference)
-        question = (engine.info.fingerprint, engine.info.spec, probe.model, candidate)
-
-        def make() -> _Ready:
-            piece = part.cut(arrays, constants)
-            return _Ready(piece, part.build(probe.reference, piece, arrays), 0.0)
-
-        ready = _slices.get(_build_key(question, arrays, constants), make)
-        return arrays_by_id(ready.part, ready.built.run(feeds_by_name(ready.part, arrays)))
+        return self._run_part(probe.reference, part, arrays | rest, constants)
 
     def _keep_refused(
         self, fault: EngineFault, feed: Feed, expected: Mapping[int, Array]

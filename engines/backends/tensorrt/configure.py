@@ -85,11 +85,9 @@ def constrain_precisions(found: Library, config: Any, how: str) -> None:
 
 
 class Phase(NamedTuple):
-    """One that a build is in: its name, that of the phase that it is a part of, its steps, and how
-    many of them are done."""
+    """One that a build is in: its name, its steps, and how many of them are done."""
 
     name: str
-    parent: str
     steps: int
     done: int = 0
 
@@ -103,15 +101,10 @@ COUNTED = 10
 
 def describe_phases(phases: Mapping[str, Phase], at: str) -> str:
     """How far a build is that has just done a step of the phase ``at``: by the outermost phase with
-    many steps, with the one at work beside it, as ``Timing graph nodes, 30 of 48 (Measuring tactic
-    time, 1 of 4)``."""
-    inner, outer, above, met = phases[at], phases[at], phases[at].parent, {at}
-    while above in phases and above not in met:
-        met.add(above)
-        outer = phases[above] if phases[above].steps >= COUNTED else outer
-        above = phases[above].parent
-    said = f"{inner.name}, {inner.done} of {inner.steps}"
-    return said if outer is inner else f"{outer.name}, {outer.done} of {outer.steps} ({said})"
+    many steps, as ``Timing graph nodes, 30 of 48``; else by that one. ``phases``: outermost
+    first."""
+    told = next((p for p in phases.values() if p.steps >= COUNTED), phases[at])
+    return f"{told.name}, {told.done} of {told.steps}"
 
 
 def watch_build(found: Library, config: Any, say: Callable[[str], None]) -> Any:
@@ -127,8 +120,8 @@ def watch_build(found: Library, config: Any, say: Callable[[str], None]) -> Any:
             base.__init__(self)
             self.open: dict[str, Phase] = {}
 
-        def phase_start(self, phase: str, parent: str | None, steps: int) -> None:
-            self.open[phase] = Phase(phase, parent or "", steps)
+        def phase_start(self, phase: str, _parent: str | None, steps: int) -> None:
+            self.open[phase] = Phase(phase, steps)
 
         def step_complete(self, phase: str, step: int) -> bool:
             if begun := self.open.get(phase):

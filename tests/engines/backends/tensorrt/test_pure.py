@@ -345,7 +345,7 @@ def test_a_failure_without_a_reason_on_a_full_gpu_is_laid_to_memory(
     assert "ran out of memory while it built: Requested amount" in str(fault)
 
 
-def test_a_build_tells_how_many_layers_are_timed_beside_what_it_is_at() -> None:
+def test_a_build_tells_how_many_layers_are_timed() -> None:
     """The phases of TensorRT 10.6 (campaigns/logs/fresh-builds.jsonl): the innermost begins anew for
     each layer."""
     said: list[str] = []
@@ -367,7 +367,7 @@ def test_a_build_tells_how_many_layers_are_timed_beside_what_it_is_at() -> None:
     monitor.step_complete("turned on itself", 1)
     assert said == [
         "building: Timing graph nodes, 30 of 48",
-        "building: Timing graph nodes, 30 of 48 (Measuring tactic time, 1 of 4)",
+        "building: Timing graph nodes, 30 of 48",
         "building: Computing profile costs, 1 of 5",
         "building: turned on itself, 2 of 20",
     ]
