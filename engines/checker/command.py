@@ -31,7 +31,6 @@ _HOLE = re.compile(r"\{(" + "|".join(PLACEHOLDERS) + r")\}")
 _BARE = re.compile(r"[\w@%+=:./{}-]+", re.ASCII)
 _GRACE = 2.0  # seconds between TERM and KILL after a timeout
 _MOST_LINKS = 10_000  # entries of the user's folder that a checker is shown
-_LINGER = 0.5  # seconds to wait for the last output once the checker itself has ended
 
 
 class CheckResult(msgspec.Struct, frozen=True):
@@ -350,23 +349,19 @@ class _Bounded:
 def _follow(told: _Told, streams: tuple[_Bounded, _Bounded], deadline: float | None) -> bool:
     """Read until the checker has ended; False when the deadline came first. Something that it
     started and left behind may hold its streams open: its own end counts."""
-    until = deadline
     with selectors.DefaultSelector() as selector:
         for stream in streams:
             selector.register(stream.file, selectors.EVENT_READ, stream)
         selector.register(told.fd, selectors.EVENT_READ, told)
-        while selector.get_map():
-            left = None if until is None else until - time.monotonic()
+        # Having said how the checker ended the keeper says no more, but lives on until it is let go.
+        while told.open and told.ended is None:
+            left = None if deadline is None else deadline - time.monotonic()
             if left is not None and left <= 0:
-                return told.ended is not None or not told.open
+                return False
             for key, _ in selector.select(left):
                 key.data.read()
-                # Having said how the checker ended the keeper says no more, but lives on until it
-                # is let go.
-                if not key.data.open or (key.data is told and told.ended is not None):
+                if not key.data.open:
                     selector.unregister(key.fileobj)
-                    if key.data is told:
-                        until = time.monotonic() + _LINGER
     return True
 
 

@@ -69,9 +69,6 @@ _ASKED = re.compile(
 _SHELL_S = frozenset(
     {"PWD", "OLDPWD", "SHLVL", "SHELL", "COLUMNS", "LINES", "_"}
 )  # it sets them itself, so they say nothing
-_SEARCHED = (
-    1 << 16
-)  # characters from the end of what a checker printed: what it fails for want of, it says last
 
 
 def for_checker(held: Mapping[str, str], named: Collection[str] = ()) -> dict[str, str]:
@@ -102,12 +99,7 @@ def list_missed(
     """Names, sorted, of variables that a checker did not get and that it speaks of: what to hand on
     where it fails, or passes, for want of one. ``said``: what it printed; ``sources``: its scripts,
     in which a variable is asked for."""
-    words = {
-        word
-        for text in said
-        for word in _NAME.findall(text[-_SEARCHED:])
-        if word.isupper() or "_" in word
-    }
+    words = {word for text in said for word in _NAME.findall(text) if word.isupper() or "_" in word}
     words |= {word for text in sources for found in _ASKED.findall(text) for word in found}
     here = {word: held[word] for word in words if word in held}
     return sorted(here.keys() - for_checker(here, named).keys() - _SHELL_S)

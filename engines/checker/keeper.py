@@ -2,7 +2,7 @@
 has started, however it ends.
 
 What a checker starts may leave its process group and its session, lose its parents and empty its
-environment: neither group nor parents nor a mark finds it then. On Linux this process is the one
+environment: neither group nor parents nor a mark finds it then. This process is the one
 that inherits orphans (a "child subreaper"), so that all of them stay below it. It kills them when
 the checker's time is over: when the other end of a pipe closes, as whoever asked for the check has
 what it wants, or is gone. The standard library only.
@@ -28,9 +28,8 @@ PR_SET_CHILD_SUBREAPER = 36
 _LONGEST = (
     10.0  # seconds of killing: what outlasts it is another user's, or held up inside the kernel
 )
-_PAUSE = 0.0005  # seconds between two rounds, in which the killed die
 _OURS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # which do not end it
-_LOOK = 0.02  # seconds between two looks where the system cannot wait for an end and a pipe at once
+_LOOK = 0.005  # seconds between two looks at what has ended: no old kernel can wait for an end and a pipe at once
 
 
 def descendants(pid: int) -> list[Born]:
@@ -88,7 +87,7 @@ def sweep() -> bool:
                 pass
         except ChildProcessError:
             return True
-        time.sleep(_PAUSE)
+        time.sleep(_LOOK)
     return False
 
 
@@ -139,14 +138,6 @@ def _read(path: str) -> bytes:
         return b""
     finally:
         os.close(fd)
-
-
-def _end_group(pid: int) -> None:
-    """All that there is to do where there is no /proc."""
-    try:
-        os.killpg(pid, signal.SIGKILL)
-    except OSError:
-        return
 
 
 def _say(fd: int, line: str) -> None:
@@ -209,26 +200,15 @@ def _keep(status: int, held: int, pid: int) -> None:
     """Until ``held`` closes. Says when the checker has ended."""
     waiting = select.poll()
     waiting.register(held, select.POLLIN)
-    end = -1
-    try:
-        end = os.pidfd_open(pid)
-        waiting.register(end, select.POLLIN)
-    except (AttributeError, OSError):  # not Linux, or an old one
-        end = -1
     running = True
     while True:
-        ready = {fd for fd, _ in waiting.poll(round(_LOOK * 1000) if running and end < 0 else None)}
-        if running and (end < 0 or end in ready):
-            done, how = os.waitpid(pid, os.WNOHANG)
-            if done:
-                _say(status, f"exit {how}")
-                running = False
-                if end >= 0:
-                    waiting.unregister(end)
-        if held in ready and not os.read(held, 1 << 10):
-            break
-    if end >= 0:
-        os.close(end)
+        ready = waiting.poll(round(_LOOK * 1000) if running else None)
+        done, how = os.waitpid(pid, os.WNOHANG) if running else (0, 0)
+        if done:
+            _say(status, f"exit {how}")
+            running = False
+        if ready and not os.read(held, 1 << 10):
+            return
 
 
 def _run(text: bytes, held: int, out: int, err: int, status: int) -> bool:
@@ -250,18 +230,14 @@ def _run(text: bytes, held: int, out: int, err: int, status: int) -> bool:
         os.chdir("/")
     _say(status, f"pid {pid}")
     _keep(status, held, pid)
-    _end_group(pid)
     return sweep()
 
 
 def _inherit() -> None:
-    """On Linux: inherit what loses its parents below this process."""
-    try:
-        import ctypes
+    """Inherit what loses its parents below this process."""
+    import ctypes
 
-        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    except (ImportError, AttributeError, OSError):
-        return
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def main() -> None:

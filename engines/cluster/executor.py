@@ -39,10 +39,8 @@ from narrowdown.engines.workers.pool import (
     make_cancelled,
 )
 
-_FIRST_HOST = 60.0  # that a cluster may take to have a worker at all
-_PATIENCE = 300.0  # that a session waits for a cluster, or for a host that fits, to come back
+_PATIENCE = 300.0  # that a session waits for a cluster, or for a host that fits, to come
 _PULSE = 2.0  # between two looks at the cluster
-_SILENT = 10.0  # after which a scheduler counts as gone for whoever looks on
 _CALL = 30.0  # that a scheduler or a host may take to answer a word
 
 _HOST_DEPENDENT = ("timeout", "out-of-memory")  # another host may be faster, or larger
@@ -158,7 +156,7 @@ class Cluster:
 
         async with self._changed:
             with contextlib.suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(self._changed.wait_for(self._anyone_greeted), _FIRST_HOST)
+                await asyncio.wait_for(self._changed.wait_for(self._anyone_greeted), _PATIENCE)
         if not self._members:
             why = next(iter(self._refused.values()), "start one with 'dask worker'")
             await self.stop(hard=True)
@@ -253,7 +251,7 @@ class Cluster:
             try:
                 if self._client.status == "closed":  # it has given up
                     self._client = await self._connect()
-                found = await asyncio.wait_for(self._client.scheduler.identity(), _SILENT)
+                found = await asyncio.wait_for(self._client.scheduler.identity(), _CALL)
             except Exception as error:  # whatever it is, the next look may work
                 _log.warning("the scheduler does not answer: %s", _say_in_one_line(error))
                 self._say_lost()
@@ -320,7 +318,7 @@ class Cluster:
                 return
             member = _Member(address, greeting)
             for spec, fingerprint in list(self._chosen.items()):
-                await self._inspect_member(member, spec, _FIRST_HOST)
+                await self._inspect_member(member, spec, _PATIENCE)
                 if not member.is_a(spec, fingerprint):
                     self._left_out(spec, [member])
             self._members[address] = member

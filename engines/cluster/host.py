@@ -31,7 +31,6 @@ from narrowdown.engines.store.memory import SMALL
 from narrowdown.engines.workers.pool import Death, Pool, Slot, Telling, Terms
 
 LEASE = 90.0  # seconds without a word from the session's end after which its workers are ended
-_CLEAN_UP = 10.0
 
 T = TypeVar("T")
 
@@ -286,8 +285,7 @@ async def leave(session: str) -> None:
     with _guard:
         host = _hosts.pop(session, None)
     if host is not None:
-        with contextlib.suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(host.on_own_loop(host.end()), _CLEAN_UP)
+        await host.on_own_loop(host.end())
         await asyncio.to_thread(shutil.rmtree, host.root, True)
 
 

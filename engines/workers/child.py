@@ -89,11 +89,8 @@ class Child:
         its own."""
         if self.process.returncode is not None:
             return True
-        if hasattr(os, "waitid"):
-            with contextlib.suppress(ChildProcessError):
-                return (
-                    os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
-                )
+        with contextlib.suppress(ChildProcessError):
+            return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
         return self.process.poll() is not None
 
     def signal_group(self, number: signal.Signals) -> None:

@@ -50,7 +50,7 @@ def group_alike(gpus: Sequence[Gpu]) -> tuple[tuple[Gpu, ...], tuple[Gpu, ...]]:
 def _ask_driver() -> list[Gpu]:
     """What the driver says. Raises ``OSError`` where there is none, ``AttributeError`` for a very
     old one."""
-    cuda = ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
+    cuda = ctypes.CDLL("libcuda.so.1")
 
     def get(name: str, kind: type[Any], *rest: Any) -> Any:
         found = kind()

@@ -290,11 +290,7 @@ class _Measuring:
         smallest that is not 0, where there is one; those too large to be looked at left out."""
         read = {t for n in self.part.nodes for t in self.index.nodes[n].reads}
         kinds = [self.index.tensors[t] for t in sorted(read)]
-        looked = [
-            t
-            for t in kinds
-            if t.kind == "weight" and t.floating and 0 < t.bytes <= workaround_model.LOOKED_AT
-        ]
+        looked = [t for t in kinds if t.kind == "weight" and workaround_model.is_looked_at(t)]
         values = {
             t.name: np.abs(load.read_weight(self.model, t.id).astype(np.float64)) for t in looked
         }

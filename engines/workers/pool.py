@@ -32,7 +32,6 @@ import secrets
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
@@ -314,7 +313,7 @@ class Pool:
     def _keep_a_dog(self) -> None:
         """Start what ends the workers' own children if this process is killed. It holds nothing but
         a pipe."""
-        if self._dog is None and sys.platform == "linux":
+        if self._dog is None:
             words = [self._mark, str(self._temporary().path)]
             self._dog = processes.watch(Path(watchdog.__file__), words)
 

@@ -12,6 +12,7 @@ from narrowdown.engines.data import originals
 from narrowdown.engines.graph import load
 from narrowdown.engines.graph.cut import cut
 from narrowdown.engines.graph.emulate import PRECISIONS
+from narrowdown.engines.graph.index import Tensor
 from narrowdown.engines.graph.load import StoredModel
 from narrowdown.engines.graph.names import bodies
 from narrowdown.engines.graph.origin import find_folded, find_origins
@@ -21,9 +22,7 @@ from narrowdown.engines.graph.typed import to_precision
 from narrowdown.engines.graph.unroll import body_size
 from narrowdown.engines.probe import Candidate, Measure
 from narrowdown.engines.store.content import Store
-from narrowdown.engines.store.memory import SMALL
-
-LOOKED_AT = 64 << 20  # bytes of a weight of which each value is looked at, in float64
+from narrowdown.engines.store.memory import HELD, SMALL
 
 
 @dataclass(frozen=True)
@@ -103,9 +102,15 @@ def _find_outside(own: StoredModel, rest: str) -> set[int]:
     }
 
 
+def is_looked_at(tensor: Tensor) -> bool:
+    """Whether each value of a weight is looked at: in float64, in which a half takes four times its
+    bytes."""
+    return tensor.floating and 0 < 4 * tensor.bytes <= HELD
+
+
 def _is_outside(own: StoredModel, weight: int, rest: str) -> bool:
     tensor = own.index.tensors[weight]
-    if not tensor.floating or not 0 < tensor.bytes <= LOOKED_AT:
+    if not is_looked_at(tensor):
         return False
     limits = ml_dtypes.finfo(PRECISIONS[rest][1])
     size = np.abs(load.read_weight(own, weight).astype(np.float64))

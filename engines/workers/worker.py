@@ -88,13 +88,12 @@ def _end_process() -> NoReturn:
 
 
 def _die_with(parent: int) -> None:
-    """Ask the kernel for SIGKILL when the parent's thread ends (Linux), and for what loses its
-    parents below this process, so that the pool finds it there; leave at once if the parent already
-    has ended."""
-    if sys.platform == "linux":
-        prctl = ctypes.CDLL(None, use_errno=True).prctl
-        prctl(1, signal.SIGKILL, 0, 0, 0)  # PR_SET_PDEATHSIG
-        prctl(keeper.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    """Ask the kernel for SIGKILL when the parent's thread ends, and for what loses its parents
+    below this process, so that the pool finds it there; leave at once if the parent already has
+    ended."""
+    prctl = ctypes.CDLL(None, use_errno=True).prctl
+    prctl(1, signal.SIGKILL, 0, 0, 0)  # PR_SET_PDEATHSIG
+    prctl(keeper.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     if parent and os.getppid() != parent:
         _end_process()
 

@@ -23,6 +23,7 @@ from narrowdown.engines.graph.emulate import emulate_precision
 from narrowdown.engines.graph.model_problem import ModelProblem
 from narrowdown.engines.graph.typed import to_rounded
 from narrowdown.engines.spec import EngineSpec
+from narrowdown.engines.store.memory import PIECE
 
 TYPED = "typed"
 _STORAGE = {"fp16": "float16", "bf16": "bfloat16", TYPED: "float32"}
@@ -33,7 +34,6 @@ _LITERAL = Settings()  # any optimizer could remove the casts that round
 # Without memory reuse a session of 581 nodes builds in 33 ms instead of 345, and holds every
 # activation at once.
 _FAST = Settings(reuse=False)
-_SMALL = 16 << 20  # bytes fed times nodes: a guess at what all activations take
 
 
 class Engine:
@@ -85,7 +85,8 @@ def _state_types(model: onnx.ModelProto, weights_dir: str) -> onnx.ModelProto:
 
 def _choose_settings(request: BuildRequest, model: onnx.ModelProto) -> Settings:
     fed = sum(4 * math.prod(shape) for shape in request.feed_shapes.values())
-    return _FAST if fed * len(model.graph.node) <= _SMALL else _LITERAL
+    activations = fed * len(model.graph.node)  # bytes, a guess
+    return _FAST if activations <= PIECE else _LITERAL
 
 
 def make(spec: EngineSpec) -> Engine:

@@ -3,7 +3,6 @@
 import ctypes
 import functools
 import os
-import sys
 from typing import Any
 
 import msgspec
@@ -40,7 +39,7 @@ def load_runtime() -> Any:
 def device() -> tuple[Device | None, str]:
     """(the GPU that TensorRT would use, or None with the reason in a few words)."""
     try:
-        ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
+        ctypes.CDLL("libcuda.so.1")
     except OSError:
         return None, "no NVIDIA driver is installed"
     try:

@@ -9,7 +9,6 @@ import contextlib
 import ctypes
 import functools
 import importlib
-from collections import deque
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,6 @@ from typing import Any
 from narrowdown.engines.backends.base import Capability, EngineMissing
 from narrowdown.engines.data import held
 
-_LINES = 400
 TUNING = "Autotuning"  # in the lines of a verbose log that say which operation is tuned now
 
 
@@ -134,7 +132,7 @@ class Log:
 
     def __init__(self, trt: Any) -> None:
         severity = trt.ILogger
-        lines: deque[tuple[int, str]] = deque(maxlen=_LINES)
+        lines: list[tuple[int, str]] = []
         self._hearing: list[list[str]] = []
         hearing = self._hearing
 
