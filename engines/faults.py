@@ -163,3 +163,8 @@ def signal_name(number: int) -> str:
         return signal.Signals(number).name
     except ValueError:
         return f"signal {number}"
+
+
+def say_in_one_line(error: BaseException) -> str:
+    """An error's text in one line."""
+    return (" ".join(str(error).split()) or type(error).__name__)[:300]

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from narrowdown.engines import installed, options
 from narrowdown.engines.declaration import Declaration
+from narrowdown.engines.faults import say_in_one_line
 from narrowdown.engines.spec import EngineSpec
 
 if TYPE_CHECKING:
@@ -56,8 +57,3 @@ def say_absent(declared: Declaration) -> str:
         f"{declared.name} is not installed; install it with: {installed.command(declared.install)}"
     )
     return f"{lacks}. {declared.needs}" if declared.needs else lacks
-
-
-def say_in_one_line(error: BaseException) -> str:
-    """An error's text in one line."""
-    return (" ".join(str(error).split()) or type(error).__name__)[:300]

@@ -11,7 +11,7 @@ import msgspec
 
 from narrowdown.engines import backends, discovery, installed
 from narrowdown.engines.declaration import Declaration
-from narrowdown.engines.faults import signal_name
+from narrowdown.engines.faults import say_in_one_line, signal_name
 from narrowdown.engines.processes import run_module
 
 _SECONDS = 120.0
@@ -28,7 +28,7 @@ def describe_engine(name: str) -> dict[str, Any]:
             row |= msgspec.to_builtins(backends.make(name).info)
             row |= {"present": True, "reason": ""}
         except Exception as error:
-            row["reason"] = backends.say_in_one_line(error)
+            row["reason"] = say_in_one_line(error)
     return row
 
 
@@ -74,7 +74,7 @@ def _ask_process(declared: Declaration) -> dict[str, Any]:
     except subprocess.TimeoutExpired:
         row["reason"] = f"{declared.name} is installed but gave no answer within {_SECONDS:.0f} s."
     except (OSError, ValueError, IndexError) as error:
-        row["reason"] = f"{declared.name} could not be asked: {backends.say_in_one_line(error)}."
+        row["reason"] = f"{declared.name} could not be asked: {say_in_one_line(error)}."
     return row
 
 

@@ -25,6 +25,7 @@ from distributed import Client, KilledWorker
 
 from narrowdown.engines.cluster import host as hosts
 from narrowdown.engines.cluster.parcels import Packer, Parcel, at_home, pin_files
+from narrowdown.engines.faults import say_in_one_line
 from narrowdown.engines.probe import FORMAT, AnyProbe, Inspect, Measurement, engine_specs
 from narrowdown.engines.store.content import Store, atomic
 from narrowdown.engines.store.memory import PIECE
@@ -253,7 +254,7 @@ class Cluster:
                     self._client = await self._connect()
                 found = await asyncio.wait_for(self._client.scheduler.identity(), _CALL)
             except Exception as error:  # whatever it is, the next look may work
-                _log.warning("the scheduler does not answer: %s", _say_in_one_line(error))
+                _log.warning("the scheduler does not answer: %s", say_in_one_line(error))
                 self._say_lost()
             else:
                 if self._lost:
@@ -326,11 +327,11 @@ class Cluster:
             if isinstance(error, msgspec.MsgspecError) or _is_import_failure(error):
                 self._refuse_worker(
                     address,
-                    f"narrowdown is not installed on {address}, or in another version ({_say_in_one_line(error)})",
+                    f"narrowdown is not installed on {address}, or in another version ({say_in_one_line(error)})",
                 )
             else:  # it may be gone; the next look finds it again
                 _log.warning(
-                    "the worker %s could not be greeted: %s", address, _say_in_one_line(error)
+                    "the worker %s could not be greeted: %s", address, say_in_one_line(error)
                 )
         finally:
             del self._joining[address]
@@ -514,7 +515,7 @@ class Cluster:
             pins = await asyncio.to_thread(pin_files, asked.probe)
         except OSError as error:
             raise ExecutorLost(
-                f"A file of the session cannot be read: {_say_in_one_line(error)}."
+                f"A file of the session cannot be read: {say_in_one_line(error)}."
             ) from error
         full = msgspec.structs.replace(asked, needs=tuple(needs), pins=pins)
         return _Packed(hosts.encode(full), needs)
@@ -528,7 +529,7 @@ class Cluster:
         except (KilledWorker, ExecutorLost):
             raise
         except Exception as error:  # it breaks in one of many ways
-            _log.warning("the probe was not answered: %s", _say_in_one_line(error))
+            _log.warning("the probe was not answered: %s", say_in_one_line(error))
             return None
 
     async def _wait_for_a_host(
@@ -598,7 +599,7 @@ class Cluster:
                 ):
                     await self._send_parcel(member, parcel)
         except Exception as error:  # a host that is lost is lost, however it shows
-            _log.warning("a file could not be sent: %s", _say_in_one_line(error))
+            _log.warning("a file could not be sent: %s", say_in_one_line(error))
             return False
         return True
 
@@ -694,7 +695,7 @@ def _say_unanswered(url: str, error: Exception) -> str:
             for name in ("CA_FILE", "CLIENT__CERT", "CLIENT__KEY")
         )
         return f"it wants certificates: set {', '.join(names)}"
-    return _say_in_one_line(error)
+    return say_in_one_line(error)
 
 
 def first_unencrypted(addresses: Iterable[str]) -> str:
@@ -728,7 +729,3 @@ def _say_version(facts: Mapping[str, Any]) -> str:
         " ".join(str(facts[name]) for name in ("version", "device", "driver") if facts.get(name))
         or "unknown"
     )
-
-
-def _say_in_one_line(error: BaseException) -> str:
-    return (" ".join(str(error).split()) or type(error).__name__)[:200]

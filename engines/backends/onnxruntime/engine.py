@@ -7,7 +7,6 @@ digits: off with ``optimization=disabled``, else as in real use.
 
 import re
 from collections.abc import Mapping, Sequence
-from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +36,7 @@ from narrowdown.engines.backends.onnxruntime.outside import (
 )
 from narrowdown.engines.backends.onnxruntime.values import PLAIN, unwrap_array, wrap_array
 from narrowdown.engines.data import held
-from narrowdown.engines.graph import schema, versions
+from narrowdown.engines.graph import schema
 from narrowdown.engines.spec import EngineSpec
 
 _PREFIX = re.compile(r"^\[ONNXRuntimeError\] : \d+ : [A-Z_ ]+ : ")
@@ -358,22 +357,12 @@ def _say_unfit(text: str, model: onnx.ModelProto) -> str:
             f"The model has opset {stated}, and ONNX Runtime implements its operators from opset {_OLDEST} on. "
             "Export the model with a newer opset, or convert it with onnx.version_converter."
         )
-    if not opset and not ir:
+    found = opset or ir
+    if found is None:
         return ""
-    what, has, takes = (
-        ("opset", *opset.groups())
-        if opset
-        else ("IR version", *ir.groups())
-        if ir
-        else ("", "", "")
-    )
-    copy = deepcopy(model)
-    obstacle = versions.restate(
-        copy, int(takes) if ir else copy.ir_version, int(takes) if opset else 1 << 30
-    )
-    why = f"; it cannot be restated, as {obstacle}" if obstacle else ""
+    what, (has, takes) = ("opset" if opset else "IR version"), found.groups()
     return (
-        f"The model has {what} {has}, and ONNX Runtime {ort.__version__} takes up to {takes}{why}. "
+        f"The model has {what} {has}, and ONNX Runtime {ort.__version__} takes up to {takes}. "
         f"Install a newer onnxruntime, or export the model with {what} {takes}."
     )
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from narrowdown.engines.array import Array
 from narrowdown.engines.backends.base import EngineFault
+from narrowdown.engines.faults import say_in_one_line
 
 # After these the context, and so the process, can do nothing more: CUDA runtime's illegal address,
 # launch failure, and the like.
@@ -47,12 +48,12 @@ def device() -> tuple[Device | None, str]:
     except (ImportError, OSError, RuntimeError) as error:
         return (
             None,
-            f"the package cuda-bindings cannot be used ({_say_in_one_line(error)}); install it with: pip install cuda-bindings",
+            f"the package cuda-bindings cannot be used ({say_in_one_line(error)}); install it with: pip install cuda-bindings",
         )
     try:
         code, count = api.cudaGetDeviceCount()
     except RuntimeError as problem:  # no libcuda at all
-        return None, _say_in_one_line(problem)
+        return None, say_in_one_line(problem)
     if int(code) or not count:
         return None, say_error(api, code) if int(code) else "no CUDA device"
     code, properties = api.cudaGetDeviceProperties(0)
@@ -187,7 +188,3 @@ class Stream:
         if code:
             raise EngineFault("error", f"CUDA could not {what}: {say_error(self._api, error)}.")
         return rest[0] if rest else None
-
-
-def _say_in_one_line(error: BaseException) -> str:
-    return (" ".join(str(error).split()) or type(error).__name__)[:200]
