@@ -47,12 +47,11 @@ class Sealed:
 
 class Faults(msgspec.Struct, frozen=True):
     """Paths below the session's folder of files that are not what was written. ``kept``: only a
-    copy, or what they were made from, gives them back; ``made``: made again when they are needed.
-    ``unread``: bytes that were not looked at."""
+    copy, or what they were made from, gives them back; ``made``: made again when they are
+    needed."""
 
     kept: tuple[str, ...] = ()
     made: tuple[str, ...] = ()
-    unread: int = 0
 
 
 def faults(store: Store, most: int = 0) -> Faults:
@@ -62,15 +61,14 @@ def faults(store: Store, most: int = 0) -> Faults:
     sizes = {path: _size(path) for path, _ in files}
     kept: list[str] = []
     made: list[str] = []
-    read = unread = 0
+    read = 0
     for path, check in sorted(files, key=lambda item: (sizes[item[0]], item[0])):
         if most and read + sizes[path] > most:
-            unread += sizes[path]
             continue
         read += sizes[path]
         if not check(path):
             (made if check is _sealed else kept).append(str(path.relative_to(store.root)))
-    return Faults(tuple(sorted(kept)), tuple(sorted(made)), unread)
+    return Faults(tuple(sorted(kept)), tuple(sorted(made)))
 
 
 def weights_of(model: Path) -> tuple[str, ...]:
