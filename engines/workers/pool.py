@@ -110,14 +110,12 @@ class _Job:
         log: str,
         future: "asyncio.Future[Measurement]",
         alone: _Alone,
-        device: int = 0,
     ) -> None:
         self.probe = probe
         self.timeout = timeout
         self.log = log
         self.future = future
         self.alone = alone
-        self.device = device  # the GPU that it is meant for; 0: any
         self.extra = False  # its step gave it a time of its own: it can be left out
         self.retried = False
         self.killed = False  # from outside, once
@@ -191,11 +189,7 @@ class Pool:
         ]
         self._terms, self._telling = terms, telling
         self._scratch: Scratch | None = None
-        self._taking: dict[
-            str, bool
-        ] = {}  # engine spec -> whether it takes a GPU, as an Inspect has said
-        self._left_out: set[int] = set()  # GPUs on which an engine is another one
-        self._asking: set[asyncio.Task[None]] = set()
+        self._taking: dict[str, bool] = {}  # engine spec -> whether it takes a GPU
         self._script = script
         self._queue: deque[_Job] = deque()
         self._numbers = itertools.count(1)
@@ -213,10 +207,11 @@ class Pool:
     @property
     def gpus(self) -> int:
         """How many GPUs the slots share out; 1 where there are not several."""
-        return max(1, len(self._gpus) - len(self._left_out))
+        return max(1, len(self._gpus))
 
     def beside(self, probe: AnyProbe) -> int:
-        """See ``Executor``. Known once the probe's engine was inspected."""
+        """See ``Executor``. Known once an Inspect has said whether the probe's engine takes a
+        GPU."""
         return self.gpus if any(map(self._taking.get, engine_specs(probe))) else 1
 
     # -- for callers ------------------------------------------------------------------------------------------------
@@ -274,8 +269,6 @@ class Pool:
             if not job.future.done():
                 job.future.set_result(make_cancelled())
         self._queue.clear()
-        for asking in self._asking:
-            asking.cancel()
         tasks = [t for s in self._slots if (t := s.task) is not None]
         if self._warming is not None and not self._warming.done():
             self._warming.cancel()
@@ -367,58 +360,9 @@ class Pool:
         if at_work and (job.alone == "machine" or any(alone == "machine" for _, alone in at_work)):
             return None
         load = Counter(device for device, _ in at_work)
-        wanted = {job.device} if job.device else {s.device for s in self._slots} - self._left_out
-        wanted -= {device for device, alone in at_work if alone or job.alone}
-        free = [s for s in self._slots if s.job is None and s.device in wanted]
+        taken = {device for device, alone in at_work if alone or job.alone}
+        free = [s for s in self._slots if s.job is None and s.device not in taken]
         return max(free, key=lambda s: (-load[s.device], _rate_affinity(s, job)), default=None)
-
-    def _learn_engine(
-        self, probe: Inspect, measurement: Measurement, device: int, timeout: float
-    ) -> None:
-        """An engine has said what it is. One that takes a GPU is asked on each of the others as
-        well, once: it must be the same there, and is loaded by the time that work comes."""
-        news = probe.engine not in self._taking
-        self._taking[probe.engine] = bool(measurement.facts.get("gpus"))
-        if news and self._taking[probe.engine] and not self._stopping:
-            for other in range(1, len(self._gpus) + 1):
-                if other not in self._left_out | {device}:
-                    task = asyncio.create_task(
-                        self._compare_devices(probe, measurement, device, other, timeout)
-                    )
-                    self._asking.add(task)
-                    task.add_done_callback(self._asking.discard)
-
-    async def _compare_devices(
-        self, probe: Inspect, here: Measurement, device: int, other: int, timeout: float
-    ) -> None:
-        """Ask the engine what it is on another GPU, and leave that one out where it is not the same
-        as ``here``."""
-        job = _Job(
-            probe,
-            timeout,
-            self._name_log(probe),
-            asyncio.get_running_loop().create_future(),
-            "",
-            other,
-        )
-        self._queue.append(job)
-        self._dispatch()
-        there = await job.future
-        if there.status == "cancelled" or self._stopping:
-            return
-        if self.gpus == 1:  # two engines that are each another one elsewhere must not leave none
-            return
-        if there.status != "ok" or there.facts.get("fingerprint") != here.facts.get("fingerprint"):
-            self._left_out.add(other)
-            why = (
-                f"there is not the one of GPU {device}"
-                if there.status == "ok"
-                else f"did not answer there: {there.message}"
-            )
-            name = f"GPU {other} ({self._gpus[other - 1]})"
-            self._telling.tell(
-                f"{name} is not used: the engine '{probe.engine}' {why.rstrip('.')}."
-            )
 
     async def _serve(self, slot: _Slot, job: _Job) -> None:
         measurement, begun = make_cancelled(), time.monotonic()
@@ -443,8 +387,8 @@ class Pool:
                     f"{job.probe.__struct_config__.tag} {measurement.status}",
                 )
                 _log.info("GPU %d, worker %d: %s in %.3f s", slot.device, slot.number, about, took)
-            if isinstance(job.probe, Inspect) and measurement.status == "ok" and not job.device:
-                self._learn_engine(job.probe, measurement, slot.device, job.timeout)
+            if isinstance(job.probe, Inspect) and measurement.status == "ok":
+                self._taking[job.probe.engine] = bool(measurement.facts.get("gpus"))
             killed = (
                 measurement.status == "crash"
                 and faults.signal_name(measurement.signal) in _FROM_OUTSIDE

@@ -5,8 +5,7 @@ tested against it in milliseconds.
 ``hang``; ``busy=S``: leaves a mark in the session folder for S seconds, ``busy=FILE``: until there
 is such a file; ``die-if-busy``: dies if there is a mark; ``meet=N``: waits until so many have come
 here; ``map=KIB``: fills a file through memory; ``eat=MIB``; ``env=NAME``; ``gpus=N``: says that the
-engine takes so many; ``tell=NAME``: that an environment variable is its fingerprint;
-``idle-death``: answers, then dies.
+engine takes so many; ``idle-death``: answers, then dies.
 """
 
 import mmap
@@ -77,8 +76,6 @@ def main() -> None:
                 facts["env"] = os.environ.get(value)
             elif word == "gpus":
                 facts["gpus"] = int(value)
-            elif word == "tell":
-                facts["fingerprint"] = os.environ.get(value)
             elif word == "map":  # so many KiB of a file that grows as it is written to
                 with (root / "mapped").open("w+b") as file:
                     file.truncate(int(value) << 10)

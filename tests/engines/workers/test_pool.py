@@ -635,7 +635,7 @@ def test_an_exclusive_probe_of_another_engine_has_the_machine_to_itself_also_wit
 
 
 async def met(pool: Pool, *orders: str) -> None:
-    """The pool knows these engines, on every GPU, and all its workers are warm."""
+    """The pool knows these engines, and all its workers are warm."""
     for order in orders:
         await pool.run(ask(order))
     await asyncio.gather(*(pool.run(ask("sleep=0")) for _ in range(pool.slots)))
@@ -663,39 +663,6 @@ def test_a_crash_on_a_gpu_of_its_own_is_counted_and_one_among_others_is_tried_ag
     alone, shared = use(tmp_path, 4, work, gpus=GPUS)
     assert alone.status == "crash"
     assert shared.status == "ok"
-
-
-def test_a_gpu_on_which_the_engine_is_another_one_is_not_used(tmp_path: Path) -> None:
-    order, said = "env=CUDA_VISIBLE_DEVICES,gpus=1,tell=CUDA_VISIBLE_DEVICES", list[str]()
-
-    async def work(pool: Pool) -> tuple[list[Measurement], int, int]:
-        await met(pool, order)
-        answers = await asyncio.gather(*(pool.run(ask(order)) for _ in range(4)))
-        return answers, pool.gpus, pool.beside(ask(order))
-
-    answers, known, beside = use(
-        tmp_path, 4, work, gpus=("GPU-a", "GPU-b", "GPU-c"), tell=said.append
-    )
-    assert {m.facts["env"] for m in answers} == {"GPU-a"}
-    assert (known, beside) == (1, 1)
-    assert len(said) == 2
-    assert any("GPU 2 (GPU-b) is not used" in line for line in said)
-
-
-def test_one_gpu_is_left_whatever_two_engines_say(tmp_path: Path) -> None:
-    """Each is met on another GPU and is another one on the one of its fellow: probes are still
-    answered."""
-    orders = [f"gpus=1,tell=CUDA_VISIBLE_DEVICES,sleep=0.{n}" for n in (1, 2)]
-
-    async def work(pool: Pool) -> tuple[Measurement, int]:
-        await asyncio.gather(*(pool.run(ask(order)) for order in orders))
-        while pool.gpus > 1:
-            await asyncio.sleep(0.02)
-        await asyncio.sleep(0.5)  # until both were asked on both: none may be left out for it
-        return await asyncio.wait_for(pool.run(ask("sleep=0")), 20), pool.gpus
-
-    answer, known = use(tmp_path, 2, work, gpus=GPUS)
-    assert (answer.status, known) == ("ok", 1)
 
 
 def test_no_file_descriptor_is_left_behind(tmp_path: Path) -> None:
