@@ -63,7 +63,7 @@ def capability(name: str) -> Need:
     so is an external check's."""
 
     def holds(ctx: StepContext) -> bool:
-        return bool(ctx.check) or ctx.engine_info.capabilities is None or ctx.can(name)
+        return bool(ctx.check) or not ctx.engine_info.capabilities or ctx.can(name)
 
     def why(ctx: StepContext) -> str:
         reason = ctx.reason(name) or f"it does not offer '{name}'."
