@@ -253,14 +253,6 @@ def test_openvino_is_not_trusted_with_text(small: Any, run: Run) -> None:
     assert caught.value.status == "unsupported"
 
 
-@openvino
-def test_openvino_has_no_such_device() -> None:
-    from narrowdown.engines.backends.base import EngineMissing
-
-    with pytest.raises(EngineMissing, match=r"no device 'NPU\.7'"):
-        make("openvino:device=NPU.7")
-
-
 def test_weights_outside_are_converted_in_memory_and_written_only_for_who_opens_files(
     tmp_path: Path,
 ) -> None:
