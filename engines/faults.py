@@ -109,13 +109,12 @@ def say_fault(error: OSError, place: object = "") -> str:
     at = f" of '{name}'" if name else ""
     said = error.strerror or (os.strerror(error.errno) if error.errno else str(error))
     sentence = _SENTENCES.get(error.errno or 0, "The system refused{where}: {said}.")
-    free = _free(name) if error.errno == errno.ENOSPC else ""
-    return sentence.format(at=at, where=at.replace(" of", ""), free=free, said=said, kept=KEPT)
+    return sentence.format(at=at, where=at.replace(" of", ""), said=said, kept=KEPT)
 
 
 _UNREADABLE = "The disk{at} cannot be read or written: {said}. See what the system says of it (dmesg); {kept}."
 _SENTENCES = {
-    errno.ENOSPC: "The disk{at} is full{free}. Make room there, or name another place, and try again; {kept}.",
+    errno.ENOSPC: "The disk{at} is full. Make room there (see df and df -i), or name another place, and try again; {kept}.",
     errno.EDQUOT: "The quota on the disk{at} is used up: it is full for you. Make room there, or name another place; {kept}.",
     errno.EROFS: "The file system{at} is read-only. Name another place.",
     errno.EMFILE: "No further file may be opened (a limit of the shell, see ulimit -n). Raise it and try again; {kept}.",
@@ -127,34 +126,6 @@ _SENTENCES = {
     errno.ESTALE: _UNREADABLE,
     errno.EFBIG: "The file{at} may not grow any further (a limit of the shell, see ulimit -f). Raise it and try again.",
 }  # fmt: skip
-
-
-def _free(name: str) -> str:
-    """``: 4 KiB of 600 KiB at '/mnt' are free, too little for ...``; where there is room enough the
-    table of files is full."""
-    place = Path(name) if name else None
-    while place is not None and not place.exists() and place != place.parent:
-        place = place.parent
-    if place is None:
-        return ""
-    with contextlib.suppress(OSError):
-        disk = os.statvfs(place)
-        mount = place.absolute()
-        while not os.path.ismount(mount) and mount != mount.parent:
-            mount = mount.parent
-        if disk.f_files and not disk.f_favail:
-            return f": '{mount}' takes no further file, however small"
-        free, size = disk.f_bavail * disk.f_frsize, disk.f_blocks * disk.f_frsize
-        return f": {_size(free)} of {_size(size)} at '{mount}' are free, too little for what was to be written"
-    return ""
-
-
-def _size(bytes_: float) -> str:
-    for unit in ("bytes", "KiB", "MiB"):
-        if bytes_ < 1024:
-            return f"{bytes_:.0f} {unit}"
-        bytes_ /= 1024
-    return f"{bytes_:.1f} GiB"
 
 
 def signal_name(number: int) -> str:

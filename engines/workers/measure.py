@@ -426,7 +426,7 @@ class _Measuring:
                 if fault.status not in _FEWER:
                     raise
                 self.notes.append(
-                    f"It could not be built for {_say_span(span)}, so it was built for those fed: {fault}"
+                    f"It could not be built for several shapes at once, so it was built for those fed: {fault}"
                 )
         return self._build_for(feed, None)
 
@@ -822,13 +822,6 @@ class _Measuring:
         ]
         held = frozenset().union(*map(external.locations, own))
         return artifact_files.put_model(self.store, name, model, self.model.weights_dir, held)
-
-
-def _say_span(span: Span) -> str:
-    rows = {span.most[name][0] for name, _ in span.dims()}
-    if len(rows) == 1 and all(d == 0 for _, d in span.dims()):
-        return f"1 to {rows.pop()} rows at once"
-    return "the shapes of all samples at once"
 
 
 def _score_rows(

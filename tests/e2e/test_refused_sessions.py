@@ -309,13 +309,9 @@ def test_a_full_disk_that_becomes_free_again(
     assert done.stdout.split() == (["4", "ballast", "s", "10"] if begun else ["4", "ballast"]), (
         done.stdout + done.stderr
     )
-    assert re.search(rf"The disk of '{disk}/s[\w./]*' is full: ", said.read_text()), (
-        "the session, or what of it was being written"
-    )
-    assert (
-        f"of 600 KiB at '{disk}' are free, too little for what was to be written. Make room there"
-        in said.read_text()
-    )
+    assert re.search(
+        rf"The disk of '{disk}/s[\w./]*' is full. Make room there", said.read_text()
+    ), "the session, or what of it was being written"
 
 
 @pytest.mark.slow

@@ -410,11 +410,7 @@ def test_a_worker_that_dies_of_a_full_disk_says_nothing_of_the_candidate(
 
     answer = use(root, 1, work)
     assert (answer.status, answer.signal) == ("fault", signal.SIGBUS)
-    assert f"The disk of '{root}' is full: " in answer.message
-    assert (
-        f" of 400 KiB at '{root}' are free, too little for what was to be written. Make room there"
-        in answer.message
-    )
+    assert f"The disk of '{root}' is full. Make room there" in answer.message
     small_disk(4000)
     assert use(root, 1, work).status == "ok"
     (root / "mapped").unlink()

@@ -593,7 +593,7 @@ def test_a_full_disk_is_the_targets(
     target = small_disk(16) / name
     with pytest.raises(OSError, match="No space left") as refused:
         export(read(session), target)
-    assert of_system(refused.value).startswith(f"The disk of '{target}' is full: ")
+    assert of_system(refused.value).startswith(f"The disk of '{target}' is full. ")
     assert list(target.parent.iterdir()) == [], "nothing is left of it"
     small_disk(4000)
     export(read(session), target)
