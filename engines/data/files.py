@@ -40,7 +40,6 @@ _SAFETENSORS = {
 # Of one script: a loader without an end must neither fill the disk nor keep every probe busy for
 # hours.
 _MOST_FEEDS = 1_000
-_MOST_BYTES = 4 << 30
 
 _KIND = "data loader"
 
@@ -275,7 +274,7 @@ def _iterate_script(file: Path, function: str, loader: Any, folder: str) -> Iter
             return
         except scripting.ENDS as error:
             raise InputProblem(scripting.blame_line(_KIND, file, error)) from error
-        if count == _MOST_FEEDS or size > _MOST_BYTES:
+        if count == _MOST_FEEDS or size > packed.most_bytes():
             yield Given(
                 file.name,
                 {},

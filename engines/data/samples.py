@@ -20,7 +20,7 @@ import numpy as np
 
 from narrowdown.engines import sources
 from narrowdown.engines.array import Array
-from narrowdown.engines.data import draws, files, near, roles
+from narrowdown.engines.data import draws, files, near, packed, roles
 from narrowdown.engines.data.arrays import write_npy
 from narrowdown.engines.data.input_problem import InputProblem
 from narrowdown.engines.graph import load
@@ -36,8 +36,6 @@ from narrowdown.engines.store.memory import SMALL
 __all__ = [
     "InputProblem", "Span", "count_rows_alone", "count_score_rows", "find_span", "keep_feeds", "load_feed", "load_inputs",
 ]  # fmt: skip
-
-_MOST_ELEMENTS = 1 << 31  # of one random array
 
 Dims = tuple[int | str, ...]
 
@@ -467,18 +465,15 @@ class _Loading:
             cast = array.astype(dtype)
             back = cast.astype(array.dtype)
         floats = _is_float(array.dtype) and _is_float(dtype)
-        same = np.array_equal(back, array, equal_nan=floats)
-        if same and np.array_equal(cast < 0, array < 0):
+        overflows = floats and bool(
+            (~np.isfinite(cast.astype(np.float64)) & np.isfinite(array.astype(np.float64))).any()
+        )
+        same = np.array_equal(back, array) and np.array_equal(cast < 0, array < 0)
+        if same or (floats and not overflows):
             if array.dtype.kind != dtype.kind or floats:
                 self.warnings[f"{where} is {array.dtype} and was converted to {tensor.dtype}."] = (
                     None
                 )
-            return cast
-        overflows = floats and bool(
-            (~np.isfinite(cast.astype(np.float64)) & np.isfinite(array.astype(np.float64))).any()
-        )
-        if floats and not overflows:
-            self.warnings[f"{where} is {array.dtype} and was rounded to {tensor.dtype}."] = None
             return cast
         why = (
             "do not fit into"
@@ -580,7 +575,7 @@ class _Loading:
             if name not in shapes:
                 shapes[name] = self._guessed_shape(wanted, symbols)
         for name in self.wanted:
-            if math.prod(shapes[name]) > _MOST_ELEMENTS:
+            if 8 * math.prod(shapes[name]) > packed.most_bytes():  # they are drawn as doubles
                 raise InputProblem(
                     f"Random values of the shape {list(shapes[name])} for '{name}' would not fit into memory."
                 )
@@ -648,16 +643,10 @@ class _Loading:
     def _write_feed(
         self, folder: Path, name: str, source: str, arrays: Mapping[str, Array]
     ) -> _Feed:
-        kept = _write_arrays(folder, name, arrays)
         sizes = {array.shape[0] if array.ndim else 0 for array in arrays.values()}
         count = sizes.pop() if len(sizes) == 1 and self.batch != "none" else 0
-        # One row is the feed itself.
-        count = count if count > 1 else 0
-        shapes = {key: tuple(int(d) for d in array.shape) for key, array in arrays.items()}
-        info = SampleInfo(
-            id=name, source=source, rows=count if self.batch == "free" else 0, shapes=shapes
-        )
-        return _Feed(info, count, kept)
+        rows = count if count > 1 else 0  # one row is the feed itself
+        return _write_feed(folder, name, source, arrays, rows, self.batch == "free")
 
     def _add_once(self, where: list[str], sentence: str) -> None:
         if sentence not in where:
@@ -741,17 +730,25 @@ def keep_feeds(
     names = [f"{GIVEN}{number}" for number in range(len(feeds))]
 
     def write(folder: Path) -> list[_Feed]:
-        made = []
-        for name, arrays in zip(names, feeds, strict=True):
-            shapes = {key: tuple(int(d) for d in a.shape) for key, a in arrays.items()}
-            made.append(
-                _Feed(
-                    SampleInfo(name, source, shapes=shapes), 0, _write_arrays(folder, name, arrays)
-                )
-            )
-        return made
+        return [
+            _write_feed(folder, name, source, feed) for name, feed in zip(names, feeds, strict=True)
+        ]
 
     return _keep_inputs(store, write), names
+
+
+def _write_feed(
+    folder: Path,
+    name: str,
+    source: str,
+    arrays: Mapping[str, Array],
+    rows: int = 0,
+    alone: bool = False,
+) -> _Feed:
+    """``rows``: that scores can be split into; ``alone``: each can be fed alone."""
+    kept = _write_arrays(folder, name, arrays)
+    shapes = {key: tuple(int(d) for d in array.shape) for key, array in arrays.items()}
+    return _Feed(SampleInfo(name, source, rows=rows if alone else 0, shapes=shapes), rows, kept)
 
 
 def _keep_inputs(store: Store, write: Callable[[Path], list[_Feed]]) -> str:

@@ -15,7 +15,7 @@ from collections.abc import Collection, Mapping
 from copy import deepcopy
 
 import numpy as np
-from onnx import AttributeProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
+from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
 from narrowdown.engines.graph import external, names, schema, splice
 from narrowdown.engines.graph.cut import Cut
@@ -84,23 +84,18 @@ class _Graph:
     def bypass_pair(self, position: int) -> None:
         """Make a DequantizeLinear hand on what its pair was given."""
         node = self.proto.node[position]
-        wanted = self._types.get(node.output[0], 0)
-        found = self._pair_source(node.output[0])
+        name = str(node.output[0])
+        found = self._pair_source(name)
         if found is None:
             return
-        kind = self._types.get(found, 0)
+        found = self._add_folded_activation(position, name, found)
+        kind, wanted = self._types.get(found, 0), self._types.get(name, 0)
         node.op_type, node.domain = "Identity", ""
         del node.attribute[:]
-        del node.input[:]
-        node.input.append(found)
+        node.input[:] = [found]
         if kind and wanted and kind != wanted:  # a pair may change the float type too
             node.op_type = "Cast"
-            node.attribute.add(name="to", i=wanted, type=AttributeProto.INT)
-        elif activation := self._folded_activation(str(node.output[0])):
-            node.op_type = activation
-            if activation == "Min":
-                node.input.append(self._add_constant(_SIX, kind or wanted))
-                node.input[0] = self._insert_node(position, "Relu", found)
+            node.attribute.append(helper.make_attribute("to", wanted))
 
     def read_before_pairs(self, position: int) -> None:
         """Make a node, and its bodies, read what was there before its pairs."""
@@ -149,7 +144,7 @@ class _Graph:
         if not activation:
             return found
         found = self._insert_node(position, "Relu", found)
-        kind = self._types.get(name, 0)
+        kind = self._types.get(found, 0)
         return (
             self._insert_node(position, "Min", found, self._add_constant(_SIX, kind))
             if activation == "Min"

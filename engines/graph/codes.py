@@ -3,9 +3,9 @@
 from collections.abc import Collection
 from typing import NamedTuple
 
-from onnx import GraphProto, NodeProto, TensorProto
+from onnx import GraphProto, NodeProto
 
-from narrowdown.engines.graph import external, names
+from narrowdown.engines.graph import external, names, schema
 from narrowdown.engines.graph.load import StoredModel
 from narrowdown.engines.graph.quantized import DEQUANTIZE, QUANTIZE, is_rounding
 
@@ -58,10 +58,7 @@ def _list_held(graph: GraphProto) -> dict[str, int]:
 
 def _find_made(node: NodeProto, dtypes: dict[str, str]) -> str:
     """The type of the codes that a node rounds to."""
-    stated = next(
-        (a.i for a in node.attribute if a.name == "output_dtype" and a.i), TensorProto.UNDEFINED
-    )
-    if stated:
+    if stated := schema.attribute_value(node, "output_dtype"):
         return external.dtype_of(stated).name
     # Without a zero point ONNX says uint8; what QLinear operators write has eight bits, whatever
     # they read.

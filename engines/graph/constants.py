@@ -16,14 +16,7 @@ def lift_constants(graph: GraphProto) -> int:
     kept: list[NodeProto] = []
     lifted = 0
     for node in graph.node:
-        tensor = None
-        if (
-            node.op_type == "Constant"
-            and schema.domain_of(node) == ""
-            and node.output
-            and node.output[0] not in final
-        ):
-            tensor = weight_of_constant(node)
+        tensor = None if final.intersection(node.output) else weight_of(node)
         if tensor is None:
             kept.append(node)
         else:
@@ -43,9 +36,11 @@ _DTYPES: Mapping[str, type[np.generic] | type[np.object_]] = {
 }  # fmt: skip
 
 
-def weight_of_constant(node: NodeProto) -> TensorProto | None:
-    """The weight, named as its output, that a Constant node is; None for a sparse one, and for one
-    without a value."""
+def weight_of(node: NodeProto) -> TensorProto | None:
+    """The weight, named as its output, that a Constant node is; None for a sparse one, for one
+    without a value, and for every other node."""
+    if node.op_type != "Constant" or schema.domain_of(node) or not node.output:
+        return None
     for a in node.attribute:
         tensor = TensorProto()
         if a.name == "value" and a.type == AttributeProto.TENSOR:

@@ -14,21 +14,21 @@ from typing import Any, NamedTuple
 
 import ml_dtypes
 import numpy as np
-from onnx import TensorProto
+from onnx import TensorProto, numpy_helper
 
 from narrowdown.engines.array import Array
 from narrowdown.engines.graph import external
 from narrowdown.engines.graph.model_problem import ModelProblem
 from narrowdown.engines.store import regular
 from narrowdown.engines.store.content import atomic
-from narrowdown.engines.store.memory import PIECE
+from narrowdown.engines.store.memory import PIECE, SMALL
 from narrowdown.engines.store.sound import Sealed
 
 # Source bytes that are converted together where a weight lies within them: thousands of small
 # weights share a few files, and of a large model no more is converted than a cut of it holds. A
 # weight that crosses the border has a file of its own. With 8 MiB a half of what BERT's size holds
 # was converted twice: alone, and in the blocks of the small weights between.
-BLOCK = 1 << 20
+BLOCK = SMALL
 _NAME = re.compile(r"(.+)\.([a-z0-9]+(?:-[a-z0-9]+)+)\.([0-9]+)-([0-9]+)\.bin")
 _DTYPES: dict[str, np.dtype[Any]] = {
     "float16": np.dtype(np.float16),
@@ -59,8 +59,14 @@ def cast_along(values: np.ndarray[Any, Any], types: Chain) -> np.ndarray[Any, An
 
 
 def convert_weight(tensor: TensorProto, *types: np.dtype[Any]) -> None:
-    """Point an external weight to its values cast along ``types``. The element type becomes the
-    last of them. Raises ``ModelProblem`` where it does not say where it lies."""
+    """Cast a weight along ``types``: one that the model holds at once, an external one by pointing
+    to its values so cast. The element type becomes the last of them. Raises ``ModelProblem`` where
+    it does not say where it lies."""
+    if not external.is_external(tensor):
+        name, dims = tensor.name, tuple(tensor.dims)
+        values = cast_along(numpy_helper.to_array(tensor), types)
+        tensor.CopyFrom(numpy_helper.from_array(values.reshape(dims), name))
+        return
     location, offset, _ = external.external_span(tensor)
     size = external.byte_size(tensor.data_type, tensor.dims)
     chain = (external.dtype_of(tensor.data_type), *types)

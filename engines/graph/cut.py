@@ -299,10 +299,7 @@ def _declare_tensor(name: str, tensor: Tensor, types: Types) -> ValueInfoProto:
         raise ModelProblem(
             f"The element type of '{tensor.name}' is not known; capture it in a run first."
         )
-    shape = types[tensor.id][1] if tensor.id in types else tensor.shape
-    return helper.make_tensor_value_info(
-        name, kind, None if shape is None else [d if d >= 0 else None for d in shape]
-    )
+    return _declare_output(name, tensor, types, rows=False)
 
 
 def _declare_output(name: str, tensor: Tensor, types: Types, rows: bool) -> ValueInfoProto:

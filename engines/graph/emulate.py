@@ -11,9 +11,9 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper
 
-from narrowdown.engines.graph import converted, external, names, schema
+from narrowdown.engines.graph import converted, names, schema
 from narrowdown.engines.graph.model_problem import ModelProblem
 
 PRECISIONS: Mapping[str, tuple[int, np.dtype[Any]]] = {
@@ -23,16 +23,22 @@ PRECISIONS: Mapping[str, tuple[int, np.dtype[Any]]] = {
 _FLOAT = int(TensorProto.FLOAT)
 
 
-def round_values(values: np.ndarray[Any, Any], precision: str) -> np.ndarray[Any, Any]:
-    """float32 values as the precision stores them, again as float32. Overflow becomes infinite."""
-    return converted.cast_along(values, (PRECISIONS[precision][1], np.dtype(np.float32)))
-
-
 # Eleven models of opset 9 to 12 in the field campaign (speech, pictures) compute the same to the
 # last digit when so converted.
 CONVERT = (
     "Export it again, or convert it: onnx.version_converter.convert_version(onnx.load(PATH), 13)."
 )
+
+
+def find_precision(model: ModelProto, name: str) -> tuple[int, np.dtype[Any]]:
+    """(element type, numpy's type) of a precision. Raises ``ModelProblem`` for an unknown one, and
+    where no node of the model can hold it."""
+    if name not in PRECISIONS:
+        raise ModelProblem(f"The precision '{name}' is not one of {', '.join(PRECISIONS)}.")
+    opset = schema.opsets(model).get("", 13)
+    if name == "bf16" and opset < 13:
+        raise ModelProblem(f"BF16 needs opset 13 or newer; this model has opset {opset}. {CONVERT}")
+    return PRECISIONS[name]
 
 
 def emulate_precision(model: ModelProto, precision: str, keep: Collection[int]) -> ModelProto:
@@ -45,15 +51,9 @@ def emulate_precision(model: ModelProto, precision: str, keep: Collection[int]) 
     whole body. Positions of the original nodes change; names of tensors do not. Raises
     ``ModelProblem`` for an unknown precision or a missing weights file.
     """
-    if precision not in PRECISIONS:
-        raise ModelProblem(f"The precision '{precision}' cannot be emulated; use fp16 or bf16.")
+    find_precision(model, precision)
     result = deepcopy(model)
-    versions = schema.opsets(result)
-    if versions.get("", 13) < 13 and precision == "bf16":
-        raise ModelProblem(
-            f"BF16 needs opset 13 or newer; this model has opset {versions['']}. {CONVERT}"
-        )
-    rounding = _Rounding(precision, versions, names.Fresh(names.used(result.graph)))
+    rounding = _Rounding(precision, schema.opsets(result), names.Fresh(names.used(result.graph)))
     rounding.graph(result.graph, schema.element_types(result), frozenset(keep), {})
     return result
 
@@ -125,7 +125,7 @@ class _Rounding:
                 weight = graph.initializer.add()
                 weight.CopyFrom(weights[name])
                 weight.name = renamed[name] = self.fresh(f"{name}__{self.precision}")
-            self._round_weight(weight)
+            converted.convert_weight(weight, PRECISIONS[self.precision][1], np.dtype(np.float32))
         return renamed
 
     def _append_casts(self, nodes: list[NodeProto], source: str, target: str) -> str:
@@ -142,17 +142,6 @@ class _Rounding:
             return frozenset()
         inputs, _ = schema.convertible_slots(node, self.versions, int(TensorProto.FLOAT16))
         return frozenset(i for i, allowed in enumerate(inputs) if not allowed)
-
-    def _round_weight(self, tensor: TensorProto) -> None:
-        if not external.is_external(tensor):
-            name = tensor.name
-            tensor.CopyFrom(
-                numpy_helper.from_array(
-                    round_values(numpy_helper.to_array(tensor), self.precision), name
-                )
-            )
-            return
-        converted.convert_weight(tensor, PRECISIONS[self.precision][1], np.dtype(np.float32))
 
 
 def _reads_by_precision(

@@ -46,8 +46,10 @@ def may_draw(node: NodeProto) -> bool:
 
 
 def _draws_numbers(node: NodeProto, weights: Mapping[str, TensorProto]) -> bool:
-    if node.domain not in ("", "ai.onnx"):
+    """Whether it does, where a weight says so of a Dropout."""
+    if not may_draw(node) or node.domain not in ("", "ai.onnx"):
         return False
-    if node.op_type == "Dropout" and len(node.input) > 2 and node.input[2] in weights:
-        return bool(numpy_helper.to_array(weights[node.input[2]]).any())
-    return node.op_type in DRAWS
+    training = weights.get(node.input[2]) if node.op_type == "Dropout" else None
+    return node.op_type in DRAWS or (
+        training is not None and bool(numpy_helper.to_array(training).any())
+    )

@@ -8,7 +8,7 @@ nowhere. ``engines.search.rewrites`` says what each is good for.
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from copy import deepcopy
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from onnx import (
@@ -31,8 +31,6 @@ from narrowdown.engines.probe import BARRIER, WRAPS
 FITS = 30_000.0
 # A norm's squares shrink by its square, 2^-12: 65,504 becomes room for 268 million.
 SHRINK = 2.0**-6
-# What FP16 still holds behind Exp (e^11 is 59,874) and, with room to spare, behind a power.
-LARGEST_EXPONENT, LARGEST_POWER = 11.0, 60_000.0
 # Opsets that a model is converted to: releases of engines match and fuse nodes by opset, and know
 # some versions of an operator alone. ONNX Runtime's optimizers of 1.23.2 match Transpose and Gemm
 # up to opset 20 (microsoft/onnxruntime#32228).
@@ -181,11 +179,6 @@ class _Graph:
         return external.dtype_of(self.types.get(tensor, TensorProto.FLOAT))
 
 
-def _attribute(node: NodeProto, name: str, default: Any = None) -> Any:
-    found = schema.attribute(node, name)
-    return default if found is None else helper.get_attribute_value(found)
-
-
 def _drop_identity(graph: _Graph, _accused: frozenset[int]) -> Iterator[str]:
     """Take out nodes that hand on what they are given: a Transpose that moves nothing, a Cast to
     the type that is there, a Pad of nothing, Identity."""
@@ -202,15 +195,15 @@ def _hands_on(graph: _Graph, node: NodeProto) -> bool:
         case "Identity":
             return True
         case "Transpose":
-            perm = list(_attribute(node, "perm", ()) or ())
+            perm = list(schema.attribute_value(node, "perm", ()) or ())
             return bool(perm) and perm == list(range(len(perm)))
         case "Cast":
-            return bool(graph.types.get(node.input[0], 0) == _attribute(node, "to"))
+            return bool(graph.types.get(node.input[0], 0) == schema.attribute_value(node, "to"))
         case "Pad":
             pads = (
                 graph.value(node.input[1])
                 if len(node.input) > 1
-                else np.asarray(_attribute(node, "pads", [1]))
+                else np.asarray(schema.attribute_value(node, "pads", [1]))
             )
             return pads is not None and not bool(pads.any())
     return False
@@ -300,13 +293,17 @@ def _unfuse_reductions(graph: _Graph, _accused: frozenset[int]) -> Iterator[str]
     for node in graph.nodes:
         if graph.opset < 13 or (node.op_type not in _UNFUSED and node.op_type != "ReduceLogSumExp"):
             continue
-        axes = _attribute(node, "axes")
+        axes = schema.attribute_value(node, "axes")
         over = (
             list(node.input[1:2])
             if axes is None
             else [graph.constant(f"{node.output[0]}__axes", np.asarray(axes, np.int64))]
         )
-        keep, x, hint = int(_attribute(node, "keepdims", 1)), node.input[0], node.output[0]
+        keep, x, hint = (
+            int(schema.attribute_value(node, "keepdims", 1)),
+            node.input[0],
+            node.output[0],
+        )
         if node.op_type == "ReduceLogSumExp":
             if over and graph.opset < 18 and axes is None and graph.value(over[0]) is None:
                 continue  # its ReduceMax takes axes that are known before the run alone
@@ -349,29 +346,6 @@ def _become(node: NodeProto, op: str, inputs: list[str], **attributes: object) -
     other = helper.make_node(op, inputs, list(node.output), name=node.name, **attributes)
     other.metadata_props.MergeFrom(node.metadata_props)
     node.CopyFrom(other)
-
-
-def _clamp_powers(graph: _Graph, _accused: frozenset[int]) -> Iterator[str]:
-    """What goes into Exp, or into Pow with a constant above 1, is held below where FP16 overflows
-    behind it."""
-    for node in graph.nodes:
-        x, hint = node.input[0] if node.input else "", node.output[0] if node.output else ""
-        if (
-            graph.opset < 11
-            or node.op_type not in ("Exp", "Pow")
-            or graph.types.get(x) != TensorProto.FLOAT
-        ):
-            continue
-        low, high = "", LARGEST_EXPONENT
-        if node.op_type == "Pow":
-            power = graph.value(node.input[1])
-            if power is None or power.size != 1 or float(power.reshape(-1)[0]) <= 1:
-                continue
-            high = LARGEST_POWER ** (1 / float(power.reshape(-1)[0]))
-            low = graph.constant(f"{hint}__least", np.asarray(-high, np.float32))
-        most = graph.constant(f"{hint}__most", np.asarray(high, np.float32))
-        node.input[0] = graph.insert(node, "Clip", [x, low, most], hint)
-        yield node.name
 
 
 def _unfuse_functions(graph: _Graph, accused: frozenset[int]) -> Iterator[str]:
@@ -536,7 +510,6 @@ REWRITES: dict[str, Apply] = {
     "unfuse-reductions": _unfuse_reductions,
     "scale-norm": _scale_norm,
     "fit-mask": _fit_mask,
-    "clamp-powers": _clamp_powers,
     "unfuse-functions": _unfuse_functions,
     "widen-attention": _widen_attention,
 }

@@ -163,6 +163,12 @@ def attribute(node: NodeProto, name: str) -> Any:
     return next((a for a in node.attribute if a.name == name), None)
 
 
+def attribute_value(node: NodeProto, name: str, default: Any = None) -> Any:
+    """What the attribute holds; ``default`` where the node does not state it."""
+    found = attribute(node, name)
+    return default if found is None else helper.get_attribute_value(found)
+
+
 def short_attributes(node: NodeProto) -> dict[str, Stated]:
     """Values of the node's attributes: numbers, short texts, and lists of at most ``SHORT`` of
     these."""

@@ -43,11 +43,12 @@ def _is_discrete(tensor: Tensor) -> bool:
 def form_deciding_tensors(index: GraphIndex, nodes: Iterable[int]) -> set[int]:
     """Tensors of any type, weights too, that these nodes read where a value decides the form of the
     result."""
-    found = set[int]()
-    for node in (index.nodes[n] for n in nodes):
-        places = _SINKS.get(node.op, ()) if _is_standard(node) else ()
-        found.update(node.inputs[p] for p in places if p < len(node.inputs) and node.inputs[p] >= 0)
-    return found
+    return {t for n in nodes for t in _deciding_inputs(index.nodes[n])}
+
+
+def _deciding_inputs(node: Node) -> list[int]:
+    places = _SINKS.get(node.op, ()) if _is_standard(node) else ()
+    return [node.inputs[p] for p in places if p < len(node.inputs) and node.inputs[p] >= 0]
 
 
 def shape_like(index: GraphIndex, seeds: Iterable[int] = ()) -> tuple[int, ...]:
@@ -56,21 +57,14 @@ def shape_like(index: GraphIndex, seeds: Iterable[int] = ()) -> tuple[int, ...]:
 
     ``seeds``: tensors known to do so for reasons that the index does not show (a loop's body reads
     them)."""
-    todo = list(seeds)
-    for node in index.nodes:
-        if _is_standard(node):
-            todo += [
-                node.inputs[p]
-                for p in _SINKS.get(node.op, ())
-                if p < len(node.inputs) and node.inputs[p] >= 0
-            ]
+    todo = [*seeds, *(t for node in index.nodes for t in _deciding_inputs(node))]
     reached: set[int] = set()
     while todo:
         t = todo.pop()
         if t in reached:
             continue
         reached.add(t)
-        node = index.made_by(t)  # type: ignore[assignment]
+        node = index.made_by(t)
         if node is None or node.op in _FORM_ONLY or node.op in _CONTROL or not _is_standard(node):
             continue
         floats = node.op in _THROUGH_FLOATS

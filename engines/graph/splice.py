@@ -11,7 +11,7 @@ from copy import deepcopy
 import numpy as np
 from onnx import AttributeProto, GraphProto, NodeProto, TensorProto, helper, numpy_helper
 
-from narrowdown.engines.graph import constants, names, schema
+from narrowdown.engines.graph import constants, names
 
 Attributes = Mapping[str, AttributeProto]
 
@@ -71,22 +71,13 @@ def share_weights(
         other.values.name = mapping[sparse.values.name] = fresh(f"{prefix}/{sparse.values.name}")
     left = []
     for node in body.node:
-        constant = weight_of(node)
+        constant = constants.weight_of(node)
         if constant is None:
             left.append(node)
             continue
         constant.name = mapping[node.output[0]] = fresh(f"{prefix}/{node.output[0]}")
         into.initializer.append(constant)
     return left
-
-
-def weight_of(node: NodeProto) -> TensorProto | None:
-    """The weight that a Constant node stands for; None for every other node."""
-    return (
-        constants.weight_of_constant(node)
-        if node.op_type == "Constant" and schema.domain_of(node) == ""
-        else None
-    )
 
 
 def identity_node(source: str, target: str, prefix: str) -> NodeProto:

@@ -9,10 +9,11 @@ from onnx import ModelProto, TensorProto
 from narrowdown.engines.graph import converted, external
 from narrowdown.engines.graph.model_problem import ModelProblem
 from narrowdown.engines.store.content import write_pieces
+from narrowdown.engines.store.memory import HELD
+from narrowdown.engines.store.regular import MODEL
 
-INSIDE = (
-    1_800 << 20
-)  # bytes of weights that a model's own file may hold; protobuf takes no more than 2 GiB
+# Bytes of weights that a model's own file may hold, with room for its nodes.
+INSIDE = MODEL - HELD
 
 
 def standing_alone(model: ModelProto, weights_dir: str) -> ModelProto:

@@ -24,9 +24,8 @@ from onnx import (
     numpy_helper,
 )
 
-from narrowdown.engines.graph import converted, external, names, schema
-from narrowdown.engines.graph.emulate import CONVERT, PRECISIONS
-from narrowdown.engines.graph.model_problem import ModelProblem
+from narrowdown.engines.graph import constants, converted, names, schema
+from narrowdown.engines.graph.emulate import find_precision
 
 _DOUBLE = int(TensorProto.DOUBLE)
 _HALVES = (TensorProto.FLOAT16, TensorProto.BFLOAT16)
@@ -54,15 +53,8 @@ def to_precision(model: ModelProto, precision: str, keep: Collection[int]) -> Mo
     and outputs stay; inner tensors keep their names in their new type. Raises ``ModelProblem`` for
     an unknown precision, or where no node can hold it (BF16 below opset 13).
     """
-    if precision not in PRECISIONS:
-        raise ModelProblem(f"The precision '{precision}' is not one of fp16, bf16.")
-    target, dtype = PRECISIONS[precision]
+    target, dtype = find_precision(model, precision)
     plan = _Plan(target, dtype, frozenset({int(TensorProto.FLOAT)}))
-    version = schema.opsets(model).get("", 13)
-    if precision == "bf16" and version < 13:
-        raise ModelProblem(
-            f"Typed BF16 needs opset 13 or newer; this model has opset {version}. {CONVERT}"
-        )
     return _convert_model(model, plan, keep)
 
 
@@ -191,7 +183,7 @@ class _Scope:
             copy = deepcopy(tensor)
             copy.name = self.made[name, wanted]
             if wanted != tensor.data_type:
-                _retype_weight(copy, self.plan)
+                converted.convert_weight(copy, self.plan.dtype)
             self._new_weights.append(copy)
         return self.made[name, wanted]
 
@@ -209,44 +201,33 @@ class _Scope:
             if info.name not in own and self.original_type(info.name) in self.plan.sources:
                 self._set_type(info.type, self.plan.target)
                 self.actual[info.name] = self.plan.target
-        outputs = [o.name for o in self.graph.output]
-        # An output that keeps its type keeps its name, too: its producer writes a converted twin.
-        wanted = {
-            name: (self.original_type(name) if name in own else self.plan.target)
-            for name in outputs
-            if self.original_type(name) in self.plan.sources
-        }
         for i, original in enumerate(self.graph.node):
             self._convert_node(deepcopy(original), i in keep)
-        renames: dict[str, str] = {}
-        for name in dict.fromkeys(outputs):
-            if name not in wanted:
+        # An output that keeps its type keeps its name, too: its producer writes a converted twin.
+        moved: dict[str, str] = {}
+        casts: list[tuple[str, str, int]] = []
+        for name in dict.fromkeys(o.name for o in self.graph.output):
+            original_type = self.original_type(name)
+            if original_type not in self.plan.sources:
                 continue
+            wanted = original_type if name in own else self.plan.target
             if name in self.weights:
-                self._weight(name, wanted[name])
-                renames[name] = name
-            elif self.current_type(name) != wanted[name] and name in self.own:
-                renames[name] = name
-        self._finish(renames, wanted)
+                held = self._weight(name, wanted)
+                if held != name:
+                    # Another type took the name: that one gets a fresh name, this one its own back.
+                    other = next(key for key, value in self.made.items() if value == name)
+                    moved[name] = self.shared.fresh(f"{name}__{_type_word(other[1])}")
+                    moved[held] = name
+            elif self.current_type(name) != wanted and name in self.own:
+                moved[name] = self.shared.fresh(f"{name}__{_type_word(self.current_type(name))}")
+                casts.append((moved[name], name, wanted))
+        self._finish(moved, casts)
         for info in self.graph.output:
             if info.name not in own and self.original_type(info.name) in self.plan.sources:
                 self._set_type(info.type, self.plan.target)
 
-    def _finish(self, renames: Mapping[str, str], wanted: Mapping[str, int]) -> None:
-        moved: dict[str, str] = {}
-        casts: list[tuple[str, str, int]] = []
-        for name in renames:
-            if name in self.weights:
-                held = self.made[name, wanted[name]]
-                if held == name:
-                    continue
-                # Another type took the name: give that one a fresh name, and this one its own back.
-                other = next(key for key, value in self.made.items() if value == name)
-                moved[name] = self.shared.fresh(f"{name}__{_type_word(other[1])}")
-                moved[held] = name
-            else:
-                moved[name] = self.shared.fresh(f"{name}__{_type_word(self.current_type(name))}")
-                casts.append((moved[name], name, wanted[name]))
+    def _finish(self, moved: Mapping[str, str], casts: Sequence[tuple[str, str, int]]) -> None:
+        """Give tensors the names that are left for them, and the graph what was made."""
         for tensor in self._new_weights:
             tensor.name = moved.get(tensor.name, tensor.name)
         names.rename_tensors(self.nodes, moved)
@@ -347,20 +328,16 @@ class _Scope:
         elif node.op_type in ("ConstantOfShape", "Constant"):
             value = schema.attribute(node, "value")
             if value is not None:
-                _retype_weight(value.t, self.plan)
+                converted.convert_weight(value.t, self.plan.dtype)
             elif node.op_type == "ConstantOfShape":
                 node.attribute.add(name="value", type=AttributeProto.TENSOR).t.CopyFrom(
                     numpy_helper.from_array(np.zeros(1, self.plan.dtype))
                 )
             else:
-                raw = next(a for a in node.attribute if a.name in ("value_float", "value_floats"))
-                array = np.array(
-                    raw.f if raw.name == "value_float" else raw.floats, np.float32
-                ).astype(self.plan.dtype)
+                held = constants.weight_of(node)
+                converted.convert_weight(held, self.plan.dtype)
                 del node.attribute[:]
-                node.attribute.add(name="value", type=AttributeProto.TENSOR).t.CopyFrom(
-                    numpy_helper.from_array(array)
-                )
+                node.attribute.append(helper.make_attribute("value", held))
 
     def _convert_control(self, node: NodeProto, keep: bool, nested: Sequence[GraphProto]) -> None:
         """If, Loop and Scan: their bodies are converted with them, or left whole and read from
@@ -404,16 +381,6 @@ class _Scope:
     def _set_type(self, declared: TypeProto, kind: int) -> None:
         if declared.WhichOneof("value") == "tensor_type":
             declared.tensor_type.elem_type = kind
-
-
-def _retype_weight(tensor: TensorProto, plan: _Plan) -> None:
-    """Change the element type of a weight; external ones point to converted weights."""
-    if external.is_external(tensor):
-        converted.convert_weight(tensor, plan.dtype)
-        return
-    name, dims = tensor.name, tuple(tensor.dims)
-    values = converted.cast_along(numpy_helper.to_array(tensor), (plan.dtype,))
-    tensor.CopyFrom(numpy_helper.from_array(values.reshape(dims), name))
 
 
 def _type_word(kind: int) -> str:

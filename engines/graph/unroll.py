@@ -72,14 +72,17 @@ def watch_nodes(model: ModelProto, positions: Sequence[int]) -> tuple[ModelProto
         elif node.op_type == "Loop":
             found.append(Watched(i, _count_runs(graph, node, fresh)))
         else:
-            walked, axes = _count_scan_inputs(node), _integer_attribute(node, "scan_input_axes")
+            walked, axes = (
+                schema.attribute_value(node, "num_scan_inputs"),
+                schema.attribute_value(node, "scan_input_axes", ()),
+            )
             found.append(Watched(i, node.input[len(node.input) - walked], axes[0] if axes else 0))
     return result, found
 
 
 def _count_runs(graph: GraphProto, node: NodeProto, fresh: names.Fresh) -> str:
     """Let the Loop count its iterations; returns the name of the count."""
-    body = _body_attribute(node, "body")
+    body = schema.attribute_value(node, "body")
     node.input.extend([""] * (2 - len(node.input)))
     carried = len(node.input) - 2
     start, one = (
@@ -145,7 +148,7 @@ def _splice_branch(
     graph: GraphProto, node: NodeProto, name: str, taken: bool, fresh: names.Fresh
 ) -> list[NodeProto]:
     which = "then_branch" if taken else "else_branch"
-    body, prefix = _body_attribute(node, which), f"{name}/{which}"
+    body, prefix = schema.attribute_value(node, which), f"{name}/{which}"
     mapping: dict[str, str] = {}
     left = splice.share_weights(body, graph, prefix, mapping, fresh)
     return _splice_body(
@@ -190,9 +193,9 @@ class _Rolled:
             fresh,
             opset,
         )
-        self.body = _body_attribute(node, "body")
+        self.body = schema.attribute_value(node, "body")
         self.loop = node.op_type == "Loop"
-        walked = 0 if self.loop else _count_scan_inputs(node)
+        walked = 0 if self.loop else schema.attribute_value(node, "num_scan_inputs")
         self.start = [*node.input[2 if self.loop else 0 : len(node.input) - walked]]
         self.walked = [*node.input[len(node.input) - walked :]] if walked else []
         self.first = 2 if self.loop else 0  # of the body's inputs that are carried
@@ -243,7 +246,8 @@ class _Rolled:
                 )
         mapping.update(zip(inputs[self.first :], state, strict=False))
         axes, backwards = (
-            _integer_attribute(self.node, f"scan_input_{word}") for word in ("axes", "directions")
+            schema.attribute_value(self.node, f"scan_input_{word}", ())
+            for word in ("axes", "directions")
         )
         for i, (source, inner) in enumerate(
             zip(self.walked, inputs[len(state) :] if not self.loop else [], strict=False)
@@ -268,7 +272,8 @@ class _Rolled:
     def _stack_outputs(self, position: int, row: list[str], target: str) -> list[NodeProto]:
         """What each iteration gave, joined along a new axis."""
         axes, backwards = (
-            _integer_attribute(self.node, f"scan_output_{word}") for word in ("axes", "directions")
+            schema.attribute_value(self.node, f"scan_output_{word}", ())
+            for word in ("axes", "directions")
         )
         axis = axes[position] if position < len(axes) else 0
         if position < len(backwards) and backwards[position]:
@@ -293,18 +298,3 @@ class _Rolled:
                 )
             )
         return nodes
-
-
-def _body_attribute(node: NodeProto, name: str) -> GraphProto:
-    attribute = schema.attribute(node, name)
-    body: GraphProto = attribute.g
-    return body
-
-
-def _count_scan_inputs(node: NodeProto) -> int:
-    return int(schema.attribute(node, "num_scan_inputs").i)
-
-
-def _integer_attribute(node: NodeProto, name: str) -> tuple[int, ...]:
-    attribute = schema.attribute(node, name)
-    return () if attribute is None else tuple(int(i) for i in attribute.ints)

@@ -65,13 +65,6 @@ REWRITES = (
         low=True,
     ),
     Rewrite(
-        "clamp-powers",
-        "what goes into Exp or Pow is held below where FP16 overflows behind it",
-        ("Exp", "Pow"),
-        "near: where no value lies beyond, nothing changes; held against the reference on every sample",
-        low=True,
-    ),
-    Rewrite(
         "unfuse-functions",
         "accused operators that ONNX defines by others are written as these",
         (

@@ -243,7 +243,9 @@ def test_unsigned_values_that_only_survive_the_way_there_and_back_are_refused(
 
 def test_float64_is_rounded_with_a_warning(tmp_path: Path, make: Any, store: Store) -> None:
     facts = given(make({"x": (FLOAT, [1])}), store, npz(tmp_path, x=np.array([0.1])))
-    assert facts["warnings"] == ["The input 'x' in 'in.npz' is float64 and was rounded to float32."]
+    assert facts["warnings"] == [
+        "The input 'x' in 'in.npz' is float64 and was converted to float32."
+    ]
 
 
 def test_bfloat16_as_numpy_saves_it(tmp_path: Path, make: Any, store: Store) -> None:
