@@ -220,7 +220,6 @@ class Findings(
     hidden: bool = False  # with its inner tensors watched the model is right: what the engine joins is at fault
     optimizers: tuple[str, ...] = ()  # guilty, necessary and sufficient
     options: tuple[str, ...] = ()  # guilty, as ``engines.search.switches`` names them
-    enablers: tuple[str, ...] = ()
     tactics: dict[
         str, str
     ] = {}  # guilty: layer -> choice, as narrowdown.engines.data.tactic_replay writes it

@@ -1,12 +1,8 @@
 """tactics: which of the engine's own choices breaks the model? What can be switched (optimizers,
-options) is searched, then proven guilty twice.
+options) is searched: the fewest that cure it when they are off. Of kernels builds are compared."""
 
-*Necessary*: with everything on but the suspect, the model passes. *Sufficient*: with everything off
-but the suspect and its enablers, it fails. An enabler (constant folding, mostly) only prepares the
-ground: on its own it breaks nothing.
-"""
-
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Literal
 
 import msgspec
@@ -19,7 +15,6 @@ from narrowdown.engines.asking.question import Question
 from narrowdown.engines.compare.say import say_first
 from narrowdown.engines.data.tactic_replay import describe_algorithm
 from narrowdown.engines.findings import Findings
-from narrowdown.engines.nearest import NAMED
 from narrowdown.engines.search.ddmin import ddmin
 from narrowdown.engines.search.kernels import Compared, compare_kernels
 from narrowdown.engines.search.statistics import binomial_interval, runs_to_see
@@ -176,7 +171,7 @@ def shorten_choice(choice: str) -> str:
 
 
 class _Switching:
-    """The whole model with some of the switches on, each set asked about once. ``budget``: builds
+    """The whole model with some of the switches off, each set asked about once. ``budget``: builds
     before the search ends; 0: as many as it needs."""
 
     def __init__(self, ctx: StepContext, findings: Findings, can: Switches, budget: int) -> None:
@@ -185,28 +180,32 @@ class _Switching:
         self.stopped = False
         self._oracle = switch_engine(ctx, findings, can.without)
 
-    def look(self, on: Iterable[str]) -> Sub[Answer]:
-        """What it does with only these on."""
-        chosen = frozenset(on)
+    def look(self, off: Iterable[str]) -> Sub[Answer]:
+        """What it does without these."""
+        chosen = frozenset(off)
         if chosen not in self.asked:
-            # With all on and none on the search begins: from then on it may be ended.
-            begun = {self.can.names, frozenset()} <= self.asked.keys()
+            # With none off and all off the search begins: from then on it may be ended.
+            begun = {frozenset(), self.can.names} <= self.asked.keys()
             tried = self.tries.done if begun else -1
-            text = f"{len(chosen)} of {len(self.can.names)} switches on"
-            yield Note(text, best=0, tried=tried)
-            self.asked[chosen] = yield from self._oracle.ask(Question(off=self.can.names - chosen))
+            yield Note(f"{len(chosen)} of {len(self.can.names)} switches off", best=0, tried=tried)
+            self.asked[chosen] = yield from self._oracle.ask(Question(off=chosen))
             self.tries.done += 1
         return self.asked[chosen]
 
-    def search(self, on: tuple[str, ...]) -> Sub[Answer]:
+    def search(self, off: Iterable[str]) -> Sub[Answer]:
         """As ``look``, as long as the budget is not spent."""
-        if self.tries.over and frozenset(on) not in self.asked:
+        chosen = frozenset(off)
+        if self.tries.over and chosen not in self.asked:
             self.stopped = True
             return unknown("", "the search was ended")
-        return (yield from self.look(on))
+        return (yield from self.look(chosen))
 
-    def fails(self, on: tuple[str, ...]) -> Sub[bool]:
-        return (yield from self.search(on)).fails
+    def cures(self, off: tuple[str, ...]) -> Sub[bool]:
+        return (yield from self.search(off)).passes
+
+    def breaks(self, guilty: tuple[str, ...], beside: tuple[str, ...]) -> Sub[bool]:
+        """Whether it fails with only these on."""
+        return (yield from self.search(self.can.names.difference(guilty, beside))).fails
 
     def conclude(self, message: str, **rest: object) -> TacticsOutcome:
         """The outcome, with the builds counted."""
@@ -214,66 +213,62 @@ class _Switching:
         return msgspec.structs.replace(TacticsOutcome(good=good, bad=bad, message=message), **rest)
 
 
-class _Guilty(msgspec.Struct, frozen=True):
-    """``names``: switches that break the model, each or together; ``enablers``: what must be on
-    beside them. ``without``: the verdict with the guilty ones off."""
-
-    names: tuple[str, ...]
-    enablers: tuple[str, ...]
-    without: Answer
-
-
 def _search_switches(
     ctx: StepContext, findings: Findings, can: Switches, budget: int
 ) -> Steps[TacticsOutcome]:
-    """Prove that it is a switch at all, find those at fault, and switch them off."""
+    """Prove that it is a switch at all, and find the fewest that cure the model when they are off:
+    none of them can be left on, whichever others do the same harm."""
     tried = _Switching(ctx, findings, can, budget)
-    whole_model: Answer = yield from tried.look(can.names)
+    whole_model: Answer = yield from tried.look(())
     if not whole_model.fails:
         why = whole_model.detail or "it does not fail now, so it comes and goes too seldom"
         said = f"The switches cannot be searched: {why.rstrip('.')}."
         return Finish(tried.conclude(said), findings)
-    without: Answer = yield from tried.look(())
+    without: Answer = yield from tried.look(can.names)
     if not without.passes:
         why = without.detail or "it fails with all of them off, too"
         said = f"No optimizer or option is to blame: {why.rstrip('.')}."
         return Finish(tried.conclude(said), findings)
-    guilty: _Guilty = yield from _find_guilty(tried)
-    necessary = guilty.without.passes
-    optimizers = tuple(n for n in guilty.names if n not in can.options)
-    kind = ("optimizer" if optimizers else "option") if necessary else "none"
+    # Early ones are left on first.
+    names = sorted(can.names, key=lambda name: (not _prepares(name), name))
+    guilty: tuple[str, ...] = yield from ddmin(tuple(names), tried.cures)
+    enablers: tuple[str, ...] = ()
+    alone: Answer = yield from tried.look(can.names.difference(guilty))
+    if alone.passes:
+        others = tuple(name for name in names if name not in guilty)
+        enablers = yield from ddmin(others, partial(tried.breaks, guilty))
+        alone = yield from tried.look(can.names.difference(guilty, enablers))
+    optimizers = tuple(n for n in guilty if n not in can.options)
     outcome = tried.conclude(
-        _say_guilty(guilty, tried),
-        found=necessary,
-        kind=kind,
-        suspects=", ".join(guilty.names),
-        necessary=necessary,
-        sufficient=True,
-        enablers=", ".join(guilty.enablers),
+        _say_guilty(guilty, enablers, alone, tried),
+        found=True,
+        kind="optimizer" if optimizers else "option",
+        suspects=", ".join(guilty),
+        necessary=True,
+        sufficient=alone.fails,
+        enablers=", ".join(enablers),
         stopped=tried.stopped,
     )
-    if necessary:
-        options = tuple(n for n in guilty.names if n in can.options)
-        findings = msgspec.structs.replace(
-            findings, optimizers=optimizers, options=options, enablers=guilty.enablers
-        )
+    options = tuple(n for n in guilty if n in can.options)
     rows = [
         {
-            "on": len(on),
-            "off": tuple(sorted(can.names - on)),
+            "on": len(can.names - off),
+            "off": tuple(sorted(off)),
             "verdict": _VERDICTS[answer.kind],
             "error": answer.own,
         }
-        for on, answer in tried.asked.items()
+        for off, answer in tried.asked.items()
     ]
-    sample, off = (findings.sample,), can.without(guilty.names)
+    sample = (findings.sample,)
     return Finish(
         outcome,
-        findings,
+        msgspec.structs.replace(findings, optimizers=optimizers, options=options),
         tables={"builds": rows},
         decisive={
             "whole": (probe_whole(ctx, findings, samples=sample),),
-            "suspect-off": (probe_whole(ctx, findings, samples=sample, engine=off),),
+            "suspect-off": (
+                probe_whole(ctx, findings, samples=sample, engine=can.without(guilty)),
+            ),
         },
     )
 
@@ -281,54 +276,18 @@ def _search_switches(
 _VERDICTS = {"fails": "fail", "passes": "pass", "unknown": "unresolved"}
 
 
-def _find_guilty(tried: _Switching) -> Sub[_Guilty]:
-    """Search until the model passes with what was found off. The smallest failing set holds the
-    guilty ones and what enables them; where others do the same harm, switching these off cures
-    nothing, so they are put aside and the rest is searched, up to as many as a sentence names
-    (three do for LayerNorm with keepdims=0, docs/causes.md)."""
-    guilty: list[str] = []
-    enablers: tuple[str, ...] = ()
-    left = tried.can.names
-    while True:
-        needed: tuple[str, ...] = yield from ddmin(tuple(sorted(left)), tried.fails)
-        each: list[str] = []
-        for name in needed:
-            if (yield from tried.search(tuple(left - {name}))).passes:
-                each.append(name)
-        # Which of them only prepare the ground is known by then, unless the search was ended
-        # before: then all go off together.
-        found_now = _drop_enablers(each) or (
-            list(needed) if tried.stopped else _drop_enablers(needed)
-        )
-        guilty += found_now
-        enablers = (*enablers, *(n for n in needed if n not in found_now and n not in enablers))
-        left -= set(found_now)
-        without: Answer = yield from tried.look(
-            left
-        )  # what was found is checked, whatever ended the search
-        if not without.fails or tried.stopped or len(guilty) >= NAMED:
-            return _Guilty(tuple(guilty), enablers, without)
-
-
-def _say_guilty(guilty: _Guilty, tried: _Switching) -> str:
-    suspects, without = ", ".join(guilty.names), guilty.without
-    beside = f" (with {', '.join(guilty.enablers)} preparing the ground)" if guilty.enablers else ""
-    breaks = f"{'break' if len(guilty.names) > 1 else 'breaks'} the model"
-    why = (without.detail or without.why).rstrip(".")
-    message = say_first(
-        (
-            without.passes,
-            f"{suspects} {breaks}: off, it passes; on alone{beside}, it fails.",
-        ),
-        (
-            without.fails,
-            f"{suspects} on alone{beside} {breaks}, but switching that off does not cure it: others break it too.",
-        ),
-        (
-            True,
-            f"{suspects} on alone{beside} {breaks}; what it does with that off could not be seen: {why}.",
-        ),
+def _say_guilty(
+    guilty: Sequence[str], enablers: Sequence[str], alone: Answer, tried: _Switching
+) -> str:
+    why = (alone.detail or alone.why).rstrip(".")
+    beside = f" (with {', '.join(enablers)} preparing the ground)" if enablers else ""
+    on_alone = (
+        f"on alone{beside}, it fails"
+        if alone.fails
+        else f"what it does on alone{beside} could not be seen: {why}"
     )
+    breaks = "break" if len(guilty) > 1 else "breaks"
+    message = f"{', '.join(guilty)} {breaks} the model: off, it passes; {on_alone}."
     verdicts = list(tried.asked.values())
     unanswered = sum(v.kind == "unknown" for v in verdicts)
     message += f" {len(verdicts)} builds, {sum(v.passes for v in verdicts)} good"
@@ -338,15 +297,9 @@ def _say_guilty(guilty: _Guilty, tried: _Switching) -> str:
     return message
 
 
-def _drop_enablers(names: Iterable[str]) -> list[str]:
-    """The names without the enablers, unless there is nothing else."""
-    chosen = list(names)
-    return [n for n in chosen if not _is_enabler(n)] or chosen
-
-
-def _is_enabler(name: str) -> bool:
-    """Optimizers that change the model without computing anything else: they prepare, they do not
-    break."""
+def _prepares(name: str) -> bool:
+    """Whether an optimizer changes the model without computing anything else: as a rule it only
+    prepares the ground for another."""
     return name.startswith(
         (
             "ConstantFolding",
@@ -371,14 +324,14 @@ def _plan(ctx: StepContext, nodes: int) -> int | None:
 
 SPEC = StepSpec(
     name="tactics",
-    version=4,
+    version=5,
     summary="Search the engine's own choices for the one that breaks the model, and prove it by switching it off and on.",
     run=tactics,
     outcome=TacticsOutcome,
     params=TacticsParams,
     needs=(BUILDS_MODELS,),
     exclusive=True,
-    sets=("optimizers", "options", "enablers", "tactics"),
+    sets=("optimizers", "options", "tactics"),
     ends=(End("found", False, "unresolved"),),
     labels={
         "necessary": "switched off, it passes",

@@ -596,7 +596,7 @@ SPEC = StepSpec(
     params=WorkaroundParams,
     needs=(BUILDS_MODELS,),
     # The others are what tactics finds where it runs alone.
-    sets=("workaround", "looks", "optimizers", "options", "enablers", "tactics"),
+    sets=("workaround", "looks", "optimizers", "options", "tactics"),
     makes=("workaround",),
     ends=(End("holds", False, "unresolved"),),
     labels={
