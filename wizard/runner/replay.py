@@ -2,8 +2,8 @@
 anew. Nothing is written into it."""
 
 import asyncio
+import itertools
 import secrets
-import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -48,9 +48,7 @@ from narrowdown.wizard.schedulers import LOCAL
 from narrowdown.wizard.session import folder as folders
 from narrowdown.wizard.session.decide import Ask, RunStep, decide
 from narrowdown.wizard.session.events import (
-    QuestionAnswered,
     QuestionAsked,
-    SessionClosed,
     StepFinished,
     StepStarted,
 )
@@ -464,14 +462,19 @@ def search(
         )
         client = Client.start(place, scripted, name="narrowdown replay --search")
         try:
-            rows = _followed(client, rec, wanted.keep_going, teller.row)
+            code = client.wait()
+            why = str((client.progress() or {}).get("text", "")) or f"it ended with {code}"
         finally:
             client.send(requests.encode(requests.Stop(hard=True)))
             client.wait(10.0)
             client.close()
         walked = folders.load(place)
-        if wanted.keep_going or all(r.outcome == "same" for r in rows):
-            rows += _cases(rec.state, walked, teller.row)
+    rows: list[Row] = []
+    for row in (*_questions(rec.state, walked, why), *_cases(rec.state, walked)):
+        rows.append(row)
+        teller.row(row)
+        if row.outcome != "same" and not wanted.keep_going:
+            break
     compared = _engines(rec, walked.engines, parse(wanted.engine or rec.problem.engine))
     teller.engines(compared)
     return Replay(
@@ -479,52 +482,26 @@ def search(
     )
 
 
-def _followed(
-    client: Client, rec: Recording, keep_going: bool, told: Callable[[Row], None]
-) -> list[Row]:
-    rows: list[Row] = []
-    before = {(v.node, v.visit): v.question for v in rec.state.route if v.question is not None}
-    asked: dict[tuple[str, int], str] = {}
-    end = ""
-    while True:
-        alive = client.alive()
-        for event in client.poll():
-            if isinstance(event, SessionClosed):
-                end = event.end
-            if isinstance(event, QuestionAsked):
-                asked[event.node, event.visit] = event.recommended
-            if not isinstance(event, QuestionAnswered):
-                continue
-            old = before.get((event.node, event.visit))
-            now = asked.get((event.node, event.visit), "")
-            recorded = old.recommended if old else "not reached"
-            outcome: Outcome = "same" if recorded == now else "differs"
-            row = Row(event.node, event.visit, "question", recorded, now, outcome)
-            rows.append(row)
-            told(row)
-            if outcome != "same" and not keep_going:
-                return rows
-        if not alive:
-            break
-        time.sleep(0.1)
-    if not end:
-        said = client.progress() or {}
-        why = str(said.get("text", "")) or f"it ended with {client.exit_code()}"
-        row = Row("", 0, "end", rec.state.end, "stopped", "cannot tell", why)
-        rows.append(row)
-        told(row)
-    return rows
+def _questions(recorded: State, now: State, why: str) -> Iterator[Row]:
+    """What was recommended at each question. ``why``: what is to be said where it came to no
+    end."""
+    before = {(v.node, v.visit): v.question for v in recorded.route}
+    for visit in now.route:
+        if visit.question is not None and visit.answer:
+            old, new = before.get((visit.node, visit.visit)), visit.question.recommended
+            then = old.recommended if old else "not reached"
+            outcome: Outcome = "same" if then == new else "differs"
+            yield Row(visit.node, visit.visit, "question", then, new, outcome)
+    if not now.end:
+        yield Row("", 0, "end", recorded.end, "stopped", "cannot tell", why)
 
 
-def _cases(recorded: State, now: State, told: Callable[[Row], None]) -> list[Row]:
+def _cases(recorded: State, now: State) -> Iterator[Row]:
     """The minimal cases, by name."""
-    rows = []
-    old = [c.case.nodes for c in recorded.findings.culprits]
-    new = [c.case.nodes for c in now.findings.culprits]
-    for number in range(max(len(old), len(new))):
-        a = ", ".join(old[number]) if number < len(old) else "none"
-        b = ", ".join(new[number]) if number < len(new) else "none"
-        row = Row("minimal-case", number + 1, "case", a, b, "same" if a == b else "differs")
-        rows.append(row)
-        told(row)
-    return rows
+    old, new = (
+        [", ".join(culprit.case.nodes) for culprit in state.findings.culprits]
+        for state in (recorded, now)
+    )
+    for number, (then, here) in enumerate(itertools.zip_longest(old, new, fillvalue="none"), 1):
+        outcome: Outcome = "same" if then == here else "differs"
+        yield Row("minimal-case", number, "case", then, here, outcome)

@@ -29,6 +29,7 @@ from narrowdown.wizard.session import events as e
 from narrowdown.wizard.session import folder as folders
 from narrowdown.wizard.session.journal import NAME, Journal, read
 from narrowdown.wizard.session.problems import SessionProblem
+from narrowdown.wizard.session.state import State
 
 # -- dry: over the searching world of the other tests -------------------------------------------------------------------
 
@@ -484,34 +485,15 @@ def test_all_three_ways_on_a_real_model(tmp_path):
     assert search(place, Wanted(off)).exit_code() == Exit.DIFFERS
 
 
-class Ended:
-    """A client whose runner has ended with this code, at this end of the flow or at none, and asked
-    nothing."""
-
-    def __init__(self, code: int, end: str = "") -> None:
-        self.exit_code = lambda: code
-        self.closed = e.SessionClosed(end=end, exit_code=code)
-
-    def alive(self) -> bool:
-        return False
-
-    def poll(self) -> tuple[e.SessionClosed]:
-        return (self.closed,)
-
-    def progress(self) -> None:
-        return None
-
-
 def test_a_search_that_came_to_any_end_was_not_stopped(confirmed):
-    seen = recording(confirmed)
-    codes = sorted(set(BY_VERDICT.values()))
-    assert len(codes) > 7
-    assert [replay._followed(Ended(code, "end"), seen, True, print) for code in codes] == [
-        []
-    ] * len(codes)
+    seen = recording(confirmed).state
+    for code in sorted(set(BY_VERDICT.values())):
+        ended = State(closed=e.SessionClosed(end="end", exit_code=code))
+        assert list(replay._questions(seen, ended, "")) == []
     for code in (Exit.BAD_USAGE, Exit.NEEDS_PERSON, Exit.MISSING, Exit.OUR_FAULT, Exit.STOPPED):
-        (row,) = replay._followed(Ended(code), seen, True, print)
-        assert (row.now, row.outcome) == ("stopped", "cannot tell"), code
+        stopped = State(closed=e.SessionClosed(exit_code=code))
+        (row,) = replay._questions(seen, stopped, "why")
+        assert (row.now, row.outcome, row.detail) == ("stopped", "cannot tell", "why"), code
 
 
 def test_search_needs_the_model(tmp_path):
