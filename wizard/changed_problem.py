@@ -11,7 +11,6 @@ import msgspec
 from narrowdown.engines.sources import split_function
 from narrowdown.wizard import passed_variables
 from narrowdown.wizard.exits import BadUsage
-from narrowdown.wizard.flow import terms
 from narrowdown.wizard.flow.load import load
 from narrowdown.wizard.problem import OPTIONS, Problem
 from narrowdown.wizard.problem_options import problem_from
@@ -68,15 +67,13 @@ def begin(source: Path, problem: Problem, passed: Sequence[str] = ()) -> tuple[P
     base = folders.describe(source).problem
     changed = list_changes(source, base, problem, passed)
     loaded = load(source / folders.FLOW if base.flow == problem.flow else problem.flow)
-    place, known = edit(
+    return edit(
         source,
         problem,
         loaded.text,
         listing(changed) if changed else "",
         alike=VARIABLES not in changed,
     )
-    terms.pin(loaded.flow, loaded.folder, place)
-    return place, known
 
 
 def tell_options(problem: Problem) -> dict[str, Any]:

@@ -8,7 +8,6 @@ from typing import Final
 import msgspec
 
 from narrowdown.wizard.exits import Exit, Refusal
-from narrowdown.wizard.flow import terms
 from narrowdown.wizard.flow.load import load
 from narrowdown.wizard.problem_options import digest_score, require_engines
 from narrowdown.wizard.schedulers import LOCAL
@@ -50,13 +49,8 @@ def begin_after(
     if step:
         alone = msgspec.structs.replace(problem, flow=PREFIX + step)
         return edit(source, alone, single_flow(step, params), taken=_take_findings(source))
-    loaded = load(FLOW)
-    taken = _take_findings(source)
-    place, known = edit(
-        source, msgspec.structs.replace(problem, flow=FLOW), loaded.text, taken=taken
-    )
-    terms.pin(loaded.flow, loaded.folder, place)
-    return place, known
+    problem = msgspec.structs.replace(problem, flow=FLOW)
+    return edit(source, problem, load(FLOW).text, taken=_take_findings(source))
 
 
 def _take_findings(source: Path) -> FindingsTaken:

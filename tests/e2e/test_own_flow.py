@@ -41,9 +41,9 @@ start: welcome
 nodes:
   welcome:
     title: What is it about?
-    explain: Nobody has measured anything yet. A ‹hunch› decides where to begin.
+    explain: Nobody has measured anything yet. A ‹tolerance› decides what counts.
     ask: What do you see?
-    terms: [hunch]
+    terms: [tolerance]
     answers:
 {"".join(f'      "{name}": {{text: Sight {name}, goto: measure}}{chr(10)}' for name in COUNT)}
   measure:
@@ -88,11 +88,8 @@ ROUTE = [
 @pytest.fixture
 def flow(tmp_path: Path) -> Path:
     folder = tmp_path / "flows"
-    (folder / "terms").mkdir(parents=True)
+    folder.mkdir()
     (folder / "night.yaml").write_text(FLOW, encoding="utf-8")
-    (folder / "terms" / "hunch.md").write_text(
-        "# Hunch\n\nA guess that nobody has measured.\n", encoding="utf-8"
-    )
     return folder / "night.yaml"
 
 
@@ -120,7 +117,6 @@ def test_without_a_screen(narrowdown: Narrowdown, tmp_path: Path, flow: Path, di
     )  # fmt: skip
     assert ran.code == 6, ran.err
     assert walked(session) == ROUTE
-    assert (session / "terms" / "hunch.md").is_file(), "the flow's own words stay with the session"
     if display == "plain":
         for words in (
             "What is it about?",
@@ -206,8 +202,8 @@ def test_on_the_screens(tmp_path: Path, flow: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_mistake_in_it_is_said_with_its_place(narrowdown: Narrowdown, flow: Path) -> None:
-    flow.write_text(FLOW.replace("terms: [hunch]", "terms: [hunhc]"), encoding="utf-8")
+    flow.write_text(FLOW.replace("terms: [tolerance]", "terms: [tolerence]"), encoding="utf-8")
     ran = narrowdown("run", MODEL, "--flow", flow, "--engine", ENGINE)
     assert ran.code == 2
     assert "night.yaml:" in ran.err
-    assert "hunch" in ran.err
+    assert "tolerance" in ran.err

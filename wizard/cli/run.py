@@ -16,7 +16,6 @@ from narrowdown.wizard.cli.answers import Script, read_answers
 from narrowdown.wizard.cli.flow import faults
 from narrowdown.wizard.cli.follow import Follower, JsonPrompt, Prompt
 from narrowdown.wizard.exits import FAILURE_SEEN, UNTOLD, BadUsage, Exit
-from narrowdown.wizard.flow import terms
 from narrowdown.wizard.flow.load import FlowProblem, Loaded, shipped
 from narrowdown.wizard.flow.load import load as load_flow
 from narrowdown.wizard.flow.model import Flow
@@ -220,7 +219,6 @@ def start(
     place = session_folder(problem, loaded.text, arguments.session)
     if usual:
         terminal.say(usual)
-    terms.pin(loaded.flow, loaded.folder, place)
     return walk(place, arguments, script, consent, person=person), place
 
 

@@ -50,7 +50,6 @@ def check(loaded: Loaded, steps: Mapping[str, StepSpec[Any]] = STEPS) -> list[Pr
 class _Checker:
     def __init__(self, loaded: Loaded, steps: Mapping[str, StepSpec[Any]]) -> None:
         self.flow, self.lines, self.steps = loaded.flow, loaded.lines, steps
-        self.folder = loaded.folder
         self.places = (*self.flow.nodes, *self.flow.ends)
 
     def problems(self) -> Iterator[Problem]:
@@ -144,7 +143,7 @@ class _Checker:
         for position, field in enumerate(node.evidence):
             if field not in outcome:
                 yield self._field(field, node, outcome, self.lines.value(*at, "evidence", position))
-        known = terms.known(self.folder)
+        known = terms.known()
         for position, term in enumerate(node.terms):
             if term not in known:
                 hint = suggestion(term, known)

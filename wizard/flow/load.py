@@ -92,14 +92,12 @@ class Lines:
 
 
 class Loaded(msgspec.Struct, frozen=True):
-    """A flow, its text, and where everything in it stands. ``path`` is for messages; ``folder`` may
-    hold ``terms``."""
+    """A flow, its text, and where everything in it stands. ``path`` is for messages."""
 
     flow: Flow
     path: str
     text: str
     lines: Lines
-    folder: str = ""
 
 
 def shipped() -> tuple[str, ...]:
@@ -132,11 +130,7 @@ def load(path_or_name: str | Path) -> Loaded:
         others = brought() if name not in shipped() else {}
         known = (*shipped(), *others)
         if name in others:
-            return parse(
-                _text(others[name], name, "flow"),
-                str(others[name]),
-                folder=str(others[name].parent),
-            )
+            return parse(_text(others[name], name, "flow"), str(others[name]))
         if name not in known and not Path(name).is_file():
             raise FlowProblem(
                 name,
@@ -153,7 +147,7 @@ def load(path_or_name: str | Path) -> Loaded:
                 f"{name}.yaml",
             )
     path = Path(path_or_name).expanduser()
-    return parse(_text(path, name, "flow"), name, folder=str(path.resolve().parent))
+    return parse(_text(path, name, "flow"), name)
 
 
 def load_texts(
@@ -192,7 +186,7 @@ def _text(path: Path, name: str, what: str) -> str:
         ) from None
 
 
-def parse(text: str, path: str = "flow", *, folder: str = "") -> Loaded:
+def parse(text: str, path: str = "flow") -> Loaded:
     """A flow from its text. Raises FlowProblem at the first thing that is wrong with the form;
     meaning is ``check``'s."""
     try:
@@ -201,7 +195,7 @@ def parse(text: str, path: str = "flow", *, folder: str = "") -> Loaded:
         raise FlowProblem(path, found.line, found.column, found.message, found.suggestion) from None
     except RecursionError:
         raise FlowProblem(path, 0, 0, "the file is nested too deeply.") from None
-    return Loaded(flow, path, text, lines, folder)
+    return Loaded(flow, path, text, lines)
 
 
 @functools.lru_cache(maxsize=16)

@@ -11,7 +11,6 @@ from narrowdown.wizard import demo as demos
 from narrowdown.wizard import passed_variables, trust
 from narrowdown.wizard.changed_problem import begin, changes
 from narrowdown.wizard.exits import BadUsage, Exit, Missing, Refusal
-from narrowdown.wizard.flow import terms
 from narrowdown.wizard.flow.load import FlowProblem
 from narrowdown.wizard.flow.load import load as load_flow
 from narrowdown.wizard.follow_up import begin_after
@@ -90,7 +89,6 @@ class Sessions:
             problem = msgspec.structs.replace(problem, reference=loaded.flow.reference)
             trust.admit(problem, self._yes)  # the flow may be somebody else's
         made = folders.create(problem, loaded.text)
-        terms.pin(loaded.flow, loaded.folder, made)
         self._running[made] = options
         return made
 

@@ -190,7 +190,6 @@ def describe_place(flow: Flow, name: str) -> str:
 def words(scene: Scene) -> tuple[list[Entry], int]:
     """(cards, how many of them belong here): the node's words first, at an end those of the causes
     and of the last node, then all others."""
-    folder = str(scene.folder)
     node = scene.at or (
         scene.flow.nodes.get(scene.state.route[-1].node) if scene.state.route else None
     )
@@ -199,28 +198,23 @@ def words(scene: Scene) -> tuple[list[Entry], int]:
         if scene.state.end
         else []
     )
-    here = [name for name in dict.fromkeys(named) if name and terms.card(name, folder)]
+    here = [name for name in dict.fromkeys(named) if name and terms.card(name)]
     here += [name for name in (node.terms if node else ()) if name not in here]
-    names = [*here, *(name for name in terms.known(folder) if name not in here)]
-    return [_word(name, folder) for name in names], len(here)
+    names = [*here, *(name for name in terms.known() if name not in here)]
+    return [_word(name) for name in names], len(here)
 
 
 def define_words(scene: Scene) -> str:
     """The first sentences of the cards of this node's words, a paragraph each; "" where it has
     none."""
-    found = (terms.card(name, str(scene.folder)) for name in (scene.at.terms if scene.at else ()))
+    found = (terms.card(name) for name in (scene.at.terms if scene.at else ()))
     return "\n\n".join(" ".join(card.body.split("\n\n")[0].split()) for card in found if card)
 
 
-def _word(name: str, folder: str) -> Entry:
-    card = terms.card(name, folder)
+def _word(name: str) -> Entry:
+    card = terms.card(name)
     if card is None:
-        return Entry(
-            name,
-            name.replace("-", " "),
-            "",
-            f"There is no card for '{name}' yet: write terms/{name}.md beside the flow.",
-        )
+        return Entry(name, name.replace("-", " "), "", f"There is no card for '{name}'.")
     return Entry(name, card.title, "", card.body)
 
 

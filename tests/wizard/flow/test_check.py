@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from narrowdown.wizard.flow.check import Problem, check
-from narrowdown.wizard.flow.load import FlowProblem, parse
+from narrowdown.wizard.flow.check import Problem
+from narrowdown.wizard.flow.load import FlowProblem
 from narrowdown.wizard.flow.model import Answer, Detour, FlowNode
 from narrowdown.wizard.flow.rules import destination, holds, recommend
 
@@ -175,16 +175,6 @@ def test_a_node_without_answers(lint: Lint, right: str) -> None:
         '    answers:\n      "stop":\n        text: Stop\n        goto: done\n', "    answers: {}\n"
     )
     assert any(p.message == "node 'think' has no answers." for p in lint(cut))
-
-
-def test_terms_beside_a_flow_of_ones_own(tmp_path: Any, steps: Any, broken: Change) -> None:
-    text = broken("terms: [tolerance]", "terms: [tolerance, our-own]")
-    assert [p.message for p in check(parse(text, folder=str(tmp_path)), steps)] == [
-        "there is no card terms/our-own.md."
-    ]
-    (tmp_path / "terms").mkdir()
-    (tmp_path / "terms" / "our-own.md").write_text("# Ours\n\nOurs.\n", encoding="utf-8")
-    assert check(parse(text, folder=str(tmp_path)), steps) == []
 
 
 # -- rules ----------------------------------------------------------------------------------------------------------------

@@ -1,13 +1,10 @@
 """Every card of flows/terms can be read by a newcomer in a terminal, and leads to cards that
 exist."""
 
-import os
 import re
-from pathlib import Path
 
 import pytest
 
-from narrowdown.wizard.flow import terms
 from narrowdown.wizard.flow.load import load, shipped
 from narrowdown.wizard.flow.terms import card, known
 
@@ -58,52 +55,5 @@ def test_every_card_is_used_by_a_flow() -> None:
 @pytest.mark.parametrize(
     "term", ["", "no-such", "../accuracy", "/etc/passwd", "a/b", "a\x00b", "..", "."]
 )
-def test_names_that_are_no_cards(term: str, tmp_path: Path) -> None:
+def test_names_that_are_no_cards(term: str) -> None:
     assert card(term) is None
-    assert card(term, str(tmp_path)) is None
-
-
-def test_a_card_of_ones_own_comes_first(tmp_path: Path) -> None:
-    (tmp_path / "terms").mkdir()
-    (tmp_path / "terms" / "tolerance.md").write_text("# Ours\n\nOur words.\n", encoding="utf-8")
-    made = card("tolerance", str(tmp_path))
-    assert made is not None
-    assert (made.title, made.body) == ("Ours", "Our words.")
-    assert "tolerance" in known(str(tmp_path))
-    other = card("reference", str(tmp_path))
-    assert other is not None
-    assert other.title == "Reference"
-
-
-@pytest.mark.parametrize("kind", ["latin-1", "pipe", "folder", "large", "link"])
-def test_a_card_of_ones_own_that_cannot_be_read_stops_nobody(kind: str, tmp_path: Path) -> None:
-    """A session of somebody else's has cards, too, and a screen shows them while it is drawn."""
-    own = tmp_path / "flow" / "terms" / "tolerance.md"
-    own.parent.mkdir(parents=True)
-    if kind == "latin-1":
-        own.write_bytes("# Größe\n\nOurs.".encode("latin-1"))
-    elif kind == "pipe":
-        os.mkfifo(own)
-    elif kind == "folder":
-        own.mkdir()
-    elif kind == "link":  # to a file of the reader's, which the session would hand on
-        (tmp_path / "secret").write_text("# secret", encoding="utf-8")
-        own.symlink_to(tmp_path / "secret")
-    else:
-        with own.open("wb") as file:
-            file.truncate(terms.LARGEST + 1)
-    made = card("tolerance", str(tmp_path / "flow"))
-    assert made is not None
-    assert made.title == (
-        "Gr\N{REPLACEMENT CHARACTER}\N{REPLACEMENT CHARACTER}e"
-        if kind == "latin-1"
-        else "Tolerance"
-    )
-    flow = load("accuracy").flow
-    (tmp_path / "session").mkdir()
-    if kind in ("large", "link"):
-        with pytest.raises(OSError, match=r"no more than|it is a link"):
-            terms.pin(flow, str(tmp_path / "flow"), tmp_path / "session")
-    else:
-        terms.pin(flow, str(tmp_path / "flow"), tmp_path / "session")
-        assert (tmp_path / "session" / "terms").exists() == (kind == "latin-1")
